@@ -1,0 +1,286 @@
+#include "autograd/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+#include "kernels/reduce.h"
+
+namespace athanor {
+namespace {
+
+std::atomic<std::uint64_t> passes{0};
+thread_local bool anomaly = false;
+
+void check_finite(const char* op, const char* direction, int index, const Tensor& tensor) {
+  if (!tensor.defined() || !is_floating(tensor.dtype()) || tensor.numel() == 0) return;
+  std::int64_t bad = 0;
+  on_device(tensor.device(), [&](auto& context) { bad = kernels::count_nonfinite(context, tensor); });
+  if (bad == 0) return;
+  const std::string which = index < 0 ? "result" : fmt::format("gradient of input {}", index);
+  detail::fail<Error>("{}: {} {} must be finite, but {} of {} values {} are NaN or infinite", op, direction,
+                      which, bad, tensor.numel(), tensor.shape());
+}
+
+}  // namespace
+
+namespace detail {
+
+bool anomaly_mode() {
+  return anomaly;
+}
+
+void finish_result(const char* op, const Tensor& y) {
+  if (inference_mode()) y.mark_inference(op);
+  if (anomaly) check_finite(op, "forward", -1, y);
+}
+
+}  // namespace detail
+
+AnomalyMode::AnomalyMode() : saved_(std::exchange(anomaly, true)) {}
+AnomalyMode::~AnomalyMode() {
+  anomaly = saved_;
+}
+
+/// One backward pass. First it counts, for every node that root depends on, how many gradients it will
+/// receive; then it runs the nodes whose count has come down to zero, latest first. Walking the graph
+/// depth-first and passing gradients on at once would be wrong as well as recursive: in b = a + a; c = b + b,
+/// the node of b must wait for both contributions of c before it hands anything to a.
+class Engine {
+ public:
+  Engine() : work_(borrow()), pass_(passes.fetch_add(1, std::memory_order_relaxed) + 1) {}
+  ~Engine() {
+    work_->ready.clear();
+    work_->stack.clear();
+    idle().push_back(std::move(work_));
+  }
+
+  void run(const Tensor& root, const Tensor& seed, std::span<const Tensor> inputs,
+           std::vector<Tensor>* captured, const BackwardOptions& options) {
+    const NoGrad no_grad;
+    retain_ = options.retain_graph;
+    captured_ = captured;
+    Captures guard(inputs);
+
+    AutogradState& state = *root.autograd();
+    if (state.is_leaf()) {
+      Leaf& leaf = static_cast<Leaf&>(state);
+      deliver(leaf, seed);
+      if (leaf.on_ready && !captured_) leaf.on_ready();
+      return;
+    }
+    Node& last = static_cast<Node&>(state);
+    count_dependencies(last);
+    add(last, seed);
+    push(Ref<Node>(&last));
+    while (!work_->ready.empty()) step(pop());
+  }
+
+ private:
+  // Vectors that keep their capacity from pass to pass; a stack of them, since checkpoint() runs a pass
+  // inside a pass.
+  struct Work {
+    std::vector<Ref<Node>> ready;  // a heap, latest node on top
+    std::vector<Node*> stack;
+  };
+
+  // Tells the states of grad()'s inputs where their gradient goes, for the duration of the pass.
+  struct Captures {
+    std::span<const Tensor> inputs;
+
+    explicit Captures(std::span<const Tensor> tensors) : inputs(tensors) { set(true); }
+    ~Captures() { set(false); }
+    void set(bool on) const {
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (!inputs[i].requires_grad()) continue;
+        AutogradState& state = *inputs[i].autograd();
+        int& slot = state.is_leaf() ? static_cast<Leaf&>(state).capture_ : static_cast<Node&>(state).capture_;
+        slot = on ? static_cast<int>(i) : -1;
+      }
+    }
+  };
+
+  static std::vector<std::unique_ptr<Work>>& idle() {
+    thread_local std::vector<std::unique_ptr<Work>> works;
+    return works;
+  }
+  static std::unique_ptr<Work> borrow() {
+    if (idle().empty()) return std::make_unique<Work>();
+    std::unique_ptr<Work> work = std::move(idle().back());
+    idle().pop_back();
+    return work;
+  }
+
+  static bool earlier(const Ref<Node>& a, const Ref<Node>& b) { return a->sequence_ < b->sequence_; }
+  void push(Ref<Node> node) {
+    work_->ready.push_back(std::move(node));
+    std::push_heap(work_->ready.begin(), work_->ready.end(), earlier);
+  }
+  Ref<Node> pop() {
+    std::pop_heap(work_->ready.begin(), work_->ready.end(), earlier);
+    Ref<Node> node = std::move(work_->ready.back());
+    work_->ready.pop_back();
+    return node;
+  }
+
+  void count_dependencies(Node& root) {
+    visit(root);
+    std::vector<Node*>& stack = work_->stack;
+    stack.push_back(&root);
+    while (!stack.empty()) {
+      Node& node = *stack.back();
+      stack.pop_back();
+      ATH_CHECK(!node.released_,
+                "backward: the graph of {} must still be there, but an earlier backward freed it; pass "
+                "retain_graph",
+                node.op_);
+      for (int i = 0; i < node.count_; ++i) {
+        AutogradState* state = node.edge(i).get();
+        if (!state) continue;
+        if (state->is_leaf()) {
+          Leaf& leaf = static_cast<Leaf&>(*state);
+          if (std::exchange(leaf.pass_, pass_) != pass_) leaf.pending_ = 0;
+          ++leaf.pending_;
+        } else {
+          Node& input = static_cast<Node&>(*state);
+          if (visit(input)) stack.push_back(&input);
+          ++input.pending_;
+        }
+      }
+    }
+  }
+
+  bool visit(Node& node) {
+    if (std::exchange(node.pass_, pass_) == pass_) return false;
+    node.pending_ = 0;
+    node.grad_ = Tensor();
+    return true;
+  }
+
+  void step(Ref<Node> node) {
+    Grads dx(*node);
+    if (node->grad_.defined()) {
+      if (node->capture_ >= 0 && captured_)
+        (*captured_)[static_cast<std::size_t>(node->capture_)] = node->grad_;
+      const Tensor dy = std::exchange(node->grad_, Tensor());
+      node->backward(dy, dx);
+    }
+    for (int i = 0; i < node->count_; ++i) {
+      AutogradState* state = node->edge(i).get();
+      if (!state) continue;
+      const Tensor gradient = std::exchange(dx[i], Tensor());
+      if (anomaly) check_finite(node->op_, "backward", i, gradient);
+      if (state->is_leaf()) {
+        Leaf& leaf = static_cast<Leaf&>(*state);
+        if (gradient.defined()) deliver(leaf, gradient);
+        if (--leaf.pending_ == 0 && leaf.on_ready && !captured_) leaf.on_ready();
+      } else {
+        Node& input = static_cast<Node&>(*state);
+        if (gradient.defined()) add(input, gradient);
+        if (--input.pending_ == 0) push(Ref<Node>(&input));
+      }
+    }
+    if (!retain_) node->free_graph();
+  }
+
+  void deliver(Leaf& leaf, const Tensor& gradient) {
+    if (!captured_) return leaf.accumulate(gradient);
+    if (leaf.capture_ < 0) return;
+    sum_into((*captured_)[static_cast<std::size_t>(leaf.capture_)], gradient);
+  }
+
+  void add(Node& node, const Tensor& gradient) { sum_into(node.grad_, gradient); }
+
+  static void sum_into(Tensor& total, const Tensor& gradient) {
+    if (!total.defined()) {
+      total = gradient;
+      return;
+    }
+    on_device(total.device(), [&](auto& context) {
+      if (total.unshared() && total.is_contiguous()) {
+        kernels::add_into(context, gradient, total);
+        return;
+      }
+      const Tensor sum = Tensor::empty(total.shape(), total.options());
+      kernels::binary_forward<kernels::Add>(context, total, gradient, sum);
+      total = sum;
+    });
+  }
+
+  std::unique_ptr<Work> work_;
+  std::uint64_t pass_;
+  bool retain_ = false;
+  std::vector<Tensor>* captured_ = nullptr;
+};
+
+namespace {
+
+void start(const Tensor& root, const Tensor& seed, std::span<const Tensor> inputs,
+           std::vector<Tensor>* captured, const BackwardOptions& options) {
+  ATH_CHECK(!options.create_graph, "backward: create_graph must be off: autograd here is first-order");
+  ATH_CHECK(root.defined() && root.requires_grad(),
+            "backward: the root must depend on a tensor that needs a gradient, but does not");
+  Tensor dy = seed;
+  if (dy.defined()) {
+    ATH_CHECK(dy.shape() == root.shape() && dy.device() == root.device() && dy.dtype() == root.dtype(),
+              "backward: the seed must be {} {}, but got {} {}", root.dtype(), root.shape(), dy.dtype(),
+              dy.shape());
+    dy = dy.detach();
+  } else {
+    ATH_CHECK(root.numel() == 1, "backward: a root of shape {} needs a seed; only one element can do without",
+              root.shape());
+    dy = Tensor::empty(root.shape(), root.options());
+    on_device(dy.device(), [&](auto& context) { kernels::fill(context, dy, 1.0); });
+  }
+  Engine().run(root, dy, inputs, captured, options);
+}
+
+}  // namespace
+
+void backward(const Tensor& root, const Tensor& seed, BackwardOptions options) {
+  start(root, seed, {}, nullptr, options);
+}
+
+std::vector<Tensor> grad(const Tensor& root, std::span<const Tensor> inputs, const Tensor& seed,
+                         BackwardOptions options) {
+  std::vector<Tensor> gradients(inputs.size());
+  start(root, seed, inputs, &gradients, options);
+  return gradients;
+}
+
+Leaf& leaf_of(const Tensor& x) {
+  ATH_CHECK(x.requires_grad() && x.autograd()->is_leaf(),
+            "leaf: tensor must be a leaf that needs a gradient, but is not");
+  return static_cast<Leaf&>(*x.autograd());
+}
+
+const Tensor& require_grad(const Tensor& x) {
+  ATH_CHECK(is_floating(x.dtype()), "require_grad: tensor must be floating, but is {}", x.dtype());
+  ATH_CHECK(!x.is_inference(), "require_grad: tensor must not come from InferenceMode, but {} made it there",
+            x.made_by());
+  if (x.requires_grad()) {
+    ATH_CHECK(x.autograd()->is_leaf(),
+              "require_grad: tensor must be a leaf, but was computed; detach() it first");
+    return x;
+  }
+  x.set_autograd(make_ref<Leaf>());
+  return x;
+}
+
+void forget_grad(const Tensor& x) {
+  if (x.requires_grad()) leaf_of(x), x.set_autograd(nullptr);
+}
+
+Tensor grad_of(const Tensor& leaf) {
+  return leaf_of(leaf).grad();
+}
+void zero_grad(const Tensor& leaf) {
+  leaf_of(leaf).zero();
+}
+void on_grad_ready(const Tensor& leaf, std::function<void()> ready) {
+  leaf_of(leaf).on_ready = std::move(ready);
+}
+
+}  // namespace athanor

@@ -1,0 +1,123 @@
+#include "autograd/node.h"
+
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+
+namespace athanor {
+namespace {
+
+thread_local TapeCounters counters;
+thread_local const char* recording = "";
+std::atomic<std::uint64_t> next_sequence{1};
+
+// The node being deleted on this thread, and those that wait for it.
+thread_local bool deleting = false;
+thread_local Node* dead = nullptr;
+
+}  // namespace
+
+TapeCounters tape_counters() {
+  return counters;
+}
+
+// Leaf -----------------------------------------------------------------------------------------------------
+
+void Leaf::accumulate(const Tensor& gradient) {
+  if (bound_ && gradient.same_as(grad_)) return;  // a kernel wrote it through direct()
+  const bool first = std::exchange(fresh_, false);
+  if (first && !bound_) {
+    // The caller's tensor may be shared with other edges, so it is only taken over when nobody else holds it.
+    if (gradient.is_contiguous() && gradient.unshared()) {
+      grad_ = gradient;
+      return;
+    }
+    grad_ = Tensor::empty(gradient.shape(), gradient.options());
+  }
+  on_device(grad_.device(), [&](auto& context) {
+    if (first) {
+      kernels::copy(context, gradient, grad_);
+    } else {
+      kernels::add_into(context, gradient, grad_);
+    }
+  });
+  grad_.bump_version();
+}
+
+// Grads ----------------------------------------------------------------------------------------------------
+
+Grads::Grads(const Node& node) : node_(node) {
+  if (node.inputs() > kInline) spill_.resize(static_cast<std::size_t>(node.inputs() - kInline));
+}
+
+bool Grads::wants(int input) const {
+  return static_cast<bool>(node_.edge(input));
+}
+
+Grads::Target Grads::target(int input, const Tensor& like) {
+  Tensor& slot = (*this)[input];
+  if (AutogradState* edge = node_.edge(input).get(); edge && edge->is_leaf()) {
+    Leaf& leaf = static_cast<Leaf&>(*edge);
+    if (leaf.bound() && !leaf.captured()) {
+      const auto [slice, write] = leaf.direct();
+      slot = slice;
+      return {slice, write};
+    }
+  }
+  slot = Tensor::empty(like.shape(), like.options());
+  return {slot, Write::overwrite};
+}
+
+// Node -----------------------------------------------------------------------------------------------------
+
+Node::Node(const char* op, std::span<const Tensor* const> inputs)
+    : op_(op),
+      count_(static_cast<int>(inputs.size())),
+      sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
+  ++counters.nodes;
+  recording = op;
+  if (count_ > kInline) spill_.resize(static_cast<std::size_t>(count_ - kInline));
+  for (int i = 0; i < count_; ++i) {
+    const Tensor& input = *inputs[static_cast<std::size_t>(i)];
+    if (!input.requires_grad()) continue;
+    Ref<AutogradState>& edge =
+        i < kInline ? inline_[static_cast<std::size_t>(i)] : spill_[static_cast<std::size_t>(i - kInline)];
+    edge = input.autograd();
+  }
+}
+
+void Node::free_graph() {
+  released_ = true;
+  release_saved();
+  grad_ = Tensor();
+  for (Ref<AutogradState>& edge : inline_) edge = nullptr;
+  spill_.clear();
+}
+
+void Node::dispose() noexcept {
+  next_dead_ = std::exchange(dead, this);
+  if (std::exchange(deleting, true)) return;
+  while (dead) delete std::exchange(dead, dead->next_dead_);
+  deleting = false;
+}
+
+// Saved ----------------------------------------------------------------------------------------------------
+
+std::uint32_t Saved::seal(const Tensor& tensor) {
+  if (!tensor.defined()) return 0;
+  ++counters.saved_tensors;
+  ATH_CHECK(
+      !tensor.is_inference(),
+      "{}: a tensor saved for the backward pass must not come from InferenceMode, but this {} was made there "
+      "by {}; compute it outside, or use NoGrad there",
+      recording, tensor.shape(), tensor.made_by());
+  return tensor.version();
+}
+
+void Saved::modified() const {
+  detail::fail<>(
+      "backward: a tensor saved for the gradient must stay as it was, but this {} {} was written in place "
+      "(version {}, saved at {})",
+      tensor_.dtype(), tensor_.shape(), tensor_.version(), version_);
+}
+
+}  // namespace athanor

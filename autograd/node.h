@@ -1,0 +1,235 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "autograd/grad_mode.h"
+#include "kernels/context.h"
+#include "tensor/tensor.h"
+
+// The tape. An op computes its result, then calls record() with a closure that turns dL/dy into dL/dx. The
+// closure sits in a Node, the Node hangs on the result, and its edges point at the states of the inputs: the
+// Node that computed each, or the Leaf that collects its gradient.
+
+namespace athanor {
+
+/// What a tensor that asks for a gradient keeps: the gradient, and who wants to know when it is complete.
+class Leaf final : public AutogradState {
+ public:
+  bool is_leaf() const override { return true; }
+
+  /// Undefined until a backward pass has delivered something.
+  Tensor grad() const { return fresh_ ? Tensor() : grad_; }
+  void zero() { fresh_ = true; }
+
+  /// Gradients go to `slice` (dense, the leaf's shape) from now on: a part of the gradient arena.
+  void bind(Tensor slice) {
+    grad_ = std::move(slice);
+    bound_ = true;
+    fresh_ = true;
+  }
+  bool bound() const { return bound_; }
+  /// True while grad() collects this leaf's gradient for its caller instead of here.
+  bool captured() const { return capture_ >= 0; }
+
+  /// Adds a gradient; the first one after zero() replaces what is there.
+  void accumulate(const Tensor& gradient);
+
+  /// Where a kernel may write this leaf's gradient itself, and whether it must add. Only if bound().
+  std::pair<Tensor, Write> direct() {
+    return {grad_, std::exchange(fresh_, false) ? Write::overwrite : Write::accumulate};
+  }
+
+  /// Called after each backward pass' last contribution to this leaf.
+  std::function<void()> on_ready;
+
+ private:
+  friend class Engine;
+
+  Tensor grad_;
+  bool bound_ = false;
+  bool fresh_ = true;  // nothing delivered since zero()
+
+  std::uint64_t pass_ = 0;  // of the engine
+  int pending_ = 0;
+  int capture_ = -1;
+};
+
+class Node;
+
+/// Where a backward closure puts the gradients of its op's inputs.
+class Grads {
+ public:
+  explicit Grads(const Node& node);
+
+  /// False where nobody asks for the gradient of that input.
+  bool wants(int input) const;
+
+  /// dx[i] = t hands over the gradient of input i. Left undefined, it counts as zero.
+  Tensor& operator[](int input) {
+    return input < kInline ? inline_[static_cast<std::size_t>(input)]
+                           : spill_[static_cast<std::size_t>(input - kInline)];
+  }
+
+  /// Where a kernel should write the gradient of input i, shaped like `like`: the leaf's slice of the
+  /// gradient arena, or a new tensor. Counts as handing it over.
+  struct Target {
+    Tensor tensor;
+    Write write;
+  };
+  Target target(int input, const Tensor& like);
+
+ private:
+  static constexpr int kInline = 6;
+
+  const Node& node_;
+  std::array<Tensor, kInline> inline_;
+  std::vector<Tensor> spill_;
+};
+
+/// One recorded operation.
+class Node : public AutogradState {
+ public:
+  Node(const char* op, std::span<const Tensor* const> inputs);
+
+  bool is_leaf() const final { return false; }
+  const char* op() const { return op_; }
+  int inputs() const { return count_; }
+  const Ref<AutogradState>& edge(int i) const {
+    return i < kInline ? inline_[static_cast<std::size_t>(i)] : spill_[static_cast<std::size_t>(i - kInline)];
+  }
+
+ protected:
+  ~Node() override = default;
+  /// A tape may be a million nodes long, each owning the next: they are deleted in a loop, not recursively.
+  void dispose() noexcept final;
+
+  virtual void backward(const Tensor& dy, Grads& dx) = 0;
+  /// Drops the closure and what it saved.
+  virtual void release_saved() = 0;
+
+ private:
+  friend class Engine;
+  static constexpr int kInline = 3;
+
+  void free_graph();
+
+  const char* op_;
+  int count_;
+  bool released_ = false;
+  std::array<Ref<AutogradState>, kInline> inline_;
+  std::vector<Ref<AutogradState>> spill_;
+  Node* next_dead_ = nullptr;
+
+  std::uint64_t sequence_;  // order of creation: backward runs latest first
+
+  std::uint64_t pass_ = 0;  // of the engine
+  int pending_ = 0;
+  int capture_ = -1;
+  Tensor grad_;
+};
+
+/// A tensor captured by a backward closure. Reading it after an in-place write to the tensor throws, and so
+/// does capturing a tensor made in InferenceMode.
+///
+/// Moving a Saved seals it: record() moves the closure into the node, once, and only if it records. Until
+/// then a Saved is a plain handle, so that an op which is not recorded pays nothing.
+class Saved {
+ public:
+  explicit Saved(const Tensor& tensor) : tensor_(tensor) {}
+  Saved(Saved&& other) : tensor_(std::move(other.tensor_)), version_(seal(tensor_)), output_(other.output_) {
+    if (output_ && tensor_.defined()) tensor_ = tensor_.detach();
+  }
+
+  /// The op's own result: the closure keeps its values but not its node, which owns the closure.
+  static Saved output(const Tensor& tensor) {
+    Saved saved(tensor);
+    saved.output_ = true;
+    return saved;
+  }
+
+  bool defined() const { return tensor_.defined(); }
+  const Tensor& get() const {
+    if (tensor_.defined() && tensor_.version() != version_) [[unlikely]]
+      modified();
+    return tensor_;
+  }
+  operator const Tensor&() const { return get(); }
+
+ private:
+  static std::uint32_t seal(const Tensor& tensor);
+  [[noreturn]] void modified() const;
+
+  Tensor tensor_;
+  std::uint32_t version_ = 0;
+  bool output_ = false;
+};
+
+/// Nodes made and tensors saved so far on this thread: InferenceMode must add none.
+struct TapeCounters {
+  std::int64_t nodes = 0;
+  std::int64_t saved_tensors = 0;
+};
+TapeCounters tape_counters();
+
+namespace detail {
+
+template <class Closure> class ClosureNode final : public Node {
+ public:
+  ClosureNode(const char* op, std::span<const Tensor* const> inputs, Closure&& closure)
+      : Node(op, inputs), closure_(std::move(closure)), alive_(true) {}
+
+ private:
+  ~ClosureNode() override { release_saved(); }
+  void backward(const Tensor& dy, Grads& dx) override { closure_(dy, dx); }
+  void release_saved() override {
+    if (std::exchange(alive_, false)) closure_.~Closure();
+  }
+
+  union {
+    Closure closure_;
+  };
+  bool alive_;
+};
+
+/// Marks results of InferenceMode and, in anomaly mode, checks them.
+void finish_result(const char* op, const Tensor& y);
+bool anomaly_mode();
+
+}  // namespace detail
+
+/// Attaches the backward closure `(const Tensor& dy, Grads& dx)` to `y`, the result of `op` on `inputs`, when
+/// this thread records and some input needs a gradient. Returns y.
+template <class Closure>
+Tensor record(const char* op, Tensor y, std::span<const Tensor* const> inputs, Closure&& closure) {
+  if (!grad_enabled() || detail::anomaly_mode()) [[unlikely]]
+    detail::finish_result(op, y);
+  if (!grad_enabled()) return y;
+  bool wanted = false;
+  for (const Tensor* input : inputs) wanted = wanted || input->requires_grad();
+  if (wanted) {
+    using Stored = std::remove_cvref_t<Closure>;
+    y.set_autograd(make_ref<detail::ClosureNode<Stored>>(op, inputs, std::move(closure)));
+  }
+  return y;
+}
+
+/// An input of record(); undefined tensors (a missing bias) are allowed.
+struct Input {
+  const Tensor* tensor;
+  Input(const Tensor& t) : tensor(&t) {}  // NOLINT: written as a plain list of tensors
+};
+
+template <class Closure>
+Tensor record(const char* op, Tensor y, std::initializer_list<Input> inputs, Closure&& closure) {
+  static_assert(sizeof(Input) == sizeof(const Tensor*));
+  return record(op, std::move(y), std::span(&inputs.begin()->tensor, inputs.size()),
+                std::forward<Closure>(closure));
+}
+
+}  // namespace athanor

@@ -1,0 +1,18 @@
+# Everything comes from the system's packages; scripts/install_packages.sh names them.
+find_package(fmt REQUIRED)
+find_package(Eigen3 REQUIRED NO_MODULE)
+find_package(Threads REQUIRED)
+if(ATHANOR_OPENMP)
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+endif()
+
+set(ATHANOR_WITH_ONEDNN OFF)
+if(NOT ATHANOR_ONEDNN STREQUAL "OFF")
+  find_package(dnnl QUIET CONFIG)
+  if(dnnl_FOUND)
+    set(ATHANOR_WITH_ONEDNN ON)
+  elseif(ATHANOR_ONEDNN STREQUAL "ON")
+    message(FATAL_ERROR "ATHANOR_ONEDNN=ON, but oneDNN was not found: install libdnnl-dev, or set it OFF")
+  endif()
+endif()
+message(STATUS "athanor: oneDNN ${ATHANOR_WITH_ONEDNN}, OpenMP ${ATHANOR_OPENMP}, sanitizers '${ATHANOR_SANITIZE}'")

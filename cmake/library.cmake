@@ -1,0 +1,42 @@
+# The one library. Files are listed, never globbed: a missing one fails at configure.
+
+# One op family has the same base name everywhere: kernels/F.h, kernels/cpu/F.cpp, autograd/F.{h,cpp},
+# tests/F_test.cpp, bench/bench_F.cpp. A new family is one word here.
+set(ATHANOR_KERNELS elementwise copy reduce)
+set(ATHANOR_AUTOGRAD elementwise)
+
+add_library(athanor
+  tensor/allocator.cpp
+  tensor/counters.cpp
+  tensor/format.cpp
+  tensor/pool.cpp
+  tensor/shape.cpp
+  tensor/tensor.cpp
+  kernels/cpu/context.cpp
+  kernels/cpu/isa.cpp
+  autograd/engine.cpp
+  autograd/grad_mode.cpp
+  autograd/node.cpp
+)
+add_library(athanor::athanor ALIAS athanor)
+
+foreach(family ${ATHANOR_KERNELS})
+  target_sources(athanor PRIVATE kernels/cpu/${family}.cpp)
+endforeach()
+foreach(family ${ATHANOR_AUTOGRAD})
+  target_sources(athanor PRIVATE autograd/${family}.cpp)
+endforeach()
+
+target_link_libraries(athanor
+  PUBLIC fmt::fmt Threads::Threads
+  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>)
+target_compile_features(athanor PUBLIC cxx_std_20)
+target_include_directories(athanor PUBLIC
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/athanor>)
+if(ATHANOR_OPENMP)
+  target_link_libraries(athanor PRIVATE OpenMP::OpenMP_CXX)
+endif()
+if(ATHANOR_WITH_ONEDNN)
+  target_link_libraries(athanor PRIVATE DNNL::dnnl)
+  target_compile_definitions(athanor PRIVATE ATHANOR_WITH_ONEDNN=1)
+endif()

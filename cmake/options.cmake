@@ -1,0 +1,26 @@
+# Flags shared by the library, tests, benchmarks and examples, as one interface target.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(athanor_flags INTERFACE)
+target_compile_features(athanor_flags INTERFACE cxx_std_20)
+# Bits are promised to be equal across CPUs: a*b+c is fused only where std::fma says so.
+target_compile_options(athanor_flags INTERFACE -O3 -fno-math-errno -ffp-contract=off -Wall -Wextra -Wshadow -Wno-unknown-pragmas)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(athanor_flags INTERFACE -march=${ATHANOR_ISA})
+endif()
+if(ATHANOR_WERROR)
+  target_compile_options(athanor_flags INTERFACE -Werror)
+endif()
+if(ATHANOR_SANITIZE)
+  target_compile_options(athanor_flags INTERFACE -fsanitize=${ATHANOR_SANITIZE} -fno-omit-frame-pointer -O1 -g)
+  target_link_options(athanor_flags INTERFACE -fsanitize=${ATHANOR_SANITIZE})
+endif()

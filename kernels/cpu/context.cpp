@@ -1,0 +1,46 @@
+#include "kernels/context.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "kernels/cpu/onednn.h"
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace athanor {
+namespace {
+
+int default_threads() {
+#if defined(_OPENMP)
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+}  // namespace
+
+CpuContext::CpuContext() : threads_(default_threads()) {}
+CpuContext::~CpuContext() = default;
+
+void CpuContext::set_threads(int threads) {
+  ATH_CHECK(threads >= 1 && threads <= 1024, "threads: must be in [1, 1024], but got {}", threads);
+#if defined(_OPENMP)
+  omp_set_num_threads(threads);  // oneDNN and Eigen size their teams by it
+  threads_ = threads;
+#endif
+}
+
+cpu::PrimitiveCache& CpuContext::primitives() {
+  if (!primitives_) primitives_ = std::make_unique<cpu::PrimitiveCache>();
+  return *primitives_;
+}
+
+CpuContext& cpu_context() {
+  thread_local CpuContext context;
+  return context;
+}
+
+}  // namespace athanor

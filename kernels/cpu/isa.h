@@ -1,0 +1,38 @@
+#pragma once
+
+#include <utility>
+
+namespace athanor::cpu {
+
+/// True where this process may run AVX-512 (F, BW, DQ, VL). Fixed at start-up.
+bool has_avx512();
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+
+// The baseline of the build is x86-64-v3. `flatten` inlines everything f calls into a function compiled for
+// x86-64-v4, so the AVX-512 code exists only here, under a name of its own: no inline function shared with
+// the rest of the program can be replaced by a copy an older CPU cannot run.
+template <class F>
+[[gnu::target("arch=x86-64-v4,prefer-vector-width=512"), gnu::flatten, gnu::noinline]] void run_avx512(F& f) {
+  f();
+}
+template <class F> [[gnu::flatten, gnu::noinline]] void run_baseline(F& f) {
+  f();
+}
+
+/// Runs f(), a loop over plain arrays, compiled for the widest vectors of this CPU. Both versions do the same
+/// arithmetic in the same order (contraction is off), so the bits do not depend on the CPU.
+template <class F> void vectorize(F&& f) {
+  if (has_avx512()) return run_avx512(f);
+  run_baseline(f);
+}
+
+#else
+
+template <class F> void vectorize(F&& f) {
+  std::forward<F>(f)();
+}
+
+#endif
+
+}  // namespace athanor::cpu

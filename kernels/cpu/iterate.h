@@ -1,0 +1,86 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernels/cpu/parallel.h"
+#include "tensor/tensor.h"
+
+namespace athanor::cpu {
+
+/// How to walk N tensors of one (broadcast) shape together: sizes and each operand's element strides, with
+/// neighbouring dimensions merged wherever all operands allow it, so that dense tensors become one row.
+template <int N> struct Walk {
+  int rank = 0;
+  std::array<std::int64_t, kMaxRank> size{};
+  std::array<std::array<std::int64_t, kMaxRank>, N> stride{};
+
+  Walk(const Shape& shape, const std::array<const Tensor*, N>& operands) {
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (shape[axis] == 1) continue;
+      std::array<std::int64_t, N> step;
+      for (int k = 0; k < N; ++k) {
+        const Tensor& t = *operands[k];
+        const int own = axis - (shape.rank() - t.rank());
+        step[k] = own < 0 || t.shape()[own] == 1 ? 0 : t.strides()[own];
+      }
+      bool merges = rank > 0;
+      for (int k = 0; k < N && merges; ++k) merges = stride[k][rank - 1] == step[k] * shape[axis];
+      if (merges) {
+        size[rank - 1] *= shape[axis];
+      } else {
+        size[rank++] = shape[axis];
+      }
+      for (int k = 0; k < N; ++k) stride[k][rank - 1] = step[k];
+    }
+    if (rank == 0) {  // a single element
+      size[0] = 1;
+      rank = 1;
+    }
+  }
+
+  std::int64_t row() const { return size[rank - 1]; }
+  std::int64_t rows() const {
+    std::int64_t n = 1;
+    for (int i = 0; i + 1 < rank; ++i) n *= size[i];
+    return n;
+  }
+  std::int64_t row_stride(int operand) const { return stride[operand][rank - 1]; }
+};
+
+/// Calls f(offsets, n) for every innermost row (or piece of one), in parallel: `offsets[k]` is operand k's
+/// first element, and its elements lie walk.row_stride(k) apart.
+template <int N, class F> void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f) {
+  const std::int64_t row = walk.row(), rows = walk.rows();
+  if (row <= 0 || rows <= 0) return;
+  if (rows == 1) {
+    parallel_for(context, row, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      std::array<std::int64_t, N> offset;
+      for (int k = 0; k < N; ++k) offset[k] = begin * walk.row_stride(k);
+      f(offset, end - begin);
+    });
+    return;
+  }
+  parallel_for(context, rows, std::max<std::int64_t>(1, kGrain / row),
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::array<std::int64_t, kMaxRank> index{};
+                 std::array<std::int64_t, N> offset{};
+                 std::int64_t rest = begin;
+                 for (int axis = walk.rank - 2; axis >= 0; --axis) {
+                   index[axis] = rest % walk.size[axis];
+                   rest /= walk.size[axis];
+                   for (int k = 0; k < N; ++k) offset[k] += index[axis] * walk.stride[k][axis];
+                 }
+                 for (std::int64_t at = begin; at < end; ++at) {
+                   f(offset, row);
+                   for (int axis = walk.rank - 2; axis >= 0; --axis) {
+                     for (int k = 0; k < N; ++k) offset[k] += walk.stride[k][axis];
+                     if (++index[axis] < walk.size[axis]) break;
+                     for (int k = 0; k < N; ++k) offset[k] -= walk.stride[k][axis] * walk.size[axis];
+                     index[axis] = 0;
+                   }
+                 }
+               });
+}
+
+}  // namespace athanor::cpu

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/context.h"
+
+namespace athanor::cpu {
+
+/// Elements of simple work below which a second thread costs more than it saves.
+inline constexpr std::int64_t kGrain = 32768;
+
+/// Splits [0, n) into one contiguous range per thread, each at least `grain` long, and calls
+/// f(begin, end) on each. Ranges depend on n, grain and the thread count alone. f must not throw.
+template <class F>
+void parallel_for(const CpuContext& context, std::int64_t n, std::int64_t grain, const F& f) {
+  if (n <= 0) return;
+  const std::int64_t wanted = (n + grain - 1) / std::max<std::int64_t>(grain, 1);
+  const int threads = static_cast<int>(std::min<std::int64_t>(context.threads(), wanted));
+#if defined(_OPENMP)
+  if (threads > 1) {
+    const std::int64_t share = (n + threads - 1) / threads;
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int thread = 0; thread < threads; ++thread) {
+      const std::int64_t begin = thread * share;
+      if (begin < n) f(begin, std::min(n, begin + share));
+    }
+    return;
+  }
+#endif
+  f(std::int64_t{0}, n);
+}
+
+}  // namespace athanor::cpu

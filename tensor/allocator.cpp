@@ -1,0 +1,263 @@
+#include "tensor/allocator.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include <sys/mman.h>
+
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+// Tags ---------------------------------------------------------------------------------------------------
+
+constexpr std::size_t kMaxTags = 64;
+
+struct TagTable {
+  std::mutex mutex;
+  std::array<const char*, kMaxTags> names{"other"};
+  std::size_t size = 1;
+
+  std::uint16_t index_of(std::string_view name) {
+    std::lock_guard lock(mutex);
+    for (std::size_t i = 0; i < size; ++i) {
+      if (names[i] == name) return static_cast<std::uint16_t>(i);
+    }
+    if (size == kMaxTags) return 0;
+    names[size] = name.data();
+    return static_cast<std::uint16_t>(size++);
+  }
+};
+
+TagTable& tags() {
+  static TagTable* const table = new TagTable;
+  return *table;
+}
+
+thread_local std::uint16_t current_tag = 0;
+
+// Host memory --------------------------------------------------------------------------------------------
+
+constexpr std::size_t kHugePage = 2 * 1024 * 1024;
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kMaxSmall = 1024 * 1024;
+constexpr std::size_t kSmallClasses = 16 + 8 * 10;  // 64-byte steps to 1 KiB, then 8 steps an octave to 1 MiB
+
+constexpr std::size_t round_up(std::size_t value, std::size_t step) {
+  return (value + step - 1) / step * step;
+}
+
+// Size classes keep the waste of a small block under 1/8.
+std::size_t class_of(std::size_t bytes) {
+  if (bytes <= 1024) return (bytes + kAlignment - 1) / kAlignment - 1;
+  const std::size_t octave = static_cast<std::size_t>(std::bit_width(bytes - 1)) - 1;  // 2^octave < bytes
+  const std::size_t step = ((bytes - 1) >> (octave - 3)) & 7;
+  return 16 + (octave - 10) * 8 + step;
+}
+
+std::size_t class_bytes(std::size_t index) {
+  if (index < 16) return (index + 1) * kAlignment;
+  const std::size_t octave = (index - 16) / 8 + 10, step = (index - 16) % 8;
+  return (8 + step + 1) << (octave - 3);
+}
+
+// A 2 MiB-aligned mapping with huge pages advised: first touch costs 5x less, TLB misses nearly vanish.
+void* map_pages(std::size_t bytes) {
+  const std::size_t reserved = bytes + kHugePage;
+  void* raw =
+      ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<std::uintptr_t>(raw);
+  const std::uintptr_t aligned = round_up(begin, kHugePage);
+  if (aligned > begin) ::munmap(raw, aligned - begin);
+  const std::uintptr_t end = begin + reserved;
+  if (end > aligned + bytes) ::munmap(reinterpret_cast<void*>(aligned + bytes), end - aligned - bytes);
+  ::madvise(reinterpret_cast<void*>(aligned), bytes, MADV_HUGEPAGE);
+  return reinterpret_cast<void*>(aligned);
+}
+
+/// Small blocks are carved from 2 MiB slabs and kept on one list per size class; large ones are mappings of
+/// their own, kept in a list sorted by size and reused when at most a quarter would be wasted.
+class CpuAllocator final : public Allocator {
+ public:
+  Block allocate(std::size_t bytes) override {
+    if (bytes == 0) return {nullptr, 0, current_tag};
+    std::lock_guard lock(mutex_);
+    Block block = bytes <= kMaxSmall ? take_small(bytes) : take_large(bytes);
+    block.tag = current_tag;
+    current_ += static_cast<std::int64_t>(block.bytes);
+    peak_ = std::max(peak_, current_);
+    by_tag_[block.tag] += static_cast<std::int64_t>(block.bytes);
+    return block;
+  }
+
+  void free(const Block& block) noexcept override {
+    if (!block.data) return;
+    std::lock_guard lock(mutex_);
+    current_ -= static_cast<std::int64_t>(block.bytes);
+    by_tag_[block.tag] -= static_cast<std::int64_t>(block.bytes);
+    if (block.bytes <= kMaxSmall) {
+      push_small(class_of(block.bytes), block.data);
+    } else {
+      const auto at = std::lower_bound(large_.begin(), large_.end(), block.bytes,
+                                       [](const Mapping& m, std::size_t size) { return m.bytes < size; });
+      large_.insert(at, {block.data, block.bytes});  // capacity was reserved when the block was mapped
+    }
+  }
+
+  AllocatorStats stats() const override {
+    std::lock_guard lock(mutex_);
+    AllocatorStats stats{current_, peak_, held_ - current_, growths_, {}};
+    std::lock_guard tag_lock(tags().mutex);
+    for (std::size_t i = 0; i < tags().size; ++i) {
+      if (by_tag_[i] != 0) stats.by_tag[tags().names[i]] = by_tag_[i];
+    }
+    return stats;
+  }
+
+  void reset_peak() override {
+    std::lock_guard lock(mutex_);
+    peak_ = current_;
+  }
+
+  void set_limit(std::size_t bytes) override {
+    std::lock_guard lock(mutex_);
+    limit_ = static_cast<std::int64_t>(bytes);
+  }
+
+  void trim() override {
+    std::lock_guard lock(mutex_);
+    trim_large();
+  }
+
+ private:
+  struct FreeBlock {
+    FreeBlock* next;
+  };
+  struct Mapping {
+    void* data;
+    std::size_t bytes;
+  };
+
+  Block take_small(std::size_t bytes) {
+    const std::size_t index = class_of(bytes), size = class_bytes(index);
+    if (FreeBlock* block = small_[index]) {
+      small_[index] = block->next;
+      return {block, size, 0};
+    }
+    if (slab_left_ < size) {
+      // What is left of the old slab is cut into the largest blocks that fit, so that nothing is lost.
+      while (slab_left_ >= kAlignment) {
+        std::size_t rest = class_of(std::min(slab_left_, kMaxSmall));
+        if (class_bytes(rest) > slab_left_) --rest;
+        push_small(rest, carve(class_bytes(rest)));
+      }
+      slab_ = static_cast<char*>(grow(kHugePage, bytes));
+      slab_left_ = kHugePage;
+    }
+    return {carve(size), size, 0};
+  }
+
+  Block take_large(std::size_t bytes) {
+    const std::size_t size = round_up(bytes, kHugePage);
+    const auto found =
+        std::lower_bound(large_.begin(), large_.end(), size,
+                         [](const Mapping& m, std::size_t wanted) { return m.bytes < wanted; });
+    if (found != large_.end() && found->bytes <= size + size / 4) {
+      const Mapping mapping = *found;
+      large_.erase(found);
+      return {mapping.data, mapping.bytes, 0};
+    }
+    void* data = grow(size, bytes);
+    large_.reserve(++large_mapped_);
+    return {data, size, 0};
+  }
+
+  void* carve(std::size_t bytes) {
+    char* block = slab_;
+    slab_ += bytes;
+    slab_left_ -= bytes;
+    return block;
+  }
+
+  void push_small(std::size_t index, void* data) {
+    auto* block = static_cast<FreeBlock*>(data);
+    block->next = small_[index];
+    small_[index] = block;
+  }
+
+  void* grow(std::size_t bytes, std::size_t asked) {
+    const auto growth = static_cast<std::int64_t>(bytes);
+    if (limit_ > 0 && held_ + growth > limit_) trim_large();
+    if (limit_ > 0 && held_ + growth > limit_)
+      out_of_memory(asked, fmt::format("the limit of {} bytes", limit_));
+    void* data = map_pages(bytes);
+    if (!data) {
+      trim_large();
+      data = map_pages(bytes);
+    }
+    if (!data) out_of_memory(asked, std::strerror(errno));
+    held_ += growth;
+    ++growths_;
+    return data;
+  }
+
+  void trim_large() {
+    for (const Mapping& mapping : large_) {
+      ::munmap(mapping.data, mapping.bytes);
+      held_ -= static_cast<std::int64_t>(mapping.bytes);
+      --large_mapped_;
+    }
+    large_.clear();
+  }
+
+  [[noreturn]] void out_of_memory(std::size_t asked, std::string_view why) const {
+    std::vector<std::pair<std::int64_t, const char*>> holders;
+    for (std::size_t i = 0; i < kMaxTags; ++i) {
+      if (by_tag_[i] > 0) holders.emplace_back(by_tag_[i], tags().names[i]);
+    }
+    std::sort(holders.rbegin(), holders.rend());
+    std::string text;
+    for (const auto& [bytes, name] : holders)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, bytes);
+    detail::fail<OutOfMemoryError>(
+        "out of memory on cpu: asked {} bytes, but {} are held and {} cached ({}); by tag: {}; use a smaller "
+        "batch "
+        "or raise --memory-limit",
+        asked, current_, held_ - current_, why, text.empty() ? "nothing" : text);
+  }
+
+  mutable std::mutex mutex_;
+  std::array<FreeBlock*, kSmallClasses> small_{};
+  char* slab_ = nullptr;
+  std::size_t slab_left_ = 0;
+  std::vector<Mapping> large_;
+  std::size_t large_mapped_ = 0;
+  std::array<std::int64_t, kMaxTags> by_tag_{};
+  std::int64_t current_ = 0, peak_ = 0, held_ = 0, growths_ = 0, limit_ = 0;
+};
+
+}  // namespace
+
+Allocator& allocator_of(Device device) {
+  if (!device.is_cpu())
+    detail::fail<BackendError>("allocator: this build has no backend for {}", device.str());
+  static CpuAllocator* const cpu = new CpuAllocator;  // never destroyed: tensors are freed during exit, too
+  return *cpu;
+}
+
+AllocTag::AllocTag(const char* name) : saved_(current_tag) {
+  current_tag = tags().index_of(name);
+}
+AllocTag::~AllocTag() {
+  current_tag = saved_;
+}
+
+}  // namespace athanor

@@ -1,0 +1,49 @@
+#include "tensor/counters.h"
+
+#include <atomic>
+#include <string_view>
+
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+std::atomic<std::int64_t> syncs{0};
+thread_local int forbidden = 0;
+
+std::string_view base_name(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == path.npos ? path : path.substr(slash + 1);
+}
+
+}  // namespace
+
+void count_host_sync(const char* op, const Site& site) {
+  if (forbidden > 0) {
+    detail::fail<Error>(
+        "{}: a training step must not wait for the device, but {}:{} does; keep the value on "
+        "the device, or read it between steps",
+        op, base_name(site.file), site.line);
+  }
+  syncs.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::int64_t host_syncs() {
+  return syncs.load(std::memory_order_relaxed);
+}
+
+ForbidSync::ForbidSync() {
+  ++forbidden;
+}
+ForbidSync::~ForbidSync() {
+  --forbidden;
+}
+
+AllowSync::AllowSync() : saved_(forbidden) {
+  forbidden = 0;
+}
+AllowSync::~AllowSync() {
+  forbidden = saved_;
+}
+
+}  // namespace athanor

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+
+namespace athanor {
+
+/// Where in the caller's code something happened.
+/// Used as a default argument: `const Site& site = Site::current()`. (std::source_location, which clang 14
+/// does not have.)
+struct Site {
+  const char* file;
+  int line;
+
+  static constexpr Site current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+/// Counts a wait of the host for the device: item(), copies to the host, printing, data-dependent shapes.
+/// The CPU backend has nothing to wait for, and counts all the same, so that a CPU test catches what would
+/// stall a GPU. While a ForbidSync is alive on this thread, throws Error naming op and site instead.
+void count_host_sync(const char* op, const Site& site);
+
+/// Waits counted so far, over all threads.
+std::int64_t host_syncs();
+
+/// While alive, a wait for the device on this thread is an error. Nests.
+class ForbidSync {
+ public:
+  ForbidSync();
+  ~ForbidSync();
+  ForbidSync(const ForbidSync&) = delete;
+  ForbidSync& operator=(const ForbidSync&) = delete;
+};
+
+/// While alive, waits on this thread are neither counted nor forbidden: for code that owns its stalls, such
+/// as logging between steps.
+class AllowSync {
+ public:
+  AllowSync();
+  ~AllowSync();
+  AllowSync(const AllowSync&) = delete;
+  AllowSync& operator=(const AllowSync&) = delete;
+
+ private:
+  int saved_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+namespace athanor {
+
+enum class DeviceType : std::uint8_t { cpu, cuda };
+
+/// Where a tensor's bytes live: the host, or one CUDA device.
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  std::int16_t index = 0;
+
+  auto operator<=>(const Device&) const = default;
+
+  bool is_cpu() const { return type == DeviceType::cpu; }
+  bool is_cuda() const { return type == DeviceType::cuda; }
+
+  /// "cpu", "cuda:0".
+  std::string str() const;
+  /// Reads "cpu", "cuda" or "cuda:N". Throws ArgumentError on anything else.
+  static Device parse(const std::string& text);
+};
+
+inline constexpr Device kCpu{};
+
+}  // namespace athanor

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace athanor {
+
+/// Root of every exception the library throws. The message follows one grammar:
+/// `op: what must hold, but got value`.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The caller broke a documented rule (shape, dtype, range, mode).
+class ArgumentError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A library below us failed: CUDA, cuDNN, cuBLAS, NCCL, MPI, oneDNN.
+class BackendError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A file could not be read or written, or holds something else than it should. Names file and offset.
+class IoError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Memory ran out. Says how much was asked, held and cached, and by which tags.
+class OutOfMemoryError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A rank of the job is gone or does not answer. Names the rank and the operation.
+class PeerLostError : public Error {
+ public:
+  using Error::Error;
+};
+
+namespace detail {
+
+template <class Exception = ArgumentError, class... Args>
+[[noreturn, gnu::cold, gnu::noinline]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw Exception(fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace detail
+}  // namespace athanor
+
+/// Checks a rule the caller must keep, in every build; formats the message only on failure.
+#define ATH_CHECK(condition, ...)             \
+  do {                                        \
+    if (!(condition)) [[unlikely]]            \
+      ::athanor::detail::fail<>(__VA_ARGS__); \
+  } while (false)

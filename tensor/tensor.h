@@ -1,0 +1,172 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tensor/allocator.h"
+#include "tensor/counters.h"
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+#include "tensor/ref.h"
+#include "tensor/shape.h"
+
+namespace athanor {
+
+/// Bytes on a device, shared by every view of them.
+class Storage final : public RefCounted {
+ public:
+  Storage(std::size_t bytes, Device device);
+  /// Wraps memory somebody else owns; `owner` is kept alive as long as the storage.
+  Storage(void* data, std::size_t bytes, Ref<RefCounted> owner);
+
+  std::byte* data() const { return static_cast<std::byte*>(block_.data); }
+  std::size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+ private:
+  ~Storage() override;
+
+  Block block_;
+  std::size_t bytes_;
+  Device device_;
+  Ref<RefCounted> owner_;
+};
+
+/// What autograd hangs on a tensor: the Node that computed it, or the Leaf that collects its gradient.
+class AutogradState : public RefCounted {
+ public:
+  virtual bool is_leaf() const = 0;
+};
+
+/// Where and as what a new tensor is made.
+struct TensorOptions {
+  DType dtype = DType::f32;
+  Device device = kCpu;
+};
+
+/// A strided view over shared storage; the one handle users hold. Copying a Tensor copies the handle: both
+/// name the same logical tensor, with the same values, gradient and version.
+///
+/// Layout of images is [N, H, W, C], of convolution weights [K, R, S, C]. A default-constructed Tensor is
+/// undefined; defined() is the only thing that may be asked of it.
+class Tensor {
+ public:
+  Tensor() = default;
+
+  /// Uninitialised, dense.
+  static Tensor empty(const Shape& shape, TensorOptions options = {});
+  /// All bytes zero, dense.
+  static Tensor zeros(const Shape& shape, TensorOptions options = {});
+  /// A dense copy of `values` on `device`. Throws ArgumentError when the count does not match the shape.
+  template <class T> static Tensor from(std::span<const T> values, const Shape& shape, Device device = kCpu) {
+    return from_bytes(std::as_bytes(values), shape, {dtype_of<T>, device});
+  }
+  template <class T>
+  static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = kCpu) {
+    return from(std::span<const T>(values), shape, device);
+  }
+  static Tensor from_bytes(std::span<const std::byte> bytes, const Shape& shape, TensorOptions options);
+  /// A view of memory somebody else owns: an arena, a mapped file. Nothing is copied.
+  static Tensor wrap(Ref<Storage> storage, std::int64_t offset, const Shape& shape, const Strides& strides,
+                     DType dtype);
+
+  bool defined() const { return static_cast<bool>(impl_); }
+  const Shape& shape() const { return impl_->shape; }
+  const Strides& strides() const { return impl_->strides; }
+  DType dtype() const { return impl_->dtype; }
+  Device device() const { return impl_->storage->device(); }
+  TensorOptions options() const { return {dtype(), device()}; }
+  int rank() const { return impl_->shape.rank(); }
+  std::int64_t numel() const { return impl_->numel; }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype()); }
+  /// Size along an axis; negative counts from the end.
+  std::int64_t dim(int axis) const { return impl_->shape[normalize_axis(axis, rank(), "dim")]; }
+  bool is_contiguous() const { return impl_->contiguous; }
+
+  /// First element. T must be the storage type of dtype(), or std::byte.
+  template <class T> T* data() const {
+    if constexpr (!std::is_same_v<T, std::byte>) {
+      ATH_CHECK(dtype() == dtype_of<T>, "data: tensor must hold {}, but holds {}", dtype_of<T>, dtype());
+    }
+    return reinterpret_cast<T*>(raw_data());
+  }
+  std::byte* raw_data() const {
+    return impl_->storage->data() + impl_->offset * static_cast<std::int64_t>(size_of(dtype()));
+  }
+
+  /// The value of a one-element tensor, converted to double. A counted wait for the device.
+  double item(const Site& site = Site::current()) const;
+  /// All values in row-major order, converted to double. A counted wait for the device.
+  std::vector<double> to_vector(const Site& site = Site::current()) const;
+  /// Values, shape and dtype, as a person reads them; long axes are cut. A counted wait for the device.
+  std::string str(const Site& site = Site::current()) const;
+
+  /// Views that autograd does not record: they throw on a tensor that needs a gradient, whose recorded
+  /// views are in autograd/shape.h. They share storage and version with this tensor.
+  Tensor view_as_strided(const Shape& shape, const Strides& strides, std::int64_t offset_elements) const;
+  /// The same values and version, outside any graph.
+  Tensor detach() const;
+  /// Copies the bytes of a dense tensor of the same shape and dtype into this one; across devices a counted
+  /// wait. Bumps the version.
+  void copy_bytes_from(const Tensor& source, const Site& site = Site::current()) const;
+  /// A dense copy on another device (or this same handle when it is there already). Not recorded.
+  Tensor to(Device device, const Site& site = Site::current()) const;
+
+  /// Counts in-place writes to this logical tensor; shared with its views, not with its storage.
+  std::uint32_t version() const { return impl_->version->count; }
+  void bump_version() const { ++impl_->version->count; }
+
+  /// Whether a gradient flows to this tensor: it is a leaf that asks for one, or was computed from one.
+  bool requires_grad() const { return defined() && static_cast<bool>(impl_->autograd); }
+  /// True for a tensor made in InferenceMode: it cannot be saved for a backward pass.
+  bool is_inference() const { return impl_->made_by != nullptr; }
+  /// The op that made an inference tensor.
+  const char* made_by() const { return impl_->made_by; }
+  bool same_as(const Tensor& other) const { return impl_ == other.impl_; }
+  const Ref<Storage>& storage() const { return impl_->storage; }
+  std::int64_t offset() const { return impl_->offset; }
+
+  // For autograd/ and optim/ only.
+  const Ref<AutogradState>& autograd() const { return impl_->autograd; }
+  void set_autograd(Ref<AutogradState> state) const { impl_->autograd = std::move(state); }
+  void mark_inference(const char* op) const { impl_->made_by = op; }
+  /// True when this handle is the only one, over storage nobody else holds: its memory may be taken over.
+  bool unshared() const { return impl_->use_count() == 1 && impl_->storage->use_count() == 1; }
+  /// Points this logical tensor at other memory of the same shape: an arena takes over a parameter.
+  void rebind(Ref<Storage> storage, std::int64_t offset_elements, DType dtype) const;
+
+ private:
+  struct Version final : RefCounted {
+    std::uint32_t count = 0;
+  };
+  struct Impl final : RefCounted {
+    Shape shape;
+    Strides strides;
+    Ref<Storage> storage;
+    std::int64_t offset = 0;  // in elements
+    std::int64_t numel = 0;
+    Ref<Version> version;
+    Ref<AutogradState> autograd;
+    const char* made_by = nullptr;  // set by InferenceMode
+    DType dtype = DType::f32;
+    bool contiguous = true;
+  };
+
+  static Tensor make(Ref<Storage> storage, std::int64_t offset, const Shape& shape, const Strides& strides,
+                     DType dtype, Ref<Version> version);
+
+  Ref<Impl> impl_;
+};
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+/// Uninitialised, with the shape, dtype and device of `like`.
+inline Tensor empty_like(const Tensor& like) {
+  return Tensor::empty(like.shape(), like.options());
+}
+
+}  // namespace athanor
