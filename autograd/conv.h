@@ -1,0 +1,14 @@
+#pragma once
+
+#include "kernels/conv.h"
+#include "tensor/tensor.h"
+
+namespace athanor {
+
+/// 2-d convolution (cross-correlation, as everywhere in the field) with fused bias and activation.
+/// x [N, H, W, C], w [K, R, S, C / groups], bias [K] or undefined -> [N, P, Q, K], with
+/// P = (H + 2 padding - dilation (R - 1) - 1) / stride + 1. One floating dtype; accumulates in f32 (f64 for
+/// f64). Throws ArgumentError on rank, shape, dtype or device.
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dParams& params = {});
+
+}  // namespace athanor

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace athanor {
+
+// New tensors, made on their device: nothing is copied there. None of them needs a gradient until
+// require_grad().
+
+inline Tensor empty(const Shape& shape, TensorOptions options = {}) {
+  return Tensor::empty(shape, options);
+}
+inline Tensor zeros(const Shape& shape, TensorOptions options = {}) {
+  return Tensor::zeros(shape, options);
+}
+Tensor ones(const Shape& shape, TensorOptions options = {});
+Tensor full(const Shape& shape, double value, TensorOptions options = {});
+/// start, start + step, ... up to but without `end`.
+Tensor arange(double start, double end, double step = 1, TensorOptions options = {});
+/// The identity [n, n].
+Tensor eye(std::int64_t n, TensorOptions options = {});
+
+/// Counter-based random numbers (Philox4x32-10): element i is a function of (seed, stream, i), the same on
+/// every device and for any number of threads. (Normals agree within 4 ulp.)
+struct RandomKey {
+  std::uint64_t seed = 0;
+  std::uint64_t stream = 0;
+};
+
+/// Uniform in [low, high).
+Tensor rand(const Shape& shape, RandomKey key, double low = 0, double high = 1, TensorOptions options = {});
+/// Normal with that mean and standard deviation (Box-Muller).
+Tensor randn(const Shape& shape, RandomKey key, double mean = 0, double stddev = 1,
+             TensorOptions options = {});
+/// Integers, uniform in [low, high); i64 by default.
+Tensor randint(const Shape& shape, RandomKey key, std::int64_t low, std::int64_t high,
+               TensorOptions options = {DType::i64, kCpu});
+/// A random permutation of 0 .. n-1, i64.
+Tensor randperm(std::int64_t n, RandomKey key, Device device = kCpu);
+
+}  // namespace athanor

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "tensor/tensor.h"
+
+namespace athanor {
+
+/// A tensor with the name it has in the model: a stable handle. An arena may move its storage and change its
+/// dtype; every copy of the handle (a tied weight, a module's member) follows.
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+/// A trainable tensor of a model.
+struct Parameter {
+  std::string name;
+  Tensor tensor;          ///< a leaf
+  bool keep_f32 = false;  ///< stays f32 whatever the compute precision: norms' scale and shift
+  bool decay = true;      ///< weight decay applies; off for biases and norms where a recipe asks for it
+};
+
+}  // namespace athanor

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace athanor {
+
+// Views share memory with x and cost no copy; all are recorded. Axes may be negative.
+
+/// The same elements in another shape; one size may be -1. A view where x is dense, else of a dense copy.
+Tensor reshape(const Tensor& x, const Shape& shape);
+/// Merges axes [start, end] into one; the default keeps the batch: [N, ...] -> [N, rest].
+Tensor flatten(const Tensor& x, int start = 1, int end = -1);
+/// Axis i of the result is axis order[i] of x.
+Tensor permute(const Tensor& x, std::span<const int> order);
+Tensor transpose(const Tensor& x, int a, int b);
+/// Elements [start, start + length) along an axis.
+Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length);
+/// The slice at `index` along an axis, which disappears.
+Tensor select(const Tensor& x, int axis, std::int64_t index);
+Tensor squeeze(const Tensor& x, int axis);
+Tensor unsqueeze(const Tensor& x, int axis);
+/// Repeats axes of size 1 (and new leading ones) without copying. The gradient is summed back.
+Tensor expand(const Tensor& x, const Shape& shape);
+
+/// x itself where it is dense, else a dense copy.
+Tensor contiguous(const Tensor& x);
+/// A dense copy that shares nothing.
+Tensor clone(const Tensor& x);
+/// x in another dtype; x itself where it has it. Recorded between floating dtypes.
+Tensor cast(const Tensor& x, DType dtype);
+
+/// Joins tensors of equal shape but for `axis` along it.
+Tensor cat(std::span<const Tensor> parts, int axis);
+/// Joins tensors of equal shape along a new axis.
+Tensor stack(std::span<const Tensor> parts, int axis);
+/// Slices of x along `axis` at `index` [K] i64. Indices outside [0, size) are an ArgumentError on the CPU.
+Tensor index_select(const Tensor& x, int axis, const Tensor& index);
+/// y[i][j] = x[i][index[i][j]] for axis 1, and so on: index i64, of x's rank.
+Tensor gather(const Tensor& x, int axis, const Tensor& index);
+/// a where condition (bool) holds, b elsewhere; all three broadcast.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+
+}  // namespace athanor

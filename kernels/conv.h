@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/activation.h"
+#include "kernels/context.h"
+#include "kernels/impl.h"
+
+namespace athanor {
+
+struct Conv2dParams {
+  std::int64_t stride[2] = {1, 1};   ///< along H, W
+  std::int64_t padding[2] = {0, 0};  ///< zeros on both sides of H, W
+  std::int64_t dilation[2] = {1, 1};
+  std::int64_t groups = 1;
+  Activation activation = Activation::none;
+  ConvImpl impl = ConvImpl::automatic;
+};
+
+/// [N, P, Q, K] for x [N, H, W, C] and w [K, R, S, C / groups]. Throws ArgumentError on shapes that do not
+/// fit.
+Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dParams& params);
+
+namespace kernels {
+
+/// y = activation(conv(x, w) + bias). x [N, H, W, C], w [K, R, S, C / groups], bias [K] or undefined,
+/// y [N, P, Q, K]; all dense, one floating dtype, f32 accumulation. 2 N P Q K R S C / groups FLOPs.
+template <class Context>
+void conv2d_forward(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
+                    const Tensor& bias, const Tensor& y);
+
+/// dx = dL/dx; every element is written.
+template <class Context>
+void conv2d_backward_data(Context& context, const Conv2dParams& params, const Tensor& dy, const Tensor& w,
+                          const Tensor& dx);
+
+/// dw (+)= dL/dw, and dbias (+)= dL/dbias where it is defined. dw may be f32 where x is a half type.
+template <class Context>
+void conv2d_backward_weights(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& dy,
+                             const Tensor& dw, Write write_dw, const Tensor& dbias, Write write_dbias);
+
+}  // namespace kernels
+}  // namespace athanor
