@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tensor/tensor.h"
+
+// What every benchmark shares: ids, a check before the clock starts, and one set of columns.
+//
+//   void athanor::bench::register_all() {
+//     add({"relu", "fwd", DType::f32, "1048576", "athanor"}, {.bytes = 8e6}, [] { ...; return Prepared{...};
+//     });
+//   }
+
+namespace athanor::bench {
+
+/// Names a row: `op/dir/dtype/device/shape/impl`. dir is fwd, bwd or step; impl tells ways to do one thing
+/// apart.
+struct Id {
+  std::string op;
+  std::string dir;
+  DType dtype = DType::f32;
+  std::string shape;
+  std::string impl = "athanor";
+  Device device = kCpu;
+
+  std::string str() const;
+};
+
+/// What one run moves (reads and writes, each byte once) and computes; 0 leaves the column out.
+struct Work {
+  double bytes = 0;
+  double flops = 0;
+};
+
+/// A case made ready: its tensors are alive in `run`, and its result has been compared with a reference.
+struct Prepared {
+  std::function<void()> run;
+  double max_error = 0;
+  double tolerance = 0;  ///< a larger max_error (or NaN) makes the row an error instead of a time
+};
+
+/// Adds a row. `prepare` is called when its turn comes; what it made is dropped before the next row. Columns:
+/// median_us, p10_us, p90_us, GB/s and GFLOP/s (at the median), max_err, and `roof_%`: the larger of GB/s
+/// over the measured copy bandwidth of as many bytes and GFLOP/s over the measured FMA peak.
+void add(const Id& id, const Work& work, std::function<Prepared()> prepare);
+
+/// Defined by each benchmark binary: its add() calls.
+void register_all();
+
+/// "64x56x56x64"
+std::string shape_name(const Shape& shape);
+
+/// Deterministic values in [low, high), so that timings see no denormals and errors repeat.
+Tensor filled(const Shape& shape, DType dtype, double low = -1, double high = 1, std::uint64_t seed = 1);
+
+/// Largest |got - expected| / (1 + |expected|) over all elements; NaN where one of them alone is NaN.
+double max_error(const Tensor& got, const std::vector<double>& expected);
+double max_error(const Tensor& got, const Tensor& expected);
+
+/// Rounding a value of that dtype costs at most this much of it.
+double epsilon_of(DType dtype);
+
+}  // namespace athanor::bench

@@ -1,0 +1,22 @@
+#include <benchmark/benchmark.h>
+
+#include "bench/support/bench.h"
+#include "bench/support/roof.h"
+#include "kernels/context.h"
+#include "kernels/cpu/isa.h"
+
+// Google Benchmark's own flags do the rest: --benchmark_filter=REGEX, --benchmark_out=FILE (JSON),
+// --benchmark_min_time=SECONDS.
+int main(int argc, char** argv) {
+  using namespace athanor;
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  bench::register_all();
+  benchmark::AddCustomContext("threads", std::to_string(cpu_context().threads()));
+  benchmark::AddCustomContext("isa", cpu::has_avx512() ? "x86-64-v4" : "baseline");
+  benchmark::AddCustomContext("copy_roof_gb_s", fmt::format("{:.1f}", bench::copy_roof(1 << 28) * 1e-9));
+  benchmark::AddCustomContext("fma_peak_gflop_s", fmt::format("{:.0f}", bench::fma_peak() * 1e-9));
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

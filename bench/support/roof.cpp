@@ -1,0 +1,111 @@
+#include "bench/support/roof.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+
+namespace athanor::bench {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Units of work per second of f(), which does `work` each time: the best of many samples, since a roof is
+// what the machine can do when nobody disturbs it.
+template <class F> double best_rate(double work, const F& f) {
+  f();
+  const auto start = std::chrono::steady_clock::now();
+  double best = 0;
+  for (int batch = 1; seconds_since(start) < 0.1;) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < batch; ++i) f();
+    const double elapsed = seconds_since(begin);
+    if (elapsed < 20e-6) {
+      batch *= 2;
+    } else {
+      best = std::max(best, work * batch / elapsed);
+    }
+  }
+  return best;
+}
+
+double measure_copy(std::int64_t bytes) {
+  CpuContext& context = cpu_context();
+  const std::int64_t n = std::max<std::int64_t>(bytes / 2 / 4, 1024);
+  std::vector<float> from(static_cast<std::size_t>(n), 1.0f), to(static_cast<std::size_t>(n), 0.0f);
+  const auto copy = [&](auto&& piece) {
+    return best_rate(8.0 * static_cast<double>(n), [&] {
+      cpu::parallel_for(context, n, cpu::kGrain,
+                        [&](std::int64_t begin, std::int64_t end) { piece(begin, end - begin); });
+    });
+  };
+  // memcpy goes round the cache for large blocks, which some machines like better than others.
+  const double plain = copy([&](std::int64_t at, std::int64_t count) {
+    const float* in = from.data() + at;
+    float* out = to.data() + at;
+    cpu::vectorize([&] {
+      for (std::int64_t i = 0; i < count; ++i) out[i] = in[i] + 0.0f;
+    });
+  });
+  const double library = copy([&](std::int64_t at, std::int64_t count) {
+    std::memcpy(to.data() + at, from.data() + at, static_cast<std::size_t>(count) * 4);
+  });
+  return std::max(plain, library);
+}
+
+// Enough independent chains to hide the latency of an FMA on two ports.
+constexpr int kChains = 10;
+constexpr int kLanes = 16;
+constexpr int kSteps = 20000;
+
+void fma_chains(float* values) {
+  cpu::vectorize([=] {
+    float acc[kChains][kLanes];
+    std::memcpy(acc, values, sizeof acc);
+    for (int step = 0; step < kSteps; ++step) {
+#pragma GCC unroll 16
+      for (auto& chain : acc) {
+#pragma GCC unroll 16
+        for (float& lane : chain) lane = std::fma(lane, 0.999f, 0.001f);
+      }
+    }
+    std::memcpy(values, acc, sizeof acc);
+  });
+}
+
+double measure_fma() {
+  CpuContext& context = cpu_context();
+  const std::int64_t threads = context.threads();
+  std::vector<float> values(static_cast<std::size_t>(threads * kChains * kLanes), 0.5f);
+  const double flops = 2.0 * kChains * kLanes * kSteps * static_cast<double>(threads);
+  return best_rate(flops, [&] {
+    cpu::parallel_for(context, threads, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) fma_chains(values.data() + i * kChains * kLanes);
+    });
+  });
+}
+
+}  // namespace
+
+double copy_roof(double bytes) {
+  static std::map<int, double> measured;
+  const int power = std::clamp(static_cast<int>(std::lround(std::log2(std::max(bytes, 1.0)))), 14, 29);
+  double& roof = measured[power];
+  if (roof == 0) roof = measure_copy(std::int64_t{1} << power);
+  return roof;
+}
+
+double fma_peak() {
+  static const double peak = measure_fma();
+  return peak;
+}
+
+}  // namespace athanor::bench
