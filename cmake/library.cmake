@@ -1,9 +1,15 @@
 # The one library. Files are listed, never globbed: a missing one fails at configure.
 
 # One op family has the same base name everywhere: kernels/F.h, kernels/cpu/F.cpp, autograd/F.{h,cpp},
-# tests/F_test.cpp, bench/bench_F.cpp. A new family is one word here.
-set(ATHANOR_KERNELS elementwise copy reduce)
-set(ATHANOR_AUTOGRAD elementwise)
+# tests/F_test.cpp, bench/bench_F.cpp. A new family is one word here, and its headers in headers.cmake.
+set(ATHANOR_KERNELS
+  copy
+  elementwise
+  reduce
+)
+set(ATHANOR_AUTOGRAD
+  elementwise
+)
 
 add_library(athanor
   tensor/allocator.cpp
@@ -26,6 +32,11 @@ endforeach()
 foreach(family ${ATHANOR_AUTOGRAD})
   target_sources(athanor PRIVATE autograd/${family}.cpp)
 endforeach()
+
+include(headers)
+target_sources(athanor PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ATHANOR_HEADERS})
+# The target athanor_verify_interface_header_sets compiles every one of them alone; the test headers builds it.
+set_target_properties(athanor PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 
 target_link_libraries(athanor
   PUBLIC fmt::fmt Threads::Threads

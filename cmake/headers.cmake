@@ -1,0 +1,41 @@
+# Headers a user may include: installed, and each compiled alone by a test. Headers of kernels/cpu/, kernels/cuda/
+# and folders named detail/ are private. A header that is neither fails the test include_direction.
+set(ATHANOR_HEADERS
+  athanor.h
+  autograd/checkpoint.h
+  autograd/conv.h
+  autograd/creation.h
+  autograd/dropout.h
+  autograd/elementwise.h
+  autograd/engine.h
+  autograd/grad_mode.h
+  autograd/gradcheck.h
+  autograd/loss.h
+  autograd/matmul.h
+  autograd/node.h
+  autograd/norm.h
+  autograd/parameter.h
+  autograd/pool.h
+  autograd/reduce.h
+  autograd/shape.h
+  autograd/softmax.h
+  kernels/activation.h
+  kernels/context.h
+  kernels/conv.h
+  kernels/copy.h
+  kernels/elementwise.h
+  kernels/elementwise_ops.h
+  kernels/impl.h
+  kernels/reduce.h
+  kernels/step_state.h
+  tensor/allocator.h
+  tensor/counters.h
+  tensor/device.h
+  tensor/dtype.h
+  tensor/error.h
+  tensor/half.h
+  tensor/pool.h
+  tensor/ref.h
+  tensor/shape.h
+  tensor/tensor.h
+)

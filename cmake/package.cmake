@@ -1,0 +1,16 @@
+# cmake --install build/cpu --prefix DIR, then find_package(athanor) gives athanor::athanor.
+include(CMakePackageConfigHelpers)
+
+set(ATHANOR_CONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/athanor)
+
+# Generic folder names (tensor/, kernels/) stay below include/athanor: the same #include "tensor/tensor.h" works
+# in the tree and installed.
+install(TARGETS athanor EXPORT athanorTargets
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/athanor)
+install(EXPORT athanorTargets NAMESPACE athanor:: DESTINATION ${ATHANOR_CONFIG_DIR})
+
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/athanorConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/athanorConfig.cmake INSTALL_DESTINATION ${ATHANOR_CONFIG_DIR})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/athanorConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/athanorConfig.cmake ${PROJECT_BINARY_DIR}/athanorConfigVersion.cmake
+  DESTINATION ${ATHANOR_CONFIG_DIR})

@@ -1,0 +1,51 @@
+# How tests are declared. Labels: unit gradcheck parity dist simt cuda slow install.
+find_package(GTest REQUIRED)
+include(GoogleTest)
+
+# athanor_test(NAME [LABELS label...] [THREADS] [SOURCES file...] [LIBRARIES target...])
+#   One binary from NAME_test.cpp (and SOURCES); each of its cases is a test. A case is labelled as LABELS says, else
+#   by its name: *Gradcheck* is gradcheck, *Slow* is slow, everything else is unit.
+#   THREADS: exercises threads of our own, so that it is built under ThreadSanitizer too; nothing else is.
+function(athanor_test name)
+  cmake_parse_arguments(arg "THREADS" "" "LABELS;SOURCES;LIBRARIES" ${ARGN})
+  if(ATHANOR_SANITIZE MATCHES "thread" AND NOT arg_THREADS)
+    return()
+  endif()
+  add_executable(${name}_test ${name}_test.cpp ${arg_SOURCES})
+  target_link_libraries(${name}_test PRIVATE
+    athanor::athanor athanor_flags GTest::gtest_main ${arg_LIBRARIES})
+  if(arg_LABELS)
+    athanor_discover(${name} "*" "${arg_LABELS}")
+  else()
+    athanor_discover(${name} "*Gradcheck*" gradcheck)
+    athanor_discover(${name} "*Slow*" slow)
+    athanor_discover(${name} "-*Gradcheck*:*Slow*" unit)
+  endif()
+endfunction()
+
+function(athanor_discover name filter labels)
+  gtest_discover_tests(${name}_test TEST_FILTER "${filter}" TEST_LIST ${name}_${labels}
+    DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${labels}" TIMEOUT 300)
+endfunction()
+
+# athanor_compile_fail(NAME): NAME.cpp compiles, and no longer does with -DATHANOR_MUST_FAIL, with an error that
+# matches the regular expression in its first line, `// error: REGEX`.
+function(athanor_compile_fail name)
+  add_test(NAME compile_fail.${name} COMMAND ${BASH} ${PROJECT_SOURCE_DIR}/tests/compile_fail/check.sh
+    ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only
+    -I${PROJECT_SOURCE_DIR})
+  set_tests_properties(compile_fail.${name} PROPERTIES LABELS unit)
+endfunction()
+
+# athanor_consumer(NAME FOLDER BINARY [argument...]): the project in FOLDER finds the installed library, builds,
+# and its BINARY runs with those arguments.
+function(athanor_consumer name folder binary)
+  add_test(NAME consumer.${name} COMMAND ${CMAKE_COMMAND}
+    -D SOURCE=${folder} -D BUILD=${PROJECT_BINARY_DIR}/consumer/${name} -D PREFIX=${ATHANOR_TEST_PREFIX}
+    -D BINARY=${binary} "-DARGUMENTS=${ARGN}" -D CXX=${CMAKE_CXX_COMPILER}
+    -D LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER} -P ${PROJECT_SOURCE_DIR}/tests/consumer/run.cmake)
+  set_tests_properties(consumer.${name} PROPERTIES LABELS install FIXTURES_REQUIRED installed TIMEOUT 300)
+endfunction()
+
+find_program(BASH bash REQUIRED)
+set(ATHANOR_TEST_PREFIX ${PROJECT_BINARY_DIR}/consumer/prefix)
