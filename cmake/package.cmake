@@ -12,5 +12,8 @@ install(EXPORT athanorTargets NAMESPACE athanor:: DESTINATION ${ATHANOR_CONFIG_D
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/athanorConfig.cmake.in
   ${PROJECT_BINARY_DIR}/athanorConfig.cmake INSTALL_DESTINATION ${ATHANOR_CONFIG_DIR})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/athanorConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/athanorConfig.cmake ${PROJECT_BINARY_DIR}/athanorConfigVersion.cmake
+install(FILES
+  ${PROJECT_BINARY_DIR}/athanorConfig.cmake
+  ${PROJECT_BINARY_DIR}/athanorConfigVersion.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/FindDNNL.cmake
   DESTINATION ${ATHANOR_CONFIG_DIR})

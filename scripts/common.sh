@@ -1,0 +1,26 @@
+# Sourced by the other scripts: where the project is, how they speak, and the set-up they share.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() { printf '\033[1m%s\033[0m\n' "$*"; }
+fail() { # fail CODE MESSAGE
+  printf '%s\n' "$2" >&2
+  exit "$1"
+}
+
+# Installs what is missing and enters the project's root.
+set_up() {
+  "$root/scripts/install_packages.sh"
+  cd "$root"
+  local version
+  version=$(cmake --version | sed -n '1s/[^0-9]*//p')
+  [ "$(printf '%s\n' 3.25 "$version" | sort -V | head -n 1)" = 3.25 ] ||
+    fail 2 "CMake 3.25 or newer is needed, but $(command -v cmake) is $version: upgrade it (Debian 12, Ubuntu 24.04 and later ship one)."
+}
+
+configure() { # configure PRESET
+  mkdir -p "build/$1"
+  local log=build/$1/configure.log
+  cmake --preset "$1" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+  grep '^-- athanor:' "$log"
+}

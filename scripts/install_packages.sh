@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Installs the Debian or Ubuntu packages a build needs, where they are missing. As root or with sudo; without
+# either it lists them and stops with code 2. Takes no time, and no network, when nothing is missing.
+set -euo pipefail
+
+packages=(
+  ccache
+  cmake
+  g++
+  libbenchmark-dev
+  libcli11-dev
+  libeigen3-dev
+  libfmt-dev
+  libgtest-dev
+  libjpeg-dev
+  ninja-build
+  nlohmann-json3-dev
+  zlib1g-dev
+)
+optional=(libdnnl-dev) # not on every architecture; the build does without
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "This is no Debian or Ubuntu: install what these packages hold, then run cmake --workflow --preset cpu:" >&2
+  echo "  ${packages[*]} ${optional[*]}" >&2
+  exit 2
+fi
+
+is_installed() { [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null)" = "ii " ]; }
+missing_of() {
+  local package
+  for package in "$@"; do is_installed "$package" || echo "$package"; done
+}
+missing=($(missing_of "${packages[@]}"))
+[ ${#missing[@]} -gt 0 ] || exit 0
+wanted=($(missing_of "${optional[@]}"))
+
+become=()
+if [ "$(id -u)" -ne 0 ]; then
+  if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    become=(sudo)
+  else
+    echo "These packages are missing, and installing them takes root or sudo. Ask for:" >&2
+    echo "  apt-get install --no-install-recommends ${missing[*]} ${wanted[*]}" >&2
+    exit 2
+  fi
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+quietly() {
+  "${become[@]}" env DEBIAN_FRONTEND=noninteractive "$@" >"$log" 2>&1 ||
+    { cat "$log" >&2; echo "failed: $*" >&2; exit 3; }
+}
+
+echo "Installing with apt: ${missing[*]} ${wanted[*]}"
+quietly apt-get -o DPkg::Lock::Timeout=300 update
+for package in "${wanted[@]}"; do
+  if [ -n "$(apt-cache madison "$package" 2>/dev/null)" ]; then
+    missing+=("$package")
+  else
+    echo "No $package for this system: building without it."
+  fi
+done
+quietly apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${missing[@]}"

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# scripts/lint.sh [--install] [FILE...]: clang-format and clang-tidy (both 14) over FILEs, by default all sources.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+if [ "${1-}" = --install ]; then
+  shift
+  apt-get install -y --no-install-recommends clang-format-14 clang-tidy-14
+fi
+files=()
+for file in "$@"; do files+=("$(realpath "$file")"); done
+set_up
+configure cpu
+command -v clang-format-14 clang-tidy-14 >/dev/null || fail 2 "clang-format-14 and clang-tidy-14 are needed: scripts/lint.sh --install"
+[ ${#files[@]} -gt 0 ] || mapfile -t files < <(
+  find "$root"/{tensor,kernels,autograd,nn,optim,dist,data,trainer,examples,bench,tests} \
+    \( -name '*.h' -o -name '*.cpp' \) -not -path '*/compile_fail/*' 2>/dev/null | sort)
+
+clang-format-14 --dry-run --Werror "${files[@]}"
+# Headers are checked through the sources that include them.
+printf '%s\n' "${files[@]}" | grep '\.cpp$' |
+  xargs -P "$(nproc)" -n 1 clang-tidy-14 -p build/cpu --quiet --extra-arg=-Wno-unknown-warning-option

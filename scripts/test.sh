@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds the cpu preset and runs its tests. --all adds every other preset.
+# The last line counts passed, failed and skipped tests; above it each skipped one says why.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+presets=(cpu)
+case "${1-}" in
+  "") ;;
+  --all) presets=(cpu cpu-asan cpu-tsan) ;;
+  *) fail 2 "usage: scripts/test.sh [--all]" ;;
+esac
+
+set_up
+jobs=$(nproc)
+status=0
+rows=()
+passed=0 failed=0 skipped=0
+skips=""
+
+minutes() { awk -v s="$1" 'BEGIN { printf "%.1f", s / 60 }'; }
+
+# Counts and skipped tests of a JUnit file: "passed failed skipped", then "name: why" for each skipped one.
+# Why is the line GoogleTest prints after `file:line: Skipped`.
+summarise() {
+  awk '
+    function attribute(line, key) {
+      return match(line, key "=\"[^\"]*\"") ? substr(line, RSTART + length(key) + 2, RLENGTH - length(key) - 3) : ""
+    }
+    /<testcase / {
+      name = attribute($0, "name"); status = attribute($0, "status"); why = ""; reason_next = 0
+      if (status == "run") passed++
+      else if (status == "notrun" || status == "disabled") skipped++
+      else failed++
+    }
+    reason_next { why = $0; reason_next = 0 }
+    /: Skipped/ { reason_next = 1 }
+    /<\/testcase>/ {
+      if (status == "notrun" || status == "disabled")
+        lines = lines sprintf("  %s: %s\n", name, why == "" ? "did not say why" : why)
+    }
+    END { printf "%d %d %d\n%s", passed, failed, skipped, lines }
+  ' "$1"
+}
+
+for preset in "${presets[@]}"; do
+  say "$preset: building"
+  start=$SECONDS
+  if ! { configure "$preset" && cmake --build --preset "$preset"; }; then
+    status=1
+    rows+=("$(printf '%-10s %7s %7s   does not build' "$preset" "$(minutes $((SECONDS - start)))" -)")
+    continue
+  fi
+  built=$SECONDS
+
+  say "$preset: testing"
+  report=build/$preset/ctest.xml
+  rm -f "$report"
+  # Lines of tests that passed are left out; all are in build/PRESET/Testing/Temporary/LastTest.log.
+  ctest --preset "$preset" -j "$jobs" --output-junit "$root/$report" |
+    { grep -vE '^ +Start +[0-9]+: |[0-9]+/[0-9]+ Test +#.* Passed ' || true; } || status=1
+  { read -r p f s; names=$(cat); } < <(summarise "$report")
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  [ -z "$names" ] || skips+="$preset"$'\n'"$names"$'\n'
+  rows+=("$(printf '%-10s %7s %7s   %d passed, %d failed, %d skipped' "$preset" \
+    "$(minutes $((built - start)))" "$(minutes $((SECONDS - built)))" "$p" "$f" "$s")")
+done
+
+[ "$failed" -eq 0 ] || status=1
+if [ -n "$skips" ]; then
+  say "Skipped"
+  printf '%s' "$skips"
+fi
+say "$(printf '%-10s %7s %7s   %s' preset build tests 'result (minutes)')"
+printf '%s\n' "${rows[@]}"
+echo "$passed passed, $failed failed, $skipped skipped"
+exit "$status"
