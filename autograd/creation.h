@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "tensor/philox.h"
 #include "tensor/tensor.h"
 
 namespace athanor {
@@ -22,12 +23,8 @@ Tensor arange(double start, double end, double step = 1, TensorOptions options =
 /// The identity [n, n].
 Tensor eye(std::int64_t n, TensorOptions options = {});
 
-/// Counter-based random numbers (Philox4x32-10): element i is a function of (seed, stream, i), the same on
-/// every device and for any number of threads. (Normals agree within 4 ulp.)
-struct RandomKey {
-  std::uint64_t seed = 0;
-  std::uint64_t stream = 0;
-};
+// Counter-based random numbers (Philox4x32-10): element i is a function of (seed, stream, i), the same on
+// every device, in any dtype and for any number of threads.
 
 /// Uniform in [low, high).
 Tensor rand(const Shape& shape, RandomKey key, double low = 0, double high = 1, TensorOptions options = {});

@@ -7,6 +7,7 @@ namespace {
 
 thread_local bool enabled = true;
 thread_local bool inference = false;
+thread_local bool repeating = false;
 
 }  // namespace
 
@@ -15,6 +16,15 @@ bool grad_enabled() {
 }
 bool inference_mode() {
   return inference;
+}
+
+bool recomputing() {
+  return repeating;
+}
+
+Recomputing::Recomputing() : saved_(std::exchange(repeating, true)) {}
+Recomputing::~Recomputing() {
+  repeating = saved_;
 }
 
 NoGrad::NoGrad() : saved_(std::exchange(enabled, false)) {}

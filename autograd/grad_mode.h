@@ -7,6 +7,22 @@ bool grad_enabled();
 /// Whether this thread is inside an InferenceMode.
 bool inference_mode();
 
+/// Whether checkpoint() is computing a part of the model for the second time on this thread: what is updated
+/// once per step (running statistics) stays as it is.
+bool recomputing();
+
+/// While alive, recomputing() holds.
+class Recomputing {
+ public:
+  Recomputing();
+  ~Recomputing();
+  Recomputing(const Recomputing&) = delete;
+  Recomputing& operator=(const Recomputing&) = delete;
+
+ private:
+  bool saved_;
+};
+
 /// While alive, nothing on this thread is recorded. Module modes (train, eval) are untouched. Nests.
 class NoGrad {
  public:

@@ -34,6 +34,7 @@ set(ATHANOR_HEADERS
   tensor/dtype.h
   tensor/error.h
   tensor/half.h
+  tensor/philox.h
   tensor/pool.h
   tensor/ref.h
   tensor/shape.h

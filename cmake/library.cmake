@@ -21,6 +21,7 @@ add_library(athanor
   kernels/cpu/context.cpp
   kernels/cpu/isa.cpp
   autograd/engine.cpp
+  autograd/gradcheck.cpp
   autograd/grad_mode.cpp
   autograd/node.cpp
 )

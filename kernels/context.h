@@ -43,6 +43,12 @@ class CpuContext {
   /// Same bits for the same inputs and thread count. (Kernels that are always so ignore it.)
   bool deterministic = false;
 
+  /// How many random ops this thread has run in the current step: part of the key of the next one's numbers.
+  /// The trainer sets it to 0 when a step begins.
+  std::int64_t random_ops() const { return random_ops_; }
+  void set_random_ops(std::int64_t count) { random_ops_ = count; }
+  std::int64_t next_random_op() { return random_ops_++; }
+
   /// The step kernels read their scalars from.
   StepState& step() { return *step_; }
   /// Makes `step` (which must outlive its use here) the current one; null restores the context's own.
@@ -53,6 +59,7 @@ class CpuContext {
 
  private:
   int threads_;
+  std::int64_t random_ops_ = 0;
   StepState own_step_;
   StepState* step_ = &own_step_;
   std::unique_ptr<cpu::PrimitiveCache> primitives_;

@@ -1,0 +1,117 @@
+#include "autograd/gradcheck.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "autograd/engine.h"
+#include "kernels/context.h"
+#include "tensor/philox.h"
+
+namespace athanor {
+namespace {
+
+using Function = std::function<Tensor(std::span<const Tensor>)>;
+
+// Calls visit(flat index, element offset) for every element of a strided tensor, in row-major order.
+template <class F> void for_each_element(const Tensor& x, const F& visit) {
+  for (std::int64_t flat = 0; flat < x.numel(); ++flat) {
+    std::int64_t rest = flat, offset = 0;
+    for (int axis = x.rank() - 1; axis >= 0; --axis) {
+      offset += rest % x.shape()[axis] * x.strides()[axis];
+      rest /= x.shape()[axis];
+    }
+    visit(flat, offset);
+  }
+}
+
+Shape index_of(std::int64_t flat, const Shape& shape) {
+  Shape index = shape;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    index[axis] = flat % shape[axis];
+    flat /= shape[axis];
+  }
+  return index;
+}
+
+// Every evaluation draws the same random numbers.
+Tensor evaluate(const Function& fn, std::span<const Tensor> inputs) {
+  cpu_context().set_random_ops(0);
+  Tensor y = fn(inputs);
+  ATH_CHECK(y.defined() && y.dtype() == DType::f64,
+            "gradcheck: the function must return f64, but returned {}",
+            y.defined() ? name_of(y.dtype()) : "an undefined tensor");
+  return y;
+}
+
+double contracted(const Function& fn, std::span<const Tensor> inputs, const std::vector<double>& weights) {
+  const NoGrad no_grad;
+  const std::vector<double> y = evaluate(fn, inputs).to_vector();
+  ATH_CHECK(y.size() == weights.size(), "gradcheck: the result must always have {} elements, but had {}",
+            weights.size(), y.size());
+  double total = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) total += y[i] * weights[i];
+  return total;
+}
+
+void check_inputs(std::span<const Tensor> inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& x = inputs[i];
+    if (!x.requires_grad()) continue;
+    ATH_CHECK(x.autograd()->is_leaf() && x.dtype() == DType::f64,
+              "gradcheck: input {} must be an f64 leaf, but is a {} {}", i, x.dtype(),
+              x.autograd()->is_leaf() ? "leaf" : "result");
+    for (int axis = 0; axis < x.rank(); ++axis) {
+      ATH_CHECK(x.shape()[axis] <= 1 || x.strides()[axis] != 0,
+                "gradcheck: elements of input {} must not share memory, but axis {} is expanded", i, axis);
+    }
+  }
+}
+
+}  // namespace
+
+void gradcheck(const Function& fn, std::span<const Tensor> inputs, const GradcheckOptions& options) {
+  const AllowSync reads_values;
+  const std::int64_t random_ops = cpu_context().random_ops();
+  check_inputs(inputs);
+
+  const Tensor y = evaluate(fn, inputs);
+  std::vector<double> weights(static_cast<std::size_t>(y.numel()));
+  const RandomKey key{0, random_stream(RandomPurpose::check, 0)};
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 2.0 * random_uniform(philox_word(key, i)) - 1;
+  const std::vector<Tensor> gradients = grad(y, inputs, Tensor::from(weights, y.shape()));
+
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& x = inputs[i];
+    if (!x.requires_grad()) continue;
+    const Tensor& gradient = gradients[i];
+    if (gradient.defined() && gradient.shape() != x.shape()) {
+      detail::fail<Error>("gradcheck: the gradient of input {} must have its shape {}, but has {}", i,
+                          x.shape(), gradient.shape());
+    }
+    const std::vector<double> computed =
+        gradient.defined() ? gradient.to_vector() : std::vector<double>(static_cast<std::size_t>(x.numel()));
+    for_each_element(x, [&](std::int64_t flat, std::int64_t offset) {
+      double& element = x.data<double>()[offset];
+      const double value = element, step = options.step * std::max(1.0, std::abs(value));
+      element = value + step;
+      const double above = contracted(fn, inputs, weights), up = element - value;
+      element = value - step;
+      const double below = contracted(fn, inputs, weights), down = value - element;
+      element = value;
+      const double expected = (above - below) / (up + down);
+      const double got = computed[static_cast<std::size_t>(flat)];
+      const double tolerance =
+          options.absolute + options.relative * std::max(std::abs(expected), std::abs(got));
+      if (!(std::abs(expected - got) <= tolerance)) {
+        detail::fail<Error>(
+            "gradcheck: the gradient of input {} at element {} of {} must be {} by central differences, but "
+            "backward gave {} (off by {}, allowed {})",
+            i, index_of(flat, x.shape()), x.shape(), expected, got, std::abs(expected - got), tolerance);
+      }
+    });
+  }
+  cpu_context().set_random_ops(random_ops);
+}
+
+}  // namespace athanor
