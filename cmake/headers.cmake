@@ -26,6 +26,7 @@ set(ATHANOR_HEADERS
   kernels/elementwise.h
   kernels/elementwise_ops.h
   kernels/impl.h
+  kernels/loss.h
   kernels/reduce.h
   kernels/step_state.h
   tensor/allocator.h

@@ -5,10 +5,12 @@
 set(ATHANOR_KERNELS
   copy
   elementwise
+  loss
   reduce
 )
 set(ATHANOR_AUTOGRAD
   elementwise
+  loss
 )
 
 add_library(athanor

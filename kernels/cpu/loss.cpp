@@ -1,0 +1,216 @@
+#include "kernels/loss.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/parallel.h"
+
+namespace athanor::kernels {
+namespace {
+
+using cpu::parallel_for;
+using cpu::vectorize;
+
+constexpr std::int64_t kExpGrain = 4096;  // exponentials worth a second thread
+constexpr std::int64_t kChunk = 1024;     // elements summed by one thread before their sum is rounded
+
+std::int64_t row_grain(std::int64_t classes, std::int64_t grain) {
+  return std::max<std::int64_t>(1, grain / std::max<std::int64_t>(classes, 1));
+}
+
+template <class A> A squared(A x) {
+  return x * x;
+}
+
+// A cursor over dy: one value for all rows, or one per row at any stride.
+template <class A> struct RowGradient {
+  const A* values;
+  std::int64_t step;
+  A scale;
+
+  RowGradient(const Tensor& dy, double factor)
+      : values(dy.data<A>()), step(dy.rank() == 0 ? 0 : dy.strides()[0]), scale(A(factor)) {}
+  A operator[](std::int64_t row) const { return values[row * step] * scale; }
+};
+
+// Calls row(n) for each of N rows, in parallel, to get its loss: into y [N], or summed into y [].
+template <class A, class F>
+void each_row(CpuContext& context, std::int64_t rows, std::int64_t grain, double scale, const Tensor& y,
+              const F& row) {
+  const bool reduced = y.rank() == 0;
+  const Scratch scratch = context.scratch(reduced ? static_cast<std::size_t>(rows) * sizeof(A) : 0);
+  A* losses = reduced ? scratch.as<A>() : y.data<A>();
+  parallel_for(context, rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) losses[n] = row(n);
+  });
+  if (!reduced) return;
+  double total = 0;
+  for (std::int64_t n = 0; n < rows; ++n) total += losses[n];
+  *y.data<A>() = A(total * scale);
+}
+
+// The loss of one row of logits; stats get the maximum and the reciprocal of the sum.
+template <class T, class A>
+A cross_entropy_row(const T* x, std::int64_t classes, std::int64_t target, A smoothing, A* stats) {
+  A loss{};
+  vectorize([&] {
+    const auto larger = [](A a, A b) { return a > b ? a : b; };
+    const A max = cpu::reduce_lanes(
+        classes, -std::numeric_limits<A>::infinity(), [&](std::int64_t c) { return A(x[c]); }, larger);
+    const A sum = cpu::sum_lanes<A>(classes, [&](std::int64_t c) { return std::exp(A(x[c]) - max); });
+    loss = std::log(sum) - (A(1) - smoothing) * (A(x[target]) - max);
+    if (smoothing > A(0)) {
+      const A shifted = cpu::sum_lanes<A>(classes, [&](std::int64_t c) { return A(x[c]) - max; });
+      loss -= smoothing * (shifted / A(classes));
+    }
+    stats[0] = max;
+    stats[1] = A(1) / sum;
+  });
+  return loss;
+}
+
+}  // namespace
+
+template <> void check_target(CpuContext&, const char* op, const Tensor& target, std::int64_t classes) {
+  const std::int64_t* values = target.data<std::int64_t>();
+  const std::int64_t n = target.numel(), step = n > 0 ? target.strides()[0] : 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    ATH_CHECK(values[i * step] >= 0 && values[i * step] < classes,
+              "{}: target must be in [0, {}), but target[{}] is {}", op, classes, i, values[i * step]);
+  }
+}
+
+template <>
+void cross_entropy_forward(CpuContext& context, const Tensor& logits, const Tensor& target, double smoothing,
+                           double scale, const Tensor& stats, const Tensor& y) {
+  dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
+    using A = Accumulate<T>;
+    const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
+    const T* x = logits.data<T>();
+    const std::int64_t* t = target.data<std::int64_t>();
+    A* s = stats.data<A>();
+    each_row<A>(context, rows, row_grain(classes, kExpGrain), scale, y, [&](std::int64_t n) {
+      return cross_entropy_row<T, A>(x + n * classes, classes, t[n], A(smoothing), s + 2 * n);
+    });
+  });
+}
+
+template <>
+void cross_entropy_backward(CpuContext& context, const Tensor& logits, const Tensor& target,
+                            const Tensor& stats, double smoothing, double scale, const Tensor& dy,
+                            const Tensor& dx) {
+  dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
+    using A = Accumulate<T>;
+    const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
+    const T* x = logits.data<T>();
+    const std::int64_t* t = target.data<std::int64_t>();
+    const A* s = stats.data<A>();
+    T* out = dx.data<T>();
+    const RowGradient<A> gradient(dy, scale);
+    const A spread = A(smoothing / static_cast<double>(classes)), on = A(1 - smoothing);
+    parallel_for(context, rows, row_grain(classes, kExpGrain), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
+        const T* from = x + n * classes;
+        T* to = out + n * classes;
+        const A max = s[2 * n], inverse = s[2 * n + 1], g = gradient[n];
+        vectorize([&] {
+          for (std::int64_t c = 0; c < classes; ++c) {
+            to[c] = T(g * (std::exp(A(from[c]) - max) * inverse - spread));
+          }
+        });
+        const A p = std::exp(A(from[t[n]]) - max) * inverse;
+        to[t[n]] = T(g * (p - spread - on));
+      }
+    });
+  });
+}
+
+template <>
+void nll_forward(CpuContext& context, const Tensor& log_probs, const Tensor& target, double scale,
+                 const Tensor& y) {
+  dispatch_floating(log_probs.dtype(), "nll_loss", [&]<class T>() {
+    using A = Accumulate<T>;
+    const std::int64_t rows = log_probs.shape()[0], classes = log_probs.shape()[1];
+    const T* x = log_probs.data<T>();
+    const std::int64_t* t = target.data<std::int64_t>();
+    each_row<A>(context, rows, cpu::kGrain, scale, y,
+                [&](std::int64_t n) { return -A(x[n * classes + t[n]]); });
+  });
+}
+
+template <>
+void nll_backward(CpuContext& context, const Tensor& target, double scale, const Tensor& dy,
+                  const Tensor& dx) {
+  dispatch_floating(dx.dtype(), "nll_loss", [&]<class T>() {
+    using A = Accumulate<T>;
+    const std::int64_t rows = dx.shape()[0], classes = dx.shape()[1];
+    const std::int64_t* t = target.data<std::int64_t>();
+    T* out = dx.data<T>();
+    const RowGradient<A> gradient(dy, scale);
+    parallel_for(context, rows, row_grain(classes, cpu::kGrain), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
+        T* row = out + n * classes;
+        std::fill(row, row + classes, T(0.0f));
+        row[t[n]] = T(-gradient[n]);
+      }
+    });
+  });
+}
+
+template <> void squared_difference(CpuContext& context, const Tensor& a, const Tensor& b, const Tensor& y) {
+  dispatch_floating(a.dtype(), "mse_loss", [&]<class T>() {
+    using A = Accumulate<T>;
+    const T *left = a.data<T>(), *right = b.data<T>();
+    A* out = y.data<A>();
+    parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+      vectorize([&] {
+        for (std::int64_t i = begin; i < end; ++i) out[i] = squared(A(left[i]) - A(right[i]));
+      });
+    });
+  });
+}
+
+template <>
+void mse_forward(CpuContext& context, const Tensor& a, const Tensor& b, double scale, const Tensor& y) {
+  dispatch_floating(a.dtype(), "mse_loss", [&]<class T>() {
+    using A = Accumulate<T>;
+    const T *left = a.data<T>(), *right = b.data<T>();
+    const std::int64_t n = a.numel(), chunks = (n + kChunk - 1) / kChunk;
+    each_row<A>(context, chunks, cpu::kGrain / kChunk, scale, y, [&](std::int64_t chunk) {
+      const std::int64_t begin = chunk * kChunk, count = std::min(kChunk, n - begin);
+      const T *p = left + begin, *q = right + begin;
+      A sum{};
+      vectorize([&] {
+        sum = cpu::sum_lanes<A>(count, [&](std::int64_t i) { return squared(A(p[i]) - A(q[i])); });
+      });
+      return sum;
+    });
+  });
+}
+
+template <>
+void mse_backward(CpuContext& context, const Tensor& a, const Tensor& b, double scale, const Tensor& dy,
+                  const Tensor& da) {
+  dispatch_floating(a.dtype(), "mse_loss", [&]<class T>() {
+    using A = Accumulate<T>;
+    const T *left = a.data<T>(), *right = b.data<T>();
+    const A* gradient = dy.data<A>();
+    const bool reduced = dy.rank() == 0;
+    T* out = da.data<T>();
+    const A factor = A(2 * scale);
+    parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+      const A g = reduced ? factor * *gradient : factor;
+      vectorize([&] {
+        if (reduced) {
+          for (std::int64_t i = begin; i < end; ++i) out[i] = T(g * (A(left[i]) - A(right[i])));
+        } else {
+          for (std::int64_t i = begin; i < end; ++i) out[i] = T(g * gradient[i] * (A(left[i]) - A(right[i])));
+        }
+      });
+    });
+  });
+}
+
+}  // namespace athanor::kernels
