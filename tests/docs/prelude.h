@@ -1,0 +1,14 @@
+#pragma once
+
+// What the code blocks of docs/ see.
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "athanor.h"
+
+using namespace athanor;  // NOLINT: the chapters read like a user's program
