@@ -25,10 +25,21 @@ set(ATHANOR_HEADERS
   kernels/copy.h
   kernels/elementwise.h
   kernels/elementwise_ops.h
+  kernels/hash.h
   kernels/impl.h
   kernels/loss.h
   kernels/reduce.h
   kernels/step_state.h
+  kernels/update.h
+  kernels/update_ops.h
+  optim/arena.h
+  optim/flat.h
+  optim/optimizer.h
+  optim/plan.h
+  optim/precision.h
+  optim/schedule.h
+  optim/sgd.h
+  optim/step.h
   tensor/allocator.h
   tensor/counters.h
   tensor/device.h

@@ -6,7 +6,9 @@ set(ATHANOR_KERNELS
   copy
   elementwise
   loss
+  hash
   reduce
+  update
 )
 set(ATHANOR_AUTOGRAD
   elementwise
@@ -26,6 +28,12 @@ add_library(athanor
   autograd/gradcheck.cpp
   autograd/grad_mode.cpp
   autograd/node.cpp
+  optim/arena.cpp
+  optim/optimizer.cpp
+  optim/plan.cpp
+  optim/schedule.cpp
+  optim/sgd.cpp
+  optim/step.cpp
 )
 add_library(athanor::athanor ALIAS athanor)
 

@@ -1,0 +1,226 @@
+#include "kernels/update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/update_ops.h"
+
+namespace athanor::kernels {
+namespace {
+
+std::span<const UpdateRange> ranges_of(const UpdateTable& table) {
+  if (table.count == 0) return {};
+  return {reinterpret_cast<const UpdateRange*>(table.ranges.raw_data()),
+          static_cast<std::size_t>(table.count)};
+}
+
+// Calls f(range) for each, in parallel, with about the same number of elements for every thread.
+template <class F> void for_each_range(CpuContext& context, const UpdateTable& table, const F& f) {
+  const std::span<const UpdateRange> ranges = ranges_of(table);
+  cpu::parallel_for(context, table.elements, cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+    auto at = std::partition_point(ranges.begin(), ranges.end(),
+                                   [&](const UpdateRange& range) { return range.start < begin; });
+    for (; at != ranges.end() && at->start < end; ++at) f(*at);
+  });
+}
+
+// One pass over a range: gradient in, master and state updated, compute copy out.
+template <class G, class W, class Op, class... State>
+void update_range(const Op& op, const GradientScale& scale, std::int64_t n, const G* __restrict gradient,
+                  W* __restrict weight, float* __restrict master, State* __restrict... state) {
+  cpu::vectorize([&] {
+    for (std::int64_t i = 0; i < n; ++i) {
+      float w = master[i];
+      op(scale(float(gradient[i])), w, state[i]...);
+      master[i] = w;
+      if constexpr (!std::is_same_v<W, float>) weight[i] = W(w);
+    }
+  });
+}
+
+// Calls f.operator()<G, W>() with the types of gradients and compute copy; W is float where there is none.
+template <class F> void dispatch_update(const UpdateTable& table, const F& f) {
+  dispatch_floating(table.gradients.dtype(), "update", [&]<class G>() {
+    if constexpr (!std::is_same_v<G, double>) {
+      if (!table.weights.defined()) {
+        if constexpr (std::is_same_v<G, float>) f.template operator()<float, float>();
+      } else if (table.weights.dtype() == DType::bf16) {
+        if constexpr (!std::is_same_v<G, Half>) f.template operator()<G, BFloat16>();
+      } else {
+        if constexpr (!std::is_same_v<G, BFloat16>) f.template operator()<G, Half>();
+      }
+    }
+  });
+}
+
+GradientScale gradient_scale(const StepState& step) {
+  return {step.clip_coefficient / step.loss_scale, step.clip_value};
+}
+
+// Applies make_op(range, member's updates so far) to every element, then counts the update.
+template <class MakeOp, class... State>
+void apply(CpuContext& context, const UpdateTable& table, const MakeOp& make_op, State*... state) {
+  const GradientScale scale = gradient_scale(context.step());
+  auto* steps = table.steps.data<std::int64_t>();
+  float* masters = table.masters.data<float>();
+  dispatch_update(table, [&]<class G, class W>() {
+    const G* gradients = table.gradients.data<G>();
+    W* weights = std::is_same_v<W, float> ? nullptr : table.weights.data<W>();
+    for_each_range(context, table, [&](const UpdateRange& at) {
+      make_op(at, steps[at.member], [&](const auto& op) {
+        update_range(op, scale, at.count, gradients + at.gradients, weights ? weights + at.weights : nullptr,
+                     masters + at.masters, (state + at.state)...);
+      });
+    });
+  });
+  for (const UpdateRange& at : ranges_of(table)) steps[at.member] += at.last;
+}
+
+}  // namespace
+
+template <>
+void sgd_update(CpuContext& context, const UpdateTable& table, std::span<const SgdGroup> groups,
+                const Tensor& momentum) {
+  const StepState& step = context.step();
+  if (step.found_inf) return;
+  const auto decay_of = [&](const UpdateRange& at, const SgdGroup& group) {
+    return at.decay ? group.weight_decay : 0.0f;
+  };
+  if (!momentum.defined()) {
+    apply(context, table, [&](const UpdateRange& at, std::int64_t, const auto& run) {
+      run(SgdOp{step.learning_rate[at.group], decay_of(at, groups[static_cast<std::size_t>(at.group)])});
+    });
+    return;
+  }
+  const auto make_op = [&](const UpdateRange& at, std::int64_t updates, const auto& run) {
+    const SgdGroup& group = groups[static_cast<std::size_t>(at.group)];
+    const bool first = updates == 0;
+    const float lr = step.learning_rate[at.group], decay = decay_of(at, group);
+    const float shrink = first ? 0.0f : group.momentum;
+    const float keep = first ? 1.0f : static_cast<float>(1.0 - group.dampening);
+    if (group.nesterov) {
+      run(MomentumOp<true>{lr, decay, shrink, keep, group.momentum});
+    } else {
+      run(MomentumOp<false>{lr, decay, shrink, keep, group.momentum});
+    }
+  };
+  apply(context, table, make_op, momentum.data<float>());
+}
+
+template <>
+void adam_update(CpuContext& context, const UpdateTable& table, std::span<const AdamGroup> groups,
+                 const Tensor& first_moment, const Tensor& second_moment) {
+  const StepState& step = context.step();
+  if (step.found_inf) return;
+  const auto make_op = [&](const UpdateRange& at, std::int64_t updates, const auto& run) {
+    const AdamGroup& group = groups[static_cast<std::size_t>(at.group)];
+    const double t = static_cast<double>(updates + 1), lr = step.learning_rate[at.group];
+    const auto rate = static_cast<float>(lr / (1.0 - std::pow(group.beta1, t)));
+    const auto scale = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(group.beta2, t)));
+    const auto keep1 = static_cast<float>(1.0 - group.beta1), keep2 = static_cast<float>(1.0 - group.beta2);
+    const double decay = at.decay ? group.weight_decay : 0.0;
+    if (group.decoupled) {
+      run(AdamOp<true>{rate, scale, group.eps, keep1, keep2, static_cast<float>(lr * decay)});
+    } else {
+      run(AdamOp<false>{rate, scale, group.eps, keep1, keep2, static_cast<float>(decay)});
+    }
+  };
+  apply(context, table, make_op, first_moment.data<float>(), second_moment.data<float>());
+}
+
+// Gradient norm --------------------------------------------------------------------------------------------
+
+namespace {
+
+// Sixteen lanes of f64, added at the end in a fixed order: the order does not depend on the vector width. An
+// infinity or NaN among the values makes the sum one; finite f32 values cannot overflow it.
+template <class G> double sum_of_squares(const G* values, std::int64_t n) {
+  constexpr int kLanes = 16;
+  double result = 0;
+  cpu::vectorize([&] {
+    double lane[kLanes] = {};
+    std::int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      for (int k = 0; k < kLanes; ++k) {
+        const double value = float(values[i + k]);
+        lane[k] += value * value;
+      }
+    }
+    for (int k = 0; i < n; ++i, ++k) lane[k] += double(float(values[i])) * double(float(values[i]));
+    double sum = 0;
+    for (int k = 0; k < kLanes; ++k) sum += lane[k];
+    result = sum;
+  });
+  return result;
+}
+
+double sum_of_squares(CpuContext& context, const UpdateTable& table) {
+  if (table.count == 0) return 0;
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(table.count) * sizeof(double));
+  double* partial = scratch.as<double>();
+  const UpdateRange* first = ranges_of(table).data();
+  dispatch_floating(table.gradients.dtype(), "measure_gradients", [&]<class G>() {
+    const G* gradients = table.gradients.data<G>();
+    for_each_range(context, table, [&](const UpdateRange& at) {
+      partial[&at - first] = sum_of_squares(gradients + at.gradients, at.count);
+    });
+  });
+  double sum = 0;
+  for (std::int64_t i = 0; i < table.count; ++i) sum += partial[i];
+  return sum;
+}
+
+}  // namespace
+
+template <>
+void measure_gradients(CpuContext& context, std::span<const UpdateTable> tables, float max_norm,
+                       float max_value) {
+  StepState& step = context.step();
+  double sum = 0;
+  for (const UpdateTable& table : tables) sum += sum_of_squares(context, table);
+  const double norm = std::sqrt(sum) / step.loss_scale;
+  step.found_inf = !std::isfinite(sum);
+  step.clip_value = max_value;
+  step.grad_norm = static_cast<float>(norm);
+  step.clip_coefficient = static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6)));
+  if (std::isinf(max_norm) || step.found_inf) step.clip_coefficient = 1.0f;
+}
+
+template <> void finish_step(CpuContext& context) {
+  StepState& step = context.step();
+  ++(step.found_inf ? step.skipped_steps : step.applied_steps);
+}
+
+// Flat tensors ---------------------------------------------------------------------------------------------
+
+template <> void copy_if_skipped(CpuContext& context, const Tensor& from, const Tensor& to) {
+  if (!context.step().found_inf) return;
+  std::memcpy(to.raw_data(), from.raw_data(), to.bytes());
+}
+
+template <>
+void average_update(CpuContext& context, const Tensor& x, const Tensor& average, double decay, bool warm_up) {
+  const StepState& step = context.step();
+  if (step.found_inf) return;
+  const auto t = static_cast<double>(step.applied_steps + 1);
+  const AverageOp op{static_cast<float>(1.0 - (warm_up ? std::min(decay, (1 + t) / (10 + t)) : decay))};
+  const float* in = x.data<float>();
+  float* out = average.data<float>();
+  cpu::parallel_for(context, x.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+    cpu::vectorize([&] {
+      for (std::int64_t i = begin; i < end; ++i) op(in[i], out[i]);
+    });
+  });
+}
+
+template <> void exchange(CpuContext& context, const Tensor& a, const Tensor& b) {
+  float *left = a.data<float>(), *right = b.data<float>();
+  cpu::parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+    std::swap_ranges(left + begin, left + end, right + begin);
+  });
+}
+
+}  // namespace athanor::kernels

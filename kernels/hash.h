@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/context.h"
+
+namespace athanor::kernels {
+
+/// The finaliser of SplitMix64: a bijection in which every input bit flips every output bit with probability
+/// close to 1/2. Source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"; the
+/// constants are Stafford's variant 13.
+ATH_HD constexpr std::uint64_t mix64(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+/// What the value with the bits `bits` at `index` adds to a hash: index and value are mixed in turn, so that
+/// equal values in other places, and swapped ones, add something else.
+ATH_HD constexpr std::uint64_t hash_element(std::uint64_t index, std::uint32_t bits) {
+  return mix64(mix64((index + 1) * 0x9e3779b97f4a7c15ull) ^ bits);
+}
+
+/// The sum modulo 2^64 of hash_element(first_index + i, bits of x[i]); x dense f32. A sum has no order:
+/// threads, shards and ranks hash their parts and add. Waits for the device. Reads 1 element per element.
+template <class Context>
+std::uint64_t hash_elements(Context& context, const Tensor& x, std::uint64_t first_index);
+
+}  // namespace athanor::kernels

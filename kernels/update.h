@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/context.h"
+
+// Everything an optimizer does to the flat arenas, one launch each. Scalars of the step (learning rate per
+// group, loss scale, clipping, found_inf) are read from the context's StepState. All of it is a no-op where
+// StepState::found_inf is set, and none of it waits for the device unless it says so.
+
+namespace athanor::kernels {
+
+/// Elements of one parameter, at most kUpdateChunk of them. Offsets are in elements of flat tensors.
+struct UpdateRange {
+  std::int64_t start;  ///< elements of all ranges before this one
+  std::int64_t count;
+  std::int64_t gradients;  ///< of gradients
+  std::int64_t weights;    ///< of weights
+  std::int64_t masters;    ///< of masters
+  std::int64_t state;      ///< of each state tensor
+  std::int32_t member;     ///< of steps
+  std::int16_t group;      ///< of StepState::learning_rate and of the options
+  bool decay;              ///< weight decay applies
+  bool last;               ///< of its parameter
+};
+
+inline constexpr std::int64_t kUpdateChunk = 16384;
+
+/// The parameters one launch updates: those of one part of the arena that have a gradient.
+struct UpdateTable {
+  Tensor gradients;  ///< flat, f32, f16 or bf16
+  Tensor weights;    ///< flat, the compute copy of the masters; undefined where they are the masters
+  Tensor masters;    ///< flat f32
+  Tensor steps;      ///< i64 per member: updates it has received
+  Tensor ranges;     ///< u8: UpdateRange[count], ordered by start
+  std::int64_t count = 0;
+  std::int64_t elements = 0;
+};
+
+struct SgdGroup {
+  float momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+
+/// Stochastic gradient descent, see SgdOp and MomentumOp. `momentum` flat f32, or undefined where every group
+/// has momentum 0. Moves g + 8 bytes per parameter, 16 + g with momentum (g of the gradient), and writes the
+/// compute copy.
+template <class Context>
+void sgd_update(Context& context, const UpdateTable& table, std::span<const SgdGroup> groups,
+                const Tensor& momentum);
+
+struct AdamGroup {
+  double beta1 = 0.9, beta2 = 0.999;
+  float eps = 1e-8f, weight_decay = 0;
+  bool decoupled = false;  ///< AdamW
+};
+
+/// Adam and AdamW, see AdamOp; t is the member's own count of updates. Both moments flat f32. Moves 24 + g
+/// bytes per parameter and writes the compute copy.
+template <class Context>
+void adam_update(Context& context, const UpdateTable& table, std::span<const AdamGroup> groups,
+                 const Tensor& first_moment, const Tensor& second_moment);
+
+/// Reads all gradients of the tables once and sets StepState::grad_norm (L2, of the unscaled gradients),
+/// found_inf, clip_coefficient = min(1, max_norm / (grad_norm + 1e-6)) and clip_value = max_value. Squares
+/// are summed in f64, chunk by chunk in the order of the tables: the same bits for any number of threads.
+template <class Context>
+void measure_gradients(Context& context, std::span<const UpdateTable> tables, float max_norm,
+                       float max_value);
+
+/// Counts the step as applied or, where found_inf is set, as skipped.
+template <class Context> void finish_step(Context& context);
+
+/// to = from where found_inf is set; flat f32. The one function here that acts on a skipped step.
+template <class Context> void copy_if_skipped(Context& context, const Tensor& from, const Tensor& to);
+
+/// average += (1 - d)(x - average) with d = min(decay, (1 + t) / (10 + t)) where `warm_up`, else d = decay;
+/// t counts applied steps, this one included. Flat f32. Moves 12 bytes per element.
+template <class Context>
+void average_update(Context& context, const Tensor& x, const Tensor& average, double decay, bool warm_up);
+
+/// Exchanges the values of two flat f32 tensors.
+template <class Context> void exchange(Context& context, const Tensor& a, const Tensor& b);
+
+}  // namespace athanor::kernels

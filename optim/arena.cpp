@@ -1,0 +1,265 @@
+#include "optim/arena.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "autograd/engine.h"
+#include "kernels/copy.h"
+#include "kernels/hash.h"
+#include "kernels/update.h"
+#include "optim/flat.h"
+#include "optim/step.h"
+
+namespace athanor {
+namespace {
+
+// Drops later entries that are the same logical tensor, and checks the rest.
+template <class Named> void take_once(std::vector<Named>& entries, const char* kind) {
+  std::vector<Named> once;
+  once.reserve(entries.size());
+  for (Named& entry : entries) {
+    ATH_CHECK(entry.tensor.defined(), "arena: {} {} must be defined", kind, entry.name);
+    ATH_CHECK(entry.tensor.dtype() == DType::f32, "arena: {} {} must be f32 when it is taken over, but is {}",
+              kind, entry.name, entry.tensor.dtype());
+    ATH_CHECK(entry.tensor.is_contiguous(), "arena: {} {} must be dense", kind, entry.name);
+    const bool tied = std::any_of(once.begin(), once.end(),
+                                  [&](const Named& other) { return other.tensor.same_as(entry.tensor); });
+    if (!tied) once.push_back(std::move(entry));
+  }
+  entries = std::move(once);
+}
+
+// Two handles to the same memory would part company when each is given its own slice.
+void check_apart(std::span<const Parameter> parameters, std::span<const NamedTensor> buffers) {
+  struct Range {
+    const std::byte *begin, *end;
+    const std::string* name;
+  };
+  std::vector<Range> ranges;
+  const auto add = [&](const Tensor& t, const std::string& name) {
+    if (t.numel() > 0) ranges.push_back({t.raw_data(), t.raw_data() + t.bytes(), &name});
+  };
+  for (const Parameter& p : parameters) add(p.tensor, p.name);
+  for (const NamedTensor& b : buffers) add(b.tensor, b.name);
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    ATH_CHECK(ranges[i].begin >= ranges[i - 1].end,
+              "arena: tensors must be the same or apart, but {} and {} share memory", *ranges[i - 1].name,
+              *ranges[i].name);
+  }
+}
+
+}  // namespace
+
+ParameterArena::ParameterArena(std::vector<Parameter> parameters, std::vector<NamedTensor> buffers,
+                               Precision precision, Device device)
+    : ParameterArena(std::move(parameters), std::move(buffers),
+                     ArenaOptions{.precision = precision, .device = device}) {}
+
+ParameterArena::ParameterArena(std::vector<Parameter> parameters, std::vector<NamedTensor> buffers,
+                               const ArenaOptions& options)
+    : options_(options), parameters_(std::move(parameters)), buffers_(std::move(buffers)) {
+  ATH_CHECK(options.shards >= 1, "arena: shards must be at least 1, but got {}", options.shards);
+  take_once(parameters_, "parameter");
+  take_once(buffers_, "buffer");
+  check_apart(parameters_, buffers_);
+  lay_out();
+  take_over_weights();
+  take_over_buffers();
+}
+
+// Layout ---------------------------------------------------------------------------------------------------
+
+void ParameterArena::lay_out() {
+  const DType compute = compute_dtype(options_.precision);
+  std::vector<int> part_of(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const DType dtype = parameters_[i].keep_f32 ? DType::f32 : compute;
+    const auto at =
+        std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.dtype == dtype; });
+    part_of[i] = static_cast<int>(at - parts_.begin());
+    if (at == parts_.end()) parts_.emplace_back().dtype = dtype;
+  }
+  slices_.resize(parameters_.size());
+  struct Ordered {
+    Bucket bucket;
+    std::size_t first;  // its gradients are complete when this parameter's is
+  };
+  std::vector<Ordered> ordered;
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    const std::size_t element = size_of(parts_[part].dtype);
+    const auto align = static_cast<std::int64_t>(kSliceAlignment / element);
+    // From the back: which parameters begin a bucket.
+    std::vector<bool> begins(parameters_.size());
+    std::size_t held = 0, first = parameters_.size();
+    for (std::size_t i = parameters_.size(); i-- > 0;) {
+      if (part_of[i] != static_cast<int>(part)) continue;
+      first = i;
+      held += static_cast<std::size_t>(parameters_[i].tensor.numel()) * element;
+      if (options_.bucket_bytes > 0 && held >= options_.bucket_bytes) {
+        begins[i] = true;
+        held = 0;
+      }
+    }
+    begins[first] = true;
+    // From the front: where everything lies.
+    std::int64_t at = 0, bucket_begin = 0;
+    const auto close_bucket = [&] {
+      at = bucket_begin + align_elements(at - bucket_begin, align * options_.shards);
+      if (at > bucket_begin) ordered.push_back({{static_cast<int>(part), bucket_begin, at}, first});
+      bucket_begin = at;
+    };
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (part_of[i] != static_cast<int>(part)) continue;
+      if (begins[i]) {
+        close_bucket();
+        first = i;
+      }
+      const std::int64_t count = parameters_[i].tensor.numel();
+      slices_[i] = {static_cast<int>(part), at, count};
+      at = align_elements(at + count, align);
+      numel_ += count;
+    }
+    close_bucket();
+    parts_[part].size = at;
+  }
+  std::sort(ordered.begin(), ordered.end(),
+            [](const Ordered& a, const Ordered& b) { return a.first > b.first; });
+  for (const Ordered& entry : ordered) buckets_.push_back(entry.bucket);
+}
+
+Tensor ParameterArena::view(Tensor Part::*flat, int parameter) const {
+  const Slice& at = slice(parameter);
+  return slice_of(parts_[static_cast<std::size_t>(at.part)].*flat, at.begin,
+                  parameters_[static_cast<std::size_t>(parameter)].tensor.shape());
+}
+
+// Taking over ----------------------------------------------------------------------------------------------
+
+void ParameterArena::take_over_weights() {
+  for (Part& part : parts_) {
+    const auto make = [&](const char* tag, DType dtype) {
+      const AllocTag named(tag);
+      return make_flat(part.size, dtype, device());
+    };
+    part.weights = make("weights", part.dtype);
+    part.gradients = make("gradients", options_.f32_gradients ? DType::f32 : part.dtype);
+    part.masters = part.dtype == DType::f32 ? part.weights : make("masters", DType::f32);
+  }
+  for (int i = 0; i < size(); ++i) {
+    const Tensor& handle = parameters_[static_cast<std::size_t>(i)].tensor;
+    master(i).copy_bytes_from(handle.detach().to(device()));
+    const Slice& at = slice(i);
+    const Part& part = parts_[static_cast<std::size_t>(at.part)];
+    handle.rebind(part.weights.storage(), part.weights.offset() + at.begin, part.dtype);
+  }
+  weights_from_masters();
+  zero_grad();
+}
+
+void ParameterArena::take_over_buffers() {
+  constexpr auto kAlign = static_cast<std::int64_t>(kSliceAlignment / sizeof(float));
+  std::int64_t size = 0;
+  for (const NamedTensor& buffer : buffers_) size += align_elements(buffer.tensor.numel(), kAlign);
+  if (size == 0) return;
+  const AllocTag named("buffers");
+  flat_buffers_ = make_flat(size, DType::f32, device());
+  std::int64_t at = 0;
+  for (const NamedTensor& buffer : buffers_) {
+    const Tensor& handle = buffer.tensor;
+    slice_of(flat_buffers_, at, handle.shape()).copy_bytes_from(handle.detach().to(device()));
+    handle.rebind(flat_buffers_.storage(), flat_buffers_.offset() + at, DType::f32);
+    at = align_elements(at + handle.numel(), kAlign);
+  }
+}
+
+void ParameterArena::weights_from_masters() {
+  for (const Part& part : parts_) {
+    if (part.dtype == DType::f32) continue;
+    on_device(device(), [&](auto& context) { kernels::copy(context, part.masters, part.weights); });
+  }
+  bump_weights();
+}
+
+void ParameterArena::masters_from_weights() {
+  for (const Part& part : parts_) {
+    if (part.dtype == DType::f32) continue;
+    on_device(device(), [&](auto& context) { kernels::copy(context, part.weights, part.masters); });
+  }
+}
+
+void ParameterArena::bump_weights() const {
+  for (const Parameter& parameter : parameters_) parameter.tensor.bump_version();
+}
+void ParameterArena::bump_buffers() const {
+  for (const NamedTensor& buffer : buffers_) buffer.tensor.bump_version();
+}
+
+// Gradients ------------------------------------------------------------------------------------------------
+
+void ParameterArena::zero_grad() {
+  for (int i = 0; i < size(); ++i) {
+    const Tensor& handle = parameters_[static_cast<std::size_t>(i)].tensor;
+    if (!handle.requires_grad()) continue;
+    Leaf& leaf = leaf_of(handle);
+    if (leaf.bound()) {
+      leaf.zero();
+    } else {
+      leaf.bind(gradient(i));
+    }
+  }
+}
+
+bool ParameterArena::has_gradient(int parameter) const {
+  const Parameter& entry = parameters_[static_cast<std::size_t>(parameter)];
+  if (!entry.tensor.requires_grad()) return false;
+  const Leaf& leaf = leaf_of(entry.tensor);
+  const Tensor gradient = leaf.grad();
+  ATH_CHECK(leaf.bound() || !gradient.defined(),
+            "arena: the gradient of {} must lie in the arena, but it was asked for and delivered since the "
+            "last zero_grad(); call zero_grad() before backward()",
+            entry.name);
+  return gradient.defined();
+}
+
+// Buffers --------------------------------------------------------------------------------------------------
+
+void ParameterArena::snapshot_buffers() {
+  if (!flat_buffers_.defined()) return;
+  if (!snapshot_.defined()) {
+    const AllocTag named("buffers");
+    snapshot_ = make_flat(flat_buffers_.numel(), DType::f32, device());
+  }
+  snapshot_.copy_bytes_from(flat_buffers_);
+}
+
+void ParameterArena::restore_buffers() {
+  if (!flat_buffers_.defined()) return;
+  ATH_CHECK(snapshot_.defined(), "arena: snapshot_buffers() must come before restore_buffers()");
+  flat_buffers_.copy_bytes_from(snapshot_);
+  bump_buffers();
+}
+
+void ParameterArena::restore_buffers_if_skipped(StepState& state) {
+  if (!flat_buffers_.defined()) return;
+  ATH_CHECK(snapshot_.defined(), "arena: snapshot_buffers() must come before restore_buffers_if_skipped()");
+  on_device(device(), [&](auto& context) {
+    const BoundStep bound(context, state);
+    kernels::copy_if_skipped(context, snapshot_, flat_buffers_);
+  });
+  bump_buffers();
+}
+
+// Hash -----------------------------------------------------------------------------------------------------
+
+std::uint64_t ParameterArena::weights_hash() const {
+  std::uint64_t sum = 0, index = 0;
+  for (int i = 0; i < size(); ++i) {
+    sum +=
+        on_device(device(), [&](auto& context) { return kernels::hash_elements(context, master(i), index); });
+    index += static_cast<std::uint64_t>(slice(i).count);
+  }
+  return kernels::mix64(sum + index);
+}
+
+}  // namespace athanor

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "autograd/parameter.h"
+#include "kernels/step_state.h"
+#include "optim/precision.h"
+#include "tensor/tensor.h"
+
+// The memory of a model in training. Parameters are stable handles; the arena moves their storage into a few
+// flat tensors, so that one launch updates everything, a bucket of gradients is a slice, and gradients are
+// written where the update reads them. Per compute dtype there is one *part*:
+//
+//     weights     | conv1.weight ..| conv1.bias ..| fc.weight ......|   what forward and backward read
+//     gradients   |                |              |                 |   bound to the leaves
+//     masters     |                |              |                 |   f32; the weights themselves where
+//                                                                       the compute dtype is f32
+//
+// in declared order, each slice 128-byte aligned, the gaps zero. All three use the same element offsets.
+
+namespace athanor {
+
+struct ArenaOptions {
+  Precision precision = Precision::f32;
+  Device device = kCpu;
+  /// Gradients are f32 although the compute dtype is a half type: for accumulation over micro-batches.
+  bool f32_gradients = false;
+  /// Gradient buckets are filled from the last parameter backwards until they hold this much; 0: one bucket.
+  std::size_t bucket_bytes = 0;
+  /// Every bucket ends where `shards` equal, aligned pieces of it end.
+  int shards = 1;
+};
+
+class ParameterArena {
+ public:
+  /// Where a parameter lies: elements of its part's flat tensors.
+  struct Slice {
+    int part = 0;
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+  };
+  /// The flat tensors of one compute dtype, all of `size` elements.
+  struct Part {
+    DType dtype = DType::f32;
+    std::int64_t size = 0;
+    Tensor weights, gradients, masters;
+  };
+  /// A range of a part whose gradients are complete at about the same time.
+  struct Bucket {
+    int part = 0;
+    std::int64_t begin = 0, end = 0;
+  };
+
+  /// Takes over the storage of f32 parameters and buffers and casts the weights to the compute dtype, except
+  /// for parameters with keep_f32. Values stay; handles follow. A tensor listed twice (tied) is taken once,
+  /// under its first name. Throws ArgumentError on a dtype other than f32, on tensors that overlap without
+  /// being the same, and on an option out of range.
+  ParameterArena(std::vector<Parameter> parameters, std::vector<NamedTensor> buffers,
+                 const ArenaOptions& options = {});
+  ParameterArena(std::vector<Parameter> parameters, std::vector<NamedTensor> buffers, Precision precision,
+                 Device device);
+  ParameterArena(const ParameterArena&) = delete;
+  ParameterArena& operator=(const ParameterArena&) = delete;
+
+  std::span<const Parameter> parameters() const { return parameters_; }
+  std::span<const NamedTensor> buffers() const { return buffers_; }
+  std::span<const Part> parts() const { return parts_; }
+  /// In the order their gradients arrive: the last parameters first.
+  std::span<const Bucket> buckets() const { return buckets_; }
+  Device device() const { return options_.device; }
+  const ArenaOptions& options() const { return options_; }
+  int size() const { return static_cast<int>(parameters_.size()); }
+  /// Elements of all parameters, padding not counted.
+  std::int64_t numel() const { return numel_; }
+
+  const Slice& slice(int parameter) const { return slices_[static_cast<std::size_t>(parameter)]; }
+  /// Views shaped like the parameter.
+  Tensor gradient(int parameter) const { return view(&Part::gradients, parameter); }
+  Tensor master(int parameter) const { return view(&Part::masters, parameter); }
+
+  /// Binds leaves that came into being since (a layer unfrozen), and marks every gradient as not there yet.
+  /// Writes no memory.
+  void zero_grad();
+  /// Whether a backward pass delivered a gradient since zero_grad(). One that did not is skipped by updates.
+  bool has_gradient(int parameter) const;
+
+  /// Casts masters to weights: after something wrote to the masters.
+  void weights_from_masters();
+  /// Takes weights as the new masters: after something wrote to the parameters (a loaded state).
+  void masters_from_weights();
+
+  /// Keeps the buffers' present values.
+  void snapshot_buffers();
+  /// Puts the values of the last snapshot back.
+  void restore_buffers();
+  /// The same where the step found a non-finite gradient, decided on the device.
+  void restore_buffers_if_skipped(StepState& state);
+  /// All buffers, flat f32; undefined where there are none.
+  const Tensor& flat_buffers() const { return flat_buffers_; }
+
+  /// Marks weights (or buffers) as written: saved tensors and packed copies of them become stale.
+  void bump_weights() const;
+  void bump_buffers() const;
+
+  /// Hash of the master weights: mix64(count + sum over i of hash_element(i, bits of value i)) modulo 2^64,
+  /// where i counts the elements of all parameters in declared order (kernels/hash.h). Padding, compute
+  /// dtype, buckets and the order of summation do not enter. -0 and 0 differ, and so do NaNs.
+  /// Waits for the device.
+  std::uint64_t weights_hash() const;
+
+ private:
+  void lay_out();
+  void take_over_weights();
+  void take_over_buffers();
+  Tensor view(Tensor Part::*flat, int parameter) const;
+
+  ArenaOptions options_;
+  std::vector<Parameter> parameters_;
+  std::vector<NamedTensor> buffers_;
+  std::vector<Slice> slices_;
+  std::vector<Part> parts_;
+  std::vector<Bucket> buckets_;
+  std::int64_t numel_ = 0;
+  Tensor flat_buffers_, snapshot_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,103 @@
+#include "optim/optimizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "optim/flat.h"
+
+namespace athanor {
+namespace {
+
+constexpr auto kStateAlign = static_cast<std::int64_t>(kSliceAlignment / sizeof(float));
+
+std::vector<UpdatePlan::Member> sort_into_groups(const ParameterArena& arena,
+                                                 std::span<const ParamGroup> groups, int first_slot) {
+  ATH_CHECK(!groups.empty(), "optimizer: there must be at least one group of parameters");
+  ATH_CHECK(first_slot >= 0 && first_slot + static_cast<int>(groups.size()) <= kMaxParamGroups,
+            "optimizer: groups must fit into {} learning rates, but got {} from place {} on", kMaxParamGroups,
+            groups.size(), first_slot);
+  std::vector<UpdatePlan::Member> members;
+  std::vector<int> taken(groups.size());
+  std::int64_t at = 0;
+  for (int i = 0; i < arena.size(); ++i) {
+    const Parameter& parameter = arena.parameters()[static_cast<std::size_t>(i)];
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const ParamGroup& candidate) {
+      return candidate.parameters(parameter);
+    });
+    if (group == groups.end()) continue;
+    const auto index = group - groups.begin();
+    ++taken[static_cast<std::size_t>(index)];
+    members.push_back({i, first_slot + static_cast<int>(index), at, parameter.decay});
+    at += align_elements(arena.slice(i).count, kStateAlign);
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    ATH_CHECK(
+        taken[i] > 0,
+        "optimizer: every group must select a parameter no earlier group has, but group {} selects none "
+        "of {}",
+        i, arena.size());
+  }
+  return members;
+}
+
+}  // namespace
+
+// Selectors ------------------------------------------------------------------------------------------------
+
+namespace select {
+
+Selector all() {
+  return [](const Parameter&) { return true; };
+}
+Selector named(std::vector<std::string> names) {
+  return [names = std::move(names)](const Parameter& parameter) {
+    return std::find(names.begin(), names.end(), parameter.name) != names.end();
+  };
+}
+Selector under(std::string prefix) {
+  return
+      [prefix = std::move(prefix)](const Parameter& parameter) { return parameter.name.starts_with(prefix); };
+}
+Selector matrices() {
+  return [](const Parameter& parameter) { return parameter.tensor.rank() >= 2; };
+}
+Selector none_of(Selector selector) {
+  return [selector = std::move(selector)](const Parameter& parameter) { return !selector(parameter); };
+}
+
+}  // namespace select
+
+// Optimizer ------------------------------------------------------------------------------------------------
+
+Optimizer::Optimizer(ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot)
+    : arena_(arena),
+      groups_(std::move(groups)),
+      first_slot_(first_slot),
+      plan_(arena, sort_into_groups(arena, groups_, first_slot)) {
+  for (const UpdatePlan::Member& member : plan_.members()) {
+    state_size_ = align_elements(member.state + arena.slice(member.parameter).count, kStateAlign);
+  }
+}
+
+Tensor Optimizer::add_state(const char* name) {
+  const AllocTag tagged("optimizer");
+  states_.push_back({name, make_flat(state_size_, DType::f32, arena_.device())});
+  return states_.back().values;
+}
+
+void Optimizer::set_learning_rates(StepState& state, const Schedule& schedule) const {
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const Schedule& own = groups_[i].schedule ? groups_[i].schedule : schedule;
+    ATH_CHECK(own, "set_learning_rates: group {} must have a schedule of its own where none is given", i);
+    state.learning_rate[static_cast<std::size_t>(first_slot_) + i] =
+        own(state.applied_steps) * groups_[i].lr_scale;
+  }
+}
+
+std::vector<int> Optimizer::selected() const {
+  std::vector<int> indices;
+  for (const UpdatePlan::Member& member : plan_.members()) indices.push_back(member.parameter);
+  return indices;
+}
+
+}  // namespace athanor

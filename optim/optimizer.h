@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/step_state.h"
+#include "optim/arena.h"
+#include "optim/plan.h"
+#include "optim/schedule.h"
+
+namespace athanor {
+
+/// Which parameters a group takes.
+using Selector = std::function<bool(const Parameter&)>;
+
+namespace select {
+Selector all();
+/// Those with these names.
+Selector named(std::vector<std::string> names);
+/// Those whose name begins with `prefix`.
+Selector under(std::string prefix);
+/// Weights of convolutions and linear layers: rank 2 or more.
+Selector matrices();
+Selector none_of(Selector selector);
+}  // namespace select
+
+/// A set of parameters with options of its own. A parameter belongs to the first group that selects it; one
+/// that no group selects is left as it is.
+struct ParamGroup {
+  Selector parameters = select::all();
+  float lr_scale = 1;      ///< times the schedule's rate
+  Schedule schedule = {};  ///< instead of the one given to set_learning_rates()
+};
+
+/// A group as an optimizer with `Options` takes it.
+template <class Options> struct GroupOf : ParamGroup { Options options = {}; };
+
+/// Turns gradients into updates of the masters and their compute copies. Group i takes its learning rate from
+/// StepState::learning_rate[first_slot + i].
+///
+/// A parameter without a gradient since zero_grad() is skipped: weight, state and its own count of updates
+/// stay as they are. Gradients are never written. With StepState::found_inf set nothing changes at all. A
+/// step allocates nothing. Results do not depend on the number of threads unless the optimizer says so.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  virtual void step(StepState& state) = 0;
+
+  /// Writes each group's rate for the step after `state.applied_steps`: its own schedule's, or the given
+  /// one's, times its lr_scale.
+  virtual void set_learning_rates(StepState& state, const Schedule& schedule) const;
+
+  ParameterArena& arena() const { return arena_; }
+  /// Indices of the arena's parameters that some group has selected, in declared order.
+  virtual std::vector<int> selected() const;
+
+ protected:
+  /// Sorts parameters into groups. Throws ArgumentError when a group selects none, and when there are more
+  /// groups than StepState has room for.
+  Optimizer(ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot);
+
+  /// A zeroed f32 state tensor with a place for every selected parameter, at UpdatePlan::Member::state.
+  Tensor add_state(const char* name);
+  UpdatePlan& plan() { return plan_; }
+  int first_slot() const { return first_slot_; }
+  int group_count() const { return static_cast<int>(groups_.size()); }
+
+ private:
+  struct State {
+    const char* name;
+    Tensor values;
+  };
+
+  ParameterArena& arena_;
+  std::vector<ParamGroup> groups_;
+  int first_slot_;
+  std::int64_t state_size_ = 0;
+  UpdatePlan plan_;
+  std::vector<State> states_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,75 @@
+#include "optim/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "optim/flat.h"
+
+namespace athanor {
+
+using kernels::kUpdateChunk;
+using kernels::UpdateRange;
+using kernels::UpdateTable;
+
+UpdatePlan::UpdatePlan(const ParameterArena& arena, std::vector<Member> members)
+    : arena_(arena), members_(std::move(members)), active_(members_.size()) {
+  const AllocTag named("optimizer");
+  std::vector<std::int64_t> most(arena.parts().size());
+  for (const Member& member : members_) {
+    const ParameterArena::Slice& slice = arena.slice(member.parameter);
+    most[static_cast<std::size_t>(slice.part)] += (slice.count + kUpdateChunk - 1) / kUpdateChunk;
+  }
+  for (std::size_t part = 0; part < most.size(); ++part) {
+    const auto bytes = most[part] * static_cast<std::int64_t>(sizeof(UpdateRange));
+    staging_.push_back(Tensor::empty({bytes}, {DType::u8, kCpu}));
+    const ParameterArena::Part& flat = arena.parts()[part];
+    UpdateTable& table = tables_.emplace_back();
+    table.gradients = flat.gradients;
+    if (flat.dtype != DType::f32) table.weights = flat.weights;
+    table.masters = flat.masters;
+    table.ranges =
+        arena.device().is_cpu() ? staging_.back() : Tensor::empty({bytes}, {DType::u8, arena.device()});
+  }
+  steps_ = make_flat(static_cast<std::int64_t>(members_.size()), DType::i64, arena.device());
+  for (UpdateTable& table : tables_) table.steps = steps_;
+}
+
+std::span<const UpdateTable> UpdatePlan::refresh() {
+  bool changed = !std::exchange(built_, true);
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const char active = arena_.has_gradient(members_[i].parameter);
+    changed = std::exchange(active_[i], active) != active || changed;
+  }
+  if (changed) rebuild();
+  return tables_;
+}
+
+void UpdatePlan::rebuild() {
+  for (UpdateTable& table : tables_) table.count = table.elements = 0;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (!active_[i]) continue;
+    const Member& member = members_[i];
+    const ParameterArena::Slice& slice = arena_.slice(member.parameter);
+    const auto part = static_cast<std::size_t>(slice.part);
+    UpdateTable& table = tables_[part];
+    auto* ranges = reinterpret_cast<UpdateRange*>(staging_[part].raw_data());
+    for (std::int64_t at = 0; at < slice.count; at += kUpdateChunk) {
+      UpdateRange range;
+      range.start = table.elements;
+      range.count = std::min(kUpdateChunk, slice.count - at);
+      range.gradients = range.weights = range.masters = slice.begin + at;
+      range.state = member.state + at;
+      range.member = static_cast<std::int32_t>(i);
+      range.group = static_cast<std::int16_t>(member.group);
+      range.decay = member.decay;
+      range.last = at + range.count == slice.count;
+      ranges[table.count++] = range;
+      table.elements += range.count;
+    }
+  }
+  for (std::size_t part = 0; part < tables_.size(); ++part) {
+    if (!arena_.device().is_cpu()) tables_[part].ranges.copy_bytes_from(staging_[part]);
+  }
+}
+
+}  // namespace athanor

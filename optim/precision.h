@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "tensor/dtype.h"
+
+namespace athanor {
+
+/// What a training step computes in. Masters and optimizer state are always f32. `tf32` stores f32 and lets
+/// CUDA matmuls and convolutions round their inputs to 10 fraction bits; on the CPU it is f32.
+enum class Precision : std::uint8_t { f32, tf32, bf16, f16 };
+
+/// The dtype weights, activations and gradients are stored in.
+constexpr DType compute_dtype(Precision precision) {
+  switch (precision) {
+    case Precision::f32:
+    case Precision::tf32: return DType::f32;
+    case Precision::bf16: return DType::bf16;
+    case Precision::f16: return DType::f16;
+  }
+  return DType::f32;
+}
+
+constexpr std::string_view name_of(Precision precision) {
+  switch (precision) {
+    case Precision::f32: return "f32";
+    case Precision::tf32: return "tf32";
+    case Precision::bf16: return "bf16";
+    case Precision::f16: return "f16";
+  }
+  return "?";
+}
+
+/// The precision of that name; "32", "bf16-mixed" and "16-mixed" are names too. Nothing for any other.
+constexpr std::optional<Precision> precision_named(std::string_view name) {
+  if (name == "f32" || name == "32") return Precision::f32;
+  if (name == "tf32") return Precision::tf32;
+  if (name == "bf16" || name == "bf16-mixed") return Precision::bf16;
+  if (name == "f16" || name == "16-mixed") return Precision::f16;
+  return std::nullopt;
+}
+
+}  // namespace athanor

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <vector>
+
+#include "optim/optimizer.h"
+
+namespace athanor {
+
+struct SgdOptions {
+  float momentum = 0;      ///< mu
+  float dampening = 0;     ///< tau
+  float weight_decay = 0;  ///< lambda; added to the gradient, so that momentum sees it
+  bool nesterov = false;   ///< wants momentum > 0 and dampening 0
+};
+
+/// Stochastic gradient descent with momentum, weight decay and Nesterov's look-ahead, the formulas of
+/// torch.optim.SGD:
+///
+///     g += lambda w
+///     b  = mu b + (1 - tau) g         (at a parameter's first update b = g)
+///     w -= lr (nesterov ? g + mu b : b)
+///
+/// State: one f32 per parameter, only where some group has momentum.
+/// Source: Sutskever et al. 2013, "On the importance of initialization and momentum in deep learning".
+class Sgd final : public Optimizer {
+ public:
+  using Group = GroupOf<SgdOptions>;
+
+  /// All parameters in one group. Throws ArgumentError on options out of range.
+  explicit Sgd(ParameterArena& arena, const SgdOptions& options = {});
+  /// Group i takes its rate from StepState::learning_rate[first_slot + i].
+  Sgd(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
+
+  void step(StepState& state) override;
+
+ private:
+  std::vector<kernels::SgdGroup> options_;  // by learning-rate slot
+  Tensor momentum_;
+};
+
+}  // namespace athanor

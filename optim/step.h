@@ -1,0 +1,63 @@
+#pragma once
+
+#include <limits>
+
+#include "kernels/context.h"
+#include "optim/arena.h"
+#include "optim/plan.h"
+
+// A training step on the optimizer's side:
+//
+//     arena.snapshot_buffers();                          // where gradients may be non-finite
+//     arena.zero_grad();
+//     ... forward, backward ...
+//     meter.measure(state, limits);                      // norm, found_inf, clip coefficient
+//     optimizer.set_learning_rates(state, schedule);
+//     optimizer.step(state);
+//     ema.update(state);
+//     arena.restore_buffers_if_skipped(state);
+//     finish_step(arena.device(), state);
+
+namespace athanor {
+
+/// While alive, kernels of `context` read their scalars from `state`.
+template <class Context> class BoundStep {
+ public:
+  BoundStep(Context& context, StepState& state) : context_(context), before_(&context.step()) {
+    context.bind_step(&state);
+  }
+  ~BoundStep() { context_.bind_step(before_); }
+  BoundStep(const BoundStep&) = delete;
+  BoundStep& operator=(const BoundStep&) = delete;
+
+ private:
+  Context& context_;
+  StepState* before_;
+};
+
+/// How far gradients may go. Infinity: no limit.
+struct GradientLimits {
+  float max_norm = std::numeric_limits<float>::infinity();   ///< of all gradients together, L2
+  float max_value = std::numeric_limits<float>::infinity();  ///< of each, after clipping by norm
+};
+
+/// Measures the gradients of an arena in one read: their global norm, and whether all are finite. The limits
+/// take effect in the update, which reads the coefficient; gradients are not written.
+class GradientMeter {
+ public:
+  explicit GradientMeter(const ParameterArena& arena);
+
+  /// Sets grad_norm, found_inf, clip_coefficient = min(1, max_norm / (norm + 1e-6)) and clip_value of
+  /// `state`. The norm is that of the unscaled gradients of all parameters that have one. Throws
+  /// ArgumentError where a limit is not > 0. Source: Pascanu et al. 2013, arXiv:1211.5063.
+  void measure(StepState& state, const GradientLimits& limits = {});
+
+ private:
+  const ParameterArena& arena_;
+  UpdatePlan plan_;
+};
+
+/// Counts the step as applied, or as skipped where a gradient was not finite.
+void finish_step(Device device, StepState& state);
+
+}  // namespace athanor
