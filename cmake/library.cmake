@@ -5,8 +5,8 @@
 set(ATHANOR_KERNELS
   copy
   elementwise
-  loss
   hash
+  loss
   reduce
   update
 )
