@@ -24,4 +24,6 @@
 #include "optim/schedule.h"
 #include "optim/sgd.h"
 #include "optim/step.h"
+#include "tensor/safetensors.h"
+#include "tensor/state_dict.h"
 #include "tensor/tensor.h"

@@ -41,14 +41,18 @@ set(ATHANOR_HEADERS
   optim/sgd.h
   optim/step.h
   tensor/allocator.h
+  tensor/atomic_file.h
   tensor/counters.h
   tensor/device.h
   tensor/dtype.h
   tensor/error.h
   tensor/half.h
+  tensor/nearest.h
   tensor/philox.h
   tensor/pool.h
   tensor/ref.h
+  tensor/safetensors.h
   tensor/shape.h
+  tensor/state_dict.h
   tensor/tensor.h
 )

@@ -17,10 +17,15 @@ set(ATHANOR_AUTOGRAD
 
 add_library(athanor
   tensor/allocator.cpp
+  tensor/atomic_file.cpp
   tensor/counters.cpp
+  tensor/detail/safetensors_header.cpp
   tensor/format.cpp
+  tensor/nearest.cpp
   tensor/pool.cpp
+  tensor/safetensors.cpp
   tensor/shape.cpp
+  tensor/state_dict.cpp
   tensor/tensor.cpp
   kernels/cpu/context.cpp
   kernels/cpu/isa.cpp
@@ -51,7 +56,8 @@ set_target_properties(athanor PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 
 target_link_libraries(athanor
   PUBLIC fmt::fmt Threads::Threads
-  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>)
+  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>
+  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
 target_compile_features(athanor PUBLIC cxx_std_20)
 target_include_directories(athanor PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/athanor>)

@@ -1,0 +1,66 @@
+#include "tensor/atomic_file.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "tensor/error.h"
+
+namespace athanor {
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  static std::atomic<unsigned> serial{0};  // threads of one process may save to one folder
+  temporary_ = path_;
+  temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), serial.fetch_add(1));
+  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file_ < 0) fail("cannot create");
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_ >= 0) ::close(file_);
+  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  constexpr std::size_t kMost = std::size_t{1} << 30;  // Linux writes no more than 2 GiB at a time
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(file_, bytes.data(), std::min(bytes.size(), kMost));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("cannot write");
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    written_ += static_cast<std::size_t>(count);
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(file_) != 0) fail("cannot flush");
+  if (::close(std::exchange(file_, -1)) != 0) fail("cannot close");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot rename");
+  committed_ = true;
+
+  const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
+  const int handle = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (handle < 0) fail("cannot open the folder of");
+  const int result = ::fsync(handle);
+  const int reason = errno;
+  ::close(handle);
+  // Some file systems cannot flush a folder; the rename itself has happened.
+  if (result != 0 && reason != EINVAL && reason != ENOTSUP) {
+    errno = reason;
+    fail("cannot flush the folder of");
+  }
+}
+
+void AtomicFile::fail(const char* what) const {
+  const int reason = errno;
+  const std::string name = (committed_ ? path_ : temporary_).string();
+  // The destructor does not run when the constructor throws, and nothing is left to remove then.
+  detail::fail<IoError>("save: {} {} at byte {}: {}", what, name, written_, std::strerror(reason));
+}
+
+}  // namespace athanor

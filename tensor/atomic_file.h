@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace athanor {
+
+/// A file that appears whole or not at all, even if the machine stops: written under another name in the same
+/// folder, flushed to the disk, renamed, and the folder flushed. Without commit() nothing stays.
+/// All members throw IoError naming the file and the system's reason.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  /// Replaces what was at the path.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const char* what) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  int file_ = -1;
+  bool committed_ = false;
+  std::size_t written_ = 0;
+};
+
+}  // namespace athanor
