@@ -44,7 +44,7 @@ std::vector<UpdatePlan::Member> sort_into_groups(const ParameterArena& arena,
 
 // Selectors ------------------------------------------------------------------------------------------------
 
-namespace select {
+namespace selectors {
 
 Selector all() {
   return [](const Parameter&) { return true; };
@@ -65,7 +65,7 @@ Selector none_of(Selector selector) {
   return [selector = std::move(selector)](const Parameter& parameter) { return !selector(parameter); };
 }
 
-}  // namespace select
+}  // namespace selectors
 
 // Optimizer ------------------------------------------------------------------------------------------------
 

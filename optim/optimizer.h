@@ -17,7 +17,7 @@ namespace athanor {
 /// Which parameters a group takes.
 using Selector = std::function<bool(const Parameter&)>;
 
-namespace select {
+namespace selectors {
 Selector all();
 /// Those with these names.
 Selector named(std::vector<std::string> names);
@@ -26,12 +26,12 @@ Selector under(std::string prefix);
 /// Weights of convolutions and linear layers: rank 2 or more.
 Selector matrices();
 Selector none_of(Selector selector);
-}  // namespace select
+}  // namespace selectors
 
 /// A set of parameters with options of its own. A parameter belongs to the first group that selects it; one
 /// that no group selects is left as it is.
 struct ParamGroup {
-  Selector parameters = select::all();
+  Selector parameters = selectors::all();
   float lr_scale = 1;      ///< times the schedule's rate
   Schedule schedule = {};  ///< instead of the one given to set_learning_rates()
 };

@@ -65,15 +65,15 @@ TEST(Sgd, RefusesOptionsOutOfRange) {
   EXPECT_THROW(Sgd(arena, {.nesterov = true}), ArgumentError);
   EXPECT_THROW(Sgd(arena, {.momentum = 0.9f, .dampening = 0.1f, .nesterov = true}), ArgumentError);
   EXPECT_THROW(Sgd(arena, std::vector<Sgd::Group>{}, 0), ArgumentError);
-  EXPECT_THROW(Sgd(arena, {Sgd::Group{{.parameters = select::named({"v"})}, {}}}, 0), ArgumentError);
+  EXPECT_THROW(Sgd(arena, {Sgd::Group{{.parameters = selectors::named({"v"})}, {}}}, 0), ArgumentError);
 }
 
 TEST(Optimizer, GroupsHaveTheirOwnRateDecayAndMomentum) {
   const Tensor a = filled({2}, {1, 1}), b = filled({1}, {1}), c = filled({1}, {1}), d = filled({1}, {1});
   ParameterArena arena({{"a.weight", a}, {"a.bias", b, false, false}, {"rest", c}, {"fixed", d}}, {});
   Sgd sgd(arena,
-          {Sgd::Group{{.parameters = select::under("a."), .lr_scale = 2}, {.weight_decay = 0.5f}},
-           Sgd::Group{{.parameters = select::named({"rest"}), .schedule = schedules::constant(0.25)}, {}}},
+          {Sgd::Group{{.parameters = selectors::under("a."), .lr_scale = 2}, {.weight_decay = 0.5f}},
+           Sgd::Group{{.parameters = selectors::named({"rest"}), .schedule = schedules::constant(0.25)}, {}}},
           0);
   StepState state;
   sgd.set_learning_rates(state, schedules::linear(0.1, 10));
