@@ -28,6 +28,7 @@ set(ATHANOR_HEADERS
   kernels/hash.h
   kernels/impl.h
   kernels/loss.h
+  kernels/matmul.h
   kernels/reduce.h
   kernels/step_state.h
   kernels/update.h

@@ -3,16 +3,20 @@
 # One op family has the same base name everywhere: kernels/F.h, kernels/cpu/F.cpp, autograd/F.{h,cpp},
 # tests/F_test.cpp, bench/bench_F.cpp. A new family is one word here, and its headers in headers.cmake.
 set(ATHANOR_KERNELS
+  conv
   copy
   elementwise
   hash
   loss
+  matmul
   reduce
   update
 )
 set(ATHANOR_AUTOGRAD
+  conv
   elementwise
   loss
+  matmul
 )
 
 add_library(athanor
@@ -27,8 +31,12 @@ add_library(athanor
   tensor/shape.cpp
   tensor/state_dict.cpp
   tensor/tensor.cpp
+  kernels/conv.cpp
   kernels/cpu/context.cpp
+  kernels/cpu/conv_eigen.cpp
+  kernels/cpu/conv_reference.cpp
   kernels/cpu/isa.cpp
+  kernels/cpu/matmul_eigen.cpp
   autograd/engine.cpp
   autograd/gradcheck.cpp
   autograd/grad_mode.cpp
@@ -65,6 +73,8 @@ if(ATHANOR_OPENMP)
   target_link_libraries(athanor PRIVATE OpenMP::OpenMP_CXX)
 endif()
 if(ATHANOR_WITH_ONEDNN)
+  target_sources(athanor PRIVATE kernels/cpu/onednn.cpp)
   target_link_libraries(athanor PRIVATE DNNL::dnnl)
-  target_compile_definitions(athanor PRIVATE ATHANOR_WITH_ONEDNN=1)
+else()
+  target_sources(athanor PRIVATE kernels/cpu/onednn_absent.cpp)
 endif()

@@ -1,0 +1,53 @@
+#include "autograd/conv.h"
+
+#include "autograd/detail/activation.h"
+#include "autograd/node.h"
+
+namespace athanor {
+
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
+  ATH_CHECK(x.defined() && w.defined(), "conv2d: x and w must be defined");
+  ATH_CHECK(is_floating(x.dtype()) && x.dtype() == w.dtype() && x.device() == w.device(),
+            "conv2d: x and w must have one floating dtype and device, but got {} on {} and {} on {}",
+            x.dtype(), x.device().str(), w.dtype(), w.device().str());
+  const Shape shape = conv2d_shape(x.shape(), w.shape(), params);
+  ATH_CHECK(!bias.defined() || (bias.shape() == Shape{w.shape()[0]} && bias.dtype() == x.dtype() &&
+                                bias.device() == x.device() && bias.is_contiguous()),
+            "conv2d: bias must be a dense {} [{}], but got {} {}", x.dtype(), w.shape()[0], bias.dtype(),
+            bias.shape());
+
+  const Tensor input = dense(x), filter = dense(w), y = Tensor::empty(shape, x.options());
+  on_device(x.device(),
+            [&](auto& context) { kernels::conv2d_forward(context, params, input, filter, bias, y); });
+  const Tensor result = params.activation == Activation::none ? Tensor() : y;
+
+  return record(
+      "conv2d", y, {x, w, bias},
+      [input = Saved(input), filter = Saved(filter), y = Saved::output(result), params](const Tensor& dy,
+                                                                                        Grads& dx) {
+        const Tensor dz = detail::activation_gradient(params.activation, y, dy);
+        on_device(dz.device(), [&](auto& context) {
+          if (dx.wants(0)) {
+            const auto [target, write] = dx.target(0, input);
+            // The kernel writes every element; a leaf's slice that already holds something is added to.
+            const Tensor gradient = write == Write::overwrite ? target : empty_like(target);
+            kernels::conv2d_backward_data(context, params, dz, filter, gradient);
+            if (write == Write::accumulate) kernels::add_into(context, gradient, target);
+          }
+          Tensor dw, dbias;
+          Write write_dw{}, write_dbias{};
+          if (dx.wants(1)) {
+            const auto [target, write] = dx.target(1, filter);
+            dw = target, write_dw = write;
+          }
+          if (dx.wants(2)) {
+            const auto [target, write] = dx.target(2, Tensor::empty({filter.get().shape()[0]}, dz.options()));
+            dbias = target, write_dbias = write;
+          }
+          if (dw.defined() || dbias.defined())
+            kernels::conv2d_backward_weights(context, params, input, dz, dw, write_dw, dbias, write_dbias);
+        });
+      });
+}
+
+}  // namespace athanor

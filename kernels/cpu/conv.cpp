@@ -1,0 +1,135 @@
+#include "kernels/conv.h"
+
+#include "kernels/copy.h"
+#include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/matmul.h"
+
+// Chooses the implementation of a convolution; the implementations are in conv_*.cpp.
+
+namespace athanor::kernels {
+namespace {
+
+using cpu::ConvSize;
+using cpu::PrimitiveKey;
+
+/// oneDNN's code for this pass, or null. Throws BackendError where `vendor` was asked for and there is none.
+cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const ConvSize& z,
+                       PrimitiveKey::Op pass, DType in, DType out, bool bias) {
+  if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return nullptr;
+  PrimitiveKey key;
+  key.op = pass;
+  key.in = in;
+  key.out = out;
+  key.bias = bias;
+  if (pass == PrimitiveKey::Op::conv_forward) key.activation = params.activation;
+  key.threads = context.threads();
+  key.sizes = {z.n, z.h,        z.w,        z.c,         z.k,         z.r,          z.s,          z.p,
+               z.q, z.stride_h, z.stride_w, z.padding_h, z.padding_w, z.dilation_h, z.dilation_w, z.groups};
+  cpu::Primitive* const primitive = context.primitives().find(key);
+  if (!primitive && params.impl == ConvImpl::vendor) {
+    if (!cpu::has_onednn())
+      detail::fail<BackendError>("conv2d: this build has no oneDNN; use ConvImpl::automatic");
+    detail::fail<BackendError>(
+        "conv2d: oneDNN has no fast code for {} x [{}, {}, {}, {}] with [{}, {}, {}, {}] filters; use "
+        "ConvImpl::automatic",
+        in, z.n, z.h, z.w, z.c, z.k, z.r, z.s, z.group_c());
+  }
+  return primitive;
+}
+
+// to += values, one rounding each.
+void add_to(CpuContext& context, const float* values, const Tensor& to) {
+  dispatch_floating(to.dtype(), "conv2d", [&]<class T>() {
+    T* const sums = to.data<T>();
+    cpu::parallel_for(context, to.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+      cpu::vectorize([&] {
+        using A = Accumulate<T>;
+        for (std::int64_t i = begin; i < end; ++i) sums[i] = T(A(sums[i]) + A(values[i]));
+      });
+    });
+  });
+}
+
+template <class T> const T* data_or_null(const Tensor& x) {
+  return x.defined() ? x.data<T>() : nullptr;
+}
+
+}  // namespace
+
+template <>
+void conv2d_forward(CpuContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
+                    const Tensor& bias, const Tensor& y) {
+  if (y.numel() == 0) return;
+  const ConvSize z(x.shape(), w.shape(), y.shape(), params);
+  if (z.c == 0) {
+    ATH_CHECK(!bias.defined() && params.activation == Activation::none,
+              "conv2d: x must have channels where there is a bias or an activation, but got {}", x.shape());
+    return fill(context, y, 0);
+  }
+  if (cpu::Primitive* primitive =
+          vendor(context, params, z, PrimitiveKey::Op::conv_forward, x.dtype(), y.dtype(), bias.defined())) {
+    return primitive->run(context, x.raw_data(), w.raw_data(), bias.defined() ? bias.raw_data() : nullptr,
+                          y.raw_data());
+  }
+  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
+    const auto run =
+        params.impl == ConvImpl::reference ? cpu::conv_forward_reference<T> : cpu::conv_forward_eigen<T>;
+    run(context, z, params.activation, x.data<T>(), w.data<T>(), data_or_null<T>(bias), y.data<T>());
+  });
+}
+
+template <>
+void conv2d_backward_data(CpuContext& context, const Conv2dParams& params, const Tensor& dy, const Tensor& w,
+                          const Tensor& dx) {
+  if (dx.numel() == 0) return;
+  if (dy.numel() == 0) return fill(context, dx, 0);
+  const ConvSize z(dx.shape(), w.shape(), dy.shape(), params);
+  if (cpu::Primitive* primitive =
+          vendor(context, params, z, PrimitiveKey::Op::conv_backward_data, dy.dtype(), dx.dtype(), false)) {
+    return primitive->run(context, dy.raw_data(), w.raw_data(), nullptr, dx.raw_data());
+  }
+  dispatch_floating(dy.dtype(), "conv2d", [&]<class T>() {
+    const auto run = params.impl == ConvImpl::reference ? cpu::conv_backward_data_reference<T>
+                                                        : cpu::conv_backward_data_eigen<T>;
+    run(context, z, dy.data<T>(), w.data<T>(), dx.data<T>());
+  });
+}
+
+template <>
+void conv2d_backward_weights(CpuContext& context, const Conv2dParams& params, const Tensor& x,
+                             const Tensor& dy, const Tensor& dw, Write write_dw, const Tensor& dbias,
+                             Write write_dbias) {
+  if (dbias.defined()) column_sums(context, dy, dbias, write_dbias);
+  if (!dw.defined() || dw.numel() == 0) return;
+  const bool accumulate = write_dw == Write::accumulate;
+  if (dy.numel() == 0) {
+    if (!accumulate) fill(context, dw, 0);
+    return;
+  }
+  const ConvSize z(x.shape(), dw.shape(), dy.shape(), params);
+  if (cpu::Primitive* primitive = vendor(context, params, z, PrimitiveKey::Op::conv_backward_weights,
+                                         x.dtype(), accumulate ? DType::f32 : dw.dtype(), false)) {
+    if (!accumulate) return primitive->run(context, x.raw_data(), dy.raw_data(), nullptr, dw.raw_data());
+    const Scratch scratch = context.scratch(static_cast<std::size_t>(dw.numel()) * sizeof(float));
+    float* const fresh = scratch.as<float>();
+    primitive->run(context, x.raw_data(), dy.raw_data(), nullptr, fresh);
+    return add_to(context, fresh, dw);
+  }
+  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
+    const auto run = [&]<class W>() {
+      const auto pass = params.impl == ConvImpl::reference ? cpu::conv_backward_weights_reference<T, W>
+                                                           : cpu::conv_backward_weights_eigen<T, W>;
+      pass(context, z, x.data<T>(), dy.data<T>(), dw.data<W>(), accumulate);
+    };
+    if (dw.dtype() == x.dtype()) {
+      run.template operator()<T>();
+    } else {
+      run.template operator()<Accumulate<T>>();
+    }
+  });
+}
+
+}  // namespace athanor::kernels

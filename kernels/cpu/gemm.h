@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/context.h"
+
+namespace athanor::cpu {
+
+/// A matrix of T where element (i, j) lies at data[i * row + j * col].
+template <class T> struct MatrixView {
+  const T* data;
+  std::int64_t row, col;
+
+  const T& operator()(std::int64_t i, std::int64_t j) const { return data[i * row + j * col]; }
+};
+
+/// Sizes of y [m, n] = a [m, k] b [k, n].
+struct GemmSize {
+  std::int64_t m, n, k;
+};
+
+/// y (+)= a b by Eigen, on `threads` threads; y's rows lie `y_row` apart. One of each factor's strides must
+/// be 1. float and double.
+template <class T>
+void gemm_eigen(const CpuContext& context, int threads, GemmSize size, MatrixView<T> a, MatrixView<T> b, T* y,
+                std::int64_t y_row, bool accumulate);
+
+}  // namespace athanor::cpu

@@ -1,0 +1,357 @@
+#include "kernels/matmul.h"
+
+#include <array>
+
+#include "kernels/cpu/activate.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/parallel.h"
+
+namespace athanor::kernels {
+namespace {
+
+using cpu::GemmSize;
+using cpu::MatrixView;
+
+/// A batch of products as a loop nest: the leading axes, merged where neighbours allow it. `kept` axes are
+/// y's, over `summed` ones products are added up.
+struct Batches {
+  struct Axis {
+    std::int64_t size, a, b, y;  // strides in elements
+  };
+  std::array<Axis, kMaxRank> kept{}, summed{};
+  int kept_rank = 0, summed_rank = 0;
+
+  static std::int64_t count(const std::array<Axis, kMaxRank>& axes, int rank) {
+    std::int64_t n = 1;
+    for (int i = 0; i < rank; ++i) n *= axes[i].size;
+    return n;
+  }
+};
+
+struct Offsets {
+  std::int64_t a = 0, b = 0, y = 0;
+};
+
+Offsets offsets_of(const std::array<Batches::Axis, kMaxRank>& axes, int rank, std::int64_t index) {
+  Offsets at;
+  for (int i = rank - 1; i >= 0; --i) {
+    const std::int64_t step = index % axes[i].size;
+    index /= axes[i].size;
+    at.a += step * axes[i].a;
+    at.b += step * axes[i].b;
+    at.y += step * axes[i].y;
+  }
+  return at;
+}
+
+/// One matmul call, reduced to what its loops need.
+struct Problem {
+  GemmSize size{};
+  std::int64_t a_row, a_col, b_row, b_col, y_row;
+  Batches batches;
+
+  Problem(const Tensor& a, const Tensor& b, const Tensor& y) {
+    const int rank = y.rank();
+    size = {y.shape()[rank - 2], y.shape()[rank - 1], a.shape()[rank - 1]};
+    a_row = a.strides()[rank - 2], a_col = a.strides()[rank - 1];
+    b_row = b.strides()[rank - 2], b_col = b.strides()[rank - 1];
+    y_row = size.n;
+    for (int axis = 0; axis + 2 < rank; ++axis) {
+      const auto stride = [&](const Tensor& t) { return t.shape()[axis] == 1 ? 0 : t.strides()[axis]; };
+      const std::int64_t n = std::max(a.shape()[axis], b.shape()[axis]);
+      const bool empty = a.shape()[axis] == 0 || b.shape()[axis] == 0;
+      if (n == 1) continue;
+      const Batches::Axis entry{empty ? 0 : n, stride(a), stride(b), stride(y)};
+      if (y.shape()[axis] == 1) {
+        batches.summed[batches.summed_rank++] = entry;
+      } else {
+        batches.kept[batches.kept_rank++] = entry;
+      }
+    }
+    fold_rows();
+    fold_depth();
+    // A stride along an axis of one element means nothing: give it the value of a dense matrix.
+    if (size.m == 1) a_row = std::max(a_row, size.k);
+    if (size.k == 1) a_col = 1, b_row = std::max(b_row, size.n);
+    if (size.n == 1 && b_row != 1) b_col = 1;
+  }
+
+ private:
+  // A batch of row blocks against one b is one taller product.
+  void fold_rows() {
+    while (batches.kept_rank > 0) {
+      const Batches::Axis& last = batches.kept[batches.kept_rank - 1];
+      if (last.b != 0 || last.a != size.m * a_row || last.y != size.m * y_row) return;
+      size.m *= last.size;
+      --batches.kept_rank;
+    }
+  }
+  // Products summed over a batch that lies end to end are one deeper product.
+  void fold_depth() {
+    while (batches.summed_rank > 0) {
+      const Batches::Axis& last = batches.summed[batches.summed_rank - 1];
+      if (last.a != size.k * a_col || last.b != size.k * b_row) return;
+      size.k *= last.size;
+      --batches.summed_rank;
+    }
+  }
+};
+
+bool blas_like(std::int64_t row, std::int64_t col) {
+  return row == 1 || col == 1;
+}
+
+// reference ------------------------------------------------------------------------------------------------
+
+// Every product of a y slice, summed in the order of the loops: the definition, in double or float.
+template <class T, class Y>
+void reference(CpuContext& context, const Problem& problem, const T* a, const T* b, const T* bias,
+               Activation activation, Y* y, bool accumulate) {
+  using A = Accumulate<T>;
+  const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = problem;
+  const std::int64_t kept = Batches::count(batches.kept, batches.kept_rank);
+  const std::int64_t summed = Batches::count(batches.summed, batches.summed_rank);
+  const std::int64_t grain = cpu::kGrain / std::max<std::int64_t>(1, size.n * size.k * summed) + 1;
+  cpu::dispatch_activation(activation, [&]<class Op>() {
+    cpu::parallel_for(context, kept * size.m, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const Offsets at = offsets_of(batches.kept, batches.kept_rank, row / size.m);
+        const std::int64_t i = row % size.m;
+        for (std::int64_t j = 0; j < size.n; ++j) {
+          A sum = 0;
+          for (std::int64_t s = 0; s < summed; ++s) {
+            const Offsets in = offsets_of(batches.summed, batches.summed_rank, s);
+            const T* left = a + at.a + in.a + i * a_row;
+            const T* right = b + at.b + in.b + j * b_col;
+            for (std::int64_t l = 0; l < size.k; ++l) sum += A(left[l * a_col]) * A(right[l * b_row]);
+          }
+          Y& out = y[at.y + i * y_row + j];
+          if (bias) sum += A(bias[j]);
+          out = accumulate ? Y(A(out) + sum) : Y(Op::forward(sum));
+        }
+      }
+    });
+  });
+}
+
+// Eigen ----------------------------------------------------------------------------------------------------
+
+// Widens (or just packs) a matrix into a dense one of the accumulation type.
+template <class T, class A>
+MatrixView<A> widen(CpuContext& context, MatrixView<T> x, std::int64_t rows, std::int64_t cols, A* to) {
+  const bool by_rows = x.col == 1 || x.row != 1;
+  const std::int64_t outer = by_rows ? rows : cols, inner = by_rows ? cols : rows;
+  const std::int64_t outer_stride = by_rows ? x.row : x.col, inner_stride = by_rows ? x.col : x.row;
+  const std::int64_t grain = cpu::kGrain / std::max<std::int64_t>(1, inner) + 1;
+  cpu::parallel_for(context, outer, grain, [&](std::int64_t begin, std::int64_t end) {
+    cpu::vectorize([&] {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const T* from = x.data + i * outer_stride;
+        A* row = to + i * inner;
+        if (inner_stride == 1) {
+          for (std::int64_t j = 0; j < inner; ++j) row[j] = A(from[j]);
+        } else {
+          for (std::int64_t j = 0; j < inner; ++j) row[j] = A(from[j * inner_stride]);
+        }
+      }
+    });
+  });
+  return by_rows ? MatrixView<A>{to, cols, 1} : MatrixView<A>{to, 1, rows};
+}
+
+// y (+)= activation(sums + bias), rounded to y's type. sums may be y itself.
+template <class A, class T, class Y>
+void finish(CpuContext& context, GemmSize size, const A* sums, const T* bias, Activation activation, Y* y,
+            std::int64_t y_row, bool accumulate) {
+  const std::int64_t grain = cpu::kGrain / std::max<std::int64_t>(1, size.n) + 1;
+  cpu::dispatch_activation(activation, [&]<class Op>() {
+    cpu::parallel_for(context, size.m, grain, [&](std::int64_t begin, std::int64_t end) {
+      cpu::vectorize([&] {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const A* from = sums + i * size.n;
+          Y* to = y + i * y_row;
+          if (accumulate) {
+            for (std::int64_t j = 0; j < size.n; ++j) to[j] = Y(A(to[j]) + from[j]);
+          } else if (bias) {
+            for (std::int64_t j = 0; j < size.n; ++j) to[j] = Y(Op::forward(from[j] + A(bias[j])));
+          } else {
+            for (std::int64_t j = 0; j < size.n; ++j) to[j] = Y(Op::forward(from[j]));
+          }
+        }
+      });
+    });
+  });
+}
+
+// One y slice: the products of its summed batch, in the accumulation type, then bias, activation, rounding.
+template <class T, class Y>
+void eigen_slice(CpuContext& context, const Problem& problem, const T* a, const T* b, const T* bias,
+                 Activation activation, Y* y, bool accumulate) {
+  using A = Accumulate<T>;
+  const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = problem;
+  constexpr bool kWide = std::is_same_v<T, A>, kDirect = std::is_same_v<Y, A>;
+  const bool pack_a = !kWide || !blas_like(a_row, a_col), pack_b = !kWide || !blas_like(b_row, b_col);
+  const std::int64_t a_size = pack_a ? size.m * size.k : 0, b_size = pack_b ? size.k * size.n : 0;
+  const std::int64_t y_size = kDirect ? 0 : size.m * size.n;
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(a_size + b_size + y_size) * sizeof(A));
+  A* const packed_a = scratch.as<A>();
+  A* const packed_b = packed_a + a_size;
+  A* sums = packed_b + b_size;
+  if constexpr (kDirect) sums = y;
+
+  const std::int64_t summed = Batches::count(batches.summed, batches.summed_rank);
+  for (std::int64_t s = 0; s < summed; ++s) {
+    const Offsets at = offsets_of(batches.summed, batches.summed_rank, s);
+    MatrixView<T> left{a + at.a, a_row, a_col}, right{b + at.b, b_row, b_col};
+    MatrixView<A> wide_left{}, wide_right{};
+    if constexpr (kWide) wide_left = left, wide_right = right;
+    if (pack_a) wide_left = widen<T, A>(context, left, size.m, size.k, packed_a);
+    if (pack_b) wide_right = widen<T, A>(context, right, size.k, size.n, packed_b);
+    cpu::gemm_eigen<A>(context, context.threads(), size, wide_left, wide_right, sums,
+                       kDirect ? y_row : size.n, s > 0 || (kDirect && accumulate));
+  }
+  if (!kDirect || bias || activation != Activation::none)
+    finish(context, size, sums, bias, activation, y, y_row, !kDirect && accumulate);
+}
+
+template <class T, class Y>
+void eigen(CpuContext& context, const Problem& problem, const T* a, const T* b, const T* bias,
+           Activation activation, Y* y, bool accumulate) {
+  const Batches& batches = problem.batches;
+  const std::int64_t kept = Batches::count(batches.kept, batches.kept_rank);
+  for (std::int64_t i = 0; i < kept; ++i) {
+    const Offsets at = offsets_of(batches.kept, batches.kept_rank, i);
+    eigen_slice(context, problem, a + at.a, b + at.b, bias, activation, y + at.y, accumulate);
+  }
+}
+
+// oneDNN ---------------------------------------------------------------------------------------------------
+
+/// Null where oneDNN cannot do it well.
+cpu::Primitive* vendor_primitive(CpuContext& context, const Problem& problem, DType in, DType out, bool bias,
+                                 Activation activation, bool accumulate) {
+  const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = problem;
+  if (batches.summed_rank > 0 && is_half(out)) return nullptr;  // would round after each product
+  if (!blas_like(a_row, a_col) || !blas_like(b_row, b_col)) return nullptr;
+  cpu::PrimitiveKey key;
+  key.op = cpu::PrimitiveKey::Op::matmul;
+  key.in = in;
+  key.out = out;
+  key.activation = activation;
+  key.bias = bias;
+  key.accumulate = accumulate;
+  key.threads = context.threads();
+  key.sizes = {size.m, size.n, size.k, a_row, a_col, b_row, b_col, y_row};
+  return context.primitives().find(key);
+}
+
+bool vendor(CpuContext& context, const Problem& problem, const Tensor& a, const Tensor& b, const Tensor& bias,
+            Activation activation, const Tensor& y, bool accumulate) {
+  const Batches& batches = problem.batches;
+  const std::int64_t summed = Batches::count(batches.summed, batches.summed_rank);
+  const auto find = [&](bool add) {
+    return vendor_primitive(context, problem, a.dtype(), y.dtype(), bias.defined(), activation, add);
+  };
+  cpu::Primitive* const first = find(accumulate);
+  cpu::Primitive* const next = summed > 1 && !accumulate ? find(true) : first;
+  if (!first || !next) return false;
+  const auto at = [](const Tensor& t, std::int64_t offset) {
+    return t.raw_data() + offset * static_cast<std::int64_t>(size_of(t.dtype()));
+  };
+  const std::int64_t kept = Batches::count(batches.kept, batches.kept_rank);
+  for (std::int64_t i = 0; i < kept; ++i) {
+    const Offsets outer = offsets_of(batches.kept, batches.kept_rank, i);
+    for (std::int64_t s = 0; s < summed; ++s) {
+      const Offsets inner = offsets_of(batches.summed, batches.summed_rank, s);
+      (s == 0 ? first : next)
+          ->run(context, at(a, outer.a + inner.a), at(b, outer.b + inner.b),
+                bias.defined() ? bias.raw_data() : nullptr, at(y, outer.y));
+    }
+  }
+  return true;
+}
+
+bool prefers_eigen(const Problem& problem, DType dtype) {
+  return dtype == DType::f32 && problem.size.m * problem.size.n * problem.size.k <= 16 * 1024;
+}
+
+}  // namespace
+
+template <>
+void matmul(CpuContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
+            Activation activation, const Tensor& y, Write write) {
+  if (y.numel() == 0) return;
+  const bool accumulate = write == Write::accumulate;
+  const Problem problem(a, b, y);
+  const bool nothing = problem.size.k == 0 || a.numel() == 0 || b.numel() == 0;
+  if (impl == MatmulImpl::vendor && !cpu::has_onednn())
+    detail::fail<BackendError>("matmul: this build has no oneDNN; use MatmulImpl::automatic");
+  if (!nothing &&
+      (impl == MatmulImpl::vendor || (impl == MatmulImpl::automatic && !prefers_eigen(problem, a.dtype())))) {
+    if (vendor(context, problem, a, b, bias, activation, y, accumulate)) return;
+    if (impl == MatmulImpl::vendor)
+      detail::fail<BackendError>("matmul: oneDNN has no fast code for {} {} x {}; use MatmulImpl::automatic",
+                                 a.dtype(), a.shape(), b.shape());
+  }
+  dispatch_floating(a.dtype(), "matmul", [&]<class T>() {
+    const auto run = [&]<class Y>() {
+      const T* offset = bias.defined() ? bias.data<T>() : nullptr;
+      if (impl == MatmulImpl::reference || nothing) {
+        reference<T, Y>(context, problem, a.data<T>(), b.data<T>(), offset, activation, y.data<Y>(),
+                        accumulate);
+      } else {
+        eigen<T, Y>(context, problem, a.data<T>(), b.data<T>(), offset, activation, y.data<Y>(), accumulate);
+      }
+    };
+    if (y.dtype() == a.dtype()) {
+      run.template operator()<T>();
+    } else {
+      run.template operator()<Accumulate<T>>();
+    }
+  });
+}
+
+template <> void column_sums(CpuContext& context, const Tensor& x, const Tensor& sums, Write write) {
+  const std::int64_t n = sums.numel(), rows = n == 0 ? 0 : x.numel() / n;
+  if (n == 0) return;
+  dispatch_floating(x.dtype(), "column_sums", [&]<class T>() {
+    using A = Accumulate<T>;
+    // Rows are summed in fixed pieces, and the pieces in order: the bits do not depend on the thread count.
+    constexpr std::int64_t kPiece = 256;
+    const std::int64_t pieces = std::max<std::int64_t>(1, (rows + kPiece - 1) / kPiece);
+    const Scratch scratch = context.scratch(static_cast<std::size_t>(pieces * n) * sizeof(A));
+    A* const partial = scratch.as<A>();
+    const T* const from = x.data<T>();
+    const std::int64_t grain = cpu::kGrain / (kPiece * n) + 1;
+    cpu::parallel_for(context, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+      cpu::vectorize([&] {
+        for (std::int64_t piece = begin; piece < end; ++piece) {
+          A* total = partial + piece * n;
+          for (std::int64_t j = 0; j < n; ++j) total[j] = 0;
+          const std::int64_t last = std::min(rows, (piece + 1) * kPiece);
+          for (std::int64_t i = piece * kPiece; i < last; ++i) {
+            const T* row = from + i * n;
+            for (std::int64_t j = 0; j < n; ++j) total[j] += A(row[j]);
+          }
+        }
+      });
+    });
+    const auto add_up = [&]<class Y>() {
+      Y* to = sums.data<Y>();
+      for (std::int64_t j = 0; j < n; ++j) {
+        A total = write == Write::accumulate ? A(to[j]) : A(0);
+        for (std::int64_t piece = 0; piece < pieces; ++piece) total += partial[piece * n + j];
+        to[j] = Y(total);
+      }
+    };
+    if (sums.dtype() == x.dtype()) {
+      add_up.template operator()<T>();
+    } else {
+      add_up.template operator()<A>();
+    }
+  });
+}
+
+}  // namespace athanor::kernels

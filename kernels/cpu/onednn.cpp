@@ -1,0 +1,378 @@
+#include "kernels/cpu/onednn.h"
+
+#include <atomic>
+#include <list>
+#include <unordered_map>
+#include <utility>
+
+#include <dnnl.hpp>
+
+namespace athanor {
+namespace {
+
+std::atomic<std::int64_t> created{0};
+
+}  // namespace
+
+std::int64_t primitives_created() {
+  return created.load(std::memory_order_relaxed);
+}
+
+namespace cpu {
+namespace {
+
+using dnnl::memory;
+using Op = PrimitiveKey::Op;
+
+constexpr std::size_t kAlignment = 64;
+
+const dnnl::engine& engine() {
+  static const dnnl::engine instance(dnnl::engine::kind::cpu, 0);
+  return instance;
+}
+
+memory::data_type type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return memory::data_type::f32;
+    case DType::bf16: return memory::data_type::bf16;
+    case DType::f16: return memory::data_type::f16;
+    default: return memory::data_type::undef;
+  }
+}
+
+// What differs between oneDNN 2.x and 3.x ------------------------------------------------------------------
+
+struct ConvArguments {
+  memory::dims stride, dilation, padding;
+  dnnl::algorithm algorithm;
+};
+
+void append_activation(dnnl::post_ops& ops, dnnl::algorithm algorithm) {
+#if DNNL_VERSION_MAJOR >= 3
+  ops.append_eltwise(algorithm, 0.0f, 0.0f);
+#else
+  ops.append_eltwise(1.0f, algorithm, 0.0f, 0.0f);
+#endif
+}
+
+auto forward_desc(const ConvArguments& c, dnnl::prop_kind kind, const memory::desc& x, const memory::desc& w,
+                  const memory::desc& bias, const memory::desc& y, const dnnl::primitive_attr& attr) {
+  using Forward = dnnl::convolution_forward;
+#if DNNL_VERSION_MAJOR >= 3
+  return Forward::primitive_desc(engine(), kind, c.algorithm, x, w, bias, y, c.stride, c.dilation, c.padding,
+                                 c.padding, attr);
+#else
+  return Forward::primitive_desc(
+      Forward::desc(kind, c.algorithm, x, w, bias, y, c.stride, c.dilation, c.padding, c.padding), attr,
+      engine());
+#endif
+}
+
+template <class Backward>
+auto backward_desc(const ConvArguments& c, const memory::desc& first, const memory::desc& second,
+                   const memory::desc& third, const dnnl::convolution_forward::primitive_desc& hint,
+                   const dnnl::primitive_attr& attr) {
+#if DNNL_VERSION_MAJOR >= 3
+  return typename Backward::primitive_desc(engine(), c.algorithm, first, second, third, c.stride, c.dilation,
+                                           c.padding, c.padding, hint, attr);
+#else
+  return typename Backward::primitive_desc(
+      typename Backward::desc(c.algorithm, first, second, third, c.stride, c.dilation, c.padding, c.padding),
+      attr, engine(), hint);
+#endif
+}
+
+auto matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& bias,
+                 const memory::desc& y, const dnnl::primitive_attr& attr) {
+#if DNNL_VERSION_MAJOR >= 3
+  return dnnl::matmul::primitive_desc(engine(), a, b, bias, y, attr);
+#else
+  return dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, bias, y), attr, engine());
+#endif
+}
+
+bool same(const memory::desc& a, const memory::desc& b) {
+  return a == b;
+}
+
+// A primitive and its memory objects -----------------------------------------------------------------------
+
+/// A compiled operation. `in` are its three inputs in the order of Primitive::run; where the operation wants
+/// an operand in a layout of its own, a reorder stands before it (or, for the result, behind it).
+class Compiled final : public Primitive {
+ public:
+  struct Operand {
+    int argument = 0;  // DNNL_ARG_...; 0: not there
+    memory::desc plain, wanted;
+  };
+
+  Compiled(dnnl::primitive primitive, const std::array<Operand, 4>& operands, const memory::desc& scratchpad)
+      : primitive_(std::move(primitive)), stream_(engine()) {
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      Slot& slot = slots_[i];
+      slot.argument = operands[i].argument;
+      if (slot.argument == 0) continue;
+      const memory::desc &plain = operands[i].plain, &wanted = operands[i].wanted;
+      slot.plain = memory(plain, engine(), nullptr);
+      slot.work = slot.plain;
+      if (same(plain, wanted)) continue;
+      slot.work = memory(wanted, engine(), nullptr);
+      const memory &from = i == kResult ? slot.work : slot.plain, &to = i == kResult ? slot.plain : slot.work;
+      dnnl::primitive_attr attr;
+      attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+      const dnnl::reorder::primitive_desc desc(from, to, attr);
+      slot.reorder = dnnl::reorder(desc);
+      slot.offset = reserve(wanted.get_size());
+      slot.reorder_scratch = memory(desc.scratchpad_desc(), engine(), nullptr);
+      slot.reorder_scratch_offset = reserve(desc.scratchpad_desc().get_size());
+      slot.reordered = true;
+    }
+    scratchpad_ = memory(scratchpad, engine(), nullptr);
+    scratchpad_offset_ = reserve(scratchpad.get_size());
+  }
+
+  void run(const CpuContext& context, const void* first, const void* second, const void* bias,
+           void* out) override {
+    const Scratch scratch = context.scratch(scratch_bytes_);
+    std::byte* const base = scratch.as<std::byte>();
+    const std::array<void*, 4> data{const_cast<void*>(first), const_cast<void*>(second),
+                                    const_cast<void*>(bias), out};
+    std::array<dnnl_exec_arg_t, 5> arguments;
+    int count = 0;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      Slot& slot = slots_[i];
+      if (slot.argument == 0) continue;
+      point(slot.plain, data[i]);
+      if (slot.reordered) {
+        point(slot.work, base + slot.offset);
+        if (i != kResult) run_reorder(slot, slot.plain, slot.work, base);
+      }
+      arguments[static_cast<std::size_t>(count++)] = {slot.argument, slot.work.get()};
+    }
+    point(scratchpad_, base + scratchpad_offset_);
+    arguments[static_cast<std::size_t>(count++)] = {DNNL_ARG_SCRATCHPAD, scratchpad_.get()};
+    execute(primitive_, count, arguments.data());
+    if (Slot& result = slots_[kResult]; result.reordered)
+      run_reorder(result, result.work, result.plain, base);
+  }
+
+ private:
+  static constexpr std::size_t kResult = 3;
+
+  struct Slot {
+    int argument = 0;
+    bool reordered = false;
+    memory plain, work, reorder_scratch;
+    dnnl::reorder reorder;
+    std::size_t offset = 0, reorder_scratch_offset = 0;
+  };
+
+  std::size_t reserve(std::size_t bytes) {
+    const std::size_t at = scratch_bytes_;
+    scratch_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return at;
+  }
+
+  static void point(memory& target, void* data) {
+    if (dnnl_memory_set_data_handle(target.get(), data) != dnnl_success)
+      detail::fail<BackendError>("oneDNN: dnnl_memory_set_data_handle failed");
+  }
+
+  void run_reorder(Slot& slot, const memory& from, const memory& to, std::byte* base) {
+    point(slot.reorder_scratch, base + slot.reorder_scratch_offset);
+    const std::array<dnnl_exec_arg_t, 3> arguments{{{DNNL_ARG_FROM, from.get()},
+                                                    {DNNL_ARG_TO, to.get()},
+                                                    {DNNL_ARG_SCRATCHPAD, slot.reorder_scratch.get()}}};
+    execute(slot.reorder, 3, arguments.data());
+  }
+
+  void execute(const dnnl::primitive& primitive, int count, const dnnl_exec_arg_t* arguments) {
+    const dnnl_status_t status = dnnl_primitive_execute(primitive.get(), stream_.get(), count, arguments);
+    if (status != dnnl_success)
+      detail::fail<BackendError>("oneDNN: dnnl_primitive_execute failed with status {}",
+                                 static_cast<int>(status));
+  }
+
+  dnnl::primitive primitive_;
+  dnnl::stream stream_;
+  std::array<Slot, 4> slots_;
+  memory scratchpad_;
+  std::size_t scratchpad_offset_ = 0, scratch_bytes_ = 0;
+};
+
+// Making them ----------------------------------------------------------------------------------------------
+
+dnnl::primitive_attr attributes(const PrimitiveKey& key) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::post_ops ops;
+  if (key.accumulate) ops.append_sum(1.0f);
+  switch (key.activation) {
+    case Activation::none: break;
+    case Activation::relu: append_activation(ops, dnnl::algorithm::eltwise_relu); break;
+    case Activation::gelu: append_activation(ops, dnnl::algorithm::eltwise_gelu_erf); break;
+    case Activation::silu:
+#if DNNL_VERSION_MAJOR >= 3
+      ops.append_eltwise(dnnl::algorithm::eltwise_swish, 1.0f, 0.0f);
+#else
+      ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_swish, 1.0f, 0.0f);
+#endif
+      break;
+  }
+  attr.set_post_ops(ops);
+  return attr;
+}
+
+using Made = std::pair<std::unique_ptr<Primitive>, std::string>;
+using Operand = Compiled::Operand;
+
+// A descriptor of oneDNN's logical order (N C H W; [G] K C R S) over our NHWC and KRSC memory.
+memory::desc image(DType dtype, memory::dim n, memory::dim h, memory::dim w, memory::dim c) {
+  return {{n, c, h, w}, type_of(dtype), memory::dims{h * w * c, 1, w * c, c}};
+}
+memory::desc filter(DType dtype, const PrimitiveKey& key, bool any) {
+  const auto [n, h, w, c, k, r, s, p, q, sh, sw, ph, pw, dh, dw, g] = key.sizes;
+  const memory::dim inner = c / g;
+  memory::dims dims{k / g, inner, r, s}, strides{r * s * inner, 1, s * inner, inner};
+  if (g > 1) {
+    dims.insert(dims.begin(), g);
+    strides.insert(strides.begin(), k / g * r * s * inner);
+  }
+  if (any) return {dims, type_of(dtype), memory::format_tag::any};
+  return {dims, type_of(dtype), strides};
+}
+
+Made make_convolution(const PrimitiveKey& key) {
+  const auto [n, h, w, c, k, r, s, p, q, sh, sw, ph, pw, dh, dw, g] = key.sizes;
+  const ConvArguments arguments{
+      {sh, sw},
+      {dh - 1, dw - 1},  // oneDNN counts the gaps
+      {ph, pw},
+      key.winograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct};
+  const DType image_type = key.in;
+  const memory::desc x = image(image_type, n, h, w, c), y = image(image_type, n, p, q, k);
+  const memory::desc weights = filter(image_type, key, true);
+  const memory::desc bias =
+      key.bias ? memory::desc({k}, type_of(key.in), memory::format_tag::a) : memory::desc();
+  const dnnl::primitive_attr attr = attributes(key);
+
+  if (key.op == Op::conv_forward) {
+    // "Inference" only says that no workspace is wanted, which convolutions have none of anyway.
+    const auto desc = forward_desc(arguments, dnnl::prop_kind::forward_inference, x, weights, bias, y, attr);
+    std::array<Operand, 4> operands;
+    operands[0] = {DNNL_ARG_SRC, x, desc.src_desc()};
+    operands[1] = {DNNL_ARG_WEIGHTS, filter(key.in, key, false), desc.weights_desc()};
+    if (key.bias) operands[2] = {DNNL_ARG_BIAS, bias, desc.bias_desc()};
+    operands[3] = {DNNL_ARG_DST, y, desc.dst_desc()};
+    return {std::make_unique<Compiled>(dnnl::convolution_forward(desc), operands, desc.scratchpad_desc()),
+            desc.impl_info_str()};
+  }
+  const auto hint = forward_desc(arguments, dnnl::prop_kind::forward_training, x, weights, memory::desc(), y,
+                                 dnnl::primitive_attr());
+  std::array<Operand, 4> operands;
+  if (key.op == Op::conv_backward_data) {
+    const auto desc = backward_desc<dnnl::convolution_backward_data>(arguments, x, weights, y, hint, attr);
+    operands[0] = {DNNL_ARG_DIFF_DST, y, desc.diff_dst_desc()};
+    operands[1] = {DNNL_ARG_WEIGHTS, filter(key.in, key, false), desc.weights_desc()};
+    operands[3] = {DNNL_ARG_DIFF_SRC, x, desc.diff_src_desc()};
+    return {
+        std::make_unique<Compiled>(dnnl::convolution_backward_data(desc), operands, desc.scratchpad_desc()),
+        desc.impl_info_str()};
+  }
+  const auto desc = backward_desc<dnnl::convolution_backward_weights>(
+      arguments, x, filter(key.out, key, true), y, hint, attr);
+  operands[0] = {DNNL_ARG_SRC, x, desc.src_desc()};
+  operands[1] = {DNNL_ARG_DIFF_DST, y, desc.diff_dst_desc()};
+  operands[3] = {DNNL_ARG_DIFF_WEIGHTS, filter(key.out, key, false), desc.diff_weights_desc()};
+  return {
+      std::make_unique<Compiled>(dnnl::convolution_backward_weights(desc), operands, desc.scratchpad_desc()),
+      desc.impl_info_str()};
+}
+
+Made make_matmul(const PrimitiveKey& key) {
+  const auto [m, n, k, a_row, a_col, b_row, b_col, y_row, u0, u1, u2, u3, u4, u5, u6, u7] = key.sizes;
+  const memory::desc a({m, k}, type_of(key.in), memory::dims{a_row, a_col});
+  const memory::desc b({k, n}, type_of(key.in), memory::dims{b_row, b_col});
+  const memory::desc y({m, n}, type_of(key.out), memory::dims{y_row, 1});
+  const memory::desc bias =
+      key.bias ? memory::desc({1, n}, type_of(key.in), memory::format_tag::ab) : memory::desc();
+  const auto desc = matmul_desc(a, b, bias, y, attributes(key));
+  std::array<Operand, 4> operands;
+  operands[0] = {DNNL_ARG_SRC, a, desc.src_desc()};
+  operands[1] = {DNNL_ARG_WEIGHTS, b, desc.weights_desc()};
+  if (key.bias) operands[2] = {DNNL_ARG_BIAS, bias, bias};
+  operands[3] = {DNNL_ARG_DST, y, desc.dst_desc()};
+  return {std::make_unique<Compiled>(dnnl::matmul(desc), operands, desc.scratchpad_desc()),
+          desc.impl_info_str()};
+}
+
+Made make(const PrimitiveKey& key) {
+  if (type_of(key.in) == memory::data_type::undef || type_of(key.out) == memory::data_type::undef) return {};
+  try {
+    Made made = key.op == Op::matmul ? make_matmul(key) : make_convolution(key);
+    created.fetch_add(1, std::memory_order_relaxed);
+    if (made.second.find("ref") != std::string::npos) made.first = nullptr;
+    return made;
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_unimplemented) return {};
+    detail::fail<BackendError>("oneDNN: {} (status {})", error.what(), static_cast<int>(error.status));
+  }
+}
+
+struct KeyHash {
+  std::size_t operator()(const PrimitiveKey& key) const {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3u ^ (hash >> 29); };
+    mix(static_cast<std::uint64_t>(key.op));
+    mix(static_cast<std::uint64_t>(key.in) << 8 | static_cast<std::uint64_t>(key.out));
+    mix(static_cast<std::uint64_t>(key.activation) << 3 | static_cast<std::uint64_t>(key.bias) << 2 |
+        static_cast<std::uint64_t>(key.accumulate) << 1 | static_cast<std::uint64_t>(key.winograd));
+    mix(static_cast<std::uint64_t>(key.threads));
+    for (std::int64_t size : key.sizes) mix(static_cast<std::uint64_t>(size));
+    return static_cast<std::size_t>(hash);
+  }
+};
+
+}  // namespace
+
+struct PrimitiveCache::Impl {
+  struct Entry {
+    PrimitiveKey key;
+    std::unique_ptr<Primitive> primitive;
+    std::string implementation;
+  };
+  std::list<Entry> entries;  // latest used first
+  std::unordered_map<PrimitiveKey, std::list<Entry>::iterator, KeyHash> index;
+};
+
+PrimitiveCache::PrimitiveCache() : impl_(std::make_unique<Impl>()) {}
+PrimitiveCache::~PrimitiveCache() = default;
+
+Primitive* PrimitiveCache::find(const PrimitiveKey& key) {
+  auto& [entries, index] = *impl_;
+  if (const auto found = index.find(key); found != index.end()) {
+    entries.splice(entries.begin(), entries, found->second);
+    return entries.front().primitive.get();
+  }
+  Made made = make(key);
+  if (entries.size() == kCapacity) {
+    index.erase(entries.back().key);
+    entries.pop_back();
+  }
+  entries.push_front({key, std::move(made.first), std::move(made.second)});
+  index.emplace(key, entries.begin());
+  return entries.front().primitive.get();
+}
+
+std::vector<PrimitiveInfo> PrimitiveCache::contents() const {
+  std::vector<PrimitiveInfo> infos;
+  for (const Impl::Entry& entry : impl_->entries) infos.push_back({entry.key, entry.implementation});
+  return infos;
+}
+
+bool has_onednn() {
+  return true;
+}
+
+}  // namespace cpu
+}  // namespace athanor

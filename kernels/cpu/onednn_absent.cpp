@@ -1,0 +1,30 @@
+#include "kernels/cpu/onednn.h"
+
+// A build without oneDNN: nothing is ever found.
+
+namespace athanor {
+namespace cpu {
+
+struct PrimitiveCache::Impl {};
+
+PrimitiveCache::PrimitiveCache() = default;
+PrimitiveCache::~PrimitiveCache() = default;
+
+Primitive* PrimitiveCache::find(const PrimitiveKey&) {
+  return nullptr;
+}
+std::vector<PrimitiveInfo> PrimitiveCache::contents() const {
+  return {};
+}
+
+bool has_onednn() {
+  return false;
+}
+
+}  // namespace cpu
+
+std::int64_t primitives_created() {
+  return 0;
+}
+
+}  // namespace athanor

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "kernels/activation.h"
+#include "kernels/context.h"
+#include "kernels/impl.h"
+
+namespace athanor::kernels {
+
+/// y (+)= activation(a b + bias), summed over the leading axes where y has size 1 and the product has not.
+/// a [..., M, K], b [..., K, N], y [..., M, N]: equal rank >= 2, leading axes broadcast; a and b any strides
+/// and one floating dtype, y dense, of that dtype or f32. bias [N] or undefined. Accumulates in f32 (f64 for
+/// f64); a half y is rounded once. With Write::accumulate or a summed axis there is no bias and no
+/// activation. 2 M N K FLOPs per product.
+template <class Context>
+void matmul(Context& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
+            Activation activation, const Tensor& y, Write write);
+
+/// sums (+)= the sum of x's rows: the gradient of a bias. x [..., N] dense, sums [N] of x's dtype or f32.
+template <class Context> void column_sums(Context& context, const Tensor& x, const Tensor& sums, Write write);
+
+}  // namespace athanor::kernels

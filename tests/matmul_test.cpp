@@ -1,0 +1,277 @@
+#include "autograd/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include "autograd/engine.h"
+#include "autograd/gradcheck.h"
+#include "kernels/copy.h"
+#include "kernels/matmul.h"
+#include "tensor/philox.h"
+#include "tests/support/compare.h"
+
+namespace athanor {
+namespace {
+
+using test::close;
+using test::epsilon_of;
+using test::same_bits;
+
+constexpr MatmulImpl kImpls[] = {MatmulImpl::automatic, MatmulImpl::reference, MatmulImpl::eigen};
+
+// Small integers over 8: exact in every floating dtype, and so are their products and short sums.
+Tensor values(const Shape& shape, DType dtype, int seed) {
+  std::vector<double> numbers(static_cast<std::size_t>(shape.numel()));
+  std::uint32_t state = 12345u + static_cast<std::uint32_t>(seed) * 7919u;
+  for (double& number : numbers) {
+    state = state * 1664525u + 1013904223u;
+    number = (static_cast<int>(state >> 24) % 17 - 8) / 8.0;
+  }
+  const Tensor exact = Tensor::from(numbers, shape), cast = Tensor::empty(shape, {dtype});
+  kernels::copy(cpu_context(), exact, cast);
+  return cast;
+}
+
+Tensor swapped(const Tensor& x) {  // the transpose of a dense [..., N, M] as a view [..., M, N]
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  std::swap(shape[x.rank() - 1], shape[x.rank() - 2]);
+  std::swap(strides[x.rank() - 1], strides[x.rank() - 2]);
+  return x.view_as_strided(shape, strides, 0);
+}
+
+// The definition, for a [B, M, K] and b [B, K, N] already of one batch size.
+std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b, std::int64_t batch,
+                            std::int64_t m, std::int64_t k, std::int64_t n) {
+  std::vector<double> y(static_cast<std::size_t>(batch * m * n), 0.0);
+  for (std::int64_t z = 0; z < batch; ++z)
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t l = 0; l < k; ++l)
+        for (std::int64_t j = 0; j < n; ++j)
+          y[static_cast<std::size_t>((z * m + i) * n + j)] +=
+              a[static_cast<std::size_t>((z * m + i) * k + l)] *
+              b[static_cast<std::size_t>((z * k + l) * n + j)];
+  return y;
+}
+
+// Sums of k products of numbers below 1, in f32, then one rounding to the dtype.
+double tolerance(DType dtype, std::int64_t k) {
+  const double sums = dtype == DType::f64 ? epsilon_of(DType::f64) : epsilon_of(DType::f32);
+  return static_cast<double>(k + 1) * sums + epsilon_of(dtype);
+}
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+
+TEST(Matmul, TwoByTwoByHand) {
+  const Tensor a = Tensor::from(std::vector<float>{1, 2, 3, 4}, {2, 2});
+  const Tensor b = Tensor::from(std::vector<float>{5, 6, 7, 8}, {2, 2});
+  for (const MatmulImpl impl : kImpls)
+    EXPECT_EQ(matmul(a, b, impl).to_vector(), (std::vector<double>{19, 22, 43, 50}));
+}
+
+TEST(Matmul, MatchesDoubleReferenceForEveryTypeLayoutAndSize) {
+  const std::int64_t sizes[][3] = {{1, 1, 1},    {1, 7, 5},     {5, 1, 3},    {3, 9, 1},
+                                   {17, 33, 20}, {64, 120, 84}, {130, 65, 70}};
+  for (const DType dtype : kFloating) {
+    for (const auto& [m, k, n] : sizes) {
+      for (int layout = 0; layout < 4; ++layout) {
+        const Tensor a = layout & 1 ? swapped(values({k, m}, dtype, 1)) : values({m, k}, dtype, 1);
+        const Tensor b = layout & 2 ? swapped(values({n, k}, dtype, 2)) : values({k, n}, dtype, 2);
+        const std::vector<double> expected = product(a.to_vector(), b.to_vector(), 1, m, k, n);
+        for (const MatmulImpl impl : kImpls) {
+          EXPECT_TRUE(close(matmul(a, b, impl), expected, tolerance(dtype, k)))
+              << name_of(dtype) << " " << m << "x" << k << "x" << n << " layout " << layout << " impl "
+              << static_cast<int>(impl);
+        }
+      }
+    }
+  }
+}
+
+TEST(Matmul, BroadcastsLeadingAxesAndDropsThoseOfVectors) {
+  struct Case {
+    Shape a, b, y;
+  };
+  const Case cases[] = {{{3}, {3}, {}},
+                        {{3}, {3, 4}, {4}},
+                        {{2, 3}, {3}, {2}},
+                        {{5, 2, 3}, {3}, {5, 2}},
+                        {{3}, {5, 3, 4}, {5, 4}},
+                        {{5, 2, 3}, {3, 4}, {5, 2, 4}},
+                        {{2, 3}, {5, 3, 4}, {5, 2, 4}},
+                        {{2, 1, 2, 3}, {3, 3, 4}, {2, 3, 2, 4}},
+                        {{1, 3, 2, 3}, {2, 1, 3, 4}, {2, 3, 2, 4}}};
+  for (const DType dtype : kFloating) {
+    for (const auto& [a_shape, b_shape, y_shape] : cases) {
+      const Tensor a = values(a_shape, dtype, 3), b = values(b_shape, dtype, 4);
+      const Tensor expected = matmul(a, b, MatmulImpl::reference);
+      EXPECT_EQ(expected.shape(), y_shape);
+      for (const MatmulImpl impl : kImpls)
+        EXPECT_TRUE(close(matmul(a, b, impl), expected, tolerance(dtype, 3)))
+            << a_shape.str() << b_shape.str();
+    }
+  }
+  // The reference itself, against products worked out batch by batch.
+  const Tensor a = values({2, 1, 2, 3}, DType::f64, 3), b = values({3, 3, 4}, DType::f64, 4);
+  const std::vector<double> av = a.to_vector(), bv = b.to_vector(), y = matmul(a, b).to_vector();
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      const std::vector<double> one = product({av.begin() + i * 6, av.begin() + i * 6 + 6},
+                                              {bv.begin() + j * 12, bv.begin() + j * 12 + 12}, 1, 2, 3, 4);
+      for (int e = 0; e < 8; ++e)
+        EXPECT_NEAR(y[static_cast<std::size_t>((i * 3 + j) * 8 + e)], one[static_cast<std::size_t>(e)],
+                    1e-15);
+    }
+  }
+}
+
+TEST(Matmul, EmptySizesGiveZerosOrNothing) {
+  for (const MatmulImpl impl : kImpls) {
+    EXPECT_EQ(matmul(values({0, 3}, DType::f32, 1), values({3, 2}, DType::f32, 1), impl).shape(),
+              (Shape{0, 2}));
+    EXPECT_EQ(matmul(values({2, 0}, DType::f32, 1), values({0, 2}, DType::f32, 1), impl).to_vector(),
+              std::vector<double>(4, 0.0));
+    const Tensor bias = Tensor::from(std::vector<float>{1, -2}, {2});
+    EXPECT_EQ(
+        linear(values({3, 0}, DType::f32, 1), values({2, 0}, DType::f32, 1), bias, Activation::relu, impl)
+            .to_vector(),
+        (std::vector<double>{1, 0, 1, 0, 1, 0}));
+  }
+}
+
+TEST(Matmul, StridedOperandsNeedNoDenseCopy) {
+  // Neither stride is 1: every second column of a wider matrix.
+  const Tensor wide = values({6, 14}, DType::f32, 5), b = values({7, 3}, DType::f32, 6);
+  const Tensor a = wide.view_as_strided({3, 7}, {28, 2}, 0);
+  const std::vector<double> expected = product(a.to_vector(), b.to_vector(), 1, 3, 7, 3);
+  for (const MatmulImpl impl : kImpls) EXPECT_TRUE(close(matmul(a, b, impl), expected, 1e-6));
+}
+
+TEST(Matmul, GradientsAreRight) {
+  const std::pair<Shape, Shape> shapes[] = {
+      {{3}, {3}},          {{3}, {3, 4}},       {{2, 3}, {3}},    {{2, 3}, {3, 4}},
+      {{5, 2, 3}, {3, 4}}, {{2, 3}, {2, 3, 4}}, {{3}, {2, 3, 4}}, {{2, 1, 2, 3}, {3, 3, 2}}};
+  for (const MatmulImpl impl : kImpls) {
+    for (const auto& [a, b] : shapes) {
+      const Tensor inputs[] = {require_grad(values(a, DType::f64, 7)),
+                               require_grad(values(b, DType::f64, 8))};
+      EXPECT_NO_THROW(
+          gradcheck([&](std::span<const Tensor> in) { return matmul(in[0], in[1], impl); }, inputs))
+          << a.str() << b.str();
+    }
+    const Tensor square = require_grad(values({3, 3}, DType::f64, 9));
+    const Tensor reused[] = {square};
+    gradcheck([&](std::span<const Tensor> in) { return matmul(in[0], in[0], impl); }, reused);
+  }
+}
+
+TEST(Linear, MatchesDoubleReferenceWithBiasAndActivation) {
+  for (const DType dtype : kFloating) {
+    for (const std::int64_t m : {1, 5, 64}) {
+      const std::int64_t k = 50, n = 21;
+      const Tensor x = values({m, k}, dtype, 1), w = values({n, k}, dtype, 2), bias = values({n}, dtype, 3);
+      std::vector<double> expected = product(x.to_vector(), swapped(w).to_vector(), 1, m, k, n);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        expected[i] = std::max(0.0, expected[i] + bias.to_vector()[i % static_cast<std::size_t>(n)]);
+      for (const MatmulImpl impl : kImpls)
+        EXPECT_TRUE(close(linear(x, w, bias, Activation::relu, impl), expected, tolerance(dtype, k)))
+            << name_of(dtype) << " impl " << static_cast<int>(impl);
+    }
+  }
+}
+
+TEST(Linear, GradientsAreRight) {
+  for (const MatmulImpl impl : kImpls) {
+    for (const Shape& shape : {Shape{4}, Shape{3, 4}, Shape{2, 3, 4}}) {
+      for (const Activation activation : {Activation::none, Activation::relu}) {
+        const Tensor inputs[] = {
+            require_grad(values(shape, DType::f64, 1)), require_grad(values({5, 4}, DType::f64, 2)),
+            // No sum comes near 0, where relu has no derivative.
+            require_grad(Tensor::from(std::vector<double>{.051, .052, .053, .054, .055}, {5}))};
+        gradcheck([&](std::span<const Tensor> in) { return linear(in[0], in[1], in[2], activation, impl); },
+                  inputs);
+        gradcheck(
+            [&](std::span<const Tensor> in) { return linear(in[0], in[1], {}, Activation::none, impl); },
+            std::span(inputs).first(2));
+      }
+    }
+  }
+}
+
+TEST(Linear, WritesAndAddsIntoTheGradientSlice) {
+  const Tensor x = values({6, 4}, DType::f32, 1), w = values({5, 4}, DType::f32, 2),
+               bias = values({5}, DType::f32, 3);
+  const Tensor seed = values({6, 5}, DType::f32, 4);
+  require_grad(w), require_grad(bias);
+  backward(linear(x, w, bias), seed);
+  const std::vector<double> dw = grad_of(w).to_vector(), db = grad_of(bias).to_vector();
+
+  const Tensor w_slice = Tensor::empty({5, 4}), b_slice = Tensor::empty({5});
+  kernels::fill(cpu_context(), w_slice, 99), kernels::fill(cpu_context(), b_slice, 99);
+  leaf_of(w).bind(w_slice), leaf_of(bias).bind(b_slice);
+  for (const double times : {1.0, 2.0}) {
+    backward(linear(x, w, bias), seed);
+    for (std::size_t i = 0; i < dw.size(); ++i) EXPECT_EQ(w_slice.to_vector()[i], times * dw[i]);
+    for (std::size_t i = 0; i < db.size(); ++i) EXPECT_EQ(b_slice.to_vector()[i], times * db[i]);
+  }
+}
+
+TEST(Linear, HalfTypesMayCollectTheirGradientInF32) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const Tensor x = values({40, 12}, dtype, 1), w = require_grad(values({5, 12}, dtype, 2));
+    const Tensor seed = values({40, 5}, dtype, 4), slice = Tensor::empty({5, 12});
+    leaf_of(w).bind(slice);
+    backward(linear(x, w), seed);
+    const std::vector<double> expected = product(swapped(seed).to_vector(), x.to_vector(), 1, 5, 40, 12);
+    EXPECT_EQ(slice.to_vector(), expected);  // exact: sums of multiples of 1/64 below 40
+  }
+}
+
+TEST(ColumnSums, AddEveryRowInAnyType) {
+  for (const DType dtype : kFloating) {
+    for (const std::int64_t rows : {0, 1, 3, 1000}) {
+      const Tensor x = values({rows, 5}, dtype, 1), sums = Tensor::zeros({5}, {dtype});
+      std::vector<double> expected(5, 0.0);
+      const std::vector<double> xv = x.to_vector();
+      for (std::size_t i = 0; i < xv.size(); ++i) expected[i % 5] += xv[i];
+      kernels::column_sums(cpu_context(), x, sums, Write::overwrite);
+      EXPECT_TRUE(close(sums, expected, epsilon_of(dtype)));
+      kernels::column_sums(cpu_context(), x, sums, Write::accumulate);
+      for (double& sum : expected) sum *= 2;
+      EXPECT_TRUE(close(sums, expected, 2 * epsilon_of(dtype)));
+    }
+  }
+}
+
+TEST(Matmul, SameBitsEveryRunAndNoPrimitiveAfterWarmUp) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = values({64, 400}, dtype, 1), w = require_grad(values({120, 400}, dtype, 2));
+    const Tensor seed = values({64, 120}, dtype, 3);
+    const auto step = [&] {
+      zero_grad(w);
+      const Tensor y = linear(x, w);
+      backward(y, seed);
+      return y.detach();
+    };
+    const Tensor first = step();
+    const Tensor gradient = grad_of(w).detach();
+    const std::int64_t before = primitives_created();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(same_bits(step(), first));
+      EXPECT_TRUE(same_bits(grad_of(w), gradient));
+    }
+    EXPECT_EQ(primitives_created(), before);
+  }
+}
+
+TEST(Matmul, MistakesAreNamed) {
+  const Tensor a = values({2, 3}, DType::f32, 1);
+  EXPECT_THROW(matmul(a, a), ArgumentError);
+  EXPECT_THROW(matmul(a, values({3, 2}, DType::f64, 1)), ArgumentError);
+  EXPECT_THROW(matmul(a, values({}, DType::f32, 1)), ArgumentError);
+  EXPECT_THROW(matmul(values({2, 2, 3}, DType::f32, 1), values({3, 3, 2}, DType::f32, 1)), ArgumentError);
+  EXPECT_THROW(linear(a, values({4, 2}, DType::f32, 1)), ArgumentError);
+  EXPECT_THROW(linear(a, values({4, 3}, DType::f32, 1), values({3}, DType::f32, 1)), ArgumentError);
+}
+
+}  // namespace
+}  // namespace athanor
