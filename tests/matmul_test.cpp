@@ -6,7 +6,6 @@
 #include "autograd/gradcheck.h"
 #include "kernels/copy.h"
 #include "kernels/matmul.h"
-#include "tensor/philox.h"
 #include "tests/support/compare.h"
 
 namespace athanor {

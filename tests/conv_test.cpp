@@ -1,0 +1,274 @@
+#include "autograd/conv.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "autograd/engine.h"
+#include "autograd/gradcheck.h"
+#include "kernels/conv.h"
+#include "kernels/copy.h"
+#include "kernels/cpu/onednn.h"
+#include "tests/support/compare.h"
+
+namespace athanor {
+namespace {
+
+using test::close;
+using test::epsilon_of;
+using test::same_bits;
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+constexpr ConvImpl kImpls[] = {ConvImpl::automatic, ConvImpl::reference, ConvImpl::eigen};
+
+// Multiples of 1/8 in [-1, 1]: exact in every floating dtype, and so are short sums of their products.
+Tensor values(const Shape& shape, DType dtype, int seed) {
+  std::vector<double> numbers(static_cast<std::size_t>(shape.numel()));
+  std::uint32_t state = 12345u + static_cast<std::uint32_t>(seed) * 7919u;
+  for (double& number : numbers) {
+    state = state * 1664525u + 1013904223u;
+    number = (static_cast<int>(state >> 24) % 17 - 8) / 8.0;
+  }
+  const Tensor exact = Tensor::from(numbers, shape), cast = Tensor::empty(shape, {dtype});
+  kernels::copy(cpu_context(), exact, cast);
+  return cast;
+}
+
+struct Case {
+  Shape x, w;
+  Conv2dParams params;
+};
+
+// Strides, padding, dilation, groups, 1x1, odd sizes; channels from 1 up to what oneDNN's code likes.
+std::vector<Case> cases() {
+  return {
+      {{2, 5, 5, 1}, {1, 3, 3, 1}, {}},
+      {{1, 1, 1, 1}, {1, 1, 1, 1}, {}},
+      {{2, 28, 28, 1}, {6, 5, 5, 1}, {.padding = {2, 2}}},
+      {{3, 14, 14, 6}, {16, 5, 5, 6}, {}},
+      {{2, 9, 7, 3}, {8, 3, 3, 3}, {.padding = {1, 1}}},
+      {{2, 9, 7, 3}, {24, 2, 2, 3}, {}},
+      {{1, 15, 13, 3}, {64, 7, 7, 3}, {.stride = {2, 2}, .padding = {3, 3}}},
+      {{1, 23, 23, 3}, {16, 11, 11, 3}, {.stride = {4, 4}, .padding = {2, 2}}},
+      {{2, 8, 8, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}},
+      {{2, 9, 9, 16}, {32, 3, 3, 16}, {.stride = {2, 2}, .padding = {1, 1}}},
+      {{2, 8, 8, 16}, {32, 1, 1, 16}, {.stride = {2, 2}}},
+      {{2, 7, 5, 24}, {17, 1, 1, 24}, {}},
+      {{1, 10, 10, 8}, {8, 3, 3, 8}, {.padding = {2, 2}, .dilation = {2, 2}}},
+      {{1, 11, 9, 4}, {5, 3, 2, 4}, {.stride = {2, 1}, .padding = {0, 1}, .dilation = {1, 3}}},
+      {{2, 8, 6, 8}, {12, 3, 3, 2}, {.padding = {1, 1}, .groups = 4}},
+      {{2, 8, 8, 16}, {16, 3, 3, 1}, {.padding = {1, 1}, .groups = 16}},
+      {{1, 8, 8, 6}, {12, 3, 3, 1}, {.stride = {2, 2}, .padding = {1, 1}, .groups = 6}},
+      {{2, 4, 4, 64}, {64, 3, 3, 64}, {.padding = {1, 1}}},
+      {{1, 3, 3, 2}, {3, 3, 3, 2}, {}},
+      {{1, 2, 2, 2}, {3, 3, 3, 2}, {.padding = {1, 1}}},  // the input is smaller than the kernel
+      {{1, 6, 6, 2}, {2, 2, 2, 2}, {.stride = {4, 4}}},   // rows and columns that no output sees
+  };
+}
+
+std::string name(const Case& c, DType dtype, ConvImpl impl) {
+  return fmt::format("x {} w {} groups {} {} impl {}", c.x.str(), c.w.str(), c.params.groups, name_of(dtype),
+                     static_cast<int>(impl));
+}
+
+/// y, dx and dw by the definition, in double, one multiply-add at a time.
+struct Reference {
+  std::vector<double> y, dx, dw, db;
+
+  Reference(const Tensor& x, const Tensor& w, const Tensor& dy, const Conv2dParams& c) {
+    const Shape out = conv2d_shape(x.shape(), w.shape(), c);
+    const std::vector<double> xv = x.to_vector(), wv = w.to_vector(), gv = dy.to_vector();
+    y.resize(static_cast<std::size_t>(out.numel()));
+    dx.resize(xv.size()), dw.resize(wv.size()), db.resize(static_cast<std::size_t>(out[3]));
+    const std::int64_t gc = w.shape()[3], gk = w.shape()[0] / c.groups;
+    for (std::int64_t n = 0; n < out[0]; ++n)
+      for (std::int64_t p = 0; p < out[1]; ++p)
+        for (std::int64_t q = 0; q < out[2]; ++q)
+          for (std::int64_t k = 0; k < out[3]; ++k) {
+            const auto at = static_cast<std::size_t>(((n * out[1] + p) * out[2] + q) * out[3] + k);
+            db[static_cast<std::size_t>(k)] += gv[at];
+            for (std::int64_t r = 0; r < w.shape()[1]; ++r)
+              for (std::int64_t s = 0; s < w.shape()[2]; ++s) {
+                const std::int64_t row = p * c.stride[0] - c.padding[0] + r * c.dilation[0];
+                const std::int64_t column = q * c.stride[1] - c.padding[1] + s * c.dilation[1];
+                if (row < 0 || row >= x.shape()[1] || column < 0 || column >= x.shape()[2]) continue;
+                for (std::int64_t i = 0; i < gc; ++i) {
+                  const auto xi = static_cast<std::size_t>(
+                      ((n * x.shape()[1] + row) * x.shape()[2] + column) * x.shape()[3] + k / gk * gc + i);
+                  const auto wi =
+                      static_cast<std::size_t>(((k * w.shape()[1] + r) * w.shape()[2] + s) * gc + i);
+                  y[at] += xv[xi] * wv[wi];
+                  dx[xi] += gv[at] * wv[wi];
+                  dw[wi] += gv[at] * xv[xi];
+                }
+              }
+          }
+  }
+};
+
+// A sum of n products below 1 in f32 (f64), then one rounding to the dtype.
+double tolerance(DType dtype, std::int64_t n) {
+  const double sums = dtype == DType::f64 ? epsilon_of(DType::f64) : epsilon_of(DType::f32);
+  return static_cast<double>(n) * sums + epsilon_of(dtype);
+}
+
+TEST(Conv2d, ShapesFollowTheFormula) {
+  EXPECT_EQ(conv2d_shape({2, 28, 28, 1}, {6, 5, 5, 1}, {.padding = {2, 2}}), (Shape{2, 28, 28, 6}));
+  EXPECT_EQ(conv2d_shape({2, 224, 224, 3}, {64, 7, 7, 3}, {.stride = {2, 2}, .padding = {3, 3}}),
+            (Shape{2, 112, 112, 64}));
+  EXPECT_EQ(conv2d_shape({1, 9, 9, 4}, {8, 3, 3, 2}, {.dilation = {2, 3}, .groups = 2}), (Shape{1, 5, 3, 8}));
+}
+
+TEST(Conv2d, ThreeByThreeByHand) {
+  // Rows 1 2 3 / 4 5 6 / 7 8 9 under the kernel 1 0 / 0 -1, not flipped: each value minus its lower right.
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 3, 3, 1});
+  const Tensor w = Tensor::from(std::vector<float>{1, 0, 0, -1}, {1, 2, 2, 1});
+  for (const ConvImpl impl : kImpls)
+    EXPECT_EQ(conv2d(x, w, {}, {.impl = impl}).to_vector(), (std::vector<double>{-4, -4, -4, -4}));
+}
+
+TEST(Conv2d, EveryPassMatchesDoubleReference) {
+  for (const Case& c : cases()) {
+    for (const DType dtype : kFloating) {
+      const Tensor x = require_grad(values(c.x, dtype, 1)), w = require_grad(values(c.w, dtype, 2));
+      const Shape out = conv2d_shape(c.x, c.w, c.params);
+      const Tensor bias = require_grad(Tensor::zeros({out[3]}, {dtype}));
+      const Tensor dy = values(out, dtype, 3);
+      const Reference expected(x, w, dy, c.params);
+      for (const ConvImpl impl : kImpls) {
+        Conv2dParams params = c.params;
+        params.impl = impl;
+        for (const Tensor& leaf : {x, w, bias}) zero_grad(leaf);
+        const Tensor y = conv2d(x, w, bias, params);
+        backward(y, dy);
+        const std::int64_t taps = c.w[1] * c.w[2], pixels = out[0] * out[1] * out[2];
+        EXPECT_TRUE(close(y, expected.y, tolerance(dtype, taps * c.w[3]))) << name(c, dtype, impl);
+        EXPECT_TRUE(close(grad_of(x), expected.dx, tolerance(dtype, taps * out[3]))) << name(c, dtype, impl);
+        EXPECT_TRUE(close(grad_of(w), expected.dw, tolerance(dtype, pixels))) << name(c, dtype, impl);
+        EXPECT_TRUE(close(grad_of(bias), expected.db, tolerance(dtype, pixels))) << name(c, dtype, impl);
+      }
+    }
+  }
+}
+
+TEST(Conv2d, BiasAndActivationAreFused) {
+  for (const Case& c : cases()) {
+    for (const DType dtype : kFloating) {
+      const Tensor x = values(c.x, dtype, 1), w = values(c.w, dtype, 2), bias = values({c.w[0]}, dtype, 3);
+      const Tensor plain = conv2d(x, w, {}, c.params);
+      std::vector<double> expected = Reference(x, w, Tensor::zeros(plain.shape()), c.params).y;
+      const std::vector<double> offsets = bias.to_vector();
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        expected[i] = std::max(0.0, expected[i] + offsets[i % offsets.size()]);
+      for (const ConvImpl impl : kImpls) {
+        Conv2dParams params = c.params;
+        params.impl = impl;
+        params.activation = Activation::relu;
+        EXPECT_TRUE(close(conv2d(x, w, bias, params), expected, tolerance(dtype, w.numel() / c.w[0])))
+            << name(c, dtype, impl);
+      }
+    }
+  }
+}
+
+TEST(Conv2d, GradientsAreRight) {
+  const Case small[] = {{{1, 4, 5, 2}, {3, 3, 3, 2}, {.padding = {1, 1}}},
+                        {{2, 5, 4, 2}, {2, 2, 3, 1}, {.stride = {2, 1}, .padding = {1, 0}, .groups = 2}},
+                        {{1, 6, 6, 1}, {2, 3, 3, 1}, {.padding = {1, 2}, .dilation = {2, 2}}}};
+  for (const Case& c : small) {
+    for (const ConvImpl impl : kImpls) {
+      for (const Activation activation : {Activation::none, Activation::relu}) {
+        Conv2dParams params = c.params;
+        params.impl = impl;
+        params.activation = activation;
+        std::vector<double> offsets(static_cast<std::size_t>(c.w[0]),
+                                    0.0117);  // keeps relu's sums away from 0
+        const Tensor inputs[] = {require_grad(values(c.x, DType::f64, 1)),
+                                 require_grad(values(c.w, DType::f64, 2)),
+                                 require_grad(Tensor::from(offsets, {c.w[0]}))};
+        gradcheck([&](std::span<const Tensor> in) { return conv2d(in[0], in[1], in[2], params); }, inputs);
+        gradcheck([&](std::span<const Tensor> in) { return conv2d(in[0], in[1], {}, params); },
+                  std::span(inputs).first(activation == Activation::none ? 2 : 0));
+      }
+    }
+  }
+}
+
+TEST(Conv2d, WritesAndAddsIntoTheGradientSlice) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const DType slices : {dtype, DType::f32}) {
+      for (const ConvImpl impl : kImpls) {
+        const Tensor x = values({2, 6, 6, 16}, dtype, 1), w = require_grad(values({16, 3, 3, 16}, dtype, 2));
+        const Tensor bias = require_grad(values({16}, dtype, 3)), seed = values({2, 4, 4, 16}, dtype, 4);
+        const Tensor w_slice = Tensor::empty(w.shape(), {slices}), b_slice = Tensor::empty({16}, {slices});
+        kernels::fill(cpu_context(), w_slice, 99), kernels::fill(cpu_context(), b_slice, 99);
+        leaf_of(w).bind(w_slice), leaf_of(bias).bind(b_slice);
+        const Reference expected(x, w, seed, {});
+        for (const double times : {1.0, 2.0}) {
+          backward(conv2d(x, w, bias, {.impl = impl}), seed);
+          std::vector<double> dw = expected.dw, db = expected.db;
+          for (double& value : dw) value *= times;
+          for (double& value : db) value *= times;
+          EXPECT_TRUE(close(w_slice, dw, 2 * epsilon_of(slices)));
+          EXPECT_TRUE(close(b_slice, db, 2 * epsilon_of(slices)));
+        }
+      }
+    }
+  }
+}
+
+TEST(Conv2d, EmptyBatchGivesNothingAndZeroGradients) {
+  for (const ConvImpl impl : kImpls) {
+    const Tensor x = require_grad(values({0, 6, 6, 3}, DType::f32, 1)),
+                 w = require_grad(values({4, 3, 3, 3}, DType::f32, 2));
+    const Tensor bias = require_grad(values({4}, DType::f32, 3));
+    const Tensor y = conv2d(x, w, bias, {.impl = impl});
+    EXPECT_EQ(y.shape(), (Shape{0, 4, 4, 4}));
+    backward(y, Tensor::empty(y.shape()));
+    EXPECT_EQ(grad_of(x).shape(), x.shape());
+    EXPECT_EQ(grad_of(w).to_vector(), std::vector<double>(108, 0.0));
+    EXPECT_EQ(grad_of(bias).to_vector(), std::vector<double>(4, 0.0));
+  }
+}
+
+TEST(Conv2d, StridedInputAndReusedInput) {
+  const Tensor wide = values({2, 6, 6, 8}, DType::f64, 1);
+  const Tensor x = wide.view_as_strided({2, 6, 6, 3}, {288, 48, 8, 1}, 2),
+               w = values({3, 3, 3, 3}, DType::f64, 2);
+  const Tensor dense = Tensor::from(x.to_vector(), x.shape());
+  EXPECT_TRUE(same_bits(conv2d(x, w), conv2d(dense, w)));
+  const Tensor both[] = {require_grad(values({3, 3, 3, 3}, DType::f64, 3))};
+  gradcheck([&](std::span<const Tensor> in) { return conv2d(in[0], in[0], {}, {.padding = {1, 1}}); }, both);
+}
+
+TEST(Conv2d, MistakesAreNamed) {
+  const Tensor x = values({1, 4, 4, 2}, DType::f32, 1), w = values({3, 3, 3, 2}, DType::f32, 2);
+  const auto message = [](auto&& f) -> std::string {
+    try {
+      f();
+    } catch (const ArgumentError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message([&] {
+              conv2d(values({1, 4, 2, 2}, DType::f32, 1), w);
+            }),
+            "conv2d: the width of x with its padding must be at least 3, but got 2");
+  EXPECT_EQ(message([&] {
+              conv2d(x, w, {}, {.dilation = {2, 1}});
+            }),
+            "conv2d: the height of x with its padding must be at least 5, but got 4");
+  EXPECT_THROW(conv2d(x, values({3, 3, 3, 1}, DType::f32, 2)), ArgumentError);
+  EXPECT_THROW(conv2d(x, w, {}, {.groups = 2}), ArgumentError);
+  EXPECT_THROW(conv2d(x, w, {}, {.stride = {0, 1}}), ArgumentError);
+  EXPECT_THROW(conv2d(x, w, values({2}, DType::f32, 3)), ArgumentError);
+  EXPECT_THROW(conv2d(x, values({3, 3, 3, 2}, DType::f64, 2)), ArgumentError);
+  EXPECT_THROW(conv2d(values({4, 4, 2}, DType::f32, 1), w), ArgumentError);
+  if (!cpu::has_onednn()) {
+    EXPECT_THROW(conv2d(x, w, {}, {.impl = ConvImpl::vendor}), BackendError);
+  }
+}
+
+}  // namespace
+}  // namespace athanor
