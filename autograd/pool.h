@@ -2,21 +2,18 @@
 
 #include <cstdint>
 
+#include "kernels/pool.h"
 #include "tensor/tensor.h"
 
 namespace athanor {
 
-struct Pool2dParams {
-  std::int64_t window[2] = {2, 2};  ///< along H, W
-  std::int64_t stride[2] = {2, 2};
-  std::int64_t padding[2] = {0, 0};  ///< max: never wins; average: see count_padding
-  bool ceil_mode = false;     ///< round the output size up; windows that start in the padding are dropped
-  bool count_padding = true;  ///< average divides by the window size, padding included
-};
+// x [N, H, W, C] floating, H and W at least 1. Throws ArgumentError on rank, dtype and windows that do not
+// fit.
 
-/// Largest value of each window. x [N, H, W, C] -> [N, P, Q, C]. The gradient goes to the first of equal
-/// maxima.
+/// Largest value of each window; NaN wins. x [N, H, W, C] -> [N, P, Q, C] with
+/// P = (H + 2 padding - window) / stride + 1. The gradient goes to the first of equal maxima.
 Tensor max_pool2d(const Tensor& x, const Pool2dParams& params = {});
+/// Mean of each window, in f32 (f64 for f64). Shapes as in max_pool2d.
 Tensor avg_pool2d(const Tensor& x, const Pool2dParams& params = {});
 /// Average over out_h x out_w nearly equal windows; 1 x 1 is global average pooling. [N, H, W, C] -> [N,
 /// out_h, out_w, C].

@@ -29,6 +29,7 @@ set(ATHANOR_HEADERS
   kernels/impl.h
   kernels/loss.h
   kernels/matmul.h
+  kernels/pool.h
   kernels/reduce.h
   kernels/step_state.h
   kernels/update.h

@@ -9,6 +9,7 @@ set(ATHANOR_KERNELS
   hash
   loss
   matmul
+  pool
   reduce
   update
 )
@@ -17,6 +18,7 @@ set(ATHANOR_AUTOGRAD
   elementwise
   loss
   matmul
+  pool
 )
 
 add_library(athanor

@@ -1,0 +1,362 @@
+#include "kernels/pool.h"
+
+#include <type_traits>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+
+// Channels lie side by side, so every loop runs over channels, in blocks of a fixed number of lanes. Where C
+// is no multiple of a block (LeNet: 6 channels), the last block runs over into the next pixel: pixels are
+// written in ascending order, so what it spoils there is written again, and what it reads there is ignored.
+// Only where the next pixel belongs to another thread, or to nobody, is the rest done channel by channel.
+
+namespace athanor::kernels {
+namespace {
+
+using cpu::parallel_for;
+using cpu::vectorize;
+
+/// Calls block(c, lanes) until [0, channels) is covered. `room` is how many elements from channel 0 on may be
+/// read and written. lanes is an integral_constant.
+template <class F> void for_each_block(std::int64_t channels, std::int64_t room, const F& block) {
+  std::int64_t c = 0;
+  for (; channels - c >= 64; c += 64) block(c, std::integral_constant<int, 64>());
+  for (; channels - c >= 16; c += 16) block(c, std::integral_constant<int, 16>());
+  if (c == channels) return;
+  if (channels - c <= 8 && c + 8 <= room) return block(c, std::integral_constant<int, 8>());
+  if (c + 16 <= room) return block(c, std::integral_constant<int, 16>());
+  for (; c < channels; ++c) block(c, std::integral_constant<int, 1>());
+}
+
+/// What the loops need to know about one axis, worked out once per call.
+struct Window {
+  std::int64_t start, begin, end,
+      count;  // of an output: first input, the same clipped, elements averaged over
+};
+struct Cover {
+  std::int64_t begin, end;  // of an input: the outputs whose windows hold it
+};
+struct Table {
+  Window* windows;
+  Cover* covers;
+
+  static std::size_t bytes(const PoolAxis& axis) {
+    return static_cast<std::size_t>(axis.outputs) * sizeof(Window) +
+           static_cast<std::size_t>(axis.inputs) * sizeof(Cover);
+  }
+  Table(const PoolAxis& axis, bool count_padding, std::byte* memory)
+      : windows(reinterpret_cast<Window*>(memory)), covers(reinterpret_cast<Cover*>(windows + axis.outputs)) {
+    for (std::int64_t i = 0; i < axis.outputs; ++i) {
+      const std::int64_t start = axis.start(i), end = axis.end(i);
+      const std::int64_t first = std::max<std::int64_t>(start, 0), last = std::min(end, axis.inputs);
+      windows[i] = {start, first, last, count_padding ? end - start : last - first};
+    }
+    for (std::int64_t at = 0, begin = 0, end = 0; at < axis.inputs; ++at) {
+      while (begin < axis.outputs && windows[begin].end <= at) ++begin;
+      while (end < axis.outputs && windows[end].begin <= at) ++end;
+      covers[at] = {begin, std::max(begin, end)};
+    }
+  }
+};
+
+/// Both tables, and the sizes; lives as long as one kernel call.
+struct Plan {
+  Scratch memory;
+  Table h, w;
+  std::int64_t H, W, P, Q, C;
+
+  Plan(CpuContext& context, const PoolWindows& windows, std::int64_t channels)
+      : memory(context.scratch(Table::bytes(windows.h) + Table::bytes(windows.w))),
+        h(windows.h, windows.count_padding, memory.as<std::byte>()),
+        w(windows.w, windows.count_padding, memory.as<std::byte>() + Table::bytes(windows.h)),
+        H(windows.h.inputs),
+        W(windows.w.inputs),
+        P(windows.h.outputs),
+        Q(windows.w.outputs),
+        C(channels) {}
+  /// Rows worth a second thread.
+  std::int64_t grain() const {
+    return std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(W * C, 1));
+  }
+};
+
+bool is_two_by_two(const PoolWindows& windows) {
+  const auto plain = [](const PoolAxis& a) {
+    return !a.adaptive && a.window == 2 && a.stride == 2 && a.padding == 0 && 2 * a.outputs <= a.inputs;
+  };
+  return plain(windows.h) && plain(windows.w);
+}
+
+// Max ------------------------------------------------------------------------------------------------------
+
+// The running maximum of one lane: the first of equals stays, and so does the first NaN.
+template <class A> struct Best {
+  A value;
+  std::int32_t at;
+
+  void offer(A v, std::int32_t place) {
+    const bool better = (v > value || v != v) && value == value;
+    value = better ? v : value;
+    at = better ? place : at;
+  }
+};
+
+template <int kLanes, class T, class I>
+void max_of_four(const T* __restrict top, const T* __restrict bottom, std::int64_t channels, T* __restrict y,
+                 I* __restrict index) {
+  using A = Accumulate<T>;
+  for (int l = 0; l < kLanes; ++l) {
+    Best<A> best{A(top[l]), 0};
+    best.offer(A(top[l + channels]), 1);
+    best.offer(A(bottom[l]), 2);
+    best.offer(A(bottom[l + channels]), 3);
+    y[l] = T(best.value);
+    if constexpr (!std::is_void_v<I>) index[l] = static_cast<I>(best.at);
+  }
+}
+
+template <int kLanes, class T, class I>
+void max_of_window(const T* __restrict image, const Plan& plan, std::int64_t window_w, const Window& rows,
+                   const Window& columns, T* __restrict y, I* __restrict index) {
+  using A = Accumulate<T>;
+  const auto place_of = [&](std::int64_t h, std::int64_t w) {
+    return static_cast<std::int32_t>((h - rows.start) * window_w + (w - columns.start));
+  };
+  A value[kLanes];
+  std::int32_t at[kLanes];
+  const T* x = image + (rows.begin * plan.W + columns.begin) * plan.C;
+  for (int l = 0; l < kLanes; ++l) value[l] = A(x[l]), at[l] = place_of(rows.begin, columns.begin);
+  for (std::int64_t h = rows.begin; h < rows.end; ++h) {
+    for (std::int64_t w = columns.begin; w < columns.end; ++w) {  // the first again: it changes nothing
+      x = image + (h * plan.W + w) * plan.C;
+      const std::int32_t place = place_of(h, w);
+      for (int l = 0; l < kLanes; ++l) {
+        Best<A> best{value[l], at[l]};
+        best.offer(A(x[l]), place);
+        value[l] = best.value;
+        at[l] = best.at;
+      }
+    }
+  }
+  for (int l = 0; l < kLanes; ++l) y[l] = T(value[l]);
+  if constexpr (!std::is_void_v<I>) {
+    for (int l = 0; l < kLanes; ++l) index[l] = static_cast<I>(at[l]);
+  }
+}
+
+template <class T, class I>
+void run_max(CpuContext& context, const PoolWindows& windows, const Tensor& x, const Tensor& y, I* index) {
+  const Plan plan(context, windows, x.shape()[3]);
+  const std::int64_t C = plan.C, image = plan.H * plan.W * C, all = x.numel();
+  const bool four = is_two_by_two(windows);
+  const T* in = x.data<T>();
+  T* out = y.data<T>();
+  parallel_for(context, x.shape()[0] * plan.P, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
+    vectorize([&] {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const std::int64_t base = row / plan.P * image;
+        const Window rows = plan.h.windows[row % plan.P];
+        for (std::int64_t q = 0; q < plan.Q; ++q) {
+          const Window columns = plan.w.windows[q];
+          const std::int64_t to = (row * plan.Q + q) * C;
+          const std::int64_t last = base + ((rows.end - 1) * plan.W + columns.end - 1) * C;
+          for_each_block(C, std::min(end * plan.Q * C - to, all - last), [&](std::int64_t c, auto lanes) {
+            I* places = index;
+            if constexpr (!std::is_void_v<I>) places += to + c;
+            if (four) {
+              const T* top = in + base + (rows.begin * plan.W + columns.begin) * C + c;
+              max_of_four<lanes()>(top, top + plan.W * C, C, out + to + c, places);
+            } else {
+              max_of_window<lanes()>(in + base + c, plan, windows.w.window, rows, columns, out + to + c,
+                                     places);
+            }
+          });
+        }
+      }
+    });
+  });
+}
+
+/// One input row of 2 x 2 windows: each dy goes to one place of two.
+template <class T, class I>
+void spread_row(const T* dy, const I* index, std::int64_t half, const Plan& plan, std::int64_t room,
+                std::int64_t room_dy, T* dx) {
+  const std::int64_t C = plan.C;
+  for (std::int64_t w = 0; w < 2 * plan.Q; ++w) {
+    const std::int64_t from = w / 2 * C, to = w * C;
+    const I place = static_cast<I>(2 * half + w % 2);
+    for_each_block(C, std::min(room - to, room_dy - from), [&](std::int64_t c, auto lanes) {
+      const T* __restrict gradient = dy + from + c;
+      const I* __restrict won = index + from + c;
+      T* __restrict result = dx + to + c;
+      for (int l = 0; l < lanes(); ++l) result[l] = won[l] == place ? gradient[l] : T(0.0f);
+    });
+  }
+  std::fill(dx + 2 * plan.Q * C, dx + plan.W * C, T(0.0f));
+}
+
+/// dx of one pixel: for every window over it, term(lane, gradient, offset of the window, p, q), summed.
+template <int kLanes, class T, class Term>
+void gather(const T* __restrict dy, const Plan& plan, const Cover& rows, const Cover& columns,
+            T* __restrict dx, const Term& term) {
+  using A = Accumulate<T>;
+  A sum[kLanes] = {};
+  for (std::int64_t p = rows.begin; p < rows.end; ++p) {
+    for (std::int64_t q = columns.begin; q < columns.end; ++q) {
+      const std::int64_t from = (p * plan.Q + q) * plan.C;
+      const auto weigh = term(p, q, from);
+      for (int l = 0; l < kLanes; ++l) sum[l] += weigh(l, A(dy[from + l]));
+    }
+  }
+  for (int l = 0; l < kLanes; ++l) dx[l] = T(sum[l]);
+}
+
+/// Calls pixel(lanes, n, h, w, c) for every block of channels of every input pixel.
+template <class F>
+void for_each_input(CpuContext& context, const Plan& plan, std::int64_t batch, const F& pixel) {
+  const std::int64_t C = plan.C;
+  parallel_for(context, batch * plan.H, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
+    vectorize([&] {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const std::int64_t n = row / plan.H, h = row % plan.H;
+        for (std::int64_t w = 0; w < plan.W; ++w) {
+          // The last window over this pixel is read too: it must leave as much room in dy.
+          const std::int64_t p = plan.h.covers[h].end - 1, q = plan.w.covers[w].end - 1;
+          const std::int64_t room_dy = ((batch - n) * plan.P * plan.Q - (p * plan.Q + q)) * C;
+          for_each_block(C, std::min((end * plan.W - row * plan.W - w) * C, room_dy),
+                         [&](std::int64_t c, auto lanes) { pixel(lanes, n, h, w, c); });
+        }
+      }
+    });
+  });
+}
+
+template <class T, class I>
+void run_max_backward(CpuContext& context, const PoolWindows& windows, const Tensor& dy, const Tensor& index,
+                      const Tensor& dx) {
+  const Plan plan(context, windows, dx.shape()[3]);
+  const std::int64_t C = plan.C, batch = dx.shape()[0], image = plan.P * plan.Q * C;
+  const T* gradients = dy.data<T>();
+  const I* places = index.data<I>();
+  T* out = dx.data<T>();
+  if (is_two_by_two(windows)) {
+    parallel_for(context, batch * plan.H, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
+      vectorize([&] {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const std::int64_t n = row / plan.H, h = row % plan.H, from = (n * plan.P + h / 2) * plan.Q * C;
+          T* to = out + row * plan.W * C;
+          if (h / 2 < plan.P) {
+            spread_row(gradients + from, places + from, h % 2, plan, (end - row) * plan.W * C,
+                       batch * image - from, to);
+          } else {
+            std::fill(to, to + plan.W * C, T(0.0f));
+          }
+        }
+      });
+    });
+    return;
+  }
+  using A = Accumulate<T>;
+  for_each_input(context, plan, batch,
+                 [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
+                   const I* __restrict won = places + n * image + c;
+                   gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
+                                   out + ((n * plan.H + h) * plan.W + w) * C + c,
+                                   [&](std::int64_t p, std::int64_t q, std::int64_t from) {
+                                     const std::int64_t r = h - plan.h.windows[p].start;
+                                     const std::int64_t s = w - plan.w.windows[q].start;
+                                     const I place = static_cast<I>(r * windows.w.window + s);
+                                     return [=](int l, A g) { return won[from + l] == place ? g : A(0); };
+                                   });
+                 });
+}
+
+}  // namespace
+
+template <>
+void max_pool_forward(CpuContext& context, const PoolWindows& windows, const Tensor& x, const Tensor& y,
+                      const Tensor& index) {
+  dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
+    if (!index.defined()) {
+      run_max<T, void>(context, windows, x, y, nullptr);
+    } else if (index.dtype() == DType::u8) {
+      run_max<T>(context, windows, x, y, index.data<std::uint8_t>());
+    } else {
+      run_max<T>(context, windows, x, y, index.data<std::int32_t>());
+    }
+  });
+}
+
+template <>
+void max_pool_backward(CpuContext& context, const PoolWindows& windows, const Tensor& dy, const Tensor& index,
+                       const Tensor& dx) {
+  dispatch_floating(dx.dtype(), "max_pool2d", [&]<class T>() {
+    if (index.dtype() == DType::u8) {
+      run_max_backward<T, std::uint8_t>(context, windows, dy, index, dx);
+    } else {
+      run_max_backward<T, std::int32_t>(context, windows, dy, index, dx);
+    }
+  });
+}
+
+// Average --------------------------------------------------------------------------------------------------
+
+template <>
+void avg_pool_forward(CpuContext& context, const PoolWindows& windows, const Tensor& x, const Tensor& y) {
+  dispatch_floating(x.dtype(), "avg_pool2d", [&]<class T>() {
+    using A = Accumulate<T>;
+    const Plan plan(context, windows, x.shape()[3]);
+    const std::int64_t C = plan.C, image = plan.H * plan.W * C, all = x.numel();
+    const T* in = x.data<T>();
+    T* out = y.data<T>();
+    const std::int64_t grain = std::max<std::int64_t>(1, plan.grain() * plan.P / plan.H);
+    parallel_for(context, x.shape()[0] * plan.P, grain, [&](std::int64_t begin, std::int64_t end) {
+      vectorize([&] {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const Window rows = plan.h.windows[row % plan.P];
+          const std::int64_t base = row / plan.P * image;
+          for (std::int64_t q = 0; q < plan.Q; ++q) {
+            const Window columns = plan.w.windows[q];
+            const std::int64_t to = (row * plan.Q + q) * C;
+            const std::int64_t last = base + ((rows.end - 1) * plan.W + columns.end - 1) * C;
+            const A count = A(rows.count * columns.count);
+            for_each_block(C, std::min(end * plan.Q * C - to, all - last), [&](std::int64_t c, auto lanes) {
+              A sum[lanes()] = {};
+              for (std::int64_t h = rows.begin; h < rows.end; ++h) {
+                const T* __restrict from = in + base + (h * plan.W + columns.begin) * C + c;
+                for (std::int64_t w = columns.begin; w < columns.end; ++w, from += C) {
+                  for (int l = 0; l < lanes(); ++l) sum[l] += A(from[l]);
+                }
+              }
+              T* __restrict result = out + to + c;
+              for (int l = 0; l < lanes(); ++l) result[l] = T(sum[l] / count);
+            });
+          }
+        }
+      });
+    });
+  });
+}
+
+template <>
+void avg_pool_backward(CpuContext& context, const PoolWindows& windows, const Tensor& dy, const Tensor& dx) {
+  dispatch_floating(dx.dtype(), "avg_pool2d", [&]<class T>() {
+    using A = Accumulate<T>;
+    const Plan plan(context, windows, dx.shape()[3]);
+    const std::int64_t C = plan.C, image = plan.P * plan.Q * C;
+    const T* gradients = dy.data<T>();
+    T* out = dx.data<T>();
+    for_each_input(context, plan, dx.shape()[0],
+                   [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
+                     gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
+                                     out + ((n * plan.H + h) * plan.W + w) * C + c,
+                                     [&](std::int64_t p, std::int64_t q, std::int64_t) {
+                                       const A share =
+                                           A(1) / A(plan.h.windows[p].count * plan.w.windows[q].count);
+                                       return [=](int, A g) { return share * g; };
+                                     });
+                   });
+  });
+}
+
+}  // namespace athanor::kernels

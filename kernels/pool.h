@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/context.h"
+
+namespace athanor {
+
+struct Pool2dParams {
+  std::int64_t window[2] = {2, 2};  ///< along H, W
+  std::int64_t stride[2] = {2, 2};
+  std::int64_t padding[2] = {0, 0};  ///< max: never wins; average: see count_padding. At most half the window
+  bool ceil_mode = false;     ///< round the output size up; windows that start in the padding are dropped
+  bool count_padding = true;  ///< average divides by the window size, padding included
+};
+
+namespace kernels {
+
+/// The windows along one axis: `outputs` of them over `inputs` positions. Their starts and ends never
+/// decrease, so those that cover one input are neighbours.
+struct PoolAxis {
+  std::int64_t inputs = 0, outputs = 0;
+  std::int64_t window = 1, stride = 1, padding = 0;
+  bool adaptive = false;  ///< window i is [floor(i inputs / outputs), ceil((i + 1) inputs / outputs))
+
+  ATH_HD std::int64_t start(std::int64_t i) const {
+    return adaptive ? i * inputs / outputs : i * stride - padding;
+  }
+  ATH_HD std::int64_t end(std::int64_t i) const {  // may lie in the padding
+    if (adaptive) return ((i + 1) * inputs + outputs - 1) / outputs;
+    return std::min(start(i) + window, inputs + padding);
+  }
+};
+
+struct PoolWindows {
+  PoolAxis h, w;
+  bool count_padding = true;
+};
+
+// x [N, H, W, C] and y [N, P, Q, C], dense, one floating dtype; `index` [N, P, Q, C] is u8 where a window has
+// at most 256 elements, else i32. C is innermost everywhere; every element of the result is written, once.
+
+/// y = the largest of each window, the first NaN where there is one; index = its place in the window,
+/// r * window_w + s. Undefined, index is not written. Every window holds an element of x.
+template <class Context>
+void max_pool_forward(Context& context, const PoolWindows& windows, const Tensor& x, const Tensor& y,
+                      const Tensor& index);
+/// dx = sum of dy over the windows that x won. Gathers: no atomics, one rounding.
+template <class Context>
+void max_pool_backward(Context& context, const PoolWindows& windows, const Tensor& dy, const Tensor& index,
+                       const Tensor& dx);
+
+/// y = mean of each window, divided by its elements: with those in the padding where count_padding says so.
+template <class Context>
+void avg_pool_forward(Context& context, const PoolWindows& windows, const Tensor& x, const Tensor& y);
+template <class Context>
+void avg_pool_backward(Context& context, const PoolWindows& windows, const Tensor& dy, const Tensor& dx);
+
+}  // namespace kernels
+}  // namespace athanor
