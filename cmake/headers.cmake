@@ -19,7 +19,17 @@ set(ATHANOR_HEADERS
   autograd/reduce.h
   autograd/shape.h
   autograd/softmax.h
+  data/cifar.h
+  data/dataset.h
+  data/digits.h
+  data/image_folder.h
+  data/in_memory.h
+  data/loader.h
+  data/mnist.h
+  data/preprocess.h
+  data/synthetic.h
   kernels/activation.h
+  kernels/augment.h
   kernels/context.h
   kernels/conv.h
   kernels/copy.h

@@ -3,6 +3,7 @@
 # One op family has the same base name everywhere: kernels/F.h, kernels/cpu/F.cpp, autograd/F.{h,cpp},
 # tests/F_test.cpp, bench/bench_F.cpp. A new family is one word here, and its headers in headers.cmake.
 set(ATHANOR_KERNELS
+  augment
   conv
   copy
   elementwise
@@ -22,6 +23,17 @@ set(ATHANOR_AUTOGRAD
 )
 
 add_library(athanor
+  data/cifar.cpp
+  data/detail/input_file.cpp
+  data/detail/jpeg.cpp
+  data/detail/resize.cpp
+  data/digits.cpp
+  data/image_folder.cpp
+  data/in_memory.cpp
+  data/loader.cpp
+  data/mnist.cpp
+  data/preprocess.cpp
+  data/synthetic.cpp
   tensor/allocator.cpp
   tensor/atomic_file.cpp
   tensor/counters.cpp
@@ -59,6 +71,14 @@ foreach(family ${ATHANOR_AUTOGRAD})
   target_sources(athanor PRIVATE autograd/${family}.cpp)
 endforeach()
 
+# The one data set the library brings along, as a constant array.
+set(digits_csv ${PROJECT_SOURCE_DIR}/data/digits/digits.csv.gz)
+add_custom_command(OUTPUT digits_csv.cpp
+  COMMAND ${CMAKE_COMMAND} -DINPUT=${digits_csv} -DOUTPUT=digits_csv.cpp -DSYMBOL=kDigitsCsvGz
+          -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+  DEPENDS ${digits_csv} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
+target_sources(athanor PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/digits_csv.cpp)
+
 include(headers)
 target_sources(athanor PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ATHANOR_HEADERS})
 # The target athanor_verify_interface_header_sets compiles every one of them alone; the test headers builds it.
@@ -66,8 +86,10 @@ set_target_properties(athanor PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 
 target_link_libraries(athanor
   PUBLIC fmt::fmt Threads::Threads
-  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>
   $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
+  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>
+  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> ${TURBOJPEG_LIBRARY} ZLIB::ZLIB)
+target_include_directories(athanor SYSTEM PRIVATE ${TURBOJPEG_INCLUDE_DIR})
 target_compile_features(athanor PUBLIC cxx_std_20)
 target_include_directories(athanor PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/athanor>)

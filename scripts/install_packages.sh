@@ -12,7 +12,7 @@ packages=(
   libeigen3-dev
   libfmt-dev
   libgtest-dev
-  libjpeg-dev
+  libturbojpeg0-dev
   ninja-build
   nlohmann-json3-dev
   zlib1g-dev

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace athanor {
+
+/// What every image of a data set looks like: height x width pixels of `channels` bytes, in one of `classes`.
+struct ImageSpec {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t channels = 0;
+  std::int64_t classes = 0;
+
+  /// Bytes of one image.
+  std::int64_t bytes() const { return height * width * channels; }
+  bool operator==(const ImageSpec&) const = default;
+};
+
+/// Labelled images of one size. What a user writes to train on data of their own.
+class Dataset {
+ public:
+  Dataset() = default;
+  virtual ~Dataset() = default;
+  Dataset(const Dataset&) = delete;
+  Dataset& operator=(const Dataset&) = delete;
+
+  /// How many images there are.
+  virtual std::int64_t size() const = 0;
+  virtual const ImageSpec& spec() const = 0;
+  /// Writes image `index` in [0, size()), row by row, channels last, into `pixels` (spec().bytes() long), and
+  /// returns its label in [0, classes). Thread-safe. Throws IoError naming the file when it cannot.
+  virtual std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const = 0;
+  /// True where read() only copies from memory: a loader then keeps no copy of its own.
+  virtual bool resident() const { return false; }
+};
+
+}  // namespace athanor

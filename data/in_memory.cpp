@@ -1,0 +1,80 @@
+#include "data/in_memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+void check_spec(const ImageSpec& spec) {
+  ATH_CHECK(spec.height > 0 && spec.width > 0 && spec.channels > 0 && spec.classes > 0,
+            "dataset: height, width, channels and classes must be positive, but got {}x{}x{} with {} classes",
+            spec.height, spec.width, spec.channels, spec.classes);
+}
+
+std::int64_t checked_label(std::int64_t label, std::int64_t index, const ImageSpec& spec) {
+  ATH_CHECK(label >= 0 && label < spec.classes,
+            "dataset: the label of image {} must be in [0, {}), but got {}", index, spec.classes, label);
+  return label;
+}
+
+}  // namespace
+
+InMemoryDataset::InMemoryDataset(const ImageSpec& spec, std::vector<std::uint8_t> pixels,
+                                 std::vector<std::int64_t> labels)
+    : spec_(spec), pixels_(std::move(pixels)), labels_(std::move(labels)) {
+  check_spec(spec_);
+  ATH_CHECK(std::ssize(pixels_) == size() * spec_.bytes(),
+            "dataset: {} labels of {}-byte images need {} bytes of pixels, but got {}", size(), spec_.bytes(),
+            size() * spec_.bytes(), pixels_.size());
+  for (std::int64_t i = 0; i < size(); ++i) checked_label(labels_[static_cast<std::size_t>(i)], i, spec_);
+}
+
+InMemoryDataset::InMemoryDataset(const Dataset& source) : spec_(source.spec()) {
+  check_spec(spec_);
+  const auto n = static_cast<std::size_t>(source.size()), bytes = static_cast<std::size_t>(spec_.bytes());
+  pixels_.resize(n * bytes);
+  labels_.resize(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto index = static_cast<std::int64_t>(i);
+    labels_[i] = checked_label(source.read(index, {pixels_.data() + i * bytes, bytes}), index, spec_);
+  }
+}
+
+std::int64_t InMemoryDataset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
+  const auto i = static_cast<std::size_t>(index), bytes = static_cast<std::size_t>(spec_.bytes());
+  ATH_CHECK(i < labels_.size() && pixels.size() == bytes,
+            "dataset: image {} of {} cannot be read into {} bytes, which must be {}", index, size(),
+            pixels.size(), bytes);
+  std::copy_n(pixels_.data() + i * bytes, bytes, pixels.data());
+  return labels_[i];
+}
+
+Subset::Subset(std::shared_ptr<const Dataset> source, std::vector<std::int64_t> indices)
+    : source_(std::move(source)), indices_(std::move(indices)) {
+  for (std::int64_t index : indices_) {
+    ATH_CHECK(index >= 0 && index < source_->size(), "subset: indices must be in [0, {}), but got {}",
+              source_->size(), index);
+  }
+}
+
+std::int64_t Subset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
+  ATH_CHECK(index >= 0 && index < size(), "subset: index must be in [0, {}), but got {}", size(), index);
+  return source_->read(indices_[static_cast<std::size_t>(index)], pixels);
+}
+
+std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> split(std::shared_ptr<const Dataset> source,
+                                                                    double fraction) {
+  ATH_CHECK(fraction > 0 && fraction < 1, "split: fraction must be in (0, 1), but got {}", fraction);
+  std::vector<std::int64_t> first, second;
+  for (std::int64_t i = 0; i < source->size(); ++i) {
+    const double at = static_cast<double>(i) * fraction;
+    (std::floor(at + fraction) > std::floor(at) ? second : first).push_back(i);
+  }
+  return {std::make_unique<Subset>(source, std::move(first)),
+          std::make_unique<Subset>(source, std::move(second))};
+}
+
+}  // namespace athanor

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace athanor {
+
+/// Images held in memory, one after the other, and their labels. The readers of small formats return one.
+class InMemoryDataset : public Dataset {
+ public:
+  /// pixels: [N, H, W, C] bytes; labels: N, each in [0, classes). Throws ArgumentError where they disagree.
+  InMemoryDataset(const ImageSpec& spec, std::vector<std::uint8_t> pixels, std::vector<std::int64_t> labels);
+  /// Reads all of `source`: decodes every file once.
+  explicit InMemoryDataset(const Dataset& source);
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  const ImageSpec& spec() const override { return spec_; }
+  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
+  bool resident() const override { return true; }
+
+  std::span<const std::uint8_t> pixels() const { return pixels_; }
+  std::span<const std::int64_t> labels() const { return labels_; }
+
+ private:
+  ImageSpec spec_;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<std::int64_t> labels_;
+};
+
+/// The images `indices` of another data set, in that order: a split, or a part to try things on.
+class Subset final : public Dataset {
+ public:
+  Subset(std::shared_ptr<const Dataset> source, std::vector<std::int64_t> indices);
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
+  const ImageSpec& spec() const override { return source_->spec(); }
+  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
+  bool resident() const override { return source_->resident(); }
+
+ private:
+  std::shared_ptr<const Dataset> source_;
+  std::vector<std::int64_t> indices_;
+};
+
+/// Splits off every k-th image, so that the second part holds about `fraction` of each stretch of the data:
+/// {training part, validation part}. Depends on nothing random. fraction in (0, 1).
+std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> split(std::shared_ptr<const Dataset> source,
+                                                                    double fraction);
+
+}  // namespace athanor

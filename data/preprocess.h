@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "kernels/augment.h"
+
+namespace athanor {
+
+/// What makes a byte a number around zero: (byte / 255 - mean) / stddev, per channel.
+struct Normalization {
+  std::vector<double> mean;
+  std::vector<double> stddev;
+};
+
+/// Mean and standard deviation of each channel over a whole data set, exact. A constant channel counts as
+/// having a standard deviation of 1.
+Normalization measure(const Dataset& data);
+
+/// Batches of bytes to batches a network can take.
+class Preprocess {
+ public:
+  /// Images become `dtype` (floating) on `device`. Throws ArgumentError on sizes that do not match or an
+  /// Augment that does not fit the images.
+  Preprocess(const ImageSpec& spec, const Normalization& normalization, DType dtype, Device device,
+             const Augment& augment = {}, std::uint64_t seed = 0);
+
+  /// [N, H, W, C], normalised and, when training, changed at random as (seed, epoch, sample) say.
+  Tensor operator()(const Batch& batch, std::int64_t epoch, bool training) const;
+
+ private:
+  ImageSpec spec_;
+  Tensor table_;  // [C, 256]
+  Augment augment_;
+  std::uint64_t seed_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "data/in_memory.h"
+
+namespace athanor {
+
+/// Made-up images that can be learned: each class has a random pattern, and each image is its class' pattern
+/// under noise. A function of its arguments. For trying a model or measuring a step without any data.
+/// `noise` in [0, 1]: the share of noise in a pixel.
+std::unique_ptr<InMemoryDataset> synthetic(const ImageSpec& spec, std::int64_t size, std::uint64_t seed = 0,
+                                           double noise = 0.5);
+
+}  // namespace athanor

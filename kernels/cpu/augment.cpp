@@ -1,0 +1,110 @@
+#include "kernels/augment.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+
+namespace athanor::kernels {
+namespace {
+
+/// One row of an image, read in whole pixels: C is 1, 3 or (0) any number known at run time.
+template <int C, class T> struct RowLookup {
+  const T* table;  // [C, 256]
+  std::int64_t channels;
+
+  void copy(const std::uint8_t* from, std::int64_t step, std::int64_t pixels, T* to) const {
+    const std::int64_t n = C ? C : channels;
+    if (step == n) {  // dense: rows of one channel vectorise
+      for (std::int64_t x = 0; x < pixels; ++x) {
+        for (std::int64_t c = 0; c < n; ++c) to[x * n + c] = table[c * 256 + from[x * n + c]];
+      }
+      return;
+    }
+    for (std::int64_t x = 0; x < pixels; ++x) {
+      for (std::int64_t c = 0; c < n; ++c) to[x * n + c] = table[c * 256 + from[x * step + c]];
+    }
+  }
+
+  void pixel(const std::uint8_t* from, T* to) const {
+    const std::int64_t n = C ? C : channels;
+    for (std::int64_t c = 0; c < n; ++c) to[c] = table[c * 256 + (from ? from[c] : 0)];
+  }
+};
+
+struct Image {
+  std::int64_t height, width, channels;
+};
+
+/// A whole row outside the image, or the part of one that is.
+template <int C, class T>
+void transform(const Augment& augment, const AugmentPlan& plan, const Image& size, const std::uint8_t* in,
+               const RowLookup<C, T>& lookup, T* out) {
+  const std::int64_t row = size.width * size.channels;
+  // Output columns [first, last) come from inside the image; the others need the padding.
+  const std::int64_t shift = plan.flip ? -plan.dx : plan.dx;
+  const std::int64_t first = std::clamp<std::int64_t>(-shift, 0, size.width);
+  const std::int64_t last = std::clamp<std::int64_t>(size.width - shift, first, size.width);
+  const std::int64_t step = plan.flip ? -size.channels : size.channels;
+  const auto column = [&](std::int64_t x) { return (plan.flip ? size.width - 1 - x : x) + plan.dx; };
+
+  for (std::int64_t y = 0; y < size.height; ++y) {
+    T* to = out + y * row;
+    const std::int64_t source = padded_index(y + plan.dy, size.height, augment.padding);
+    const std::uint8_t* from = source < 0 ? nullptr : in + source * row;
+    const auto edge = [&](std::int64_t x) {
+      const std::int64_t at = padded_index(column(x), size.width, augment.padding);
+      lookup.pixel(from && at >= 0 ? from + at * size.channels : nullptr, to + x * size.channels);
+    };
+    const std::int64_t inner_first = from ? first : size.width, inner_last = from ? last : size.width;
+    for (std::int64_t x = 0; x < inner_first; ++x) edge(x);
+    if (inner_first < inner_last) {
+      lookup.copy(from + column(inner_first) * size.channels, step, inner_last - inner_first,
+                  to + inner_first * size.channels);
+    }
+    for (std::int64_t x = inner_last; x < size.width; ++x) edge(x);
+  }
+  for (std::int64_t y = plan.blank_y; y < plan.blank_y + plan.blank_height; ++y) {
+    T* to = out + y * row + plan.blank_x * size.channels;
+    std::fill_n(to, plan.blank_width * size.channels, T(0.0f));
+  }
+}
+
+}  // namespace
+
+template <>
+void augment(CpuContext& context, const Augment& augment, std::uint64_t seed, std::int64_t epoch,
+             const Tensor& images, const Tensor& rows, const Tensor& samples, const Tensor& table,
+             const Tensor& y) {
+  const Image size{y.shape()[1], y.shape()[2], y.shape()[3]};
+  const std::int64_t numel = size.height * size.width * size.channels;
+  const std::uint8_t* in = images.data<std::uint8_t>();
+  const std::int64_t* row_of = rows.defined() ? rows.data<std::int64_t>() : nullptr;
+  const std::int64_t* sample_of = samples.data<std::int64_t>();
+  dispatch_floating(y.dtype(), "augment", [&]<class T>() {
+    T* out = y.data<T>();
+    const auto run = [&]<int C>() {
+      const RowLookup<C, T> lookup{table.data<T>(), size.channels};
+      const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(numel, 1));
+      cpu::parallel_for(context, y.shape()[0], grain, [&](std::int64_t begin, std::int64_t end) {
+        cpu::vectorize([&] {
+          for (std::int64_t n = begin; n < end; ++n) {
+            const AugmentPlan plan =
+                plan_augment(augment, size.height, size.width, seed, epoch, sample_of[n]);
+            const std::uint8_t* image = in + (row_of ? row_of[n] : n) * numel;
+            transform(augment, plan, size, image, lookup, out + n * numel);
+          }
+        });
+      });
+    };
+    if (size.channels == 1) {
+      run.template operator()<1>();
+    } else if (size.channels == 3) {
+      run.template operator()<3>();
+    } else {
+      run.template operator()<0>();
+    }
+  });
+}
+
+}  // namespace athanor::kernels

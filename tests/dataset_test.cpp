@@ -1,0 +1,308 @@
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include "data/cifar.h"
+#include "data/digits.h"
+#include "data/image_folder.h"
+#include "data/in_memory.h"
+#include "data/mnist.h"
+#include "data/preprocess.h"
+#include "data/synthetic.h"
+#include "support/temp_dir.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+using test::TempDir;
+using test::write_file;
+
+std::string big_endian(std::uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
+          static_cast<char>(value)};
+}
+
+std::string gzip(const std::string& content) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(content.size() + 1024, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
+  stream.avail_in = static_cast<uInt>(content.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+/// Three 2x2 images, pixels 0 .. 11, labels 7, 0, 9.
+std::string good_images() {
+  std::string file = big_endian(0x803) + big_endian(3) + big_endian(2) + big_endian(2);
+  for (int i = 0; i < 12; ++i) file.push_back(static_cast<char>(i));
+  return file;
+}
+std::string good_labels() {
+  return big_endian(0x801) + big_endian(3) + std::string("\7\0\11", 3);
+}
+
+/// What reading throws: one line that names the file.
+template <class F> std::string io_error(F&& read) {
+  try {
+    read();
+  } catch (const IoError& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return std::string("not an IoError: ") + error.what();
+  }
+  return "no error";
+}
+
+void expect_one_line(const std::string& message, const std::string& file, const std::string& wanted) {
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 0) << message;
+  EXPECT_NE(message.find(file), std::string::npos) << message << "\n  must name " << file;
+  EXPECT_NE(message.find(wanted), std::string::npos) << message << "\n  must say " << wanted;
+}
+
+TEST(Digits, AreEmbeddedWithAFixedStratifiedSplit) {
+  const auto train = digits(Part::train), test = digits(Part::test);
+  EXPECT_EQ(train->size(), 1437);
+  EXPECT_EQ(test->size(), 360);
+  EXPECT_EQ(train->spec(), (ImageSpec{8, 8, 1, 10}));
+  std::array<int, 10> train_count{}, test_count{};
+  for (std::int64_t label : train->labels()) ++train_count[static_cast<std::size_t>(label)];
+  for (std::int64_t label : test->labels()) ++test_count[static_cast<std::size_t>(label)];
+  for (std::size_t c = 0; c < 10; ++c) {
+    const double share = static_cast<double>(test_count[c]) / (train_count[c] + test_count[c]);
+    EXPECT_NEAR(share, 360.0 / 1797, 0.004) << "class " << c;
+  }
+  // The first line of the file: 0,0,5,13,... and the label 0; 5/16 and 13/16 of 255, rounded.
+  EXPECT_EQ(train->labels()[0], 0);
+  EXPECT_EQ(std::vector<int>(train->pixels().begin(), train->pixels().begin() + 5),
+            (std::vector<int>{0, 0, 80, 207, 143}));
+  EXPECT_EQ(*std::max_element(train->pixels().begin(), train->pixels().end()), 255);
+}
+
+TEST(Mnist, ReadsPlainAndGzippedFiles) {
+  for (const bool compressed : {false, true}) {
+    const TempDir dir;
+    const auto put = [&](const std::string& name, const std::string& content) {
+      write_file(dir / (compressed ? name + ".gz" : name), compressed ? gzip(content) : content);
+    };
+    put("train-images-idx3-ubyte", good_images());
+    put("train-labels-idx1-ubyte", good_labels());
+    const auto data = mnist(dir.path(), Part::train);
+    EXPECT_EQ(data->spec(), (ImageSpec{2, 2, 1, 10}));
+    EXPECT_EQ(std::vector<std::int64_t>(data->labels().begin(), data->labels().end()),
+              (std::vector<std::int64_t>{7, 0, 9}));
+    std::array<std::uint8_t, 4> image;
+    EXPECT_EQ(data->read(2, image), 9);
+    EXPECT_EQ(image, (std::array<std::uint8_t, 4>{8, 9, 10, 11}));
+  }
+}
+
+TEST(Mnist, HostileFilesAreOneLineNamingFileAndOffset) {
+  struct Case {
+    const char* what;
+    std::string images, labels;  // empty: the file is missing
+    const char* file;
+    const char* message;
+  };
+  const std::string head = big_endian(0x803) + big_endian(3), gz = gzip(good_images());
+  std::string flipped = gz;
+  flipped[flipped.size() / 2] = static_cast<char>(~flipped[flipped.size() / 2]);
+  const std::vector<Case> cases{
+      {"no images", "", good_labels(), "train-images-idx3-ubyte", "must exist"},
+      {"no labels", good_images(), "", "train-labels-idx1-ubyte", "must exist"},
+      {"empty", " ", good_labels(), "train-images-idx3-ubyte", "the magic number must have 4 bytes"},
+      {"labels as images", good_labels(), good_labels(), "train-images-idx3-ubyte",
+       "offset 0: the magic number must be 0x00000803, but is 0x00000801"},
+      {"cut header", good_images().substr(0, 10), good_labels(), "train-images", "the file ends after 2"},
+      {"cut pixels", good_images().substr(0, 20), good_labels(), "train-images",
+       "offset 20: pixels must have 12"},
+      {"too long", good_images() + "x", good_labels(), "train-images", "offset 28: the file must end here"},
+      {"no image", big_endian(0x803) + big_endian(0), good_labels(), "train-images", "offset 4: the number"},
+      {"huge side", head + big_endian(0xffffffff) + big_endian(2), good_labels(), "train-images", "offset 8"},
+      {"promises 1.6 TB",
+       big_endian(0x803) + big_endian(100'000'000) + big_endian(128) + big_endian(128) + "ab", good_labels(),
+       "train-images", "ends after 2"},
+      {"fewer labels", good_images(), big_endian(0x801) + big_endian(2) + "ab", "train-labels",
+       "one label for each of 3 images"},
+      {"label 10", good_images(), big_endian(0x801) + big_endian(3) + "\1\12\1", "train-labels",
+       "offset 9: the label must be below 10, but is 10"},
+      {"gzip cut short", gz.substr(0, gz.size() - 9), good_labels(), "train-images", "cut short"},
+      {"gzip damaged", flipped, good_labels(), "train-images", "must be"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    const TempDir dir;
+    if (!c.images.empty()) write_file(dir / "train-images-idx3-ubyte", c.images == " " ? "" : c.images);
+    if (!c.labels.empty()) write_file(dir / "train-labels-idx1-ubyte", c.labels);
+    expect_one_line(io_error([&] { mnist(dir.path(), Part::train); }), c.file, c.message);
+  }
+}
+
+TEST(Mnist, AFolderInAFilesPlaceIsAnIoError) {
+  const TempDir dir;
+  std::filesystem::create_directories(dir / "train-images-idx3-ubyte");
+  write_file(dir / "train-labels-idx1-ubyte", good_labels());
+  expect_one_line(io_error([&] { mnist(dir.path(), Part::train); }), "train-images", "but is a folder");
+}
+
+TEST(Mnist, ReadsTheOfficialFiles) {
+  ATHANOR_NEEDS_DATA(folder, "mnist");
+  const auto train = mnist(folder, Part::train), test = mnist(folder, Part::test);
+  EXPECT_EQ(train->size(), 60'000);
+  EXPECT_EQ(test->size(), 10'000);
+  EXPECT_EQ(train->spec(), (ImageSpec{28, 28, 1, 10}));
+  EXPECT_EQ(train->labels()[0], 5);  // the famous first image
+  const Normalization known = measure(*train);
+  EXPECT_NEAR(known.mean[0], 0.1307, 1e-4);
+  EXPECT_NEAR(known.stddev[0], 0.3081, 1e-4);
+}
+
+constexpr std::int64_t kCifarBytes = 30'730'000;
+
+TEST(Cifar10, HostileFilesAreOneLineNamingFileAndOffset) {
+  const TempDir dir;
+  const auto path = dir / "test_batch.bin";
+  const auto read = [&] { return io_error([&] { cifar10(dir.path(), Part::test); }); };
+  expect_one_line(read(), "test_batch.bin", "must exist");
+  for (const std::int64_t size :
+       {std::int64_t{0}, std::int64_t{3072}, std::int64_t{3073 * 5000}, kCifarBytes - 1}) {
+    write_file(path, "");
+    std::filesystem::resize_file(path, static_cast<std::uintmax_t>(size));
+    expect_one_line(read(), "test_batch.bin", "the file ends after");
+  }
+  write_file(path, "");
+  std::filesystem::resize_file(path, kCifarBytes + 1);
+  expect_one_line(read(), "test_batch.bin", "offset 30730000: the file must end here");
+  write_file(path, std::string(3073, '\0') + "\12");
+  std::filesystem::resize_file(path, kCifarBytes);
+  expect_one_line(read(), "test_batch.bin", "offset 3073: the label must be below 10, but is 10");
+}
+
+TEST(Cifar100, TakesTheFineLabelAndTurnsPlanesIntoPixels) {
+  const TempDir dir;
+  std::string record = {4, 99};
+  for (const char plane : {1, 2, 3}) record += std::string(1024, plane);
+  write_file(dir / "test.bin", record);
+  std::filesystem::resize_file(dir / "test.bin", 3074 * 10'000);
+  const auto data = cifar100(dir.path(), Part::test);
+  EXPECT_EQ(data->spec(), (ImageSpec{32, 32, 3, 100}));
+  EXPECT_EQ(data->labels()[0], 99);
+  EXPECT_EQ(std::vector<int>(data->pixels().begin(), data->pixels().begin() + 6),
+            (std::vector<int>{1, 2, 3, 1, 2, 3}));
+}
+
+TEST(Cifar10, ReadsTheOfficialFiles) {
+  ATHANOR_NEEDS_DATA(folder, "cifar10");
+  const auto train = cifar10(folder, Part::train);
+  EXPECT_EQ(train->size(), 50'000);
+  const Normalization known = measure(*train);
+  const double mean[] = {0.49139968, 0.48215841, 0.44653091};
+  for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(known.mean[c], mean[c], 1e-7);
+}
+
+TEST(InMemory, RefusesWhatDoesNotFit) {
+  EXPECT_THROW(InMemoryDataset({2, 2, 1, 3}, std::vector<std::uint8_t>(7), {0, 1}), ArgumentError);
+  EXPECT_THROW(InMemoryDataset({2, 2, 1, 3}, std::vector<std::uint8_t>(4), {3}), ArgumentError);
+  EXPECT_THROW(InMemoryDataset({2, 2, 1, 3}, std::vector<std::uint8_t>(4), {-1}), ArgumentError);
+  EXPECT_THROW(InMemoryDataset({0, 2, 1, 3}, {}, {}), ArgumentError);
+  const InMemoryDataset one({2, 2, 1, 3}, std::vector<std::uint8_t>(4), {2});
+  std::array<std::uint8_t, 4> image;
+  EXPECT_THROW(one.read(1, image), ArgumentError);
+  EXPECT_THROW(one.read(-1, image), ArgumentError);
+}
+
+TEST(Split, HoldsEverySampleOnceAndSpreadsThePart) {
+  const std::shared_ptr<const Dataset> data = synthetic({2, 2, 1, 4}, 103);
+  const auto [first, second] = split(data, 0.2);
+  EXPECT_EQ(first->size() + second->size(), 103);
+  EXPECT_EQ(second->size(), 20);
+  std::vector<std::string> all, parts;
+  const auto collect = [](const Dataset& from, auto& to) {
+    for (std::int64_t i = 0; i < from.size(); ++i) {
+      std::array<std::uint8_t, 4> image;
+      from.read(i, image);
+      to.emplace_back(image.begin(), image.end());
+    }
+  };
+  collect(*data, all);
+  collect(*first, parts);
+  collect(*second, parts);
+  std::sort(all.begin(), all.end());
+  std::sort(parts.begin(), parts.end());
+  EXPECT_EQ(all, parts);
+}
+
+TEST(Synthetic, IsAFunctionOfItsSeed) {
+  const ImageSpec spec{4, 4, 3, 10};
+  const auto a = synthetic(spec, 30, 1), b = synthetic(spec, 30, 1), c = synthetic(spec, 30, 2);
+  EXPECT_TRUE(std::equal(a->pixels().begin(), a->pixels().end(), b->pixels().begin()));
+  EXPECT_FALSE(std::equal(a->pixels().begin(), a->pixels().end(), c->pixels().begin()));
+}
+
+TEST(ImageFolder, ReadsClassesInOrderAndCropsTheMiddle) {
+  ATHANOR_NEEDS_DATA(photos, "imagenet-sample");
+  const TempDir dir;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(photos)) {
+    if (entry.path().extension() == ".JPEG") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  ASSERT_GE(files.size(), 6u);
+  for (std::size_t i = 0; i < 6; ++i) {
+    const auto folder = dir / (i % 2 ? "b" : "a");
+    std::filesystem::create_directories(folder);
+    std::filesystem::copy(files[i], folder / files[i].filename());
+  }
+  write_file(dir / "a/notes.txt", "not an image");
+  const ImageFolder data(dir.path(), 24, 40);
+  EXPECT_EQ(data.size(), 6);
+  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(data.spec(), (ImageSpec{24, 40, 3, 2}));
+  std::vector<std::uint8_t> image(24 * 40 * 3), again(image.size());
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    EXPECT_EQ(data.read(i, image), i < 3 ? 0 : 1);
+    EXPECT_GT(*std::max_element(image.begin(), image.end()),
+              *std::min_element(image.begin(), image.end()) + 50);
+  }
+  std::thread other([&] { data.read(5, again); });  // read() is thread-safe
+  data.read(0, image);
+  other.join();
+  data.read(5, image);
+  EXPECT_EQ(image, again);
+
+  // A copy cut short, and one that is no JPEG at all.
+  const std::string whole = test::read_file(data.path(0));
+  write_file(data.path(0), whole.substr(0, whole.size() / 2));
+  expect_one_line(io_error([&] { data.read(0, image); }), data.path(0).filename(), "whole JPEG");
+  write_file(data.path(0), "hello");
+  expect_one_line(io_error([&] { data.read(0, image); }), data.path(0).filename(), "must be a JPEG");
+  write_file(data.path(0), "");
+  expect_one_line(io_error([&] { data.read(0, image); }), data.path(0).filename(), "must be a JPEG");
+  std::filesystem::remove(data.path(0));
+  expect_one_line(io_error([&] { data.read(0, image); }), data.path(0).filename(), "readable file");
+  // Every prefix step of a damaged file is an error or an image, never a crash.
+  for (std::size_t at = 0; at < whole.size(); at += whole.size() / 40) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(~damaged[at]);
+    write_file(data.path(0), damaged);
+    io_error([&] { data.read(0, image); });
+  }
+}
+
+TEST(ImageFolder, AnEmptyOrMissingFolderIsAnIoError) {
+  const TempDir dir;
+  expect_one_line(io_error([&] { ImageFolder(dir.path(), 8, 8); }), dir.path(), "one folder per class");
+  expect_one_line(io_error([&] { ImageFolder(dir / "nowhere", 8, 8); }), "nowhere", "readable folder");
+}
+
+}  // namespace
+}  // namespace athanor
