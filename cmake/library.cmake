@@ -86,7 +86,6 @@ set_target_properties(athanor PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 
 target_link_libraries(athanor
   PUBLIC fmt::fmt Threads::Threads
-  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
   PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>
   $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> ${TURBOJPEG_LIBRARY} ZLIB::ZLIB)
 target_include_directories(athanor SYSTEM PRIVATE ${TURBOJPEG_INCLUDE_DIR})
