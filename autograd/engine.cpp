@@ -57,23 +57,30 @@ class Engine {
     idle().push_back(std::move(work_));
   }
 
-  void run(const Tensor& root, const Tensor& seed, std::span<const Tensor> inputs,
-           std::vector<Tensor>* captured, const BackwardOptions& options) {
+  /// Where gradients go besides, or instead of, the leaves.
+  struct Capture {
+    std::span<AutogradState* const> states;  ///< whose gradients are wanted; null entries are skipped
+    std::span<Tensor> gradients;             ///< where they go
+    bool boundary = false;  ///< the pass stops at `states`, which may belong to a pass in progress
+  };
+
+  void run(const Tensor& root, const Tensor& seed, const Capture* capture, bool retain_graph) {
     const NoGrad no_grad;
-    retain_ = options.retain_graph;
-    captured_ = captured;
-    Captures guard(inputs);
+    retain_ = retain_graph;
+    capture_ = capture;
+    const CaptureScope scope(capture);
 
     AutogradState& state = *root.autograd();
     if (state.is_leaf()) {
       Leaf& leaf = static_cast<Leaf&>(state);
       deliver(leaf, seed);
-      if (leaf.on_ready && !captured_) leaf.on_ready();
+      if (leaf.on_ready && !capture_) leaf.on_ready();
       return;
     }
     Node& last = static_cast<Node&>(state);
+    if (stops_at(last)) return add(capture_->gradients[static_cast<std::size_t>(last.capture_)], seed);
     count_dependencies(last);
-    add(last, seed);
+    add(last.grad_, seed);
     push(Ref<Node>(&last));
     while (!work_->ready.empty()) step(pop());
   }
@@ -86,21 +93,34 @@ class Engine {
     std::vector<Node*> stack;
   };
 
-  // Tells the states of grad()'s inputs where their gradient goes, for the duration of the pass.
-  struct Captures {
-    std::span<const Tensor> inputs;
-
-    explicit Captures(std::span<const Tensor> tensors) : inputs(tensors) { set(true); }
-    ~Captures() { set(false); }
-    void set(bool on) const {
-      for (std::size_t i = 0; i < inputs.size(); ++i) {
-        if (!inputs[i].requires_grad()) continue;
-        AutogradState& state = *inputs[i].autograd();
-        int& slot = state.is_leaf() ? static_cast<Leaf&>(state).capture_ : static_cast<Node&>(state).capture_;
-        slot = on ? static_cast<int>(i) : -1;
+  // Tells the wanted states which slot is theirs, for the duration of the pass.
+  class CaptureScope {
+   public:
+    explicit CaptureScope(const Capture* capture) : capture_(capture) {
+      if (!capture_) return;
+      outer_.resize(capture_->states.size());
+      for (std::size_t i = 0; i < outer_.size(); ++i) {
+        if (AutogradState* state = capture_->states[i])
+          outer_[i] = std::exchange(slot_of(*state), static_cast<int>(i));
       }
     }
+    ~CaptureScope() {
+      for (std::size_t i = outer_.size(); i-- > 0;) {
+        if (AutogradState* state = capture_->states[i]) slot_of(*state) = outer_[i];
+      }
+    }
+    CaptureScope(const CaptureScope&) = delete;
+    CaptureScope& operator=(const CaptureScope&) = delete;
+
+   private:
+    static int& slot_of(AutogradState& state) {
+      return state.is_leaf() ? static_cast<Leaf&>(state).capture_ : static_cast<Node&>(state).capture_;
+    }
+    const Capture* capture_;
+    PoolVector<int> outer_;
   };
+
+  bool stops_at(const Node& node) const { return capture_ && capture_->boundary && node.capture_ >= 0; }
 
   static std::vector<std::unique_ptr<Work>>& idle() {
     thread_local std::vector<std::unique_ptr<Work>> works;
@@ -140,11 +160,13 @@ class Engine {
         AutogradState* state = node.edge(i).get();
         if (!state) continue;
         if (state->is_leaf()) {
+          if (capture_) continue;  // nobody is told when a leaf is complete
           Leaf& leaf = static_cast<Leaf&>(*state);
           if (std::exchange(leaf.pass_, pass_) != pass_) leaf.pending_ = 0;
           ++leaf.pending_;
         } else {
           Node& input = static_cast<Node&>(*state);
+          if (stops_at(input)) continue;
           if (visit(input)) stack.push_back(&input);
           ++input.pending_;
         }
@@ -160,10 +182,10 @@ class Engine {
   }
 
   void step(Ref<Node> node) {
-    Grads dx(*node);
+    Grads dx(*node, capture_ != nullptr);
     if (node->grad_.defined()) {
-      if (node->capture_ >= 0 && captured_)
-        (*captured_)[static_cast<std::size_t>(node->capture_)] = node->grad_;
+      if (node->capture_ >= 0 && capture_)
+        capture_->gradients[static_cast<std::size_t>(node->capture_)] = node->grad_;
       const Tensor dy = std::exchange(node->grad_, Tensor());
       node->backward(dy, dx);
     }
@@ -174,11 +196,15 @@ class Engine {
       if (anomaly) check_finite(node->op_, "backward", i, gradient);
       if (state->is_leaf()) {
         Leaf& leaf = static_cast<Leaf&>(*state);
-        if (gradient.defined()) deliver(leaf, gradient);
-        if (--leaf.pending_ == 0 && leaf.on_ready && !captured_) leaf.on_ready();
+        deliver(leaf, gradient);
+        if (!capture_ && --leaf.pending_ == 0 && leaf.on_ready) leaf.on_ready();
       } else {
         Node& input = static_cast<Node&>(*state);
-        if (gradient.defined()) add(input, gradient);
+        if (stops_at(input)) {
+          add(capture_->gradients[static_cast<std::size_t>(input.capture_)], gradient);
+          continue;
+        }
+        add(input.grad_, gradient);
         if (--input.pending_ == 0) push(Ref<Node>(&input));
       }
     }
@@ -186,14 +212,13 @@ class Engine {
   }
 
   void deliver(Leaf& leaf, const Tensor& gradient) {
-    if (!captured_) return leaf.accumulate(gradient);
-    if (leaf.capture_ < 0) return;
-    sum_into((*captured_)[static_cast<std::size_t>(leaf.capture_)], gradient);
+    if (!gradient.defined()) return;
+    if (!capture_) return leaf.accumulate(gradient);
+    if (leaf.capture_ >= 0) add(capture_->gradients[static_cast<std::size_t>(leaf.capture_)], gradient);
   }
 
-  void add(Node& node, const Tensor& gradient) { sum_into(node.grad_, gradient); }
-
-  static void sum_into(Tensor& total, const Tensor& gradient) {
+  static void add(Tensor& total, const Tensor& gradient) {
+    if (!gradient.defined()) return;
     if (!total.defined()) {
       total = gradient;
       return;
@@ -212,13 +237,13 @@ class Engine {
   std::unique_ptr<Work> work_;
   std::uint64_t pass_;
   bool retain_ = false;
-  std::vector<Tensor>* captured_ = nullptr;
+  const Capture* capture_ = nullptr;
 };
 
 namespace {
 
-void start(const Tensor& root, const Tensor& seed, std::span<const Tensor> inputs,
-           std::vector<Tensor>* captured, const BackwardOptions& options) {
+void start(const Tensor& root, const Tensor& seed, const Engine::Capture* capture,
+           const BackwardOptions& options) {
   ATH_CHECK(!options.create_graph, "backward: create_graph must be off: autograd here is first-order");
   ATH_CHECK(root.defined() && root.requires_grad(),
             "backward: the root must depend on a tensor that needs a gradient, but does not");
@@ -234,19 +259,39 @@ void start(const Tensor& root, const Tensor& seed, std::span<const Tensor> input
     dy = Tensor::empty(root.shape(), root.options());
     on_device(dy.device(), [&](auto& context) { kernels::fill(context, dy, 1.0); });
   }
-  Engine().run(root, dy, inputs, captured, options);
+  Engine().run(root, dy, capture, options.retain_graph);
 }
 
 }  // namespace
 
+namespace detail {
+
+void backward_to(const Tensor& root, const Tensor& seed, std::span<AutogradState* const> states,
+                 std::span<Tensor> gradients) {
+  const Engine::Capture capture{states, gradients, true};
+  Engine().run(root, seed, &capture, false);
+}
+
+}  // namespace detail
+
 void backward(const Tensor& root, const Tensor& seed, BackwardOptions options) {
-  start(root, seed, {}, nullptr, options);
+  start(root, seed, nullptr, options);
 }
 
 std::vector<Tensor> grad(const Tensor& root, std::span<const Tensor> inputs, const Tensor& seed,
                          BackwardOptions options) {
   std::vector<Tensor> gradients(inputs.size());
-  start(root, seed, inputs, &gradients, options);
+  PoolVector<AutogradState*> states(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    states[i] = inputs[i].requires_grad() ? inputs[i].autograd().get() : nullptr;
+  const Engine::Capture capture{states, gradients};
+  start(root, seed, &capture, options);
+  // An input that is named twice was captured where it came last.
+  for (std::size_t i = inputs.size(); i-- > 0;) {
+    for (std::size_t j = i + 1; j < inputs.size() && !gradients[i].defined(); ++j) {
+      if (states[i] && states[i] == states[j]) gradients[i] = gradients[j];
+    }
+  }
   return gradients;
 }
 

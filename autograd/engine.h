@@ -27,6 +27,15 @@ void backward(const Tensor& root, const Tensor& seed = {}, BackwardOptions optio
 std::vector<Tensor> grad(const Tensor& root, std::span<const Tensor> inputs, const Tensor& seed = {},
                          BackwardOptions options = {});
 
+namespace detail {
+
+/// The gradients of `states`, whichever root depends on, with the pass stopping there: for a pass inside a
+/// pass, as checkpoint() runs one, which must not disturb what lies outside.
+void backward_to(const Tensor& root, const Tensor& seed, std::span<AutogradState* const> states,
+                 std::span<Tensor> gradients);
+
+}  // namespace detail
+
 /// Makes x a leaf that collects its gradient; returns x. No-op where it is one. Throws ArgumentError when x
 /// is not floating, was computed from a tensor that needs a gradient, or comes from InferenceMode.
 const Tensor& require_grad(const Tensor& x);

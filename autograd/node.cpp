@@ -8,7 +8,7 @@ namespace {
 
 thread_local TapeCounters counters;
 thread_local const char* recording = "";
-std::atomic<std::uint64_t> next_sequence{1};
+std::atomic<std::uint64_t> created{1};
 
 // The node being deleted on this thread, and those that wait for it.
 thread_local bool deleting = false;
@@ -45,19 +45,21 @@ void Leaf::accumulate(const Tensor& gradient) {
 
 // Grads ----------------------------------------------------------------------------------------------------
 
-Grads::Grads(const Node& node) : node_(node) {
+Grads::Grads(const Node& node, bool capturing) : node_(node), capturing_(capturing) {
   if (node.inputs() > kInline) spill_.resize(static_cast<std::size_t>(node.inputs() - kInline));
 }
 
 bool Grads::wants(int input) const {
-  return static_cast<bool>(node_.edge(input));
+  const AutogradState* edge = node_.edge(input).get();
+  if (!edge) return false;
+  return !capturing_ || !edge->is_leaf() || static_cast<const Leaf*>(edge)->capture_ >= 0;
 }
 
 Grads::Target Grads::target(int input, const Tensor& like) {
   Tensor& slot = (*this)[input];
-  if (AutogradState* edge = node_.edge(input).get(); edge && edge->is_leaf()) {
+  if (AutogradState* edge = node_.edge(input).get(); edge && edge->is_leaf() && !capturing_) {
     Leaf& leaf = static_cast<Leaf&>(*edge);
-    if (leaf.bound() && !leaf.captured()) {
+    if (leaf.bound()) {
       const auto [slice, write] = leaf.direct();
       slot = slice;
       return {slice, write};
@@ -67,22 +69,67 @@ Grads::Target Grads::target(int input, const Tensor& like) {
   return {slot, Write::overwrite};
 }
 
+Tensor Grads::accumulator(int input, const Shape& shape, TensorOptions options) {
+  Tensor& slot = (*this)[input];
+  AutogradState* edge = node_.edge(input).get();
+  const auto writable = [&](const Tensor& sum) {
+    return sum.defined() && sum.unshared() && sum.is_contiguous() && sum.dtype() == options.dtype;
+  };
+  // In anomaly mode every contribution is checked, so each gets a tensor of its own.
+  if (edge && !edge->is_leaf() && !detail::anomaly_mode()) {
+    Tensor& sum = static_cast<Node&>(*edge).grad_;
+    if (writable(sum)) return sum;
+  }
+  if (edge && edge->is_leaf() && !capturing_) {
+    Leaf& leaf = static_cast<Leaf&>(*edge);
+    if (leaf.bound() && leaf.grad_.dtype() == options.dtype) {
+      const auto [slice, write] = leaf.direct();
+      if (write == Write::overwrite)
+        on_device(slice.device(), [&, &zeroed = slice](auto& context) { kernels::fill(context, zeroed, 0); });
+      slot = slice;
+      return slice;
+    }
+    if (!leaf.bound() && !leaf.fresh_ && writable(leaf.grad_) && !detail::anomaly_mode()) {
+      leaf.grad_.bump_version();
+      return leaf.grad_;
+    }
+  }
+  slot = Tensor::zeros(shape, options);
+  return slot;
+}
+
 // Node -----------------------------------------------------------------------------------------------------
+
+std::uint64_t Node::next_sequence() {
+  return created.load(std::memory_order_relaxed);
+}
 
 Node::Node(const char* op, std::span<const Tensor* const> inputs)
     : op_(op),
       count_(static_cast<int>(inputs.size())),
-      sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
+      sequence_(created.fetch_add(1, std::memory_order_relaxed)) {
   ++counters.nodes;
   recording = op;
   if (count_ > kInline) spill_.resize(static_cast<std::size_t>(count_ - kInline));
   for (int i = 0; i < count_; ++i) {
     const Tensor& input = *inputs[static_cast<std::size_t>(i)];
-    if (!input.requires_grad()) continue;
-    Ref<AutogradState>& edge =
-        i < kInline ? inline_[static_cast<std::size_t>(i)] : spill_[static_cast<std::size_t>(i - kInline)];
-    edge = input.autograd();
+    if (input.requires_grad()) set_edge(i, input.autograd());
   }
+}
+
+Node::Node(const char* op, std::span<const Ref<AutogradState>> edges)
+    : op_(op),
+      count_(static_cast<int>(edges.size())),
+      sequence_(created.fetch_add(1, std::memory_order_relaxed)) {
+  ++counters.nodes;
+  recording = op;
+  if (count_ > kInline) spill_.resize(static_cast<std::size_t>(count_ - kInline));
+  for (int i = 0; i < count_; ++i) set_edge(i, edges[static_cast<std::size_t>(i)]);
+}
+
+void Node::set_edge(int i, const Ref<AutogradState>& state) {
+  (i < kInline ? inline_[static_cast<std::size_t>(i)] : spill_[static_cast<std::size_t>(i - kInline)]) =
+      state;
 }
 
 void Node::free_graph() {

@@ -6,7 +6,6 @@
 #include <initializer_list>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "autograd/grad_mode.h"
 #include "kernels/context.h"
@@ -34,8 +33,6 @@ class Leaf final : public AutogradState {
     fresh_ = true;
   }
   bool bound() const { return bound_; }
-  /// True while grad() collects this leaf's gradient for its caller instead of here.
-  bool captured() const { return capture_ >= 0; }
 
   /// Adds a gradient; the first one after zero() replaces what is there.
   void accumulate(const Tensor& gradient);
@@ -50,6 +47,7 @@ class Leaf final : public AutogradState {
 
  private:
   friend class Engine;
+  friend class Grads;
 
   Tensor grad_;
   bool bound_ = false;
@@ -65,7 +63,8 @@ class Node;
 /// Where a backward closure puts the gradients of its op's inputs.
 class Grads {
  public:
-  explicit Grads(const Node& node);
+  /// `capturing`: the pass collects gradients for the caller of grad() and leaves the leaves' own untouched.
+  Grads(const Node& node, bool capturing);
 
   /// False where nobody asks for the gradient of that input.
   bool wants(int input) const;
@@ -84,22 +83,34 @@ class Grads {
   };
   Target target(int input, const Tensor& like);
 
+  /// For an op that touches only a part of its input (a slice, some rows): a dense tensor of the input's
+  /// shape, to whose part the op must *add*. It is what has been summed up for the input so far, where that
+  /// may be written, so that n slices of one tensor cost the work of one; else new zeros. Counts as handing
+  /// it over.
+  Tensor accumulator(int input, const Shape& shape, TensorOptions options);
+
  private:
   static constexpr int kInline = 6;
 
   const Node& node_;
+  bool capturing_;
   std::array<Tensor, kInline> inline_;
-  std::vector<Tensor> spill_;
+  PoolVector<Tensor> spill_;
 };
 
 /// One recorded operation.
 class Node : public AutogradState {
  public:
   Node(const char* op, std::span<const Tensor* const> inputs);
+  Node(const char* op, std::span<const Ref<AutogradState>> edges);
 
   bool is_leaf() const final { return false; }
   const char* op() const { return op_; }
   int inputs() const { return count_; }
+  /// Nodes are numbered in the order of their creation; backward runs the latest first.
+  std::uint64_t sequence() const { return sequence_; }
+  /// The number the next node will get.
+  static std::uint64_t next_sequence();
   const Ref<AutogradState>& edge(int i) const {
     return i < kInline ? inline_[static_cast<std::size_t>(i)] : spill_[static_cast<std::size_t>(i - kInline)];
   }
@@ -115,18 +126,20 @@ class Node : public AutogradState {
 
  private:
   friend class Engine;
+  friend class Grads;
   static constexpr int kInline = 3;
 
+  void set_edge(int i, const Ref<AutogradState>& state);
   void free_graph();
 
   const char* op_;
   int count_;
   bool released_ = false;
   std::array<Ref<AutogradState>, kInline> inline_;
-  std::vector<Ref<AutogradState>> spill_;
+  PoolVector<Ref<AutogradState>> spill_;
   Node* next_dead_ = nullptr;
 
-  std::uint64_t sequence_;  // order of creation: backward runs latest first
+  std::uint64_t sequence_;
 
   std::uint64_t pass_ = 0;  // of the engine
   int pending_ = 0;

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
-#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -16,12 +16,17 @@ Tensor reshape(const Tensor& x, const Shape& shape);
 Tensor flatten(const Tensor& x, int start = 1, int end = -1);
 /// Axis i of the result is axis order[i] of x.
 Tensor permute(const Tensor& x, std::span<const int> order);
+inline Tensor permute(const Tensor& x, std::initializer_list<int> order) {
+  return permute(x, std::span(order.begin(), order.size()));
+}
 Tensor transpose(const Tensor& x, int a, int b);
 /// Elements [start, start + length) along an axis.
 Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length);
 /// The slice at `index` along an axis, which disappears.
 Tensor select(const Tensor& x, int axis, std::int64_t index);
+/// Without an axis of size 1.
 Tensor squeeze(const Tensor& x, int axis);
+/// With a new axis of size 1 at `axis` of the result.
 Tensor unsqueeze(const Tensor& x, int axis);
 /// Repeats axes of size 1 (and new leading ones) without copying. The gradient is summed back.
 Tensor expand(const Tensor& x, const Shape& shape);
@@ -30,7 +35,8 @@ Tensor expand(const Tensor& x, const Shape& shape);
 Tensor contiguous(const Tensor& x);
 /// A dense copy that shares nothing.
 Tensor clone(const Tensor& x);
-/// x in another dtype; x itself where it has it. Recorded between floating dtypes.
+/// x in another dtype; x itself where it has it. Recorded between floating dtypes. Rounds once, to nearest
+/// even; to an integer truncates, saturates, and makes NaN 0.
 Tensor cast(const Tensor& x, DType dtype);
 
 /// Joins tensors of equal shape but for `axis` along it.
@@ -39,7 +45,8 @@ Tensor cat(std::span<const Tensor> parts, int axis);
 Tensor stack(std::span<const Tensor> parts, int axis);
 /// Slices of x along `axis` at `index` [K] i64. Indices outside [0, size) are an ArgumentError on the CPU.
 Tensor index_select(const Tensor& x, int axis, const Tensor& index);
-/// y[i][j] = x[i][index[i][j]] for axis 1, and so on: index i64, of x's rank.
+/// y[i][j] = x[i][index[i][j]] for axis 1, and so on: index i64, of x's rank and no larger than x along the
+/// other axes; y has its shape. Indices as in index_select().
 Tensor gather(const Tensor& x, int axis, const Tensor& index);
 /// a where condition (bool) holds, b elsewhere; all three broadcast.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);

@@ -32,11 +32,13 @@ set(ATHANOR_HEADERS
   kernels/augment.h
   kernels/context.h
   kernels/conv.h
+  kernels/convert.h
   kernels/copy.h
   kernels/elementwise.h
   kernels/elementwise_ops.h
   kernels/hash.h
   kernels/impl.h
+  kernels/index.h
   kernels/loss.h
   kernels/matmul.h
   kernels/pool.h

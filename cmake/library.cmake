@@ -8,6 +8,7 @@ set(ATHANOR_KERNELS
   copy
   elementwise
   hash
+  index
   loss
   matmul
   pool
@@ -20,6 +21,7 @@ set(ATHANOR_AUTOGRAD
   loss
   matmul
   pool
+  shape
 )
 
 add_library(athanor

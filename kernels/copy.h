@@ -4,14 +4,25 @@
 
 namespace athanor::kernels {
 
-/// y = x, converted to y's dtype; x any strides and broadcast to y's shape, y dense.
+/// y = x, converted to y's dtype by the rules of kernels/convert.h. x any strides, broadcast to y's shape; y
+/// any strides, without elements that share memory. Moves 2 elements per element.
 template <class Context> void copy(Context& context, const Tensor& x, const Tensor& y);
 
 /// Every element of y (dense, any dtype) becomes `value`.
 template <class Context> void fill(Context& context, const Tensor& y, double value);
 
-/// y += x; x any strides and broadcast to y's shape, any floating dtype; y dense and floating. The sum is
-/// rounded once.
+/// y += x; x any strides and broadcast to y's shape, any floating dtype; y floating, any strides, without
+/// elements that share memory. The sum is rounded once. Moves 3 elements per element.
 template <class Context> void add_into(Context& context, const Tensor& x, const Tensor& y);
+
+/// dx = dy summed over the axes along which dx is broadcast to it: the backward of expand. dy any strides, dx
+/// dense, one floating dtype; accumulated in f32 (f64 for f64), in row-major order.
+template <class Context> void expand_backward(Context& context, const Tensor& dy, const Tensor& dx);
+
+/// y[i] = start + i * step, computed in double; y dense, any dtype.
+template <class Context> void arange(Context& context, double start, double step, const Tensor& y);
+
+/// y = the identity; y [n, m] dense, any dtype.
+template <class Context> void eye(Context& context, const Tensor& y);
 
 }  // namespace athanor::kernels

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace athanor {
 
@@ -11,5 +12,18 @@ inline constexpr std::size_t kMaxPooledBytes = 1024;
 
 void* pool_allocate(std::size_t bytes);
 void pool_free(void* block, std::size_t bytes) noexcept;
+
+/// Standard containers on that memory: for the few places of a step that need a list of unknown length.
+template <class T> struct PoolAllocator {
+  using value_type = T;
+
+  PoolAllocator() = default;
+  template <class U> PoolAllocator(const PoolAllocator<U>&) {}
+
+  T* allocate(std::size_t count) { return static_cast<T*>(pool_allocate(count * sizeof(T))); }
+  void deallocate(T* block, std::size_t count) noexcept { pool_free(block, count * sizeof(T)); }
+  bool operator==(const PoolAllocator&) const { return true; }
+};
+template <class T> using PoolVector = std::vector<T, PoolAllocator<T>>;
 
 }  // namespace athanor

@@ -2,52 +2,158 @@
 
 #include <cstring>
 
+#include "kernels/convert.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/iterate.h"
+
+// Three ways to copy, by where the unit strides are once the axes are sorted by y's strides and merged:
+// whole rows (both innermost strides are 1), tiles (x runs along another axis than y: a transpose, done in
+// blocks that stay in L1), and element by element for what is left.
 
 namespace athanor::kernels {
 namespace {
 
-// Between 16-bit types and integers the value passes through float or double, whichever holds it.
-template <class To, class From> To convert(From value) {
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else if constexpr (sizeof(From) == 2) {
-    return convert<To>(static_cast<float>(value));
-  } else if constexpr (sizeof(To) == 2) {
-    return To(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return value != From(0);
-  } else {
-    return static_cast<To>(value);
+// x and y walked in the order of y's memory.
+cpu::Walk<2> walk_by_output(const Tensor& x, const Tensor& y) {
+  const Strides from = cpu::broadcast_strides(x, y.shape());
+  std::array<int, kMaxRank> order;
+  for (int i = 0; i < y.rank(); ++i) {
+    int at = i;
+    for (; at > 0 && y.strides()[order[at - 1]] < y.strides()[i]; --at) order[at] = order[at - 1];
+    order[at] = i;
   }
+  Shape shape = y.shape();
+  std::array<Strides, 2> strides{from, y.strides()};
+  for (int i = 0; i < y.rank(); ++i) {
+    shape[i] = y.shape()[order[i]];
+    strides[0][i] = from[order[i]];
+    strides[1][i] = y.strides()[order[i]];
+  }
+  return cpu::Walk<2>(shape, strides);
 }
 
+// f(in, out) for every pair of elements, row by row.
 template <class From, class To, class F>
-void for_each_pair(CpuContext& context, const Tensor& x, const Tensor& y, const F& f) {
-  const cpu::Walk<2> walk(y.shape(), {&x, &y});
-  const std::int64_t step = walk.row_stride(0);
-  const From* from = x.data<From>();
-  To* to = y.data<To>();
+void for_each_pair(CpuContext& context, const cpu::Walk<2>& walk, const From* from, To* to, const F& f) {
+  const std::int64_t sx = walk.row_stride(0), sy = walk.row_stride(1);
   cpu::for_each_row(context, walk, [&](const auto& offset, std::int64_t n) {
     const From* in = from + offset[0];
     To* out = to + offset[1];
-    if (step == 1) {
+    if (sx == 1 && sy == 1) {
       cpu::vectorize([&] {
         for (std::int64_t i = 0; i < n; ++i) f(in[i], out[i]);
       });
+    } else if (sx == 0 && sy == 1) {
+      const From value = *in;
+      cpu::vectorize([&] {
+        for (std::int64_t i = 0; i < n; ++i) f(value, out[i]);
+      });
     } else {
-      for (std::int64_t i = 0; i < n; ++i) f(in[i * step], out[i]);
+      for (std::int64_t i = 0; i < n; ++i) f(in[i * sx], out[i * sy]);
     }
   });
+}
+
+// The axis along which x is dense while y is dense along the innermost one, or -1.
+int transposed_axis(const cpu::Walk<2>& walk) {
+  const int inner = walk.rank - 1;
+  if (walk.stride[1][inner] != 1 || walk.stride[0][inner] <= 1) return -1;
+  for (int axis = 0; axis < inner; ++axis) {
+    if (walk.stride[0][axis] == 1 && walk.size[axis] > 1) return axis;
+  }
+  return -1;
+}
+
+// y[row][col] = x[col][row] for one tile; sx and sy are the strides of the outer index of each. Squares of 8
+// are read into registers along x and written along y.
+template <class T>
+void transpose_tile(const T* x, std::int64_t sx, T* y, std::int64_t sy, std::int64_t rows,
+                    std::int64_t cols) {
+  constexpr std::int64_t kSquare = 8;
+  std::int64_t row = 0;
+  for (; row + kSquare <= rows; row += kSquare) {
+    std::int64_t col = 0;
+    for (; col + kSquare <= cols; col += kSquare) {
+      T square[kSquare][kSquare];
+      for (std::int64_t i = 0; i < kSquare; ++i) {
+        std::memcpy(square[i], x + (col + i) * sx + row, sizeof square[i]);
+      }
+      for (std::int64_t j = 0; j < kSquare; ++j) {
+        for (std::int64_t i = 0; i < kSquare; ++i) y[(row + j) * sy + col + i] = square[i][j];
+      }
+    }
+    for (; col < cols; ++col) {
+      for (std::int64_t j = 0; j < kSquare; ++j) y[(row + j) * sy + col] = x[col * sx + row + j];
+    }
+  }
+  for (; row < rows; ++row) {
+    for (std::int64_t col = 0; col < cols; ++col) y[row * sy + col] = x[col * sx + row];
+  }
+}
+
+template <class T>
+void copy_tiles(CpuContext& context, const cpu::Walk<2>& walk, int along, const T* x, T* y) {
+  const int inner = walk.rank - 1;
+  const std::int64_t rows = walk.size[along], cols = walk.size[inner];
+  const std::int64_t tile_cols = std::min<std::int64_t>(cols, 64);
+  const std::int64_t tile_rows = std::min<std::int64_t>(rows, std::max<std::int64_t>(64, 4096 / tile_cols));
+  const std::int64_t across = (cols + tile_cols - 1) / tile_cols, down = (rows + tile_rows - 1) / tile_rows;
+  std::int64_t outer = 1;
+  for (int axis = 0; axis < inner; ++axis) outer *= axis == along ? 1 : walk.size[axis];
+  const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / (tile_rows * tile_cols));
+  cpu::parallel_for(context, outer * down * across, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t tile = begin; tile < end; ++tile) {
+      const std::int64_t col = tile % across * tile_cols, row = tile / across % down * tile_rows;
+      std::int64_t rest = tile / across / down;
+      const T* in = x + row + col * walk.stride[0][inner];
+      T* out = y + row * walk.stride[1][along] + col;
+      for (int axis = inner - 1; axis >= 0; --axis) {
+        if (axis == along) continue;
+        in += rest % walk.size[axis] * walk.stride[0][axis];
+        out += rest % walk.size[axis] * walk.stride[1][axis];
+        rest /= walk.size[axis];
+      }
+      transpose_tile(in, walk.stride[0][inner], out, walk.stride[1][along], std::min(tile_rows, rows - row),
+                     std::min(tile_cols, cols - col));
+    }
+  });
+}
+
+// Elements of one size are copied as unsigned integers, whatever they mean.
+template <class T> void copy_same(CpuContext& context, const Tensor& x, const Tensor& y) {
+  const cpu::Walk<2> walk = walk_by_output(x, y);
+  const T* from = reinterpret_cast<const T*>(x.raw_data());
+  T* to = reinterpret_cast<T*>(y.raw_data());
+  if (walk.row_stride(0) == 1 && walk.row_stride(1) == 1) {
+    cpu::for_each_row(context, walk, [&](const auto& offset, std::int64_t n) {
+      std::memcpy(to + offset[1], from + offset[0], static_cast<std::size_t>(n) * sizeof(T));
+    });
+  } else if (const int along = transposed_axis(walk); along >= 0) {
+    copy_tiles(context, walk, along, from, to);
+  } else {
+    for_each_pair(context, walk, from, to, [](const T& in, T& out) { out = in; });
+  }
 }
 
 }  // namespace
 
 template <> void copy(CpuContext& context, const Tensor& x, const Tensor& y) {
+  if (y.numel() == 0) return;
+  if (x.dtype() == y.dtype()) {
+    switch (size_of(x.dtype())) {
+      case 1: return copy_same<std::uint8_t>(context, x, y);
+      case 2: return copy_same<std::uint16_t>(context, x, y);
+      case 4: return copy_same<std::uint32_t>(context, x, y);
+      default: return copy_same<std::uint64_t>(context, x, y);
+    }
+  }
+  const cpu::Walk<2> walk = walk_by_output(x, y);
   dispatch_any(x.dtype(), [&]<class From>() {
     dispatch_any(y.dtype(), [&]<class To>() {
-      for_each_pair<From, To>(context, x, y, [](const From& in, To& out) { out = convert<To>(in); });
+      if constexpr (!std::is_same_v<From, To>) {
+        for_each_pair(context, walk, x.data<From>(), y.data<To>(),
+                      [](const From& in, To& out) { out = convert<To>(in); });
+      }
     });
   });
 }
@@ -63,12 +169,68 @@ template <> void fill(CpuContext& context, const Tensor& y, double value) {
 }
 
 template <> void add_into(CpuContext& context, const Tensor& x, const Tensor& y) {
+  if (y.numel() == 0) return;
+  const cpu::Walk<2> walk = walk_by_output(x, y);
   dispatch_floating(x.dtype(), "add_into", [&]<class From>() {
     dispatch_floating(y.dtype(), "add_into", [&]<class To>() {
-      using A = Accumulate<To>;
-      for_each_pair<From, To>(context, x, y,
-                              [](const From& in, To& out) { out = To(A(out) + A(convert<A>(in))); });
+      using A = std::conditional_t<std::is_same_v<From, double>, double, Accumulate<To>>;
+      for_each_pair(context, walk, x.data<From>(), y.data<To>(),
+                    [](const From& in, To& out) { out = convert<To>(convert<A>(out) + convert<A>(in)); });
     });
+  });
+}
+
+template <> void expand_backward(CpuContext& context, const Tensor& dy, const Tensor& dx) {
+  const Strides target = cpu::broadcast_strides(dx, dy.shape());
+  // The axes of dy, parted into those dx keeps and those it sums over.
+  Shape kept, summed;
+  Strides kept_step, summed_step;
+  for (int axis = 0; axis < dy.rank(); ++axis) {
+    const std::int64_t size = dy.shape()[axis], step = dy.strides()[axis];
+    if (size == 1) continue;
+    const bool sums = target[axis] == 0;
+    (sums ? summed : kept).push_back(size);
+    (sums ? summed_step : kept_step).push_back(step);
+  }
+  const std::int64_t count = summed.numel();
+  const auto offset_of = [](std::int64_t flat, const Shape& shape, const Strides& strides) {
+    std::int64_t offset = 0;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      offset += flat % shape[axis] * strides[axis];
+      flat /= shape[axis];
+    }
+    return offset;
+  };
+  dispatch_floating(dy.dtype(), "expand", [&]<class T>() {
+    using A = Accumulate<T>;
+    const T* in = dy.data<T>();
+    T* out = dx.data<T>();
+    const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / 4 / std::max<std::int64_t>(count, 1));
+    cpu::parallel_for(context, dx.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const T* from = in + offset_of(i, kept, kept_step);
+        A sum = 0;
+        for (std::int64_t j = 0; j < count; ++j) sum += A(from[offset_of(j, summed, summed_step)]);
+        out[i] = T(sum);
+      }
+    });
+  });
+}
+
+template <> void arange(CpuContext& context, double start, double step, const Tensor& y) {
+  dispatch_any(y.dtype(), [&]<class T>() {
+    T* to = y.data<T>();
+    cpu::parallel_for(context, y.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) to[i] = convert<T>(start + static_cast<double>(i) * step);
+    });
+  });
+}
+
+template <> void eye(CpuContext& context, const Tensor& y) {
+  fill(context, y, 0);
+  dispatch_any(y.dtype(), [&]<class T>() {
+    const std::int64_t n = std::min(y.shape()[0], y.shape()[1]), step = y.shape()[1] + 1;
+    for (std::int64_t i = 0; i < n; ++i) y.data<T>()[i * step] = convert<T>(1.0);
   });
 }
 

@@ -2,11 +2,22 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "kernels/cpu/parallel.h"
 #include "tensor/tensor.h"
 
 namespace athanor::cpu {
+
+/// Strides of t when it is broadcast to `shape`: 0 along the axes it repeats.
+inline Strides broadcast_strides(const Tensor& t, const Shape& shape) {
+  Strides strides = shape;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const int own = axis - (shape.rank() - t.rank());
+    strides[axis] = own < 0 || t.shape()[own] == 1 ? 0 : t.strides()[own];
+  }
+  return strides;
+}
 
 /// How to walk N tensors of one (broadcast) shape together: sizes and each operand's element strides, with
 /// neighbouring dimensions merged wherever all operands allow it, so that dense tensors become one row.
@@ -15,15 +26,15 @@ template <int N> struct Walk {
   std::array<std::int64_t, kMaxRank> size{};
   std::array<std::array<std::int64_t, kMaxRank>, N> stride{};
 
-  Walk(const Shape& shape, const std::array<const Tensor*, N>& operands) {
+  Walk(const Shape& shape, const std::array<const Tensor*, N>& operands)
+      : Walk(shape, broadcast(shape, operands, std::make_index_sequence<N>())) {}
+
+  /// From strides that are broadcast to `shape` already.
+  Walk(const Shape& shape, const std::array<Strides, N>& strides) {
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (shape[axis] == 1) continue;
       std::array<std::int64_t, N> step;
-      for (int k = 0; k < N; ++k) {
-        const Tensor& t = *operands[k];
-        const int own = axis - (shape.rank() - t.rank());
-        step[k] = own < 0 || t.shape()[own] == 1 ? 0 : t.strides()[own];
-      }
+      for (int k = 0; k < N; ++k) step[k] = strides[k][axis];
       bool merges = rank > 0;
       for (int k = 0; k < N && merges; ++k) merges = stride[k][rank - 1] == step[k] * shape[axis];
       if (merges) {
@@ -46,6 +57,13 @@ template <int N> struct Walk {
     return n;
   }
   std::int64_t row_stride(int operand) const { return stride[operand][rank - 1]; }
+
+ private:
+  template <std::size_t... K>
+  static std::array<Strides, N> broadcast(const Shape& shape, const std::array<const Tensor*, N>& operands,
+                                          std::index_sequence<K...>) {
+    return {broadcast_strides(*operands[K], shape)...};
+  }
 };
 
 /// Calls f(offsets, n) for every innermost row (or piece of one), in parallel: `offsets[k]` is operand k's

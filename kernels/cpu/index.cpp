@@ -1,0 +1,213 @@
+#include "kernels/index.h"
+
+#include <cstring>
+
+#include "kernels/convert.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/iterate.h"
+
+namespace athanor::kernels {
+namespace {
+
+/// A dense tensor seen as [outer, size, inner] around an axis.
+struct Around {
+  std::int64_t outer = 1, size, inner = 1;
+
+  Around(const Shape& shape, int axis) : size(shape[axis]) {
+    for (int i = 0; i < axis; ++i) outer *= shape[i];
+    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  }
+};
+
+// Calls f with the unsigned integer type of an element's size: moving bits needs no other type.
+template <class F> void dispatch_size(DType dtype, const F& f) {
+  switch (size_of(dtype)) {
+    case 1: return f.template operator()<std::uint8_t>();
+    case 2: return f.template operator()<std::uint16_t>();
+    case 4: return f.template operator()<std::uint32_t>();
+    default: return f.template operator()<std::uint64_t>();
+  }
+}
+
+// Calls f(sums) with dx itself, or for a half type with an f32 copy that is rounded back afterwards.
+template <class T, class F> void with_wide_sums(CpuContext& context, const Tensor& dx, const F& f) {
+  T* out = dx.data<T>();
+  using A = Accumulate<T>;
+  if constexpr (std::is_same_v<T, A>) {
+    f(out);
+  } else {
+    const std::int64_t n = dx.numel();
+    const Scratch scratch = context.scratch(static_cast<std::size_t>(n) * sizeof(A));
+    A* sums = scratch.as<A>();
+    cpu::parallel_for(context, n, cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+      cpu::vectorize([&] {
+        for (std::int64_t i = begin; i < end; ++i) sums[i] = A(out[i]);
+      });
+    });
+    f(sums);
+    cpu::parallel_for(context, n, cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+      cpu::vectorize([&] {
+        for (std::int64_t i = begin; i < end; ++i) out[i] = T(sums[i]);
+      });
+    });
+  }
+}
+
+// Splits the lines of `shape` along `axis` (all indices but that one) over the threads, and calls
+// f(offsets of the line's first element in each operand). Operands are given by their strides.
+template <int N, class F>
+void for_each_line(CpuContext& context, Shape shape, int axis, const std::array<Strides, N>& strides,
+                   const F& f) {
+  const std::int64_t length = std::max<std::int64_t>(shape[axis], 1);
+  shape[axis] = 1;
+  const std::int64_t lines = shape.numel();
+  cpu::parallel_for(context, lines, std::max<std::int64_t>(1, cpu::kGrain / 4 / length),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t line = begin; line < end; ++line) {
+                        std::array<std::int64_t, N> offset{};
+                        std::int64_t rest = line;
+                        for (int i = shape.rank() - 1; i >= 0; --i) {
+                          for (int k = 0; k < N; ++k) offset[k] += rest % shape[i] * strides[k][i];
+                          rest /= shape[i];
+                        }
+                        f(offset);
+                      }
+                    });
+}
+
+}  // namespace
+
+template <> void check_indices(CpuContext& context, const char* op, const Tensor& index, std::int64_t size) {
+  const std::int64_t* at = index.data<std::int64_t>();
+  // Threads may not throw: each range only looks, and the first bad index is found again on this one.
+  std::atomic<bool> bad{false};
+  cpu::parallel_for(context, index.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+    bool any = false;
+    for (std::int64_t i = begin; i < end; ++i) {
+      any |= static_cast<std::uint64_t>(at[i]) >= static_cast<std::uint64_t>(size);
+    }
+    if (any) bad.store(true, std::memory_order_relaxed);
+  });
+  if (!bad.load(std::memory_order_relaxed)) return;
+  for (std::int64_t i = 0; i < index.numel(); ++i) {
+    ATH_CHECK(at[i] >= 0 && at[i] < size, "{}: indices must be in [0, {}), but element {} is {}", op, size, i,
+              at[i]);
+  }
+}
+
+template <>
+void index_select(CpuContext& context, const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
+  const Around in(x.shape(), axis);
+  const std::int64_t count = index.numel();
+  const std::int64_t* at = index.data<std::int64_t>();
+  dispatch_size(x.dtype(), [&]<class T>() {
+    const T* from = reinterpret_cast<const T*>(x.raw_data());
+    T* to = reinterpret_cast<T*>(y.raw_data());
+    const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(in.inner, 1));
+    cpu::parallel_for(context, in.outer * count, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const T* source = from + (row / count * in.size + at[row % count]) * in.inner;
+        if (in.inner == 1) {
+          to[row] = *source;
+        } else {
+          std::memcpy(to + row * in.inner, source, static_cast<std::size_t>(in.inner) * sizeof(T));
+        }
+      }
+    });
+  });
+}
+
+template <>
+void index_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& index, const Tensor& dx) {
+  const Around out(dx.shape(), axis);
+  const std::int64_t count = index.numel();
+  const std::int64_t* at = index.data<std::int64_t>();
+  if (dx.numel() == 0 || count == 0) return;
+  dispatch_floating(dx.dtype(), "index_add", [&]<class T>() {
+    using A = Accumulate<T>;
+    const T* from = dy.data<T>();
+    with_wide_sums<T>(context, dx, [&](A* sums) {
+      // Threads share the columns, never a sum: equal indices are added in their order.
+      cpu::parallel_for(context, out.outer * out.inner, std::max<std::int64_t>(1, cpu::kGrain / count),
+                        [&](std::int64_t begin, std::int64_t end) {
+                          while (begin < end) {
+                            const std::int64_t block = begin / out.inner, first = begin % out.inner;
+                            const std::int64_t columns = std::min(out.inner - first, end - begin);
+                            cpu::vectorize([&] {
+                              for (std::int64_t k = 0; k < count; ++k) {
+                                const T* in = from + (block * count + k) * out.inner + first;
+                                A* to = sums + (block * out.size + at[k]) * out.inner + first;
+                                for (std::int64_t i = 0; i < columns; ++i) to[i] += A(in[i]);
+                              }
+                            });
+                            begin += columns;
+                          }
+                        });
+    });
+  });
+}
+
+template <>
+void gather(CpuContext& context, const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
+  if (y.numel() == 0) return;
+  const std::int64_t* at = index.data<std::int64_t>();
+  const std::int64_t length = index.shape()[axis];
+  const std::int64_t step = index.strides()[axis], source_step = x.strides()[axis];
+  dispatch_size(x.dtype(), [&]<class T>() {
+    const T* from = reinterpret_cast<const T*>(x.raw_data());
+    T* to = reinterpret_cast<T*>(y.raw_data());
+    for_each_line<2>(context, index.shape(), axis, {index.strides(), x.strides()}, [&](const auto& offset) {
+      for (std::int64_t i = 0; i < length; ++i) {
+        const std::int64_t place = offset[0] + i * step;
+        to[place] = from[offset[1] + at[place] * source_step];
+      }
+    });
+  });
+}
+
+template <>
+void scatter_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& index, const Tensor& dx) {
+  if (dy.numel() == 0) return;
+  const std::int64_t* at = index.data<std::int64_t>();
+  const std::int64_t length = index.shape()[axis];
+  const std::int64_t step = index.strides()[axis], target_step = dx.strides()[axis];
+  dispatch_floating(dx.dtype(), "scatter_add", [&]<class T>() {
+    using A = Accumulate<T>;
+    const T* from = dy.data<T>();
+    with_wide_sums<T>(context, dx, [&](A* sums) {
+      for_each_line<2>(context, index.shape(), axis, {index.strides(), dx.strides()},
+                       [&](const auto& offset) {
+                         for (std::int64_t i = 0; i < length; ++i) {
+                           const std::int64_t place = offset[0] + i * step;
+                           sums[offset[1] + at[place] * target_step] += A(from[place]);
+                         }
+                       });
+    });
+  });
+}
+
+template <>
+void where(CpuContext& context, const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& y) {
+  const cpu::Walk<4> walk(y.shape(), {&condition, &a, &b, &y});
+  const bool* choose = condition.data<bool>();
+  const std::int64_t sc = walk.row_stride(0), sa = walk.row_stride(1), sb = walk.row_stride(2);
+  dispatch_size(y.dtype(), [&]<class T>() {
+    const T* left = reinterpret_cast<const T*>(a.raw_data());
+    const T* right = reinterpret_cast<const T*>(b.raw_data());
+    T* to = reinterpret_cast<T*>(y.raw_data());
+    cpu::for_each_row(context, walk, [&](const auto& offset, std::int64_t n) {
+      const bool* c = choose + offset[0];
+      const T *pa = left + offset[1], *pb = right + offset[2];
+      T* out = to + offset[3];
+      if (sc == 1 && sa == 1 && sb == 1) {
+        cpu::vectorize([&] {
+          for (std::int64_t i = 0; i < n; ++i) out[i] = c[i] ? pa[i] : pb[i];
+        });
+      } else {
+        for (std::int64_t i = 0; i < n; ++i) out[i] = c[i * sc] ? pa[i * sa] : pb[i * sb];
+      }
+    });
+  });
+}
+
+}  // namespace athanor::kernels
