@@ -24,7 +24,7 @@ function(athanor_test name)
 endfunction()
 
 function(athanor_discover name filter labels)
-  gtest_discover_tests(${name}_test TEST_FILTER "${filter}" TEST_LIST ${name}_${labels}
+  gtest_discover_tests(${name}_test TEST_FILTER "${filter}" TEST_LIST ${name}_${labels} NO_PRETTY_VALUES
     DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${labels}" TIMEOUT 300)
 endfunction()
 

@@ -1,0 +1,54 @@
+// The tool `athanor`: one subcommand per thing to do with a file. Each registers itself.
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "examples/athanor_tool/run_op.h"
+#include "tensor/error.h"
+#include "tensor/nearest.h"
+
+namespace {
+
+int complain(int code, const char* what) {
+  std::fprintf(stderr, "athanor: %s\n", what);
+  return code;
+}
+
+/// CLI11 only says that a subcommand is required; this says which one was meant.
+void check_subcommand(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  for (const std::string& known : names) {
+    if (name == known) return;
+  }
+  athanor::detail::fail<>("the first argument must be a subcommand ({}), but is '{}'{}",
+                          fmt::join(names, ", "), name, athanor::did_you_mean(name, names));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  CLI::App app("Athanor's tool for files");
+  app.require_subcommand(1);
+  athanor::tool::add_run_op(app);
+
+  if (argc < 2 || argv[1][0] != '-') check_subcommand(app, argc < 2 ? "" : argv[1]);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return complain(2, error.what());
+  }
+  return 0;
+} catch (const athanor::ArgumentError& error) {
+  return complain(2, error.what());
+} catch (const athanor::IoError& error) {
+  return complain(2, error.what());
+} catch (const std::exception& error) {
+  return complain(3, error.what());
+}

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "examples/athanor_tool/arguments.h"
+
+namespace athanor::tool {
+
+/// Reads an op's inputs and attributes by name, and computes its result.
+using Op = Tensor (*)(Arguments&);
+
+const std::map<std::string, Op>& op_table();
+
+}  // namespace athanor::tool

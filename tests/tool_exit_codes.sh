@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# tool_exit_codes.sh ATHANOR GOLDEN: 0 and a file where all is well; else 2 and one line that says what is wrong.
+set -euo pipefail
+athanor=$1 golden=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+"$athanor" --help >/dev/null
+"$athanor" run-op "$golden/relu.safetensors" --out "$folder/out.safetensors"
+[ -s "$folder/out.safetensors" ] || { echo "run-op wrote nothing"; exit 1; }
+
+head -c 100 "$golden/relu.safetensors" > "$folder/cut.safetensors"
+
+refuses() { # refuses PATTERN ARGUMENTS...: exit code 2, one line on stderr that matches, nothing on stdout
+  local pattern=$1 code=0
+  shift
+  "$athanor" "$@" > "$folder/stdout" 2> "$folder/stderr" || code=$?
+  if [ "$code" -ne 2 ] || [ -s "$folder/stdout" ] || [ "$(wc -l < "$folder/stderr")" -ne 1 ] ||
+    ! grep -qE -- "$pattern" "$folder/stderr"; then
+    printf 'athanor %s: expected code 2 and one line like "%s", but got code %s and:\n' "$*" "$pattern" "$code"
+    cat "$folder/stdout" "$folder/stderr"
+    exit 1
+  fi
+}
+out=(--out "$folder/out.safetensors")
+refuses 'subcommand'
+refuses "mean 'run-op'" run-up
+refuses '--out' run-op "$golden/relu.safetensors"
+refuses 'absent' run-op "$folder/absent.safetensors" "${out[@]}"
+refuses 'cut.safetensors' run-op "$folder/cut.safetensors" "${out[@]}"
+refuses '--impl' run-op "$golden/relu.safetensors" "${out[@]}" --impl eigen
+refuses 'abacus' run-op "$golden/relu.safetensors" "${out[@]}" --device abacus
+refuses 'absent' run-op "$golden/relu.safetensors" --out "$folder/absent/out.safetensors"
