@@ -48,6 +48,27 @@ set(ATHANOR_HEADERS
   kernels/step_state.h
   kernels/update.h
   kernels/update_ops.h
+  nn/activation.h
+  nn/batch_norm.h
+  nn/conv2d.h
+  nn/dropout.h
+  nn/flatten.h
+  nn/init.h
+  nn/layer_norm.h
+  nn/linear.h
+  nn/loss.h
+  nn/models/alexnet.h
+  nn/models/cifarnet.h
+  nn/models/digits_cnn.h
+  nn/models/lenet.h
+  nn/models/model.h
+  nn/models/resnet.h
+  nn/models/vgg.h
+  nn/module.h
+  nn/pool.h
+  nn/sequential.h
+  nn/torch_layout.h
+  nn/whitening.h
   optim/arena.h
   optim/flat.h
   optim/optimizer.h

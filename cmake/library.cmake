@@ -62,6 +62,22 @@ add_library(athanor
   autograd/gradcheck.cpp
   autograd/grad_mode.cpp
   autograd/node.cpp
+  nn/batch_norm.cpp
+  nn/conv2d.cpp
+  nn/init.cpp
+  nn/layer_norm.cpp
+  nn/linear.cpp
+  nn/models/alexnet.cpp
+  nn/models/cifarnet.cpp
+  nn/models/digits_cnn.cpp
+  nn/models/lenet.cpp
+  nn/models/model.cpp
+  nn/models/resnet.cpp
+  nn/models/vgg.cpp
+  nn/module.cpp
+  nn/sequential.cpp
+  nn/torch_layout.cpp
+  nn/whitening.cpp
   optim/arena.cpp
   optim/optimizer.cpp
   optim/plan.cpp

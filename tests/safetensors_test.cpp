@@ -2,37 +2,22 @@
 
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
+
+#include "support/temp_dir.h"
 
 namespace athanor {
 namespace {
 
-namespace fs = std::filesystem;
-
-// A folder of its own for each test, removed at its end.
 class Safetensors : public testing::Test {
  protected:
-  Safetensors() {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::temp_directory_path() / fmt::format("athanor_{}_{}", test->name(), ::getpid());
-    fs::create_directories(folder_);
-  }
-  ~Safetensors() override { fs::remove_all(folder_); }
+  std::filesystem::path path(const std::string& name = "file.safetensors") const { return folder_ / name; }
+  void write(const std::string& bytes) const { test::write_file(path(), bytes); }
+  std::string read() const { return test::read_file(path()); }
 
-  fs::path path(const std::string& name = "file.safetensors") const { return folder_ / name; }
-
-  void write(const std::string& bytes) const {
-    std::ofstream(path(), std::ios::binary | std::ios::trunc).write(bytes.data(), std::ssize(bytes));
-  }
-  std::string read() const {
-    std::ifstream in(path(), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
   // What load() throws for a file of these bytes.
   std::string error_of(const std::string& bytes) const {
     write(bytes);
@@ -44,7 +29,7 @@ class Safetensors : public testing::Test {
     return "no error";
   }
 
-  fs::path folder_;
+  test::TempDir folder_;
 };
 
 std::string file_of(const std::string& header, const std::string& data, std::uint64_t length) {
@@ -128,7 +113,7 @@ TEST_F(Safetensors, SameEntriesGiveSameBytes) {
   safetensors::save(path(), sample(), {{"a", "2"}, {"b", "1"}});
   EXPECT_EQ(read(), first);
   std::size_t files = 0;
-  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder_)) ++files;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_.path())) ++files;
   EXPECT_EQ(files, 1u);  // no temporary file stays
 }
 
@@ -154,7 +139,7 @@ TEST_F(Safetensors, TensorsAreViewsOfTheFileAndOutliveIt) {
   const std::string before = read();
   x.data<float>()[0] = 9;  // private to this process
   EXPECT_EQ(read(), before);
-  fs::remove(path());
+  std::filesystem::remove(path());
   EXPECT_EQ(x.to_vector(), (std::vector<double>{9, 2, 3}));
 }
 
@@ -196,7 +181,7 @@ TEST_F(Safetensors, FailedSaveLeavesTheOldFile) {
 
 TEST_F(Safetensors, MissingFileAndFolderAreNamed) {
   EXPECT_THROW(safetensors::load(path("none")), IoError);
-  EXPECT_THROW(safetensors::load(folder_), IoError);
+  EXPECT_THROW(safetensors::load(folder_.path()), IoError);
 }
 
 // Hostile files --------------------------------------------------------------------------------------------

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "autograd/norm.h"
+#include "nn/module.h"
+
+namespace athanor::nn {
+
+struct BatchNormOptions {
+  float eps = 1e-5f;
+  float momentum = 0.1f;                     ///< share of the new batch in the running statistics
+  Activation activation = Activation::none;  ///< fused
+  bool scale = true;                         ///< a trained gamma; else 1
+  bool shift = true;                         ///< a trained beta; else 0
+};
+
+/// Batch normalisation over all axes but the last, with the activation and a residual fused: see batch_norm()
+/// in autograd/norm.h. Parameters weight, bias [channels] f32; buffers running_mean, running_var.
+class BatchNorm final : public Module {
+ public:
+  explicit BatchNorm(std::int64_t channels, const BatchNormOptions& options = {});
+
+  Tensor forward(const Tensor& x) override { return forward(x, {}); }
+  /// activation(norm(x) + residual), in one pass.
+  Tensor forward(const Tensor& x, const Tensor& residual);
+
+ private:
+  void reset(const InitKeys& keys) override;
+
+  BatchNormParams params_;
+  Tensor weight_, bias_, running_mean_, running_var_;
+};
+
+}  // namespace athanor::nn

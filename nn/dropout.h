@@ -1,0 +1,20 @@
+#pragma once
+
+#include "autograd/dropout.h"
+#include "nn/module.h"
+
+namespace athanor::nn {
+
+/// Zeroes elements with probability p in training and scales the rest up; the identity in evaluation.
+class Dropout final : public Module {
+ public:
+  explicit Dropout(float p = 0.5f) : p_(p) {
+    ATH_CHECK(p >= 0 && p <= 1, "Dropout: probability must be in [0, 1], but got {}", p);
+  }
+  Tensor forward(const Tensor& x) override { return dropout(x, p_, training()); }
+
+ private:
+  float p_;
+};
+
+}  // namespace athanor::nn

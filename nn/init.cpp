@@ -1,0 +1,177 @@
+#include "nn/init.h"
+
+#include <algorithm>
+
+#include <Eigen/Dense>
+
+namespace athanor::nn {
+
+RandomKey parameter_key(std::uint64_t seed, std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93ull;  // names that differ at the end differ everywhere
+  return {seed, hash ^ (hash >> 32)};
+}
+
+namespace init {
+namespace {
+
+// w[i] = value(i) for every i; value returns double.
+template <class F> void fill(const char* op, const Tensor& w, F&& value) {
+  ATH_CHECK(w.defined() && is_floating(w.dtype()) && w.is_contiguous(),
+            "{}: tensor must be floating and dense", op);
+  const Tensor host = w.device().is_cpu() ? w.detach() : Tensor::empty(w.shape(), {w.dtype(), kCpu});
+  dispatch_floating(w.dtype(), op, [&]<class T>() {
+    T* out = host.data<T>();
+    const auto count = static_cast<std::uint64_t>(w.numel());
+    for (std::uint64_t i = 0; i < count; ++i) out[i] = static_cast<T>(static_cast<Accumulate<T>>(value(i)));
+  });
+  if (!w.device().is_cpu()) w.copy_bytes_from(host);
+  w.bump_version();
+}
+
+// Successive numbers of a stream, four to a block.
+class Uniforms {
+ public:
+  explicit Uniforms(RandomKey key) : key_(key) {}
+  double operator()(std::uint64_t i) {
+    if (i % 4 == 0) block_ = philox(key_, i / 4);
+    return random_uniform(block_.word[i % 4]);
+  }
+
+ private:
+  RandomKey key_;
+  PhiloxBlock block_{};
+};
+
+class Normals {
+ public:
+  explicit Normals(RandomKey key) : key_(key) {}
+  double operator()(std::uint64_t i) {
+    if (i % 4 == 0) block_ = philox(key_, i / 4);
+    if (i % 2 == 0) pair_ = random_normals(block_.word[i % 4], block_.word[i % 4 + 1]);
+    return i % 2 == 0 ? pair_.first : pair_.second;
+  }
+
+ private:
+  RandomKey key_;
+  PhiloxBlock block_{};
+  NormalPair pair_{};
+};
+
+double normal_cdf(double x) {
+  return 0.5 * std::erfc(-x / std::sqrt(2.0));
+}
+
+double fan_of(const Tensor& w, Fan fan) {
+  const Fans both = fans(w.shape());
+  return static_cast<double>(std::max<std::int64_t>(fan == Fan::in ? both.in : both.out, 1));
+}
+
+double xavier_deviation(const Tensor& w, double gain) {
+  const Fans both = fans(w.shape());
+  return gain * std::sqrt(2.0 / static_cast<double>(std::max<std::int64_t>(both.in + both.out, 1)));
+}
+
+}  // namespace
+
+Fans fans(const Shape& shape) {
+  ATH_CHECK(shape.rank() >= 2, "init: fans need a rank of at least 2, but got shape {}", shape);
+  std::int64_t field = 1;
+  for (int i = 1; i + 1 < shape.rank(); ++i) field *= shape[i];
+  return {field * shape[shape.rank() - 1], field * shape[0]};
+}
+
+void constant(const Tensor& w, double value) {
+  fill("constant", w, [value](std::uint64_t) { return value; });
+}
+
+void uniform(const Tensor& w, RandomKey key, double low, double high) {
+  ATH_CHECK(low <= high, "uniform: low must not exceed high, but got {} and {}", low, high);
+  fill("uniform", w,
+       [&, draw = Uniforms(key)](std::uint64_t i) mutable { return low + (high - low) * draw(i); });
+}
+
+void normal(const Tensor& w, RandomKey key, double mean, double stddev) {
+  ATH_CHECK(stddev >= 0, "normal: stddev must be >= 0, but got {}", stddev);
+  fill("normal", w, [&, draw = Normals(key)](std::uint64_t i) mutable { return mean + stddev * draw(i); });
+}
+
+void truncated_normal(const Tensor& w, RandomKey key, double mean, double stddev, double low, double high) {
+  ATH_CHECK(stddev > 0 && low < high,
+            "truncated_normal: stddev must be > 0 and low < high, but got {}, {}, {}", stddev, low, high);
+  const double share = normal_cdf((high - mean) / stddev) - normal_cdf((low - mean) / stddev);
+  ATH_CHECK(share >= 0.01, "truncated_normal: [{}, {}] must hold at least 1 % of the normal, but holds {} %",
+            low, high, 100 * share);
+  fill("truncated_normal", w, [&](std::uint64_t i) {
+    for (std::uint64_t attempt = 0;; ++attempt) {  // a sub-stream of its own for each element
+      const PhiloxBlock block = philox(key, i + (attempt << 40));
+      for (int pair = 0; pair < 4; pair += 2) {
+        const NormalPair drawn = random_normals(block.word[pair], block.word[pair + 1]);
+        for (const float z : {drawn.first, drawn.second}) {
+          const double value = mean + stddev * z;
+          if (value >= low && value <= high) return value;
+        }
+      }
+    }
+  });
+}
+
+void kaiming_uniform(const Tensor& w, RandomKey key, double gain, Fan fan) {
+  const double bound = gain * std::sqrt(3 / fan_of(w, fan));
+  uniform(w, key, -bound, bound);
+}
+
+void kaiming_normal(const Tensor& w, RandomKey key, double gain, Fan fan) {
+  normal(w, key, 0, gain / std::sqrt(fan_of(w, fan)));
+}
+
+void xavier_uniform(const Tensor& w, RandomKey key, double gain) {
+  const double bound = std::sqrt(3.0) * xavier_deviation(w, gain);
+  uniform(w, key, -bound, bound);
+}
+
+void xavier_normal(const Tensor& w, RandomKey key, double gain) {
+  normal(w, key, 0, xavier_deviation(w, gain));
+}
+
+void dirac(const Tensor& w, bool keep_rest) {
+  ATH_CHECK(w.rank() == 4, "dirac: weight must be [K, R, S, C], but has shape {}", w.shape());
+  const Shape& shape = w.shape();
+  const std::int64_t channels = shape[3], filter = shape[1] * shape[2] * channels;
+  const std::int64_t middle = ((shape[1] / 2) * shape[2] + shape[2] / 2) * channels;
+  const Tensor before = w.detach().to(kCpu);
+  dispatch_floating(w.dtype(), "dirac", [&]<class T>() {
+    const T* old = before.data<T>();
+    fill("dirac", w, [&](std::uint64_t i) {
+      const std::int64_t k = static_cast<std::int64_t>(i) / filter,
+                         at = static_cast<std::int64_t>(i) % filter;
+      if (k >= channels) return keep_rest ? static_cast<double>(static_cast<Accumulate<T>>(old[i])) : 0.0;
+      return at == middle + k ? 1.0 : 0.0;
+    });
+  });
+}
+
+void orthogonal(const Tensor& w, RandomKey key, double gain) {
+  ATH_CHECK(w.rank() >= 2, "orthogonal: weight must have a rank of at least 2, but has shape {}", w.shape());
+  if (w.numel() == 0) return;
+  const std::int64_t rows = w.shape()[0], columns = w.numel() / rows;
+  const std::int64_t tall = std::max(rows, columns), narrow = std::min(rows, columns);
+
+  Eigen::MatrixXd gaussian(tall, narrow);
+  Normals draw(key);
+  for (std::int64_t i = 0; i < gaussian.size(); ++i) gaussian.data()[i] = draw(static_cast<std::uint64_t>(i));
+  const Eigen::HouseholderQR<Eigen::MatrixXd> qr(gaussian);
+  Eigen::MatrixXd q = qr.householderQ() * Eigen::MatrixXd::Identity(tall, narrow);
+  // Without this, the signs are those of the algorithm, not uniform.
+  for (std::int64_t j = 0; j < narrow; ++j) {
+    if (qr.matrixQR()(j, j) < 0) q.col(j) = -q.col(j);
+  }
+  fill("orthogonal", w, [&](std::uint64_t i) {
+    const auto row = static_cast<std::int64_t>(i) / columns, column = static_cast<std::int64_t>(i) % columns;
+    return gain * (rows >= columns ? q(row, column) : q(column, row));
+  });
+}
+
+}  // namespace init
+}  // namespace athanor::nn

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "nn/module.h"
+
+namespace athanor::nn {
+
+struct LayerNormOptions {
+  float eps = 1e-5f;
+  bool scale = true;  ///< a trained gamma; else 1
+  bool shift = true;  ///< a trained beta; else 0
+};
+
+/// Layer normalisation over the last axes, those of `shape`. Parameters weight, bias of that shape, f32.
+class LayerNorm final : public Module {
+ public:
+  explicit LayerNorm(const Shape& shape, const LayerNormOptions& options = {});
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  void reset(const InitKeys& keys) override;
+
+  Shape shape_;
+  float eps_;
+  Tensor weight_, bias_;
+};
+
+}  // namespace athanor::nn

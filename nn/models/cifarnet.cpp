@@ -1,0 +1,100 @@
+#include "nn/models/cifarnet.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/elementwise.h"
+#include "autograd/shape.h"
+#include "kernels/copy.h"
+#include "nn/whitening.h"
+
+namespace athanor::nn {
+namespace {
+
+constexpr std::int64_t kPatch = 2;
+constexpr std::int64_t kWidths[] = {64, 256, 256};
+constexpr double kLogitScale = 1.0 / 256;
+
+// A running share of 0.4, and no scale: the next convolution's weights are renormalised anyway.
+constexpr BatchNormOptions kNorm{
+    .eps = 1e-12f, .momentum = 0.4f, .activation = Activation::gelu, .scale = false};
+
+// PyTorch's default, with the identity on the first channels.
+void identity_first(const Tensor& w, RandomKey key) {
+  init::kaiming_uniform(w, key, init::leaky_relu_gain(std::sqrt(5.0)));
+  init::dirac(w, true);
+}
+
+// PyTorch's default, divided by the standard deviation of what was drawn.
+void unit_deviation(const Tensor& w, RandomKey key) {
+  init::kaiming_uniform(w, key, init::leaky_relu_gain(std::sqrt(5.0)));
+  const std::vector<double> values = w.detach().to_vector();
+  double mean = 0, squares = 0;
+  for (const double value : values) mean += value / static_cast<double>(values.size());
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  const double deviation =
+      std::sqrt(squares / static_cast<double>(std::max<std::size_t>(values.size(), 2) - 1));
+  const double bound = 1 / std::sqrt(static_cast<double>(w.dim(1))) / deviation;
+  init::uniform(w, key, -bound, bound);  // the same numbers, scaled
+}
+
+// Pixels of the image that reaches the head, along each side.
+std::int64_t final_side(std::int64_t image_size) {
+  return (image_size - kPatch + 1) / 2 / 2 / 2 / 3;
+}
+
+}  // namespace
+
+/// conv, pool, norm + GELU, conv, norm + GELU. The pool comes before the norm: a quarter of the work.
+class CifarNet::Group final : public Module {
+ public:
+  Group(std::int64_t in, std::int64_t out)
+      : conv1(in, out, 3, conv()), conv2(out, out, 3, conv()), bn1(out, kNorm), bn2(out, kNorm) {
+    register_module("conv1", conv1);
+    register_module("bn1", bn1);
+    register_module("conv2", conv2);
+    register_module("bn2", bn2);
+  }
+  Tensor forward(const Tensor& x) override { return bn2(conv2(bn1(pool(conv1(x))))); }
+
+ private:
+  static Conv2dOptions conv() { return {.padding = 1, .bias = false, .weight_init = identity_first}; }
+
+  Conv2d conv1, conv2;
+  BatchNorm bn1, bn2;
+  MaxPool2d pool{2};
+};
+
+CifarNet::CifarNet(const ModelOptions& options)
+    : whiten_(options.in_channels, 2 * kPatch * kPatch * options.in_channels, kPatch,
+              {.activation = Activation::gelu, .frozen_weight = true}),
+      head_(final_side(options.image_size) * final_side(options.image_size) * kWidths[2], options.classes,
+            {.bias = false,
+             .image = {final_side(options.image_size), final_side(options.image_size), kWidths[2]},
+             .weight_init = unit_deviation}) {
+  register_module("whiten", whiten_);
+  std::int64_t channels = whiten_.weight().dim(0);
+  for (const std::int64_t width : kWidths) {
+    groups_.push_back(std::make_unique<Group>(channels, width));
+    register_module(fmt::format("group{}", groups_.size()), *groups_.back());
+    channels = width;
+  }
+  register_module("head", head_);
+}
+
+Tensor CifarNet::forward(const Tensor& x) {
+  Tensor y = whiten_(x);                              // [N, 31, 31, 24]
+  for (const auto& group : groups_) y = (*group)(y);  // 15, 7, 3 pixels a side
+  return affine(head_(flatten(pool_(y))), kLogitScale);
+}
+
+void CifarNet::whiten(const Tensor& images) {
+  ATH_CHECK(images.rank() == 4 && images.dim(3) == whiten_.weight().dim(3),
+            "CifarNet: images must be [N, H, W, {}], but got {}", whiten_.weight().dim(3), images.shape());
+  const Tensor weight = whiten_.weight().detach();
+  const Tensor filters = whitening_filters(images, kPatch).to(weight.device());
+  on_device(weight.device(), [&](auto& context) { kernels::copy(context, filters, weight); });
+  weight.bump_version();
+}
+
+}  // namespace athanor::nn

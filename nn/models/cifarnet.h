@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nn/batch_norm.h"
+#include "nn/conv2d.h"
+#include "nn/linear.h"
+#include "nn/models/model.h"
+#include "nn/pool.h"
+
+namespace athanor::nn {
+
+/// The network of the CIFAR-10 speed records: a frozen whitening convolution with a trained bias, then three
+/// groups {conv, max pool, norm, GELU, conv, norm, GELU} of 64, 256 and 256 channels, max pool, linear head
+/// over 256. 1,971,640 values, 288 of them frozen. Convolutions begin as the identity on their first
+/// channels. Source: Jordan 2024, arXiv:2404.00498 (airbench94, with the later Muon variant's widths and
+/// momentum).
+class CifarNet final : public Module {
+ public:
+  explicit CifarNet(const ModelOptions& options);
+  Tensor forward(const Tensor& x) override;
+
+  /// Sets the whitening filters from normalised training images [N, H, W, C]; the recipe takes the first
+  /// 5,000. Until then they are random.
+  void whiten(const Tensor& images);
+
+ private:
+  class Group;
+
+  Conv2d whiten_;
+  std::vector<std::unique_ptr<Module>> groups_;
+  MaxPool2d pool_{3};
+  Linear head_;
+};
+
+}  // namespace athanor::nn

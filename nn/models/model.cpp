@@ -1,0 +1,92 @@
+#include "nn/models/model.h"
+
+#include <algorithm>
+
+#include "nn/models/alexnet.h"
+#include "nn/models/cifarnet.h"
+#include "nn/models/digits_cnn.h"
+#include "nn/models/lenet.h"
+#include "nn/models/resnet.h"
+#include "nn/models/vgg.h"
+#include "tensor/nearest.h"
+
+namespace athanor::nn {
+namespace {
+
+struct Recipe {
+  const char* name;
+  ModelOptions defaults;
+  std::int64_t smallest_image;
+  std::unique_ptr<Module> (*make)(const ModelOptions&);
+};
+
+constexpr ModelOptions kImageNet{1000, 3, 224};
+constexpr ModelOptions kCifar{10, 3, 32};
+
+template <class M> std::unique_ptr<Module> make(const ModelOptions& options) {
+  return std::make_unique<M>(options);
+}
+
+template <const ResNetConfig& config> std::unique_ptr<Module> make_resnet(const ModelOptions& options) {
+  return std::make_unique<ResNet>(config, options);
+}
+
+constexpr Recipe kRecipes[] = {
+    {"lenet5", {10, 1, 28}, 12, make<LeNet5>},
+    {"alexnet", kImageNet, 63, make<AlexNet>},
+    {"vgg11_bn", kImageNet, 32, make<Vgg11Bn>},
+    {"resnet18", kImageNet, 1, make_resnet<kResNet18>},
+    {"resnet34", kImageNet, 1, make_resnet<kResNet34>},
+    {"resnet50", kImageNet, 1, make_resnet<kResNet50>},
+    {"resnet18_cifar", kCifar, 1, make_resnet<kResNet18Cifar>},
+    {"resnet34_cifar", kCifar, 1, make_resnet<kResNet34Cifar>},
+    {"resnet50_cifar", kCifar, 1, make_resnet<kResNet50Cifar>},
+    {"resnet20", kCifar, 1, make_resnet<kResNet20>},
+    {"resnet56", kCifar, 1, make_resnet<kResNet56>},
+    {"cifarnet", kCifar, 25, make<CifarNet>},
+    {"digits_cnn", {10, 1, 8}, 4, make<DigitsCnn>},
+};
+
+const Recipe& recipe_of(std::string_view name) {
+  const auto found =
+      std::find_if(std::begin(kRecipes), std::end(kRecipes), [&](const Recipe& r) { return r.name == name; });
+  if (found == std::end(kRecipes)) {
+    const std::vector<std::string> names = model_names();
+    std::string all;
+    for (const std::string& known : names) all += " " + known;
+    detail::fail<>("model: name must be one of{}, but got '{}'{}", all, name, did_you_mean(name, names));
+  }
+  return *found;
+}
+
+}  // namespace
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const Recipe& recipe : kRecipes) names.emplace_back(recipe.name);
+  return names;
+}
+
+ModelOptions model_options(std::string_view name, const ModelOptions& options) {
+  const Recipe& recipe = recipe_of(name);
+  ATH_CHECK(options.classes >= 0 && options.in_channels >= 0 && options.image_size >= 0,
+            "{}: options must be >= 0, but got {} classes, {} channels, {} pixels", name, options.classes,
+            options.in_channels, options.image_size);
+  const auto or_default = [](std::int64_t asked, std::int64_t standard) { return asked ? asked : standard; };
+  const ModelOptions full{or_default(options.classes, recipe.defaults.classes),
+                          or_default(options.in_channels, recipe.defaults.in_channels),
+                          or_default(options.image_size, recipe.defaults.image_size)};
+  ATH_CHECK(full.image_size >= recipe.smallest_image,
+            "{}: images must be at least {} pixels a side, but got {}", name, recipe.smallest_image,
+            full.image_size);
+  return full;
+}
+
+std::unique_ptr<Module> make_model(std::string_view name, const ModelOptions& options, std::uint64_t seed) {
+  const ModelOptions full = model_options(name, options);
+  std::unique_ptr<Module> model = recipe_of(name).make(full);
+  model->initialize(seed);
+  return model;
+}
+
+}  // namespace athanor::nn

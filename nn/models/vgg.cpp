@@ -1,0 +1,59 @@
+#include "nn/models/vgg.h"
+
+#include "autograd/shape.h"
+#include "nn/batch_norm.h"
+#include "nn/conv2d.h"
+#include "nn/dropout.h"
+#include "nn/linear.h"
+
+namespace athanor::nn {
+namespace {
+
+void zero(const Tensor& b, RandomKey) {
+  init::constant(b, 0);
+}
+
+LinearOptions linear_options(Activation activation, FlattenedImage image = {}) {
+  return {.activation = activation,
+          .image = image,
+          .weight_init = [](const Tensor& w, RandomKey key) { init::normal(w, key, 0, 0.01); },
+          .bias_init = zero};
+}
+
+}  // namespace
+
+Vgg11Bn::Vgg11Bn(const ModelOptions& options) {
+  const Conv2dOptions conv{
+      .padding = 1,
+      .weight_init = [](const Tensor& w,
+                        RandomKey key) { init::kaiming_normal(w, key, init::kReluGain, init::Fan::out); },
+      .bias_init = zero};
+  constexpr std::int64_t kPool = 0;
+  std::int64_t channels = options.in_channels;
+  int place = 0;  // in torchvision's list, which counts the ReLUs that are fused here
+  for (const std::int64_t width :
+       {64L, kPool, 128L, kPool, 256L, 256L, kPool, 512L, 512L, kPool, 512L, 512L, kPool}) {
+    if (width == kPool) {
+      features.add_named<MaxPool2d>(std::to_string(place++), 2);
+      continue;
+    }
+    features.add_named<Conv2d>(std::to_string(place), channels, width, 3, conv);
+    features.add_named<BatchNorm>(std::to_string(place + 1), width,
+                                  BatchNormOptions{.activation = Activation::relu});
+    place += 3;
+    channels = width;
+  }
+  classifier.add_named<Linear>("0", 7 * 7 * 512, 4096, linear_options(Activation::relu, {7, 7, 512}));
+  classifier.add_named<Dropout>("2");
+  classifier.add_named<Linear>("3", 4096, 4096, linear_options(Activation::relu));
+  classifier.add_named<Dropout>("5");
+  classifier.add_named<Linear>("6", 4096, options.classes, linear_options(Activation::none));
+  register_module("features", features);
+  register_module("classifier", classifier);
+}
+
+Tensor Vgg11Bn::forward(const Tensor& x) {
+  return classifier(flatten(pool(features(x))));
+}
+
+}  // namespace athanor::nn

@@ -1,0 +1,186 @@
+#include "nn/module.h"
+
+#include <algorithm>
+
+#include "autograd/engine.h"
+#include "kernels/copy.h"
+#include "tensor/nearest.h"
+
+namespace athanor::nn {
+namespace {
+
+template <class Named> bool holds(const std::vector<Named>& list, const Tensor& tensor) {
+  return std::any_of(list.begin(), list.end(), [&](const Named& one) { return one.tensor.same_as(tensor); });
+}
+
+// "missing 'a', 'b'": one part of what is wrong with a state.
+void complain(std::string& text, const char* what, const std::vector<std::string>& names,
+              const std::vector<std::string>& candidates) {
+  if (names.empty()) return;
+  text += fmt::format("{}{} {}", text.empty() ? "" : "; ", what, list_names(names));
+  if (const auto nearest = nearest_name(names.front(), candidates))
+    text += fmt::format(" (for '{}' did you mean '{}'?)", names.front(), *nearest);
+}
+
+}  // namespace
+
+template <class M, class F> void Module::walk(M& module, const std::string& prefix, F&& visit) {
+  visit(prefix, module);
+  for (const Child& child : module.children_)
+    walk(static_cast<M&>(*child.module), prefix + child.name + ".", visit);
+}
+
+// Registration ---------------------------------------------------------------------------------------------
+
+void Module::check_name(const std::string& name) const {
+  ATH_CHECK(!name.empty() && name.find('.') == name.npos,
+            "module: a name must not be empty or hold a dot, "
+            "but got '{}'",
+            name);
+  const auto is_taken = [&](const auto& list) {
+    return std::any_of(list.begin(), list.end(), [&](const auto& one) { return one.name == name; });
+  };
+  ATH_CHECK(!is_taken(parameters_) && !is_taken(buffers_) && !is_taken(children_),
+            "module: names must be unique, but '{}' is taken", name);
+}
+
+Tensor Module::register_parameter(const std::string& name, Tensor tensor, ParameterOptions options) {
+  check_name(name);
+  ATH_CHECK(tensor.defined(), "module: parameter '{}' must be a defined tensor", name);
+  require_grad(tensor);
+  parameters_.push_back({name, tensor, options.keep_f32, options.decay});
+  return tensor;
+}
+
+Tensor Module::register_buffer(const std::string& name, Tensor tensor) {
+  check_name(name);
+  ATH_CHECK(tensor.defined() && !tensor.requires_grad(),
+            "module: buffer '{}' must be a defined tensor that needs no gradient", name);
+  buffers_.push_back({name, tensor});
+  return tensor;
+}
+
+void Module::add_child(const std::string& name, Module& module) {
+  check_name(name);
+  ATH_CHECK(&module != this, "module: '{}' must not be its own child", name);
+  children_.push_back({name, &module});
+}
+
+// The tree -------------------------------------------------------------------------------------------------
+
+void Module::initialize(std::uint64_t seed) {
+  walk(*this, "", [&](const std::string& prefix, Module& module) {
+    module.reset(InitKeys(seed, prefix));
+    module.ready_ = true;
+  });
+}
+
+void Module::not_ready() const {
+  detail::fail<>(
+      "module: parameters must have values before the first call, but '{}' {} has none yet; call "
+      "initialize(seed) "
+      "or load_state_dict() on the whole model first",
+      parameters_.empty() ? "?" : parameters_.front().name,
+      parameters_.empty() ? Shape() : parameters_.front().tensor.shape());
+}
+
+void Module::train(bool on) {
+  walk(*this, "", [&](const std::string&, Module& module) { module.training_ = on; });
+}
+
+std::vector<Parameter> Module::parameters() const {
+  std::vector<Parameter> all;
+  walk(*this, "", [&](const std::string& prefix, const Module& module) {
+    for (const Parameter& own : module.parameters_) {
+      if (!holds(all, own.tensor)) all.push_back({prefix + own.name, own.tensor, own.keep_f32, own.decay});
+    }
+  });
+  return all;
+}
+
+std::vector<NamedTensor> Module::buffers() const {
+  std::vector<NamedTensor> all;
+  walk(*this, "", [&](const std::string& prefix, const Module& module) {
+    for (const NamedTensor& own : module.buffers_) {
+      if (!holds(all, own.tensor)) all.push_back({prefix + own.name, own.tensor});
+    }
+  });
+  return all;
+}
+
+std::vector<NamedModule> Module::modules() const {
+  std::vector<NamedModule> all;
+  walk(*this, "", [&](const std::string& prefix, const Module& module) {
+    all.push_back({prefix.substr(0, prefix.empty() ? 0 : prefix.size() - 1), &module});
+  });
+  return all;
+}
+
+std::int64_t Module::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Parameter& parameter : parameters()) count += parameter.tensor.numel();
+  return count;
+}
+
+// State ----------------------------------------------------------------------------------------------------
+
+StateDict Module::state_dict() const {
+  StateDict state;
+  for (const Parameter& parameter : parameters()) state.set(parameter.name, parameter.tensor);
+  for (const NamedTensor& buffer : buffers()) state.set(buffer.name, buffer.tensor);
+  return state;
+}
+
+void Module::load_state_dict(const StateDict& state) {
+  const StateDict own = state_dict();
+  std::vector<std::string> missing, unknown, misfits;
+  for (const StateDict::Entry& entry : own) {
+    const Tensor& target = std::get<Tensor>(entry.value);
+    const StateDict::Value* value = state.find(entry.name);
+    const Tensor* source = value ? std::get_if<Tensor>(value) : nullptr;
+    if (!value) {
+      missing.push_back(entry.name);
+    } else if (!source) {
+      misfits.push_back(fmt::format("'{}' must be a tensor, but is {}", entry.name, kind_of(*value)));
+    } else if (source->shape() != target.shape()) {
+      misfits.push_back(
+          fmt::format("'{}' must have shape {}, but has {}", entry.name, target.shape(), source->shape()));
+    } else if (source->dtype() != target.dtype() && !is_floating(source->dtype())) {
+      misfits.push_back(fmt::format("'{}' must be floating, but is {}", entry.name, source->dtype()));
+    }
+  }
+  for (const StateDict::Entry& entry : state) {
+    if (!own.contains(entry.name)) unknown.push_back(entry.name);
+  }
+  std::string wrong;
+  complain(wrong, "missing", missing, unknown);
+  complain(wrong, "not in the model:", unknown, missing.empty() ? own.names() : missing);
+  for (std::size_t i = 0; i < std::min<std::size_t>(misfits.size(), 5); ++i)
+    wrong += (wrong.empty() ? "" : "; ") + misfits[i];
+  if (misfits.size() > 5) wrong += fmt::format(" and {} more", misfits.size() - 5);
+  ATH_CHECK(wrong.empty(), "load_state_dict: entries must be those of the model, but got: {}", wrong);
+
+  for (const StateDict::Entry& entry : own) {
+    const Tensor target = std::get<Tensor>(entry.value).detach();
+    const Tensor source = std::get<Tensor>(*state.find(entry.name)).detach().to(target.device());
+    on_device(target.device(), [&](auto& context) { kernels::copy(context, source, target); });
+    target.bump_version();  // shared with the parameter
+  }
+  walk(*this, "", [](const std::string&, Module& module) { module.ready_ = true; });
+}
+
+void Module::to(DType dtype) {
+  ATH_CHECK(is_floating(dtype), "module: dtype must be floating, but got {}", dtype);
+  const auto convert = [](const Tensor& tensor, DType wanted) {
+    if (tensor.dtype() == wanted || !is_floating(tensor.dtype())) return;
+    const Tensor copy = Tensor::empty(tensor.shape(), {wanted, tensor.device()});
+    on_device(copy.device(), [&](auto& context) { kernels::copy(context, tensor.detach(), copy); });
+    tensor.rebind(copy.storage(), 0, wanted);
+  };
+  const DType kept = is_half(dtype) ? DType::f32 : dtype;
+  for (const Parameter& parameter : parameters())
+    convert(parameter.tensor, parameter.keep_f32 ? kept : dtype);
+  for (const NamedTensor& buffer : buffers()) convert(buffer.tensor, kept);
+}
+
+}  // namespace athanor::nn

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "autograd/parameter.h"
+#include "nn/init.h"
+#include "tensor/state_dict.h"
+#include "tensor/tensor.h"
+
+namespace athanor::nn {
+
+class Module;
+
+/// A module of a tree, with its dotted name; the root's is "".
+struct NamedModule {
+  std::string name;
+  const Module* module;
+};
+
+/// Gives the random stream of a module's own parameters when they get their initial values.
+class InitKeys {
+ public:
+  InitKeys(std::uint64_t seed, std::string prefix) : seed_(seed), prefix_(std::move(prefix)) {}
+  /// `name` as it was registered with the module.
+  RandomKey operator()(std::string_view name) const {
+    return parameter_key(seed_, fmt::format("{}{}", prefix_, name));
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::string prefix_;
+};
+
+/// A part of a model: parameters, buffers, and other modules, all under names.
+///
+/// Children are plain members, registered by reference in the constructor, so a module is neither copied nor
+/// moved. A new model has shapes but no values: initialize() or load_state_dict() comes before the first
+/// call. The initial value of a parameter is a function of the seed and its name in the whole model.
+///
+///     struct Net : nn::Module {
+///       nn::Conv2d conv{1, 8, 3};
+///       nn::Linear head{8, 10};
+///       Net() { register_module("conv", conv); register_module("head", head); }
+///       Tensor forward(const Tensor& x) override { ... }
+///     };
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  virtual Tensor forward(const Tensor& x) = 0;
+  /// forward(x). Throws ArgumentError where this module's parameters have no values yet.
+  Tensor operator()(const Tensor& x) {
+    if (!ready_) [[unlikely]]
+      not_ready();
+    return forward(x);
+  }
+
+  /// Sets every parameter and buffer of the tree to its initial value.
+  void initialize(std::uint64_t seed);
+
+  /// Training or evaluation behaviour (batch norm, dropout) of the whole tree; training at first.
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool training() const { return training_; }
+
+  /// Trainable tensors in declared order: own ones, then those of the children. Names are dotted paths
+  /// ("layer1.0.conv1.weight"). A tied weight is listed once, under its first name.
+  std::vector<Parameter> parameters() const;
+  /// Tensors that are state but not trained: running statistics. Order and names as above.
+  std::vector<NamedTensor> buffers() const;
+  /// This module and all below it, parents first.
+  std::vector<NamedModule> modules() const;
+  /// Elements of all parameters.
+  std::int64_t parameter_count() const;
+
+  /// Handles to all parameters and buffers, in that order: no values are copied.
+  StateDict state_dict() const;
+  /// Copies values in, between floating dtypes where they differ. Checks everything first, then writes:
+  /// throws ArgumentError naming every entry that is missing, not known or of another shape, and changes
+  /// nothing.
+  void load_state_dict(const StateDict& state);
+
+  /// Converts parameters and buffers to another floating dtype, before an arena takes them over. Norms stay
+  /// f32 where the dtype is a half type.
+  void to(DType dtype);
+
+ protected:
+  struct ParameterOptions {
+    bool keep_f32 = false;
+    bool decay = true;
+  };
+  /// Makes the tensor a leaf and returns its handle. Names must be unique here, not empty, without dots; a
+  /// tensor that is another module's parameter, too, is tied to it. Throws ArgumentError.
+  Tensor register_parameter(const std::string& name, Tensor tensor, ParameterOptions options);
+  Tensor register_parameter(const std::string& name, Tensor tensor) {
+    return register_parameter(name, std::move(tensor), {});
+  }
+  Tensor register_buffer(const std::string& name, Tensor tensor);
+  template <class M> M& register_module(const std::string& name, M& module) {
+    add_child(name, module);
+    return module;
+  }
+
+  /// Writes the initial values of the parameters and buffers registered here (not of children).
+  virtual void reset(const InitKeys&) {}
+  /// Says that the parameters registered here have no values until initialize() or load_state_dict().
+  void needs_values() { ready_ = false; }
+
+ private:
+  struct Child {
+    std::string name;
+    Module* module;
+  };
+
+  void add_child(const std::string& name, Module& module);
+  void check_name(const std::string& name) const;
+  [[noreturn]] void not_ready() const;
+  /// visit(prefix, module) for this module and all below it; prefix is "" or ends with a dot.
+  template <class M, class F> static void walk(M& module, const std::string& prefix, F&& visit);
+
+  std::vector<Parameter> parameters_;
+  std::vector<NamedTensor> buffers_;
+  std::vector<Child> children_;
+  bool training_ = true;
+  bool ready_ = true;
+};
+
+}  // namespace athanor::nn

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace athanor::nn {
+
+/// Modules run one after the other; it owns them. Their names are "0", "1", ... unless given.
+///
+///     nn::Sequential net;
+///     net.add<nn::Conv2d>(1, 8, 3).add<nn::Relu>().add<nn::Flatten>().add<nn::Linear>(288, 10);
+///     net.initialize(seed);
+class Sequential final : public Module {
+ public:
+  Sequential() = default;
+
+  /// Appends M(arguments...) under the next number.
+  template <std::derived_from<Module> M, class... Args> Sequential& add(Args&&... arguments) {
+    return append(std::to_string(modules_.size()), std::make_unique<M>(std::forward<Args>(arguments)...));
+  }
+  /// Appends it under a name of its own.
+  template <std::derived_from<Module> M, class... Args>
+  Sequential& add_named(const std::string& name, Args&&... arguments) {
+    return append(name, std::make_unique<M>(std::forward<Args>(arguments)...));
+  }
+  Sequential& append(const std::string& name, std::unique_ptr<Module> module);
+
+  std::size_t size() const { return modules_.size(); }
+  Module& operator[](std::size_t i) { return *modules_[i]; }
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  std::vector<std::unique_ptr<Module>> modules_;
+};
+
+}  // namespace athanor::nn
