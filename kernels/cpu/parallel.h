@@ -16,7 +16,7 @@ template <class F>
 void parallel_for(const CpuContext& context, std::int64_t n, std::int64_t grain, const F& f) {
   if (n <= 0) return;
   const std::int64_t wanted = (n + grain - 1) / std::max<std::int64_t>(grain, 1);
-  const int threads = static_cast<int>(std::min<std::int64_t>(context.threads(), wanted));
+  [[maybe_unused]] const int threads = static_cast<int>(std::min<std::int64_t>(context.threads(), wanted));
 #if defined(_OPENMP)
   if (threads > 1) {
     const std::int64_t share = (n + threads - 1) / threads;
