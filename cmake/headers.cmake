@@ -34,7 +34,6 @@ set(ATHANOR_HEADERS
   kernels/conv.h
   kernels/convert.h
   kernels/copy.h
-  kernels/dropout.h
   kernels/elementwise.h
   kernels/elementwise_ops.h
   kernels/hash.h
@@ -43,7 +42,6 @@ set(ATHANOR_HEADERS
   kernels/loss.h
   kernels/matmul.h
   kernels/pool.h
-  kernels/random.h
   kernels/reduce.h
   kernels/step_state.h
   kernels/update.h
@@ -69,8 +67,12 @@ set(ATHANOR_HEADERS
   nn/sequential.h
   nn/torch_layout.h
   nn/whitening.h
+  optim/adam.h
   optim/arena.h
+  optim/ema.h
   optim/flat.h
+  optim/load.h
+  optim/muon.h
   optim/optimizer.h
   optim/plan.h
   optim/precision.h

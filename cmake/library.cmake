@@ -6,22 +6,17 @@ set(ATHANOR_KERNELS
   augment
   conv
   copy
-  dropout
   elementwise
   hash
   index
   loss
   matmul
   pool
-  random
   reduce
   update
 )
 set(ATHANOR_AUTOGRAD
-  checkpoint
   conv
-  creation
-  dropout
   elementwise
   loss
   matmul
@@ -78,7 +73,11 @@ add_library(athanor
   nn/sequential.cpp
   nn/torch_layout.cpp
   nn/whitening.cpp
+  optim/adam.cpp
   optim/arena.cpp
+  optim/ema.cpp
+  optim/load.cpp
+  optim/muon.cpp
   optim/optimizer.cpp
   optim/plan.cpp
   optim/schedule.cpp

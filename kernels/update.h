@@ -62,6 +62,31 @@ template <class Context>
 void adam_update(Context& context, const UpdateTable& table, std::span<const AdamGroup> groups,
                  const Tensor& first_moment, const Tensor& second_moment);
 
+/// The table of one parameter, a matrix, and the running average of its gradients moved on:
+/// b += (1 - mu)(g - b); x = b, or g + mu (b - g) by Nesterov. x holds the matrix densely, f32 or bf16.
+/// Moves g + 8 bytes per parameter and writes x.
+template <class Context>
+void muon_momentum(Context& context, const UpdateTable& matrix, float mu, bool nesterov,
+                   const Tensor& momentum, const Tensor& x);
+
+/// x *= 1 / max(|x|, eps), the Frobenius norm summed in f64. x dense, f32 or bf16.
+template <class Context> void normalize(Context& context, const Tensor& x, float eps);
+
+/// y = alpha x + beta I for square x and y, dense, f32 or bf16. y may be x.
+template <class Context>
+void scale_add_identity(Context& context, const Tensor& x, float alpha, float beta, const Tensor& y);
+
+struct MuonStep {
+  float weight_decay = 0;  ///< decoupled: w -= lr lambda w
+  float rate_scale = 1;    ///< times the learning rate, for x alone
+  float weight_norm = 0;   ///< where > 0, w is first scaled to this Frobenius norm
+};
+
+/// w -= lr (rate_scale x + lambda w) for the matrix the table names. Counts the update. Moves 8 bytes per
+/// parameter, reads x and writes the compute copy.
+template <class Context>
+void muon_apply(Context& context, const UpdateTable& matrix, const MuonStep& muon, const Tensor& x);
+
 /// Reads all gradients of the tables once and sets StepState::grad_norm (L2, of the unscaled gradients),
 /// found_inf, clip_coefficient = min(1, max_norm / (grad_norm + 1e-6)) and clip_value = max_value. Squares
 /// are summed in f64, chunk by chunk in the order of the tables: the same bits for any number of threads.

@@ -8,6 +8,7 @@
 #include "kernels/hash.h"
 #include "kernels/update.h"
 #include "optim/flat.h"
+#include "optim/load.h"
 #include "optim/step.h"
 
 namespace athanor {
@@ -247,6 +248,21 @@ void ParameterArena::restore_buffers_if_skipped(StepState& state) {
     const BoundStep bound(context, state);
     kernels::copy_if_skipped(context, snapshot_, flat_buffers_);
   });
+  bump_buffers();
+}
+
+// State ----------------------------------------------------------------------------------------------------
+
+StateDict ParameterArena::state_dict() const {
+  StateDict state;
+  for (int i = 0; i < size(); ++i) state.set(parameters_[static_cast<std::size_t>(i)].name, master(i));
+  for (const NamedTensor& buffer : buffers_) state.set(buffer.name, buffer.tensor);
+  return state;
+}
+
+void ParameterArena::load_state_dict(const StateDict& state) {
+  load_tensors(state_dict(), state, "arena");
+  weights_from_masters();
   bump_buffers();
 }
 

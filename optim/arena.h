@@ -7,6 +7,7 @@
 #include "autograd/parameter.h"
 #include "kernels/step_state.h"
 #include "optim/precision.h"
+#include "tensor/state_dict.h"
 #include "tensor/tensor.h"
 
 // The memory of a model in training. Parameters are stable handles; the arena moves their storage into a few
@@ -103,6 +104,12 @@ class ParameterArena {
   /// Marks weights (or buffers) as written: saved tensors and packed copies of them become stale.
   void bump_weights() const;
   void bump_buffers() const;
+
+  /// Masters and buffers, all f32, under the names of the model: views of live memory, not copies.
+  StateDict state_dict() const;
+  /// Copies values in and refreshes the compute copies. Throws ArgumentError, before anything is written, on
+  /// a missing, extra or misshapen entry, naming it.
+  void load_state_dict(const StateDict& state);
 
   /// Hash of the master weights: mix64(count + sum over i of hash_element(i, bits of value i)) modulo 2^64,
   /// where i counts the elements of all parameters in declared order (kernels/hash.h). Padding, compute

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "optim/flat.h"
+#include "optim/load.h"
 
 namespace athanor {
 namespace {
@@ -69,8 +70,9 @@ Selector none_of(Selector selector) {
 
 // Optimizer ------------------------------------------------------------------------------------------------
 
-Optimizer::Optimizer(ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot)
-    : arena_(arena),
+Optimizer::Optimizer(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot)
+    : kind_(kind),
+      arena_(arena),
       groups_(std::move(groups)),
       first_slot_(first_slot),
       plan_(arena, sort_into_groups(arena, groups_, first_slot)) {
@@ -83,6 +85,35 @@ Tensor Optimizer::add_state(const char* name) {
   const AllocTag tagged("optimizer");
   states_.push_back({name, make_flat(state_size_, DType::f32, arena_.device())});
   return states_.back().values;
+}
+
+StateDict Optimizer::state_dict() const {
+  StateDict state;
+  state.set("kind", std::string(kind_));
+  const std::vector<double> updates = plan_.steps().to_vector();
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    const UpdatePlan::Member& member = plan_.members()[i];
+    const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(member.parameter)];
+    for (const State& slot : states_) {
+      state.set(fmt::format("{}.{}", slot.name, parameter.name),
+                slice_of(slot.values, member.state, parameter.tensor.shape()));
+    }
+    state.set(fmt::format("updates.{}", parameter.name), static_cast<std::int64_t>(updates[i]));
+  }
+  return state;
+}
+
+void Optimizer::load_state_dict(const StateDict& state) {
+  ATH_CHECK(state.text("kind") == kind_, "optimizer: the state must be of {}, but is of {}", kind_,
+            state.text("kind"));
+  std::vector<std::int64_t> updates;
+  for (const UpdatePlan::Member& member : plan_.members()) {
+    const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(member.parameter)];
+    updates.push_back(state.integer(fmt::format("updates.{}", parameter.name)));
+  }
+  load_tensors(state_dict(), state, kind_);
+  plan_.steps().copy_bytes_from(
+      Tensor::from(updates, {static_cast<std::int64_t>(updates.size())}, arena_.device()));
 }
 
 void Optimizer::set_learning_rates(StepState& state, const Schedule& schedule) const {

@@ -11,6 +11,7 @@
 #include "optim/arena.h"
 #include "optim/plan.h"
 #include "optim/schedule.h"
+#include "tensor/state_dict.h"
 
 namespace athanor {
 
@@ -57,20 +58,30 @@ class Optimizer {
   /// one's, times its lr_scale.
   virtual void set_learning_rates(StepState& state, const Schedule& schedule) const;
 
+  /// Per selected parameter its state tensors, "momentum.conv1.weight", and its count of updates,
+  /// "updates.conv1.weight"; and the kind of optimizer. Tensors are views of live memory, not copies.
+  /// A counted wait for the device.
+  virtual StateDict state_dict() const;
+  /// Takes over what state_dict() of an optimizer of the same kind over the same parameters gave. Throws
+  /// ArgumentError, before anything is written, on a missing, extra or misshapen entry, naming it.
+  virtual void load_state_dict(const StateDict& state);
+
   ParameterArena& arena() const { return arena_; }
+  /// The learning rates it reads: [first_slot, first_slot + group_count).
+  int first_slot() const { return first_slot_; }
+  int group_count() const { return static_cast<int>(groups_.size()); }
   /// Indices of the arena's parameters that some group has selected, in declared order.
   virtual std::vector<int> selected() const;
 
  protected:
   /// Sorts parameters into groups. Throws ArgumentError when a group selects none, and when there are more
   /// groups than StepState has room for.
-  Optimizer(ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot);
+  /// `kind` is a string literal: "sgd".
+  Optimizer(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot);
 
   /// A zeroed f32 state tensor with a place for every selected parameter, at UpdatePlan::Member::state.
   Tensor add_state(const char* name);
   UpdatePlan& plan() { return plan_; }
-  int first_slot() const { return first_slot_; }
-  int group_count() const { return static_cast<int>(groups_.size()); }
 
  private:
   struct State {
@@ -78,6 +89,7 @@ class Optimizer {
     Tensor values;
   };
 
+  const char* kind_;
   ParameterArena& arena_;
   std::vector<ParamGroup> groups_;
   int first_slot_;

@@ -12,7 +12,7 @@ using kernels::UpdateRange;
 using kernels::UpdateTable;
 
 UpdatePlan::UpdatePlan(const ParameterArena& arena, std::vector<Member> members)
-    : arena_(arena), members_(std::move(members)), active_(members_.size()) {
+    : arena_(arena), members_(std::move(members)), active_(members_.size()), first_range_(members_.size()) {
   const AllocTag named("optimizer");
   std::vector<std::int64_t> most(arena.parts().size());
   for (const Member& member : members_) {
@@ -53,6 +53,7 @@ void UpdatePlan::rebuild() {
     const auto part = static_cast<std::size_t>(slice.part);
     UpdateTable& table = tables_[part];
     auto* ranges = reinterpret_cast<UpdateRange*>(staging_[part].raw_data());
+    first_range_[i] = table.count;
     for (std::int64_t at = 0; at < slice.count; at += kUpdateChunk) {
       UpdateRange range;
       range.start = table.elements;
@@ -70,6 +71,17 @@ void UpdatePlan::rebuild() {
   for (std::size_t part = 0; part < tables_.size(); ++part) {
     if (!arena_.device().is_cpu()) tables_[part].ranges.copy_bytes_from(staging_[part]);
   }
+}
+
+UpdateTable UpdatePlan::table_of(int member) const {
+  const auto index = static_cast<std::size_t>(member);
+  const ParameterArena::Slice& slice = arena_.slice(members_[index].parameter);
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(UpdateRange));
+  UpdateTable table = tables_[static_cast<std::size_t>(slice.part)];
+  table.count = (slice.count + kUpdateChunk - 1) / kUpdateChunk;
+  table.elements = slice.count;
+  table.ranges = slice_of(table.ranges, first_range_[index] * kBytes, {table.count * kBytes});
+  return table;
 }
 
 }  // namespace athanor

@@ -28,6 +28,8 @@ class UpdatePlan {
 
   /// One table per part of the arena, naming the members that have a gradient now. Valid until the next call.
   std::span<const kernels::UpdateTable> refresh();
+  /// The table of one active member alone. Allocates nothing but handles.
+  kernels::UpdateTable table_of(int member) const;
   /// Whether a member had a gradient at the last refresh().
   bool active(int member) const { return active_[static_cast<std::size_t>(member)] != 0; }
 
@@ -39,6 +41,7 @@ class UpdatePlan {
   std::vector<char> active_;
   std::vector<Tensor> staging_;  // per part, on the host
   std::vector<kernels::UpdateTable> tables_;
+  std::vector<std::int64_t> first_range_;  // of each member in its part's table
   Tensor steps_;
   bool built_ = false;
 };

@@ -5,9 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "autograd/engine.h"
+#include "optim/adam.h"
+#include "optim/ema.h"
+#include "optim/muon.h"
 #include "optim/optimizer.h"
 #include "optim/sgd.h"
 #include "optim/step.h"
+#include "tests/support/count_new.h"
 
 namespace athanor {
 namespace {
@@ -66,6 +70,258 @@ TEST(Sgd, RefusesOptionsOutOfRange) {
   EXPECT_THROW(Sgd(arena, {.momentum = 0.9f, .dampening = 0.1f, .nesterov = true}), ArgumentError);
   EXPECT_THROW(Sgd(arena, std::vector<Sgd::Group>{}, 0), ArgumentError);
   EXPECT_THROW(Sgd(arena, {Sgd::Group{{.parameters = selectors::named({"v"})}, {}}}, 0), ArgumentError);
+}
+
+// By hand, beta1 = beta2 = 0.5, lr = 0.1, g = 2 then -2: m = 1, v = 2, corrected 2 and 4, so w = -0.1;
+// m = -0.5, v = 3, corrected -2/3 and 4, so w = -0.1 + 0.1 / 3.
+TEST(Adam, TwoStepsByHand) {
+  const Tensor w = filled({1}, {0});
+  ParameterArena arena({{"w", w}}, {});
+  Adam adam(arena, {.beta1 = 0.5, .beta2 = 0.5, .eps = 0});
+  StepState state;
+  state.learning_rate[0] = 0.1f;
+  const double expected[] = {-0.1, -0.1 + 0.1 / 3};
+  for (int t = 0; t < 2; ++t) {
+    arena.zero_grad();
+    deliver(w, {t == 0 ? 2.0f : -2.0f});
+    adam.step(state);
+    EXPECT_NEAR(w.item(), expected[t], 1e-7);
+  }
+}
+
+// Decay is decoupled in AdamW: with g = 0 the weight shrinks by lr lambda. In Adam it passes the moments,
+// which make a first step of lr whatever its size.
+TEST(Adam, DecayIsDecoupledInAdamW) {
+  for (const bool decoupled : {false, true}) {
+    const Tensor w = filled({1}, {2});
+    ParameterArena arena({{"w", w}}, {});
+    std::unique_ptr<Optimizer> adam;
+    if (decoupled) {
+      adam = std::make_unique<AdamW>(arena, AdamWOptions{.weight_decay = 0.5f});
+    } else {
+      adam = std::make_unique<Adam>(arena, AdamOptions{.weight_decay = 0.5f});
+    }
+    StepState state;
+    state.learning_rate[0] = 0.1f;
+    deliver(w, {0});
+    adam->step(state);
+    EXPECT_NEAR(w.item(), decoupled ? 2 - 0.1 * 0.5 * 2 : 2 - 0.1, 1e-6);
+  }
+}
+
+// A bias correction by the step of the run would divide the late starter's first moments by almost nothing.
+TEST(Adam, LateStarterHasItsOwnBiasCorrection) {
+  const Tensor a = filled({1}, {0}), b = filled({1}, {0});
+  ParameterArena arena({{"a", a}, {"b", b}}, {});
+  Adam adam(arena);
+  StepState state;
+  state.learning_rate[0] = 0.1f;
+  for (int t = 0; t < 50; ++t) {
+    arena.zero_grad();
+    deliver(a, {1});
+    if (t == 49) deliver(b, {1});
+    adam.step(state);
+    finish_step(kCpu, state);
+  }
+  EXPECT_NEAR(b.item(), -0.1, 1e-6);
+}
+
+TEST(Adam, RefusesOptionsOutOfRange) {
+  ParameterArena arena({{"w", filled({1}, {1})}}, {});
+  EXPECT_THROW(Adam(arena, {.beta1 = 1}), ArgumentError);
+  EXPECT_THROW(Adam(arena, {.beta2 = -0.1}), ArgumentError);
+  EXPECT_THROW(Adam(arena, {.eps = -1}), ArgumentError);
+  EXPECT_THROW(AdamW(arena, {.weight_decay = -1}), ArgumentError);
+}
+
+// Every kind of optimizer, for what must hold for all of them
+// -------------------------------------------------
+
+constexpr const char* kKinds[] = {"sgd", "momentum", "adam", "adamw", "muon", "muon_bf16"};
+
+std::unique_ptr<Optimizer> make(const std::string& kind, ParameterArena& arena) {
+  if (kind == "sgd") return std::make_unique<Sgd>(arena);
+  if (kind == "momentum") return std::make_unique<Sgd>(arena, SgdOptions{.momentum = 0.9f, .nesterov = true});
+  if (kind == "adam") return std::make_unique<Adam>(arena, AdamOptions{.weight_decay = 0.1f});
+  if (kind == "adamw") return std::make_unique<AdamW>(arena);
+  const MuonOptions options{.dtype = kind == "muon" ? DType::f32 : DType::bf16};
+  return std::make_unique<Muon>(arena, options, AdamWOptions{}, 0.5f);
+}
+
+float noise(std::int64_t i) {
+  return std::sin(static_cast<float>(i) * 12.9898f) * (i % 3 == 0 ? 1.0f : 0.1f);
+}
+
+// Three matrices (wide, tall, of a convolution), longer than a chunk in one case, and two vectors.
+struct Model {
+  std::vector<Parameter> parameters;
+  std::vector<NamedTensor> buffers;
+  explicit Model(std::int64_t width = 30) {
+    const auto add = [&](const char* name, const Shape& shape, bool keep_f32) {
+      std::vector<float> values;
+      for (std::int64_t i = 0; i < shape.numel(); ++i) values.push_back(noise(i + 7));
+      parameters.push_back({name, filled(shape, values), keep_f32});
+    };
+    add("conv", {6, 3, 3, 2}, false);
+    add("scale", {6}, true);
+    add("wide", {8, width}, false);
+    add("tall", {width, 5}, false);
+    add("bias", {5}, false);
+    buffers.push_back({"mean", Tensor::from(std::vector<float>{1, 2}, {2})});
+  }
+};
+
+struct Training {
+  Model model;
+  ParameterArena arena;
+  std::unique_ptr<Optimizer> optimizer;
+  GradientMeter meter{arena};
+  StepState state;
+  std::vector<Tensor> gradients;
+
+  explicit Training(const std::string& kind, Precision precision = Precision::f32, std::int64_t width = 30)
+      : model(width), arena(model.parameters, model.buffers, precision, kCpu), optimizer(make(kind, arena)) {
+    for (const Parameter& p : model.parameters) gradients.push_back(Tensor::empty(p.tensor.shape()));
+  }
+
+  void step(float poison = 0) {
+    arena.zero_grad();
+    for (std::size_t p = 0; p < gradients.size(); ++p) {
+      float* g = gradients[p].data<float>();
+      for (std::int64_t i = 0; i < gradients[p].numel(); ++i) {
+        g[i] = noise(i * 31 + state.applied_steps * 101 + static_cast<std::int64_t>(p)) + poison;
+      }
+      leaf_of(model.parameters[p].tensor).accumulate(gradients[p]);
+    }
+    meter.measure(state, {.max_norm = 5});
+    optimizer->set_learning_rates(state, schedule);
+    optimizer->step(state);
+    finish_step(kCpu, state);
+  }
+
+  Schedule schedule = schedules::cosine(0.01, 100);
+};
+
+TEST(Optimizer, BitsDoNotDependOnTheNumberOfThreads) {
+  const int threads = cpu_context().threads();
+  for (const std::string kind : kKinds) {
+    if (kind.starts_with("muon")) continue;  // its matrix product may sum in another order
+    std::vector<std::uint64_t> hashes;
+    for (const int n : {1, 2, 3}) {
+      cpu_context().set_threads(n);
+      Training training(kind, Precision::bf16, 20000);
+      for (int t = 0; t < 3; ++t) training.step();
+      hashes.push_back(training.arena.weights_hash());
+    }
+    EXPECT_EQ(hashes[0], hashes[1]) << kind;
+    EXPECT_EQ(hashes[0], hashes[2]) << kind;
+  }
+  cpu_context().set_threads(threads);
+}
+
+TEST(Optimizer, RepeatsItselfBitForBit) {
+  for (const std::string kind : kKinds) {
+    Training a(kind), b(kind);
+    for (int t = 0; t < 4; ++t) {
+      a.step();
+      b.step();
+    }
+    EXPECT_EQ(a.arena.weights_hash(), b.arena.weights_hash()) << kind;
+  }
+}
+
+TEST(Optimizer, HalfPrecisionFollowsItsMasters) {
+  for (const Precision precision : {Precision::bf16, Precision::f16}) {
+    for (const std::string kind : kKinds) {
+      Training half(kind, precision), full(kind);
+      for (int t = 0; t < 5; ++t) {
+        half.step();
+        full.step();
+      }
+      double worst = 0;
+      for (int i = 0; i < half.arena.size(); ++i) {
+        const Tensor& weight = half.model.parameters[static_cast<std::size_t>(i)].tensor;
+        const std::vector<double> master = half.arena.master(i).to_vector(), stored = weight.to_vector(),
+                                  expected = full.arena.master(i).to_vector();
+        for (std::size_t k = 0; k < master.size(); ++k) {
+          const auto value = static_cast<float>(master[k]);
+          const double rounded = weight.dtype() == DType::f32    ? double(value)
+                                 : weight.dtype() == DType::bf16 ? double(float(BFloat16(value)))
+                                                                 : double(float(Half(value)));
+          ASSERT_EQ(stored[k], rounded) << kind;
+          worst = std::max(worst, std::abs(master[k] - expected[k]));
+        }
+      }
+      EXPECT_GT(worst, 0) << kind << ": gradients were rounded";
+      EXPECT_LT(worst, 0.02) << kind;
+    }
+  }
+}
+
+TEST(Optimizer, ResumesFromItsStateBitForBit) {
+  for (const std::string kind : kKinds) {
+    Training straight(kind, Precision::bf16), resumed(kind, Precision::bf16);
+    for (int t = 0; t < 3; ++t) straight.step();
+    resumed.arena.load_state_dict(straight.arena.state_dict());
+    resumed.optimizer->load_state_dict(straight.optimizer->state_dict());
+    resumed.state = straight.state;
+    for (int t = 0; t < 3; ++t) {
+      straight.step();
+      resumed.step();
+    }
+    EXPECT_EQ(straight.arena.weights_hash(), resumed.arena.weights_hash()) << kind;
+    EXPECT_NE(Training(kind, Precision::bf16).arena.weights_hash(), resumed.arena.weights_hash()) << kind;
+  }
+}
+
+TEST(Optimizer, LoadingNamesWhatIsMissingExtraOrOfAnotherKind) {
+  const auto message = [](auto&& f) -> std::string {
+    try {
+      f();
+    } catch (const ArgumentError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Training adam("adam"), sgd("momentum");
+  const std::uint64_t before = adam.arena.weights_hash();
+  EXPECT_NE(message([&] { adam.optimizer->load_state_dict(sgd.optimizer->state_dict()); }).find("adam"),
+            std::string::npos);
+  StateDict missing, extra = adam.optimizer->state_dict();
+  for (const StateDict::Entry& entry : extra) {
+    if (entry.name != "first_moment.wide") missing.set(entry.name, entry.value);
+  }
+  extra.set("third_moment.wide", 1.0);
+  EXPECT_NE(message([&] { adam.optimizer->load_state_dict(missing); }).find("first_moment.wide"),
+            std::string::npos);
+  EXPECT_NE(message([&] { adam.optimizer->load_state_dict(extra); }).find("third_moment.wide"),
+            std::string::npos);
+  StateDict weights = sgd.arena.state_dict();
+  weights.set("more", 1.0);
+  EXPECT_NE(message([&] { adam.arena.load_state_dict(weights); }).find("more"), std::string::npos);
+  EXPECT_EQ(adam.arena.weights_hash(), before);
+}
+
+TEST(Optimizer, AStepAllocatesNothing) {
+  for (const std::string kind : kKinds) {
+    if (kind == "muon_bf16") continue;  // oneDNN's matrix product makes objects of its own
+    for (const Precision precision : {Precision::f32, Precision::bf16}) {
+      Training training(kind, precision);
+      Ema ema(training.arena);
+      const auto step = [&] {
+        training.step();
+        ema.update(training.state);
+      };
+      for (int t = 0; t < 3; ++t) step();
+      const std::int64_t growths = allocator_of(kCpu).stats().growths;
+      const std::int64_t news = test::news();
+      const ForbidSync no_waiting;
+      step();
+      const std::int64_t made = test::news() - news;
+      EXPECT_EQ(made, 0) << kind;
+      EXPECT_EQ(allocator_of(kCpu).stats().growths, growths) << kind;
+    }
+  }
 }
 
 TEST(Optimizer, GroupsHaveTheirOwnRateDecayAndMomentum) {
@@ -164,37 +420,164 @@ TEST(Clip, LargeGradientsDoNotOverflowTheNorm) {
 
 TEST(FoundInf, MakesTheStepANoOpBitForBit) {
   for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
-    for (const float bad :
-         {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-      const Tensor a = filled({3}, {1, 2, 3}), b = filled({2}, {4, 5});
-      ParameterArena arena({{"a", a}, {"b", b, true}}, {}, precision, kCpu);
-      Sgd sgd(arena, {.momentum = 0.9f});
-      GradientMeter meter(arena);
-      StepState state;
-      state.learning_rate[0] = 0.1f;
-      const auto step = [&](float element) {
-        arena.zero_grad();
-        deliver(a, {1, element, 1});
-        deliver(b, {1, 1});
-        meter.measure(state);
-        sgd.step(state);
-        finish_step(kCpu, state);
-      };
-      step(1);
-      const std::uint64_t hash = arena.weights_hash();
-      const auto weights = bytes_of(a), kept = bytes_of(b);
-      step(bad);
-      EXPECT_EQ(state.found_inf, 1);
-      EXPECT_EQ(state.applied_steps, 1);
-      EXPECT_EQ(state.skipped_steps, 1);
-      EXPECT_EQ(arena.weights_hash(), hash);
-      EXPECT_EQ(bytes_of(a), weights);
-      EXPECT_EQ(bytes_of(b), kept);
-      step(1);
-      EXPECT_EQ(state.applied_steps, 2);
-      EXPECT_FLOAT_EQ(b.data<float>()[0], 4 - 0.1f - 0.19f) << "momentum went on from the first step";
+    for (const std::string kind : kKinds) {
+      for (const float bad :
+           {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+        Training skipping(kind, precision), straight(kind, precision);
+        Ema ema(skipping.arena);
+        skipping.step();
+        straight.step();
+        ema.update(skipping.state);
+        const auto average = bytes_of(std::get<Tensor>(ema.state_dict().begin()->value));
+        const std::uint64_t hash = skipping.arena.weights_hash();
+        std::vector<std::vector<std::byte>> weights;
+        for (const Parameter& p : skipping.model.parameters) weights.push_back(bytes_of(p.tensor));
+        skipping.step(bad);
+        ema.update(skipping.state);
+        EXPECT_EQ(skipping.state.found_inf, 1);
+        EXPECT_EQ(skipping.state.applied_steps, 1);
+        EXPECT_EQ(skipping.state.skipped_steps, 1);
+        EXPECT_EQ(skipping.arena.weights_hash(), hash) << kind;
+        EXPECT_EQ(bytes_of(std::get<Tensor>(ema.state_dict().begin()->value)), average);
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+          EXPECT_EQ(bytes_of(skipping.model.parameters[i].tensor), weights[i]) << kind;
+        }
+        // The state is untouched too: both go on alike.
+        skipping.step();
+        straight.step();
+        EXPECT_EQ(skipping.arena.weights_hash(), straight.arena.weights_hash()) << kind;
+      }
     }
   }
+}
+
+// Muon -----------------------------------------------------------------------------------------------------
+
+// With many iterations the singular values of the update settle around 1, whatever those of the gradient.
+TEST(Muon, UpdatesAreNearlyOrthogonalForWideAndTallMatrices) {
+  for (const Shape& shape : {Shape{4, 9}, Shape{9, 4}, Shape{5, 5}}) {
+    std::vector<float> zeros(static_cast<std::size_t>(shape.numel())), gradient;
+    for (std::int64_t i = 0; i < shape.numel(); ++i) gradient.push_back(noise(i));
+    const Tensor w = filled(shape, zeros);
+    ParameterArena arena({{"w", w}}, {});
+    // Coefficients whose iteration converges to 1 exactly (the Pade-like 15/8, -10/8, 3/8).
+    Muon muon(
+        arena,
+        {Muon::Group{{},
+                     {.scale = MuonScale::none, .coefficients = {1.875f, -1.25f, 0.375f}, .iterations = 40}}},
+        0, nullptr);
+    StepState state;
+    state.learning_rate[0] = 1;
+    deliver(w, gradient);
+    muon.step(state);
+    const std::int64_t rows = shape[0], columns = shape[1], side = std::min(rows, columns);
+    const float* x = w.data<float>();
+    for (std::int64_t i = 0; i < side; ++i) {
+      for (std::int64_t j = 0; j < side; ++j) {
+        double dot = 0;
+        for (std::int64_t k = 0; k < std::max(rows, columns); ++k) {
+          dot += rows <= columns ? double(x[i * columns + k]) * x[j * columns + k]
+                                 : double(x[k * columns + i]) * x[k * columns + j];
+        }
+        EXPECT_NEAR(dot, i == j ? 1 : 0, 1e-4);
+      }
+    }
+  }
+}
+
+TEST(Muon, ScalesAndNormalizesByShape) {
+  const auto change = [](const MuonOptions& options) {
+    const Tensor w = filled({4, 1}, {3, 0, 4, 0});
+    ParameterArena arena({{"w", w}}, {});
+    Muon muon(arena, {Muon::Group{{}, options}}, 0, nullptr);
+    StepState state;
+    state.learning_rate[0] = 1;
+    deliver(w, {0, 1, 0, 0});
+    muon.step(state);
+    return w.to_vector();
+  };
+  const MuonOptions plain{.scale = MuonScale::none, .coefficients = {1.875f, -1.25f, 0.375f}};
+  MuonOptions original = plain, rms = plain, normalized = plain, decay = plain;
+  original.scale = MuonScale::original;
+  rms.scale = MuonScale::rms;
+  normalized.normalize_weights = true;
+  decay.weight_decay = 0.5f;
+  EXPECT_NEAR(change(plain)[1], -1, 1e-6);
+  EXPECT_NEAR(change(original)[1], -2, 1e-6);
+  EXPECT_NEAR(change(rms)[1], -0.4, 1e-6);
+  EXPECT_NEAR(change(normalized)[0], 3 * 2 / 5.0, 1e-6);
+  EXPECT_NEAR(change(normalized)[2], 4 * 2 / 5.0, 1e-6);
+  EXPECT_NEAR(change(decay)[2], 2, 1e-6);
+}
+
+TEST(Muon, EveryParameterMustBeSelectedOnceAndMatricesAlone) {
+  const Model model;
+  ParameterArena arena(model.parameters, {});
+  EXPECT_THROW(Muon(arena, {Muon::Group{}}, 0, nullptr), ArgumentError) << "vectors are no matrices";
+  EXPECT_THROW(Muon(arena, {Muon::Group{{.parameters = selectors::matrices()}, {}}}, 0, nullptr),
+               ArgumentError);
+  EXPECT_THROW(
+      Muon(arena, {Muon::Group{{.parameters = selectors::matrices()}, {}}}, 0, std::make_unique<Sgd>(arena)),
+      ArgumentError)
+      << "selected twice";
+  EXPECT_THROW(Muon(arena, {.iterations = 0}, SgdOptions{}, 1), ArgumentError);
+  EXPECT_THROW(Muon(arena, {.dtype = DType::f64}, SgdOptions{}, 1), ArgumentError);
+  const Muon muon(arena, {}, SgdOptions{}, 0.5f);
+  EXPECT_EQ(muon.selected(), (std::vector<int>{0, 1, 2, 3, 4}));
+  StepState state;
+  muon.set_learning_rates(state, schedules::constant(0.2));
+  EXPECT_FLOAT_EQ(state.learning_rate[0], 0.2f);
+  EXPECT_FLOAT_EQ(state.learning_rate[1], 0.1f);
+}
+
+// Ema ------------------------------------------------------------------------------------------------------
+
+TEST(Ema, AveragesMastersAndBuffersByHand) {
+  const Tensor w = filled({1}, {0}), mean = Tensor::from(std::vector<float>{0}, {1});
+  ParameterArena arena({{"w", w}}, {{"mean", mean}}, Precision::bf16, kCpu);
+  Ema ema(arena, {.decay = 0.75, .warm_up = false});
+  StepState state;
+  for (const double expected : {1.0, 1.75}) {  // towards 4, a quarter of the way each time
+    arena.master(0).data<float>()[0] = 4;
+    arena.weights_from_masters();
+    mean.data<float>()[0] = 8;
+    ema.update(state);
+    const EmaSwap swap(ema);
+    EXPECT_EQ(arena.master(0).item(), expected);
+    EXPECT_EQ(w.item(), expected);
+    EXPECT_EQ(mean.item(), 2 * expected);
+    EXPECT_THROW(ema.update(state), ArgumentError);
+  }
+  EXPECT_EQ(w.item(), 4);
+  EXPECT_EQ(mean.item(), 8);
+}
+
+TEST(Ema, WarmsUpByAppliedSteps) {
+  const Tensor w = filled({1}, {0});
+  ParameterArena arena({{"w", w}}, {});
+  Ema ema(arena, {.decay = 0.999});
+  w.data<float>()[0] = 11;
+  StepState state;
+  ema.update(state);  // decay 2 / 11
+  ema.swap();
+  EXPECT_NEAR(w.item(), 9, 1e-5);
+  ema.swap();
+  state.applied_steps = 1'000'000;
+  ema.update(state);
+  ema.swap();
+  EXPECT_NEAR(w.item(), 9.002, 1e-5);
+  EXPECT_THROW(Ema(arena, {.decay = 1}), ArgumentError);
+}
+
+TEST(Ema, ResumesFromItsState) {
+  Training a("sgd"), b("sgd");
+  Ema first(a.arena), second(b.arena);
+  a.step();
+  first.update(a.state);
+  second.load_state_dict(first.state_dict());
+  first.swap();
+  second.swap();
+  EXPECT_EQ(a.arena.weights_hash(), b.arena.weights_hash());
 }
 
 }  // namespace

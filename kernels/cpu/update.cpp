@@ -20,10 +20,12 @@ std::span<const UpdateRange> ranges_of(const UpdateTable& table) {
 // Calls f(range) for each, in parallel, with about the same number of elements for every thread.
 template <class F> void for_each_range(CpuContext& context, const UpdateTable& table, const F& f) {
   const std::span<const UpdateRange> ranges = ranges_of(table);
+  if (ranges.empty()) return;
+  const std::int64_t first = ranges.front().start;  // not 0 in the table of one parameter
   cpu::parallel_for(context, table.elements, cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
     auto at = std::partition_point(ranges.begin(), ranges.end(),
-                                   [&](const UpdateRange& range) { return range.start < begin; });
-    for (; at != ranges.end() && at->start < end; ++at) f(*at);
+                                   [&](const UpdateRange& range) { return range.start - first < begin; });
+    for (; at != ranges.end() && at->start - first < end; ++at) f(*at);
   });
 }
 
@@ -192,6 +194,134 @@ void measure_gradients(CpuContext& context, std::span<const UpdateTable> tables,
 template <> void finish_step(CpuContext& context) {
   StepState& step = context.step();
   ++(step.found_inf ? step.skipped_steps : step.applied_steps);
+}
+
+// Muon -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Chunk by chunk, in their order.
+template <class T> double sum_of_squares(CpuContext& context, const T* values, std::int64_t n) {
+  const std::int64_t chunks = (n + kUpdateChunk - 1) / kUpdateChunk;
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(chunks) * sizeof(double));
+  double* partial = scratch.as<double>();
+  cpu::parallel_for(context, chunks, cpu::kGrain / kUpdateChunk, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t at = i * kUpdateChunk;
+      partial[i] = sum_of_squares(values + at, std::min(kUpdateChunk, n - at));
+    }
+  });
+  double sum = 0;
+  for (std::int64_t i = 0; i < chunks; ++i) sum += partial[i];
+  return sum;
+}
+
+template <class T, class F>
+void for_each_element(CpuContext& context, const T* in, T* out, std::int64_t n, const F& f) {
+  cpu::parallel_for(context, n, cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+    cpu::vectorize([&] {
+      for (std::int64_t i = begin; i < end; ++i) out[i] = T(f(float(in[i])));
+    });
+  });
+}
+
+// The matrices Muon works on are f32 or bf16.
+template <class F> void dispatch_matrix(DType dtype, const F& f) {
+  if (dtype == DType::bf16) return f.template operator()<BFloat16>();
+  f.template operator()<float>();
+}
+
+}  // namespace
+
+template <>
+void muon_momentum(CpuContext& context, const UpdateTable& matrix, float mu, bool nesterov,
+                   const Tensor& momentum, const Tensor& x) {
+  if (context.step().found_inf || matrix.count == 0) return;
+  const GradientScale scale = gradient_scale(context.step());
+  const float keep = static_cast<float>(1.0 - mu), ahead = nesterov ? mu : 1.0f;
+  const std::int64_t origin = ranges_of(matrix).front().state;
+  float* state = momentum.data<float>();
+  dispatch_floating(matrix.gradients.dtype(), "muon", [&]<class G>() {
+    dispatch_matrix(x.dtype(), [&]<class X>() {
+      for_each_range(context, matrix, [&](const UpdateRange& at) {
+        const G* __restrict gradient = matrix.gradients.data<G>() + at.gradients;
+        float* __restrict b = state + at.state;
+        X* __restrict out = x.data<X>() + (at.state - origin);
+        cpu::vectorize([&] {
+          for (std::int64_t i = 0; i < at.count; ++i) {
+            const float g = scale(float(gradient[i]));
+            b[i] = std::fma(keep, g - b[i], b[i]);
+            out[i] = X(std::fma(ahead, b[i] - g, g));
+          }
+        });
+      });
+    });
+  });
+}
+
+template <> void normalize(CpuContext& context, const Tensor& x, float eps) {
+  dispatch_matrix(x.dtype(), [&]<class T>() {
+    T* values = x.data<T>();
+    const double norm = std::sqrt(sum_of_squares(context, values, x.numel()));
+    const auto factor = static_cast<float>(1.0 / std::max(norm, static_cast<double>(eps)));
+    for_each_element(context, values, values, x.numel(), [=](float v) { return v * factor; });
+  });
+}
+
+template <>
+void scale_add_identity(CpuContext& context, const Tensor& x, float alpha, float beta, const Tensor& y) {
+  dispatch_matrix(x.dtype(), [&]<class T>() {
+    const T* in = x.data<T>();
+    T* out = y.data<T>();
+    const std::int64_t n = x.dim(0),
+                       grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(n, 1));
+    cpu::parallel_for(context, n, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const T* from = in + row * n;
+        T* to = out + row * n;
+        const float diagonal = std::fma(alpha, float(from[row]), beta);
+        cpu::vectorize([&] {
+          for (std::int64_t i = 0; i < n; ++i) to[i] = T(alpha * float(from[i]));
+        });
+        to[row] = T(diagonal);
+      }
+    });
+  });
+}
+
+template <>
+void muon_apply(CpuContext& context, const UpdateTable& matrix, const MuonStep& muon, const Tensor& x) {
+  const StepState& step = context.step();
+  if (step.found_inf || matrix.count == 0) return;
+  const UpdateRange& origin = ranges_of(matrix).front();
+  float* masters = matrix.masters.data<float>();
+  float grow = 1;
+  if (muon.weight_norm > 0) {
+    const double norm = std::sqrt(sum_of_squares(context, masters + origin.masters, matrix.elements));
+    if (norm > 0) grow = static_cast<float>(muon.weight_norm / norm);
+  }
+  const float lr = step.learning_rate[origin.group], rate = lr * muon.rate_scale;
+  const float decay = origin.decay ? lr * muon.weight_decay : 0.0f;
+  const DType copy = matrix.weights.defined() ? matrix.weights.dtype() : DType::f32;
+  dispatch_floating(copy, "muon", [&]<class W>() {
+    dispatch_matrix(x.dtype(), [&]<class X>() {
+      for_each_range(context, matrix, [&](const UpdateRange& at) {
+        float* __restrict master = masters + at.masters;
+        W* __restrict weight = std::is_same_v<W, float> ? nullptr : matrix.weights.data<W>() + at.weights;
+        const X* __restrict direction = x.data<X>() + (at.state - origin.state);
+        cpu::vectorize([&] {
+          for (std::int64_t i = 0; i < at.count; ++i) {
+            const float w = grow * master[i];
+            const float next = w - std::fma(rate, float(direction[i]), decay * w);
+            master[i] = next;
+            if constexpr (!std::is_same_v<W, float>) weight[i] = W(next);
+          }
+        });
+      });
+    });
+  });
+  auto* steps = matrix.steps.data<std::int64_t>();
+  ++steps[origin.member];
 }
 
 // Flat tensors ---------------------------------------------------------------------------------------------

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <vector>
+
+#include "optim/optimizer.h"
+
+namespace athanor {
+
+struct AdamOptions {
+  double beta1 = 0.9, beta2 = 0.999;
+  float eps = 1e-8f;
+  float weight_decay = 0;  ///< lambda; added to the gradient, so that both moments see it
+};
+
+/// Adam, the formulas of torch.optim.Adam (without amsgrad):
+///
+///     g += lambda w
+///     m  = beta1 m + (1 - beta1) g
+///     v  = beta2 v + (1 - beta2) g^2
+///     w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+///
+/// where t counts the updates this parameter has received: a layer unfrozen late starts with t = 1. State:
+/// two f32 per parameter. Source: Kingma and Ba 2015, arXiv:1412.6980, algorithm 1.
+class Adam : public Optimizer {
+ public:
+  using Group = GroupOf<AdamOptions>;
+
+  /// All parameters in one group. Throws ArgumentError on options out of range.
+  explicit Adam(ParameterArena& arena, const AdamOptions& options = {});
+  /// Group i takes its rate from StepState::learning_rate[first_slot + i].
+  Adam(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
+
+  void step(StepState& state) override;
+
+ protected:
+  Adam(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot,
+       std::vector<kernels::AdamGroup> options);
+
+ private:
+  std::vector<kernels::AdamGroup> options_;  // by learning-rate slot
+  Tensor first_moment_, second_moment_;
+};
+
+struct AdamWOptions {
+  double beta1 = 0.9, beta2 = 0.999;
+  float eps = 1e-8f;
+  float weight_decay = 1e-2f;  ///< lambda; w -= lr lambda w, which the moments do not see
+};
+
+/// Adam with decoupled weight decay, the formulas of torch.optim.AdamW.
+/// Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2.
+class AdamW final : public Adam {
+ public:
+  using Group = GroupOf<AdamWOptions>;
+
+  explicit AdamW(ParameterArena& arena, const AdamWOptions& options = {});
+  AdamW(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
+};
+
+}  // namespace athanor

@@ -1,0 +1,68 @@
+#include "optim/ema.h"
+
+#include "kernels/update.h"
+#include "optim/flat.h"
+#include "optim/load.h"
+#include "optim/step.h"
+
+namespace athanor {
+
+Ema::Ema(ParameterArena& arena, const EmaOptions& options) : arena_(arena), options_(options) {
+  ATH_CHECK(options.decay >= 0 && options.decay < 1, "ema: decay must be in [0, 1), but got {}",
+            options.decay);
+  const AllocTag named("ema");
+  const auto copy_of = [&](const Tensor& flat) {
+    const Tensor copy = make_flat(flat.numel(), DType::f32, arena.device());
+    copy.copy_bytes_from(flat);
+    return copy;
+  };
+  for (const ParameterArena::Part& part : arena.parts()) averages_.push_back(copy_of(part.masters));
+  if (arena.flat_buffers().defined()) buffers_ = copy_of(arena.flat_buffers());
+}
+
+void Ema::update(StepState& state) {
+  ATH_CHECK(!swapped_, "ema: averages must not be swapped in during training");
+  on_device(arena_.device(), [&](auto& context) {
+    const BoundStep bound(context, state);
+    const auto average = [&](const Tensor& values, const Tensor& averages) {
+      kernels::average_update(context, values, averages, options_.decay, options_.warm_up);
+    };
+    for (std::size_t i = 0; i < averages_.size(); ++i) average(arena_.parts()[i].masters, averages_[i]);
+    if (buffers_.defined()) average(arena_.flat_buffers(), buffers_);
+  });
+}
+
+void Ema::swap() {
+  on_device(arena_.device(), [&](auto& context) {
+    for (std::size_t i = 0; i < averages_.size(); ++i) {
+      kernels::exchange(context, arena_.parts()[i].masters, averages_[i]);
+    }
+    if (buffers_.defined()) kernels::exchange(context, arena_.flat_buffers(), buffers_);
+  });
+  arena_.weights_from_masters();
+  arena_.bump_buffers();
+  swapped_ = !swapped_;
+}
+
+StateDict Ema::state_dict() const {
+  ATH_CHECK(!swapped_, "ema: averages must not be swapped in while they are saved");
+  StateDict state;
+  for (int i = 0; i < arena_.size(); ++i) {
+    const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(i)];
+    const ParameterArena::Slice& slice = arena_.slice(i);
+    state.set(parameter.name, slice_of(averages_[static_cast<std::size_t>(slice.part)], slice.begin,
+                                       parameter.tensor.shape()));
+  }
+  for (const NamedTensor& buffer : arena_.buffers()) {
+    const std::int64_t begin = buffer.tensor.offset() - arena_.flat_buffers().offset();
+    state.set(buffer.name, slice_of(buffers_, begin, buffer.tensor.shape()));
+  }
+  return state;
+}
+
+void Ema::load_state_dict(const StateDict& state) {
+  ATH_CHECK(!swapped_, "ema: averages must not be swapped in while they are loaded");
+  load_tensors(state_dict(), state, "ema");
+}
+
+}  // namespace athanor

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <vector>
+
+#include "optim/arena.h"
+
+namespace athanor {
+
+struct EmaOptions {
+  double decay = 0.999;
+  /// Decay min(decay, (1 + t) / (10 + t)) at the t-th update: early averages forget the initial weights.
+  bool warm_up = true;
+};
+
+/// Exponential moving average of the masters and the buffers, for evaluation:
+///
+///     average += (1 - decay) (value - average)
+///
+/// after each applied step; a skipped step leaves it alone. Starts from the present values.
+/// State: one f32 per parameter and buffer element.
+/// Source: Polyak and Juditsky 1992; the warm-up is TensorFlow's ExponentialMovingAverage with num_updates.
+class Ema {
+ public:
+  /// Throws ArgumentError where decay is outside [0, 1).
+  explicit Ema(ParameterArena& arena, const EmaOptions& options = {});
+
+  /// After the optimizer's step and before finish_step(). Throws ArgumentError while swapped in.
+  void update(StepState& state);
+
+  /// Exchanges averages with masters and buffers, and refreshes the compute copies: the model now is the
+  /// average. A second call changes it back.
+  void swap();
+  /// The averages under the names of the model: views of live memory. Loading checks as the arena does.
+  StateDict state_dict() const;
+  void load_state_dict(const StateDict& state);
+  bool swapped() const { return swapped_; }
+
+ private:
+  ParameterArena& arena_;
+  EmaOptions options_;
+  std::vector<Tensor> averages_;  // per part of the arena
+  Tensor buffers_;
+  bool swapped_ = false;
+};
+
+/// While alive, the model is its average.
+class EmaSwap {
+ public:
+  explicit EmaSwap(Ema& ema) : ema_(ema) { ema_.swap(); }
+  ~EmaSwap() { ema_.swap(); }
+  EmaSwap(const EmaSwap&) = delete;
+  EmaSwap& operator=(const EmaSwap&) = delete;
+
+ private:
+  Ema& ema_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "tensor/state_dict.h"
+
+namespace athanor {
+
+/// Copies the tensors of `source` over those of `target` with the same names; other entries of `target` are
+/// ignored, and the caller has read those of `source`. Throws ArgumentError, before anything is written, when
+/// `source` lacks a tensor, has one of another shape or dtype, or has an entry nobody asked for.
+void load_tensors(const StateDict& target, const StateDict& source, const char* who);
+
+}  // namespace athanor
