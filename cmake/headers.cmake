@@ -34,6 +34,7 @@ set(ATHANOR_HEADERS
   kernels/conv.h
   kernels/convert.h
   kernels/copy.h
+  kernels/dropout.h
   kernels/elementwise.h
   kernels/elementwise_ops.h
   kernels/hash.h
@@ -42,6 +43,7 @@ set(ATHANOR_HEADERS
   kernels/loss.h
   kernels/matmul.h
   kernels/pool.h
+  kernels/random.h
   kernels/reduce.h
   kernels/step_state.h
   kernels/update.h

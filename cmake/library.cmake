@@ -6,17 +6,22 @@ set(ATHANOR_KERNELS
   augment
   conv
   copy
+  dropout
   elementwise
   hash
   index
   loss
   matmul
   pool
+  random
   reduce
   update
 )
 set(ATHANOR_AUTOGRAD
+  checkpoint
   conv
+  creation
+  dropout
   elementwise
   loss
   matmul

@@ -1,0 +1,128 @@
+#include "autograd/checkpoint.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "autograd/engine.h"
+#include "autograd/node.h"
+#include "kernels/context.h"
+
+// fn runs twice: once now, and once more when its gradient is asked for. The first run is recorded too, and
+// its graph walked: what it reaches outside of fn (weights, tensors fn captured) become inputs of the one
+// node that stays, next to x. So the engine knows what the node feeds: it waits for all contributions, calls
+// each leaf's hook once, and grad() works through a checkpoint. The graph of the first run is dropped at
+// once, and with it all it saved: what is kept per checkpoint is x, what is in flight is one segment's graph.
+
+namespace athanor {
+namespace {
+
+using Function = std::function<Tensor(const Tensor&)>;
+using States = PoolVector<Ref<AutogradState>>;
+
+// Makes the random ops inside the scope draw what those at `first` drew, then goes on where it was.
+class ReplayRandom {
+ public:
+  explicit ReplayRandom(std::int64_t first) : saved_(cpu_context().random_ops()) {
+    cpu_context().set_random_ops(first);
+  }
+  ~ReplayRandom() { cpu_context().set_random_ops(saved_); }
+  ReplayRandom(const ReplayRandom&) = delete;
+  ReplayRandom& operator=(const ReplayRandom&) = delete;
+
+ private:
+  std::int64_t saved_;
+};
+
+// Runs fn on x as a leaf of its own, recording.
+struct Run {
+  Tensor x, y;
+
+  Run(const Function& fn, const Tensor& input, bool differentiable) : x(input.detach()) {
+    const EnableGrad recording;
+    if (differentiable) require_grad(x);
+    y = fn(x);
+    ATH_CHECK(y.defined(), "checkpoint: the function must return a tensor, but returned an undefined one");
+  }
+};
+
+// The states outside of fn that the graph of `run` leads to; nodes made before `first` are outside.
+States outside_of(const Run& run, std::uint64_t first) {
+  States outside;
+  PoolVector<AutogradState*> seen, stack;
+  const auto visit = [&](const Ref<AutogradState>& state) {
+    if (!state || state == run.x.autograd()) return;
+    const auto at = std::lower_bound(seen.begin(), seen.end(), state.get());
+    if (at != seen.end() && *at == state.get()) return;
+    seen.insert(at, state.get());
+    if (state->is_leaf() || static_cast<const Node&>(*state).sequence() < first) {
+      outside.push_back(state);
+    } else {
+      stack.push_back(state.get());
+    }
+  };
+  visit(run.y.autograd());
+  while (!stack.empty()) {
+    const Node& node = static_cast<const Node&>(*stack.back());
+    stack.pop_back();
+    for (int i = 0; i < node.inputs(); ++i) visit(node.edge(i));
+  }
+  return outside;
+}
+
+class CheckpointNode final : public Node {
+ public:
+  CheckpointNode(const Function& fn, const Tensor& x, const States& edges, std::int64_t random_ops)
+      : Node("checkpoint", std::span(edges)), fn_(fn), random_ops_(random_ops) {
+    x_.emplace(Saved(x));
+  }
+
+ private:
+  void backward(const Tensor& dy, Grads& dx) override {
+    const Recomputing recomputing;
+    const ReplayRandom replay(random_ops_);
+    const Run run(fn_, x_->get(), static_cast<bool>(edge(0)));
+    if (!run.y.requires_grad()) return;
+    ATH_CHECK(run.y.shape() == dy.shape() && run.y.dtype() == dy.dtype(),
+              "checkpoint: the function must compute the same again, but returned {} {} after {} {}",
+              run.y.dtype(), run.y.shape(), dy.dtype(), dy.shape());
+    PoolVector<AutogradState*> states;
+    PoolVector<Tensor> gradients(static_cast<std::size_t>(inputs()));
+    states.push_back(run.x.autograd().get());
+    for (int i = 1; i < inputs(); ++i) states.push_back(edge(i).get());
+    detail::backward_to(run.y, dy, states, gradients);
+    for (int i = 0; i < inputs(); ++i) {
+      if (dx.wants(i)) dx[i] = gradients[static_cast<std::size_t>(i)];
+    }
+  }
+
+  void release_saved() override {
+    fn_ = nullptr;
+    x_.reset();
+  }
+
+  Function fn_;
+  std::optional<Saved> x_;
+  std::int64_t random_ops_;
+};
+
+}  // namespace
+
+Tensor checkpoint(const Function& fn, const Tensor& x) {
+  ATH_CHECK(fn && x.defined(), "checkpoint: function and tensor must be defined, but are not both");
+  if (!grad_enabled()) return fn(x);
+  const std::int64_t random_ops = cpu_context().random_ops();
+  const std::uint64_t first = Node::next_sequence();
+  States edges{x.requires_grad() ? x.autograd() : Ref<AutogradState>()};
+  Tensor y;
+  {
+    const Run run(fn, x, x.requires_grad());
+    y = run.y.detach();
+    if (!run.y.requires_grad()) return y;
+    for (const Ref<AutogradState>& state : outside_of(run, first)) edges.push_back(state);
+  }
+  y.set_autograd(make_ref<CheckpointNode>(fn, x, edges, random_ops));
+  return y;
+}
+
+}  // namespace athanor
