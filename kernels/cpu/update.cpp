@@ -33,7 +33,8 @@ template <class F> void for_each_range(CpuContext& context, const UpdateTable& t
 template <class G, class W, class Op, class... State>
 void update_range(const Op& op, const GradientScale& scale, std::int64_t n, const G* __restrict gradient,
                   W* __restrict weight, float* __restrict master, State* __restrict... state) {
-  cpu::vectorize([&] {
+  // By value: a reference to op's floats could point into what the loop writes, for all the compiler knows.
+  cpu::vectorize([=] {
     for (std::int64_t i = 0; i < n; ++i) {
       float w = master[i];
       op(scale(float(gradient[i])), w, state[i]...);
@@ -247,7 +248,7 @@ void muon_momentum(CpuContext& context, const UpdateTable& matrix, float mu, boo
         const G* __restrict gradient = matrix.gradients.data<G>() + at.gradients;
         float* __restrict b = state + at.state;
         X* __restrict out = x.data<X>() + (at.state - origin);
-        cpu::vectorize([&] {
+        cpu::vectorize([=] {
           for (std::int64_t i = 0; i < at.count; ++i) {
             const float g = scale(float(gradient[i]));
             b[i] = std::fma(keep, g - b[i], b[i]);
@@ -309,7 +310,7 @@ void muon_apply(CpuContext& context, const UpdateTable& matrix, const MuonStep& 
         float* __restrict master = masters + at.masters;
         W* __restrict weight = std::is_same_v<W, float> ? nullptr : matrix.weights.data<W>() + at.weights;
         const X* __restrict direction = x.data<X>() + (at.state - origin.state);
-        cpu::vectorize([&] {
+        cpu::vectorize([=] {
           for (std::int64_t i = 0; i < at.count; ++i) {
             const float w = grow * master[i];
             const float next = w - std::fma(rate, float(direction[i]), decay * w);
@@ -340,7 +341,7 @@ void average_update(CpuContext& context, const Tensor& x, const Tensor& average,
   const float* in = x.data<float>();
   float* out = average.data<float>();
   cpu::parallel_for(context, x.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-    cpu::vectorize([&] {
+    cpu::vectorize([=] {
       for (std::int64_t i = begin; i < end; ++i) op(in[i], out[i]);
     });
   });
