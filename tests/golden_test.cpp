@@ -81,14 +81,15 @@ TEST_P(GoldenImpl, MatchesIndependentFramework) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, Golden, testing::ValuesIn(golden_files()),
-                         [](const auto& info) { return info.param.stem().string(); });
+const auto kFileName = [](const auto& test) { return test.param.stem().string(); };
+const auto kFileAndImpl = [](const auto& test) {
+  return std::get<0>(test.param).stem().string() + "_" + std::get<1>(test.param);
+};
+INSTANTIATE_TEST_SUITE_P(Files, Golden, testing::ValuesIn(golden_files()), kFileName);
 INSTANTIATE_TEST_SUITE_P(Files, GoldenImpl,
                          testing::Combine(testing::ValuesIn(golden_files({"conv2d", "linear", "matmul"})),
                                           testing::Values("reference", "eigen", "vendor")),
-                         [](const auto& info) {
-                           return std::get<0>(info.param).stem().string() + "_" + std::get<1>(info.param);
-                         });
+                         kFileAndImpl);
 
 TEST(GoldenFiles, CoverEveryOp) {
   std::set<std::string> covered;
