@@ -250,20 +250,23 @@ Made make_convolution(const PrimitiveKey& key) {
       {ph, pw},
       key.winograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct};
   const DType image_type = key.in;
-  const memory::desc x = image(image_type, n, h, w, c), y = image(image_type, n, p, q, k);
+  const memory::desc plain_x = image(image_type, n, h, w, c), plain_y = image(image_type, n, p, q, k);
+  // Winograd's code has layouts of its own, worth a reorder; the direct code is at its best on NHWC.
+  const auto any = memory::format_tag::any;
+  const memory::desc x = key.winograd ? memory::desc({n, c, h, w}, type_of(image_type), any) : plain_x;
+  const memory::desc y = key.winograd ? memory::desc({n, k, p, q}, type_of(image_type), any) : plain_y;
   const memory::desc weights = filter(image_type, key, true);
   const memory::desc bias =
       key.bias ? memory::desc({k}, type_of(key.in), memory::format_tag::a) : memory::desc();
   const dnnl::primitive_attr attr = attributes(key);
 
   if (key.op == Op::conv_forward) {
-    // "Inference" only says that no workspace is wanted, which convolutions have none of anyway.
-    const auto desc = forward_desc(arguments, dnnl::prop_kind::forward_inference, x, weights, bias, y, attr);
+    const auto desc = forward_desc(arguments, dnnl::prop_kind::forward_training, x, weights, bias, y, attr);
     std::array<Operand, 4> operands;
-    operands[0] = {DNNL_ARG_SRC, x, desc.src_desc()};
+    operands[0] = {DNNL_ARG_SRC, plain_x, desc.src_desc()};
     operands[1] = {DNNL_ARG_WEIGHTS, filter(key.in, key, false), desc.weights_desc()};
     if (key.bias) operands[2] = {DNNL_ARG_BIAS, bias, desc.bias_desc()};
-    operands[3] = {DNNL_ARG_DST, y, desc.dst_desc()};
+    operands[3] = {DNNL_ARG_DST, plain_y, desc.dst_desc()};
     return {std::make_unique<Compiled>(dnnl::convolution_forward(desc), operands, desc.scratchpad_desc()),
             desc.impl_info_str()};
   }
@@ -272,17 +275,17 @@ Made make_convolution(const PrimitiveKey& key) {
   std::array<Operand, 4> operands;
   if (key.op == Op::conv_backward_data) {
     const auto desc = backward_desc<dnnl::convolution_backward_data>(arguments, x, weights, y, hint, attr);
-    operands[0] = {DNNL_ARG_DIFF_DST, y, desc.diff_dst_desc()};
+    operands[0] = {DNNL_ARG_DIFF_DST, plain_y, desc.diff_dst_desc()};
     operands[1] = {DNNL_ARG_WEIGHTS, filter(key.in, key, false), desc.weights_desc()};
-    operands[3] = {DNNL_ARG_DIFF_SRC, x, desc.diff_src_desc()};
+    operands[3] = {DNNL_ARG_DIFF_SRC, plain_x, desc.diff_src_desc()};
     return {
         std::make_unique<Compiled>(dnnl::convolution_backward_data(desc), operands, desc.scratchpad_desc()),
         desc.impl_info_str()};
   }
   const auto desc = backward_desc<dnnl::convolution_backward_weights>(
       arguments, x, filter(key.out, key, true), y, hint, attr);
-  operands[0] = {DNNL_ARG_SRC, x, desc.src_desc()};
-  operands[1] = {DNNL_ARG_DIFF_DST, y, desc.diff_dst_desc()};
+  operands[0] = {DNNL_ARG_SRC, plain_x, desc.src_desc()};
+  operands[1] = {DNNL_ARG_DIFF_DST, plain_y, desc.diff_dst_desc()};
   operands[3] = {DNNL_ARG_DIFF_WEIGHTS, filter(key.out, key, false), desc.diff_weights_desc()};
   return {
       std::make_unique<Compiled>(dnnl::convolution_backward_weights(desc), operands, desc.scratchpad_desc()),
