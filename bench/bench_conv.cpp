@@ -1,7 +1,5 @@
-#include "autograd/grad_mode.h"
 #include "bench/support/bench.h"
 #include "kernels/conv.h"
-#include "kernels/copy.h"
 
 // The convolutions of LeNet-5, ResNet-20 and ResNet-18, at the batch sizes their training runs use.
 

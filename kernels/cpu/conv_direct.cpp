@@ -1,0 +1,348 @@
+#include "kernels/cpu/activate.h"
+#include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
+
+// Direct convolution for AVX-512, for the layers oneDNN is slow at: few channels in or out. An image is first
+// copied into a frame of zeros, so that no loop below asks whether a pixel is inside, and widened to f32 on
+// the way. Then sums are kept in registers while all taps pass, in one of two ways:
+//   channels: a vector is 16 output channels of one pixel; a tap broadcasts an input value.
+//   pixels:   a vector is 16 neighbouring pixels of one output channel; a tap broadcasts a weight. For fewer
+//             output channels than a vector has lanes; the frame is planar, C x H x W.
+// Every sum runs over its taps in the same order, one fused multiply-add each.
+
+namespace athanor::cpu {
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+namespace {
+
+#define ATH_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]]
+
+constexpr std::int64_t kLanes = 16;
+
+/// Sizes of a convolution, as these loops name them.
+struct Problem {
+  std::int64_t n, h, w, c;  ///< input
+  std::int64_t r, s, dilation_h, dilation_w;
+  std::int64_t p, q, k, stride_h, stride_w;  ///< output
+  std::int64_t top, left;                    ///< padding before the first row and column
+
+  std::int64_t frame_h() const { return std::max(h + top, (p - 1) * stride_h + (r - 1) * dilation_h + 1); }
+  std::int64_t frame_w() const { return std::max(w + left, (q - 1) * stride_w + (s - 1) * dilation_w + 1); }
+};
+
+Problem forward_problem(const ConvSize& z) {
+  return {z.n, z.h, z.w, z.c,        z.r,        z.s,         z.dilation_h, z.dilation_w,
+          z.p, z.q, z.k, z.stride_h, z.stride_w, z.padding_h, z.padding_w};
+}
+
+template <class T>
+float weight_of(const ConvSize& z, const T* w, std::int64_t k, std::int64_t r, std::int64_t s,
+                std::int64_t c) {
+  return static_cast<float>(w[((k * z.r + r) * z.s + s) * z.c + c]);
+}
+
+// Channels -------------------------------------------------------------------------------------------------
+
+/// Where one tile of pixels finds its inputs and puts its sums.
+struct Tile {
+  const float* x;     ///< first tap of the first pixel
+  const float* w;     ///< [rows, runs, run, vectors * 16]
+  std::int64_t step;  ///< between neighbouring pixels, in floats
+  std::int64_t rows, row_step, runs, run_step, run;
+};
+
+// Sums of 4 kQuads pixels and 16 kVectors channels, left in `sums` as [pixel][channel].
+template <int kQuads, int kVectors> ATH_AVX512 void channel_tile(const Tile& t, float* sums) {
+  __m512 total[kQuads * 4][kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < kQuads * 4; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) total[i][v] = _mm512_setzero_ps();
+  const float* w = t.w;
+  const std::int64_t step = t.step, step3 = 3 * t.step;
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    for (std::int64_t s = 0; s < t.runs; ++s) {
+      const float* x0 = t.x + r * t.row_step + s * t.run_step;
+      const float* x1 = x0 + 4 * step;
+      const float* x2 = x1 + 4 * step;
+      const float* x3 = x2 + 4 * step;
+      for (std::int64_t c = 0; c < t.run; ++c) {
+        __m512 tap[kVectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) tap[v] = _mm512_loadu_ps(w + v * kLanes);
+#pragma GCC unroll 4
+        for (int quad = 0; quad < kQuads; ++quad) {
+          const float* x = quad == 0 ? x0 : quad == 1 ? x1 : quad == 2 ? x2 : x3;
+          const __m512 a = _mm512_set1_ps(x[0]), b = _mm512_set1_ps(x[step]), d = _mm512_set1_ps(x[2 * step]),
+                       e = _mm512_set1_ps(x[step3]);
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) {
+            total[quad * 4][v] = _mm512_fmadd_ps(a, tap[v], total[quad * 4][v]);
+            total[quad * 4 + 1][v] = _mm512_fmadd_ps(b, tap[v], total[quad * 4 + 1][v]);
+            total[quad * 4 + 2][v] = _mm512_fmadd_ps(d, tap[v], total[quad * 4 + 2][v]);
+            total[quad * 4 + 3][v] = _mm512_fmadd_ps(e, tap[v], total[quad * 4 + 3][v]);
+          }
+        }
+        w += kVectors * kLanes;
+        ++x0, ++x1, ++x2, ++x3;
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kQuads * 4; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(sums + (i * kVectors + v) * kLanes, total[i][v]);
+}
+
+using ChannelTile = void (*)(const Tile&, float*);
+
+struct ChannelPlan {
+  std::int64_t vectors, quads;
+  ChannelTile tile;
+};
+
+// The tile that wastes the fewest pixels at the end of a row; the larger of equals.
+ChannelPlan plan_channels(std::int64_t k, std::int64_t q) {
+  static constexpr ChannelTile kOne[] = {channel_tile<1, 1>, channel_tile<2, 1>, channel_tile<3, 1>,
+                                         channel_tile<4, 1>};
+  static constexpr ChannelTile kTwo[] = {channel_tile<1, 2>, channel_tile<2, 2>, channel_tile<3, 2>};
+  const bool two = k > kLanes;
+  std::int64_t best = 1, waste = q + 16;
+  for (std::int64_t quads = 1; quads <= (two ? 3 : 4); ++quads) {
+    const std::int64_t tiles = (q + 4 * quads - 1) / (4 * quads), computed = tiles * 4 * quads;
+    const std::int64_t cost = computed + tiles;  // a tile has a start and an end
+    if (cost <= waste) best = quads, waste = cost;
+  }
+  return {two ? 2 : 1, best, (two ? kTwo : kOne)[best - 1]};
+}
+
+// Copies an image into its frame of zeros, widened. The frame's border was cleared before.
+template <class T> void fill_frame(const Problem& z, const T* image, float* frame) {
+  const std::int64_t row = z.w * z.c, pitch = z.frame_w() * z.c;
+  for (std::int64_t h = 0; h < z.h; ++h) {
+    float* to = frame + (h + z.top) * pitch + z.left * z.c;
+    const T* from = image + h * row;
+    for (std::int64_t i = 0; i < row; ++i) to[i] = static_cast<float>(from[i]);
+  }
+}
+
+template <class Op, class T>
+void run_channels(CpuContext& context, const Problem& z, const ConvSize& size, const T* x, const T* w,
+                  const T* bias, T* y) {
+  const ChannelPlan plan = plan_channels(z.k, z.q);
+  const std::int64_t block = plan.vectors * kLanes, blocks = (z.k + block - 1) / block;
+  const std::int64_t depth = z.r * z.s * z.c, pixels = plan.quads * 4;
+  const std::int64_t pitch = z.frame_w() * z.c;
+  // Tiles at the end of the last row read beyond it.
+  const std::int64_t frame = (z.frame_h() * pitch + 16 * z.stride_w * z.c + kLanes - 1) / kLanes * kLanes;
+  const std::int64_t slots = std::max<std::int64_t>(1, std::min<std::int64_t>({context.threads(), z.n}));
+  const std::int64_t packed_size = blocks * depth * block;
+  const Scratch scratch =
+      context.scratch(static_cast<std::size_t>(packed_size + slots * frame) * sizeof(float));
+  float* const packed = scratch.as<float>();
+  parallel_for(context, blocks * block, std::max<std::int64_t>(block, kGrain / depth / block * block),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t k = begin; k < end; ++k) {
+                   float* to = packed + k / block * depth * block + k % block;
+                   for (std::int64_t r = 0; r < z.r; ++r)
+                     for (std::int64_t s = 0; s < z.s; ++s)
+                       for (std::int64_t c = 0; c < z.c; ++c, to += block)
+                         *to = k < z.k ? weight_of(size, w, k, r, s, c) : 0.0f;
+                 }
+               });
+  const bool merged = z.dilation_w == 1;  // neighbouring taps of a row then lie end to end
+  parallel_for(context, slots, 1, [&](std::int64_t first_slot, std::int64_t last_slot) {
+    for (std::int64_t slot = first_slot; slot < last_slot; ++slot) {
+      float* const image = packed + packed_size + slot * frame;
+      std::fill(image, image + frame, 0.0f);
+      alignas(64) float sums[16 * 2 * kLanes];
+      for (std::int64_t n = slot * z.n / slots; n < (slot + 1) * z.n / slots; ++n) {
+        vectorize([&] { fill_frame(z, x + n * z.h * z.w * z.c, image); });
+        for (std::int64_t b = 0; b < blocks; ++b) {
+          const std::int64_t channels = std::min(block, z.k - b * block);
+          for (std::int64_t p = 0; p < z.p; ++p) {
+            for (std::int64_t q = 0; q < z.q; q += pixels) {
+              plan.tile({image + p * z.stride_h * pitch + q * z.stride_w * z.c, packed + b * depth * block,
+                         z.stride_w * z.c, z.r, z.dilation_h * pitch, merged ? 1 : z.s, z.dilation_w * z.c,
+                         merged ? z.s * z.c : z.c},
+                        sums);
+              const std::int64_t count = std::min(pixels, z.q - q);
+              T* to = y + ((n * z.p + p) * z.q + q) * z.k + b * block;
+              const T* offset = bias ? bias + b * block : nullptr;
+              vectorize([&] {
+                for (std::int64_t i = 0; i < count; ++i) {
+                  const float* from = sums + i * block;
+                  if (offset) {
+                    for (std::int64_t k = 0; k < channels; ++k)
+                      to[i * z.k + k] = T(Op::forward(from[k] + static_cast<float>(offset[k])));
+                  } else {
+                    for (std::int64_t k = 0; k < channels; ++k) to[i * z.k + k] = T(Op::forward(from[k]));
+                  }
+                }
+              });
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// Pixels ---------------------------------------------------------------------------------------------------
+
+constexpr int kSpans = 3;  // vectors of pixels that one tile works on
+
+// Sums of kSpans spans of 16 pixels and kChannels output channels, left in `sums` as [span][channel][pixel].
+template <int kChannels>
+ATH_AVX512 void pixel_tile(const Problem& z, const float* frame, std::int64_t plane, std::int64_t pitch,
+                           const std::int64_t* spans, const float* w, float* sums) {
+  __m512 total[kSpans][kChannels];
+#pragma GCC unroll 4
+  for (int i = 0; i < kSpans; ++i)
+#pragma GCC unroll 8
+    for (int k = 0; k < kChannels; ++k) total[i][k] = _mm512_setzero_ps();
+  for (std::int64_t c = 0; c < z.c; ++c) {
+    for (std::int64_t r = 0; r < z.r; ++r) {
+      const float* row = frame + c * plane + r * z.dilation_h * pitch;
+      for (std::int64_t s = 0; s < z.s; ++s, row += z.dilation_w, w += kChannels) {
+        __m512 x[kSpans];
+#pragma GCC unroll 4
+        for (int i = 0; i < kSpans; ++i) x[i] = _mm512_loadu_ps(row + spans[i]);
+#pragma GCC unroll 8
+        for (int k = 0; k < kChannels; ++k) {
+          const __m512 tap = _mm512_set1_ps(w[k]);
+#pragma GCC unroll 4
+          for (int i = 0; i < kSpans; ++i) total[i][k] = _mm512_fmadd_ps(x[i], tap, total[i][k]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kSpans; ++i)
+#pragma GCC unroll 8
+    for (int k = 0; k < kChannels; ++k) _mm512_storeu_ps(sums + (i * kChannels + k) * kLanes, total[i][k]);
+}
+
+template <class T> void fill_planes(const Problem& z, const T* image, float* planes) {
+  const std::int64_t pitch = z.frame_w(), plane = z.frame_h() * pitch;
+  for (std::int64_t h = 0; h < z.h; ++h) {
+    float* to = planes + (h + z.top) * pitch + z.left;
+    const T* from = image + h * z.w * z.c;
+    for (std::int64_t c = 0; c < z.c; ++c)
+      for (std::int64_t i = 0; i < z.w; ++i) to[c * plane + i] = static_cast<float>(from[i * z.c + c]);
+  }
+}
+
+template <int kChannels, class Op, class T>
+void run_pixels(CpuContext& context, const Problem& z, const ConvSize& size, const T* x, const T* w,
+                const T* bias, T* y) {
+  const std::int64_t pitch = z.frame_w(), plane = z.frame_h() * pitch;
+  // Where rows are stored end to end in the frame, so are spans: one may run over the end of an output row,
+  // and what it computes there is dropped.
+  const std::int64_t run = (z.p - 1) * pitch * z.stride_h + z.q;
+  const bool whole = z.stride_h == 1;  // the image's pixels as one run, else row by row
+  const std::int64_t per_run = ((whole ? run : z.q) + kLanes - 1) / kLanes,
+                     spans = whole ? per_run : per_run * z.p;
+  const std::int64_t frame = (z.c * plane + kLanes + kLanes - 1) / kLanes * kLanes;
+  const std::int64_t slots = std::max<std::int64_t>(1, std::min<std::int64_t>({context.threads(), z.n}));
+  const std::int64_t packed_size = (z.r * z.s * z.c * kChannels + kLanes - 1) / kLanes * kLanes;
+  const std::int64_t result = (spans + kSpans) * kLanes * kChannels;
+  const Scratch scratch =
+      context.scratch(static_cast<std::size_t>(packed_size + slots * (frame + result)) * sizeof(float));
+  float* const packed = scratch.as<float>();
+  float* next = packed;
+  for (std::int64_t c = 0; c < z.c; ++c)
+    for (std::int64_t r = 0; r < z.r; ++r)
+      for (std::int64_t s = 0; s < z.s; ++s)
+        for (std::int64_t k = 0; k < kChannels; ++k) *next++ = weight_of(size, w, k, r, s, c);
+
+  parallel_for(context, slots, 1, [&](std::int64_t first_slot, std::int64_t last_slot) {
+    for (std::int64_t slot = first_slot; slot < last_slot; ++slot) {
+      float* const image = packed + packed_size + slot * (frame + result);
+      float* const sums = image + frame;
+      std::fill(image, image + frame, 0.0f);
+      for (std::int64_t n = slot * z.n / slots; n < (slot + 1) * z.n / slots; ++n) {
+        vectorize([&] { fill_planes(z, x + n * z.h * z.w * z.c, image); });
+        for (std::int64_t span = 0; span < spans; span += kSpans) {
+          std::int64_t at[kSpans];
+          for (int i = 0; i < kSpans; ++i) {
+            const std::int64_t one = std::min(span + i, spans - 1);
+            at[i] = whole ? one * kLanes : one / per_run * z.stride_h * pitch + one % per_run * kLanes;
+          }
+          pixel_tile<kChannels>(z, image, plane, pitch, at, packed, sums + span * kLanes * kChannels);
+        }
+        vectorize([&] {
+          for (std::int64_t p = 0; p < z.p; ++p) {
+            T* to = y + (n * z.p + p) * z.q * kChannels;
+            for (std::int64_t q = 0; q < z.q; ++q) {
+              const std::int64_t flat = whole ? p * pitch + q : p * per_run * kLanes + q;
+              const float* from = sums + flat / kLanes * kLanes * kChannels + flat % kLanes;
+              for (int k = 0; k < kChannels; ++k) {
+                const float sum = bias ? from[k * kLanes] + static_cast<float>(bias[k]) : from[k * kLanes];
+                to[q * kChannels + k] = T(Op::forward(sum));
+              }
+            }
+          }
+        });
+      }
+    }
+  });
+}
+
+template <class Op, class T>
+void run(CpuContext& context, const Problem& z, const ConvSize& size, const T* x, const T* w, const T* bias,
+         T* y) {
+  if (z.stride_w != 1) return run_channels<Op>(context, z, size, x, w, bias, y);
+  switch (z.k) {
+    case 1: return run_pixels<1, Op>(context, z, size, x, w, bias, y);
+    case 2: return run_pixels<2, Op>(context, z, size, x, w, bias, y);
+    case 3: return run_pixels<3, Op>(context, z, size, x, w, bias, y);
+    case 4: return run_pixels<4, Op>(context, z, size, x, w, bias, y);
+    case 5: return run_pixels<5, Op>(context, z, size, x, w, bias, y);
+    case 6: return run_pixels<6, Op>(context, z, size, x, w, bias, y);
+    case 7: return run_pixels<7, Op>(context, z, size, x, w, bias, y);
+    case 8: return run_pixels<8, Op>(context, z, size, x, w, bias, y);
+    default: return run_channels<Op>(context, z, size, x, w, bias, y);
+  }
+}
+
+}  // namespace
+
+bool conv_direct_fits(const ConvSize& z) {
+  return has_avx512() && z.groups == 1;
+}
+
+template <class T>
+void conv_forward_direct(CpuContext& context, const ConvSize& z, Activation activation, const T* x,
+                         const T* w, const T* bias, T* y) {
+  dispatch_activation(activation,
+                      [&]<class Op>() { run<Op>(context, forward_problem(z), z, x, w, bias, y); });
+}
+
+#else
+
+bool conv_direct_fits(const ConvSize&) {
+  return false;
+}
+template <class T>
+void conv_forward_direct(CpuContext& context, const ConvSize& z, Activation activation, const T* x,
+                         const T* w, const T* bias, T* y) {
+  conv_forward_eigen(context, z, activation, x, w, bias, y);
+}
+
+#endif
+
+template void conv_forward_direct(CpuContext&, const ConvSize&, Activation, const float*, const float*,
+                                  const float*, float*);
+template void conv_forward_direct(CpuContext&, const ConvSize&, Activation, const Half*, const Half*,
+                                  const Half*, Half*);
+template void conv_forward_direct(CpuContext&, const ConvSize&, Activation, const BFloat16*, const BFloat16*,
+                                  const BFloat16*, BFloat16*);
+
+}  // namespace athanor::cpu
