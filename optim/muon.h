@@ -52,8 +52,9 @@ class Muon final : public Optimizer {
   /// it may be null where they leave none. Throws ArgumentError otherwise, and on options out of range.
   Muon(ParameterArena& arena, const std::vector<Group>& groups, int first_slot,
        std::unique_ptr<Optimizer> rest);
-  /// Muon with learning rate 0 of StepState for every matrix, and AdamW with learning rate 1, set
-  /// rest_lr_scale times as large, for everything else. Throws ArgumentError where either is empty.
+  /// Muon for every matrix, from StepState::learning_rate[0]; AdamW for everything else, from
+  /// learning_rate[1], which set_learning_rates() makes rest_lr_scale times as large. Throws ArgumentError
+  /// where either is empty.
   Muon(ParameterArena& arena, const MuonOptions& options, const AdamWOptions& rest, float rest_lr_scale);
   /// The same with SGD for everything else.
   Muon(ParameterArena& arena, const MuonOptions& options, const SgdOptions& rest, float rest_lr_scale);
