@@ -6,16 +6,27 @@
 
 namespace athanor {
 
-// Reductions over `axes` (all where empty). The sum is accumulated in f32 (f64 for f64) in an order that
-// depends on shapes alone. keepdim leaves axes of size 1.
+// Reductions over `axes` (all where empty; negative ones count from the end) of a floating tensor with any
+// strides. keepdim leaves axes of size 1. Sums of at most 8192 terms are made in f32 (f64 for f64), longer
+// ones of such blocks in f64; the order depends on shape and strides alone, so the bits do not depend on
+// threads. NaN in, NaN out. Throws ArgumentError on axes out of range or named twice.
 
+/// The sum of nothing is 0.
 Tensor sum(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
+/// The mean of nothing is NaN.
 Tensor mean(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
-/// Divides by count - correction.
+/// Sum of squared deviations from the mean (two passes), divided by count - correction; NaN or infinite where
+/// that is not positive.
 Tensor var(const Tensor& x, std::span<const int> axes = {}, int correction = 1, bool keepdim = false);
-/// The largest value; its gradient goes to the first of equal maxima. NaN wins.
+/// The largest value; its gradient goes to the first of equal maxima. NaN wins. Throws ArgumentError where
+/// the axis is empty.
 Tensor max(const Tensor& x, int axis, bool keepdim = false);
-/// Index (i64) of the first largest value along an axis. Not differentiable.
+/// Index (i64) of the first largest value along an axis; of the first NaN where there is one. Not
+/// differentiable. Throws ArgumentError where the axis is empty.
 Tensor argmax(const Tensor& x, int axis, bool keepdim = false);
+
+/// x summed to `shape`, which broadcasts to x's: undoes a broadcast in a backward pass. x itself where the
+/// shapes are equal. Not recorded.
+Tensor sum_to(const Tensor& x, const Shape& shape);
 
 }  // namespace athanor

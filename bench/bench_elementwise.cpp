@@ -21,7 +21,7 @@ template <class Op> void add_unary(const char* op, DType dtype, const Shape& sha
 }  // namespace
 
 void register_all() {
-#define ATH_ADD(Op) add_unary<kernels::Op>(#Op, DType::f32, {1 << 20});
+#define ATH_ADD(Op, name) add_unary<kernels::Op>(#name, DType::f32, {1 << 20});
   ATH_UNARY_OPS(ATH_ADD)
 #undef ATH_ADD
 }

@@ -37,10 +37,12 @@ set(ATHANOR_HEADERS
   kernels/dropout.h
   kernels/elementwise.h
   kernels/elementwise_ops.h
+  kernels/extremum.h
   kernels/hash.h
   kernels/impl.h
   kernels/index.h
   kernels/loss.h
+  kernels/math.h
   kernels/matmul.h
   kernels/pool.h
   kernels/random.h

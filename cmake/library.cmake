@@ -8,6 +8,7 @@ set(ATHANOR_KERNELS
   copy
   dropout
   elementwise
+  extremum
   hash
   index
   loss
@@ -26,6 +27,7 @@ set(ATHANOR_AUTOGRAD
   loss
   matmul
   pool
+  reduce
   shape
 )
 

@@ -13,7 +13,8 @@ endif()
 add_library(athanor_flags INTERFACE)
 target_compile_features(athanor_flags INTERFACE cxx_std_20)
 # Bits are promised to be equal across CPUs: a*b+c is fused only where std::fma says so.
-target_compile_options(athanor_flags INTERFACE -O3 -fno-math-errno -ffp-contract=off -Wall -Wextra -Wshadow -Wno-unknown-pragmas)
+# Nobody reads errno or the exception flags, and branch-free loops need both out of the way to vectorise.
+target_compile_options(athanor_flags INTERFACE -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wall -Wextra -Wshadow -Wno-unknown-pragmas)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(athanor_flags INTERFACE -march=${ATHANOR_ISA})
 endif()

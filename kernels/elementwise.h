@@ -9,13 +9,19 @@ namespace athanor::kernels {
 /// Moves 2 elements per element.
 template <class Op, class Context> void unary_forward(Context& context, const Tensor& x, const Tensor& y);
 
-/// dx = dy * Op'(x). All dense, same shape and floating dtype. dx may be dy. Moves 3 elements per element.
+/// dx = Op::backward(saved, dy), saved being x, or y where Op says kFromOutput. Any strides but dx, which is
+/// dense; same shape and floating dtype. dx may be dy where that is dense. Moves 3 elements per element.
 template <class Op, class Context>
-void unary_backward(Context& context, const Tensor& x, const Tensor& dy, const Tensor& dx);
+void unary_backward(Context& context, const Tensor& saved, const Tensor& dy, const Tensor& dx);
 
 /// y = Op(a, b), a and b broadcast to y's shape; any strides, y dense, one dtype. y may be a or b where
 /// their shapes agree. Moves at most 3 elements per element.
 template <class Op, class Context>
 void binary_forward(Context& context, const Tensor& a, const Tensor& b, const Tensor& y);
+
+/// y = x scale + shift, rounded once in the accumulation type. x any strides, y dense, same shape and
+/// floating dtype. y may be x. Moves 2 elements per element.
+template <class Context>
+void affine(Context& context, const Tensor& x, double scale, double shift, const Tensor& y);
 
 }  // namespace athanor::kernels

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "tensor/tensor.h"
 
@@ -67,7 +68,8 @@ template <int N> struct Walk {
 };
 
 /// Calls f(offsets, n) for every innermost row (or piece of one), in parallel: `offsets[k]` is operand k's
-/// first element, and its elements lie walk.row_stride(k) apart.
+/// first element, and its elements lie walk.row_stride(k) apart. f is compiled as in vectorize(), rows and
+/// all, so that short rows do not pay a call each.
 template <int N, class F> void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f) {
   const std::int64_t row = walk.row(), rows = walk.rows();
   if (row <= 0 || rows <= 0) return;
@@ -75,30 +77,32 @@ template <int N, class F> void for_each_row(const CpuContext& context, const Wal
     parallel_for(context, row, kGrain, [&](std::int64_t begin, std::int64_t end) {
       std::array<std::int64_t, N> offset;
       for (int k = 0; k < N; ++k) offset[k] = begin * walk.row_stride(k);
-      f(offset, end - begin);
+      vectorize([&] { f(offset, end - begin); });
     });
     return;
   }
-  parallel_for(context, rows, std::max<std::int64_t>(1, kGrain / row),
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::array<std::int64_t, kMaxRank> index{};
-                 std::array<std::int64_t, N> offset{};
-                 std::int64_t rest = begin;
-                 for (int axis = walk.rank - 2; axis >= 0; --axis) {
-                   index[axis] = rest % walk.size[axis];
-                   rest /= walk.size[axis];
-                   for (int k = 0; k < N; ++k) offset[k] += index[axis] * walk.stride[k][axis];
-                 }
-                 for (std::int64_t at = begin; at < end; ++at) {
-                   f(offset, row);
-                   for (int axis = walk.rank - 2; axis >= 0; --axis) {
-                     for (int k = 0; k < N; ++k) offset[k] += walk.stride[k][axis];
-                     if (++index[axis] < walk.size[axis]) break;
-                     for (int k = 0; k < N; ++k) offset[k] -= walk.stride[k][axis] * walk.size[axis];
-                     index[axis] = 0;
-                   }
-                 }
-               });
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / row);
+  parallel_for(context, rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::array<std::int64_t, kMaxRank> index{};
+    std::array<std::int64_t, N> offset{};
+    std::int64_t rest = begin;
+    for (int axis = walk.rank - 2; axis >= 0; --axis) {
+      index[axis] = rest % walk.size[axis];
+      rest /= walk.size[axis];
+      for (int k = 0; k < N; ++k) offset[k] += index[axis] * walk.stride[k][axis];
+    }
+    vectorize([&] {
+      for (std::int64_t at = begin; at < end; ++at) {
+        f(offset, row);
+        for (int axis = walk.rank - 2; axis >= 0; --axis) {
+          for (int k = 0; k < N; ++k) offset[k] += walk.stride[k][axis];
+          if (++index[axis] < walk.size[axis]) break;
+          for (int k = 0; k < N; ++k) offset[k] -= walk.stride[k][axis] * walk.size[axis];
+          index[axis] = 0;
+        }
+      }
+    });
+  });
 }
 
 }  // namespace athanor::cpu

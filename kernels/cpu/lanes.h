@@ -4,33 +4,53 @@
 
 namespace athanor::cpu {
 
-// A sum over a row is kept in this many lanes, element i in lane i % kLanes, folded by halves at the end: the
-// compiler may use vectors of any width, and the bits stay the same.
-inline constexpr int kLanes = 16;
+// Folds in vector code whose order is part of the source: element i belongs to lane i mod L, lanes are joined
+// in halves, and L depends on n alone. The bits are those of any vector width, and L partial sums round less
+// than one. Call these inside vectorize().
 
-/// Folds lanes with `combine`, upper half onto lower half.
-template <class A, class F> A fold_lanes(A* lane, const F& combine) {
-  for (int width = kLanes / 2; width > 0; width /= 2) {
+namespace detail {
+
+template <int L, class A, class F, class Combine>
+A fold_lanes(std::int64_t n, A start, const F& f, const Combine& combine) {
+  A lane[L];
+#pragma GCC unroll 64
+  for (A& value : lane) value = start;
+  std::int64_t i = 0;
+  for (; i + L <= n; i += L) {
+#pragma GCC unroll 64
+    for (int l = 0; l < L; ++l) lane[l] = combine(lane[l], f(i + l));
+  }
+  for (int l = 0; i < n; ++i, ++l) lane[l] = combine(lane[l], f(i));
+  for (int width = L / 2; width > 0; width /= 2) {
     for (int l = 0; l < width; ++l) lane[l] = combine(lane[l], lane[l + width]);
   }
   return lane[0];
 }
 
-/// combine(...combine(combine(start, f(0)), f(1))..., f(n - 1)) in lanes; `start` must be neutral.
+}  // namespace detail
+
+/// combine(...combine(combine(start, f(0)), f(1))..., f(n - 1)) in 64, 16 or (below 16 elements) one lane;
+/// `start` must be neutral, and combine associative but for rounding.
 template <class A, class F, class Combine>
 A reduce_lanes(std::int64_t n, A start, const F& f, const Combine& combine) {
-  A lane[kLanes];
-  for (A& l : lane) l = start;
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int l = 0; l < kLanes; ++l) lane[l] = combine(lane[l], f(i + l));
-  }
-  for (int l = 0; i + l < n; ++l) lane[l] = combine(lane[l], f(i + l));
-  return fold_lanes(lane, combine);
+  if (n >= 512) return detail::fold_lanes<64>(n, start, f, combine);
+  if (n >= 16) return detail::fold_lanes<16>(n, start, f, combine);
+  for (std::int64_t i = 0; i < n; ++i) start = combine(start, f(i));
+  return start;
 }
 
 template <class A, class F> A sum_lanes(std::int64_t n, const F& f) {
   return reduce_lanes(n, A(0), f, [](A a, A b) { return a + b; });
+}
+
+/// The larger of a and b; NaN where one is.
+template <class A> A max_or_nan(A a, A b) {
+  return (a > b) | (a != a) ? a : b;
+}
+
+/// Largest of f(0), ..., f(n - 1), n >= 1; NaN where one is.
+template <class A, class F> A max_lanes(std::int64_t n, const F& f) {
+  return reduce_lanes(n, f(0), f, [](A a, A b) { return max_or_nan(a, b); });
 }
 
 }  // namespace athanor::cpu

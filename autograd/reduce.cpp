@@ -1,0 +1,170 @@
+#include "autograd/reduce.h"
+
+#include <algorithm>
+
+#include "autograd/node.h"
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+#include "kernels/extremum.h"
+#include "kernels/reduce.h"
+
+namespace athanor {
+namespace {
+
+// x's shape with the reduced axes at 1 and without them, and how many elements go into each sum.
+struct Reduced {
+  Shape kept, dropped;
+  std::int64_t count = 1;
+  unsigned axes = 0;  // bit i: axis i is reduced
+
+  const Shape& result(bool keepdim) const { return keepdim ? kept : dropped; }
+};
+
+Reduced reduced(const char* op, const Tensor& x, std::span<const int> axes) {
+  ATH_CHECK(x.defined() && is_floating(x.dtype()), "{}: tensor must be floating, but got {}", op,
+            x.defined() ? name_of(x.dtype()) : "an undefined tensor");
+  unsigned named = axes.empty() ? ~0u : 0u;
+  for (const int axis : axes) {
+    const unsigned bit = 1u << normalize_axis(axis, x.rank(), op);
+    ATH_CHECK(!(named & bit), "{}: every axis must be named once, but {} is there twice", op, axis);
+    named |= bit;
+  }
+  Reduced shapes;
+  shapes.axes = named;
+  for (int i = 0; i < x.rank(); ++i) {
+    const std::int64_t size = x.shape()[i];
+    if (named >> i & 1u) {
+      shapes.kept.push_back(1);
+      shapes.count *= size;
+    } else {
+      shapes.kept.push_back(size);
+      shapes.dropped.push_back(size);
+    }
+  }
+  return shapes;
+}
+
+// The same elements under another shape, for a dense x outside the graph.
+Tensor viewed(const Tensor& x, const Shape& shape) {
+  return x.shape() == shape ? x : x.view_as_strided(shape, contiguous_strides(shape), 0);
+}
+
+Tensor dense(const Tensor& x) {
+  if (x.is_contiguous()) return x;
+  const Tensor copy = empty_like(x);
+  on_device(x.device(), [&](auto& context) { kernels::copy(context, x, copy); });
+  return copy;
+}
+
+// dy, without its reduced axes or with them at 1, repeated along them to `shape`: a view.
+Tensor repeated(const Tensor& dy, const Shape& shape, unsigned axes) {
+  const bool keepdim = dy.rank() == shape.rank();
+  Strides strides = shape;
+  for (int i = 0, own = 0; i < shape.rank(); ++i) {
+    const bool is_reduced = axes >> i & 1u;
+    strides[i] = is_reduced ? 0 : dy.strides()[own];
+    own += keepdim || !is_reduced;
+  }
+  return dy.view_as_strided(shape, strides, 0);
+}
+
+Tensor scaled_sum(const Tensor& x, const Reduced& shapes, bool keepdim, double scale) {
+  const Tensor y = Tensor::empty(shapes.result(keepdim), x.options());
+  on_device(x.device(), [&](auto& context) { kernels::sum(context, x, viewed(y, shapes.kept), scale); });
+  return y;
+}
+
+Tensor scaled(const Tensor& x, double scale) {
+  const Tensor y = empty_like(x);
+  on_device(x.device(), [&](auto& context) { kernels::affine(context, x, scale, 0, y); });
+  return y;
+}
+
+struct Extremum {
+  int axis;
+  Tensor values, index;
+};
+
+// Values and indices along an axis; with_values and with_index say which.
+Extremum extremum(const char* op, const Tensor& x, int axis, bool keepdim, bool with_values,
+                  bool with_index) {
+  const int positive = normalize_axis(axis, x.defined() ? x.rank() : 0, op);
+  const Reduced shapes = reduced(op, x, {&positive, 1});
+  ATH_CHECK(x.shape()[positive] > 0, "{}: axis {} must hold at least one element, but the shape is {}", op,
+            axis, x.shape());
+  Extremum found{positive, {}, {}};
+  const Shape& shape = shapes.result(keepdim);
+  if (with_values) found.values = Tensor::empty(shape, x.options());
+  if (with_index) found.index = Tensor::empty(shape, {DType::i64, x.device()});
+  on_device(x.device(),
+            [&](auto& context) { kernels::max(context, dense(x), positive, found.values, found.index); });
+  return found;
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, std::span<const int> axes, bool keepdim) {
+  const Reduced shapes = reduced("sum", x, axes);
+  return record("sum", scaled_sum(x, shapes, keepdim, 1), {x},
+                [shape = x.shape(), axes = shapes.axes](const Tensor& dy, Grads& dx) {
+                  dx[0] = repeated(dy, shape, axes);
+                });
+}
+
+Tensor mean(const Tensor& x, std::span<const int> axes, bool keepdim) {
+  const Reduced shapes = reduced("mean", x, axes);
+  const double scale = 1 / static_cast<double>(shapes.count);
+  return record("mean", scaled_sum(x, shapes, keepdim, scale), {x},
+                [shape = x.shape(), axes = shapes.axes, scale](const Tensor& dy, Grads& dx) {
+                  dx[0] = repeated(scaled(dy, scale), shape, axes);
+                });
+}
+
+Tensor var(const Tensor& x, std::span<const int> axes, int correction, bool keepdim) {
+  const Reduced shapes = reduced("var", x, axes);
+  const double scale = 1 / std::max(0.0, static_cast<double>(shapes.count - correction));
+  const DType accumulate = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor center = Tensor::empty(shapes.kept, {accumulate, x.device()});
+  const Tensor y = Tensor::empty(shapes.result(keepdim), x.options());
+  on_device(x.device(), [&](auto& context) {
+    kernels::sum(context, x, center, 1 / static_cast<double>(shapes.count));
+    kernels::squared_deviation(context, x, center, viewed(y, shapes.kept), scale);
+  });
+  return record("var", y, {x}, [x = Saved(x), center, scale](const Tensor& dy, Grads& dx) {
+    const Tensor& input = x;
+    dx[0] = empty_like(input);
+    on_device(dy.device(), [&](auto& context) {
+      kernels::squared_deviation_backward(context, input, center, viewed(dense(dy), center.shape()), dx[0],
+                                          2 * scale);
+    });
+  });
+}
+
+Tensor max(const Tensor& x, int axis, bool keepdim) {
+  const Extremum found = extremum("max", x, axis, keepdim, true, grad_enabled() && x.requires_grad());
+  return record("max", found.values, {x},
+                [shape = x.shape(), axis = found.axis, index = found.index](const Tensor& dy, Grads& dx) {
+                  dx[0] = Tensor::empty(shape, dy.options());
+                  on_device(dy.device(), [&](auto& context) {
+                    kernels::max_backward(context, index, dense(dy), axis, dx[0]);
+                  });
+                });
+}
+
+Tensor argmax(const Tensor& x, int axis, bool keepdim) {
+  return extremum("argmax", x, axis, keepdim, false, true).index;
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  ATH_CHECK(broadcasts_to(shape, x.shape()), "sum_to: the shape must broadcast to {}, but is {}", x.shape(),
+            shape);
+  const Tensor y = Tensor::empty(shape, x.options());
+  Shape kept = x.shape();
+  const int shift = x.rank() - shape.rank();
+  for (int i = 0; i < x.rank(); ++i) kept[i] = i < shift ? 1 : shape[i - shift];
+  on_device(x.device(), [&](auto& context) { kernels::sum(context, x, viewed(y, kept)); });
+  return y;
+}
+
+}  // namespace athanor

@@ -1,0 +1,124 @@
+#include "kernels/extremum.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/parallel.h"
+
+namespace athanor::kernels {
+namespace {
+
+using cpu::parallel_for;
+using cpu::vectorize;
+
+constexpr std::int64_t kColumns = 128;
+
+// A dense tensor seen as [outer, n, inner] around an axis.
+struct Around {
+  std::int64_t outer = 1, n, inner = 1;
+
+  Around(const Shape& shape, int axis) : n(shape[axis]) {
+    for (int i = 0; i < axis; ++i) outer *= shape[i];
+    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  }
+};
+
+template <class A> bool wins(A value, A best) {
+  return (value > best) | ((value != value) & (best == best));
+}
+
+// First index of the largest of n neighbours: their maximum in lanes, then the first chunk that holds it.
+template <class A, class T> std::int64_t first_of_largest(const T* x, std::int64_t n, A& largest) {
+  largest = cpu::max_lanes<A>(n, [&](std::int64_t i) { return A(x[i]); });
+  const A wanted = largest;
+  const bool nan = wanted != wanted;
+  const auto is_it = [&](std::int64_t i) { return nan ? A(x[i]) != A(x[i]) : A(x[i]) == wanted; };
+  std::int64_t at = 0;
+  for (; at + 64 <= n; at += 64) {
+    int found = 0;
+    for (std::int64_t i = 0; i < 64; ++i) found |= is_it(at + i);
+    if (found) break;
+  }
+  while (!is_it(at)) ++at;
+  return at;
+}
+
+// Largest value and its first index for `width` neighbouring columns of n rows.
+template <class A, class T>
+void largest_of_columns(const T* x, std::int64_t n, std::int64_t inner, std::int64_t width, A* largest,
+                        std::int64_t* index) {
+  for (std::int64_t j = 0; j < width; ++j) {
+    largest[j] = A(x[j]);
+    index[j] = 0;
+  }
+  for (std::int64_t r = 1; r < n; ++r) {
+    const T* row = x + r * inner;
+    for (std::int64_t j = 0; j < width; ++j) {
+      const A value = A(row[j]);
+      const bool better = wins(value, largest[j]);
+      largest[j] = better ? value : largest[j];
+      index[j] = better ? r : index[j];
+    }
+  }
+}
+
+}  // namespace
+
+template <>
+void max(CpuContext& context, const Tensor& x, int axis, const Tensor& values, const Tensor& index) {
+  dispatch_floating(x.dtype(), "max", [&]<class T>() {
+    using A = Accumulate<T>;
+    const Around shape(x.shape(), axis);
+    const T* from = x.data<T>();
+    T* value_to = values.defined() ? values.data<T>() : nullptr;
+    std::int64_t* index_to = index.defined() ? index.data<std::int64_t>() : nullptr;
+    const std::int64_t blocks = (shape.inner + kColumns - 1) / kColumns;
+    const std::int64_t grain = std::max<std::int64_t>(
+        1, cpu::kGrain / std::max<std::int64_t>(1, shape.n * std::min(shape.inner, kColumns)));
+    parallel_for(context, shape.outer * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
+      vectorize([&] {
+        A largest[kColumns];
+        std::int64_t found[kColumns];
+        for (std::int64_t task = begin; task < end; ++task) {
+          const std::int64_t first = task % blocks * kColumns, outer = task / blocks;
+          const std::int64_t width = std::min(shape.inner - first, kColumns);
+          const T* in = from + outer * shape.n * shape.inner + first;
+          const std::int64_t to = outer * shape.inner + first;
+          if (shape.inner == 1) {
+            found[0] = first_of_largest(in, shape.n, largest[0]);
+          } else {
+            largest_of_columns(in, shape.n, shape.inner, width, largest, found);
+          }
+          for (std::int64_t j = 0; j < width; ++j) {
+            if (value_to) value_to[to + j] = T(largest[j]);
+            if (index_to) index_to[to + j] = found[j];
+          }
+        }
+      });
+    });
+  });
+}
+
+template <>
+void max_backward(CpuContext& context, const Tensor& index, const Tensor& dy, int axis, const Tensor& dx) {
+  dispatch_floating(dx.dtype(), "max", [&]<class T>() {
+    const Around shape(dx.shape(), axis);
+    const std::int64_t* at = index.data<std::int64_t>();
+    const T* gradient = dy.data<T>();
+    T* to = dx.data<T>();
+    const std::int64_t slice = shape.n * shape.inner;
+    const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(1, slice));
+    parallel_for(context, shape.outer, grain, [&](std::int64_t begin, std::int64_t end) {
+      std::fill(to + begin * slice, to + end * slice, T());
+      for (std::int64_t outer = begin; outer < end; ++outer) {
+        for (std::int64_t j = 0; j < shape.inner; ++j) {
+          const std::int64_t k = outer * shape.inner + j;
+          to[outer * slice + at[k] * shape.inner + j] = gradient[k];
+        }
+      }
+    });
+  });
+}
+
+}  // namespace athanor::kernels

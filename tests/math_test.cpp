@@ -1,0 +1,145 @@
+#include "kernels/math.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/isa.h"
+
+namespace athanor {
+namespace {
+
+// Distance of `got` from the exact value, in units in the last place of T at that value.
+template <class T> double ulps(T got, long double exact) {
+  const T rounded = static_cast<T>(exact);
+  if (std::isnan(rounded) || std::isnan(got)) return std::isnan(rounded) && std::isnan(got) ? 0 : INFINITY;
+  if (std::isinf(rounded) || std::isinf(got)) {
+    if (got == rounded) return 0;
+    // One ulp beyond the largest number counts as one, not as infinitely many.
+    const T other = std::isinf(got) ? rounded : got;
+    return std::abs(other) == std::numeric_limits<T>::max() && std::signbit(got) == std::signbit(rounded)
+               ? 1
+               : INFINITY;
+  }
+  int exponent;
+  std::frexp(std::abs(rounded), &exponent);
+  exponent = std::max(exponent, std::numeric_limits<T>::min_exponent);
+  const long double ulp = std::ldexp(1.0L, exponent - std::numeric_limits<T>::digits);
+  return static_cast<double>(std::abs(static_cast<long double>(got) - exact) / ulp);
+}
+
+long double exact_sigmoid(long double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+struct Function {
+  const char* name;
+  float (*f32)(float);
+  double (*f64)(double);
+  long double (*exact)(long double);
+  double max_ulps_f32, max_ulps_f64;  // what kernels/math.h promises
+};
+
+const Function kFunctions[] = {
+    {"exp", math::exp<float>, math::exp<double>, [](long double x) { return std::exp(x); }, 1.0, 1.0},
+    {"log", math::log<float>, math::log<double>, [](long double x) { return std::log(x); }, 0.8, 0.8},
+    {"tanh", math::tanh<float>, math::tanh<double>, [](long double x) { return std::tanh(x); }, 1.4, 1.4},
+    {"erf", math::erf<float>, math::erf<double>, [](long double x) { return std::erf(x); }, 1.1, 1.1},
+    {"sigmoid", math::sigmoid<float>, math::sigmoid<double>, exact_sigmoid, 2.3, 2.4},
+};
+
+class Math : public testing::TestWithParam<Function> {};
+
+// Every 251st float: all exponents, both signs, denormals, infinities and NaN.
+TEST_P(Math, FloatIsWithinPromisedUlps) {
+  double worst = 0;
+  float at = 0;
+  for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 251) {
+    const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    const double error = ulps(GetParam().f32(x), GetParam().exact(x));
+    if (error > worst) worst = error, at = x;
+  }
+  EXPECT_LE(worst, GetParam().max_ulps_f32) << "at " << at;
+  RecordProperty("ulps", std::to_string(worst));
+}
+
+// Every exponent with 500 fractions each, and a dense sweep where the functions bend.
+TEST_P(Math, DoubleIsWithinPromisedUlps) {
+  double worst = 0, at = 0;
+  const auto check = [&](double x) {
+    const double error = ulps(GetParam().f64(x), GetParam().exact(x));
+    if (error > worst) worst = error, at = x;
+  };
+  constexpr std::uint64_t kStride = (1ull << 52) / 500 + 977;
+  for (std::uint64_t bits = 0; bits < (0x7ffull << 52); bits += kStride) {
+    check(std::bit_cast<double>(bits));
+    check(-std::bit_cast<double>(bits));
+  }
+  for (int i = -400'000; i <= 400'000; ++i) check(i * 2.0371e-5);
+  EXPECT_LE(worst, GetParam().max_ulps_f64) << "at " << at;
+  RecordProperty("ulps", std::to_string(worst));
+}
+
+template <class T> void check_edges(const Function& function, T (*f)(T)) {
+  using L = std::numeric_limits<T>;
+  for (const T x : {T(0), L::denorm_min(), L::min(), L::max(), L::infinity(), T(1), T(0.625), T(88.7228394),
+                    T(88.722847), T(-87.3365479), T(-103.97), T(-104.1), T(709.782712893384),
+                    T(709.782712893385), T(-708.39641853226), T(-745.13), T(-745.2)}) {
+    for (const T signed_x : {x, -x}) {
+      const T got = f(signed_x);
+      EXPECT_LE(ulps(got, function.exact(signed_x)), 2) << function.name << "(" << signed_x << ") = " << got;
+    }
+  }
+  EXPECT_TRUE(std::isnan(f(L::quiet_NaN()))) << function.name;
+}
+
+TEST_P(Math, EdgesAreThoseOfTheStandardLibrary) {
+  check_edges(GetParam(), GetParam().f32);
+  check_edges(GetParam(), GetParam().f64);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Math, testing::ValuesIn(kFunctions),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(MathSigns, ZeroKeepsItsSign) {
+  EXPECT_TRUE(std::signbit(math::tanh(-0.0f)));
+  EXPECT_TRUE(std::signbit(math::erf(-0.0)));
+  EXPECT_FALSE(std::signbit(math::tanh(0.0)));
+}
+
+// The AVX-512 and the baseline compilation of a loop, and a plain scalar call, agree in every bit.
+template <class T> void check_bits() {
+  std::vector<T> x, vector, scalar;
+  for (int i = -4000; i <= 4000; ++i) x.push_back(static_cast<T>(i) * T(0.0317));
+  vector.resize(x.size());
+  const auto each = [&](auto f) {
+    auto loop = [&] {
+      for (std::size_t i = 0; i < x.size(); ++i) vector[i] = f(x[i]);
+    };
+    cpu::vectorize(loop);
+    scalar.clear();
+    for (const T value : x) {
+      volatile T opaque = value;
+      scalar.push_back(f(opaque));
+    }
+    using Bits = typename math::detail::Format<T>::Bits;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (std::isnan(scalar[i])) continue;  // the sign of NaN is nobody's
+      ASSERT_EQ(std::bit_cast<Bits>(vector[i]), std::bit_cast<Bits>(scalar[i])) << "at " << x[i];
+    }
+  };
+  each([](T v) { return math::exp(v); });
+  each([](T v) { return math::log(v); });
+  each([](T v) { return math::tanh(v); });
+  each([](T v) { return math::erf(v); });
+  each([](T v) { return math::sigmoid(v); });
+}
+
+TEST(MathBits, DoNotDependOnTheVectorWidth) {
+  check_bits<float>();
+  check_bits<double>();
+}
+
+}  // namespace
+}  // namespace athanor
