@@ -47,6 +47,7 @@ set(ATHANOR_HEADERS
   kernels/pool.h
   kernels/random.h
   kernels/reduce.h
+  kernels/softmax.h
   kernels/step_state.h
   kernels/update.h
   kernels/update_ops.h

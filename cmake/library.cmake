@@ -16,6 +16,7 @@ set(ATHANOR_KERNELS
   pool
   random
   reduce
+  softmax
   update
 )
 set(ATHANOR_AUTOGRAD
@@ -29,6 +30,7 @@ set(ATHANOR_AUTOGRAD
   pool
   reduce
   shape
+  softmax
 )
 
 add_library(athanor

@@ -1,28 +1,13 @@
 #include "kernels/extremum.h"
 
-#include <algorithm>
-
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/around.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/parallel.h"
 
 namespace athanor::kernels {
 namespace {
 
-using cpu::parallel_for;
-using cpu::vectorize;
-
-constexpr std::int64_t kColumns = 128;
-
-// A dense tensor seen as [outer, n, inner] around an axis.
-struct Around {
-  std::int64_t outer = 1, n, inner = 1;
-
-  Around(const Shape& shape, int axis) : n(shape[axis]) {
-    for (int i = 0; i < axis; ++i) outer *= shape[i];
-    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  }
-};
+using cpu::Around;
+using cpu::kSlices;
 
 template <class A> bool wins(A value, A best) {
   return (value > best) | ((value != value) & (best == best));
@@ -73,29 +58,20 @@ void max(CpuContext& context, const Tensor& x, int axis, const Tensor& values, c
     const T* from = x.data<T>();
     T* value_to = values.defined() ? values.data<T>() : nullptr;
     std::int64_t* index_to = index.defined() ? index.data<std::int64_t>() : nullptr;
-    const std::int64_t blocks = (shape.inner + kColumns - 1) / kColumns;
-    const std::int64_t grain = std::max<std::int64_t>(
-        1, cpu::kGrain / std::max<std::int64_t>(1, shape.n * std::min(shape.inner, kColumns)));
-    parallel_for(context, shape.outer * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-      vectorize([&] {
-        A largest[kColumns];
-        std::int64_t found[kColumns];
-        for (std::int64_t task = begin; task < end; ++task) {
-          const std::int64_t first = task % blocks * kColumns, outer = task / blocks;
-          const std::int64_t width = std::min(shape.inner - first, kColumns);
-          const T* in = from + outer * shape.n * shape.inner + first;
-          const std::int64_t to = outer * shape.inner + first;
-          if (shape.inner == 1) {
-            found[0] = first_of_largest(in, shape.n, largest[0]);
-          } else {
-            largest_of_columns(in, shape.n, shape.inner, width, largest, found);
-          }
-          for (std::int64_t j = 0; j < width; ++j) {
-            if (value_to) value_to[to + j] = T(largest[j]);
-            if (index_to) index_to[to + j] = found[j];
-          }
-        }
-      });
+    cpu::for_each_slice(context, shape, [=](std::int64_t outer, std::int64_t first, std::int64_t width) {
+      A largest[kSlices];
+      std::int64_t found[kSlices];
+      const T* in = from + outer * shape.n * shape.inner + first;
+      const std::int64_t to = outer * shape.inner + first;
+      if (shape.inner == 1) {
+        found[0] = first_of_largest(in, shape.n, largest[0]);
+      } else {
+        largest_of_columns(in, shape.n, shape.inner, width, largest, found);
+      }
+      for (std::int64_t j = 0; j < width; ++j) {
+        if (value_to) value_to[to + j] = T(largest[j]);
+        if (index_to) index_to[to + j] = found[j];
+      }
     });
   });
 }
@@ -109,7 +85,7 @@ void max_backward(CpuContext& context, const Tensor& index, const Tensor& dy, in
     T* to = dx.data<T>();
     const std::int64_t slice = shape.n * shape.inner;
     const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(1, slice));
-    parallel_for(context, shape.outer, grain, [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(context, shape.outer, grain, [&](std::int64_t begin, std::int64_t end) {
       std::fill(to + begin * slice, to + end * slice, T());
       for (std::int64_t outer = begin; outer < end; ++outer) {
         for (std::int64_t j = 0; j < shape.inner; ++j) {

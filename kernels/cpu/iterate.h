@@ -73,27 +73,22 @@ template <int N> struct Walk {
 template <int N, class F> void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f) {
   const std::int64_t row = walk.row(), rows = walk.rows();
   if (row <= 0 || rows <= 0) return;
-  if (rows == 1) {
-    parallel_for(context, row, kGrain, [&](std::int64_t begin, std::int64_t end) {
-      std::array<std::int64_t, N> offset;
-      for (int k = 0; k < N; ++k) offset[k] = begin * walk.row_stride(k);
-      vectorize([&] { f(offset, end - begin); });
-    });
-    return;
-  }
-  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / row);
-  parallel_for(context, rows, grain, [&](std::int64_t begin, std::int64_t end) {
+  const bool single = rows == 1;  // then threads share the row itself
+  const std::int64_t grain = single ? kGrain : std::max<std::int64_t>(1, kGrain / row);
+  parallel_for(context, single ? row : rows, grain, [&](std::int64_t begin, std::int64_t end) {
     std::array<std::int64_t, kMaxRank> index{};
     std::array<std::int64_t, N> offset{};
     std::int64_t rest = begin;
-    for (int axis = walk.rank - 2; axis >= 0; --axis) {
+    for (int axis = single ? walk.rank - 1 : walk.rank - 2; axis >= 0; --axis) {
       index[axis] = rest % walk.size[axis];
       rest /= walk.size[axis];
       for (int k = 0; k < N; ++k) offset[k] += index[axis] * walk.stride[k][axis];
     }
+    const std::int64_t length = single ? end - begin : row, count = single ? 1 : end - begin;
     vectorize([&] {
-      for (std::int64_t at = begin; at < end; ++at) {
-        f(offset, row);
+      for (std::int64_t i = 0;;) {
+        f(offset, length);
+        if (++i == count) break;
         for (int axis = walk.rank - 2; axis >= 0; --axis) {
           for (int k = 0; k < N; ++k) offset[k] += walk.stride[k][axis];
           if (++index[axis] < walk.size[axis]) break;
