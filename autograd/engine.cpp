@@ -7,6 +7,7 @@
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
+#include "tensor/trace.h"
 
 namespace athanor {
 namespace {
@@ -187,6 +188,7 @@ class Engine {
       if (node->capture_ >= 0 && capture_)
         capture_->gradients[static_cast<std::size_t>(node->capture_)] = node->grad_;
       const Tensor dy = std::exchange(node->grad_, Tensor());
+      const TraceScope trace(node->op_);
       node->backward(dy, dx);
     }
     for (int i = 0; i < node->count_; ++i) {
@@ -302,6 +304,7 @@ Leaf& leaf_of(const Tensor& x) {
 }
 
 const Tensor& require_grad(const Tensor& x) {
+  ATH_CHECK(x.defined(), "require_grad: tensor must be defined, but is not");
   ATH_CHECK(is_floating(x.dtype()), "require_grad: tensor must be floating, but is {}", x.dtype());
   ATH_CHECK(!x.is_inference(), "require_grad: tensor must not come from InferenceMode, but {} made it there",
             x.made_by());

@@ -99,4 +99,5 @@ set(ATHANOR_HEADERS
   tensor/shape.h
   tensor/state_dict.h
   tensor/tensor.h
+  tensor/trace.h
 )

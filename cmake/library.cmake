@@ -56,6 +56,7 @@ add_library(athanor
   tensor/shape.cpp
   tensor/state_dict.cpp
   tensor/tensor.cpp
+  tensor/trace.cpp
   kernels/conv.cpp
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp

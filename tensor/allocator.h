@@ -38,7 +38,7 @@ class Allocator {
   virtual void reset_peak() = 0;
   /// Bytes that may be held (live and cached) before allocation fails; 0 lifts the limit.
   virtual void set_limit(std::size_t bytes) = 0;
-  /// Gives the cache back to the system.
+  /// Gives cached blocks of more than 1 MiB back to the system; the slabs of smaller ones stay.
   virtual void trim() = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <string_view>
+#include <utility>
 
 #include "tensor/error.h"
 
@@ -9,7 +10,7 @@ namespace athanor {
 namespace {
 
 std::atomic<std::int64_t> syncs{0};
-thread_local int forbidden = 0;
+thread_local SyncMode mode = SyncMode::counted;
 
 std::string_view base_name(std::string_view path) {
   const auto slash = path.rfind('/');
@@ -19,7 +20,8 @@ std::string_view base_name(std::string_view path) {
 }  // namespace
 
 void count_host_sync(const char* op, const Site& site) {
-  if (forbidden > 0) {
+  if (mode == SyncMode::ignored) return;
+  if (mode == SyncMode::forbidden) {
     detail::fail<Error>(
         "{}: a training step must not wait for the device, but {}:{} does; keep the value on "
         "the device, or read it between steps",
@@ -32,18 +34,14 @@ std::int64_t host_syncs() {
   return syncs.load(std::memory_order_relaxed);
 }
 
-ForbidSync::ForbidSync() {
-  ++forbidden;
-}
+ForbidSync::ForbidSync() : saved_(std::exchange(mode, SyncMode::forbidden)) {}
 ForbidSync::~ForbidSync() {
-  --forbidden;
+  mode = saved_;
 }
 
-AllowSync::AllowSync() : saved_(forbidden) {
-  forbidden = 0;
-}
+AllowSync::AllowSync() : saved_(std::exchange(mode, SyncMode::ignored)) {}
 AllowSync::~AllowSync() {
-  forbidden = saved_;
+  mode = saved_;
 }
 
 }  // namespace athanor

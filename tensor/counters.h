@@ -24,6 +24,9 @@ void count_host_sync(const char* op, const Site& site);
 /// Waits counted so far, over all threads.
 std::int64_t host_syncs();
 
+/// What a wait on this thread does at the moment.
+enum class SyncMode : std::uint8_t { counted, forbidden, ignored };
+
 /// While alive, a wait for the device on this thread is an error. Nests.
 class ForbidSync {
  public:
@@ -31,6 +34,9 @@ class ForbidSync {
   ~ForbidSync();
   ForbidSync(const ForbidSync&) = delete;
   ForbidSync& operator=(const ForbidSync&) = delete;
+
+ private:
+  SyncMode saved_;
 };
 
 /// While alive, waits on this thread are neither counted nor forbidden: for code that owns its stalls, such
@@ -43,7 +49,7 @@ class AllowSync {
   AllowSync& operator=(const AllowSync&) = delete;
 
  private:
-  int saved_;
+  SyncMode saved_;
 };
 
 }  // namespace athanor

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 
@@ -8,67 +9,142 @@ namespace {
 
 constexpr std::int64_t kEdgeItems = 3;   // shown at each end of an axis that is cut
 constexpr std::int64_t kCutOver = 1000;  // tensors with more elements are cut
+constexpr std::size_t kLineWidth = 100;  // columns, before a row goes on on the next line
 
-std::string format_value(double value, DType dtype) {
-  if (dtype == DType::boolean) return value != 0 ? "true" : "false";
-  if (!is_floating(dtype)) return fmt::format("{}", static_cast<std::int64_t>(value));
-  return fmt::format("{:.4g}", value);
-}
-
+/// Prints in two walks over what is shown: the first finds out how wide numbers are and whether they need
+/// decimals or exponents, the second writes. All numbers of a tensor look alike, so that columns line up.
 class Printer {
  public:
-  explicit Printer(const Tensor& tensor) : tensor_(tensor), cut_(tensor.numel() > kCutOver) {
-    visit(
-        0, 0, [&](const std::string& text) { width_ = std::max(width_, text.size()); },
-        [](const char*, int) {});
-  }
+  explicit Printer(const Tensor& tensor) : tensor_(tensor), cut_(tensor.numel() > kCutOver) {}
 
   std::string print() {
-    std::string out;
-    visit(
-        0, 0, [&](const std::string& text) { out += fmt::format("{:>{}}", text, width_); },
-        [&](const char* text, int indent) {
-          out += text + std::string(static_cast<std::size_t>(indent), ' ');
-        });
-    return out;
+    survey(0, 0);
+    choose_style();
+    measure(0, 0);
+    write(0, 0);
+    return std::move(out_);
   }
 
  private:
-  // Depth is bounded by kMaxRank.
-  template <class Value, class Glue>
-  void visit(int axis, std::int64_t offset, const Value& value, const Glue& glue) const {
-    if (axis == tensor_.rank()) return value(text_at(offset));
+  enum class Style { integer, fixed, scientific };
+
+  // Calls item(i) for each index shown along an axis, and gap() where it is cut.
+  template <class Item, class Gap> void along(int axis, const Item& item, const Gap& gap) const {
     const std::int64_t size = tensor_.shape()[axis];
-    const bool innermost = axis + 1 == tensor_.rank();
-    const char* separator = innermost ? ", " : (axis + 2 == tensor_.rank() ? ",\n" : ",\n\n");
-    const int indent = innermost ? 0 : axis + 1;
-    glue("[", 0);
     for (std::int64_t i = 0; i < size; ++i) {
-      if (i > 0) glue(separator, indent);
       if (cut_ && size > 2 * kEdgeItems && i == kEdgeItems) {
-        glue("...", 0);
-        glue(separator, indent);
+        gap();
         i = size - kEdgeItems;
       }
-      visit(axis + 1, offset + i * tensor_.strides()[axis], value, glue);
+      item(i);
     }
-    glue("]", 0);
   }
 
-  std::string text_at(std::int64_t offset) const {
-    const double value = dispatch_any(tensor_.dtype(), [&]<class T>() {
-      const T element = tensor_.data<T>()[offset];
-      if constexpr (sizeof(T) == 2)
-        return static_cast<double>(static_cast<float>(element));
-      else
-        return static_cast<double>(element);
+  // Calls visit(offset) for each element shown. Depth is bounded by kMaxRank.
+  template <class Visit> void for_each_shown(int axis, std::int64_t offset, const Visit& visit) const {
+    if (axis == tensor_.rank()) return visit(offset);
+    along(
+        axis, [&](std::int64_t i) { for_each_shown(axis + 1, offset + i * tensor_.strides()[axis], visit); },
+        [] {});
+  }
+
+  void survey(int axis, std::int64_t offset) {
+    if (!is_floating(tensor_.dtype())) return;
+    for_each_shown(axis, offset, [&](std::int64_t at) {
+      const double size = std::abs(value(at));
+      if (!std::isfinite(size)) return;
+      whole_ = whole_ && size == std::floor(size);
+      largest_ = std::max(largest_, size);
+      if (size > 0) smallest_ = std::min(smallest_, size);
     });
-    return format_value(value, tensor_.dtype());
+  }
+
+  void choose_style() {
+    if (!is_floating(tensor_.dtype()) || (whole_ && largest_ < 1e7)) {
+      style_ = Style::integer;
+    } else if (largest_ >= 1e5 || largest_ < 1e-2 || smallest_ < 5e-5) {  // or a number would print as 0.0000
+      style_ = Style::scientific;
+    } else {
+      style_ = Style::fixed;
+    }
+  }
+
+  void measure(int axis, std::int64_t offset) {
+    for_each_shown(axis, offset, [&](std::int64_t at) { width_ = std::max(width_, text(at).size()); });
+  }
+
+  void write(int axis, std::int64_t offset) {
+    if (axis == tensor_.rank()) {
+      out_ += fmt::format("{:>{}}", text(offset), width_);
+      return;
+    }
+    const bool innermost = axis + 1 == tensor_.rank();
+    const std::size_t indent = static_cast<std::size_t>(axis) + 1;
+    const std::size_t room = kLineWidth > indent ? kLineWidth - indent : 1;
+    const std::size_t per_line = std::max<std::size_t>(1, room / (width_ + 2));
+    std::size_t written = 0;
+    const auto separate = [&] {
+      if (written == 0) return;
+      out_ += ',';
+      if (innermost && written % per_line != 0) {
+        out_ += ' ';
+      } else {
+        out_ += innermost || axis + 2 == tensor_.rank() ? "\n" : "\n\n";
+        out_.append(indent, ' ');
+      }
+    };
+    out_ += '[';
+    along(
+        axis,
+        [&](std::int64_t i) {
+          separate();
+          write(axis + 1, offset + i * tensor_.strides()[axis]);
+          ++written;
+        },
+        [&] {
+          separate();
+          out_ += "...";
+          ++written;
+        });
+    out_ += ']';
+  }
+
+  double value(std::int64_t offset) const {
+    return dispatch_any(tensor_.dtype(), [&]<class T>() {
+      const T element = tensor_.data<T>()[offset];
+      if constexpr (sizeof(T) == 2) {
+        return static_cast<double>(static_cast<float>(element));
+      } else {
+        return static_cast<double>(element);
+      }
+    });
+  }
+
+  std::string text(std::int64_t offset) const {
+    switch (tensor_.dtype()) {
+      case DType::boolean: return tensor_.data<bool>()[offset] ? "true" : "false";
+      case DType::i64: return fmt::format("{}", tensor_.data<std::int64_t>()[offset]);
+      case DType::i32: return fmt::format("{}", tensor_.data<std::int32_t>()[offset]);
+      case DType::u8: return fmt::format("{}", tensor_.data<std::uint8_t>()[offset]);
+      default: break;
+    }
+    const double number = value(offset);
+    if (!std::isfinite(number)) return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
+    switch (style_) {
+      case Style::integer: return fmt::format("{:.0f}", number);
+      case Style::fixed: return fmt::format("{:.4f}", number);
+      case Style::scientific: return fmt::format("{:.4e}", number);
+    }
+    return {};
   }
 
   const Tensor& tensor_;
   bool cut_;
+  Style style_ = Style::fixed;
+  bool whole_ = true;
+  double largest_ = 0, smallest_ = 1;
   std::size_t width_ = 0;
+  std::string out_;
 };
 
 }  // namespace
@@ -77,7 +153,7 @@ std::string Tensor::str(const Site& site) const {
   if (!defined()) return "tensor(undefined)";
   count_host_sync("str", site);
   const std::string values = numel() == 0 ? "[]" : Printer(*this).print();
-  return fmt::format("{}{}tensor {} {} {}", values, rank() > 1 ? "\n" : "  ", shape(), dtype(),
+  return fmt::format("{}{}tensor {} {} {}", values, rank() > 1 && numel() > 0 ? "\n" : "  ", shape(), dtype(),
                      device().str());
 }
 

@@ -1,8 +1,15 @@
 #include "autograd/engine.h"
 
+#include <cmath>
+#include <string>
+
 #include <gtest/gtest.h>
 
+#include "autograd/creation.h"
+#include "autograd/dropout.h"
 #include "autograd/elementwise.h"
+#include "autograd/shape.h"
+#include "tests/support/allocation_counter.h"
 
 namespace athanor {
 namespace {
@@ -81,6 +88,197 @@ TEST(Engine, InferenceModeRecordsNothing) {
   EXPECT_FALSE(y.requires_grad());
   EXPECT_NO_THROW(a + y);
   EXPECT_THROW(a * y, ArgumentError);
+}
+
+// grad()
+// ------------------------------------------------------------------------------------------------------
+
+TEST(Grad, GivesLeavesAndIntermediatesAndTouchesNoLeaf) {
+  const Tensor a = leaf({3}), b = leaf({5}), unused = leaf({7});
+  const Tensor c = a * b, y = c * a;
+  const std::vector<Tensor> g = grad(y, std::array{a, c, b, unused, a, y, Tensor()});
+  EXPECT_EQ(g[0].item(), 30);  // d(a^2 b)/da
+  EXPECT_EQ(g[1].item(), 3);
+  EXPECT_EQ(g[2].item(), 9);
+  EXPECT_FALSE(g[3].defined());
+  EXPECT_EQ(g[4].item(), 30);
+  EXPECT_EQ(g[5].item(), 1);
+  EXPECT_FALSE(g[6].defined());
+  for (const Tensor& x : {a, b, unused}) EXPECT_FALSE(grad_of(x).defined());
+  backward(a * b);  // nothing of the capture stays behind
+  EXPECT_EQ(grad_of(a).item(), 5);
+}
+
+TEST(Grad, SeedScalesAndStaysUntouched) {
+  const Tensor a = leaf({1, 2}), seed = Tensor::from(std::vector<float>{10, 100}, {2});
+  EXPECT_EQ(values_of(grad(a * a, std::array{a}, seed)[0]), (std::vector<double>{20, 400}));
+  backward(a + a, seed);
+  backward(a + a, seed);
+  EXPECT_EQ(values_of(seed), (std::vector<double>{10, 100}));
+}
+
+// Leaves
+// ------------------------------------------------------------------------------------------------------
+
+TEST(Leaf, HookFiresOncePerPassAfterTheLastContribution) {
+  const Tensor a = leaf({1}), b = leaf({2}), unused = leaf({3});
+  std::vector<std::string> order;
+  on_grad_ready(a, [&] { order.push_back(fmt::format("a {}", grad_of(a).item())); });
+  on_grad_ready(b, [&] { order.push_back(fmt::format("b {}", grad_of(b).item())); });
+  on_grad_ready(unused, [&] { order.push_back("unused"); });
+  const auto pass = [&] {
+    const Tensor first = a * a;   // a is used twice here,
+    backward(first * a * b * b);  // and again here; b, nearest to the root, is complete first
+  };
+  pass();
+  EXPECT_EQ(order, (std::vector<std::string>{"b 4", "a 12"}));
+  pass();
+  EXPECT_EQ(order, (std::vector<std::string>{"b 4", "a 12", "b 8", "a 24"}));
+  grad(a * b, std::array{a});
+  EXPECT_EQ(order.size(), 4u);
+}
+
+TEST(Leaf, RootThatIsALeafGetsItsSeed) {
+  const Tensor a = leaf({1});
+  int ready = 0;
+  on_grad_ready(a, [&] { ++ready; });
+  backward(a);
+  EXPECT_EQ(grad_of(a).item(), 1);
+  EXPECT_EQ(ready, 1);
+  EXPECT_EQ(grad(a, std::array{a})[0].item(), 1);
+}
+
+// x + 1, whose backward writes through Grads::target(), as convolution and linear do.
+Tensor writes_target(const Tensor& x, int* overwrites) {
+  return record("writes_target", x.detach() + Tensor::from(std::vector<float>{1}, {1}), {x},
+                [x = Saved(x), overwrites](const Tensor& dy, Grads& dx) {
+                  const auto [slice, write] = dx.target(0, x);
+                  *overwrites += write == Write::overwrite ? 1 : 0;
+                  for (std::int64_t i = 0; i < dy.numel(); ++i) {
+                    float& out = slice.data<float>()[i];
+                    out = (write == Write::overwrite ? 0 : out) + dy.data<float>()[i];
+                  }
+                });
+}
+
+TEST(Leaf, BoundSliceTakesDirectWritesAndSums) {
+  const Tensor arena = Tensor::from(std::vector<float>{7, 7, 7, 7, 7, 7}, {6});
+  const Tensor a = leaf({1, 2});
+  leaf_of(a).bind(arena.view_as_strided({2}, {1}, 2));
+  const Tensor seed = Tensor::from(std::vector<float>{1, 10}, {2});
+  int overwrites = 0;
+  backward(writes_target(a, &overwrites), seed);
+  EXPECT_EQ(values_of(arena), (std::vector<double>{7, 7, 1, 10, 7, 7}));
+  EXPECT_EQ(overwrites, 1);
+  // Tied: twice in one pass, next to an op that hands its gradient over.
+  backward(writes_target(a, &overwrites) + writes_target(a, &overwrites) + (a + a), seed);
+  EXPECT_EQ(values_of(arena), (std::vector<double>{7, 7, 5, 50, 7, 7}));
+  EXPECT_EQ(overwrites, 1);
+  zero_grad(a);
+  EXPECT_FALSE(grad_of(a).defined());
+  backward((a + a) + writes_target(a, &overwrites), seed);
+  EXPECT_EQ(values_of(arena), (std::vector<double>{7, 7, 3, 30, 7, 7}));
+  // grad() must not write the arena.
+  EXPECT_EQ(values_of(grad(writes_target(a, &overwrites), std::array{a}, seed)[0]),
+            (std::vector<double>{1, 10}));
+  const Tensor b = leaf({1, 2});
+  grad(writes_target(a, &overwrites) + b, std::array{b}, seed);
+  EXPECT_EQ(values_of(arena), (std::vector<double>{7, 7, 3, 30, 7, 7}));
+}
+
+TEST(Leaf, ForgetsItsGradient) {
+  const Tensor a = leaf({1});
+  backward(a * a);
+  forget_grad(a);
+  EXPECT_FALSE(a.requires_grad());
+  EXPECT_THROW(grad_of(a), ArgumentError);
+  EXPECT_FALSE((a * a).requires_grad());
+}
+
+// Hostile use
+// -------------------------------------------------------------------------------------------------
+
+TEST(Engine, RefusesWhatItCannotDo) {
+  const Tensor a = leaf({1, 2}), plain = Tensor::zeros({1});
+  EXPECT_THROW(backward(Tensor()), ArgumentError);
+  EXPECT_THROW(backward(plain), ArgumentError);
+  EXPECT_THROW(backward(a * a), ArgumentError);  // two elements, no seed
+  EXPECT_THROW(backward(a * a, Tensor::zeros({3})), ArgumentError);
+  EXPECT_THROW(backward(a * a, Tensor::zeros({2}, {DType::f64, kCpu})), ArgumentError);
+  EXPECT_THROW(require_grad(Tensor()), ArgumentError);
+  EXPECT_THROW(require_grad(Tensor::zeros({1}, {DType::i64, kCpu})), ArgumentError);
+  EXPECT_THROW(require_grad(a * a), ArgumentError);
+  EXPECT_NO_THROW(require_grad(a));
+  EXPECT_THROW(a.view_as_strided({1}, {1}, 0), ArgumentError);
+  EXPECT_THROW(leaf_of(plain), ArgumentError);
+  EXPECT_THROW(relu(Tensor()), ArgumentError);
+  EXPECT_FALSE(grad_of(a).defined());
+}
+
+TEST(Engine, GoesOnAfterAnOpThrew) {
+  const Tensor a = leaf({2});
+  const Tensor bad = record("bad", a.detach() + a.detach(), {a},
+                            [](const Tensor&, Grads&) { detail::fail<>("bad: on purpose"); });
+  EXPECT_THROW(backward(bad * a), ArgumentError);
+  EXPECT_TRUE(grad_enabled());
+  zero_grad(a);
+  backward(a * a);
+  EXPECT_EQ(grad_of(a).item(), 4);
+}
+
+TEST(Anomaly, NamesOpDirectionAndTensor) {
+  const Tensor a = leaf({INFINITY, 0}), zero = leaf({0, 0});
+  const auto message_of = [](const auto& f) -> std::string {
+    try {
+      f();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  EXPECT_NO_THROW(a * zero);
+  const AnomalyMode anomaly;
+  EXPECT_EQ(message_of([&] { a* zero; }),
+            "mul: forward result must be finite, but 1 of 2 values [2] are NaN or infinite");
+  const Tensor x = leaf({1});
+  const Tensor y = record("breaks", x.detach() + x.detach(), {x, Tensor()}, [](const Tensor&, Grads& dx) {
+    dx[0] = Tensor::from(std::vector<float>{NAN}, {1});
+  });
+  EXPECT_EQ(message_of([&] { backward(y + y); }),
+            "breaks: backward gradient of input 0 must be finite, but 1 of 1 values [1] are NaN or infinite");
+}
+
+// Memory
+// ------------------------------------------------------------------------------------------------------
+
+TEST(Engine, AStepAsksTheSystemForNothingAfterWarmUp) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the pool is off under AddressSanitizer";
+#endif
+  const Tensor w = rand({64, 32}, {}), b = rand({32}, {}), x = rand({64, 32}, {1});
+  const Tensor arena = Tensor::zeros({64 * 32});
+  require_grad(w);
+  require_grad(b);
+  leaf_of(w).bind(arena.view_as_strided({64, 32}, {32, 1}, 0));
+  const Tensor index = Tensor::from(std::vector<std::int64_t>{1, 1, 0, 63}, {4}), seed = ones({4 + 64, 32});
+  const auto step = [&] {
+    cpu_context().set_random_ops(0);
+    zero_grad(w);
+    zero_grad(b);
+    const Tensor h = dropout(relu(x * w + b), 0.5f, true);
+    const Tensor rows = index_select(h, 0, index);
+    const Tensor halves[] = {narrow(h, 0, 0, 32), select(unsqueeze(h, 0), 0, 0)};
+    const Tensor folded = transpose(transpose(halves[0], 0, 1), 0, 1);
+    const Tensor parts[] = {rows, cat(std::array{folded, narrow(halves[1], 0, 32, 32)}, 0)};
+    backward(cast(cast(cat(parts, 0), DType::bf16), DType::f32), seed);
+  };
+  for (int i = 0; i < 3; ++i) step();
+  const std::int64_t growths = allocator_of(kCpu).stats().growths;  // builds a map: read before the counter
+  const std::int64_t syncs = host_syncs(), news = test::operator_news();
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(test::operator_news(), news);
+  EXPECT_EQ(allocator_of(kCpu).stats().growths, growths);
+  EXPECT_EQ(host_syncs(), syncs);
 }
 
 }  // namespace
