@@ -127,7 +127,7 @@ class Node : public AutogradState {
  private:
   friend class Engine;
   friend class Grads;
-  static constexpr int kInline = 3;
+  static constexpr int kInline = 4;
 
   void set_edge(int i, const Ref<AutogradState>& state);
   void free_graph();

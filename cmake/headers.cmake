@@ -44,6 +44,7 @@ set(ATHANOR_HEADERS
   kernels/loss.h
   kernels/math.h
   kernels/matmul.h
+  kernels/norm.h
   kernels/pool.h
   kernels/random.h
   kernels/reduce.h

@@ -4,6 +4,7 @@
 # tests/F_test.cpp, bench/bench_F.cpp. A new family is one word here, and its headers in headers.cmake.
 set(ATHANOR_KERNELS
   augment
+  batch_norm
   conv
   copy
   dropout
@@ -11,6 +12,7 @@ set(ATHANOR_KERNELS
   extremum
   hash
   index
+  layer_norm
   loss
   matmul
   pool
@@ -27,6 +29,7 @@ set(ATHANOR_AUTOGRAD
   elementwise
   loss
   matmul
+  norm
   pool
   reduce
   shape

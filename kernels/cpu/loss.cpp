@@ -6,6 +6,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/math.h"
 
 namespace athanor::kernels {
 namespace {
@@ -59,8 +60,8 @@ A cross_entropy_row(const T* x, std::int64_t classes, std::int64_t target, A smo
     const auto larger = [](A a, A b) { return a > b ? a : b; };
     const A max = cpu::reduce_lanes(
         classes, -std::numeric_limits<A>::infinity(), [&](std::int64_t c) { return A(x[c]); }, larger);
-    const A sum = cpu::sum_lanes<A>(classes, [&](std::int64_t c) { return std::exp(A(x[c]) - max); });
-    loss = std::log(sum) - (A(1) - smoothing) * (A(x[target]) - max);
+    const A sum = cpu::sum_lanes<A>(classes, [&](std::int64_t c) { return math::exp(A(x[c]) - max); });
+    loss = math::log(sum) - (A(1) - smoothing) * (A(x[target]) - max);
     if (smoothing > A(0)) {
       const A shifted = cpu::sum_lanes<A>(classes, [&](std::int64_t c) { return A(x[c]) - max; });
       loss -= smoothing * (shifted / A(classes));
@@ -117,10 +118,10 @@ void cross_entropy_backward(CpuContext& context, const Tensor& logits, const Ten
         const A max = s[2 * n], inverse = s[2 * n + 1], g = gradient[n];
         vectorize([&] {
           for (std::int64_t c = 0; c < classes; ++c) {
-            to[c] = T(g * (std::exp(A(from[c]) - max) * inverse - spread));
+            to[c] = T(g * (math::exp(A(from[c]) - max) * inverse - spread));
           }
         });
-        const A p = std::exp(A(from[t[n]]) - max) * inverse;
+        const A p = math::exp(A(from[t[n]]) - max) * inverse;
         to[t[n]] = T(g * (p - spread - on));
       }
     });

@@ -1,0 +1,147 @@
+#include "autograd/norm.h"
+
+#include "autograd/detail/dense.h"
+#include "autograd/node.h"
+#include "kernels/norm.h"
+
+namespace athanor {
+namespace {
+
+DType stats_dtype(const Tensor& x) {
+  return x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+}
+
+void check_input(const char* op, const Tensor& x, int axes) {
+  ATH_CHECK(x.defined() && is_floating(x.dtype()), "{}: x must be floating, but got {}", op,
+            x.defined() ? name_of(x.dtype()) : "an undefined tensor");
+  ATH_CHECK(axes >= 1 && x.rank() >= axes, "{}: x must have at least {} axes, but is {}", op,
+            std::max(axes, 1), x.shape());
+}
+
+// gamma, beta or a statistic: dense, in the dtype of the statistics.
+void check_parameter(const char* op, const char* name, const Tensor& p, const Shape& shape, const Tensor& x) {
+  ATH_CHECK(
+      p.shape() == shape && p.dtype() == stats_dtype(x) && p.device() == x.device() && p.is_contiguous(),
+      "{}: {} must be dense {} {} on {}, but is {} {} on {}", op, name, stats_dtype(x), shape,
+      x.device().str(), p.dtype(), p.shape(), p.device().str());
+}
+
+void check_optional(const char* op, const char* name, const Tensor& p, const Shape& shape, const Tensor& x) {
+  if (p.defined()) check_parameter(op, name, p, shape, x);
+}
+
+void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+                      const Tensor& running_var, bool training, const Tensor& residual) {
+  constexpr const char* op = "batch_norm";
+  check_input(op, x, 1);
+  const Shape channels = {x.dim(-1)};
+  check_optional(op, "gamma", gamma, channels, x);
+  check_optional(op, "beta", beta, channels, x);
+  ATH_CHECK(running_mean.defined() == running_var.defined() && (training || running_mean.defined()),
+            "batch_norm: running_mean and running_var must both be there{}, but are not",
+            training ? ", or neither" : "");
+  check_optional(op, "running_mean", running_mean, channels, x);
+  check_optional(op, "running_var", running_var, channels, x);
+  if (training) {
+    const std::int64_t values = x.dim(-1) > 0 ? x.numel() / x.dim(-1) : 2;
+    ATH_CHECK(values > 1, "batch_norm: training must see at least 2 values per channel, but x {} has {}",
+              x.shape(), values);
+  }
+  if (!residual.defined()) return;
+  ATH_CHECK(residual.shape() == x.shape() && residual.dtype() == x.dtype() && residual.device() == x.device(),
+            "batch_norm: residual must be {} {} on {} like x, but is {} {} on {}", x.dtype(), x.shape(),
+            x.device().str(), residual.dtype(), residual.shape(), residual.device().str());
+}
+
+kernels::Sink target(Grads& dx, int input, const Tensor& like) {
+  const auto [tensor, write] = dx.target(input, like);
+  return {tensor, write};
+}
+
+Tensor statistics(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, bool training,
+                  const BatchNormParams& params) {
+  const Tensor stats = Tensor::empty({2, x.dim(-1)}, {stats_dtype(x), x.device()});
+  const bool updates = training && running_mean.defined() && !recomputing();
+  on_device(x.device(), [&](auto& context) {
+    if (!training) {
+      kernels::batch_norm_fixed(context, {running_mean, running_var}, params.eps, stats);
+    } else if (updates) {
+      kernels::batch_norm_statistics(context, x, params.eps, stats,
+                                     {running_mean, running_var, params.momentum});
+    } else {
+      kernels::batch_norm_statistics(context, x, params.eps, stats, {});
+    }
+  });
+  if (updates) {
+    running_mean.bump_version();
+    running_var.bump_version();
+  }
+  return stats;
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+                  const Tensor& running_var, bool training, const BatchNormParams& params,
+                  const Tensor& residual) {
+  check_batch_norm(x, gamma, beta, running_mean, running_var, training, residual);
+  const Activation activation = params.activation;
+  const Tensor in = dense(x), plus = residual.defined() ? dense(residual) : Tensor();
+  const Tensor stats = statistics(in, running_mean, running_var, training, params);
+  const Tensor y = empty_like(in);
+  on_device(x.device(), [&](auto& context) {
+    kernels::batch_norm_forward(context, activation, in, gamma, beta, stats, plus, y);
+  });
+  const bool mixes = residual.defined() && activation != Activation::none;
+  return record("batch_norm", y, {x, gamma, beta, residual},
+                [in = Saved(in), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(stats),
+                 extra = !mixes                           ? Saved(Tensor())
+                         : activation == Activation::relu ? Saved::output(y)
+                                                          : Saved(plus),
+                 activation, training](const Tensor& seed, Grads& dx) {
+                  kernels::BatchNormBackward args;
+                  args.activation = activation;
+                  args.training = training;
+                  args.x = in;
+                  args.gamma = gamma;
+                  args.beta = beta;
+                  args.stats = stats;
+                  args.dy = dense(seed);
+                  args.extra = extra;
+                  if (args.extra.defined()) args.dresidual = empty_like(args.x);
+                  if (dx.wants(0)) dx[0] = args.dx = empty_like(args.x);
+                  if (dx.wants(1)) args.dgamma = target(dx, 1, gamma);
+                  if (dx.wants(2)) args.dbeta = target(dx, 2, beta);
+                  if (dx.wants(3)) dx[3] = args.extra.defined() ? args.dresidual : args.dy;
+                  on_device(args.x.device(),
+                            [&](auto& context) { kernels::batch_norm_backward(context, args); });
+                });
+}
+
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, float eps, int axes) {
+  check_input("layer_norm", x, axes);
+  Shape trailing;
+  for (int axis = x.rank() - axes; axis < x.rank(); ++axis) trailing.push_back(x.shape()[axis]);
+  check_optional("layer_norm", "gamma", gamma, trailing, x);
+  check_optional("layer_norm", "beta", beta, trailing, x);
+  const std::int64_t size = trailing.numel();
+  ATH_CHECK(size > 0, "layer_norm: rows must have at least one element, but x is {}", x.shape());
+  const Tensor in = dense(x), y = empty_like(in);
+  const Tensor stats = Tensor::empty({x.numel() / size, 2}, {stats_dtype(x), x.device()});
+  on_device(x.device(),
+            [&](auto& context) { kernels::layer_norm_forward(context, in, gamma, beta, eps, stats, y); });
+  return record("layer_norm", y, {x, gamma, beta},
+                [in = Saved(in), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(stats)](
+                    const Tensor& seed, Grads& dx) {
+                  const Tensor dy = dense(seed);
+                  kernels::Sink dgamma, dbeta;
+                  if (dx.wants(0)) dx[0] = empty_like(dy);
+                  if (dx.wants(1)) dgamma = target(dx, 1, gamma);
+                  if (dx.wants(2)) dbeta = target(dx, 2, beta);
+                  on_device(dy.device(), [&](auto& context) {
+                    kernels::layer_norm_backward(context, in, gamma, stats, dy, dx[0], dgamma, dbeta);
+                  });
+                });
+}
+
+}  // namespace athanor

@@ -1,0 +1,68 @@
+#pragma once
+
+#include "kernels/activation.h"
+#include "kernels/context.h"
+
+namespace athanor::kernels {
+
+// Batch normalisation. x, y, dy, dx, residual, dresidual [R, C] (any rank, channels last), dense, one
+// floating dtype; A is f32, or f64 for f64. gamma, beta [C] A, or undefined for 1 and 0. `stats` [2, C] A
+// holds what x is normalised with: mean and 1 / sqrt(var + eps). R and the channels alone decide the order of
+// every sum.
+
+/// Where the gradient of a parameter goes; an undefined tensor where nobody asks.
+struct Sink {
+  Tensor tensor;
+  Write write = Write::overwrite;
+};
+
+/// Running statistics, moved towards the batch's by `momentum` (variance: unbiased). Undefined: none are
+/// kept.
+struct RunningStats {
+  Tensor mean, var;  // [C] A
+  double momentum = 0;
+};
+
+/// stats of x itself (biased variance), R > 1. Reads x once; sums are shifted by a mean of sampled rows, so
+/// that they do not cancel, and combined in f64.
+template <class Context>
+void batch_norm_statistics(Context& context, const Tensor& x, double eps, const Tensor& stats,
+                           const RunningStats& running);
+/// stats from running ones.
+template <class Context>
+void batch_norm_fixed(Context& context, const RunningStats& running, double eps, const Tensor& stats);
+
+/// y = activation((x - mean) * (gamma / std) + beta + residual). residual may be undefined. Moves 2 elements
+/// (3 with a residual) per element.
+template <class Context>
+void batch_norm_forward(Context& context, Activation activation, const Tensor& x, const Tensor& gamma,
+                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y);
+
+struct BatchNormBackward {
+  Activation activation = Activation::none;
+  bool training = true;  ///< stats are a function of x
+  Tensor x, gamma, beta, stats, dy;
+  /// What the activation's derivative needs besides x where a residual was added: y for relu, the residual
+  /// for the others. Undefined without a residual, or without an activation.
+  Tensor extra;
+  /// dL/d(residual), shaped like x: defined exactly where `extra` is (it carries the gradient between
+  /// passes).
+  Tensor dresidual;
+  Tensor dx;  ///< undefined where nobody asks
+  Sink dgamma, dbeta;
+};
+/// One pass sums, one writes dx. Moves 2 + 3 elements per element (4 + 3 with a residual and an activation).
+template <class Context> void batch_norm_backward(Context& context, const BatchNormBackward& args);
+
+// Layer normalisation over the last D elements of each of R rows; x, y, dy, dx [R, D] dense. gamma, beta [D]
+// A or undefined; stats [R, 2] A: mean and 1 / sqrt(var + eps).
+
+template <class Context>
+void layer_norm_forward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                        double eps, const Tensor& stats, const Tensor& y);
+/// dx may be undefined.
+template <class Context>
+void layer_norm_backward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
+                         const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta);
+
+}  // namespace athanor::kernels
