@@ -20,7 +20,12 @@ template <class T> struct Buffer {
 template <class T> const T* chunk(const T* x, std::int64_t step, std::int64_t n, Buffer<T>& buffer) {
   if (step == 1) return x;
   T* dense = reinterpret_cast<T*>(buffer.bytes);
-  for (std::int64_t i = 0; i < n; ++i) dense[i] = x[i * step];
+  if (step == 0) {
+    const T value = *x;
+    for (std::int64_t i = 0; i < n; ++i) dense[i] = value;
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) dense[i] = x[i * step];
+  }
   return dense;
 }
 

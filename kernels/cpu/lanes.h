@@ -48,9 +48,25 @@ template <class A> A max_or_nan(A a, A b) {
   return (a > b) | (a != a) ? a : b;
 }
 
-/// Largest of f(0), ..., f(n - 1), n >= 1; NaN where one is.
+/// Largest of f(0), ..., f(n - 1), n >= 1; NaN where one is. (Any order gives the same value, and lanes in
+/// memory are what GCC makes vector maxima of.)
 template <class A, class F> A max_lanes(std::int64_t n, const F& f) {
-  return reduce_lanes(n, f(0), f, [](A a, A b) { return max_or_nan(a, b); });
+  constexpr int kLanes = 64;
+  A largest = f(0);
+  std::int64_t i = 0;
+  if (n >= kLanes) {
+    A lane[kLanes];
+    for (int l = 0; l < kLanes; ++l) lane[l] = f(l);
+    for (i = kLanes; i + kLanes <= n; i += kLanes) {
+      for (int l = 0; l < kLanes; ++l) {
+        const A value = f(i + l), best = lane[l];
+        lane[l] = (best > value) | (best != best) ? best : value;
+      }
+    }
+    for (int l = 0; l < kLanes; ++l) largest = max_or_nan(largest, lane[l]);
+  }
+  for (; i < n; ++i) largest = max_or_nan(largest, f(i));
+  return largest;
 }
 
 }  // namespace athanor::cpu
