@@ -1,6 +1,7 @@
 #include "autograd/shape.h"
 
 #include "autograd/node.h"
+#include "autograd/reduce.h"
 #include "kernels/copy.h"
 #include "kernels/index.h"
 
@@ -207,11 +208,7 @@ Tensor expand(const Tensor& x, const Shape& shape) {
     strides[i] = own < 0 || (x.shape()[own] == 1 && shape[i] != 1) ? 0 : x.strides()[own];
   }
   return record("expand", view(x, shape, strides), {x},
-                [before = x.shape(), options = x.options()](const Tensor& dy, Grads& dx) {
-                  dx[0] = Tensor::empty(before, options);
-                  on_device(dy.device(),
-                            [&](auto& context) { kernels::expand_backward(context, dy, dx[0]); });
-                });
+                [before = x.shape()](const Tensor& dy, Grads& dx) { dx[0] = sum_to(dy, before); });
 }
 
 // Copies ---------------------------------------------------------------------------------------------------
@@ -376,13 +373,10 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
         const Tensor zero = Tensor::zeros({}, dy.options());
         for (int i = 0; i < 2; ++i) {
           if (!dx.wants(i)) continue;
-          const Shape& own = shapes[static_cast<std::size_t>(i)];
           const Tensor full = empty_like(dy), &taken = i == 0 ? dy : zero, &left = i == 0 ? zero : dy;
-          dx[i] = own == dy.shape() ? full : Tensor::empty(own, dy.options());
-          on_device(dy.device(), [&](auto& context) {
-            kernels::where(context, condition, taken, left, full);
-            if (!full.same_as(dx[i])) kernels::expand_backward(context, full, dx[i]);
-          });
+          on_device(dy.device(),
+                    [&](auto& context) { kernels::where(context, condition, taken, left, full); });
+          dx[i] = sum_to(full, shapes[static_cast<std::size_t>(i)]);
         }
       });
 }

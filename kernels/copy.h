@@ -15,10 +15,6 @@ template <class Context> void fill(Context& context, const Tensor& y, double val
 /// elements that share memory. The sum is rounded once. Moves 3 elements per element.
 template <class Context> void add_into(Context& context, const Tensor& x, const Tensor& y);
 
-/// dx = dy summed over the axes along which dx is broadcast to it: the backward of expand. dy any strides, dx
-/// dense, one floating dtype; accumulated in f32 (f64 for f64), in row-major order.
-template <class Context> void expand_backward(Context& context, const Tensor& dy, const Tensor& dx);
-
 /// y[i] = start + i * step, computed in double; y dense, any dtype.
 template <class Context> void arange(Context& context, double start, double step, const Tensor& y);
 

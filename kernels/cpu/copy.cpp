@@ -180,43 +180,6 @@ template <> void add_into(CpuContext& context, const Tensor& x, const Tensor& y)
   });
 }
 
-template <> void expand_backward(CpuContext& context, const Tensor& dy, const Tensor& dx) {
-  const Strides target = cpu::broadcast_strides(dx, dy.shape());
-  // The axes of dy, parted into those dx keeps and those it sums over.
-  Shape kept, summed;
-  Strides kept_step, summed_step;
-  for (int axis = 0; axis < dy.rank(); ++axis) {
-    const std::int64_t size = dy.shape()[axis], step = dy.strides()[axis];
-    if (size == 1) continue;
-    const bool sums = target[axis] == 0;
-    (sums ? summed : kept).push_back(size);
-    (sums ? summed_step : kept_step).push_back(step);
-  }
-  const std::int64_t count = summed.numel();
-  const auto offset_of = [](std::int64_t flat, const Shape& shape, const Strides& strides) {
-    std::int64_t offset = 0;
-    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-      offset += flat % shape[axis] * strides[axis];
-      flat /= shape[axis];
-    }
-    return offset;
-  };
-  dispatch_floating(dy.dtype(), "expand", [&]<class T>() {
-    using A = Accumulate<T>;
-    const T* in = dy.data<T>();
-    T* out = dx.data<T>();
-    const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / 4 / std::max<std::int64_t>(count, 1));
-    cpu::parallel_for(context, dx.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const T* from = in + offset_of(i, kept, kept_step);
-        A sum = 0;
-        for (std::int64_t j = 0; j < count; ++j) sum += A(from[offset_of(j, summed, summed_step)]);
-        out[i] = T(sum);
-      }
-    });
-  });
-}
-
 template <> void arange(CpuContext& context, double start, double step, const Tensor& y) {
   dispatch_any(y.dtype(), [&]<class T>() {
     T* to = y.data<T>();
