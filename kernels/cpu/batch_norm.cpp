@@ -146,6 +146,7 @@ void sum_deviations(const Wide& wide, std::int64_t chunk, const T* x, const A* s
     const T* __restrict in = x + at;
     const A* __restrict shift = shifts;
     A* __restrict s = sums, * __restrict q = sums + wide.width;
+#pragma GCC ivdep
     for (std::int64_t j = 0; j < n; ++j) {
       A sum(0), square(0);
       each([&](std::int64_t r) {
@@ -254,6 +255,7 @@ void apply(const Wide& wide, std::int64_t chunk, const Affine<A>& affine, const 
                                                                                (kResidual ? at : 0);
                                           T* __restrict out = y + at;
                                           const A *__restrict mean = affine.mean, *__restrict scale = affine.scale, *__restrict beta = affine.beta;
+#pragma GCC ivdep
                                           for (std::int64_t j = 0; j < n; ++j) {
                                             each([&](std::int64_t r) {
                                               const std::int64_t i = r * wide.width + j;
@@ -334,6 +336,7 @@ void sum_gradients(const Wide& wide, std::int64_t chunk, const Affine<A>& affine
             T* __restrict keep = dresidual + (Policy::kExtra ? at : 0);
             const A *__restrict mean = affine.mean, *__restrict scale = affine.scale, *__restrict beta = affine.beta;
             A* __restrict s = sums, * __restrict q = sums + wide.width;
+#pragma GCC ivdep
             for (std::int64_t j = 0; j < n; ++j) {
               A sum(0), product(0);
               each([&](std::int64_t r) {
@@ -367,6 +370,7 @@ void write_dx(const Wide& wide, std::int64_t chunk, const Affine<A>& affine, con
             T* __restrict out = dx + at;
             const A *__restrict mean = affine.mean, *__restrict scale = affine.scale, *__restrict beta = affine.beta;
             const A* __restrict offset = offsets, * __restrict slope = slopes;
+#pragma GCC ivdep
             for (std::int64_t j = 0; j < n; ++j) {
               each([&](std::int64_t r) {
                 const std::int64_t i = r * wide.width + j;
