@@ -8,7 +8,7 @@
 
 namespace athanor::nn {
 
-/// A small CNN for small images: 30,890 parameters for 8 x 8 x 1. Three 3x3 convolutions with batch norm, two
+/// A small CNN for small images: 30,762 parameters for 8 x 8 x 1. Three 3x3 convolutions with batch norm, two
 /// poolings, one linear layer.
 class DigitsCnn final : public Module {
  public:
