@@ -342,14 +342,10 @@ void sum_gradients(const Wide& wide, std::int64_t chunk, const Affine<A>& affine
               each([&](std::int64_t r) {
                 const std::int64_t i = r * wide.width + j;
                 const A d = A(in[i]) - mean[j];
-                A g;
-                if constexpr (Policy::kExtra) {
-                  const T rounded(Policy::gradient(A(grad[i]), d, scale[j], beta[j], A(more[i])));
-                  keep[i] = rounded;
-                  g = A(rounded);
-                } else {
-                  g = Policy::gradient(A(grad[i]), d, scale[j], beta[j], A(0));
-                }
+                A more_here(0);
+                if constexpr (Policy::kExtra) more_here = A(more[i]);
+                const A g = Policy::gradient(A(grad[i]), d, scale[j], beta[j], more_here);
+                if constexpr (Policy::kExtra) keep[i] = T(g);
                 sum += g;
                 product = std::fma(g, d, product);
               });
