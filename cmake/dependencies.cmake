@@ -1,6 +1,7 @@
 # Everything comes from the system's packages; scripts/install_packages.sh names them.
 find_package(fmt REQUIRED)
 find_package(Eigen3 REQUIRED NO_MODULE)
+find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)

@@ -44,6 +44,7 @@ set(ATHANOR_HEADERS
   kernels/loss.h
   kernels/math.h
   kernels/matmul.h
+  kernels/metrics.h
   kernels/norm.h
   kernels/pool.h
   kernels/random.h
@@ -101,4 +102,12 @@ set(ATHANOR_HEADERS
   tensor/state_dict.h
   tensor/tensor.h
   tensor/trace.h
+  trainer/callback.h
+  trainer/config.h
+  trainer/early_stopping.h
+  trainer/json_lines.h
+  trainer/progress.h
+  trainer/run_main.h
+  trainer/signals.h
+  trainer/trainer.h
 )

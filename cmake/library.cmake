@@ -15,6 +15,7 @@ set(ATHANOR_KERNELS
   layer_norm
   loss
   matmul
+  metrics
   pool
   random
   reduce
@@ -98,6 +99,13 @@ add_library(athanor
   optim/schedule.cpp
   optim/sgd.cpp
   optim/step.cpp
+  trainer/config.cpp
+  trainer/early_stopping.cpp
+  trainer/json_lines.cpp
+  trainer/progress.cpp
+  trainer/run_main.cpp
+  trainer/signals.cpp
+  trainer/trainer.cpp
 )
 add_library(athanor::athanor ALIAS athanor)
 
@@ -124,7 +132,8 @@ set_target_properties(athanor PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 target_link_libraries(athanor
   PUBLIC fmt::fmt Threads::Threads
   PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>
-  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> ${TURBOJPEG_LIBRARY} ZLIB::ZLIB)
+  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> ${TURBOJPEG_LIBRARY} ZLIB::ZLIB
+  $<BUILD_INTERFACE:CLI11::CLI11>)
 target_include_directories(athanor SYSTEM PRIVATE ${TURBOJPEG_INCLUDE_DIR})
 target_compile_features(athanor PUBLIC cxx_std_20)
 target_include_directories(athanor PUBLIC

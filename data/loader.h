@@ -43,6 +43,8 @@ class Loader {
   std::int64_t batches_per_epoch() const;
   /// Samples an epoch delivers: all of them but for a dropped last batch.
   std::int64_t samples_per_epoch() const;
+  /// All there are.
+  std::int64_t samples() const { return data_->size(); }
   std::int64_t epoch() const { return epoch_; }
   const ImageSpec& spec() const { return data_->spec(); }
   const LoaderOptions& options() const { return options_; }

@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tensor/error.h"
+#include "trainer/config.h"
+
+namespace athanor {
+namespace {
+
+TrainerConfig parse(const std::vector<std::string>& arguments) {
+  std::vector<const char*> argv{"train"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  TrainerConfig defaults;
+  defaults.program = "train";
+  defaults.model = "lenet5";
+  defaults.models = {"lenet5", "resnet20", "resnet18_cifar"};
+  return parse_flags(static_cast<int>(argv.size()), argv.data(), defaults);
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  try {
+    parse(arguments);
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Flags, EveryNameAndItsAliasAreRead) {
+  const auto config = parse({"--model",
+                             "resnet20",
+                             "--epochs",
+                             "3",
+                             "--max-steps",
+                             "70",
+                             "--batch-size",
+                             "32",
+                             "--val-batch-size",
+                             "99",
+                             "--lr",
+                             "0.5",
+                             "--threads",
+                             "2",
+                             "--precision",
+                             "bf16",
+                             "--device",
+                             "cpu",
+                             "--devices",
+                             "1",
+                             "--strategy",
+                             "single",
+                             "--workers",
+                             "auto",
+                             "--data-dir",
+                             "/data",
+                             "--seed",
+                             "7",
+                             "--deterministic",
+                             "--accumulate",
+                             "4",
+                             "--clip-norm",
+                             "1.5",
+                             "--early-stop",
+                             "val_loss:3",
+                             "--profile",
+                             "simple",
+                             "--metrics",
+                             "m.jsonl",
+                             "--forbid-sync",
+                             "--fast-dev-run",
+                             "--memory-limit",
+                             "2GiB"});
+  EXPECT_EQ(config.model, "resnet20");
+  EXPECT_EQ(config.epochs, 3);
+  EXPECT_EQ(config.max_steps, 70);
+  EXPECT_EQ(config.batch_size, 32);
+  EXPECT_EQ(config.val_batch_size, 99);
+  EXPECT_EQ(config.lr, 0.5);
+  EXPECT_EQ(config.threads, 2);
+  EXPECT_EQ(config.precision, Precision::bf16);
+  EXPECT_EQ(config.data_dir, "/data");
+  EXPECT_EQ(config.seed, 7u);
+  EXPECT_TRUE(config.deterministic && config.profile && config.forbid_sync && config.fast_dev_run);
+  EXPECT_EQ(config.accumulate, 4);
+  EXPECT_EQ(config.clip_norm, 1.5);
+  ASSERT_TRUE(config.early_stop);
+  EXPECT_EQ(config.early_stop->metric, "val_loss");
+  EXPECT_EQ(config.early_stop->patience, 3);
+  EXPECT_EQ(config.metrics, "m.jsonl");
+  EXPECT_EQ(config.memory_limit, std::int64_t{2} << 30);
+
+  const auto lightning =
+      parse({"--max-epochs=4", "--num-workers=0", "--accumulate-grad-batches=2", "--gradient-clip-val=0.5",
+             "--profiler=simple", "--accelerator=cpu", "--precision=bf16-mixed"});
+  EXPECT_EQ(lightning.epochs, 4);
+  EXPECT_EQ(lightning.accumulate, 2);
+  EXPECT_EQ(lightning.clip_norm, 0.5);
+  EXPECT_TRUE(lightning.profile);
+  EXPECT_EQ(lightning.precision, Precision::bf16);
+  EXPECT_EQ(parse({"--precision", "32"}).precision, Precision::f32);
+  EXPECT_EQ(parse({"--lr", "1e-3"}).lr, 1e-3);
+}
+
+TEST(Flags, MistakesAreOneLineThatHelps) {
+  struct Case {
+    std::vector<std::string> arguments;
+    const char* says;
+  };
+  const std::vector<Case> cases{
+      {{"--epoch", "3"}, "did you mean '--epochs'"},
+      {{"--batchsize=3"}, "did you mean '--batch-size'"},
+      {{"--modle", "lenet5"}, "did you mean '--model'"},
+      {{"--model", "resnet2"}, "did you mean 'resnet20'"},
+      {{"resnet20"}, "there are only flags, but got 'resnet20'"},
+      {{"--lr", "nan"}, "--lr: must be a finite number above 0"},
+      {{"--lr", "inf"}, "--lr: must be a finite"},
+      {{"--lr", "-0.1"}, "--lr: must be a finite number above 0, but got -0.1"},
+      {{"--lr", "0"}, "--lr"},
+      {{"--lr", "0.1x"}, "--lr: must be a number, but got '0.1x'"},
+      {{"--lr"}, "--lr"},
+      {{"--epochs", "0"}, "--epochs: must be at least 1"},
+      {{"--epochs", "two"}, "--epochs: must be a whole number, but got 'two'"},
+      {{"--epochs", "99999999999999999999"}, "--epochs"},
+      {{"--epochs", "3.5"}, "--epochs: must be a whole number"},
+      {{"--batch-size", "-4"}, "--batch-size: must be at least 1"},
+      {{"--max-steps", "0"}, "--max-steps"},
+      {{"--threads", "0"}, "--threads"},
+      {{"--threads", "5000"}, "--threads: must be at most 1024"},
+      {{"--seed", "-1"}, "--seed"},
+      {{"--clip-norm", "0"}, "--clip-norm"},
+      {{"--memory-limit", "lots"}, "--memory-limit"},
+      {{"--memory-limit", "0"}, "--memory-limit"},
+      {{"--memory-limit", "99999999999T"}, "--memory-limit"},
+      {{"--precision", "fp8"}, "--precision: must be f32, tf32, bf16 or f16"},
+      {{"--early-stop", "val_loss"}, "METRIC:PATIENCE"},
+      {{"--early-stop", "val_los:3"}, "did you mean 'val_loss'"},
+      {{"--early-stop", "val_loss:0"}, "at least 1"},
+      {{"--profile", "deep"}, "--profile"},
+      {{"--device", "tpu"}, "--device"},
+      {{"--strategy", "fsdp"}, "--strategy"},
+  };
+  for (const Case& c : cases) {
+    const std::string message = refusal(c.arguments);
+    SCOPED_TRACE(c.arguments[0] + " " + (c.arguments.size() > 1 ? c.arguments[1] : ""));
+    EXPECT_NE(message.find(c.says), std::string::npos) << message;
+    EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 0) << message;
+  }
+}
+
+TEST(Flags, PartsThatAreNotBuiltAreRefusedNotIgnored) {
+  const std::vector<std::vector<std::string>> cases{
+      {"--devices", "2"},      {"--strategy", "ddp"},     {"--strategy", "zero1"},
+      {"--device", "cuda"},    {"--device", "cuda:1"},    {"--accelerator", "gpu"},
+      {"--precision", "tf32"}, {"--precision", "f16"},    {"--precision", "16-mixed"},
+      {"--workers", "4"},      {"--checkpoint-dir", "x"}, {"--checkpoint-every", "5"},
+      {"--resume", "auto"},    {"--pretrained", "x"},     {"--profile", "trace"}};
+  for (const auto& arguments : cases) {
+    const std::string message = refusal(arguments);
+    EXPECT_NE(message.find("not part of this version"), std::string::npos) << arguments[0] << ": " << message;
+    EXPECT_NE(message.find(arguments[1]), std::string::npos) << message;
+  }
+}
+
+TEST(Flags, HelpNamesEveryFlag) {
+  try {
+    parse({"--help"});
+    FAIL();
+  } catch (const HelpRequested& help) {
+    const std::string text = help.what();
+    for (const char* flag :
+         {"--model",        "--epochs",       "--max-steps",  "--batch-size",     "--val-batch-size",
+          "--lr",           "--threads",      "--precision",  "--device",         "--devices",
+          "--strategy",     "--workers",      "--data-dir",   "--seed",           "--deterministic",
+          "--accumulate",   "--clip-norm",    "--early-stop", "--checkpoint-dir", "--checkpoint-every",
+          "--resume",       "--pretrained",   "--profile",    "--metrics",        "--forbid-sync",
+          "--fast-dev-run", "--memory-limit", "--help"}) {
+      EXPECT_NE(text.find(flag), std::string::npos) << flag;
+    }
+  }
+}
+
+TEST(Flags, DataDirComesFromTheFlagThenTheEnvironment) {
+  setenv("ATHANOR_DATA_DIR", "/from/env", 1);
+  EXPECT_EQ(parse({}).data_dir, "/from/env");
+  EXPECT_EQ(parse({"--data-dir", "/from/flag"}).data_dir, "/from/flag");
+  unsetenv("ATHANOR_DATA_DIR");
+  EXPECT_EQ(parse({}).data_dir, "data-cache");
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# train_binaries.sh BIN: the training programs as a user runs them: exit codes, messages, files, signals, equal runs.
+set -euo pipefail
+bin=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+unset ATHANOR_DATA_DIR
+cd "$folder"
+
+die() { echo "$*"; cat out err 2>/dev/null; exit 1; }
+run() { # run CODE BINARY ARGUMENTS...
+  local want=$1 code=0
+  shift
+  "$bin/$1" "${@:2}" >out 2>err || code=$?
+  [ "$code" -eq "$want" ] || die "$*: expected code $want, but got $code"
+}
+refuses() { # refuses PATTERN BINARY ARGUMENTS...: code 2, one line
+  local pattern=$1
+  shift
+  run 2 "$@"
+  [ "$(wc -l <err)" -eq 1 ] || die "$*: expected one line on stderr"
+  grep -qE -- "$pattern" err || die "$*: expected '$pattern'"
+}
+field() { sed -n "/\"event\":\"$2\"/s/.*\"$3\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -1; }
+
+run 0 train_digits --help
+grep -q -- '--early-stop' out || die "--help lacks flags"
+refuses "mean '--epochs'" train_digits --epoch 3
+refuses "mean 'digits_cnn'" train_digits --model digit_cnn
+refuses "not part of this version" train_digits --devices 2
+refuses "--lr" train_digits --lr nan
+refuses "--metrics" train_digits --metrics /nowhere/file
+refuses "scripts/get_data.sh mnist" train_mnist
+refuses "scripts/get_data.sh cifar10" train_cifar10 --data-dir "$folder"
+run 3 train_digits --memory-limit 100000
+[ "$(wc -l <err)" -eq 1 ] || die "out of memory takes more than a line"
+
+run 0 train_digits --fast-dev-run --metrics dev.jsonl
+[ "$(field dev.jsonl end applied_steps)" = 1 ] || die "fast-dev-run made more than a step"
+
+# Equal runs, and a different one.
+for seed in 3 3 4; do run 0 train_digits --epochs 2 --deterministic --seed "$seed" --metrics equal.jsonl --forbid-sync; done
+mapfile -t hashes < <(sed -n '/"event":"end"/s/.*"weights_hash":"\([^"]*\)".*/\1/p' equal.jsonl)
+[ "${hashes[0]}" = "${hashes[1]}" ] && [ "${hashes[0]}" != "${hashes[2]}" ] || die "hashes: ${hashes[*]}"
+
+# A signal ends it after the step under way, with a last line.
+for signal in INT:130 TERM:143; do
+  rm -f signal.jsonl
+  code=0
+  ATHANOR_OMP_SET=1 "$bin/train_digits" --epochs 100000 --metrics signal.jsonl >out 2>err &
+  pid=$!
+  for _ in $(seq 300); do [ -s signal.jsonl ] && break; sleep 0.1; done
+  kill "-${signal%:*}" $pid
+  wait $pid || code=$?
+  [ "$code" -eq "${signal#*:}" ] || die "$signal: got $code"
+  [ "$(field signal.jsonl end stopped_by)" = signal ] || die "$signal: no end line"
+done
+
+# The promise of the README.
+run 0 train_digits --metrics full.jsonl
+accuracy=$(field full.jsonl end test_accuracy)
+awk "BEGIN { exit !($accuracy >= 0.975) }" || die "test accuracy $accuracy is below 0.975"

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "data/dataset.h"
+#include "trainer/config.h"
+
+namespace athanor {
+
+class Trainer;
+
+/// Why training ended.
+enum class StoppedBy : std::uint8_t { epochs, max_steps, early_stop, max_time, signal };
+
+constexpr std::string_view name_of(StoppedBy reason) {
+  switch (reason) {
+    case StoppedBy::epochs: return "epochs";
+    case StoppedBy::max_steps: return "max_steps";
+    case StoppedBy::early_stop: return "early_stop";
+    case StoppedBy::max_time: return "max_time";
+    case StoppedBy::signal: return "signal";
+  }
+  return "?";
+}
+
+/// What became of steps: schedules, averages and logs follow the applied ones.
+struct StepResult {
+  std::int64_t applied = 0;
+  std::int64_t skipped_overflow = 0;  ///< a gradient was not finite: weights, state and schedules stood still
+  std::int64_t skipped_outlier = 0;   ///< the loss or gradient was far off: reserved for outlier detection
+
+  std::int64_t attempted() const { return applied + skipped_overflow + skipped_outlier; }
+};
+
+/// What is about to be trained, and on what.
+struct FitInfo {
+  const TrainerConfig& config;
+  const ImageSpec& spec;
+  std::int64_t train_samples = 0, val_samples = 0;
+  std::int64_t parameters = 0;
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t total_steps = 0;  ///< that will be attempted, if nothing ends them early
+  int threads = 1;
+};
+
+/// Where training stands after a step.
+struct StepInfo {
+  std::int64_t epoch = 0;  ///< 1 is the first
+  std::int64_t step = 0;   ///< in this epoch, 1 is the first
+  std::int64_t attempted = 0;
+  std::int64_t samples = 0;  ///< of this epoch, so far
+  double epoch_s = 0;
+};
+
+/// An epoch and the validation after it. What was not measured is NaN.
+struct EpochReport {
+  std::int64_t epoch = 0;  ///< 1 is the first
+  double train_loss = 0, train_accuracy = 0;
+  double val_loss = 0, val_accuracy = 0;
+  double images_per_s = 0;  ///< of training alone
+  double wall_s = 0;        ///< since training began
+  float learning_rate = 0;  ///< of the last step
+  std::uint64_t weights_hash = 0;
+};
+
+/// The whole training. What was not measured is NaN.
+struct FitReport {
+  double test_loss = 0, test_accuracy = 0;
+  double wall_s = 0;
+  double images_per_s = 0;
+  StepResult steps;
+  std::int64_t epochs = 0;
+  std::int64_t host_syncs = 0;
+  std::int64_t peak_bytes = 0;
+  std::uint64_t weights_hash = 0;
+  StoppedBy stopped_by = StoppedBy::epochs;
+  int signal = 0;
+};
+
+/// Looks on while a Trainer works, and may tell it to stop. Called on the training thread, in the order the
+/// callbacks were added.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+  virtual void on_fit_begin(Trainer&, const FitInfo&) {}
+  /// After every step. Reading a value of the device here makes training wait for it.
+  virtual void on_step_end(Trainer&, const StepInfo&) {}
+  virtual void on_epoch_end(Trainer&, const EpochReport&) {}
+  /// After the last step, before the final evaluation: weights may still be exchanged.
+  virtual void on_train_end(Trainer&) {}
+  virtual void on_fit_end(Trainer&, const FitReport&) {}
+};
+
+}  // namespace athanor

@@ -1,0 +1,258 @@
+#include "trainer/config.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <span>
+
+#include <CLI/CLI.hpp>
+
+#include "tensor/error.h"
+#include "tensor/nearest.h"
+
+namespace athanor {
+namespace {
+
+template <class T> T number(const std::string& flag, const std::string& text, const char* what) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  ATH_CHECK(error == std::errc() && end == text.data() + text.size(), "{}: must be {}, but got '{}'", flag,
+            what, text);
+  return value;
+}
+
+std::int64_t at_least(const std::string& flag, const std::string& text, std::int64_t low) {
+  const auto value = number<std::int64_t>(flag, text, "a whole number");
+  ATH_CHECK(value >= low, "{}: must be at least {}, but got {}", flag, low, value);
+  return value;
+}
+
+double positive(const std::string& flag, const std::string& text) {
+  const auto value = number<double>(flag, text, "a number");
+  ATH_CHECK(std::isfinite(value) && value > 0, "{}: must be a finite number above 0, but got {}", flag, text);
+  return value;
+}
+
+/// "500000000", "512M", "2GiB".
+std::int64_t byte_count(const std::string& flag, const std::string& text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  std::string unit = text.substr(digits);
+  for (char& c : unit) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  if (unit.ends_with("IB")) unit.resize(unit.size() - 2);
+  if (unit.ends_with("B")) unit.pop_back();
+  const std::size_t power = unit.empty() ? 0 : std::string("KMGT").find(unit) + 1;
+  ATH_CHECK(digits > 0 && unit.size() <= 1 && power <= 4,
+            "{}: must be a number of bytes such as 500000000 or 2G, "
+            "but got '{}'",
+            flag, text);
+  const auto count = number<std::int64_t>(flag, text.substr(0, digits), "a number of bytes");
+  ATH_CHECK(count > 0 && count < (std::int64_t{1} << 60 >> (10 * power)),
+            "{}: must be a number of bytes this machine can have, but got '{}'", flag, text);
+  return count << (10 * power);
+}
+
+EarlyStop early_stop(const std::string& flag, const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  ATH_CHECK(colon != std::string::npos, "{}: must be METRIC:PATIENCE, as in val_loss:3, but got '{}'", flag,
+            text);
+  return {text.substr(0, colon), at_least(flag, text.substr(colon + 1), 1)};
+}
+
+[[noreturn]] void not_built(const std::string& flag, const std::string& value, const char* instead) {
+  detail::fail<>("{} {}: not part of this version; {}", flag, value, instead);
+}
+
+Precision precision(const std::string& flag, const std::string& text) {
+  const auto value = precision_named(text);
+  ATH_CHECK(value, "{}: must be f32, tf32, bf16 or f16, but got '{}'", flag, text);
+  if (*value == Precision::tf32) not_built(flag, text, "it needs CUDA: use f32 or bf16");
+  if (*value == Precision::f16) not_built(flag, text, "it needs CUDA: use bf16");
+  return *value;
+}
+
+/// Adds one option whose text `read` takes. CLI11 splits and matches; what is said about mistakes is ours.
+class Flags {
+ public:
+  Flags(CLI::App& app, std::vector<std::string>& names) : app_(app), names_(names) {}
+
+  template <class F>
+  void value(const std::string& names, const char* shown, const std::string& help, F read) {
+    const std::string flag = remember(names);
+    app_.add_option(
+            names,
+            [flag, read](const CLI::results_t& texts) {
+              read(flag, texts.at(0));
+              return true;
+            },
+            help)
+        ->type_name(shown)
+        ->take_last();
+  }
+  void on(const std::string& names, const std::string& help, bool& target) {
+    remember(names);
+    app_.add_flag(names, target, help);
+  }
+
+ private:
+  /// Keeps all names for suggestions; returns the first.
+  std::string remember(const std::string& names) {
+    std::string first;
+    for (std::size_t at = 0; at < names.size();) {
+      const std::size_t end = std::min(names.find(',', at), names.size());
+      names_.push_back(names.substr(at, end - at));
+      if (first.empty()) first = names_.back();
+      at = end + 1;
+    }
+    return first;
+  }
+
+  CLI::App& app_;
+  std::vector<std::string>& names_;
+};
+
+void add_training(Flags& flags, TrainerConfig& config) {
+  if (!config.models.empty()) {
+    flags.value("--model", "NAME", fmt::format("one of {} [{}]", fmt::join(config.models, " "), config.model),
+                [&](const std::string& flag, const std::string& text) {
+                  ATH_CHECK(
+                      std::find(config.models.begin(), config.models.end(), text) != config.models.end(),
+                      "{}: must be one of {}, but got '{}'{}", flag, fmt::join(config.models, " "), text,
+                      did_you_mean(text, config.models));
+                  config.model = text;
+                });
+  }
+  flags.value("--epochs,--max-epochs", "N", fmt::format("passes over the training set [{}]", config.epochs),
+              [&](auto& flag, auto& text) { config.epochs = at_least(flag, text, 1); });
+  flags.value(
+      "--max-steps", "N", "stop after N steps, skipped ones included [no limit]",
+      [&](auto& flag, auto& text) { config.max_steps = text == "-1" ? -1 : at_least(flag, text, 1); });
+  flags.value("--max-time", "SECONDS", "stop after this much training time [no limit]",
+              [&](auto& flag, auto& text) { config.max_time_s = positive(flag, text); });
+  flags.value("--batch-size", "N", fmt::format("images per backward pass [{}]", config.batch_size),
+              [&](auto& flag, auto& text) { config.batch_size = at_least(flag, text, 1); });
+  flags.value("--val-batch-size", "N", "images per batch of validation [the larger of --batch-size and 256]",
+              [&](auto& flag, auto& text) { config.val_batch_size = at_least(flag, text, 1); });
+  flags.value("--lr", "RATE", fmt::format("highest learning rate [{}]", config.lr),
+              [&](auto& flag, auto& text) { config.lr = positive(flag, text); });
+  flags.value("--accumulate,--accumulate-grad-batches", "N", "backward passes per step [1]",
+              [&](auto& flag, auto& text) { config.accumulate = at_least(flag, text, 1); });
+  flags.value("--clip-norm,--gradient-clip-val", "X", "limit of the gradients' norm [none]",
+              [&](auto& flag, auto& text) { config.clip_norm = positive(flag, text); });
+  flags.value(
+      "--early-stop", "METRIC:PATIENCE",
+      "stop when val_loss, val_accuracy or train_loss has not improved for that many validations, and "
+      "keep the best weights",
+      [&](auto& flag, auto& text) { config.early_stop = early_stop(flag, text); });
+  flags.value("--seed", "N", "of weights, order and augmentation [0]", [&](auto& flag, auto& text) {
+    config.seed = number<std::uint64_t>(flag, text, "a whole number of at least 0");
+  });
+}
+
+void add_machine(Flags& flags, TrainerConfig& config) {
+  flags.value("--threads", "N", "of the CPU [all cores]", [&](auto& flag, auto& text) {
+    const std::int64_t threads = at_least(flag, text, 1);
+    ATH_CHECK(threads <= 1024, "{}: must be at most 1024, but got {}", flag, threads);
+    config.threads = static_cast<int>(threads);
+  });
+  flags.value("--precision", "P", "f32, or bf16 with f32 master weights [f32]",
+              [&](auto& flag, auto& text) { config.precision = precision(flag, text); });
+  flags.value("--device,--accelerator", "D", "auto or cpu [auto]", [&](auto& flag, auto& text) {
+    if (text == "auto") return;
+    if (text.starts_with("cuda") || text == "gpu") not_built(flag, text, "use --device cpu");
+    ATH_CHECK(text == "cpu", "{}: must be auto, cpu or cuda[:N], but got '{}'", flag, text);
+    config.device_note.clear();
+  });
+  flags.value("--devices", "N", "1 or auto [auto]", [&](auto& flag, auto& text) {
+    if (text != "auto" && at_least(flag, text, 1) > 1) not_built(flag, text, "use one device");
+  });
+  flags.value("--strategy", "S", "single [single]", [&](auto& flag, auto& text) {
+    if (text == "ddp" || text == "zero1") not_built(flag, text, "use --strategy single");
+    ATH_CHECK(text == "single", "{}: must be single, ddp or zero1, but got '{}'", flag, text);
+  });
+  flags.value("--workers,--num-workers", "N", "auto or 0: data is read into memory once [auto]",
+              [&](auto& flag, auto& text) {
+                if (text != "auto" && at_least(flag, text, 0) > 0) {
+                  not_built(flag, text, "data is read into memory once: use auto or 0");
+                }
+              });
+  flags.value("--data-dir", "DIR",
+              "folder that holds mnist/, cifar10/, ... [$ATHANOR_DATA_DIR, else data-cache]",
+              [&](auto&, auto& text) { config.data_dir = text; });
+  flags.value("--memory-limit", "BYTES", "limit of the memory tensors take, as 500000000 or 2G [none]",
+              [&](auto& flag, auto& text) { config.memory_limit = byte_count(flag, text); });
+  flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
+           config.deterministic);
+}
+
+void add_reports(Flags& flags, TrainerConfig& config) {
+  flags.value("--metrics", "FILE", "append JSON lines: one per epoch, one at the end",
+              [&](auto&, auto& text) { config.metrics = text; });
+  flags.value("--profile,--profiler", "KIND", "simple: say at the end where the time went",
+              [&](auto& flag, auto& text) {
+                if (text == "trace") not_built(flag, text, "use --profile simple");
+                ATH_CHECK(text == "simple", "{}: must be simple or trace, but got '{}'", flag, text);
+                config.profile = true;
+              });
+  flags.on("--forbid-sync", "waiting for the device inside a step is an error", config.forbid_sync);
+  flags.on("--fast-dev-run", "one step and one batch of validation, to try everything", config.fast_dev_run);
+  const auto refuse = [](auto& flag, auto& text) { not_built(flag, text, "leave the flag out"); };
+  flags.value("--checkpoint-dir", "DIR", "not part of this version", refuse);
+  flags.value("--checkpoint-every", "STEPS", "not part of this version", refuse);
+  flags.value("--resume", "auto|FILE", "not part of this version", refuse);
+  flags.value("--pretrained", "FILE", "not part of this version", refuse);
+}
+
+}  // namespace
+
+TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig config) {
+  if (config.data_dir.empty()) {
+    const char* folder = std::getenv("ATHANOR_DATA_DIR");
+    config.data_dir = folder ? folder : "data-cache";  // where scripts/get_data.sh puts things
+  }
+  CLI::App app("Trains a model.", config.program);
+  app.allow_extras();
+  std::vector<std::string> names{"--help"};
+  Flags flags(app, names);
+  add_training(flags, config);
+  add_machine(flags, config);
+  add_reports(flags, config);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    throw HelpRequested(app.help());
+  } catch (const CLI::ParseError& error) {
+    std::string line = error.what();
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    detail::fail<>("{}: {}; see --help", config.program, line);
+  }
+  if (const std::vector<std::string> extras = app.remaining(); !extras.empty()) {
+    const std::string name = extras[0].substr(0, extras[0].find('='));
+    ATH_CHECK(name.starts_with("-"), "{}: there are only flags, but got '{}'; see --help", config.program,
+              name);
+    detail::fail<>("{}: there is no flag '{}'{}; see --help", config.program, name,
+                   did_you_mean(name, names));
+  }
+  check(config);
+  return config;
+}
+
+void check(const TrainerConfig& config) {
+  ATH_CHECK(
+      config.epochs >= 1 && config.batch_size >= 1 && config.accumulate >= 1 && config.val_batch_size >= 0,
+      "trainer: epochs, batch size and accumulate must be at least 1, but got {}, {} and {}", config.epochs,
+      config.batch_size, config.accumulate);
+  ATH_CHECK(std::isfinite(config.lr) && config.lr > 0,
+            "trainer: the learning rate must be above 0, but got {}", config.lr);
+  ATH_CHECK(config.clip_norm >= 0 && config.label_smoothing >= 0 && config.label_smoothing < 1,
+            "trainer: the norm limit must be at least 0 and smoothing in [0, 1), but got {} and {}",
+            config.clip_norm, config.label_smoothing);
+  if (config.early_stop) {
+    const std::vector<std::string> metrics{"val_loss", "val_accuracy", "train_loss"};
+    const std::string& metric = config.early_stop->metric;
+    ATH_CHECK(std::find(metrics.begin(), metrics.end(), metric) != metrics.end(),
+              "--early-stop: the metric must be one of {}, but got '{}'{}", fmt::join(metrics, " "), metric,
+              did_you_mean(metric, metrics));
+  }
+}
+
+}  // namespace athanor

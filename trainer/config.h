@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/augment.h"
+#include "optim/optimizer.h"
+#include "optim/precision.h"
+#include "optim/schedule.h"
+
+namespace athanor {
+
+/// --early-stop METRIC:PATIENCE.
+struct EarlyStop {
+  std::string metric;         ///< val_loss, val_accuracy or train_loss
+  std::int64_t patience = 0;  ///< validations in a row without a better value
+};
+
+/// What a Trainer does. A program sets its defaults, and parse_flags() lets the user change them.
+struct TrainerConfig {
+  std::string program = "athanor";  ///< for messages
+  std::string model;                ///< a name nn::make_model() knows, where the program asks for one
+  std::vector<std::string>
+      models;  ///< the names --model accepts; empty: the program has one model of its own
+
+  std::int64_t epochs = 10;
+  std::int64_t max_steps = -1;                                  ///< attempted steps; -1: no limit
+  double max_time_s = std::numeric_limits<double>::infinity();  ///< of training, looked at after each step
+  std::int64_t batch_size = 64;                                 ///< of one backward pass
+  std::int64_t val_batch_size = 0;                              ///< 0: the larger of batch_size and 256
+  std::int64_t accumulate = 1;                                  ///< backward passes per step
+  double lr = 0.1;                                              ///< the schedule's highest rate
+  double clip_norm = 0;                                         ///< of all gradients together; 0: no clipping
+  std::optional<EarlyStop> early_stop;
+
+  int threads = 0;  ///< 0: as many as there are cores
+  Precision precision = Precision::f32;
+  Device device = kCpu;
+  std::string device_note =
+      "auto: this build has no CUDA";  ///< why it is that device; empty: it was asked for
+  std::uint64_t seed = 0;
+  bool deterministic = false;
+  bool forbid_sync = false;        ///< waiting for the device inside a step is an error
+  bool fast_dev_run = false;       ///< one step and one batch of validation
+  std::int64_t memory_limit = 0;   ///< bytes of tensors; 0: none
+  bool profile = false;            ///< say at the end where the time went
+  std::filesystem::path metrics;   ///< JSON lines are appended there; empty: none
+  std::filesystem::path data_dir;  ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
+
+  // The recipe, which has no flags.
+  double momentum = 0.9;  ///< Nesterov's
+  double weight_decay = 5e-4;
+  double label_smoothing = 0;
+  Augment augment;
+  /// The learning rate over `steps` steps with the highest rate `lr`; unset: one cycle.
+  std::function<Schedule(double lr, std::int64_t steps)> schedule;
+  /// The optimizer; unset: SGD with Nesterov momentum, weight decay on matrices and filters only.
+  std::function<std::unique_ptr<Optimizer>(ParameterArena&)> optimizer;
+};
+
+/// What --help asks for: text for stdout, not an error.
+class HelpRequested : public std::exception {
+ public:
+  explicit HelpRequested(std::string text) : text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
+
+/// The flags every training program shares, over `defaults`. Throws ArgumentError: one line that says which
+/// flag, what it must be, and what to do; and HelpRequested.
+TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig defaults);
+
+/// Checks what flags and programs may set. Throws ArgumentError.
+void check(const TrainerConfig& config);
+
+}  // namespace athanor

@@ -1,0 +1,80 @@
+#include "trainer/json_lines.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+std::string hex(std::uint64_t hash) {
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace
+
+JsonLines::JsonLines(std::filesystem::path path) : path_(std::move(path)) {
+  file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file_ < 0) {
+    detail::fail<IoError>("--metrics: {} must be a file that can be written, but got: {}", path_.string(),
+                          std::strerror(errno));
+  }
+}
+
+JsonLines::~JsonLines() {
+  close(file_);
+}
+
+void JsonLines::append(std::string line) {
+  line += '\n';
+  for (std::size_t done = 0; done < line.size();) {
+    const ssize_t wrote = write(file_, line.data() + done, line.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) {
+      detail::fail<IoError>("--metrics: {} cannot be written: {}", path_.string(), std::strerror(errno));
+    }
+    done += static_cast<std::size_t>(wrote);
+  }
+}
+
+void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
+  append(Json{{"event", "epoch"},
+              {"epoch", report.epoch},
+              {"train_loss", number(report.train_loss)},
+              {"train_accuracy", number(report.train_accuracy)},
+              {"val_loss", number(report.val_loss)},
+              {"val_accuracy", number(report.val_accuracy)},
+              {"images_per_s", number(std::round(report.images_per_s))},
+              {"learning_rate", number(report.learning_rate)},
+              {"weights_hash", hex(report.weights_hash)}}
+             .dump());
+}
+
+void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
+  append(Json{{"event", "end"},
+              {"test_accuracy", number(report.test_accuracy)},
+              {"test_loss", number(report.test_loss)},
+              {"wall_s", number(report.wall_s)},
+              {"images_per_s", number(std::round(report.images_per_s))},
+              {"epochs", report.epochs},
+              {"applied_steps", report.steps.applied},
+              {"skipped_steps", report.steps.skipped_overflow + report.steps.skipped_outlier},
+              {"host_syncs", report.host_syncs},
+              {"peak_bytes", report.peak_bytes},
+              {"weights_hash", hex(report.weights_hash)},
+              {"stopped_by", std::string(name_of(report.stopped_by))}}
+             .dump());
+}
+
+}  // namespace athanor

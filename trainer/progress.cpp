@@ -1,0 +1,158 @@
+#include "trainer/progress.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "trainer/trainer.h"
+
+namespace athanor {
+namespace {
+
+constexpr auto kRefresh = std::chrono::milliseconds(100);
+
+template <class... Args> void print(std::FILE* out, fmt::format_string<Args...> format, Args&&... args) {
+  const std::string text = fmt::format(format, std::forward<Args>(args)...);
+  std::fwrite(text.data(), 1, text.size(), out);
+}
+
+std::string rate(double per_second) {
+  return with_commas(std::llround(per_second));
+}
+
+std::string percent(double share) {
+  return std::isnan(share) ? "-" : fmt::format("{:.2f} %", 100 * share);
+}
+
+std::string bytes(std::int64_t count) {
+  return count < 10'000'000 ? fmt::format("{:.1f} MB", static_cast<double>(count) / 1e6)
+                            : fmt::format("{} MB", with_commas(count / 1'000'000));
+}
+
+std::string bar(double share) {
+  constexpr int kWidth = 24;
+  const int full = static_cast<int>(share * kWidth);
+  std::string text;
+  for (int i = 0; i < kWidth; ++i) text += i < full ? "━" : "─";
+  return text;
+}
+
+std::string describe(const Augment& augment) {
+  std::string text;
+  if (augment.pad > 0) text += fmt::format(", shifts up to {} px", augment.pad);
+  if (augment.flip) text += ", flips";
+  if (augment.cutout > 0) text += fmt::format(", cutout {}", augment.cutout);
+  return text;
+}
+
+}  // namespace
+
+std::string with_commas(std::int64_t number) {
+  const std::string digits = std::to_string(std::abs(number));
+  std::string text = number < 0 ? "-" : "";
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text.push_back(',');
+    text.push_back(digits[i]);
+  }
+  return text;
+}
+
+std::string duration(double seconds) {
+  if (seconds < 9.95) return fmt::format("{:.1f} s", seconds);
+  const auto whole = std::llround(seconds);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
+Progress::Progress(std::FILE* out) : Progress(out, isatty(fileno(out)) != 0) {}
+
+void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
+  const TrainerConfig& config = info.config;
+  epochs_ = config.epochs;
+  steps_per_epoch_ = info.steps_per_epoch;
+  total_steps_ = info.total_steps;
+  print(out_, "{}: device {}{}, {} thread{}{}, precision {}, strategy single, data in memory, seed {}\n",
+        config.program, config.device.str(),
+        config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note), info.threads,
+        info.threads == 1 ? "" : "s", config.threads == 0 ? " (auto: all cores)" : "",
+        name_of(config.precision), config.seed);
+  print(out_, "{} with {} parameters; {} images to train on, {} to test, {}x{}x{}, {} classes\n",
+        config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
+        with_commas(info.train_samples), with_commas(info.val_samples), info.spec.height, info.spec.width,
+        info.spec.channels, info.spec.classes);
+  print(out_, "{} epoch{} of {} step{}, batch {}{}, learning rate up to {}{}\n\n", config.epochs,
+        config.epochs == 1 ? "" : "s", with_commas(steps_per_epoch_), steps_per_epoch_ == 1 ? "" : "s",
+        config.batch_size, config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "", config.lr,
+        describe(config.augment));
+  print(out_, "epoch   train loss   train acc    val loss     val acc    images/s        time\n");
+  std::fflush(out_);
+  started_ = shown_ = std::chrono::steady_clock::now();
+}
+
+void Progress::on_step_end(Trainer& trainer, const StepInfo& step) {
+  if (!live_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - shown_ < kRefresh) return;
+  shown_ = now;
+  const double elapsed = std::chrono::duration<double>(now - started_).count();
+  const double done =
+      static_cast<double>(step.attempted) / static_cast<double>(std::max<std::int64_t>(total_steps_, 1));
+  print(out_, "\r\033[K{:>5}   {} {:>3.0f} %   step {}/{}   loss {:.4f}   {} images/s   {} left", step.epoch,
+        bar(done), 100 * done, step.step, steps_per_epoch_, trainer.running_metrics().loss,
+        rate(static_cast<double>(step.samples) / std::max(step.epoch_s, 1e-9)),
+        duration(elapsed * (1 / done - 1)));
+  std::fflush(out_);
+  line_shown_ = true;
+}
+
+void Progress::erase_live_line() {
+  if (line_shown_) print(out_, "\r\033[K");
+  line_shown_ = false;
+}
+
+void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
+  erase_live_line();
+  const bool best = report.val_accuracy > best_accuracy_;
+  if (best) best_accuracy_ = report.val_accuracy;
+  print(out_, "{:>5}   {:>10.4f}   {:>9}  {:>10.4f}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
+        report.train_loss, percent(report.train_accuracy), report.val_loss, percent(report.val_accuracy),
+        rate(report.images_per_s), duration(report.wall_s - last_wall_s_), best ? " *" : "");
+  last_wall_s_ = report.wall_s;
+  std::fflush(out_);
+}
+
+void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
+  erase_live_line();
+  if (report.stopped_by == StoppedBy::signal) {
+    print(out_, "\nended by {} after {} steps\n", report.signal == SIGINT ? "SIGINT" : "SIGTERM",
+          with_commas(report.steps.attempted()));
+  } else if (!trainer.why_stopped().empty()) {
+    print(out_, "\nstopped: {}\n", trainer.why_stopped());
+  }
+  print(out_, "\ntest accuracy {}   in {}, {} images/s, {} steps{}, peak {}, weights {:016x}\n",
+        percent(report.test_accuracy), duration(report.wall_s), rate(report.images_per_s),
+        with_commas(report.steps.applied),
+        report.steps.skipped_overflow ? fmt::format(" and {} skipped", report.steps.skipped_overflow) : "",
+        bytes(report.peak_bytes), report.weights_hash);
+  if (trainer.config().profile) {
+    const Times& t = trainer.times();
+    const double other = report.wall_s - t.data - t.forward - t.backward - t.update - t.validation;
+    print(out_, "\nwhere the time went\n");
+    const auto row = [&](const char* what, double seconds) {
+      print(out_, "  {:<12} {:>9.3f} s  {:>5.1f} %\n", what, seconds,
+            100 * seconds / std::max(report.wall_s, 1e-9));
+    };
+    row("data", t.data);
+    row("forward", t.forward);
+    row("backward", t.backward);
+    row("update", t.update);
+    row("validation", t.validation);
+    row("other", other);
+  }
+  std::fflush(out_);
+}
+
+}  // namespace athanor

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "trainer/callback.h"
+
+namespace athanor {
+
+/// Tells a person how training goes: what was chosen, a table with a row per epoch, the result. On a
+/// terminal, also a line that moves. Without one (a pipe, a file) nothing is overwritten.
+class Progress final : public Callback {
+ public:
+  /// `live`: whether `out` may be overwritten; a terminal's answer where it is left out.
+  explicit Progress(std::FILE* out = stdout);
+  Progress(std::FILE* out, bool live) : out_(out), live_(live) {}
+
+  void on_fit_begin(Trainer&, const FitInfo& info) override;
+  void on_step_end(Trainer&, const StepInfo& step) override;
+  void on_epoch_end(Trainer&, const EpochReport& report) override;
+  void on_fit_end(Trainer&, const FitReport& report) override;
+
+ private:
+  void erase_live_line();
+
+  std::FILE* out_;
+  bool live_;
+  bool line_shown_ = false;
+  std::int64_t epochs_ = 0, steps_per_epoch_ = 0, total_steps_ = 0;
+  double best_accuracy_ = -1;
+  double last_wall_s_ = 0;
+  std::chrono::steady_clock::time_point started_, shown_;
+};
+
+/// "1,234,567".
+std::string with_commas(std::int64_t number);
+/// "0.4 s", "12 s", "3 min 20 s", "2 h 5 min".
+std::string duration(double seconds);
+
+}  // namespace athanor

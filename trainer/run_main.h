@@ -1,0 +1,22 @@
+#pragma once
+
+#include <functional>
+
+#include "trainer/callback.h"
+
+namespace athanor {
+
+/// Exit codes of every binary.
+inline constexpr int kExitDone = 0, kExitBadInput = 2, kExitBackend = 3, kExitPeerLost = 74;
+/// 0, or 130 and 143 for a training that SIGINT or SIGTERM ended.
+inline int exit_code(const FitReport& report) {
+  return report.signal ? 128 + report.signal : kExitDone;
+}
+
+/// The body of a main(): calls `body` and returns its exit code, or that of the exception it threw, said in
+/// one line on stderr. First makes idle OpenMP threads sleep instead of spinning, unless the user's
+/// environment says otherwise; as libgomp reads its environment before main(), the process starts itself once
+/// more for it.
+int run_main(int argc, char** argv, const std::function<int(int argc, char** argv)>& body);
+
+}  // namespace athanor

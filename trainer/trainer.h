@@ -1,0 +1,120 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/preprocess.h"
+#include "nn/module.h"
+#include "optim/arena.h"
+#include "optim/optimizer.h"
+#include "optim/step.h"
+#include "trainer/callback.h"
+#include "trainer/config.h"
+#include "trainer/signals.h"
+
+namespace athanor {
+
+/// Where a training's seconds went.
+struct Times {
+  double data = 0, forward = 0, backward = 0, update = 0, validation = 0;
+};
+
+/// Loss and accuracy over some samples; NaN where there were none.
+struct Metrics {
+  double loss = 0, accuracy = 0;
+  std::int64_t samples = 0;
+};
+
+/// Trains classifiers: epochs of steps, validation after each, reports through callbacks.
+///
+///     Trainer trainer(config);
+///     const FitReport report = trainer.fit(model, train, test);
+///
+/// A step is `accumulate` backward passes and one update. Within a step nothing waits for the device: loss
+/// and accuracy are summed there, and read between steps. A step with a non-finite gradient changes nothing,
+/// and neither schedules nor averages see it; an epoch of such steps only is an Error.
+class Trainer {
+ public:
+  /// Checks the config; adds the callbacks it asks for (JSON lines, early stopping). Throws ArgumentError,
+  /// and IoError where the metrics cannot be written.
+  explicit Trainer(TrainerConfig config);
+  ~Trainer();
+
+  /// Called from now on, after those added before.
+  void add(std::unique_ptr<Callback> callback);
+
+  /// Trains `model` in place, its parameters moved into an arena of this trainer's.
+  /// `model` must have values and take [N, H, W, C] to logits [N, classes]. `held_out` is what each epoch is
+  /// validated on, and the final accuracy measured. Pixels are normalised by the training set's mean and
+  /// deviation. SIGINT and SIGTERM end it after the step under way. Throws ArgumentError where model and data
+  /// do not fit, and whatever data, model and callbacks throw.
+  FitReport fit(nn::Module& model, const Dataset& train, const Dataset& held_out);
+
+  // For callbacks.
+  /// Ends training after this step (or epoch); the first reason counts. `why` is a line for the user.
+  void stop(StoppedBy reason, std::string why = {});
+  const std::string& why_stopped() const { return why_stopped_; }
+  const TrainerConfig& config() const { return config_; }
+  ParameterArena& arena() const { return *arena_; }
+  const StepState& state() const { return state_; }
+  const Times& times() const { return times_; }
+  /// The epoch's training loss and accuracy so far. Waits for the device, uncounted: call it now and then.
+  Metrics running_metrics() const;
+  /// The weights are no longer those of the last validation: measure again at the end.
+  void weights_changed() { validated_ = false; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void set_up(nn::Module& model, const Dataset& train, const Dataset& held_out);
+  void check_fits(const Dataset& train, const Dataset& held_out) const;
+  std::unique_ptr<Optimizer> make_optimizer() const;
+  void train_epochs();
+  void train_epoch(std::int64_t epoch);
+  std::int64_t train_step();
+  void backward_pass(const Batch& batch, double weight);
+  void update();
+  void check_limits();
+  void report_epoch(double epoch_s, std::int64_t samples);
+  Metrics validate();
+  Metrics read_totals() const;
+  FitReport finish();
+  FitInfo describe() const;
+  double seconds_since_start() const;
+  std::int64_t steps_per_epoch() const;
+
+  TrainerConfig config_;
+  std::vector<std::unique_ptr<Callback>> callbacks_;
+
+  nn::Module* model_ = nullptr;
+  std::unique_ptr<ParameterArena> arena_;
+  std::unique_ptr<GradientMeter> meter_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Schedule schedule_;
+  std::unique_ptr<Loader> train_, held_out_;
+  std::unique_ptr<Preprocess> preprocess_;
+  StepState state_;
+  Tensor totals_;  // [3] f64: kernels/metrics.h
+
+  std::int64_t epoch_ = 0;          // counts from 0
+  std::int64_t epoch_samples_ = 0;  // delivered so far
+  std::int64_t attempted_ = 0;
+  Times times_;
+  Clock::time_point started_;
+  std::int64_t syncs_at_start_ = 0;
+  std::int64_t trained_samples_ = 0;
+  double train_s_ = 0;
+  Metrics last_validation_;
+  bool validated_ = false;
+  bool stopping_ = false;
+  StoppedBy reason_ = StoppedBy::epochs;
+  std::string why_stopped_;
+  const SignalGuard* signals_ = nullptr;
+};
+
+}  // namespace athanor
