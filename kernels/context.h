@@ -70,6 +70,10 @@ CpuContext& cpu_context();
 /// oneDNN primitives compiled so far, over all contexts: 0 per step after warm-up.
 std::int64_t primitives_created();
 
+/// True while this thread runs inside oneDNN, which keeps the arguments of every call in a map of its own: a
+/// test that counts global operator new leaves those out.
+bool inside_onednn();
+
 /// Calls f(context) with the concrete context of the device: the library's only switch over devices.
 /// Kernels are templates on the context, specialised in kernels/cpu/ and kernels/cuda/; one that lacks a
 /// backend is a link error that names it.

@@ -1,5 +1,7 @@
 #include "autograd/conv.h"
 
+#include <cstdlib>
+#include <new>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -10,6 +12,24 @@
 #include "kernels/copy.h"
 #include "kernels/cpu/onednn.h"
 #include "tests/support/compare.h"
+
+namespace {
+thread_local bool counting = false;
+thread_local int allocations = 0;
+}  // namespace
+
+// Counts what the step allocates on its own account.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  if (counting && !athanor::inside_onednn()) ++allocations;
+  if (void* block = std::malloc(bytes)) return block;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* block) noexcept {
+  std::free(block);
+}
+[[gnu::noinline]] void operator delete(void* block, std::size_t) noexcept {
+  std::free(block);
+}
 
 namespace athanor {
 namespace {
@@ -433,6 +453,29 @@ TEST(Conv2d, SameBitsEveryRunAndNoPrimitiveAfterWarmUp) {
         EXPECT_TRUE(same_bits(grad_of(w), dw));
       }
       EXPECT_EQ(primitives_created(), before) << name(c, dtype, ConvImpl::automatic);
+    }
+  }
+}
+
+TEST(Conv2d, StepAllocatesNothingAfterWarmUp) {
+  for (const Case& c : cases()) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Tensor x = require_grad(values(c.x, dtype, 1)), w = require_grad(values(c.w, dtype, 2));
+      const Tensor bias = require_grad(values({c.w[0]}, dtype, 3));
+      const Tensor dy = values(conv2d_shape(c.x, c.w, c.params), dtype, 4);
+      for (const Tensor& leaf : {x, w, bias}) leaf_of(leaf).bind(empty_like(leaf));
+      Conv2dParams params = c.params;
+      params.activation = Activation::relu;
+      const auto step = [&] {
+        for (const Tensor& leaf : {x, w, bias}) zero_grad(leaf);
+        backward(conv2d(x, w, bias, params), dy);
+      };
+      step(), step();
+      allocations = 0;
+      counting = true;
+      step();
+      counting = false;
+      EXPECT_EQ(allocations, 0) << name(c, dtype, params.impl);
     }
   }
 }

@@ -11,11 +11,21 @@ namespace athanor {
 namespace {
 
 std::atomic<std::int64_t> created{0};
+thread_local bool inside = false;
+
+struct Inside {
+  Inside() { inside = true; }
+  ~Inside() { inside = false; }
+};
 
 }  // namespace
 
 std::int64_t primitives_created() {
   return created.load(std::memory_order_relaxed);
+}
+
+bool inside_onednn() {
+  return inside;
 }
 
 namespace cpu {
@@ -135,6 +145,7 @@ class Compiled final : public Primitive {
            void* out) override {
     const Scratch scratch = context.scratch(scratch_bytes_);
     std::byte* const base = scratch.as<std::byte>();
+    const Inside onednn;
     const std::array<void*, 4> data{const_cast<void*>(first), const_cast<void*>(second),
                                     const_cast<void*>(bias), out};
     std::array<dnnl_exec_arg_t, 5> arguments;
