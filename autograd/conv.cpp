@@ -6,6 +6,11 @@
 namespace athanor {
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
+  if (detail::needs_its_input(params.activation)) {
+    Conv2dParams plain = params;
+    plain.activation = Activation::none;
+    return detail::activate(params.activation, conv2d(x, w, bias, plain));
+  }
   ATH_CHECK(x.defined() && w.defined(), "conv2d: x and w must be defined");
   ATH_CHECK(is_floating(x.dtype()) && x.dtype() == w.dtype() && x.device() == w.device(),
             "conv2d: x and w must have one floating dtype and device, but got {} on {} and {} on {}",

@@ -196,6 +196,29 @@ TEST(Linear, GradientsAreRight) {
   }
 }
 
+TEST(Linear, GeluAndSiluMatchTheirFormulas) {
+  const Tensor x = values({5, 7}, DType::f64, 1), w = values({6, 7}, DType::f64, 2),
+               bias = values({6}, DType::f64, 3);
+  const std::vector<double> z = linear(x, w, bias).to_vector();
+  for (const Activation activation : {Activation::gelu, Activation::silu}) {
+    std::vector<double> expected = z;
+    for (double& value : expected)
+      value *= activation == Activation::gelu ? 0.5 * (1 + std::erf(value / std::sqrt(2.0)))
+                                              : 1 / (1 + std::exp(-value));
+    const Tensor inputs[] = {require_grad(x), require_grad(w), require_grad(bias)};
+    for (const MatmulImpl impl : kImpls) {
+      EXPECT_TRUE(close(linear(x, w, bias, activation, impl), expected, 1e-14));
+      gradcheck([&](std::span<const Tensor> in) { return linear(in[0], in[1], in[2], activation, impl); },
+                inputs);
+      // The kernels fuse them, too.
+      const Tensor y = Tensor::empty({5, 6}, {DType::f64});
+      kernels::matmul(cpu_context(), impl, x.detach(), swapped(w.detach()), bias, activation, y,
+                      Write::overwrite);
+      EXPECT_TRUE(close(y, expected, 1e-14));
+    }
+  }
+}
+
 TEST(Linear, WritesAndAddsIntoTheGradientSlice) {
   const Tensor x = values({6, 4}, DType::f32, 1), w = values({5, 4}, DType::f32, 2),
                bias = values({5}, DType::f32, 3);

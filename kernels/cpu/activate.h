@@ -15,8 +15,8 @@ template <class F> decltype(auto) dispatch_activation(Activation activation, F&&
   switch (activation) {
     case Activation::none: return f.template operator()<Identity>();
     case Activation::relu: return f.template operator()<kernels::Relu>();
-    case Activation::gelu:
-    case Activation::silu: break;
+    case Activation::gelu: return f.template operator()<kernels::Gelu>();
+    case Activation::silu: return f.template operator()<kernels::Silu>();
   }
   detail::fail<>("activation: unknown one {}", static_cast<int>(activation));
 }
