@@ -26,7 +26,7 @@ table() {
     }
     {
       passed = failed = 0
-      for (name in status) if (name ~ ("^" $3)) {
+      for (name in status) if (name ~ ("^(" $3 ")")) {
         if (status[name] == "run") passed++
         else if (status[name] != "notrun" && status[name] != "disabled") failed++
       }
