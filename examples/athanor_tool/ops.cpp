@@ -26,6 +26,10 @@ template <Tensor (*F)(const Tensor&, const Tensor&)> Tensor binary(Arguments& a)
   return F(left, a.in("b"));
 }
 
+std::vector<int> axes(Arguments& a) {
+  return a.attribute("axes", std::vector<int>{});
+}
+
 Tensor run_conv2d(Arguments& a) {
   Conv2dParams params;
   a.pair("stride", params.stride);
@@ -36,6 +40,21 @@ Tensor run_conv2d(Arguments& a) {
   params.impl = a.impl<ConvImpl>();
   const Tensor x = a.in("x"), w = a.in("w");
   return conv2d(x, w, a.optional("bias"), params);
+}
+
+Tensor run_batch_norm(Arguments& a) {
+  BatchNormParams params;
+  params.eps = a.attribute("eps", params.eps);
+  params.momentum = a.attribute("momentum", params.momentum);
+  params.activation = activation(a);
+  const Tensor x = a.in("x"), gamma = a.optional("gamma"), beta = a.optional("beta");
+  const Tensor mean = a.buffer("running_mean"), var = a.buffer("running_var");
+  return batch_norm(x, gamma, beta, mean, var, a.attribute("training", true), params, a.optional("residual"));
+}
+
+Tensor run_layer_norm(Arguments& a) {
+  const Tensor x = a.in("x"), gamma = a.optional("gamma"), beta = a.optional("beta");
+  return layer_norm(x, gamma, beta, a.attribute("eps", 1e-5f), a.attribute("axes", 1));
 }
 
 template <Tensor (*F)(const Tensor&, const Pool2dParams&)> Tensor run_pool2d(Arguments& a) {
@@ -62,32 +81,52 @@ Tensor run_cross_entropy(Arguments& a) {
 
 const std::map<std::string, Op>& op_table() {
   static const std::map<std::string, Op> table = {
+      {"abs", unary<abs>},
       {"adaptive_avg_pool2d",
        [](Arguments& a) {
          const std::int64_t out_h = a.attribute<std::int64_t>("out_h", 1);
          return adaptive_avg_pool2d(a.in("x"), out_h, a.attribute<std::int64_t>("out_w", 1));
        }},
       {"add", binary<add>},
+      {"affine",
+       [](Arguments& a) { return affine(a.in("x"), a.attribute("scale", 1.0), a.attribute("shift", 0.0)); }},
+      {"argmax",
+       [](Arguments& a) {
+         return argmax(a.in("x"), a.attribute("axis", -1), a.attribute("keepdim", false));
+       }},
       {"avg_pool2d", run_pool2d<avg_pool2d>},
+      {"batch_norm", run_batch_norm},
       {"conv2d", run_conv2d},
       {"cross_entropy", run_cross_entropy},
+      {"div", binary<div>},
+      {"exp", unary<exp>},
       {"gather",
        [](Arguments& a) {
          const Tensor x = a.in("x");
          return gather(x, a.attribute("axis", 0), a.in("index"));
+       }},
+      {"gelu",
+       [](Arguments& a) {
+         return gelu(a.in("x"), a.choice<Gelu>("form", {{"erf", Gelu::erf}, {"tanh", Gelu::tanh}}));
        }},
       {"index_select",
        [](Arguments& a) {
          const Tensor x = a.in("x");
          return index_select(x, a.attribute("axis", 0), a.in("index"));
        }},
+      {"layer_norm", run_layer_norm},
       {"linear", run_linear},
+      {"log", unary<log>},
+      {"log_softmax", [](Arguments& a) { return log_softmax(a.in("x"), a.attribute("axis", -1)); }},
       {"matmul",
        [](Arguments& a) {
          const Tensor left = a.in("a");
          return matmul(left, a.in("b"), a.impl<MatmulImpl>());
        }},
+      {"max",
+       [](Arguments& a) { return max(a.in("x"), a.attribute("axis", -1), a.attribute("keepdim", false)); }},
       {"max_pool2d", run_pool2d<max_pool2d>},
+      {"mean", [](Arguments& a) { return mean(a.in("x"), axes(a), a.attribute("keepdim", false)); }},
       {"mse_loss",
        [](Arguments& a) {
          const Tensor left = a.in("a");
@@ -100,6 +139,18 @@ const std::map<std::string, Op>& op_table() {
          return nll_loss(log_probs, a.in("target"), reduction(a));
        }},
       {"relu", unary<relu>},
+      {"sigmoid", unary<sigmoid>},
+      {"silu", unary<silu>},
+      {"softmax", [](Arguments& a) { return softmax(a.in("x"), a.attribute("axis", -1)); }},
+      {"sqrt", unary<sqrt>},
+      {"square", unary<square>},
+      {"sub", binary<sub>},
+      {"sum", [](Arguments& a) { return sum(a.in("x"), axes(a), a.attribute("keepdim", false)); }},
+      {"tanh", unary<tanh>},
+      {"var",
+       [](Arguments& a) {
+         return var(a.in("x"), axes(a), a.attribute("correction", 1), a.attribute("keepdim", false));
+       }},
       {"where",
        [](Arguments& a) {
          const Tensor condition = a.in("condition"), yes = a.in("a");
