@@ -69,9 +69,11 @@ std::int64_t Subset::read(std::int64_t index, std::span<std::uint8_t> pixels) co
 std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> split(std::shared_ptr<const Dataset> source,
                                                                     double fraction) {
   ATH_CHECK(fraction > 0 && fraction < 1, "split: fraction must be in (0, 1), but got {}", fraction);
-  // Drawn, not every k-th: files often lie in an order of their own, such as one class after the other in turn.
+  // Drawn, not every k-th: files often lie in an order of their own, such as one class after the other in
+  // turn.
   const std::int64_t n = source->size();
-  const std::vector<std::int64_t> order = philox_permutation(n, {0, random_stream(RandomPurpose::order, 0, 1)});
+  const std::vector<std::int64_t> order =
+      philox_permutation(n, {0, random_stream(RandomPurpose::order, 0, 1)});
   const auto held_out = order.begin() + std::llround(static_cast<double>(n) * fraction);
   std::vector<std::int64_t> first(held_out, order.end()), second(order.begin(), held_out);
   std::sort(first.begin(), first.end());

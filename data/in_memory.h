@@ -45,8 +45,8 @@ class Subset final : public Dataset {
   std::vector<std::int64_t> indices_;
 };
 
-/// Draws `fraction` of the samples for validation, always the same ones: {training part, validation part}, each
-/// in the source's order. fraction in (0, 1).
+/// Draws `fraction` of the samples for validation, always the same ones: {training part, validation part},
+/// each in the source's order. fraction in (0, 1).
 std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> split(std::shared_ptr<const Dataset> source,
                                                                     double fraction);
 

@@ -84,7 +84,7 @@ struct Outcome {
 };
 
 Outcome run(const TrainerConfig& config, std::int64_t samples = 160,
-        const std::function<void(int, const Tensor&)>& on_forward = {}) {
+            const std::function<void(int, const Tensor&)>& on_forward = {}) {
   const auto train = synthetic(kSpec, samples, 1), test = synthetic(kSpec, 50, 2);
   Perceptron model;
   model.on_forward = on_forward;
