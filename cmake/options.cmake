@@ -24,4 +24,6 @@ endif()
 if(ATHANOR_SANITIZE)
   target_compile_options(athanor_flags INTERFACE -fsanitize=${ATHANOR_SANITIZE} -fno-omit-frame-pointer -O1 -g)
   target_link_options(athanor_flags INTERFACE -fsanitize=${ATHANOR_SANITIZE})
+  # Every vector loop is compiled for the baseline alone: the source is the same, instrumenting it twice is slow.
+  target_compile_definitions(athanor_flags INTERFACE ATHANOR_ONE_ISA)
 endif()

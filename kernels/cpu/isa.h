@@ -7,7 +7,7 @@ namespace athanor::cpu {
 /// True where this process may run AVX-512 (F, BW, DQ, VL). Fixed at start-up.
 bool has_avx512();
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ATHANOR_ONE_ISA)
 
 // The baseline of the build is x86-64-v3. `flatten` inlines everything f calls into a function compiled for
 // x86-64-v4, so the AVX-512 code exists only here, under a name of its own: no inline function shared with
