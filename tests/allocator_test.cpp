@@ -10,7 +10,7 @@
 #include "tensor/error.h"
 #include "tensor/pool.h"
 #include "tensor/ref.h"
-#include "tests/support/allocation_counter.h"
+#include "tests/support/count_new.h"
 
 namespace athanor {
 namespace {

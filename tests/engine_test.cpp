@@ -9,7 +9,7 @@
 #include "autograd/dropout.h"
 #include "autograd/elementwise.h"
 #include "autograd/shape.h"
-#include "tests/support/allocation_counter.h"
+#include "tests/support/count_new.h"
 
 namespace athanor {
 namespace {

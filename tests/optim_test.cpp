@@ -314,10 +314,10 @@ TEST(Optimizer, AStepAllocatesNothing) {
       };
       for (int t = 0; t < 3; ++t) step();
       const std::int64_t growths = allocator_of(kCpu).stats().growths;
-      const std::int64_t news = test::news();
+      const std::int64_t news = test::operator_news();
       const ForbidSync no_waiting;
       step();
-      const std::int64_t made = test::news() - news;
+      const std::int64_t made = test::operator_news() - news;
       EXPECT_EQ(made, 0) << kind;
       EXPECT_EQ(allocator_of(kCpu).stats().growths, growths) << kind;
     }

@@ -271,10 +271,10 @@ TEST(Trainer, AWarmStepAsksForNothing) {
    public:
     explicit Watch(std::vector<Counts>& to) : to_(to) { to_.reserve(1000); }
     void on_step_end(Trainer&, const StepInfo&) override {
-      Counts now{.news_before = test::news(), .syncs = host_syncs()};
+      Counts now{.news_before = test::operator_news(), .syncs = host_syncs()};
       now.growths = allocator_of(kCpu).stats().growths;  // looking allocates, too: not the step's doing
       now.primitives = std::ssize(cpu_context().primitives().contents());
-      now.news_after = test::news();
+      now.news_after = test::operator_news();
       to_.push_back(now);
     }
 

@@ -1,6 +1,7 @@
 #include "tests/support/count_new.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -36,10 +37,15 @@ Range find_onednn() {
 }
 const Range onednn = find_onednn();
 
-void* allocate(std::size_t bytes, void* caller) {
+void* counted(std::size_t bytes, std::size_t alignment, void* caller) {
   const auto address = reinterpret_cast<std::uintptr_t>(caller);
   if (address < onednn.begin || address >= onednn.end) calls.fetch_add(1, std::memory_order_relaxed);
-  if (void* block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
+  if (alignment <= alignof(std::max_align_t)) return std::malloc(bytes > 0 ? bytes : 1);
+  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+void* counted_or_throw(std::size_t bytes, std::size_t alignment, void* caller) {
+  if (void* block = counted(bytes, alignment, caller)) return block;
   throw std::bad_alloc();
 }
 
@@ -47,17 +53,29 @@ void* allocate(std::size_t bytes, void* caller) {
 
 namespace athanor::test {
 
-std::int64_t news() {
-  return calls.load();
+std::int64_t operator_news() {
+  return calls.load(std::memory_order_relaxed);
 }
 
 }  // namespace athanor::test
 
 void* operator new(std::size_t bytes) {
-  return allocate(bytes, __builtin_return_address(0));
+  return counted_or_throw(bytes, 1, __builtin_return_address(0));
 }
 void* operator new[](std::size_t bytes) {
-  return allocate(bytes, __builtin_return_address(0));
+  return counted_or_throw(bytes, 1, __builtin_return_address(0));
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted_or_throw(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return counted_or_throw(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return counted(bytes, 1, __builtin_return_address(0));
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return counted(bytes, 1, __builtin_return_address(0));
 }
 void operator delete(void* block) noexcept {
   std::free(block);
@@ -69,5 +87,17 @@ void operator delete(void* block, std::size_t) noexcept {
   std::free(block);
 }
 void operator delete[](void* block, std::size_t) noexcept {
+  std::free(block);
+}
+void operator delete(void* block, std::align_val_t) noexcept {
+  std::free(block);
+}
+void operator delete[](void* block, std::align_val_t) noexcept {
+  std::free(block);
+}
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept {
+  std::free(block);
+}
+void operator delete[](void* block, std::size_t, std::align_val_t) noexcept {
   std::free(block);
 }
