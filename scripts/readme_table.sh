@@ -26,7 +26,8 @@ table() {
     }
     {
       passed = failed = 0
-      for (name in status) if (name ~ ("^(" $3 ")")) {
+      # A test over many cases is called Where/Suite.Test/case.
+      for (name in status) if (name ~ ("^([A-Za-z]+/)?(" $3 ")")) {
         if (status[name] == "run") passed++
         else if (status[name] != "notrun" && status[name] != "disabled") failed++
       }

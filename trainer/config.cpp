@@ -209,7 +209,11 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     const char* folder = std::getenv("ATHANOR_DATA_DIR");
     config.data_dir = folder ? folder : "data-cache";  // where scripts/get_data.sh puts things
   }
-  CLI::App app("Trains a model.", config.program);
+  CLI::App app(
+      "Trains a model. Its held-out images (a data set's test part) serve as validation and test set at "
+      "once:\n"
+      "with --early-stop they also choose the weights, which flatters val_loss and val_accuracy.",
+      config.program);
   app.allow_extras();
   std::vector<std::string> names{"--help"};
   Flags flags(app, names);
