@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   config.model = "resnet20";
   config.epochs = 5;
   config.batch_size = 128;
-  config.lr = 0.4;
+  config.lr = 0.2;
   config.weight_decay = 5e-4;
   config.label_smoothing = 0.1;
   config.augment = {.pad = 2, .padding = athanor::Padding::reflect, .flip = true};
