@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian or Ubuntu packages a build needs, where they are missing. As root or with sudo; without
 # either it lists them and stops with code 2. Takes no time, and no network, when nothing is missing.
+# Arguments are further packages to install.
 set -euo pipefail
 
 packages=(
@@ -16,6 +17,7 @@ packages=(
   ninja-build
   nlohmann-json3-dev
   zlib1g-dev
+  "$@"
 )
 optional=(libdnnl-dev) # not on every architecture; the build does without
 
