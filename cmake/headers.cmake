@@ -1,4 +1,4 @@
-# Headers a user may include: installed, and each compiled alone by a test. Headers of kernels/cpu/, kernels/cuda/
+# Headers a user may include: installed, and each compiled alone by a test. Headers of kernels/{cpu,cuda,simt}/, tensor/cuda/
 # and folders named detail/ are private. A header that is neither fails the test include_direction.
 set(ATHANOR_HEADERS
   athanor.h
@@ -95,11 +95,13 @@ set(ATHANOR_HEADERS
   tensor/half.h
   tensor/nearest.h
   tensor/philox.h
+  tensor/pinned.h
   tensor/pool.h
   tensor/ref.h
   tensor/safetensors.h
   tensor/shape.h
   tensor/state_dict.h
+  tensor/stream.h
   tensor/tensor.h
   tensor/trace.h
   trainer/callback.h

@@ -12,6 +12,9 @@ namespace athanor {
 namespace cpu {
 class PrimitiveCache;  // kernels/cpu/onednn.h
 }
+namespace cuda {
+class Vendor;  // kernels/cuda/vendor.h
+}
 
 /// Memory a kernel works in, from the context that lent it; given back at the end of the scope.
 class Scratch {
@@ -28,17 +31,11 @@ class Scratch {
   Device device_;
 };
 
-/// What a CPU kernel runs with. One per host thread; cpu_context() is this thread's.
-class CpuContext {
+/// What kernels of every backend run with.
+class ContextBase {
  public:
-  CpuContext();
-  ~CpuContext();
-  CpuContext(const CpuContext&) = delete;
-  CpuContext& operator=(const CpuContext&) = delete;
-
-  /// Threads a kernel may use; 1 in builds without OpenMP.
-  int threads() const { return threads_; }
-  void set_threads(int threads);
+  ContextBase(const ContextBase&) = delete;
+  ContextBase& operator=(const ContextBase&) = delete;
 
   /// Same bits for the same inputs and thread count. (Kernels that are always so ignore it.)
   bool deterministic = false;
@@ -49,23 +46,73 @@ class CpuContext {
   void set_random_ops(std::int64_t count) { random_ops_ = count; }
   std::int64_t next_random_op() { return random_ops_++; }
 
-  /// The step kernels read their scalars from.
-  StepState& step() { return *step_; }
+  /// The step kernels read their scalars from, in memory of the context's device.
+  StepState* step() const { return step_; }
   /// Makes `step` (which must outlive its use here) the current one; null restores the context's own.
-  void bind_step(StepState* step) { step_ = step ? step : &own_step_; }
+  void bind_step(StepState* step) { step_ = step ? step : own_step_; }
+
+ protected:
+  ContextBase() = default;
+  void set_own_step(StepState* step) { own_step_ = step_ = step; }
+
+ private:
+  std::int64_t random_ops_ = 0;
+  StepState* own_step_ = nullptr;
+  StepState* step_ = nullptr;
+};
+
+/// What a CPU kernel runs with. One per host thread; cpu_context() is this thread's.
+class CpuContext : public ContextBase {
+ public:
+  CpuContext();
+  ~CpuContext();
+
+  /// Threads a kernel may use; 1 in builds without OpenMP.
+  int threads() const { return threads_; }
+  void set_threads(int threads);
 
   Scratch scratch(std::size_t bytes) const { return Scratch(bytes, kCpu); }
   cpu::PrimitiveCache& primitives();
 
  private:
   int threads_;
-  std::int64_t random_ops_ = 0;
-  StepState own_step_;
-  StepState* step_ = &own_step_;
+  StepState step_state_;
   std::unique_ptr<cpu::PrimitiveCache> primitives_;
 };
 
 CpuContext& cpu_context();
+
+/// What a CUDA kernel runs with: this thread's current stream on one device. One per host thread and device;
+/// cuda_context(device) is this thread's.
+class CudaContext : public ContextBase {
+ public:
+  explicit CudaContext(Device device);
+  ~CudaContext();
+
+  Device device() const { return device_; }
+  /// Compute capability, 90 for sm_90.
+  int sm() const { return sm_; }
+  int multiprocessors() const { return multiprocessors_; }
+  /// cudaStream_t that kernels go to: of current_stream(device()).
+  void* native_stream() const;
+
+  /// Of the CPU's context: what the host does beside the device.
+  int threads() const;
+  void set_threads(int threads);
+
+  /// Device memory, in use until the work queued in this scope is done.
+  Scratch scratch(std::size_t bytes) const { return Scratch(bytes, device_); }
+  /// Handles, plans and workspace of cuBLASLt and cuDNN.
+  cuda::Vendor& vendor();
+
+ private:
+  Device device_;
+  int sm_ = 0, multiprocessors_ = 1;
+  std::unique_ptr<Scratch> own_step_memory_;
+  std::unique_ptr<cuda::Vendor> vendor_;
+};
+
+CudaContext& cuda_context(Device device);
 
 /// oneDNN primitives compiled so far, over all contexts: 0 per step after warm-up.
 std::int64_t primitives_created();
@@ -79,8 +126,12 @@ bool inside_onednn();
 /// backend is a link error that names it.
 template <class F> decltype(auto) on_device(Device device, F&& f) {
   if (device.is_cpu()) return f(cpu_context());
+#if defined(ATHANOR_WITH_CUDA)
+  return f(cuda_context(device));
+#else
   detail::fail<BackendError>(
       "this build has no backend for {}; configure with the cuda preset, or use --device cpu", device.str());
+#endif
 }
 
 /// Whether a kernel replaces what its output holds, or adds to it.

@@ -23,7 +23,7 @@ namespace athanor {
 /// While alive, kernels of `context` read their scalars from `state`.
 template <class Context> class BoundStep {
  public:
-  BoundStep(Context& context, StepState& state) : context_(context), before_(&context.step()) {
+  BoundStep(Context& context, StepState& state) : context_(context), before_(context.step()) {
     context.bind_step(&state);
   }
   ~BoundStep() { context_.bind_step(before_); }

@@ -34,6 +34,24 @@ std::int64_t host_syncs() {
   return syncs.load(std::memory_order_relaxed);
 }
 
+namespace {
+constexpr std::size_t kCopyKinds = 3;
+std::atomic<std::int64_t> copy_calls[kCopyKinds], copy_bytes[kCopyKinds];
+}  // namespace
+
+void count_copy(CopyKind kind, std::size_t bytes) {
+  const auto index = static_cast<std::size_t>(kind);
+  copy_calls[index].fetch_add(1, std::memory_order_relaxed);
+  copy_bytes[index].fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+}
+
+CopyCounts copies() {
+  const auto calls = [](CopyKind kind) { return copy_calls[static_cast<std::size_t>(kind)].load(); };
+  const auto bytes = [](CopyKind kind) { return copy_bytes[static_cast<std::size_t>(kind)].load(); };
+  return {calls(CopyKind::to_device), calls(CopyKind::to_host), calls(CopyKind::on_device),
+          bytes(CopyKind::to_device), bytes(CopyKind::to_host), bytes(CopyKind::on_device)};
+}
+
 ForbidSync::ForbidSync() : saved_(std::exchange(mode, SyncMode::forbidden)) {}
 ForbidSync::~ForbidSync() {
   mode = saved_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace athanor {
@@ -23,6 +24,16 @@ void count_host_sync(const char* op, const Site& site);
 
 /// Waits counted so far, over all threads.
 std::int64_t host_syncs();
+
+/// Copies made between memories so far, over all threads: what rand(shape, device) does none of.
+struct CopyCounts {
+  std::int64_t to_device = 0, to_host = 0, on_device = 0;  ///< calls
+  std::int64_t to_device_bytes = 0, to_host_bytes = 0, on_device_bytes = 0;
+};
+CopyCounts copies();
+
+enum class CopyKind : std::uint8_t { to_device, to_host, on_device };
+void count_copy(CopyKind kind, std::size_t bytes);
 
 /// What a wait on this thread does at the moment.
 enum class SyncMode : std::uint8_t { counted, forbidden, ignored };

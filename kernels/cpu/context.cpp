@@ -22,7 +22,9 @@ int default_threads() {
 
 }  // namespace
 
-CpuContext::CpuContext() : threads_(default_threads()) {}
+CpuContext::CpuContext() : threads_(default_threads()) {
+  set_own_step(&step_state_);
+}
 CpuContext::~CpuContext() = default;
 
 void CpuContext::set_threads(int threads) {

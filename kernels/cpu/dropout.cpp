@@ -8,7 +8,7 @@ namespace athanor::kernels {
 
 template <> void dropout(CpuContext& context, float p, std::int64_t op, const Tensor& x, const Tensor& y) {
   constexpr std::int64_t kBlocks = 64;  // made together, so that the rounds vectorise across counters
-  const StepState& step = context.step();
+  const StepState& step = *context.step();
   const RandomKey key{step.seed,
                       random_stream(RandomPurpose::dropout, static_cast<std::uint64_t>(step.applied_steps),
                                     static_cast<std::uint64_t>(op))};

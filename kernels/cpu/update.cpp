@@ -66,7 +66,7 @@ GradientScale gradient_scale(const StepState& step) {
 // Applies make_op(range, member's updates so far) to every element, then counts the update.
 template <class MakeOp, class... State>
 void apply(CpuContext& context, const UpdateTable& table, const MakeOp& make_op, State*... state) {
-  const GradientScale scale = gradient_scale(context.step());
+  const GradientScale scale = gradient_scale(*context.step());
   auto* steps = table.steps.data<std::int64_t>();
   float* masters = table.masters.data<float>();
   dispatch_update(table, [&]<class G, class W>() {
@@ -87,7 +87,7 @@ void apply(CpuContext& context, const UpdateTable& table, const MakeOp& make_op,
 template <>
 void sgd_update(CpuContext& context, const UpdateTable& table, std::span<const SgdGroup> groups,
                 const Tensor& momentum) {
-  const StepState& step = context.step();
+  const StepState& step = *context.step();
   if (step.found_inf) return;
   const auto decay_of = [&](const UpdateRange& at, const SgdGroup& group) {
     return at.decay ? group.weight_decay : 0.0f;
@@ -116,7 +116,7 @@ void sgd_update(CpuContext& context, const UpdateTable& table, std::span<const S
 template <>
 void adam_update(CpuContext& context, const UpdateTable& table, std::span<const AdamGroup> groups,
                  const Tensor& first_moment, const Tensor& second_moment) {
-  const StepState& step = context.step();
+  const StepState& step = *context.step();
   if (step.found_inf) return;
   const auto make_op = [&](const UpdateRange& at, std::int64_t updates, const auto& run) {
     const AdamGroup& group = groups[static_cast<std::size_t>(at.group)];
@@ -181,7 +181,7 @@ double sum_of_squares(CpuContext& context, const UpdateTable& table) {
 template <>
 void measure_gradients(CpuContext& context, std::span<const UpdateTable> tables, float max_norm,
                        float max_value) {
-  StepState& step = context.step();
+  StepState& step = *context.step();
   double sum = 0;
   for (const UpdateTable& table : tables) sum += sum_of_squares(context, table);
   const double norm = std::sqrt(sum) / step.loss_scale;
@@ -193,7 +193,7 @@ void measure_gradients(CpuContext& context, std::span<const UpdateTable> tables,
 }
 
 template <> void finish_step(CpuContext& context) {
-  StepState& step = context.step();
+  StepState& step = *context.step();
   ++(step.found_inf ? step.skipped_steps : step.applied_steps);
 }
 
@@ -237,8 +237,8 @@ template <class F> void dispatch_matrix(DType dtype, const F& f) {
 template <>
 void muon_momentum(CpuContext& context, const UpdateTable& matrix, float mu, bool nesterov,
                    const Tensor& momentum, const Tensor& x) {
-  if (context.step().found_inf || matrix.count == 0) return;
-  const GradientScale scale = gradient_scale(context.step());
+  if (context.step()->found_inf || matrix.count == 0) return;
+  const GradientScale scale = gradient_scale(*context.step());
   const float keep = static_cast<float>(1.0 - mu), ahead = nesterov ? mu : 1.0f;
   const std::int64_t origin = ranges_of(matrix).front().state;
   float* state = momentum.data<float>();
@@ -292,7 +292,7 @@ void scale_add_identity(CpuContext& context, const Tensor& x, float alpha, float
 
 template <>
 void muon_apply(CpuContext& context, const UpdateTable& matrix, const MuonStep& muon, const Tensor& x) {
-  const StepState& step = context.step();
+  const StepState& step = *context.step();
   if (step.found_inf || matrix.count == 0) return;
   const UpdateRange& origin = ranges_of(matrix).front();
   float* masters = matrix.masters.data<float>();
@@ -328,13 +328,13 @@ void muon_apply(CpuContext& context, const UpdateTable& matrix, const MuonStep& 
 // Flat tensors ---------------------------------------------------------------------------------------------
 
 template <> void copy_if_skipped(CpuContext& context, const Tensor& from, const Tensor& to) {
-  if (!context.step().found_inf) return;
+  if (!context.step()->found_inf) return;
   std::memcpy(to.raw_data(), from.raw_data(), to.bytes());
 }
 
 template <>
 void average_update(CpuContext& context, const Tensor& x, const Tensor& average, double decay, bool warm_up) {
-  const StepState& step = context.step();
+  const StepState& step = *context.step();
   if (step.found_inf) return;
   const auto t = static_cast<double>(step.applied_steps + 1);
   const AverageOp op{static_cast<float>(1.0 - (warm_up ? std::min(decay, (1 + t) / (10 + t)) : decay))};

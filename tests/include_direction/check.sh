@@ -2,7 +2,7 @@
 # check.sh ROOT: prints `file:line: what is wrong` for every include that breaks a rule, and fails if there is one.
 #   1. A folder includes only itself and the folders below it.
 #   2. Public headers include our own headers, the standard library and fmt.
-#   3. A header is listed in cmake/headers.cmake, or private: kernels/cpu/, kernels/cuda/ or a folder detail/.
+#   3. A header is listed in cmake/headers.cmake, or private: kernels/{cpu,cuda,simt}/, tensor/cuda/ or a folder detail/.
 set -euo pipefail
 cd "$1"
 
@@ -22,7 +22,7 @@ report() {
   printf '%s\n' "$*"
   violations=$((violations + 1))
 }
-is_public() { [[ ! $1 =~ (^kernels/(cpu|cuda)/|(^|/)detail/) ]]; }
+is_public() { [[ ! $1 =~ (^kernels/(cpu|cuda|simt)/|^tensor/cuda/|(^|/)detail/) ]]; }
 
 folders=()
 for folder in "${!below[@]}"; do [ -d "$folder" ] && folders+=("$folder"); done

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "tensor/counters.h"
+#include "tensor/error.h"
+
+namespace athanor::detail {
+
+/// How a library below us says that a call failed. Specialised for each status type beside the wrapper of
+/// its library: `library` ("CUDA"), ok(status), text(status).
+template <class Status> struct StatusTraits;
+
+template <class Status> void check_status(Status status, const char* expression, const Site& site) {
+  using Traits = StatusTraits<Status>;
+  if (Traits::ok(status)) [[likely]]
+    return;
+  fail<BackendError>("{}: {} must succeed, but got {} ({}:{})", Traits::library, expression,
+                     Traits::text(status), site.file, site.line);
+}
+
+}  // namespace athanor::detail
+
+/// Calls a function of CUDA, cuBLAS, cuDNN or NCCL; throws BackendError with the call, its place and what the
+/// library says where it fails.
+#define ATH_TRY(expression) \
+  ::athanor::detail::check_status((expression), #expression, ::athanor::Site::current())
