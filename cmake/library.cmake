@@ -22,6 +22,14 @@ set(ATHANOR_KERNELS
   softmax
   update
 )
+# Those of them that kernels/cuda/ has.
+set(ATHANOR_CUDA_KERNELS
+  elementwise
+)
+set(ATHANOR_CUDA_RUNTIME
+)
+set(ATHANOR_CUDA_VENDOR
+)
 set(ATHANOR_AUTOGRAD
   checkpoint
   conv
@@ -115,6 +123,21 @@ endforeach()
 foreach(family ${ATHANOR_AUTOGRAD})
   target_sources(athanor PRIVATE autograd/${family}.cpp)
 endforeach()
+
+if(ATHANOR_WITH_CUDA)
+  target_compile_definitions(athanor PUBLIC ATHANOR_WITH_CUDA)
+  target_sources(athanor PRIVATE kernels/cuda/context.cpp ${ATHANOR_CUDA_RUNTIME})
+  foreach(family ${ATHANOR_CUDA_KERNELS})
+    athanor_cuda_sources(athanor kernels/cuda/${family}.cu)
+  endforeach()
+endif()
+if(ATHANOR_CUDA STREQUAL "ON")
+  target_sources(athanor PRIVATE ${ATHANOR_CUDA_VENDOR})
+  target_link_libraries(athanor
+    PUBLIC $<BUILD_INTERFACE:athanor_cuda_flags> PRIVATE CUDA::cudart CUDA::cublasLt CUDNN::cudnn)
+elseif(ATHANOR_CUDA STREQUAL "SIMT")
+  include(simt)
+endif()
 
 # The one data set the library brings along, as a constant array.
 set(digits_csv ${PROJECT_SOURCE_DIR}/data/digits/digits.csv.gz)

@@ -14,16 +14,20 @@ add_library(athanor_flags INTERFACE)
 target_compile_features(athanor_flags INTERFACE cxx_std_20)
 # Bits are promised to be equal across CPUs: a*b+c is fused only where std::fma says so.
 # Nobody reads errno or the exception flags, and branch-free loops need both out of the way to vectorise.
-target_compile_options(athanor_flags INTERFACE -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wall -Wextra -Wshadow -Wno-unknown-pragmas)
+target_compile_options(athanor_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off;-Wall;-Wextra;-Wshadow;-Wno-unknown-pragmas>")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  target_compile_options(athanor_flags INTERFACE -march=${ATHANOR_ISA})
+  target_compile_options(athanor_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${ATHANOR_ISA}>)
 endif()
 if(ATHANOR_WERROR)
-  target_compile_options(athanor_flags INTERFACE -Werror)
+  target_compile_options(athanor_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 if(ATHANOR_SANITIZE)
   target_compile_options(athanor_flags INTERFACE -fsanitize=${ATHANOR_SANITIZE} -fno-omit-frame-pointer -O1 -g)
   target_link_options(athanor_flags INTERFACE -fsanitize=${ATHANOR_SANITIZE})
   # Every vector loop is compiled for the baseline alone: the source is the same, instrumenting it twice is slow.
+  target_compile_definitions(athanor_flags INTERFACE ATHANOR_ONE_ISA)
+endif()
+if(ATHANOR_ONE_ISA) # builds that check rather than run
   target_compile_definitions(athanor_flags INTERFACE ATHANOR_ONE_ISA)
 endif()

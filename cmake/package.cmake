@@ -15,5 +15,6 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/athanorConfigVersion.cmak
 install(FILES
   ${PROJECT_BINARY_DIR}/athanorConfig.cmake
   ${PROJECT_BINARY_DIR}/athanorConfigVersion.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/FindCUDNN.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindDNNL.cmake
   DESTINATION ${ATHANOR_CONFIG_DIR})

@@ -1,0 +1,43 @@
+# ATHANOR_CUDA: OFF; ON builds kernels/cuda/*.cu with nvcc; SIMT builds the same files with g++ against the emulator in
+# kernels/simt/, which needs no CUDA at all. Nothing here asks a GPU anything.
+set(ATHANOR_CUDA OFF CACHE STRING "CUDA backend: OFF, ON (nvcc, cuDNN, cuBLASLt) or SIMT (emulated on the CPU)")
+set_property(CACHE ATHANOR_CUDA PROPERTY STRINGS OFF ON SIMT)
+
+set(ATHANOR_WITH_CUDA OFF)
+if(NOT ATHANOR_CUDA STREQUAL "OFF")
+  set(ATHANOR_WITH_CUDA ON)
+endif()
+
+if(ATHANOR_CUDA STREQUAL "ON")
+  # Release builds hold machine code for every architecture people have, and PTX that later ones can translate.
+  # Development builds one.
+  set(ATHANOR_CUDA_RELEASE 75-real 80 86-real 89-real 90a-real 100-real 120-real)
+  set(ATHANOR_CUDA_ARCHITECTURES 90a-real CACHE STRING "Architectures to build for: a list as CMAKE_CUDA_ARCHITECTURES, or release")
+  if(ATHANOR_CUDA_ARCHITECTURES STREQUAL "release")
+    set(CMAKE_CUDA_ARCHITECTURES ${ATHANOR_CUDA_RELEASE})
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES ${ATHANOR_CUDA_ARCHITECTURES})
+  endif()
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  find_package(CUDNN REQUIRED)
+  if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+  endif()
+  # fmt would check format strings in a way nvcc's front end does not follow.
+  # -std by hand: CMake 3.25 does not know how this nvcc spells C++20.
+  add_library(athanor_cuda_flags INTERFACE)
+  target_compile_options(athanor_cuda_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-std=c++20 --expt-relaxed-constexpr --extended-lambda --fmad=false -lineinfo -DFMT_USE_CONSTEXPR=1 -DFMT_CONSTEVAL= -Xcompiler=-Wall,-Wextra>"
+    "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${ATHANOR_WERROR}>>:SHELL:-Werror all-warnings>")
+endif()
+
+# athanor_cuda_sources(TARGET FILE.cu...): adds kernels to a target, for nvcc or for the emulator.
+function(athanor_cuda_sources target)
+  target_sources(${target} PRIVATE ${ARGN})
+  if(ATHANOR_CUDA STREQUAL "SIMT")
+    # A half2 or float4 is read through pointers of other types, as CUDA allows and C++ does not.
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES LANGUAGE CXX
+      COMPILE_OPTIONS "-x;c++;-fno-strict-aliasing;${ATHANOR_SIMT_KERNEL_OPTIONS}")
+  endif()
+endfunction()

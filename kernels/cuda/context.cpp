@@ -1,0 +1,51 @@
+#include "kernels/context.h"
+
+#include <array>
+
+#include "kernels/cuda/vendor.h"
+#include "tensor/detail/device_memory.h"
+#include "tensor/stream.h"
+
+namespace athanor {
+
+CudaContext::CudaContext(Device device) : device_(device) {
+  const DeviceInfo& info = device_info(device);
+  sm_ = info.sm();
+  multiprocessors_ = info.multiprocessors;
+  own_step_memory_ = std::make_unique<Scratch>(sizeof(StepState), device);
+  const StepState fresh;
+  detail::copy_device_bytes(own_step_memory_->as<StepState>(), device, &fresh, kCpu, sizeof fresh,
+                            Site::current());
+  set_own_step(own_step_memory_->as<StepState>());
+}
+
+CudaContext::~CudaContext() = default;
+
+void* CudaContext::native_stream() const {
+  return current_stream(device_).native();
+}
+
+int CudaContext::threads() const {
+  return cpu_context().threads();
+}
+void CudaContext::set_threads(int threads) {
+  cpu_context().set_threads(threads);
+}
+
+cuda::Vendor& CudaContext::vendor() {
+  if (!vendor_) vendor_ = std::make_unique<cuda::Vendor>(device_);
+  return *vendor_;
+}
+
+CudaContext& cuda_context(Device device) {
+  // Checked on the host, once: kernels do not ask again.
+  constexpr std::size_t kMaxDevices = 64;
+  thread_local std::array<std::unique_ptr<CudaContext>, kMaxDevices> contexts;
+  const auto index = static_cast<std::size_t>(device.index);
+  ATH_CHECK(device.is_cuda() && device.index >= 0 && index < kMaxDevices,
+            "device: must be a CUDA device, but got {}", device.str());
+  if (!contexts[index]) contexts[index] = std::make_unique<CudaContext>(device);
+  return *contexts[index];
+}
+
+}  // namespace athanor

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+
+// Accesses of 16 bytes: what a warp needs to keep the memory busy.
+
+namespace athanor::cuda {
+
+/// N neighbouring elements, moved by one instruction where N * sizeof(T) is at most 16.
+template <class T, int N> struct alignas(sizeof(T) * N) Vec {
+  T value[N];
+
+  __host__ __device__ T& operator[](int i) { return value[i]; }
+  __host__ __device__ const T& operator[](int i) const { return value[i]; }
+};
+
+/// Elements in 16 bytes.
+template <class T> inline constexpr int kVec = 16 / static_cast<int>(sizeof(T));
+
+template <int N, class T> __device__ __forceinline__ Vec<T, N> load(const T* from) {
+  return *reinterpret_cast<const Vec<T, N>*>(from);
+}
+template <int N, class T> __device__ __forceinline__ void store(T* to, const Vec<T, N>& values) {
+  *reinterpret_cast<Vec<T, N>*>(to) = values;
+}
+
+/// Whether every pointer may be accessed N elements of T at a time.
+template <int N, class... T> bool aligned(const T*... pointers) {
+  return ((reinterpret_cast<std::uintptr_t>(pointers) % (sizeof(T) * N) == 0) && ...);
+}
+
+}  // namespace athanor::cuda

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/cuda/launch.h"
+#include "tensor/tensor.h"
+
+namespace athanor::cuda {
+
+/// Strides of t when it is broadcast to `shape`: 0 along the axes it repeats.
+inline Strides broadcast_strides(const Tensor& t, const Shape& shape) {
+  Strides strides = shape;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const int own = axis - (shape.rank() - t.rank());
+    strides[axis] = own < 0 || t.shape()[own] == 1 ? 0 : t.strides()[own];
+  }
+  return strides;
+}
+
+/// How N tensors of one (broadcast) shape are walked together by flat index, with neighbouring dimensions
+/// merged wherever all operands allow it. Passed to kernels by value.
+template <int N> struct Walk {
+  int rank = 0;
+  std::int64_t numel = 0;
+  std::int64_t size[kMaxRank] = {};
+  std::int64_t stride[N][kMaxRank] = {};
+
+  Walk(const Shape& shape, const std::array<Strides, N>& strides) : numel(shape.numel()) {
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (shape[axis] == 1) continue;
+      bool merges = rank > 0;
+      for (int k = 0; k < N && merges; ++k)
+        merges = stride[k][rank - 1] == strides[static_cast<std::size_t>(k)][axis] * shape[axis];
+      if (merges) {
+        size[rank - 1] *= shape[axis];
+      } else {
+        size[rank++] = shape[axis];
+      }
+      for (int k = 0; k < N; ++k) stride[k][rank - 1] = strides[static_cast<std::size_t>(k)][axis];
+    }
+  }
+
+  /// Whether every operand is one dense run of elements.
+  bool dense() const {
+    if (rank == 0) return true;
+    for (int k = 0; k < N; ++k) {
+      if (rank != 1 || stride[k][0] != 1) return false;
+    }
+    return true;
+  }
+
+  /// The operands' element offsets at a flat index.
+  struct Offsets {
+    std::int64_t at[N];
+    __host__ __device__ std::int64_t operator[](int k) const { return at[k]; }
+  };
+  __host__ __device__ Offsets offsets(std::int64_t flat) const {
+    Offsets result{};
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      std::int64_t index = flat;
+      if (axis > 0) {
+        // Division of 32-bit numbers is several times faster than of 64-bit ones.
+        const auto whole = static_cast<std::uint64_t>(flat), divisor = static_cast<std::uint64_t>(size[axis]);
+        const bool narrow = ((whole | divisor) >> 32) == 0;
+        const std::uint64_t quotient =
+            narrow ? static_cast<std::uint32_t>(whole) / static_cast<std::uint32_t>(divisor)
+                   : whole / divisor;
+        index = static_cast<std::int64_t>(whole - quotient * divisor);
+        flat = static_cast<std::int64_t>(quotient);
+      }
+      for (int k = 0; k < N; ++k) result.at[k] += index * stride[k][axis];
+    }
+    return result;
+  }
+};
+
+template <int N, class... T> Walk<N> walk_of(const Shape& shape, const T&... operands) {
+  return Walk<N>(shape, {broadcast_strides(operands, shape)...});
+}
+
+}  // namespace athanor::cuda

@@ -1,0 +1,86 @@
+#include "kernels/elementwise.h"
+
+#include <cmath>
+
+#include "tests/cuda/device.h"
+
+namespace athanor {
+namespace {
+
+using ElementwiseOnDevice = test::DeviceTest;
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+
+// The functors are the same code; what may differ is a last bit where a compiler fuses or a device divides.
+double tolerance(DType dtype) {
+  return 2 * test::epsilon_of(dtype);
+}
+
+template <class Op> void check_unary(const Tensor& x, const Tensor& dy) {
+  const Tensor y = empty_like(x), dx = empty_like(x);
+  const Tensor on = test::on_device_like(x), dy_on = test::on_device_like(dy);
+  const Tensor y_on = empty_like(on), dx_on = empty_like(on);
+  CudaContext& context = cuda_context(test::device());
+  kernels::unary_forward<Op>(cpu_context(), x, y);
+  kernels::unary_forward<Op>(context, on, y_on);
+  EXPECT_TRUE(test::close(y_on.to(kCpu), y, tolerance(x.dtype())));
+  const bool from_output = Op::kFromOutput;
+  kernels::unary_backward<Op>(cpu_context(), from_output ? y : x, dy, dx);
+  kernels::unary_backward<Op>(context, from_output ? y_on : on, dy_on, dx_on);
+  EXPECT_TRUE(test::close(dx_on.to(kCpu), dx, tolerance(x.dtype())));
+}
+
+#define ATH_CHECK_UNARY(Op, name)                                                       \
+  TEST_F(ElementwiseOnDevice, Unary_##name##_EqualsCpu) {                               \
+    for (const DType dtype : kFloating) {                                               \
+      for (const auto& wanted : test::shape_cases()) {                                  \
+        SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, int(wanted.layout))); \
+        check_unary<kernels::Op>(test::filled(wanted, dtype, {1}, 0.1, 2.1),            \
+                                 test::filled(wanted, dtype, {2}));                     \
+      }                                                                                 \
+    }                                                                                   \
+  }
+ATH_UNARY_OPS(ATH_CHECK_UNARY)
+
+template <class Op> void check_binary(const Tensor& a, const Tensor& b) {
+  const Tensor y = Tensor::empty(broadcast_shapes(a.shape(), b.shape(), "test"), a.options());
+  const Tensor y_on = Tensor::empty(y.shape(), {y.dtype(), test::device()});
+  kernels::binary_forward<Op>(cpu_context(), a, b, y);
+  kernels::binary_forward<Op>(cuda_context(test::device()), test::on_device_like(a), test::on_device_like(b),
+                              y_on);
+  EXPECT_TRUE(test::close(y_on.to(kCpu), y, tolerance(a.dtype())));
+}
+
+#define ATH_CHECK_BINARY(Op, name)                                                                  \
+  TEST_F(ElementwiseOnDevice, Binary_##name##_BroadcastsLikeCpu) {                                  \
+    const std::pair<Shape, Shape> shapes[] = {{{7}, {7}},       {{4, 5}, {5}},    {{4, 1}, {1, 6}}, \
+                                              {{2, 3, 4}, {1}}, {{0, 3}, {1, 3}}, {{}, {}}};        \
+    for (const DType dtype : kFloating) {                                                           \
+      for (const auto& [a, b] : shapes) {                                                           \
+        check_binary<kernels::Op>(test::filled({a}, dtype, {1}, 0.5, 2),                            \
+                                  test::filled({b}, dtype, {2}, 0.5, 2));                           \
+      }                                                                                             \
+    }                                                                                               \
+  }
+ATH_BINARY_OPS(ATH_CHECK_BINARY)
+
+TEST_F(ElementwiseOnDevice, AffineRoundsOnce) {
+  const Tensor x = Tensor::from(std::vector<float>{1.5f, -2, 0.25f}, {3}, test::device());
+  const Tensor y = empty_like(x);
+  kernels::affine(cuda_context(test::device()), x, 2, 1, y);
+  EXPECT_EQ(y.to_vector(), (std::vector<double>{4, -3, 1.5}));
+}
+
+TEST_F(ElementwiseOnDevice, ReluKeepsNaN) {
+  const Tensor x = Tensor::from(std::vector<float>{NAN, -1, 2, -0.0f, INFINITY}, {5}, test::device());
+  const Tensor y = empty_like(x);
+  kernels::unary_forward<kernels::Relu>(cuda_context(test::device()), x, y);
+  const auto values = y.to_vector();
+  EXPECT_TRUE(std::isnan(values[0]));
+  EXPECT_EQ(values[1], 0);
+  EXPECT_EQ(values[2], 2);
+  EXPECT_EQ(values[4], INFINITY);
+}
+
+}  // namespace
+}  // namespace athanor
