@@ -34,6 +34,7 @@ set(ATHANOR_HEADERS
   kernels/conv.h
   kernels/convert.h
   kernels/copy.h
+  kernels/copy_walk.h
   kernels/dropout.h
   kernels/elementwise.h
   kernels/elementwise_ops.h

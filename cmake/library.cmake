@@ -24,6 +24,7 @@ set(ATHANOR_KERNELS
 )
 # Those of them that kernels/cuda/ has.
 set(ATHANOR_CUDA_KERNELS
+  copy
   elementwise
 )
 set(ATHANOR_CUDA_RUNTIME

@@ -12,7 +12,8 @@
 namespace athanor {
 
 // The 16-bit types store; arithmetic is done in float. Both conversions are written without branches on
-// data, so that loops over them vectorise, and round to nearest even like the hardware does.
+// data, so that loops over them vectorise, and round to nearest even like the hardware does: a GPU takes its
+// own instructions, whose results differ in the bits of a NaN alone.
 
 /// IEEE binary16: 1 sign, 5 exponent, 10 fraction bits.
 struct Half {
@@ -23,6 +24,11 @@ struct Half {
   ATH_HD explicit operator float() const { return decode(bits); }
 
   ATH_HD static std::uint16_t encode(float value) {
+#if defined(__CUDA_ARCH__)
+    std::uint16_t half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return half;
+#else
     constexpr std::uint32_t kInfinity = 255u << 23;
     constexpr std::uint32_t kOverflow = (127u + 16u) << 23;                // 65536: rounds to infinity
     constexpr std::uint32_t kSubnormal = (127u - 14u) << 23;               // 2^-14: smallest normal half
@@ -39,9 +45,15 @@ struct Half {
 
     const std::uint32_t finite = magnitude < kSubnormal ? tiny : normal;
     return static_cast<std::uint16_t>((magnitude >= kOverflow ? special : finite) | (sign >> 16));
+#endif
   }
 
   ATH_HD static float decode(std::uint16_t half) {
+#if defined(__CUDA_ARCH__)
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value;
+#else
     constexpr std::uint32_t kExponent = 0x7c00u << 13;
     constexpr std::uint32_t kMagic = 113u << 23;
     const std::uint32_t shifted = (half & 0x7fffu) << 13;
@@ -54,6 +66,7 @@ struct Half {
     const std::uint32_t finite = exponent == 0 ? tiny : rebased;
     const std::uint32_t sign = (half & 0x8000u) << 16;
     return std::bit_cast<float>((exponent == kExponent ? special : finite) | sign);
+#endif
   }
 };
 
@@ -68,10 +81,16 @@ struct BFloat16 {
   }
 
   ATH_HD static std::uint16_t encode(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    std::uint16_t half;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return half;
+#else
     const std::uint32_t raw = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t rounded = raw + 0x7fffu + ((raw >> 16) & 1u);
     const bool nan = (raw & 0x7fffffffu) > (255u << 23);
     return static_cast<std::uint16_t>((nan ? raw | 0x400000u : rounded) >> 16);
+#endif
   }
 };
 

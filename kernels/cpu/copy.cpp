@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "kernels/copy_walk.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/iterate.h"
 
@@ -14,22 +15,8 @@ namespace athanor::kernels {
 namespace {
 
 // x and y walked in the order of y's memory.
-cpu::Walk<2> walk_by_output(const Tensor& x, const Tensor& y) {
-  const Strides from = cpu::broadcast_strides(x, y.shape());
-  std::array<int, kMaxRank> order;
-  for (int i = 0; i < y.rank(); ++i) {
-    int at = i;
-    for (; at > 0 && y.strides()[order[at - 1]] < y.strides()[i]; --at) order[at] = order[at - 1];
-    order[at] = i;
-  }
-  Shape shape = y.shape();
-  std::array<Strides, 2> strides{from, y.strides()};
-  for (int i = 0; i < y.rank(); ++i) {
-    shape[i] = y.shape()[order[i]];
-    strides[0][i] = from[order[i]];
-    strides[1][i] = y.strides()[order[i]];
-  }
-  return cpu::Walk<2>(shape, strides);
+cpu::Walk<2> walk_of(const Tensor& x, const Tensor& y) {
+  return walk_by_output<cpu::Walk<2>>(cpu::broadcast_strides(x, y.shape()), y);
 }
 
 // f(in, out) for every pair of elements, row by row.
@@ -52,16 +39,6 @@ void for_each_pair(CpuContext& context, const cpu::Walk<2>& walk, const From* fr
       for (std::int64_t i = 0; i < n; ++i) f(in[i * sx], out[i * sy]);
     }
   });
-}
-
-// The axis along which x is dense while y is dense along the innermost one, or -1.
-int transposed_axis(const cpu::Walk<2>& walk) {
-  const int inner = walk.rank - 1;
-  if (walk.stride[1][inner] != 1 || walk.stride[0][inner] <= 1) return -1;
-  for (int axis = 0; axis < inner; ++axis) {
-    if (walk.stride[0][axis] == 1 && walk.size[axis] > 1) return axis;
-  }
-  return -1;
 }
 
 // y[row][col] = x[col][row] for one tile; sx and sy are the strides of the outer index of each. Squares of 8
@@ -121,7 +98,7 @@ void copy_tiles(CpuContext& context, const cpu::Walk<2>& walk, int along, const 
 
 // Elements of one size are copied as unsigned integers, whatever they mean.
 template <class T> void copy_same(CpuContext& context, const Tensor& x, const Tensor& y) {
-  const cpu::Walk<2> walk = walk_by_output(x, y);
+  const cpu::Walk<2> walk = walk_of(x, y);
   const T* from = reinterpret_cast<const T*>(x.raw_data());
   T* to = reinterpret_cast<T*>(y.raw_data());
   if (walk.row_stride(0) == 1 && walk.row_stride(1) == 1) {
@@ -147,7 +124,7 @@ template <> void copy(CpuContext& context, const Tensor& x, const Tensor& y) {
       default: return copy_same<std::uint64_t>(context, x, y);
     }
   }
-  const cpu::Walk<2> walk = walk_by_output(x, y);
+  const cpu::Walk<2> walk = walk_of(x, y);
   dispatch_any(x.dtype(), [&]<class From>() {
     dispatch_any(y.dtype(), [&]<class To>() {
       if constexpr (!std::is_same_v<From, To>) {
@@ -170,7 +147,7 @@ template <> void fill(CpuContext& context, const Tensor& y, double value) {
 
 template <> void add_into(CpuContext& context, const Tensor& x, const Tensor& y) {
   if (y.numel() == 0) return;
-  const cpu::Walk<2> walk = walk_by_output(x, y);
+  const cpu::Walk<2> walk = walk_of(x, y);
   dispatch_floating(x.dtype(), "add_into", [&]<class From>() {
     dispatch_floating(y.dtype(), "add_into", [&]<class To>() {
       using A = std::conditional_t<std::is_same_v<From, double>, double, Accumulate<To>>;

@@ -26,14 +26,29 @@ class DeviceTest : public testing::Test {
   }
 };
 
-/// x on the device, with the same shape and strides.
-inline Tensor on_device_like(const Tensor& x) {
-  if (x.is_contiguous()) return x.to(device());
-  std::int64_t last = 0;
+namespace detail {
+
+// With the memory before it that makes it start off alignment.
+inline Tensor moved(const Tensor& x, Device to) {
+  const std::int64_t lead = x.offset() % 16;
+  if (x.is_contiguous() && lead == 0) return x.to(to);
+  std::int64_t last = lead;
   for (int axis = 0; axis < x.rank(); ++axis) last += (x.shape()[axis] - 1) * x.strides()[axis];
-  if (x.numel() == 0) last = -1;
-  const Tensor span = x.view_as_strided({last + 1}, {1}, 0);
-  return span.to(device()).view_as_strided(x.shape(), x.strides(), 0);
+  if (x.numel() == 0) last = lead - 1;
+  const Tensor span = x.view_as_strided({last + 1}, {1}, -lead);
+  return span.to(to).view_as_strided(x.shape(), x.strides(), lead);
+}
+
+}  // namespace detail
+
+/// x on the device, with the same shape, strides and alignment.
+inline Tensor on_device_like(const Tensor& x) {
+  return detail::moved(x, device());
+}
+
+/// x of the device on the CPU, with the same shape and strides.
+inline Tensor on_cpu_like(const Tensor& x) {
+  return detail::moved(x, kCpu);
 }
 
 }  // namespace athanor::test

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <algorithm>
+#include <tuple>
+
+#include "kernels/cuda/vec.h"
+
+// y[i] = f(x[i]...) over dense operands whose element types may differ: bytes over bandwidth. W elements of
+// each a thread, W times the widest type being 16 bytes, kMapUnroll of those in flight.
+
+namespace athanor::cuda {
+
+inline constexpr int kMapThreads = 256;
+inline constexpr int kMapUnroll = 4;
+
+template <int W, class F, class To, class... From>
+__global__ void __launch_bounds__(kMapThreads) map_kernel(std::int64_t n, F f, To* y, const From*... x) {
+  const std::int64_t thread = std::int64_t{blockIdx.x} * kMapThreads + threadIdx.x;
+  const std::int64_t step = std::int64_t{gridDim.x} * kMapThreads, vectors = n / W;
+  for (std::int64_t first = thread; first < vectors; first += step * kMapUnroll) {
+    std::tuple<Vec<From, W>...> in[kMapUnroll];
+#pragma unroll
+    for (int u = 0; u < kMapUnroll; ++u) {
+      const std::int64_t at = (first + u * step) * W;
+      if (at / W < vectors) in[u] = std::tuple<Vec<From, W>...>(load<W>(x + at)...);
+    }
+#pragma unroll
+    for (int u = 0; u < kMapUnroll; ++u) {
+      const std::int64_t at = (first + u * step) * W;
+      if (at / W >= vectors) break;
+      Vec<To, W> out;
+#pragma unroll
+      for (int i = 0; i < W; ++i)
+        out[i] = std::apply([&](const auto&... vector) { return f(vector[i]...); }, in[u]);
+      store<W>(y + at, out);
+    }
+  }
+  if constexpr (W > 1) {  // the last few
+    const std::int64_t at = vectors * W + thread;
+    if (at < n) y[at] = f(x[at]...);
+  }
+}
+
+/// Queues y[i] = f(x[i]...) for n elements. y may be one of the x.
+template <class F, class To, class... From>
+void map_dense(const CudaContext& context, const char* name, std::int64_t n, const F& f, To* y,
+               const From*... x) {
+  constexpr int W = 16 / static_cast<int>(std::max({sizeof(To), sizeof(From)...}));
+  if (n == 0) return;
+  if (aligned<W>(y) && (aligned<W>(x) && ...)) {
+    const unsigned blocks = blocks_for(context, std::max<std::int64_t>(n / W / kMapUnroll, 1), kMapThreads);
+    launch(context, {name, blocks, kMapThreads}, map_kernel<W, F, To, From...>, n, f, y, x...);
+  } else {
+    const unsigned blocks = blocks_for(context, std::max<std::int64_t>(n / kMapUnroll, 1), kMapThreads);
+    launch(context, {name, blocks, kMapThreads}, map_kernel<1, F, To, From...>, n, f, y, x...);
+  }
+}
+
+}  // namespace athanor::cuda
