@@ -29,7 +29,9 @@ set(ATHANOR_CUDA_KERNELS
 )
 set(ATHANOR_CUDA_RUNTIME
 )
+# cuDNN and cuBLASLt; in a simt build vendor_absent stands in.
 set(ATHANOR_CUDA_VENDOR
+  vendor_absent
 )
 set(ATHANOR_AUTOGRAD
   checkpoint
@@ -133,10 +135,13 @@ if(ATHANOR_WITH_CUDA)
   endforeach()
 endif()
 if(ATHANOR_CUDA STREQUAL "ON")
-  target_sources(athanor PRIVATE ${ATHANOR_CUDA_VENDOR})
+  foreach(file ${ATHANOR_CUDA_VENDOR})
+    target_sources(athanor PRIVATE kernels/cuda/${file}.cpp)
+  endforeach()
   target_link_libraries(athanor
     PUBLIC $<BUILD_INTERFACE:athanor_cuda_flags> PRIVATE CUDA::cudart CUDA::cublasLt CUDNN::cudnn)
 elseif(ATHANOR_CUDA STREQUAL "SIMT")
+  target_sources(athanor PRIVATE kernels/cuda/vendor_absent.cpp)
   include(simt)
 endif()
 

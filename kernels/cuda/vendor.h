@@ -1,13 +1,76 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
 #include "tensor/device.h"
+
+// cuDNN and cuBLASLt as the kernels of this folder see them: vendor_conv.h and vendor_matmul.h ask, and get a
+// no where the vendor cannot do the job, or not as well. No header of the vendor's is included from here, so
+// that a build without them (vendor_absent.cpp) compiles the same kernels.
 
 namespace athanor::cuda {
 
-/// Handles, plans and workspace of cuBLASLt and cuDNN on one device.
+/// $XDG_CACHE_HOME/athanor/plans, or ~/.cache/athanor/plans; empty where neither variable is set.
+std::filesystem::path default_plan_directory();
+
+struct VendorOptions {
+  bool enabled = true;  ///< false: every question is answered with no
+  bool tf32 = false;    ///< f32 factors may be rounded to tf32 (10 bits of mantissa) on the way in
+  /// Measures candidates the first time a shape is met. Without, and always where the context is
+  /// `deterministic` (a measurement may go the other way next time) or a stream is being captured, the
+  /// vendor's own guess runs.
+  bool autotune = true;
+  int candidates = 10;                                   ///< how many of the vendor's guesses are measured
+  std::size_t workspace_bytes = std::size_t{256} << 20;  ///< a plan that needs more is not taken
+  /// Engines that cuDNN compiles when a plan is made: 1 to 2 s each time.
+  bool runtime_compiled = false;
+  /// Where plans are kept between runs; empty: nowhere.
+  std::filesystem::path plan_directory = default_plan_directory();
+};
+
+/// What a Vendor has done so far.
+struct VendorStats {
+  std::int64_t calls = 0;  ///< answered with yes
+  /// Signatures planned, by heuristics or measurement; 0 per step after warm-up.
+  std::int64_t plans_made = 0;
+  std::int64_t tuned = 0;          ///< of these, measured
+  std::int64_t plans_loaded = 0;   ///< signatures read from the plan directory
+  std::int64_t disk_misses = 0;    ///< signatures the directory did not have,
+  std::int64_t disk_rejected = 0;  ///< or only in a damaged file, one of another version, or one not ours
+};
+
+/// Handles and plans of cuBLASLt and cuDNN on one device. One per context, so one per thread.
 class Vendor {
  public:
-  explicit Vendor(Device) {}
+  explicit Vendor(Device device);
+  ~Vendor();
+  Vendor(const Vendor&) = delete;
+  Vendor& operator=(const Vendor&) = delete;
+
+  const VendorOptions& options() const { return options_; }
+  /// Takes effect for signatures that are met for the first time from now on.
+  void set_options(VendorOptions options);
+  const VendorStats& stats() const { return stats_; }
+  /// Forgets all plans; files stay.
+  void clear();
+
+  // For the vendor_*.cpp alone.
+  struct Impl;
+  Impl& impl();
+  VendorStats& mutable_stats() { return stats_; }
+  Device device() const { return device_; }
+
+ private:
+  Device device_;
+  VendorOptions options_;
+  VendorStats stats_;
+  std::unique_ptr<Impl> impl_;  // made when first needed: the libraries take their time to load
 };
+
+/// Whether this build has cuDNN and cuBLASLt.
+bool has_vendor();
 
 }  // namespace athanor::cuda
