@@ -28,6 +28,13 @@ set(ATHANOR_CUDA_KERNELS
   elementwise
 )
 set(ATHANOR_CUDA_RUNTIME
+  tensor/cuda/allocator.cpp
+  tensor/cuda/copy.cpp
+  tensor/cuda/device.cpp
+  tensor/cuda/graph_pool.cpp
+  tensor/cuda/parking.cpp
+  tensor/cuda/pinned.cpp
+  tensor/cuda/stream.cpp
 )
 # cuDNN and cuBLASLt; in a simt build vendor_absent stands in.
 set(ATHANOR_CUDA_VENDOR
@@ -63,13 +70,17 @@ add_library(athanor
   tensor/allocator.cpp
   tensor/atomic_file.cpp
   tensor/counters.cpp
+  tensor/detail/host_copy.cpp
   tensor/detail/safetensors_header.cpp
+  tensor/detail/tags.cpp
+  tensor/device.cpp
   tensor/format.cpp
   tensor/nearest.cpp
   tensor/pool.cpp
   tensor/safetensors.cpp
   tensor/shape.cpp
   tensor/state_dict.cpp
+  tensor/stream.cpp
   tensor/tensor.cpp
   tensor/trace.cpp
   kernels/conv.cpp
@@ -133,6 +144,8 @@ if(ATHANOR_WITH_CUDA)
   foreach(family ${ATHANOR_CUDA_KERNELS})
     athanor_cuda_sources(athanor kernels/cuda/${family}.cu)
   endforeach()
+else()
+  target_sources(athanor PRIVATE tensor/cuda_absent.cpp)
 endif()
 if(ATHANOR_CUDA STREQUAL "ON")
   foreach(file ${ATHANOR_CUDA_VENDOR})

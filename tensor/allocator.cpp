@@ -11,37 +11,12 @@
 
 #include <sys/mman.h>
 
+#include "tensor/detail/device_memory.h"
+#include "tensor/detail/tags.h"
 #include "tensor/error.h"
 
 namespace athanor {
 namespace {
-
-// Tags ---------------------------------------------------------------------------------------------------
-
-constexpr std::size_t kMaxTags = 64;
-
-struct TagTable {
-  std::mutex mutex;
-  std::array<const char*, kMaxTags> names{"other"};
-  std::size_t size = 1;
-
-  std::uint16_t index_of(std::string_view name) {
-    std::lock_guard lock(mutex);
-    for (std::size_t i = 0; i < size; ++i) {
-      if (names[i] == name) return static_cast<std::uint16_t>(i);
-    }
-    if (size == kMaxTags) return 0;
-    names[size] = name.data();
-    return static_cast<std::uint16_t>(size++);
-  }
-};
-
-TagTable& tags() {
-  static TagTable* const table = new TagTable;
-  return *table;
-}
-
-thread_local std::uint16_t current_tag = 0;
 
 // Host memory --------------------------------------------------------------------------------------------
 
@@ -88,21 +63,18 @@ void* map_pages(std::size_t bytes) {
 class CpuAllocator final : public Allocator {
  public:
   Block allocate(std::size_t bytes) override {
-    if (bytes == 0) return {nullptr, 0, current_tag};
+    if (bytes == 0) return {nullptr, 0, detail::current_tag};
     std::lock_guard lock(mutex_);
     Block block = bytes <= kMaxSmall ? take_small(bytes) : take_large(bytes);
-    block.tag = current_tag;
-    current_ += static_cast<std::int64_t>(block.bytes);
-    peak_ = std::max(peak_, current_);
-    by_tag_[block.tag] += static_cast<std::int64_t>(block.bytes);
+    block.tag = detail::current_tag;
+    usage_.charge(block.bytes, block.tag);
     return block;
   }
 
   void free(const Block& block) noexcept override {
     if (!block.data) return;
     std::lock_guard lock(mutex_);
-    current_ -= static_cast<std::int64_t>(block.bytes);
-    by_tag_[block.tag] -= static_cast<std::int64_t>(block.bytes);
+    usage_.release(block.bytes, block.tag);
     if (block.bytes <= kMaxSmall) {
       push_small(class_of(block.bytes), block.data);
     } else {
@@ -114,17 +86,13 @@ class CpuAllocator final : public Allocator {
 
   AllocatorStats stats() const override {
     std::lock_guard lock(mutex_);
-    AllocatorStats stats{current_, peak_, held_ - current_, growths_, {}};
-    std::lock_guard tag_lock(tags().mutex);
-    for (std::size_t i = 0; i < tags().size; ++i) {
-      if (by_tag_[i] != 0) stats.by_tag[tags().names[i]] = by_tag_[i];
-    }
-    return stats;
+    return {usage_.current(), usage_.peak(), held_ - usage_.current(),
+            largest_free(),   growths_,      usage_.by_tag()};
   }
 
   void reset_peak() override {
     std::lock_guard lock(mutex_);
-    peak_ = current_;
+    usage_.reset_peak();
   }
 
   void set_limit(std::size_t bytes) override {
@@ -218,20 +186,20 @@ class CpuAllocator final : public Allocator {
     large_.clear();
   }
 
-  [[noreturn]] void out_of_memory(std::size_t asked, std::string_view why) const {
-    std::vector<std::pair<std::int64_t, const char*>> holders;
-    for (std::size_t i = 0; i < kMaxTags; ++i) {
-      if (by_tag_[i] > 0) holders.emplace_back(by_tag_[i], tags().names[i]);
+  std::int64_t largest_free() const {
+    if (!large_.empty()) return static_cast<std::int64_t>(large_.back().bytes);
+    std::size_t largest = std::min(slab_left_, kMaxSmall);
+    for (std::size_t index = 0; index < kSmallClasses; ++index) {
+      if (small_[index]) largest = std::max(largest, class_bytes(index));
     }
-    std::sort(holders.rbegin(), holders.rend());
-    std::string text;
-    for (const auto& [bytes, name] : holders)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, bytes);
+    return static_cast<std::int64_t>(largest);
+  }
+
+  [[noreturn]] void out_of_memory(std::size_t asked, std::string_view why) const {
     detail::fail<OutOfMemoryError>(
         "out of memory on cpu: asked {} bytes, but {} are held and {} cached ({}); by tag: {}; use a smaller "
-        "batch "
-        "or raise --memory-limit",
-        asked, current_, held_ - current_, why, text.empty() ? "nothing" : text);
+        "batch or raise --memory-limit",
+        asked, usage_.current(), held_ - usage_.current(), why, usage_.holders());
   }
 
   mutable std::mutex mutex_;
@@ -240,24 +208,16 @@ class CpuAllocator final : public Allocator {
   std::size_t slab_left_ = 0;
   std::vector<Mapping> large_;
   std::size_t large_mapped_ = 0;
-  std::array<std::int64_t, kMaxTags> by_tag_{};
-  std::int64_t current_ = 0, peak_ = 0, held_ = 0, growths_ = 0, limit_ = 0;
+  detail::Usage usage_;
+  std::int64_t held_ = 0, growths_ = 0, limit_ = 0;
 };
 
 }  // namespace
 
 Allocator& allocator_of(Device device) {
-  if (!device.is_cpu())
-    detail::fail<BackendError>("allocator: this build has no backend for {}", device.str());
+  if (!device.is_cpu()) return detail::device_allocator(device);
   static CpuAllocator* const cpu = new CpuAllocator;  // never destroyed: tensors are freed during exit, too
   return *cpu;
-}
-
-AllocTag::AllocTag(const char* name) : saved_(current_tag) {
-  current_tag = tags().index_of(name);
-}
-AllocTag::~AllocTag() {
-  current_tag = saved_;
 }
 
 }  // namespace athanor

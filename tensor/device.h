@@ -18,9 +18,10 @@ struct Device {
   bool is_cpu() const { return type == DeviceType::cpu; }
   bool is_cuda() const { return type == DeviceType::cuda; }
 
-  /// "cpu", "cuda:0".
+  /// "cpu", "cuda:0"; "simt:0" where the device is emulated.
   std::string str() const;
-  /// Reads "cpu", "cuda" or "cuda:N". Throws ArgumentError on anything else.
+  /// Reads "cpu", "cuda" or "cuda:N"; "simt" or "simt:N", too, where the device is emulated. Throws
+  /// ArgumentError on anything else.
   static Device parse(const std::string& text);
 };
 

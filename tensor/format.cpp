@@ -2,6 +2,7 @@
 #include <cmath>
 #include <ostream>
 
+#include "tensor/detail/host_copy.h"
 #include "tensor/tensor.h"
 
 namespace athanor {
@@ -152,7 +153,7 @@ class Printer {
 std::string Tensor::str(const Site& site) const {
   if (!defined()) return "tensor(undefined)";
   count_host_sync("str", site);
-  const std::string values = numel() == 0 ? "[]" : Printer(*this).print();
+  const std::string values = numel() == 0 ? "[]" : Printer(detail::on_host(*this)).print();
   return fmt::format("{}{}tensor {} {} {}", values, rank() > 1 && numel() > 0 ? "\n" : "  ", shape(), dtype(),
                      device().str());
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tensor/atomic_file.h"
+#include "tensor/detail/host_copy.h"
 #include "tensor/detail/safetensors_header.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little endian");
@@ -192,21 +193,6 @@ std::string header_text(const StateDict& entries, const std::vector<Placed>& pla
   }
 }
 
-// The dense bytes of a strided tensor.
-std::vector<std::byte> gather(const Tensor& tensor) {
-  const std::size_t width = size_of(tensor.dtype());
-  std::vector<std::byte> bytes(tensor.bytes());
-  Dims index = tensor.shape();
-  std::fill(index.begin(), index.end(), 0);
-  for (std::size_t to = 0; to < bytes.size(); to += width) {
-    std::int64_t from = 0;
-    for (int i = 0; i < tensor.rank(); ++i) from += index[i] * tensor.strides()[i];
-    std::memcpy(bytes.data() + to, tensor.raw_data() + from * static_cast<std::int64_t>(width), width);
-    for (int i = tensor.rank() - 1; i >= 0 && ++index[i] == tensor.shape()[i]; --i) index[i] = 0;
-  }
-  return bytes;
-}
-
 }  // namespace
 
 StateDict load(const std::filesystem::path& path, Metadata* metadata) {
@@ -259,12 +245,9 @@ void save(const std::filesystem::path& path, const StateDict& entries, const Met
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(std::as_bytes(std::span(header)));
   for (const Placed& place : placed) {
-    const Tensor tensor = place.tensor->to(kCpu);
-    if (tensor.is_contiguous()) {
-      file.write({tensor.raw_data(), tensor.bytes()});
-    } else {
-      file.write(gather(tensor));
-    }
+    Tensor tensor = place.tensor->to(kCpu);
+    if (!tensor.is_contiguous()) tensor = detail::dense_copy(tensor);
+    file.write({tensor.raw_data(), tensor.bytes()});
   }
   file.commit();
 }

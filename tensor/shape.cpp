@@ -4,8 +4,6 @@
 
 #include <fmt/ranges.h>
 
-#include "tensor/device.h"
-
 namespace athanor {
 
 std::string Dims::str() const {
@@ -47,20 +45,6 @@ bool broadcasts_to(const Shape& from, const Shape& to) {
     if (from[i] != to[i + shift] && from[i] != 1) return false;
   }
   return true;
-}
-
-std::string Device::str() const {
-  return is_cpu() ? "cpu" : fmt::format("cuda:{}", index);
-}
-
-Device Device::parse(const std::string& text) {
-  if (text == "cpu") return kCpu;
-  if (text == "cuda") return {DeviceType::cuda, 0};
-  const std::string digits = text.starts_with("cuda:") ? text.substr(5) : "";
-  const bool number = !digits.empty() && digits.size() <= 3 &&
-                      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-  ATH_CHECK(number, "device: must be cpu, cuda or cuda:N, but got '{}'", text);
-  return {DeviceType::cuda, static_cast<std::int16_t>(std::stoi(digits))};
 }
 
 }  // namespace athanor

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "tensor/counters.h"
 #include "tensor/device.h"
@@ -36,7 +37,7 @@ struct DeviceInfo {
 const DeviceInfo& device_info(Device device);
 
 namespace detail {
-class StreamState;  // tensor/cuda/stream.cpp
+class StreamState;  // tensor/detail/stream_state.h
 class EventState;
 }  // namespace detail
 
@@ -45,7 +46,7 @@ class Event;
 /// A queue of work on a device, worked off in order. A handle: copies name the same queue.
 class Stream {
  public:
-  /// A new queue. What two queues do is ordered by events alone.
+  /// A queue that is in no other handle's hands. What two queues do is ordered by events alone.
   static Stream create(Device device);
   /// The queue a thread uses that never asked for another.
   static Stream default_of(Device device);
@@ -53,7 +54,8 @@ class Stream {
   Device device() const { return device_; }
   /// cudaStream_t; null on the CPU.
   void* native() const;
-  /// Tells the streams of a device apart.
+  /// Tells the streams of a device apart: small numbers, given to another stream after the last handle is
+  /// gone.
   std::uint32_t id() const;
 
   /// Work queued from now on starts after what `event` marks.
@@ -65,10 +67,13 @@ class Stream {
 
  private:
   friend class Event;
-  Stream(Device device, Ref<detail::StreamState> state);
+  friend class StreamGuard;
+  friend Stream current_stream(Device device);
+  Stream(Device device, Ref<RefCounted> state) : device_(device), state_(std::move(state)) {}
+  detail::StreamState& state() const;
 
   Device device_;
-  Ref<detail::StreamState> state_;
+  Ref<RefCounted> state_;  // a StreamState; null on the CPU
 };
 
 /// A mark in a stream.
@@ -84,14 +89,17 @@ class Event {
   bool done() const;
   /// Waits until it is. A counted wait.
   void synchronize(const Site& site = Site::current()) const;
-  /// From this mark to a later one, both made with Timing::on and done.
+  /// Milliseconds from this mark to a later one, both made with Timing::on, recorded and done.
   double ms_until(const Event& later) const;
 
   void* native() const;  ///< cudaEvent_t; null on the CPU
 
  private:
+  friend class Stream;
+  detail::EventState& state() const;
+
   Device device_;
-  Ref<detail::EventState> state_;
+  Ref<RefCounted> state_;  // an EventState
 };
 
 /// The queue this thread's work on a device goes to, its allocations included.

@@ -4,6 +4,9 @@
 #include <cstring>
 #include <utility>
 
+#include "tensor/detail/device_memory.h"
+#include "tensor/detail/host_copy.h"
+
 namespace athanor {
 
 // Storage ------------------------------------------------------------------------------------------------
@@ -41,19 +44,18 @@ Tensor Tensor::make(Ref<Storage> storage, std::int64_t offset, const Shape& shap
 }
 
 Tensor Tensor::empty(const Shape& shape, TensorOptions options) {
-  std::size_t count = 1;
-  for (std::int64_t dim : shape) {
-    ATH_CHECK(dim >= 0, "empty: sizes must be >= 0, but got {}", shape);
-    ATH_CHECK(!__builtin_mul_overflow(count, static_cast<std::size_t>(dim), &count) && count < (1ull << 56),
-              "empty: shape {} has more elements than memory can hold", shape);
-  }
-  return make(make_ref<Storage>(count * size_of(options.dtype), options.device), 0, shape,
-              contiguous_strides(shape), options.dtype, make_ref<Version>());
+  const std::size_t bytes = detail::checked_bytes(shape, options.dtype, "empty");
+  return make(make_ref<Storage>(bytes, options.device), 0, shape, contiguous_strides(shape), options.dtype,
+              make_ref<Version>());
 }
 
 Tensor Tensor::zeros(const Shape& shape, TensorOptions options) {
   Tensor tensor = empty(shape, options);
-  if (tensor.numel() > 0) std::memset(tensor.raw_data(), 0, tensor.bytes());
+  if (!options.device.is_cpu()) {
+    detail::set_device_bytes(tensor.raw_data(), options.device, 0, tensor.bytes());
+  } else if (tensor.numel() > 0) {
+    std::memset(tensor.raw_data(), 0, tensor.bytes());
+  }
   return tensor;
 }
 
@@ -61,7 +63,12 @@ Tensor Tensor::from_bytes(std::span<const std::byte> bytes, const Shape& shape, 
   Tensor tensor = empty(shape, options);
   ATH_CHECK(bytes.size() == tensor.bytes(), "from: {} values of {} need {} bytes, but got {}", shape,
             options.dtype, tensor.bytes(), bytes.size());
-  if (!bytes.empty()) std::memcpy(tensor.raw_data(), bytes.data(), bytes.size());
+  if (!options.device.is_cpu()) {
+    detail::copy_device_bytes(tensor.raw_data(), options.device, bytes.data(), kCpu, bytes.size(),
+                              Site::current());
+  } else if (!bytes.empty()) {
+    std::memcpy(tensor.raw_data(), bytes.data(), bytes.size());
+  }
   return tensor;
 }
 
@@ -103,13 +110,20 @@ void Tensor::copy_bytes_from(const Tensor& source, const Site& site) const {
             "copy_bytes_from: source must be {} {}, but got {} {}", shape(), dtype(), source.shape(),
             source.dtype());
   ATH_CHECK(is_contiguous() && source.is_contiguous(), "copy_bytes_from: both tensors must be dense");
-  if (device() != source.device()) count_host_sync("copy", site);
-  if (numel() > 0) std::memmove(raw_data(), source.raw_data(), bytes());
+  if (!device().is_cpu() || !source.device().is_cpu()) {
+    detail::copy_device_bytes(raw_data(), device(), source.raw_data(), source.device(), bytes(), site);
+  } else if (numel() > 0) {
+    std::memmove(raw_data(), source.raw_data(), bytes());
+  }
   bump_version();
 }
 
 Tensor Tensor::to(Device device, const Site& site) const {
   if (device == this->device()) return *this;
+  if (!is_contiguous()) {  // gathered on the host
+    if (!this->device().is_cpu()) count_host_sync("copy", site);
+    return detail::dense_copy(detail::on_host(*this)).to(device, site);
+  }
   Tensor copy = empty(shape(), {dtype(), device});
   copy.copy_bytes_from(*this, site);
   return copy;
@@ -164,14 +178,15 @@ template <class F> void for_each_offset(const Tensor& tensor, F&& visit) {
 double Tensor::item(const Site& site) const {
   ATH_CHECK(numel() == 1, "item: tensor must hold one element, but has shape {}", shape());
   count_host_sync("item", site);
-  return element(*this, 0);
+  return element(device().is_cpu() ? *this : detail::on_host(*this), 0);
 }
 
 std::vector<double> Tensor::to_vector(const Site& site) const {
   count_host_sync("to_vector", site);
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(numel()));
-  for_each_offset(*this, [&](std::int64_t offset) { values.push_back(element(*this, offset)); });
+  const Tensor host = detail::on_host(*this);
+  for_each_offset(host, [&](std::int64_t offset) { values.push_back(element(host, offset)); });
   return values;
 }
 

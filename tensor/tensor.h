@@ -26,6 +26,9 @@ class Storage final : public RefCounted {
   std::byte* data() const { return static_cast<std::byte*>(block_.data); }
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
+  /// Null for memory somebody else owns.
+  const Block* block() const { return owner_ ? nullptr : &block_; }
+  const Ref<RefCounted>& owner() const { return owner_; }
 
  private:
   ~Storage() override;
@@ -110,10 +113,12 @@ class Tensor {
   Tensor view_as_strided(const Shape& shape, const Strides& strides, std::int64_t offset_elements) const;
   /// The same values and version, outside any graph.
   Tensor detach() const;
-  /// Copies the bytes of a dense tensor of the same shape and dtype into this one; across devices a counted
-  /// wait. Bumps the version.
+  /// Copies the bytes of a dense tensor of the same shape and dtype into this one. From a device to the CPU a
+  /// counted wait; but queued, and not waited for, where this tensor is pinned (tensor/pinned.h). Bumps the
+  /// version.
   void copy_bytes_from(const Tensor& source, const Site& site = Site::current()) const;
-  /// A dense copy on another device (or this same handle when it is there already). Not recorded.
+  /// A dense copy on another device (or this same handle when it is there already). Not recorded. From a
+  /// device to the CPU a counted wait.
   Tensor to(Device device, const Site& site = Site::current()) const;
 
   /// Counts in-place writes to this logical tensor; shared with its views, not with its storage.

@@ -175,6 +175,19 @@ TEST(Allocator, TrimGivesTheCacheBack) {
   EXPECT_EQ(cpu().stats().growths, before.growths + 1);
 }
 
+TEST(Allocator, FragmentationIsThePartNoTensorCouldGet) {
+  EXPECT_EQ(AllocatorStats{}.fragmentation(), 0);
+  AllocatorStats quarter;
+  quarter.cached = 100;
+  quarter.largest_free = 25;
+  EXPECT_EQ(quarter.fragmentation(), 0.75);
+  cpu().trim();
+  { const Held small(4'000'000), large(9'000'000); }
+  const AllocatorStats stats = cpu().stats();
+  EXPECT_EQ(stats.largest_free, 10 * 1'048'576);
+  EXPECT_GE(stats.cached, 14 * 1'048'576);
+}
+
 TEST(Allocator, ThreadsShareIt) {
   const std::int64_t before = cpu().stats().current;
   std::vector<std::thread> threads;

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tensor/stream.h"
 #include "tests/support/cases.h"
 
 namespace athanor {
@@ -52,14 +53,25 @@ TEST(Tensor, ErrorsSayWhatWasWrong) {
   EXPECT_EQ(message_of([&] { x.item(); }), "item: tensor must hold one element, but has shape [2, 2]");
   EXPECT_EQ(message_of([&] { x.dim(2); }), "dim: axis must be in [-2, 2), but got 2");
   EXPECT_THROW(x.copy_bytes_from(Tensor::zeros({4})), ArgumentError);
-  EXPECT_THROW(Tensor::empty({1}, {DType::f32, {DeviceType::cuda, 0}}), BackendError);
+  EXPECT_THROW(Tensor::empty({1}, {DType::f32, {DeviceType::cuda, 63}}), BackendError);
+  EXPECT_THROW(Tensor::empty({1}, {DType::f32, {DeviceType::cuda, -1}}), BackendError);
 }
 
 TEST(Tensor, DevicesHaveNames) {
   EXPECT_EQ(Device::parse("cpu"), kCpu);
-  EXPECT_EQ(Device::parse("cuda:3").str(), "cuda:3");
-  for (const char* bad : {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1234"})
+  EXPECT_EQ(kCpu.str(), "cpu");
+  const std::string own = cuda_is_emulated() ? "simt" : "cuda";  // what an emulated device is called
+  EXPECT_EQ(Device::parse("cuda"), (Device{DeviceType::cuda, 0}));
+  EXPECT_EQ(Device::parse("cuda:3").str(), own + ":3");
+  EXPECT_EQ(Device::parse(own + ":12"), (Device{DeviceType::cuda, 12}));
+  for (const char* bad :
+       {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1234", "cud", "cuda3", "cpu:0", "simt:x"})
     EXPECT_THROW(Device::parse(bad), ArgumentError) << bad;
+  EXPECT_EQ(message_of([] { Device::parse("gpu"); }),
+            fmt::format("device: must be cpu, {} or {}:N, but got 'gpu'", own, own));
+  if (!cuda_is_emulated()) {
+    EXPECT_THROW(Device::parse("simt:0"), ArgumentError);
+  }
 }
 
 // Views and versions

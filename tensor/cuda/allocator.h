@@ -1,0 +1,108 @@
+#pragma once
+
+#include <mutex>
+
+#include "tensor/allocator.h"
+#include "tensor/cuda/chunks.h"
+#include "tensor/detail/stream_state.h"
+#include "tensor/detail/tags.h"
+
+namespace athanor::cuda {
+
+/// Memory of one device, cached.
+///
+/// cudaMalloc costs tens of microseconds and cudaFree waits for the whole device, so what a tensor frees is
+/// kept. It may be freed long before the device has worked off what uses it: a block belongs to the stream
+/// that was current when it was made, and goes to that stream's next tensor at once, since a stream does one
+/// thing after the other. A block that another stream uses, too (record_stream), is parked until that stream
+/// has passed the point where it was freed.
+///
+/// Blocks up to 1 MiB are cut from segments of 2 MiB, larger ones from segments of 20 MiB or, from 10 MiB on,
+/// of their own size. The best fit is taken, cut where the rest is worth keeping, and joined with its free
+/// neighbours when it comes back: less than an eighth of a block over 4 KiB is wasted.
+class DeviceAllocator final : public Allocator {
+ public:
+  enum class Blocks : std::uint8_t {
+    cached,
+    /// Every block is a cudaMalloc of exactly the size asked for, and given back to the system once the
+    /// stream is done with it: for tools that watch what the system gave, and see nothing within a segment.
+    exact,
+  };
+
+  DeviceAllocator(Device device, Blocks blocks);
+  /// Waits for the device. All blocks must have been freed.
+  ~DeviceAllocator() override;
+
+  Block allocate(std::size_t bytes) override;
+  void free(const Block& block) noexcept override;
+  AllocatorStats stats() const override;
+  void reset_peak() override;
+  void set_limit(std::size_t bytes) override;
+  void trim() override;
+
+  /// See athanor::record_stream.
+  void record_stream(const Block& block, const Stream& stream);
+
+  // For GraphPool.
+  void enter(Pool& pool);
+  void dissolve(Pool& pool) noexcept;
+  std::int64_t held(const Pool& pool) const;
+
+ private:
+  struct Request {
+    std::size_t bytes;  // as asked
+    std::size_t size;   // of the chunk
+    bool small;
+  };
+  Request request_of(std::size_t bytes) const;
+  Pool& pool_of_thread();
+
+  Chunk* find(Pool& pool, std::uint32_t stream_id, const Request& request);
+  Chunk& grow(Pool& pool, const athanor::detail::StreamState& stream, const Request& request);
+  Segment* add_segment(Pool& pool, const athanor::detail::StreamState& stream, std::size_t bytes, bool small);
+  void* system_allocate(std::size_t bytes);
+  void split(Chunk& chunk, const Request& request);
+
+  void put_back(Chunk& chunk) noexcept;
+  void insert_free(Chunk& chunk) noexcept;
+  void erase_free(Chunk& chunk) noexcept;
+  Chunk& absorb_next(Chunk& chunk) noexcept;
+  void remove_segment(Segment& segment) noexcept;
+
+  void add_use(Chunk& chunk, cudaStream_t stream, std::uint32_t stream_id);
+  void park(Chunk& chunk) noexcept;
+  void reclaim(Pool& pool, bool wait) noexcept;
+  void release_cached();
+  [[noreturn]] void out_of_memory(const Request& request) const;
+
+  const Device device_;
+  const bool exact_;
+  mutable std::mutex mutex_;
+  Pool shared_;
+  Table<Chunk> chunks_;
+  Table<Segment> segments_;
+  athanor::detail::Usage usage_;
+  std::int64_t held_ = 0, growths_ = 0, limit_ = 0;
+};
+
+/// The process-wide one.
+DeviceAllocator& device_allocator_of(Device device);
+
+/// What this thread's allocations on a device come from; null for the shared pool.
+struct ActivePool {
+  DeviceAllocator* allocator = nullptr;
+  Pool* pool = nullptr;
+};
+ActivePool exchange_active_pool(Device device, ActivePool active);
+
+/// Whether work queued on `stream` goes into a graph instead. An error counts as yes.
+inline bool is_capturing(cudaStream_t stream) noexcept {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &status) != cudaSuccess) {
+    cudaGetLastError();
+    return true;
+  }
+  return status != cudaStreamCaptureStatusNone;
+}
+
+}  // namespace athanor::cuda

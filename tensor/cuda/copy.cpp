@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "tensor/cuda/device.h"
+#include "tensor/cuda/pinned_pool.h"
+#include "tensor/detail/device_memory.h"
+#include "tensor/detail/stream_state.h"
+
+namespace athanor {
+namespace {
+
+cudaStream_t native(const detail::StreamState& stream) {
+  return static_cast<cudaStream_t>(stream.native);
+}
+
+// Staging blocks come in powers of two between these, so that few sizes serve all copies.
+constexpr std::size_t kLeastStage = 4 * 1024, kMostStage = 4 * 1024 * 1024;
+// One copy of more pageable memory than this waits now and then, rather than page-lock as much.
+constexpr std::size_t kMostUnderWay = 64 * 1024 * 1024;
+
+// The device may read host memory long after the call, when the caller has reused it. So it reads a
+// page-locked copy, which nobody else gets before it has been read.
+void upload_staged(std::byte* to, const std::byte* from, std::size_t bytes, const Stream& stream,
+                   const Site& site) {
+  if (bytes > kMostUnderWay) count_host_sync("copy", site);
+  for (std::size_t at = 0; at < bytes; at += kMostStage) {
+    if (at > 0 && at % kMostUnderWay == 0)
+      ATH_TRY(cudaStreamSynchronize(static_cast<cudaStream_t>(stream.native())));
+    const std::size_t part = std::min(bytes - at, kMostStage);
+    const Ref<cuda::PinnedBlock> stage = cuda::take_pinned(std::bit_ceil(std::max(part, kLeastStage)));
+    std::memcpy(stage->data(), from + at, part);
+    ATH_TRY(cudaMemcpyAsync(to + at, stage->data(), part, cudaMemcpyHostToDevice,
+                            static_cast<cudaStream_t>(stream.native())));
+    stage->record(stream);
+  }
+}
+
+void upload(void* to, Device device, const void* from, std::size_t bytes, const Site& site) {
+  const Stream stream = current_stream(device);
+  const cuda::DeviceGuard guard(device);
+  count_copy(CopyKind::to_device, bytes);
+  if (!cuda::record_if_pinned(from, stream))
+    return upload_staged(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, stream,
+                         site);
+  ATH_TRY(
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, static_cast<cudaStream_t>(stream.native())));
+}
+
+void download(void* to, const void* from, Device device, std::size_t bytes, const Site& site) {
+  const Stream stream = current_stream(device);
+  const cuda::DeviceGuard guard(device);
+  const bool pinned = cuda::record_if_pinned(to, stream);
+  if (!pinned) count_host_sync("copy", site);
+  count_copy(CopyKind::to_host, bytes);
+  ATH_TRY(
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(stream.native())));
+  if (!pinned) ATH_TRY(cudaStreamSynchronize(static_cast<cudaStream_t>(stream.native())));
+}
+
+// On the stream of the device that gets the bytes: after what the other one has queued so far, and before
+// what it queues from now on, which may write over them.
+void copy_across(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+  const Stream reader = current_stream(to_device), writer = current_stream(from_device);
+  Event written(from_device), read(to_device);
+  written.record(writer);
+  reader.wait(written);
+  {
+    const cuda::DeviceGuard guard(to_device);
+    ATH_TRY(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes,
+                                static_cast<cudaStream_t>(reader.native())));
+  }
+  read.record(reader);
+  writer.wait(read);
+}
+
+}  // namespace
+
+void detail::copy_device_bytes(void* to, Device to_device, const void* from, Device from_device,
+                               std::size_t bytes, const Site& site) {
+  if (bytes == 0) return;
+  if (from_device.is_cpu()) return upload(to, to_device, from, bytes, site);
+  if (to_device.is_cpu()) return download(to, from, from_device, bytes, site);
+  count_copy(CopyKind::on_device, bytes);
+  if (to_device != from_device) return copy_across(to, to_device, from, from_device, bytes);
+  const cuda::DeviceGuard guard(to_device);
+  ATH_TRY(
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native(current_stream_state(to_device))));
+}
+
+void detail::set_device_bytes(void* data, Device device, int value, std::size_t bytes) {
+  if (bytes == 0) return;
+  const cuda::DeviceGuard guard(device);
+  ATH_TRY(cudaMemsetAsync(data, value, bytes, native(current_stream_state(device))));
+}
+
+}  // namespace athanor

@@ -1,0 +1,166 @@
+#include "tensor/stream.h"
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "tensor/cuda/device.h"
+#include "tensor/detail/stream_state.h"
+
+// Streams and events of the driver are made once and handed from handle to handle: making one takes
+// microseconds and may wait for the device, and memory cached for a stream stays of use to the next owner.
+
+namespace athanor {
+namespace {
+
+/// Native handles nobody holds. Giving one back allocates nothing: room is made when one is created.
+template <class Handle> class Spare {
+ public:
+  template <class Create> Handle take(const Create& create) {
+    std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      const Handle handle = free_.back();
+      free_.pop_back();
+      return handle;
+    }
+    free_.reserve(made_ + 1);
+    const Handle handle = create(made_);
+    ++made_;
+    return handle;
+  }
+  void give_back(Handle handle) noexcept {
+    std::lock_guard lock(mutex_);
+    free_.push_back(handle);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Handle> free_;
+  std::uint32_t made_ = 0;
+};
+
+struct NativeStream {
+  cudaStream_t stream;
+  std::uint32_t id;
+};
+
+/// Of one device; never destroyed, as events and streams are given back during exit, too.
+struct Spares {
+  Spare<NativeStream> streams;
+  Spare<cudaEvent_t> events[2];  // without and with timing
+  std::mutex mutex;
+  std::atomic<detail::StreamState*> default_stream{nullptr};
+};
+
+Spares& spares_of(Device device) {
+  static auto* const all = new std::array<Spares, detail::kMaxDevices>;
+  return (*all)[static_cast<std::size_t>(device.index)];
+}
+
+class CudaEvent final : public detail::EventState {
+ public:
+  CudaEvent(Device device, Event::Timing timing)
+      : device_(device), timing_(timing), event_(spare().take([&](std::uint32_t) {
+          const cuda::DeviceGuard guard(device_);
+          cudaEvent_t event = nullptr;
+          ATH_TRY(cudaEventCreateWithFlags(
+              &event, timing_ == Event::Timing::on ? cudaEventDefault : cudaEventDisableTiming));
+          return event;
+        })) {}
+
+  void* native() const override { return event_; }
+  bool recorded() const { return recorded_; }
+
+  void record(const Stream& stream) override {
+    const cuda::DeviceGuard guard(device_);
+    ATH_TRY(cudaEventRecord(event_, static_cast<cudaStream_t>(stream.native())));
+    recorded_ = true;
+  }
+  bool done() const override {
+    if (!recorded_) return true;
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();
+      return false;
+    }
+    detail::check_status(status, "cudaEventQuery", Site::current());
+    return true;
+  }
+  void synchronize() const override {
+    if (recorded_) ATH_TRY(cudaEventSynchronize(event_));
+  }
+  double ms_until(const EventState& later) const override {
+    const auto& end = static_cast<const CudaEvent&>(later);
+    ATH_CHECK(recorded_ && end.recorded_ && timing_ == Event::Timing::on && end.timing_ == Event::Timing::on,
+              "event: both events must be made with Timing::on and recorded");
+    float ms = 0;
+    ATH_TRY(cudaEventElapsedTime(&ms, event_, end.event_));
+    return ms;
+  }
+
+ private:
+  ~CudaEvent() override { spare().give_back(event_); }
+  Spare<cudaEvent_t>& spare() const { return spares_of(device_).events[timing_ == Event::Timing::on]; }
+
+  Device device_;
+  Event::Timing timing_;
+  bool recorded_ = false;
+  cudaEvent_t event_;
+};
+
+class CudaStream final : public detail::StreamState {
+ public:
+  CudaStream(Device where, NativeStream made) : StreamState(where, made.stream, made.id) {}
+
+  void wait(const detail::EventState& event) override {
+    const auto& mark = static_cast<const CudaEvent&>(event);
+    if (!mark.recorded()) return;  // the native event may still carry its last owner's mark
+    ATH_TRY(cudaStreamWaitEvent(stream(), static_cast<cudaEvent_t>(mark.native()), 0));
+  }
+  void synchronize() override { ATH_TRY(cudaStreamSynchronize(stream())); }
+
+ private:
+  ~CudaStream() override { spares_of(device).streams.give_back({stream(), id}); }
+  cudaStream_t stream() const { return static_cast<cudaStream_t>(native); }
+};
+
+}  // namespace
+
+Ref<detail::StreamState> detail::create_device_stream(Device device) {
+  check_device(device);
+  // Non-blocking: the driver's own default stream, which libraries may use, is not waited for.
+  const NativeStream native = spares_of(device).streams.take([&](std::uint32_t id) {
+    const cuda::DeviceGuard guard(device);
+    cudaStream_t stream = nullptr;
+    ATH_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return NativeStream{stream, id};
+  });
+  return make_ref<CudaStream>(device, native);
+}
+
+detail::StreamState& detail::default_device_stream(Device device) {
+  check_device(device);
+  std::atomic<StreamState*>& slot = spares_of(device).default_stream;
+  if (StreamState* made = slot.load(std::memory_order_acquire)) return *made;
+  std::lock_guard lock(spares_of(device).mutex);
+  if (!slot.load()) {
+    const Ref<StreamState> stream = create_device_stream(device);
+    stream->retain();  // for good
+    slot.store(stream.get(), std::memory_order_release);
+  }
+  return *slot.load();
+}
+
+Ref<detail::EventState> detail::create_device_event(Device device, Event::Timing timing) {
+  check_device(device);
+  return make_ref<CudaEvent>(device, timing);
+}
+
+void detail::synchronize_device(Device device) {
+  check_device(device);
+  const cuda::DeviceGuard guard(device);
+  ATH_TRY(cudaDeviceSynchronize());
+}
+
+}  // namespace athanor

@@ -1,0 +1,76 @@
+#include "tensor/detail/device_memory.h"
+#include "tensor/detail/stream_state.h"
+#include "tensor/error.h"
+#include "tensor/pinned.h"
+
+// What tensor/cuda/ does, in a build without it: there is no device, and every request for one says so.
+
+namespace athanor {
+namespace {
+
+[[noreturn]] void no_backend(Device device) {
+  detail::fail<BackendError>("device: {} is not there: {}", device.str(), why_no_cuda());
+}
+
+}  // namespace
+
+int cuda_device_count() {
+  return 0;
+}
+const std::string& why_no_cuda() {
+  static const std::string why =
+      "this build has no CUDA: configure with the preset cuda (or simt, which emulates it on the CPU), or "
+      "use "
+      "--device cpu";
+  return why;
+}
+bool cuda_is_emulated() {
+  return false;
+}
+const DeviceInfo& device_info(Device device) {
+  no_backend(device);
+}
+
+Tensor empty_pinned(const Shape& shape, DType dtype) {
+  return Tensor::empty(shape, {dtype, kCpu});
+}
+bool is_pinned(const Tensor&) {
+  return false;
+}
+PinnedStats pinned_stats() {
+  return {};
+}
+void record_stream(const Tensor&, const Stream&) {}
+
+namespace detail {
+
+const char* cuda_device_name() {
+  return "cuda";
+}
+void check_device(Device device) {
+  no_backend(device);
+}
+Allocator& device_allocator(Device device) {
+  no_backend(device);
+}
+void copy_device_bytes(void*, Device to, const void*, Device from, std::size_t, const Site&) {
+  no_backend(to.is_cpu() ? from : to);
+}
+void set_device_bytes(void*, Device device, int, std::size_t) {
+  no_backend(device);
+}
+Ref<StreamState> create_device_stream(Device device) {
+  no_backend(device);
+}
+StreamState& default_device_stream(Device device) {
+  no_backend(device);
+}
+Ref<EventState> create_device_event(Device device, Event::Timing) {
+  no_backend(device);
+}
+void synchronize_device(Device device) {
+  no_backend(device);
+}
+
+}  // namespace detail
+}  // namespace athanor

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+// What allocators of every device count alike: live bytes, and whose they are.
+
+namespace athanor::detail {
+
+inline constexpr std::size_t kMaxTags = 64;
+
+/// The tag this thread allocates under: an index into the process-wide table of names.
+extern constinit thread_local std::uint16_t current_tag;
+
+/// Bytes in live tensors. Guarded by the lock of the allocator it belongs to.
+class Usage {
+ public:
+  void charge(std::size_t bytes, std::uint16_t tag) {
+    current_ += static_cast<std::int64_t>(bytes);
+    peak_ = std::max(peak_, current_);
+    by_tag_[tag] += static_cast<std::int64_t>(bytes);
+  }
+  void release(std::size_t bytes, std::uint16_t tag) {
+    current_ -= static_cast<std::int64_t>(bytes);
+    by_tag_[tag] -= static_cast<std::int64_t>(bytes);
+  }
+
+  std::int64_t current() const { return current_; }
+  std::int64_t peak() const { return peak_; }
+  void reset_peak() { peak_ = current_; }
+
+  /// The names of tags that hold something, with their bytes.
+  std::map<std::string, std::int64_t> by_tag() const;
+  /// "weights 4096, activations 512", largest first; "nothing".
+  std::string holders() const;
+
+ private:
+  std::int64_t current_ = 0, peak_ = 0;
+  std::array<std::int64_t, kMaxTags> by_tag_{};
+};
+
+}  // namespace athanor::detail
