@@ -21,14 +21,19 @@ if(ATHANOR_CUDA STREQUAL "ON")
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
   find_package(CUDNN REQUIRED)
-  if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
-    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+  if(NOT CMAKE_CUDA_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
+    # Keeps what ptxas says of registers and spills beside each object, for scripts/kernel_report.sh.
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/scripts/nvcc_log.sh)
+    if(CCACHE)
+      list(APPEND CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+    endif()
+    set(ATHANOR_PTXAS_LOG -Xptxas=-v)
   endif()
   # fmt would check format strings in a way nvcc's front end does not follow.
   # -std by hand: CMake 3.25 does not know how this nvcc spells C++20.
   add_library(athanor_cuda_flags INTERFACE)
   target_compile_options(athanor_cuda_flags INTERFACE
-    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-std=c++20 --expt-relaxed-constexpr --extended-lambda --fmad=false -lineinfo -DFMT_USE_CONSTEXPR=1 -DFMT_CONSTEVAL= -Xcompiler=-Wall,-Wextra>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-std=c++20 --expt-relaxed-constexpr --extended-lambda --fmad=false -lineinfo ${ATHANOR_PTXAS_LOG} -DFMT_USE_CONSTEXPR=1 -DFMT_CONSTEVAL= -Xcompiler=-Wall,-Wextra>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${ATHANOR_WERROR}>>:SHELL:-Werror all-warnings>")
 endif()
 
