@@ -26,6 +26,7 @@ set(ATHANOR_KERNELS
 set(ATHANOR_CUDA_KERNELS
   copy
   elementwise
+  loss
 )
 set(ATHANOR_CUDA_RUNTIME
   tensor/cuda/allocator.cpp

@@ -1,0 +1,220 @@
+#include "kernels/loss.h"
+
+#include <cmath>
+
+#include "tests/cuda/device.h"
+
+namespace athanor {
+namespace {
+
+using LossOnDevice = test::DeviceTest;
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+
+CudaContext& context() {
+  return cuda_context(test::device());
+}
+
+DType accumulation(DType dtype) {
+  return dtype == DType::f64 ? DType::f64 : DType::f32;
+}
+// Sums of a row are made in another order; then each result is rounded once.
+double tolerance(DType dtype) {
+  return 8 * test::epsilon_of(dtype);
+}
+
+struct Problem {
+  Tensor logits, target;
+};
+
+// `off` elements beyond an aligned start.
+Problem problem(std::int64_t rows, std::int64_t classes, DType dtype, std::int64_t off = 0) {
+  Tensor logits = Tensor::empty({rows * classes + off}, {dtype, kCpu})
+                      .view_as_strided({rows, classes}, {classes, 1}, off);
+  test::fill_uniform(logits, {1}, -4, 4);
+  Tensor target = test::filled({{rows}}, DType::i64, {2}, 0, static_cast<double>(classes));
+  return {logits, target};
+}
+
+struct Results {
+  Tensor stats, y, dx;
+};
+
+template <class Context>
+Results cross_entropy(Context& where, Device device, const Problem& p, double smoothing, bool reduced) {
+  const std::int64_t rows = p.logits.shape()[0];
+  const DType wide = accumulation(p.logits.dtype());
+  const TensorOptions options{wide, device};
+  const Shape shape = reduced ? Shape{} : Shape{rows};
+  const double scale = reduced ? 1.0 / static_cast<double>(std::max<std::int64_t>(rows, 1)) : 1.0;
+  Results r{Tensor::empty({rows, 2}, options), Tensor::empty(shape, options),
+            Tensor::empty(p.logits.shape(), {p.logits.dtype(), device})};
+  const Tensor logits = device.is_cpu() ? p.logits : test::on_device_like(p.logits);
+  const Tensor target = p.target.to(device);
+  const Tensor dy = test::filled({shape}, wide, {3}, 0.5, 1.5).to(device);
+  kernels::cross_entropy_forward(where, logits, target, smoothing, scale, r.stats, r.y);
+  kernels::cross_entropy_backward(where, logits, target, r.stats, smoothing, scale, dy, r.dx);
+  return {r.stats.to(kCpu), r.y.to(kCpu), r.dx.to(kCpu)};
+}
+
+void check_cross_entropy(const Problem& p, double smoothing, bool reduced) {
+  const DType dtype = p.logits.dtype();
+  const Results here = cross_entropy(cpu_context(), kCpu, p, smoothing, reduced);
+  const Results there = cross_entropy(context(), test::device(), p, smoothing, reduced);
+  SCOPED_TRACE(fmt::format("{} {} smoothing {} reduced {}", dtype, p.logits.shape(), smoothing, reduced));
+  EXPECT_TRUE(test::close(there.stats, here.stats, tolerance(accumulation(dtype))));
+  EXPECT_TRUE(test::close(there.y, here.y, tolerance(accumulation(dtype))));
+  EXPECT_TRUE(test::close(there.dx, here.dx, is_half(dtype) ? test::epsilon_of(dtype) : tolerance(dtype)));
+}
+
+// A row for every way a row is shared out: lanes, a warp's registers, a block's, and none.
+TEST_F(LossOnDevice, CrossEntropyEqualsCpuForEveryRowLength) {
+  for (const DType dtype : kFloating) {
+    for (const std::int64_t classes : {1, 2, 10, 31, 64, 255, 256, 264, 500, 520, 1000, 1024, 1500}) {
+      check_cross_entropy(problem(5, classes, dtype), 0.1, true);
+    }
+    for (const std::int64_t classes : {4096, 4101, 8192, 8200, 9001}) {
+      check_cross_entropy(problem(2, classes, dtype), 0.1, false);
+    }
+  }
+}
+
+TEST_F(LossOnDevice, CrossEntropyEqualsCpuWithAndWithoutSmoothing) {
+  for (const DType dtype : kFloating) {
+    for (const double smoothing : {0.0, 0.3}) {
+      for (const bool reduced : {false, true}) {
+        for (const std::int64_t rows : {0, 1, 70}) {
+          check_cross_entropy(problem(rows, 24, dtype), smoothing, reduced);
+          check_cross_entropy(problem(rows, 24, dtype, 1), smoothing, reduced);
+        }
+        check_cross_entropy(problem(1, 8200, dtype), smoothing, reduced);
+      }
+    }
+  }
+}
+
+TEST_F(LossOnDevice, CrossEntropyByHand) {
+  // log(1 + 1 + 2) - log(2) for target 2, and log(4) - 0 for target 0; softmax 1/4 1/4 1/2.
+  const float log2 = std::log(2.0f);
+  const Tensor logits = Tensor::from(std::vector<float>{0, 0, log2, 0, 0, log2}, {2, 3}, test::device());
+  const Tensor target = Tensor::from(std::vector<std::int64_t>{2, 0}, {2}, test::device());
+  const TensorOptions f32{DType::f32, test::device()};
+  const Tensor stats = Tensor::empty({2, 2}, f32), y = Tensor::empty({}, f32),
+               dx = Tensor::empty({2, 3}, f32);
+  const Tensor dy = Tensor::from(std::vector<float>{2}, {}, test::device());
+  kernels::cross_entropy_forward(context(), logits, target, 0, 0.5, stats, y);
+  kernels::cross_entropy_backward(context(), logits, target, stats, 0, 0.5, dy, dx);
+  EXPECT_TRUE(test::close(y, std::vector<double>{1.5 * std::log(2.0)}, 1e-6));
+  EXPECT_TRUE(test::close(dx, std::vector<double>{0.25, 0.25, -0.5, -0.75, 0.25, 0.5}, 1e-6));
+}
+
+TEST_F(LossOnDevice, CrossEntropyOfUnusualRows) {
+  const float inf = INFINITY;
+  const std::vector<std::vector<float>> rows{{1, -inf, 2}, {-inf, -inf, -inf}, {inf, 0, 1}, {NAN, 0, 1},
+                                             {0, 1, NAN},  {1e30f, 0, -1e30f}, {5, 5, 5}};
+  for (const auto& row : rows) {
+    for (const double smoothing : {0.0, 0.1}) {
+      for (const std::int64_t label : {0, 2}) {
+        const Problem p{Tensor::from(row, {1, 3}), Tensor::from(std::vector<std::int64_t>{label}, {1})};
+        const Results here = cross_entropy(cpu_context(), kCpu, p, smoothing, false);
+        const Results there = cross_entropy(context(), test::device(), p, smoothing, false);
+        EXPECT_TRUE(test::close(there.y, here.y, 1e-6)) << row[0] << " " << row[1] << " " << row[2];
+      }
+    }
+  }
+}
+
+TEST_F(LossOnDevice, TargetOutOfRangeGivesNaN) {
+  const Tensor logits = Tensor::zeros({3, 4}, {DType::f32, test::device()});
+  const Tensor target = Tensor::from(std::vector<std::int64_t>{4, 1, -1}, {3}, test::device());
+  const TensorOptions f32{DType::f32, test::device()};
+  const Tensor stats = Tensor::empty({3, 2}, f32), y = Tensor::empty({3}, f32);
+  kernels::check_target(context(), "test", target, 4);
+  kernels::cross_entropy_forward(context(), logits, target, 0, 1, stats, y);
+  auto values = y.to_vector();
+  EXPECT_TRUE(std::isnan(values[0]) && !std::isnan(values[1]) && std::isnan(values[2]));
+  kernels::nll_forward(context(), logits, target, 1, y);
+  values = y.to_vector();
+  EXPECT_TRUE(std::isnan(values[0]) && values[1] == 0 && std::isnan(values[2]));
+}
+
+TEST_F(LossOnDevice, SumsAreTheSameEveryTimeAndAtEveryAlignment) {
+  const Problem p = problem(300, 1000, DType::f32);
+  const Results first = cross_entropy(context(), test::device(), p, 0.1, true);
+  const Results second = cross_entropy(context(), test::device(), p, 0.1, true);
+  EXPECT_TRUE(test::same_bits(first.y, second.y));
+  for (const DType dtype : kFloating) {
+    const Tensor a = test::filled({{5003}}, dtype, {1}), b = test::filled({{5003}}, dtype, {2});
+    std::vector<Tensor> sums;
+    for (const std::int64_t off : {0, 1}) {
+      const Tensor base = Tensor::empty({5003 + off}, {dtype, kCpu});
+      const Tensor moved = base.view_as_strided({5003}, {1}, off);
+      std::memcpy(moved.raw_data(), a.raw_data(), a.bytes());
+      sums.push_back(Tensor::empty({}, {accumulation(dtype), test::device()}));
+      kernels::mse_forward(context(), test::on_device_like(moved), b.to(test::device()), 1, sums.back());
+    }
+    EXPECT_TRUE(test::same_bits(sums[0].to(kCpu), sums[1].to(kCpu)));
+  }
+}
+
+template <class Context>
+std::vector<Tensor> nll(Context& where, Device device, const Problem& p, bool strided) {
+  const std::int64_t rows = p.logits.shape()[0];
+  const DType wide = accumulation(p.logits.dtype());
+  const Tensor x = p.logits.to(device), target = p.target.to(device);
+  const Tensor y = Tensor::empty({rows}, {wide, device}), sum = Tensor::empty({}, {wide, device});
+  const Tensor dx = empty_like(x);
+  kernels::nll_forward(where, x, target, 1, y);
+  kernels::nll_forward(where, x, target, 0.25, sum);
+  const Tensor dy = test::filled({{2 * rows + 1}}, wide, {3}).to(device);
+  const Tensor expanded = dy.view_as_strided({rows}, {strided ? 2 : 0}, 0);
+  kernels::nll_backward(where, target, 0.5, expanded, dx);
+  return {y.to(kCpu), sum.to(kCpu), dx.to(kCpu)};
+}
+
+TEST_F(LossOnDevice, NllEqualsCpu) {
+  for (const DType dtype : kFloating) {
+    for (const std::int64_t rows : {0, 1, 7, 400}) {
+      for (const bool strided : {false, true}) {
+        const Problem p = problem(rows, 37, dtype);
+        const auto here = nll(cpu_context(), kCpu, p, strided);
+        const auto there = nll(context(), test::device(), p, strided);
+        EXPECT_TRUE(test::same_bits(there[0], here[0]));
+        EXPECT_TRUE(test::close(there[1], here[1], tolerance(accumulation(dtype))));
+        EXPECT_TRUE(test::same_bits(there[2], here[2])) << fmt::format("{} {}", dtype, rows);
+      }
+    }
+  }
+}
+
+template <class Context>
+std::vector<Tensor> mse(Context& where, Device device, const Tensor& a, const Tensor& b) {
+  const DType wide = accumulation(a.dtype());
+  const auto place = [&](const Tensor& x) { return device.is_cpu() ? x : test::on_device_like(x); };
+  const Tensor left = place(a), right = place(b);
+  const Tensor y = Tensor::empty(a.shape(), {wide, device}), sum = Tensor::empty({}, {wide, device});
+  const Tensor da = empty_like(left), da_of_sum = empty_like(left);
+  kernels::squared_difference(where, left, right, y);
+  kernels::mse_forward(where, left, right, 0.125, sum);
+  kernels::mse_backward(where, left, right, 1, test::filled({a.shape()}, wide, {3}).to(device), da);
+  kernels::mse_backward(where, left, right, 0.125, test::filled({{}}, wide, {4}, 1, 3).to(device), da_of_sum);
+  return {y.to(kCpu), sum.to(kCpu), da.to(kCpu), da_of_sum.to(kCpu)};
+}
+
+TEST_F(LossOnDevice, SquaredErrorEqualsCpu) {
+  for (const DType dtype : kFloating) {
+    for (const auto& wanted : test::shape_cases()) {
+      if (wanted.layout != test::Layout::dense && wanted.layout != test::Layout::misaligned) continue;
+      const Tensor a = test::filled(wanted, dtype, {1}), b = test::filled(wanted, dtype, {2});
+      const auto here = mse(cpu_context(), kCpu, a, b), there = mse(context(), test::device(), a, b);
+      SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, int(wanted.layout)));
+      EXPECT_TRUE(test::same_bits(there[0], here[0]));
+      EXPECT_TRUE(test::close(there[1], here[1], tolerance(accumulation(dtype))));
+      EXPECT_TRUE(test::same_bits(there[2], here[2]));
+      EXPECT_TRUE(test::same_bits(there[3], here[3]));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace athanor
