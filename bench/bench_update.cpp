@@ -33,7 +33,7 @@ struct Setup {
   std::unique_ptr<ParameterArena> arena;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<GradientMeter> meter;
-  StepState state;
+  StepBuffer state;
 };
 
 std::shared_ptr<Setup> make_setup(Precision precision, const std::vector<Shape>& shapes) {
@@ -50,7 +50,7 @@ std::shared_ptr<Setup> make_setup(Precision precision, const std::vector<Shape>&
         .accumulate(filled(shapes[i], compute_dtype(precision), -1, 1, 100 + i));
   }
   setup->meter = std::make_unique<GradientMeter>(*setup->arena);
-  setup->state.learning_rate[0] = 1e-3f;
+  setup->state->learning_rate[0] = 1e-3f;
   return setup;
 }
 
@@ -97,7 +97,7 @@ void add_norm(Precision precision) {
         }
         setup->meter->measure(setup->state, {.max_norm = 1});
         return Prepared{[setup] { setup->meter->measure(setup->state, {.max_norm = 1}); },
-                        std::abs(setup->state.grad_norm / std::sqrt(square) - 1), 1e-6};
+                        std::abs(setup->state->grad_norm / std::sqrt(square) - 1), 1e-6};
       });
 }
 

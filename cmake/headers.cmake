@@ -87,6 +87,7 @@ set(ATHANOR_HEADERS
   optim/schedule.h
   optim/sgd.h
   optim/step.h
+  optim/step_buffer.h
   tensor/allocator.h
   tensor/atomic_file.h
   tensor/counters.h
@@ -106,6 +107,7 @@ set(ATHANOR_HEADERS
   tensor/tensor.h
   tensor/trace.h
   trainer/callback.h
+  trainer/choose_device.h
   trainer/config.h
   trainer/early_stopping.h
   trainer/json_lines.h

@@ -122,6 +122,8 @@ add_library(athanor
   optim/schedule.cpp
   optim/sgd.cpp
   optim/step.cpp
+  optim/step_buffer.cpp
+  trainer/choose_device.cpp
   trainer/config.cpp
   trainer/early_stopping.cpp
   trainer/json_lines.cpp

@@ -93,6 +93,9 @@ class CudaContext : public ContextBase {
   /// Compute capability, 90 for sm_90.
   int sm() const { return sm_; }
   int multiprocessors() const { return multiprocessors_; }
+  /// cuBLASLt and cuDNN may round f32 inputs to 10 fraction bits (TF32) to use tensor cores.
+  bool tf32 = false;
+
   /// cudaStream_t that kernels go to: of current_stream(device()).
   void* native_stream() const;
 

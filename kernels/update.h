@@ -94,6 +94,18 @@ template <class Context>
 void measure_gradients(Context& context, std::span<const UpdateTable> tables, float max_norm,
                        float max_value);
 
+/// The rates of the steps that may be next, of which the device knows which one it is.
+struct RateWindow {
+  static constexpr int kSteps = 17;  ///< StepBuffer::kLead, and the one that follows
+  std::int64_t first_step = 0;       ///< what applied_steps is at least
+  int steps = 0;                     ///< how many it may be
+  int first_group = 0, groups = 0;
+  float rate[kSteps][kMaxParamGroups];  ///< [step - first_step][group - first_group]
+};
+
+/// learning_rate[first_group + g] = rate[applied_steps - first_step][g].
+template <class Context> void set_learning_rates(Context& context, const RateWindow& window);
+
 /// Counts the step as applied or, where found_inf is set, as skipped.
 template <class Context> void finish_step(Context& context);
 

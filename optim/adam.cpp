@@ -43,9 +43,9 @@ AdamW::AdamW(ParameterArena& arena, const std::vector<Group>& groups, int first_
 
 AdamW::AdamW(ParameterArena& arena, const AdamWOptions& options) : AdamW(arena, {Group{{}, options}}, 0) {}
 
-void Adam::step(StepState& state) {
+void Adam::step(StepBuffer& step) {
   on_device(arena().device(), [&](auto& context) {
-    const BoundStep bound(context, state);
+    const BoundStep bound(context, step);
     for (const kernels::UpdateTable& table : plan().refresh()) {
       kernels::adam_update(context, table, options_, first_moment_, second_moment_);
     }

@@ -30,7 +30,7 @@ class Adam : public Optimizer {
   /// Group i takes its rate from StepState::learning_rate[first_slot + i].
   Adam(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
 
-  void step(StepState& state) override;
+  void step(StepBuffer& step) override;
 
  protected:
   Adam(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot,

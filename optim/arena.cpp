@@ -241,11 +241,11 @@ void ParameterArena::restore_buffers() {
   bump_buffers();
 }
 
-void ParameterArena::restore_buffers_if_skipped(StepState& state) {
+void ParameterArena::restore_buffers_if_skipped(StepBuffer& step) {
   if (!flat_buffers_.defined()) return;
   ATH_CHECK(snapshot_.defined(), "arena: snapshot_buffers() must come before restore_buffers_if_skipped()");
   on_device(device(), [&](auto& context) {
-    const BoundStep bound(context, state);
+    const BoundStep bound(context, step);
     kernels::copy_if_skipped(context, snapshot_, flat_buffers_);
   });
   bump_buffers();

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "autograd/parameter.h"
-#include "kernels/step_state.h"
 #include "optim/precision.h"
+#include "optim/step_buffer.h"
 #include "tensor/state_dict.h"
 #include "tensor/tensor.h"
 
@@ -97,7 +97,7 @@ class ParameterArena {
   /// Puts the values of the last snapshot back.
   void restore_buffers();
   /// The same where the step found a non-finite gradient, decided on the device.
-  void restore_buffers_if_skipped(StepState& state);
+  void restore_buffers_if_skipped(StepBuffer& step);
   /// All buffers, flat f32; undefined where there are none.
   const Tensor& flat_buffers() const { return flat_buffers_; }
 

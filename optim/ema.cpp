@@ -20,10 +20,10 @@ Ema::Ema(ParameterArena& arena, const EmaOptions& options) : arena_(arena), opti
   if (arena.flat_buffers().defined()) buffers_ = copy_of(arena.flat_buffers());
 }
 
-void Ema::update(StepState& state) {
+void Ema::update(StepBuffer& step) {
   ATH_CHECK(!swapped_, "ema: averages must not be swapped in during training");
   on_device(arena_.device(), [&](auto& context) {
-    const BoundStep bound(context, state);
+    const BoundStep bound(context, step);
     const auto average = [&](const Tensor& values, const Tensor& averages) {
       kernels::average_update(context, values, averages, options_.decay, options_.warm_up);
     };

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "optim/arena.h"
+#include "optim/step_buffer.h"
 
 namespace athanor {
 
@@ -25,7 +26,7 @@ class Ema {
   explicit Ema(ParameterArena& arena, const EmaOptions& options = {});
 
   /// After the optimizer's step and before finish_step(). Throws ArgumentError while swapped in.
-  void update(StepState& state);
+  void update(StepBuffer& step);
 
   /// Exchanges averages with masters and buffers, and refreshes the compute copies: the model now is the
   /// average. A second call changes it back.

@@ -152,9 +152,9 @@ Tensor Muon::orthogonalize(Context& context, const MuonOptions& options, const M
   return x;
 }
 
-void Muon::step(StepState& state) {
+void Muon::step(StepBuffer& step) {
   on_device(arena().device(), [&](auto& context) {
-    const BoundStep bound(context, state);
+    const BoundStep bound(context, step);
     plan().refresh();
     for (std::size_t i = 0; i < plan().members().size(); ++i) {
       const UpdatePlan::Member& member = plan().members()[i];
@@ -173,15 +173,15 @@ void Muon::step(StepState& state) {
     }
   });
   arena().bump_weights();
-  if (rest_) rest_->step(state);
+  if (rest_) rest_->step(step);
 }
 
 // The rest along
 // ---------------------------------------------------------------------------------------------
 
-void Muon::set_learning_rates(StepState& state, const Schedule& schedule) const {
-  Optimizer::set_learning_rates(state, schedule);
-  if (rest_) rest_->set_learning_rates(state, schedule);
+void Muon::set_learning_rates(StepBuffer& step, const Schedule& schedule) const {
+  Optimizer::set_learning_rates(step, schedule);
+  if (rest_) rest_->set_learning_rates(step, schedule);
 }
 
 std::vector<int> Muon::selected() const {

@@ -59,8 +59,8 @@ class Muon final : public Optimizer {
   /// The same with SGD for everything else.
   Muon(ParameterArena& arena, const MuonOptions& options, const SgdOptions& rest, float rest_lr_scale);
 
-  void step(StepState& state) override;
-  void set_learning_rates(StepState& state, const Schedule& schedule) const override;
+  void step(StepBuffer& step) override;
+  void set_learning_rates(StepBuffer& step, const Schedule& schedule) const override;
   std::vector<int> selected() const override;
   StateDict state_dict() const override;
   void load_state_dict(const StateDict& state) override;

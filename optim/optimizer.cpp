@@ -5,6 +5,7 @@
 
 #include "optim/flat.h"
 #include "optim/load.h"
+#include "optim/step.h"
 
 namespace athanor {
 namespace {
@@ -116,13 +117,24 @@ void Optimizer::load_state_dict(const StateDict& state) {
       Tensor::from(updates, {static_cast<std::int64_t>(updates.size())}, arena_.device()));
 }
 
-void Optimizer::set_learning_rates(StepState& state, const Schedule& schedule) const {
-  for (std::size_t i = 0; i < groups_.size(); ++i) {
-    const Schedule& own = groups_[i].schedule ? groups_[i].schedule : schedule;
+void Optimizer::set_learning_rates(StepBuffer& step, const Schedule& schedule) const {
+  // The device knows which step is next; the host, which ones it may be.
+  const std::int64_t first = step.known().applied_steps;
+  kernels::RateWindow window;
+  window.first_step = first;
+  window.steps = step.unknown_steps() + 1;
+  window.first_group = first_slot_;
+  window.groups = group_count();
+  for (int i = 0; i < window.groups; ++i) {
+    const ParamGroup& group = groups_[static_cast<std::size_t>(i)];
+    const Schedule& own = group.schedule ? group.schedule : schedule;
     ATH_CHECK(own, "set_learning_rates: group {} must have a schedule of its own where none is given", i);
-    state.learning_rate[static_cast<std::size_t>(first_slot_) + i] =
-        own(state.applied_steps) * groups_[i].lr_scale;
+    for (int k = 0; k < window.steps; ++k) window.rate[k][i] = own(first + k) * group.lr_scale;
   }
+  on_device(step.device(), [&](auto& context) {
+    const BoundStep bound(context, step);
+    kernels::set_learning_rates(context, window);
+  });
 }
 
 std::vector<int> Optimizer::selected() const {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/step_state.h"
 #include "optim/arena.h"
 #include "optim/plan.h"
 #include "optim/schedule.h"
+#include "optim/step_buffer.h"
 #include "tensor/state_dict.h"
 
 namespace athanor {
@@ -52,11 +52,11 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  virtual void step(StepState& state) = 0;
+  virtual void step(StepBuffer& step) = 0;
 
-  /// Writes each group's rate for the step after `state.applied_steps`: its own schedule's, or the given
+  /// Writes each group's rate for the step after the applied steps: its own schedule's, or the given
   /// one's, times its lr_scale.
-  virtual void set_learning_rates(StepState& state, const Schedule& schedule) const;
+  virtual void set_learning_rates(StepBuffer& step, const Schedule& schedule) const;
 
   /// Per selected parameter its state tensors, "momentum.conv1.weight", and its count of updates,
   /// "updates.conv1.weight"; and the kind of optimizer. Tensors are views of live memory, not copies.

@@ -22,9 +22,9 @@ Sgd::Sgd(ParameterArena& arena, const std::vector<Group>& groups, int first_slot
   if (any_momentum) momentum_ = add_state("momentum");
 }
 
-void Sgd::step(StepState& state) {
+void Sgd::step(StepBuffer& step) {
   on_device(arena().device(), [&](auto& context) {
-    const BoundStep bound(context, state);
+    const BoundStep bound(context, step);
     for (const kernels::UpdateTable& table : plan().refresh()) {
       kernels::sgd_update(context, table, options_, momentum_);
     }

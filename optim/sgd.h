@@ -31,7 +31,7 @@ class Sgd final : public Optimizer {
   /// Group i takes its rate from StepState::learning_rate[first_slot + i].
   Sgd(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
 
-  void step(StepState& state) override;
+  void step(StepBuffer& step) override;
 
  private:
   std::vector<kernels::SgdGroup> options_;  // by learning-rate slot

@@ -15,20 +15,21 @@ std::vector<UpdatePlan::Member> everything(const ParameterArena& arena) {
 
 GradientMeter::GradientMeter(const ParameterArena& arena) : arena_(arena), plan_(arena, everything(arena)) {}
 
-void GradientMeter::measure(StepState& state, const GradientLimits& limits) {
+void GradientMeter::measure(StepBuffer& step, const GradientLimits& limits) {
   ATH_CHECK(limits.max_norm > 0 && limits.max_value > 0,
             "clip: limits must be > 0, but got norm {} and value {}", limits.max_norm, limits.max_value);
   on_device(arena_.device(), [&](auto& context) {
-    const BoundStep bound(context, state);
+    const BoundStep bound(context, step);
     kernels::measure_gradients(context, plan_.refresh(), limits.max_norm, limits.max_value);
   });
 }
 
-void finish_step(Device device, StepState& state) {
-  on_device(device, [&](auto& context) {
-    const BoundStep bound(context, state);
+void finish_step(StepBuffer& step) {
+  on_device(step.device(), [&](auto& context) {
+    const BoundStep bound(context, step);
     kernels::finish_step(context);
   });
+  step.publish();
 }
 
 }  // namespace athanor

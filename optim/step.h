@@ -5,26 +5,27 @@
 #include "kernels/context.h"
 #include "optim/arena.h"
 #include "optim/plan.h"
+#include "optim/step_buffer.h"
 
 // A training step on the optimizer's side:
 //
 //     arena.snapshot_buffers();                          // where gradients may be non-finite
 //     arena.zero_grad();
 //     ... forward, backward ...
-//     meter.measure(state, limits);                      // norm, found_inf, clip coefficient
-//     optimizer.set_learning_rates(state, schedule);
-//     optimizer.step(state);
-//     ema.update(state);
-//     arena.restore_buffers_if_skipped(state);
-//     finish_step(arena.device(), state);
+//     meter.measure(step, limits);                      // norm, found_inf, clip coefficient
+//     optimizer.set_learning_rates(step, schedule);
+//     optimizer.step(step);
+//     ema.update(step);
+//     arena.restore_buffers_if_skipped(step);
+//     finish_step(step);
 
 namespace athanor {
 
-/// While alive, kernels of `context` read their scalars from `state`.
+/// While alive, kernels of `context` read their scalars from `step`.
 template <class Context> class BoundStep {
  public:
-  BoundStep(Context& context, StepState& state) : context_(context), before_(context.step()) {
-    context.bind_step(&state);
+  BoundStep(Context& context, StepBuffer& step) : context_(context), before_(context.step()) {
+    context.bind_step(step.data());
   }
   ~BoundStep() { context_.bind_step(before_); }
   BoundStep(const BoundStep&) = delete;
@@ -48,9 +49,9 @@ class GradientMeter {
   explicit GradientMeter(const ParameterArena& arena);
 
   /// Sets grad_norm, found_inf, clip_coefficient = min(1, max_norm / (norm + 1e-6)) and clip_value of
-  /// `state`. The norm is that of the unscaled gradients of all parameters that have one. Throws
+  /// `step`. The norm is that of the unscaled gradients of all parameters that have one. Throws
   /// ArgumentError where a limit is not > 0. Source: Pascanu et al. 2013, arXiv:1211.5063.
-  void measure(StepState& state, const GradientLimits& limits = {});
+  void measure(StepBuffer& step, const GradientLimits& limits = {});
 
  private:
   const ParameterArena& arena_;
@@ -58,6 +59,6 @@ class GradientMeter {
 };
 
 /// Counts the step as applied, or as skipped where a gradient was not finite.
-void finish_step(Device device, StepState& state);
+void finish_step(StepBuffer& step);
 
 }  // namespace athanor

@@ -204,10 +204,10 @@ TEST(Arena, BuffersComeBackFromTheSnapshot) {
   EXPECT_EQ(model.variance.to_vector(), variance);
 
   spoil();
-  StepState state;
+  StepBuffer state;
   arena.restore_buffers_if_skipped(state);
   EXPECT_EQ(model.variance.to_vector()[4], -1);
-  state.found_inf = 1;
+  state->found_inf = 1;
   arena.restore_buffers_if_skipped(state);
   EXPECT_EQ(model.mean.to_vector(), mean);
   EXPECT_EQ(model.variance.to_vector(), variance);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tensor/error.h"
+#include "tensor/stream.h"
 #include "trainer/config.h"
 
 namespace athanor {
@@ -153,16 +154,34 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
 
 TEST(Flags, PartsThatAreNotBuiltAreRefusedNotIgnored) {
   const std::vector<std::vector<std::string>> cases{
-      {"--devices", "2"},      {"--strategy", "ddp"},     {"--strategy", "zero1"},
-      {"--device", "cuda"},    {"--device", "cuda:1"},    {"--accelerator", "gpu"},
-      {"--precision", "tf32"}, {"--precision", "f16"},    {"--precision", "16-mixed"},
-      {"--workers", "4"},      {"--checkpoint-dir", "x"}, {"--checkpoint-every", "5"},
-      {"--resume", "auto"},    {"--pretrained", "x"},     {"--profile", "trace"}};
+      {"--devices", "2"},        {"--strategy", "ddp"},       {"--strategy", "zero1"},
+      {"--precision", "f16"},    {"--precision", "16-mixed"}, {"--workers", "4"},
+      {"--checkpoint-dir", "x"}, {"--checkpoint-every", "5"}, {"--resume", "auto"},
+      {"--pretrained", "x"},     {"--profile", "trace"}};
   for (const auto& arguments : cases) {
     const std::string message = refusal(arguments);
     EXPECT_NE(message.find("not part of this version"), std::string::npos) << arguments[0] << ": " << message;
     EXPECT_NE(message.find(arguments[1]), std::string::npos) << message;
   }
+}
+
+TEST(Flags, ADeviceThatIsNotThereIsNamed) {
+  if (cuda_device_count() > 0) GTEST_SKIP() << "there is a device";
+  for (const char* text : {"cuda", "cuda:1", "gpu"}) {
+    try {
+      parse({"--device", text});
+      FAIL() << text;
+    } catch (const BackendError& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find(fmt::format("--device {}", text)), std::string::npos) << message;
+      EXPECT_NE(message.find("use --device cpu"), std::string::npos) << message;
+      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    }
+  }
+}
+
+TEST(Flags, Tf32NeedsAGpu) {
+  EXPECT_NE(refusal({"--precision", "tf32", "--device", "cpu"}).find("must be on a GPU"), std::string::npos);
 }
 
 TEST(Flags, HelpNamesEveryFlag) {

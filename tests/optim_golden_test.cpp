@@ -166,13 +166,13 @@ Values run_ours(const std::string& name, const Json& options) {
   require_grad(w);
   ParameterArena arena({{"w", w}}, {});
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(name, arena, options);
-  StepState state;
-  state.learning_rate[0] = options.at("lr");
+  StepBuffer state;
+  state->learning_rate[0] = options.at("lr");
   for (int t = 0; t < kSteps; ++t) {
     arena.zero_grad();
     leaf_of(w).accumulate(as_f32(gradient(t), {kRows, kColumns}));
     optimizer->step(state);
-    finish_step(kCpu, state);
+    finish_step(state);
   }
   return w.to_vector();
 }

@@ -36,8 +36,8 @@ TEST(Sgd, TwoStepsByHand) {
   const Tensor w = filled({1}, {1});
   ParameterArena arena({{"w", w}}, {});
   Sgd sgd(arena, {.momentum = 0.5f, .weight_decay = 0.1f});
-  StepState state;
-  state.learning_rate[0] = 0.2f;
+  StepBuffer state;
+  state->learning_rate[0] = 0.2f;
   for (const double expected : {0.78, 0.4544}) {
     arena.zero_grad();
     deliver(w, {1});
@@ -51,8 +51,8 @@ TEST(Sgd, DampeningBeginsAtTheSecondUpdate) {
   const Tensor w = filled({1}, {0});
   ParameterArena arena({{"w", w}}, {});
   Sgd sgd(arena, {.momentum = 0.5f, .dampening = 0.25f});
-  StepState state;
-  state.learning_rate[0] = 1;
+  StepBuffer state;
+  state->learning_rate[0] = 1;
   for (const double expected : {-1.0, -2.25}) {
     arena.zero_grad();
     deliver(w, {1});
@@ -78,8 +78,8 @@ TEST(Adam, TwoStepsByHand) {
   const Tensor w = filled({1}, {0});
   ParameterArena arena({{"w", w}}, {});
   Adam adam(arena, {.beta1 = 0.5, .beta2 = 0.5, .eps = 0});
-  StepState state;
-  state.learning_rate[0] = 0.1f;
+  StepBuffer state;
+  state->learning_rate[0] = 0.1f;
   const double expected[] = {-0.1, -0.1 + 0.1 / 3};
   for (int t = 0; t < 2; ++t) {
     arena.zero_grad();
@@ -101,8 +101,8 @@ TEST(Adam, DecayIsDecoupledInAdamW) {
     } else {
       adam = std::make_unique<Adam>(arena, AdamOptions{.weight_decay = 0.5f});
     }
-    StepState state;
-    state.learning_rate[0] = 0.1f;
+    StepBuffer state;
+    state->learning_rate[0] = 0.1f;
     deliver(w, {0});
     adam->step(state);
     EXPECT_NEAR(w.item(), decoupled ? 2 - 0.1 * 0.5 * 2 : 2 - 0.1, 1e-6);
@@ -114,14 +114,14 @@ TEST(Adam, LateStarterHasItsOwnBiasCorrection) {
   const Tensor a = filled({1}, {0}), b = filled({1}, {0});
   ParameterArena arena({{"a", a}, {"b", b}}, {});
   Adam adam(arena);
-  StepState state;
-  state.learning_rate[0] = 0.1f;
+  StepBuffer state;
+  state->learning_rate[0] = 0.1f;
   for (int t = 0; t < 50; ++t) {
     arena.zero_grad();
     deliver(a, {1});
     if (t == 49) deliver(b, {1});
     adam.step(state);
-    finish_step(kCpu, state);
+    finish_step(state);
   }
   EXPECT_NEAR(b.item(), -0.1, 1e-6);
 }
@@ -176,7 +176,7 @@ struct Training {
   ParameterArena arena;
   std::unique_ptr<Optimizer> optimizer;
   GradientMeter meter{arena};
-  StepState state;
+  StepBuffer state;
   std::vector<Tensor> gradients;
 
   explicit Training(const std::string& kind, Precision precision = Precision::f32, std::int64_t width = 30)
@@ -189,14 +189,14 @@ struct Training {
     for (std::size_t p = 0; p < gradients.size(); ++p) {
       float* g = gradients[p].data<float>();
       for (std::int64_t i = 0; i < gradients[p].numel(); ++i) {
-        g[i] = noise(i * 31 + state.applied_steps * 101 + static_cast<std::int64_t>(p)) + poison;
+        g[i] = noise(i * 31 + state->applied_steps * 101 + static_cast<std::int64_t>(p)) + poison;
       }
       leaf_of(model.parameters[p].tensor).accumulate(gradients[p]);
     }
     meter.measure(state, {.max_norm = 5});
     optimizer->set_learning_rates(state, schedule);
     optimizer->step(state);
-    finish_step(kCpu, state);
+    finish_step(state);
   }
 
   Schedule schedule = schedules::cosine(0.01, 100);
@@ -264,7 +264,7 @@ TEST(Optimizer, ResumesFromItsStateBitForBit) {
     for (int t = 0; t < 3; ++t) straight.step();
     resumed.arena.load_state_dict(straight.arena.state_dict());
     resumed.optimizer->load_state_dict(straight.optimizer->state_dict());
-    resumed.state = straight.state;
+    resumed.state.write(straight.state.read());
     for (int t = 0; t < 3; ++t) {
       straight.step();
       resumed.step();
@@ -334,13 +334,13 @@ TEST(Optimizer, GroupsHaveTheirOwnRateDecayAndMomentum) {
           {Sgd::Group{{.parameters = selectors::under("a."), .lr_scale = 2}, {.weight_decay = 0.5f}},
            Sgd::Group{{.parameters = selectors::named({"rest"}), .schedule = schedules::constant(0.25)}, {}}},
           0);
-  StepState state;
+  StepBuffer state;
   sgd.set_learning_rates(state, schedules::linear(0.1, 10));
-  EXPECT_FLOAT_EQ(state.learning_rate[0], 0.2f);
-  EXPECT_FLOAT_EQ(state.learning_rate[1], 0.25f);
-  state.applied_steps = 5;
+  EXPECT_FLOAT_EQ(state->learning_rate[0], 0.2f);
+  EXPECT_FLOAT_EQ(state->learning_rate[1], 0.25f);
+  state->applied_steps = 5;
   sgd.set_learning_rates(state, schedules::linear(0.1, 10));
-  EXPECT_FLOAT_EQ(state.learning_rate[0], 0.1f);
+  EXPECT_FLOAT_EQ(state->learning_rate[0], 0.1f);
   deliver(a, {1, 2});
   deliver(b, {1});
   deliver(c, {1});
@@ -358,8 +358,8 @@ TEST(Optimizer, SkipsParametersWithoutAGradient) {
   const Tensor a = filled({2}, {1, 2}), b = filled({2}, {3, 4});
   ParameterArena arena({{"a", a}, {"b", b}}, {});
   Sgd sgd(arena, {.momentum = 0.9f, .weight_decay = 0.1f});
-  StepState state;
-  state.learning_rate[0] = 0.1f;
+  StepBuffer state;
+  state->learning_rate[0] = 0.1f;
   deliver(a, {1, 1});
   deliver(b, {1, 1});
   sgd.step(state);
@@ -376,8 +376,8 @@ TEST(Optimizer, GradientsAreLeftAlone) {
   ParameterArena arena({{"w", w}}, {});
   Sgd sgd(arena, {.momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true});
   GradientMeter meter(arena);
-  StepState state;
-  state.learning_rate[0] = 0.1f;
+  StepBuffer state;
+  state->learning_rate[0] = 0.1f;
   deliver(w, {10, -20, 30});
   const auto before = bytes_of(arena.gradient(0));
   meter.measure(state, {.max_norm = 1, .max_value = 0.5f});
@@ -390,19 +390,19 @@ TEST(Clip, NormCoefficientAndValueByHand) {
   ParameterArena arena({{"a", a}, {"b", b}}, {});
   Sgd sgd(arena);
   GradientMeter meter(arena);
-  StepState state;
-  state.learning_rate[0] = 1;
-  state.loss_scale = 4;
+  StepBuffer state;
+  state->learning_rate[0] = 1;
+  state->loss_scale = 4;
   deliver(a, {12, 16});
   deliver(b, {-48});  // unscaled 3, 4, -12: norm 13
   meter.measure(state);
-  EXPECT_FLOAT_EQ(state.grad_norm, 13);
-  EXPECT_EQ(state.clip_coefficient, 1);
+  EXPECT_FLOAT_EQ(state->grad_norm, 13);
+  EXPECT_EQ(state->clip_coefficient, 1);
   meter.measure(state, {.max_norm = 100});
-  EXPECT_EQ(state.clip_coefficient, 1);
+  EXPECT_EQ(state->clip_coefficient, 1);
   meter.measure(state, {.max_norm = 6.5f, .max_value = 3});
-  EXPECT_NEAR(state.clip_coefficient, 0.5, 1e-6);
-  EXPECT_EQ(state.found_inf, 0);
+  EXPECT_NEAR(state->clip_coefficient, 0.5, 1e-6);
+  EXPECT_EQ(state->found_inf, 0);
   sgd.step(state);  // clipped by norm 1.5, 2, -6, then by value
   EXPECT_NEAR(a.data<float>()[0], -1.5, 1e-6);
   EXPECT_NEAR(a.data<float>()[1], -2, 1e-6);
@@ -414,11 +414,11 @@ TEST(Clip, LargeGradientsDoNotOverflowTheNorm) {
   const Tensor w = filled({4}, {0, 0, 0, 0});
   ParameterArena arena({{"w", w}}, {});
   GradientMeter meter(arena);
-  StepState state;
+  StepBuffer state;
   deliver(w, {1e30f, 1e30f, 1e30f, 1e30f});
   meter.measure(state, {.max_norm = 1});
-  EXPECT_EQ(state.found_inf, 0);
-  EXPECT_FLOAT_EQ(state.grad_norm, 2e30f);
+  EXPECT_EQ(state->found_inf, 0);
+  EXPECT_FLOAT_EQ(state->grad_norm, 2e30f);
 }
 
 TEST(FoundInf, MakesTheStepANoOpBitForBit) {
@@ -437,9 +437,9 @@ TEST(FoundInf, MakesTheStepANoOpBitForBit) {
         for (const Parameter& p : skipping.model.parameters) weights.push_back(bytes_of(p.tensor));
         skipping.step(bad);
         ema.update(skipping.state);
-        EXPECT_EQ(skipping.state.found_inf, 1);
-        EXPECT_EQ(skipping.state.applied_steps, 1);
-        EXPECT_EQ(skipping.state.skipped_steps, 1);
+        EXPECT_EQ(skipping.state->found_inf, 1);
+        EXPECT_EQ(skipping.state->applied_steps, 1);
+        EXPECT_EQ(skipping.state->skipped_steps, 1);
         EXPECT_EQ(skipping.arena.weights_hash(), hash) << kind;
         EXPECT_EQ(bytes_of(std::get<Tensor>(ema.state_dict().begin()->value)), average);
         for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -469,8 +469,8 @@ TEST(Muon, UpdatesAreNearlyOrthogonalForWideAndTallMatrices) {
         {Muon::Group{{},
                      {.scale = MuonScale::none, .coefficients = {1.875f, -1.25f, 0.375f}, .iterations = 40}}},
         0, nullptr);
-    StepState state;
-    state.learning_rate[0] = 1;
+    StepBuffer state;
+    state->learning_rate[0] = 1;
     deliver(w, gradient);
     muon.step(state);
     const std::int64_t rows = shape[0], columns = shape[1], side = std::min(rows, columns);
@@ -493,8 +493,8 @@ TEST(Muon, ScalesAndNormalizesByShape) {
     const Tensor w = filled({4, 1}, {3, 0, 4, 0});
     ParameterArena arena({{"w", w}}, {});
     Muon muon(arena, {Muon::Group{{}, options}}, 0, nullptr);
-    StepState state;
-    state.learning_rate[0] = 1;
+    StepBuffer state;
+    state->learning_rate[0] = 1;
     deliver(w, {0, 1, 0, 0});
     muon.step(state);
     return w.to_vector();
@@ -527,10 +527,10 @@ TEST(Muon, EveryParameterMustBeSelectedOnceAndMatricesAlone) {
   EXPECT_THROW(Muon(arena, {.dtype = DType::f64}, SgdOptions{}, 1), ArgumentError);
   const Muon muon(arena, {}, SgdOptions{}, 0.5f);
   EXPECT_EQ(muon.selected(), (std::vector<int>{0, 1, 2, 3, 4}));
-  StepState state;
+  StepBuffer state;
   muon.set_learning_rates(state, schedules::constant(0.2));
-  EXPECT_FLOAT_EQ(state.learning_rate[0], 0.2f);
-  EXPECT_FLOAT_EQ(state.learning_rate[1], 0.1f);
+  EXPECT_FLOAT_EQ(state->learning_rate[0], 0.2f);
+  EXPECT_FLOAT_EQ(state->learning_rate[1], 0.1f);
 }
 
 // Ema ------------------------------------------------------------------------------------------------------
@@ -539,7 +539,7 @@ TEST(Ema, AveragesMastersAndBuffersByHand) {
   const Tensor w = filled({1}, {0}), mean = Tensor::from(std::vector<float>{0}, {1});
   ParameterArena arena({{"w", w}}, {{"mean", mean}}, Precision::bf16, kCpu);
   Ema ema(arena, {.decay = 0.75, .warm_up = false});
-  StepState state;
+  StepBuffer state;
   for (const double expected : {1.0, 1.75}) {  // towards 4, a quarter of the way each time
     arena.master(0).data<float>()[0] = 4;
     arena.weights_from_masters();
@@ -560,12 +560,12 @@ TEST(Ema, WarmsUpByAppliedSteps) {
   ParameterArena arena({{"w", w}}, {});
   Ema ema(arena, {.decay = 0.999});
   w.data<float>()[0] = 11;
-  StepState state;
+  StepBuffer state;
   ema.update(state);  // decay 2 / 11
   ema.swap();
   EXPECT_NEAR(w.item(), 9, 1e-5);
   ema.swap();
-  state.applied_steps = 1'000'000;
+  state->applied_steps = 1'000'000;
   ema.update(state);
   ema.swap();
   EXPECT_NEAR(w.item(), 9.002, 1e-5);

@@ -9,6 +9,8 @@
 
 #include "tensor/error.h"
 #include "tensor/nearest.h"
+#include "tensor/stream.h"
+#include "trainer/choose_device.h"
 
 namespace athanor {
 namespace {
@@ -65,8 +67,7 @@ EarlyStop early_stop(const std::string& flag, const std::string& text) {
 Precision precision(const std::string& flag, const std::string& text) {
   const auto value = precision_named(text);
   ATH_CHECK(value, "{}: must be f32, tf32, bf16 or f16, but got '{}'", flag, text);
-  if (*value == Precision::tf32) not_built(flag, text, "it needs CUDA: use f32 or bf16");
-  if (*value == Precision::f16) not_built(flag, text, "it needs CUDA: use bf16");
+  if (*value == Precision::f16) not_built(flag, text, "use bf16");
   return *value;
 }
 
@@ -154,13 +155,12 @@ void add_machine(Flags& flags, TrainerConfig& config) {
     ATH_CHECK(threads <= 1024, "{}: must be at most 1024, but got {}", flag, threads);
     config.threads = static_cast<int>(threads);
   });
-  flags.value("--precision", "P", "f32, or bf16 with f32 master weights [f32]",
+  flags.value("--precision", "P", "f32, tf32 (on a GPU), or bf16 with f32 master weights [f32]",
               [&](auto& flag, auto& text) { config.precision = precision(flag, text); });
-  flags.value("--device,--accelerator", "D", "auto or cpu [auto]", [&](auto& flag, auto& text) {
-    if (text == "auto") return;
-    if (text.starts_with("cuda") || text == "gpu") not_built(flag, text, "use --device cpu");
-    ATH_CHECK(text == "cpu", "{}: must be auto, cpu or cuda[:N], but got '{}'", flag, text);
-    config.device_note.clear();
+  flags.value("--device,--accelerator", "D", "auto, cpu or cuda[:N] [auto]", [&](auto&, auto& text) {
+    const DeviceChoice choice = choose_device(text);
+    config.device = choice.device;
+    config.device_note = choice.note;
   });
   flags.value("--devices", "N", "1 or auto [auto]", [&](auto& flag, auto& text) {
     if (text != "auto" && at_least(flag, text, 1) > 1) not_built(flag, text, "use one device");
@@ -217,6 +217,10 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   app.allow_extras();
   std::vector<std::string> names{"--help"};
   Flags flags(app, names);
+  if (const DeviceChoice choice = choose_device("auto"); config.device == kCpu) {
+    config.device = choice.device;
+    config.device_note = choice.note;
+  }
   add_training(flags, config);
   add_machine(flags, config);
   add_reports(flags, config);
@@ -247,6 +251,12 @@ void check(const TrainerConfig& config) {
       config.batch_size, config.accumulate);
   ATH_CHECK(std::isfinite(config.lr) && config.lr > 0,
             "trainer: the learning rate must be above 0, but got {}", config.lr);
+  ATH_CHECK(config.precision != Precision::tf32 || config.device.is_cuda(),
+            "--precision tf32: must be on a GPU, but the device is {}; use f32 or bf16", config.device.str());
+  ATH_CHECK(
+      config.precision != Precision::bf16 || config.device.is_cpu() || device_info(config.device).sm() >= 80,
+      "--precision bf16: the GPU must be of compute capability 8.0 or newer, but {} is not; use f32",
+      device_info(config.device).name);
   ATH_CHECK(config.clip_norm >= 0 && config.label_smoothing >= 0 && config.label_smoothing < 1,
             "trainer: the norm limit must be at least 0 and smoothing in [0, 1), but got {} and {}",
             config.clip_norm, config.label_smoothing);

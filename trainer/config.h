@@ -42,8 +42,7 @@ struct TrainerConfig {
   int threads = 0;  ///< 0: as many as there are cores
   Precision precision = Precision::f32;
   Device device = kCpu;
-  std::string device_note =
-      "auto: this build has no CUDA";  ///< why it is that device; empty: it was asked for
+  std::string device_note;  ///< which GPU it is, or why it is that device
   std::uint64_t seed = 0;
   bool deterministic = false;
   bool forbid_sync = false;        ///< waiting for the device inside a step is an error

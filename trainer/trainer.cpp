@@ -72,8 +72,9 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
   return on_device(config_.device, [&](auto& context) {
     if (config_.threads > 0) context.set_threads(config_.threads);
     context.deterministic = config_.deterministic;
+    if constexpr (requires { context.tf32; }) context.tf32 = config_.precision == Precision::tf32;
     set_up(model, train, held_out);
-    const BoundStep bound(context, state_);
+    const BoundStep bound(context, *step_);
     for (auto& callback : callbacks_) callback->on_fit_begin(*this, describe());
     started_ = Clock::now();
     train_epochs();
@@ -118,8 +119,7 @@ void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& hel
   const std::int64_t steps = describe().total_steps;
   schedule_ = config_.schedule ? config_.schedule(config_.lr, steps) : default_schedule(config_.lr, steps);
   totals_ = Tensor::zeros({3}, {DType::f64, config_.device});
-  state_ = StepState{};
-  state_.seed = config_.seed;
+  step_.emplace(config_.device, StepState{.seed = config_.seed});
   attempted_ = trained_samples_ = 0;
   train_s_ = 0;
   times_ = {};
@@ -190,7 +190,7 @@ void Trainer::train_epochs() {
 void Trainer::train_epoch(std::int64_t epoch) {
   train_->start_epoch(epoch);
   fill_zero(totals_);
-  const std::int64_t applied_before = state_.applied_steps, skipped_before = state_.skipped_steps;
+  const StepState before = step_->read();
   const double started = seconds_since_start();
   StepInfo info{.epoch = epoch + 1};
   epoch_samples_ = 0;
@@ -208,7 +208,8 @@ void Trainer::train_epoch(std::int64_t epoch) {
   const double epoch_s = seconds_since_start() - started;
   train_s_ += epoch_s;
   trained_samples_ += epoch_samples_;
-  if (state_.applied_steps == applied_before && state_.skipped_steps > skipped_before) {
+  const StepState after = step_->read();
+  if (after.applied_steps == before.applied_steps && after.skipped_steps > before.skipped_steps) {
     detail::fail<Error>(
         "trainer: some step of epoch {} must have finite gradients, but none of {} had: lower --lr or set "
         "--clip-norm",
@@ -268,11 +269,11 @@ void Trainer::backward_pass(const Batch& batch, double weight) {
 void Trainer::update() {
   GradientLimits limits;
   if (config_.clip_norm > 0) limits.max_norm = static_cast<float>(config_.clip_norm);
-  meter_->measure(state_, limits);
-  optimizer_->set_learning_rates(state_, schedule_);
-  optimizer_->step(state_);
-  arena_->restore_buffers_if_skipped(state_);
-  finish_step(config_.device, state_);
+  meter_->measure(*step_, limits);
+  optimizer_->set_learning_rates(*step_, schedule_);
+  optimizer_->step(*step_);
+  arena_->restore_buffers_if_skipped(*step_);
+  finish_step(*step_);
   validated_ = false;
 }
 
@@ -321,7 +322,7 @@ void Trainer::report_epoch(double epoch_s, std::int64_t samples) {
   report.val_accuracy = validation.accuracy;
   report.images_per_s = static_cast<double>(samples) / std::max(epoch_s, 1e-9);
   report.wall_s = seconds_since_start();
-  report.learning_rate = state_.learning_rate[0];
+  report.learning_rate = step_->known().learning_rate[0];
   report.weights_hash = arena_->weights_hash();
   for (auto& callback : callbacks_) callback->on_epoch_end(*this, report);
 }
@@ -337,7 +338,8 @@ FitReport Trainer::finish() {
   report.test_accuracy = test.accuracy;
   report.wall_s = seconds_since_start();
   report.images_per_s = static_cast<double>(trained_samples_) / std::max(train_s_, 1e-9);
-  report.steps = {.applied = state_.applied_steps, .skipped_overflow = state_.skipped_steps};
+  const StepState state = step_->read();
+  report.steps = {.applied = state.applied_steps, .skipped_overflow = state.skipped_steps};
   report.epochs = epoch_;
   report.weights_hash = arena_->weights_hash();
   report.host_syncs = host_syncs() - syncs_at_start_;

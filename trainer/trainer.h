@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,7 +62,8 @@ class Trainer {
   const std::string& why_stopped() const { return why_stopped_; }
   const TrainerConfig& config() const { return config_; }
   ParameterArena& arena() const { return *arena_; }
-  const StepState& state() const { return state_; }
+  /// The scalars of the step as far as the host knows them; see StepBuffer::known().
+  const StepState& state() const { return step_->known(); }
   const Times& times() const { return times_; }
   /// The epoch's training loss and accuracy so far. Waits for the device, uncounted: call it now and then.
   Metrics running_metrics() const;
@@ -98,7 +100,7 @@ class Trainer {
   Schedule schedule_;
   std::unique_ptr<Loader> train_, held_out_;
   std::unique_ptr<Preprocess> preprocess_;
-  StepState state_;
+  std::optional<StepBuffer> step_;
   Tensor totals_;  // [3] f64: kernels/metrics.h
 
   std::int64_t epoch_ = 0;          // counts from 0

@@ -192,6 +192,12 @@ void measure_gradients(CpuContext& context, std::span<const UpdateTable> tables,
   if (std::isinf(max_norm) || step.found_inf) step.clip_coefficient = 1.0f;
 }
 
+template <> void set_learning_rates(CpuContext& context, const RateWindow& window) {
+  StepState& step = *context.step();
+  const float* rate = window.rate[step.applied_steps - window.first_step];
+  std::copy_n(rate, window.groups, step.learning_rate + window.first_group);
+}
+
 template <> void finish_step(CpuContext& context) {
   StepState& step = *context.step();
   ++(step.found_inf ? step.skipped_steps : step.applied_steps);

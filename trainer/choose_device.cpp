@@ -1,0 +1,39 @@
+#include "trainer/choose_device.h"
+
+#include "tensor/error.h"
+#include "tensor/stream.h"
+
+namespace athanor {
+namespace {
+
+DeviceChoice automatic() {
+  if (cuda_is_emulated()) return {kCpu, "auto: this build only emulates CUDA"};
+  if (cuda_device_count() == 0) return {kCpu, "auto: " + why_no_cuda()};
+  const Device first{DeviceType::cuda, 0};
+  return {first, "auto: " + device_info(first).name};
+}
+
+Device parse(const std::string& text) {
+  try {
+    return Device::parse(text);
+  } catch (const ArgumentError&) {
+    detail::fail<>("--device: must be auto, cpu, cuda or cuda:N, but got '{}'", text);
+  }
+}
+
+}  // namespace
+
+DeviceChoice choose_device(const std::string& text) {
+  if (text == "auto") return automatic();
+  const Device device = parse(text == "gpu" ? "cuda" : text);
+  if (device.is_cpu()) return {device, ""};
+  const int count = cuda_device_count();
+  if (count == 0) {
+    detail::fail<BackendError>("--device {}: {}; use --device cpu", text, why_no_cuda());
+  }
+  ATH_CHECK(device.index < count, "--device: must be one of the {} here, cuda:0 to cuda:{}, but got {}",
+            count, count - 1, text);
+  return {device, cuda_is_emulated() ? "emulated on the CPU: correct, not fast" : device_info(device).name};
+}
+
+}  // namespace athanor
