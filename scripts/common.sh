@@ -24,3 +24,10 @@ configure() { # configure PRESET
   cmake --preset "$1" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
   grep '^-- athanor:' "$log"
 }
+
+# Whether there is a CUDA compiler. Puts it on the path where it is only in its usual place.
+find_nvcc() {
+  command -v nvcc >/dev/null && return
+  [ -x /usr/local/cuda/bin/nvcc ] || return 1
+  PATH=$PATH:/usr/local/cuda/bin
+}

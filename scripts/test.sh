@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the cpu preset and runs its tests. --all adds every other preset.
+# Installs what is missing, builds the cpu preset and runs its tests. --all adds every other preset: cuda only where
+# nvcc is found.
 # The last line counts passed, failed and skipped tests; above it each skipped one says why.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 presets=(cpu)
 case "${1-}" in
   "") ;;
-  --all) presets=(cpu cpu-asan cpu-tsan) ;;
+  --all)
+    presets=(cpu cpu-asan cpu-tsan simt simt-asan simt-race)
+    if find_nvcc; then presets+=(cuda); fi
+    ;;
   *) fail 2 "usage: scripts/test.sh [--all]" ;;
 esac
 
@@ -66,6 +70,7 @@ for preset in "${presets[@]}"; do
 done
 
 [ "$failed" -eq 0 ] || status=1
+[ "${1-}" != --all ] || find_nvcc || skips+="cuda"$'\n'"  the whole preset: no nvcc in \$PATH or /usr/local/cuda"$'\n'
 if [ -n "$skips" ]; then
   say "Skipped"
   printf '%s' "$skips"
