@@ -27,6 +27,7 @@ set(ATHANOR_CUDA_KERNELS
   copy
   elementwise
   loss
+  softmax
 )
 set(ATHANOR_CUDA_RUNTIME
   tensor/cuda/allocator.cpp

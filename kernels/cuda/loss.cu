@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
                        A smoothing, A* stats, A* losses) {
   for (std::int64_t row = Shape::first(); row < rows; row += Shape::step()) {
     const T* x = logits + row * n;
-    cuda::MaxSum<A> whole;
+    auto whole = cuda::MaxSum<A>::none();
     A shifted = 0;  // sum of x - max
     if constexpr (Shape::elements > 0) {
       const int length = static_cast<int>(n);

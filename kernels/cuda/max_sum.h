@@ -9,28 +9,37 @@
 namespace athanor::cuda {
 
 template <class A> struct MaxSum {
-  A max = -std::numeric_limits<A>::infinity(), sum = 0;
+  A max, sum;
 
+  static __device__ __forceinline__ MaxSum none() { return {-std::numeric_limits<A>::infinity(), A(0)}; }
+
+  /// The sum of exp(x - larger), larger being at least max.
+  __device__ __forceinline__ A rescaled(A larger) const {
+    return max == larger ? sum : sum * math::exp(max - larger);
+  }
   /// Takes W more elements.
   template <int W> __device__ __forceinline__ void add(const A (&x)[W]) {
     A larger = max;
 #pragma unroll
     for (int i = 0; i < W; ++i) larger = MaxOrNan{}(larger, x[i]);
-    if (larger == -std::numeric_limits<A>::infinity()) return;  // nothing but that so far
-    A total = larger == max ? sum : sum * math::exp(max - larger);
+    if (larger == none().max) return;  // nothing but that so far
+    A total = rescaled(larger);
 #pragma unroll
     for (int i = 0; i < W; ++i) total += math::exp(x[i] - larger);
-    max = larger;
-    sum = total;
+    *this = {larger, total};
   }
-
   /// Over the group; every thread gets the result.
   template <int kThreads> __device__ __forceinline__ MaxSum joined() const {
-    MaxSum result;
-    result.max = group_fold<kThreads>(max, MaxOrNan{});
-    const bool same = max == result.max;
-    result.sum = group_sum<kThreads>(same ? sum : sum * math::exp(max - result.max));
-    return result;
+    const A larger = group_fold<kThreads>(max, MaxOrNan{});
+    return {larger, group_sum<kThreads>(rescaled(larger))};
+  }
+};
+
+struct JoinMaxSum {
+  template <class A>
+  __device__ __forceinline__ MaxSum<A> operator()(const MaxSum<A>& a, const MaxSum<A>& b) const {
+    const A larger = MaxOrNan{}(a.max, b.max);
+    return {larger, a.rescaled(larger) + b.rescaled(larger)};
   }
 };
 
@@ -38,7 +47,7 @@ template <class A> struct MaxSum {
 template <class A, class Shape, class T>
 __device__ __forceinline__ MaxSum<A> max_sum_of_row(const T* row, std::int64_t n) {
   constexpr int W = Shape::width;
-  MaxSum<A> mine;
+  auto mine = MaxSum<A>::none();
   for (std::int64_t column = std::int64_t{Shape::rank()} * W; column < n;
        column += std::int64_t{Shape::threads} * W) {
     const Vec<T, W> in = load<W>(row + column);
@@ -53,10 +62,8 @@ __device__ __forceinline__ MaxSum<A> max_sum_of_row(const T* row, std::int64_t n
 /// Of a row in registers.
 template <class A, class Shape>
 __device__ __forceinline__ MaxSum<A> max_sum_of_row(const RowPart<A, Shape>& row, int n) {
-  MaxSum<A> result;
-  result.max = row.fold(n, -std::numeric_limits<A>::infinity(), MaxOrNan{}, [](A x, int) { return x; });
-  result.sum = row.fold(n, A(0), Plus{}, [&](A x, int) { return math::exp(x - result.max); });
-  return result;
+  const A max = row.fold(n, MaxSum<A>::none().max, MaxOrNan{}, [](A x, int) { return x; });
+  return {max, row.fold(n, A(0), Plus{}, [=](A x, int) { return math::exp(x - max); })};
 }
 
 }  // namespace athanor::cuda

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/group.h"
+#include "tensor/shape.h"
+
+namespace athanor::cuda {
+
+/// A dense tensor seen as [outer, n, inner] around an axis, and how a kernel folds along it where inner > 1:
+/// neighbouring lanes take neighbouring slices, so that accesses are whole lines, and the warps of a block
+/// share a slice's length and join what they have in shared memory. Passed to kernels by value.
+struct Columns {
+  static constexpr int width = kWarp, height = 8, threads = width * height;
+
+  std::int64_t outer = 1, n, inner = 1;
+
+  Columns(const Shape& shape, int axis) : n(shape[axis]) {
+    for (int i = 0; i < axis; ++i) outer *= shape[i];
+    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  }
+
+  static dim3 block() { return dim3(width, height); }
+  __host__ __device__ std::int64_t across() const { return (inner + width - 1) / width; }
+  unsigned blocks(const CudaContext& context) const { return blocks_for(context, outer * across(), 1, 16); }
+
+  /// Where in the length this thread begins; it goes on by `height`.
+  __device__ __forceinline__ std::int64_t rank() const { return threadIdx.y; }
+
+  /// Calls f(offset of the slice's first element, whether there is one) with all threads of a block at once.
+  template <class F> __device__ __forceinline__ void for_each(const F& f) const {
+    for (std::int64_t task = blockIdx.x; task < outer * across(); task += gridDim.x) {
+      const std::int64_t column = task % across() * width + threadIdx.x;
+      f(task / across() * n * inner + column, column < inner);
+    }
+  }
+
+  /// Folds what the threads of one slice have, in their order; each of them gets the result.
+  template <class V, class Op> __device__ __forceinline__ V fold(const V& value, const Op& op) const {
+    __shared__ V of[height][width];
+    of[threadIdx.y][threadIdx.x] = value;
+    __syncthreads();
+    V result = of[0][threadIdx.x];
+#pragma unroll
+    for (int h = 1; h < height; ++h) result = op(result, of[h][threadIdx.x]);
+    __syncthreads();  // before the next slice's
+    return result;
+  }
+};
+
+}  // namespace athanor::cuda

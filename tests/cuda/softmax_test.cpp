@@ -1,0 +1,122 @@
+#include "kernels/softmax.h"
+
+#include <cmath>
+
+#include "tests/cuda/device.h"
+
+namespace athanor {
+namespace {
+
+using kernels::SoftmaxForm;
+using SoftmaxOnDevice = test::DeviceTest;
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+constexpr SoftmaxForm kForms[] = {SoftmaxForm::probability, SoftmaxForm::logarithm};
+
+CudaContext& context() {
+  return cuda_context(test::device());
+}
+
+// The sum of a slice is made in another order; a half result is then rounded to this or the next one.
+double tolerance(DType dtype) {
+  return is_half(dtype) ? test::epsilon_of(dtype) : 8 * test::epsilon_of(dtype);
+}
+
+void check(const Tensor& x, int axis, SoftmaxForm form) {
+  SCOPED_TRACE(fmt::format("{} {} axis {} form {}", x.dtype(), x.shape(), axis, int(form)));
+  const Tensor y = empty_like(x), dx = empty_like(x);
+  const Tensor on = test::on_device_like(x), y_on = empty_like(on), dx_on = empty_like(on);
+  kernels::softmax_forward(cpu_context(), form, x, axis, y);
+  kernels::softmax_forward(context(), form, on, axis, y_on);
+  EXPECT_TRUE(test::close(y_on.to(kCpu), y, tolerance(x.dtype())));
+  const Tensor dy = test::filled({x.shape()}, x.dtype(), {9});
+  kernels::softmax_backward(cpu_context(), form, y, dy, axis, dx);
+  kernels::softmax_backward(context(), form, y.to(test::device()), dy.to(test::device()), axis, dx_on);
+  EXPECT_TRUE(test::close(dx_on.to(kCpu), dx, tolerance(x.dtype())));
+}
+
+// A row for every way a row is shared out: lanes, a warp's registers, a block's, and none.
+TEST_F(SoftmaxOnDevice, EqualsCpuForEveryRowLength) {
+  for (const DType dtype : kFloating) {
+    for (const SoftmaxForm form : kForms) {
+      for (const std::int64_t n : {1, 2, 10, 33, 255, 256, 264, 500, 520, 1000, 1024, 1500})
+        check(test::filled({{3, n}}, dtype, {1}, -4, 4), 1, form);
+      for (const std::int64_t n : {4096, 4101, 8192, 8200, 9001})
+        check(test::filled({{2, n}}, dtype, {1}, -4, 4), 1, form);
+      check(test::filled({{1000, 7}}, dtype, {1}, -4, 4), 1, form);
+    }
+  }
+}
+
+TEST_F(SoftmaxOnDevice, EqualsCpuAlongEveryAxis) {
+  const Shape shapes[] = {{}, {1}, {0, 3}, {3, 0}, {5, 7, 3}, {2, 3, 33}, {40, 5}, {9, 65}, {2, 100, 31, 1}};
+  for (const DType dtype : kFloating) {
+    for (const SoftmaxForm form : kForms) {
+      for (const Shape& shape : shapes) {
+        for (int axis = 0; axis < shape.rank(); ++axis)
+          check(test::filled({shape}, dtype, {2}, -4, 4), axis, form);
+      }
+      check(test::filled({{6, 48}, test::Layout::misaligned}, dtype, {3}, -4, 4), 1, form);
+    }
+  }
+}
+
+TEST_F(SoftmaxOnDevice, MayOverwriteItsInput) {
+  for (const SoftmaxForm form : kForms) {
+    for (const Shape& shape : {Shape{4, 96}, Shape{1, 9000}, Shape{1, 9001}, Shape{40, 33}}) {
+      for (const int axis : {0, 1}) {
+        const Tensor x = test::filled({shape}, DType::f32, {4}, -4, 4).to(test::device());
+        const Tensor y = empty_like(x), dx = empty_like(x);
+        kernels::softmax_forward(context(), form, x, axis, y);
+        kernels::softmax_forward(context(), form, x, axis, x);
+        EXPECT_TRUE(test::same_bits(x.to(kCpu), y.to(kCpu)));
+        const Tensor dy = test::filled({shape}, DType::f32, {5}).to(test::device());
+        kernels::softmax_backward(context(), form, y, dy, axis, dx);
+        kernels::softmax_backward(context(), form, y, dy, axis, dy);
+        EXPECT_TRUE(test::same_bits(dy.to(kCpu), dx.to(kCpu)));
+      }
+    }
+  }
+}
+
+TEST_F(SoftmaxOnDevice, ByHand) {
+  const float log3 = std::log(3.0f);
+  const Tensor x = Tensor::from(std::vector<float>{0, log3}, {1, 2}, test::device());
+  const Tensor y = empty_like(x), dx = empty_like(x);
+  kernels::softmax_forward(context(), SoftmaxForm::probability, x, 1, y);
+  EXPECT_TRUE(test::close(y, std::vector<double>{0.25, 0.75}, 1e-6));
+  const Tensor dy = Tensor::from(std::vector<float>{1, 0}, {1, 2}, test::device());
+  kernels::softmax_backward(context(), SoftmaxForm::probability, y, dy, 1, dx);
+  EXPECT_TRUE(test::close(dx, std::vector<double>{0.1875, -0.1875}, 1e-6));
+}
+
+TEST_F(SoftmaxOnDevice, UnusualValuesSpreadAsOnTheCpu) {
+  const float inf = INFINITY;
+  for (const float odd : {NAN, inf, -inf}) {
+    for (const std::int64_t n : {3, 40, 300, 5000, 9000}) {
+      for (const std::int64_t at : {std::int64_t{0}, n / 2, n - 1}) {
+        const Tensor x = test::filled({{2 * n}}, DType::f32, {6});
+        x.data<float>()[at] = odd;
+        for (const SoftmaxForm form : kForms) {
+          for (const Shape& shape : {Shape{1, n}, Shape{n, 2}}) {
+            const Tensor in = x.view_as_strided(shape, contiguous_strides(shape), 0);
+            const int axis = shape[0] == 1 ? 1 : 0;
+            const Tensor y = empty_like(in), y_on = Tensor::empty(shape, {DType::f32, test::device()});
+            kernels::softmax_forward(cpu_context(), form, in, axis, y);
+            kernels::softmax_forward(context(), form, in.to(test::device()), axis, y_on);
+            EXPECT_TRUE(test::close(y_on.to(kCpu), y, 1e-6)) << odd << " at " << at << " of " << n;
+          }
+        }
+      }
+    }
+  }
+  const Tensor masked = Tensor::from(std::vector<float>(64, -inf), {2, 32}, test::device());
+  for (const int axis : {0, 1}) {
+    const Tensor y = empty_like(masked);
+    kernels::softmax_forward(context(), SoftmaxForm::probability, masked, axis, y);
+    for (const double value : y.to_vector()) EXPECT_TRUE(std::isnan(value));
+  }
+}
+
+}  // namespace
+}  // namespace athanor
