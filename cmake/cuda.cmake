@@ -37,6 +37,18 @@ if(ATHANOR_CUDA STREQUAL "ON")
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${ATHANOR_WERROR}>>:SHELL:-Werror all-warnings>")
 endif()
 
+if(ATHANOR_CUDA STREQUAL "SIMT")
+  option(ATHANOR_SIMT_RACE "Instrument kernels for the emulator's race detector" OFF)
+  # Registers loaded in one unrolled loop and used in the next, both under the same condition, look uninitialised to g++.
+  set(ATHANOR_SIMT_KERNEL_OPTIONS -Wno-uninitialized -Wno-maybe-uninitialized)
+  if(ATHANOR_SIMT_RACE)
+    # The emulator has functions of its own for what this calls; libtsan is not linked. -g: reports name lines.
+    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fsanitize=thread -g)
+  elseif(ATHANOR_SANITIZE MATCHES "undefined")
+    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fno-sanitize-recover=undefined)
+  endif()
+endif()
+
 # athanor_cuda_sources(TARGET FILE.cu...): adds kernels to a target, for nvcc or for the emulator.
 function(athanor_cuda_sources target)
   target_sources(${target} PRIVATE ${ARGN})

@@ -1,7 +1,26 @@
 # The emulator in kernels/simt/: what ATHANOR_CUDA=SIMT builds in place of CUDA.
-option(ATHANOR_SIMT_RACE "Instrument kernels for the emulator's race detector" OFF)
+set(ATHANOR_SIMT_SOURCES
+  api_device
+  api_launch
+  api_memory
+  api_stream
+  copies
+  executor
+  fiber
+  graph
+  memory
+  names
+  options
+  queues
+  runtime
+)
 
 target_compile_definitions(athanor PUBLIC ATHANOR_SIMT)
+if(ATHANOR_SIMT_RACE)
+  target_compile_definitions(athanor PUBLIC ATHANOR_SIMT_RACE)
+endif()
 # Its <cuda_runtime.h> stands in for the toolkit's.
 target_include_directories(athanor SYSTEM PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/kernels/simt/include>)
-target_sources(athanor PRIVATE ${ATHANOR_SIMT_SOURCES})
+foreach(file ${ATHANOR_SIMT_SOURCES})
+  target_sources(athanor PRIVATE kernels/simt/${file}.cpp)
+endforeach()

@@ -35,13 +35,13 @@ cudaError_t launch_on(cudaStream_t stream, const Launch& how, void (*kernel)(P..
   static_assert(sizeof...(P) == sizeof...(A));
   if (how.grid.x == 0 || how.grid.y == 0 || how.grid.z == 0) return cudaSuccess;
   std::tuple<P...> parameters(std::forward<A>(args)...);
-#if defined(__CUDACC__)
   const auto address = reinterpret_cast<const void*>(kernel);
   if (how.shared_bytes > 48 * 1024) {
     const cudaError_t status = cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                     static_cast<int>(how.shared_bytes));
     if (status != cudaSuccess) return status;
   }
+#if defined(__CUDACC__)
   cudaLaunchConfig_t config{};
   config.gridDim = how.grid;
   config.blockDim = how.block;

@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "kernels/simt/runtime.h"
+
+// Devices. They have few multiprocessors, so that grids sized by them stay small, and the limits of sm_90.
+
+using namespace simt;
+
+namespace {
+
+constexpr int kVersion = 13000;
+constexpr int kMultiprocessors = 4;
+constexpr int kThreadsPerMultiprocessor = 2048;
+constexpr int kBlocksPerMultiprocessor = 32;
+constexpr std::size_t kSharedPerMultiprocessor = 228 * 1024;
+
+cudaDeviceProp properties_of(int device) {
+  cudaDeviceProp p{};
+  std::snprintf(p.name, sizeof(p.name), "SIMT emulator %d", device);
+  p.totalGlobalMem = options().memory_bytes;
+  p.sharedMemPerBlock = kSharedBytesPerBlock;
+  p.sharedMemPerBlockOptin = kSharedBytesPerBlockOptin;
+  p.sharedMemPerMultiprocessor = kSharedPerMultiprocessor;
+  p.regsPerBlock = p.regsPerMultiprocessor = 65536;
+  p.warpSize = 32;
+  p.memPitch = 0x7fffffff;
+  p.maxThreadsPerBlock = 1024;
+  p.maxThreadsDim[0] = p.maxThreadsDim[1] = 1024;
+  p.maxThreadsDim[2] = 64;
+  p.maxGridSize[0] = 0x7fffffff;
+  p.maxGridSize[1] = p.maxGridSize[2] = 65535;
+  p.totalConstMem = 65536;
+  p.major = 9;
+  p.multiProcessorCount = kMultiprocessors;
+  p.canMapHostMemory = p.concurrentKernels = p.unifiedAddressing = p.streamPrioritiesSupported = 1;
+  p.asyncEngineCount = 2;
+  p.pciBusID = device + 1;
+  p.memoryBusWidth = 64;
+  p.l2CacheSize = 4 << 20;
+  p.maxThreadsPerMultiProcessor = kThreadsPerMultiprocessor;
+  p.maxBlocksPerMultiProcessor = kBlocksPerMultiprocessor;
+  return p;
+}
+
+int attribute_of(const cudaDeviceProp& p, cudaDeviceAttr attribute) {
+  switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock: return p.maxThreadsPerBlock;
+    case cudaDevAttrMaxBlockDimX: return p.maxThreadsDim[0];
+    case cudaDevAttrMaxBlockDimY: return p.maxThreadsDim[1];
+    case cudaDevAttrMaxBlockDimZ: return p.maxThreadsDim[2];
+    case cudaDevAttrMaxGridDimX: return p.maxGridSize[0];
+    case cudaDevAttrMaxGridDimY: return p.maxGridSize[1];
+    case cudaDevAttrMaxGridDimZ: return p.maxGridSize[2];
+    case cudaDevAttrMaxSharedMemoryPerBlock: return static_cast<int>(p.sharedMemPerBlock);
+    case cudaDevAttrWarpSize: return p.warpSize;
+    case cudaDevAttrMaxRegistersPerBlock: return p.regsPerBlock;
+    case cudaDevAttrClockRate: return 1'000'000;
+    case cudaDevAttrMultiProcessorCount: return p.multiProcessorCount;
+    case cudaDevAttrMemoryClockRate: return 1'000'000;
+    case cudaDevAttrGlobalMemoryBusWidth: return p.memoryBusWidth;
+    case cudaDevAttrL2CacheSize: return p.l2CacheSize;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: return p.maxThreadsPerMultiProcessor;
+    case cudaDevAttrUnifiedAddressing: return p.unifiedAddressing;
+    case cudaDevAttrComputeCapabilityMajor: return p.major;
+    case cudaDevAttrComputeCapabilityMinor: return p.minor;
+    case cudaDevAttrStreamPrioritiesSupported: return p.streamPrioritiesSupported;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return static_cast<int>(p.sharedMemPerMultiprocessor);
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return static_cast<int>(p.sharedMemPerBlockOptin);
+    case cudaDevAttrMaxBlocksPerMultiprocessor: return p.maxBlocksPerMultiProcessor;
+    case cudaDevAttrMemoryPoolsSupported: return 0;
+  }
+  throw Failure{cudaErrorInvalidValue, "the emulator does not know this attribute"};
+}
+
+}  // namespace
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  return api_call("cudaGetDeviceCount", [&](Runtime& all) {
+    *count = all.device_count();
+    if (*count == 0) all.device(0);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return api_call(
+      "cudaSetDevice",
+      [&](Runtime& all) {
+        all.device(device);
+        current_device() = device;
+        return cudaSuccess;
+      },
+      Faults::reported_after);
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  return api_call("cudaGetDeviceProperties", [&](Runtime& all) {
+    all.device(device);
+    *properties = properties_of(device);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  return api_call("cudaDeviceGetAttribute", [&](Runtime& all) {
+    all.device(device);
+    *value = attribute_of(properties_of(device), attribute);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  return api_call("cudaDeviceGetPCIBusId", [&](Runtime& all) {
+    all.device(device);
+    std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return api_call("cudaDeviceCanAccessPeer", [&](Runtime& all) {
+    all.device(device);
+    all.device(peer);
+    *can = device != peer;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  return api_call("cudaDeviceEnablePeerAccess", [&](Runtime& all) {
+    all.device(peer);
+    auto& peers = all.device(current_device()).peers;
+    if (peer == current_device()) throw Failure{cudaErrorInvalidDevice, "a device is no peer of itself"};
+    if (std::find(peers.begin(), peers.end(), peer) != peers.end()) {
+      throw Failure{cudaErrorPeerAccessAlreadyEnabled, "it was enabled before"};
+    }
+    peers.push_back(peer);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return api_call("cudaDeviceSynchronize", [&](Runtime& all) {
+    all.device(current_device());
+    all.forbid_in_capture();
+    all.run_everything(current_device());
+    return cudaSuccess;
+  });
+}
+
+// Work that is queued is dropped, and a fault forgotten; memory and handles stay, for their owners are alive.
+cudaError_t cudaDeviceReset() {
+  return api_call(
+      "cudaDeviceReset",
+      [&](Runtime& all) {
+        Device& device = all.device(current_device());
+        all.fault(current_device(), "cudaDeviceReset");
+        device.fault.clear();
+        return cudaSuccess;
+      },
+      Faults::reported_after);
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = kVersion;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = kVersion;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  return api_call("cudaFuncGetAttributes", [&](Runtime& all) {
+    *attributes = {};
+    attributes->maxThreadsPerBlock = 1024;
+    attributes->numRegs = 32;
+    attributes->ptxVersion = attributes->binaryVersion = 90;
+    attributes->maxDynamicSharedSizeBytes = static_cast<int>(all.shared_limit(kernel));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  return api_call("cudaFuncSetAttribute", [&](Runtime& all) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (value < 0 || static_cast<std::size_t>(value) > kSharedBytesPerBlockOptin) {
+      throw Failure{cudaErrorInvalidValue, "a block has no more than 227 KiB of shared memory"};
+    }
+    all.set_shared_limit(kernel, static_cast<std::size_t>(value));
+    return cudaSuccess;
+  });
+}
+
+// By threads and shared memory; registers are nvcc's to count.
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads,
+                                                          std::size_t shared_bytes) {
+  if (threads < 1 || threads > 1024) return *blocks = 0, cudaSuccess;
+  const auto by_shared = shared_bytes > 0 ? kSharedPerMultiprocessor / (shared_bytes + 1024) : 32;
+  *blocks = std::min({kBlocksPerMultiprocessor, kThreadsPerMultiprocessor / ((threads + 31) / 32 * 32),
+                      static_cast<int>(by_shared)});
+  return cudaSuccess;
+}

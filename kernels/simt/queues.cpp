@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "kernels/simt/copies.h"
+#include "kernels/simt/executor.h"
+#include "kernels/simt/graph.h"
+#include "kernels/simt/runtime.h"
+
+// Streams: what is queued, and when it runs.
+
+namespace simt {
+namespace {
+
+constexpr std::size_t kQueueLimit = 1024;  // as on a GPU, where a launch waits for room
+
+}  // namespace
+
+bool Runtime::reached(Mark mark) const {
+  return !mark.stream || mark.stream->done >= mark.position;
+}
+
+Mark Runtime::queue(Stream& stream, Op op) {
+  if (stream.capture) {
+    capture_op(stream, std::move(op));
+    return {};
+  }
+  // The default stream waits for the streams that were not made non-blocking, and they for it.
+  const auto blocking = [](const Stream& other) {
+    return (other.flags & cudaStreamNonBlocking) == 0 && !other.of_graph;
+  };
+  Stream* const legacy = device(stream.device).default_stream;
+  if (&stream == legacy) {
+    for (Stream* other : streams_) {
+      if (other != legacy && other->device == stream.device && blocking(*other) && other->queued > 0) {
+        op.after.push_back({other, other->queued});
+      }
+    }
+  } else if (blocking(stream) && legacy->queued > 0) {
+    op.after.push_back({legacy, legacy->queued});
+  }
+  if (stream.queue.size() >= kQueueLimit && !stream.of_graph) {
+    run_until({&stream, stream.queued - kQueueLimit / 2});
+  }
+  if (auto* copy = std::get_if<CopyWork>(&op.work)) watch(*this, stream, *copy);
+  op.ticket = ++tickets_;
+  stream.queue.push_back(std::move(op));
+  return {&stream, ++stream.queued};
+}
+
+bool Runtime::anything_queued() const {
+  return std::any_of(streams_.begin(), streams_.end(), [](const Stream* stream) {
+    return !stream->queue.empty() || stream->running_host_function;
+  });
+}
+
+// ---- what runs next
+
+bool Runtime::is_ready(const Stream& stream) const {
+  if (stream.queue.empty() || stream.running_host_function) return false;
+  const Vector<Mark>& after = stream.queue.front().after;
+  return std::all_of(after.begin(), after.end(), [&](Mark mark) { return reached(mark); });
+}
+
+// The stream whose first op the mark cannot do without; null: another thread is running it.
+Stream* Runtime::pick_needed(Mark mark) const {
+  Stream* stream = mark.stream;
+  for (;;) {
+    if (stream->queue.empty() || stream->running_host_function) return nullptr;
+    const Vector<Mark>& after = stream->queue.front().after;
+    const auto blocks = std::find_if(after.begin(), after.end(), [&](Mark other) { return !reached(other); });
+    if (blocks == after.end()) return stream;
+    stream = blocks->stream;
+  }
+}
+
+Stream* Runtime::pick_any(Order::Kind order) {
+  Stream* picked = nullptr;
+  std::uint64_t seen = 0;
+  for (Stream* stream : streams_) {
+    if (!is_ready(*stream)) continue;
+    ++seen;
+    const bool better = order == Order::Kind::reverse
+                            ? !picked || picked->queue.front().ticket < stream->queue.front().ticket
+                            : random_.below(seen) == 0;
+    if (better) picked = stream;
+  }
+  return picked;
+}
+
+/// Runs one op that brings the mark nearer, or might have. False where another thread must first.
+bool Runtime::step(Mark mark) {
+  const Order::Kind order = options().streams.kind;
+  Stream* const stream = order == Order::Kind::forward ? pick_needed(mark) : pick_any(order);
+  if (stream) run_front(*stream);
+  return stream != nullptr;
+}
+
+bool Runtime::poll(Mark mark) {
+  if (!reached(mark)) step(mark);
+  return reached(mark);
+}
+
+void Runtime::run_until(Mark mark) {
+  while (!reached(mark)) {
+    if (step(mark)) continue;
+    std::unique_lock lock(mutex_, std::adopt_lock);
+    host_function_done_.wait(lock);
+    lock.release();
+  }
+  empty_graveyard();
+}
+
+void Runtime::run_everything(int device) {
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    Stream* const stream = streams_[i];
+    if (stream->device == device) run_until({stream, stream->queued});
+  }
+}
+
+// ---- running it
+
+void Runtime::run_front(Stream& stream) {
+  Op op = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  std::string fault_text;
+  try {
+    execute(stream, op);
+  } catch (const KernelFault& error) {
+    fault_text = error.what();
+  }
+  ++stream.done;
+  if (!fault_text.empty()) fault(stream.device, std::move(fault_text));
+  if (stream.magic != Stream::kAlive && stream.queue.empty()) std::erase(streams_, &stream);
+}
+
+void Runtime::execute(Stream& stream, Op& op) {
+  struct Visitor {
+    Runtime& all;
+    Stream& stream;
+    void operator()(JoinWork&) const {}
+    void operator()(LaunchWork& work) const {
+      run_grid({work.name, work.call.get(), work.grid, work.block, work.shared_bytes});
+    }
+    void operator()(CopyWork& work) const { run_copy(all, work); }
+    void operator()(FillWork& work) const { std::memset(work.to, work.value, work.bytes); }
+    void operator()(HostWork& work) const { all.run_host_function(stream, work); }
+    void operator()(RecordWork& work) const {
+      if (work.event->generation != work.generation) return;
+      work.event->timed = work.generation;
+      work.event->when = std::chrono::steady_clock::now();
+    }
+  };
+  std::visit(Visitor{*this, stream}, op.work);
+}
+
+// Without the lock: it may wait for another thread, which may queue work.
+void Runtime::run_host_function(Stream& stream, const HostWork& work) {
+  stream.running_host_function = true;
+  mutex_.unlock();
+  inside_host_function() = true;
+  work.function(work.data);
+  inside_host_function() = false;
+  mutex_.lock();
+  stream.running_host_function = false;
+  host_function_done_.notify_all();
+}
+
+void Runtime::fault(int device, std::string text) {
+  Device& of = devices_[static_cast<std::size_t>(device)];
+  if (of.fault.empty()) of.fault = std::move(text);
+  for (Stream* stream : streams_) {
+    if (stream->device != device) continue;
+    stream->done += stream->queue.size();
+    stream->queue.clear();
+  }
+}
+
+}  // namespace simt

@@ -1,0 +1,188 @@
+#include <cmath>
+#include <numeric>
+
+#include "tests/simt/kernels.h"
+#include "tests/simt/support.h"
+
+namespace simt::test {
+namespace {
+
+std::vector<float> some_numbers(std::size_t count) {
+  std::vector<float> values(count);
+  std::uint32_t state = 12345;
+  for (float& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<float>(state >> 8) / static_cast<float>(1 << 23) - 1.0f;
+  }
+  return values;
+}
+
+TEST(Executor, GridStrideKernelReachesEveryElementOnce) {
+  in_all_orders([] {
+    const auto x = some_numbers(10'001);
+    const OnDevice<float> dx(x), dy(std::vector<float>(x.size(), 1.0f));
+    EXPECT_OK(axpy(10'001, 2.0f, dx.data(), dy.data(), nullptr));
+    const auto y = dy.read();
+    for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], 1.0f + 2.0f * x[i]) << i;
+  });
+}
+
+TEST(Executor, BlockReductionsEqualASum) {
+  in_all_orders([] {
+    constexpr int kRows = 7, kCols = 1000;
+    const auto x = some_numbers(kRows * kCols);
+    const OnDevice<float> dx(x), dy(kRows);
+    EXPECT_OK(row_sum(kRows, kCols, dx.data(), dy.data(), nullptr));
+    const auto y = dy.read();
+    for (int row = 0; row < kRows; ++row) {
+      EXPECT_NEAR(y[row], std::accumulate(&x[row * kCols], &x[row * kCols] + kCols, 0.0), 1e-4);
+    }
+  });
+}
+
+TEST(Executor, DynamicSharedMemoryHoldsARow) {
+  in_all_orders([] {
+    constexpr int kRows = 5, kCols = 333;
+    const auto x = some_numbers(kRows * kCols);
+    const OnDevice<float> dx(x), dy(kRows * kCols);
+    EXPECT_OK(softmax(kRows, kCols, dx.data(), dy.data(), nullptr));
+    const auto y = dy.read();
+    for (int row = 0; row < kRows; ++row) {
+      double sum = 0;
+      for (int i = 0; i < kCols; ++i) sum += std::exp(double{x[row * kCols + i]});
+      for (int i = 0; i < kCols; ++i) {
+        ASSERT_NEAR(y[row * kCols + i], std::exp(double{x[row * kCols + i]}) / sum, 1e-7);
+      }
+    }
+  });
+}
+
+TEST(Executor, TiledMatmulEqualsTheNaiveOne) {
+  in_all_orders([] {
+    constexpr int kM = 50, kN = 35, kK = 41;
+    const auto a = some_numbers(kM * kK), b = some_numbers(kK * kN);
+    const OnDevice<float> da(a), db(b), dc(kM * kN);
+    EXPECT_OK(matmul(kM, kN, kK, da.data(), db.data(), dc.data(), nullptr));
+    const auto c = dc.read();
+    for (int i = 0; i < kM; ++i) {
+      for (int j = 0; j < kN; ++j) {
+        double sum = 0;
+        for (int k = 0; k < kK; ++k) sum += double{a[i * kK + k]} * b[k * kN + j];
+        ASSERT_NEAR(c[i * kN + j], sum, 1e-5);
+      }
+    }
+  });
+}
+
+TEST(Executor, WarpFunctionsGiveWhatCudaSays) {
+  in_all_orders([] {
+    const OnDevice<unsigned> out(11 * 32);
+    EXPECT_OK(warp_functions(out.data(), nullptr));
+    const auto y = out.read();
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      EXPECT_EQ(y[0 * 32 + lane], 5u);
+      EXPECT_EQ(y[1 * 32 + lane], lane / 8 * 8 + 1);
+      EXPECT_EQ(y[2 * 32 + lane], lane < 3 ? lane : lane - 3);
+      EXPECT_EQ(y[3 * 32 + lane], lane % 16 < 13 ? lane + 3 : lane);
+      EXPECT_EQ(y[4 * 32 + lane], lane ^ 7);
+      EXPECT_EQ(y[5 * 32 + lane], 0xaaaaaaaau);
+      EXPECT_EQ(y[6 * 32 + lane], 1u);
+      EXPECT_EQ(y[7 * 32 + lane], 0u);
+      EXPECT_EQ(y[8 * 32 + lane], 0xfu << lane / 4 * 4);
+      EXPECT_EQ(y[9 * 32 + lane], 496u);
+      EXPECT_EQ(y[10 * 32 + lane], lane % 2 == 1 ? 31u : 4u);
+    }
+  });
+}
+
+TEST(Executor, BlockVotesCountTheWholeBlock) {
+  in_all_orders([] {
+    const OnDevice<int> out(3);
+    EXPECT_OK(block_votes(out.data(), nullptr));
+    EXPECT_EQ(out.read(), (std::vector<int>{34, 1, 0}));
+  });
+}
+
+TEST(Executor, AtomicsLoseNothing) {
+  in_all_orders([] {
+    const OnDevice<int> total(std::vector<int>(1, 0));
+    EXPECT_OK(count(37, 129, total.data(), nullptr));
+    EXPECT_EQ(total.read()[0], 37 * 129);
+  });
+}
+
+TEST(Executor, OrdersDifferAndEachIsAPermutation) {
+  std::vector<std::vector<int>> orders;
+  in_all_orders([&] {
+    const OnDevice<int> order(5 * 70), next(std::vector<int>(1, 0));
+    EXPECT_OK(order_of_threads(5, 70, order.data(), next.data(), nullptr));
+    auto seen = order.read();
+    orders.push_back(seen);
+    std::sort(seen.begin(), seen.end());
+    for (int i = 0; i < 5 * 70; ++i) ASSERT_EQ(seen[static_cast<std::size_t>(i)], i);
+  });
+  EXPECT_EQ(orders[0].front(), 0);
+  EXPECT_EQ(orders[1].front(), 5 * 70 - 1);
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(orders[i], orders[j]);
+  }
+}
+
+// ---- planted bugs, found in every build
+
+struct Planted {
+  const char* name;
+  cudaError_t (*run)(float* out);
+  std::vector<const char*> parts;  // of the report; @NAME is the line marked so
+};
+
+class Finds : public testing::TestWithParam<Planted> {};
+
+TEST_P(Finds, ItInEveryOrderAndSaysWhere) {
+  const Planted& bug = GetParam();
+  in_all_orders([&] {
+    const OnDevice<float> out(128);
+    EXPECT_OK(bug.run(out.data()));
+    const std::string text = diagnosis();
+    EXPECT_NE(text.find(std::string("kernel ") + bug.name), text.npos) << text;
+    for (const std::string part : bug.parts) {
+      const std::string expected = part[0] == '@' ? planted_line(part.substr(1)) : part;
+      EXPECT_NE(text.find(expected), text.npos) << expected << " is not in: " << text;
+    }
+    // The device works again.
+    EXPECT_OK(fill(10, 3.0f, out.data(), nullptr));
+    EXPECT_EQ(diagnosis(), "");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Executor, Finds,
+    testing::Values(
+        Planted{
+            "divergent_barrier",
+            divergent_barrier,
+            {"barrier divergence", "block (0,0,0)", "@divergent_barrier_then", "@divergent_barrier_else"}},
+        Planted{"early_return", early_return, {"barrier divergence", "has left the kernel", "@early_return"}},
+        Planted{"wrong_mask", wrong_mask, {"deadlock", "for lanes 0xffff0000", "@wrong_mask"}},
+        Planted{"mask_without_self",
+                mask_without_self,
+                {"thread (31,0,0)", "leaves its own lane 31", "@mask_without_self"}},
+        Planted{"lane_outside_mask",
+                lane_outside_mask,
+                {"reads lane 20", "not in the mask", "@lane_outside_mask"}},
+        Planted{"different_collectives",
+                different_collectives,
+                {"mismatch", "@different_collectives_even", "@different_collectives_odd"}}),
+    [](const auto& bug) { return bug.param.name; });
+
+#if !defined(ATHANOR_SIMT_RACE)
+TEST(Executor, DynamicSharedMemoryStartsAsNaN) {
+  const OnDevice<float> out(64);
+  EXPECT_OK(uninitialised_dynamic(out.data()));
+  const auto y = out.read();
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(std::isnan(y[static_cast<std::size_t>(i)]), i == 9) << i;
+}
+#endif
+
+}  // namespace
+}  // namespace simt::test

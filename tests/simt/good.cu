@@ -1,0 +1,168 @@
+#include "tests/simt/kernels.h"
+
+namespace simt::test {
+namespace {
+
+constexpr unsigned kAll = ~0u;
+
+__device__ __forceinline__ std::int64_t global_index() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ __forceinline__ std::int64_t global_size() {
+  return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+}
+
+__global__ void axpy_kernel(std::int64_t n, float a, const float* __restrict__ x, float* __restrict__ y) {
+  for (std::int64_t i = global_index(); i < n; i += global_size()) y[i] += a * __ldg(x + i);
+}
+
+__global__ void fill_kernel(std::int64_t n, float value, float* y) {
+  for (std::int64_t i = global_index(); i < n; i += global_size()) y[i] = value;
+}
+
+__device__ float warp_sum(float v) {
+#pragma unroll
+  for (int bits = 16; bits > 0; bits >>= 1) v += __shfl_xor_sync(kAll, v, bits);
+  return v;
+}
+
+template <int Threads> __device__ float block_sum(float v) {
+  __shared__ float partial[Threads / 32];
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  v = warp_sum(v);
+  __syncthreads();  // an earlier call may still read
+  if (lane == 0) partial[warp] = v;
+  __syncthreads();
+  return warp_sum(lane < Threads / 32 ? partial[lane] : 0.0f);
+}
+
+template <int Threads>
+__global__ void __launch_bounds__(Threads) row_sum_kernel(int cols, const float* x, float* y) {
+  const float* row = x + static_cast<std::int64_t>(blockIdx.x) * cols;
+  float sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < cols; i += Threads) sum += row[i];
+  sum = block_sum<Threads>(sum);
+  if (threadIdx.x == 0) y[blockIdx.x] = sum;
+}
+
+__global__ void softmax_kernel(int cols, const float* x, float* y) {
+  float* row = static_cast<float*>(dynamic_shared_memory());
+  __shared__ float largest[4];
+  x += static_cast<std::int64_t>(blockIdx.x) * cols;
+  y += static_cast<std::int64_t>(blockIdx.x) * cols;
+  float top = -INFINITY;
+  for (int i = static_cast<int>(threadIdx.x); i < cols; i += 128) top = max(top, row[i] = x[i]);
+  for (int bits = 16; bits > 0; bits >>= 1) top = max(top, __shfl_xor_sync(kAll, top, bits));
+  if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = top;
+  __syncthreads();
+  top = max(max(largest[0], largest[1]), max(largest[2], largest[3]));
+  float sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < cols; i += 128) sum += row[i] = __expf(row[i] - top);
+  sum = block_sum<128>(sum);
+  for (int i = static_cast<int>(threadIdx.x); i < cols; i += 128) y[i] = row[i] / sum;
+}
+
+constexpr int kTile = 16;
+__global__ void matmul_kernel(int m, int n, int k, const float* a, const float* b, float* c) {
+  __shared__ float as[kTile][kTile + 1], bs[kTile][kTile];
+  const int row = static_cast<int>(blockIdx.y * kTile + threadIdx.y);
+  const int col = static_cast<int>(blockIdx.x * kTile + threadIdx.x);
+  float sum = 0;
+  for (int k0 = 0; k0 < k; k0 += kTile) {
+    const int ka = k0 + static_cast<int>(threadIdx.x), kb = k0 + static_cast<int>(threadIdx.y);
+    as[threadIdx.y][threadIdx.x] = row < m && ka < k ? a[row * k + ka] : 0.0f;
+    bs[threadIdx.y][threadIdx.x] = kb < k && col < n ? b[kb * n + col] : 0.0f;
+    __syncthreads();
+    for (int q = 0; q < kTile; ++q) sum = fmaf(as[threadIdx.y][q], bs[q][threadIdx.x], sum);
+    __syncthreads();
+  }
+  if (row < m && col < n) c[row * n + col] = sum;
+}
+
+// One column of the result for each function.
+__global__ void warp_functions_kernel(unsigned* out) {
+  const unsigned lane = threadIdx.x;
+  const unsigned odd = __ballot_sync(kAll, lane & 1);
+  out[0 * 32 + lane] = __shfl_sync(kAll, lane, 5);
+  out[1 * 32 + lane] = __shfl_sync(kAll, lane, 9, 8);
+  out[2 * 32 + lane] = __shfl_up_sync(kAll, lane, 3);
+  out[3 * 32 + lane] = __shfl_down_sync(kAll, lane, 3, 16);
+  out[4 * 32 + lane] = __shfl_xor_sync(kAll, lane, 7);
+  out[5 * 32 + lane] = odd;
+  out[6 * 32 + lane] = static_cast<unsigned>(__any_sync(kAll, lane == 31));
+  out[7 * 32 + lane] = static_cast<unsigned>(__all_sync(kAll, lane < 31));
+  out[8 * 32 + lane] = __match_any_sync(kAll, lane / 4);
+  out[9 * 32 + lane] = __reduce_add_sync(kAll, lane);
+  unsigned half = 0;
+  if (lane & 1) {
+    half = __reduce_max_sync(0xaaaaaaaau, lane);
+  } else {
+    half = __reduce_min_sync(0x55555555u, lane + 4);
+  }
+  out[10 * 32 + lane] = half;
+}
+
+__global__ void block_votes_kernel(int* out) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int counted = __syncthreads_count(thread % 3 == 0);
+  const int any = __syncthreads_or(thread == 77);
+  const int all = __syncthreads_and(thread != 77);
+  if (thread == 0) {
+    out[0] = counted;
+    out[1] = any;
+    out[2] = all;
+  }
+}
+
+__global__ void count_kernel(int* total) {
+  atomicAdd(total, 1);
+}
+
+__global__ void neighbours_kernel(float* out) {
+  __shared__ float values[64];
+  values[threadIdx.x] = static_cast<float>(threadIdx.x);
+  __syncwarp();
+  out[threadIdx.x] = values[threadIdx.x ^ 1];
+}
+
+__global__ void order_kernel(int* order, int* next) {
+  order[atomicAdd(next, 1)] = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+}
+
+}  // namespace
+
+cudaError_t axpy(std::int64_t n, float a, const float* x, float* y, cudaStream_t stream, unsigned blocks) {
+  return launch("axpy", axpy_kernel, blocks, 256, 0, stream, std::tuple(n, a, x, y));
+}
+cudaError_t fill(std::int64_t n, float value, float* y, cudaStream_t stream) {
+  return launch("fill", fill_kernel, 4, 64, 0, stream, std::tuple(n, value, y));
+}
+cudaError_t row_sum(unsigned rows, int cols, const float* x, float* y, cudaStream_t stream) {
+  return launch("row_sum", row_sum_kernel<256>, rows, 256, 0, stream, std::tuple(cols, x, y));
+}
+cudaError_t softmax(unsigned rows, int cols, const float* x, float* y, cudaStream_t stream) {
+  return launch("softmax", softmax_kernel, rows, 128, static_cast<std::size_t>(cols) * sizeof(float), stream,
+                std::tuple(cols, x, y));
+}
+cudaError_t matmul(int m, int n, int k, const float* a, const float* b, float* c, cudaStream_t stream) {
+  const auto tiles = [](int size) { return static_cast<unsigned>((size + kTile - 1) / kTile); };
+  return launch("matmul", matmul_kernel, {tiles(n), tiles(m)}, {kTile, kTile}, 0, stream,
+                std::tuple(m, n, k, a, b, c));
+}
+cudaError_t warp_functions(unsigned* out, cudaStream_t stream) {
+  return launch("warp_functions", warp_functions_kernel, 1, 32, 0, stream, std::tuple(out));
+}
+cudaError_t block_votes(int* out, cudaStream_t stream) {
+  return launch("block_votes", block_votes_kernel, 1, 100, 0, stream, std::tuple(out));
+}
+cudaError_t count(unsigned blocks, unsigned threads, int* total, cudaStream_t stream) {
+  return launch("count", count_kernel, blocks, threads, 0, stream, std::tuple(total));
+}
+cudaError_t neighbours(float* out, cudaStream_t stream) {
+  return launch("neighbours", neighbours_kernel, 1, 64, 0, stream, std::tuple(out));
+}
+cudaError_t order_of_threads(unsigned blocks, unsigned threads, int* order, int* next, cudaStream_t stream) {
+  return launch("order", order_kernel, blocks, threads, 0, stream, std::tuple(order, next));
+}
+
+}  // namespace simt::test

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+// Kernels for tests of the emulator. Good ones must be clean in every order and in every build; planted ones
+// hold one bug each.
+
+namespace simt::test {
+
+// Good, tests/simt/good.cu.
+cudaError_t axpy(std::int64_t n, float a, const float* x, float* y, cudaStream_t stream, unsigned blocks = 4);
+cudaError_t row_sum(unsigned rows, int cols, const float* x, float* y, cudaStream_t stream);
+cudaError_t softmax(unsigned rows, int cols, const float* x, float* y, cudaStream_t stream);
+cudaError_t matmul(int m, int n, int k, const float* a, const float* b, float* c, cudaStream_t stream);
+cudaError_t warp_functions(unsigned* out, cudaStream_t stream);
+cudaError_t block_votes(int* out, cudaStream_t stream);
+cudaError_t count(unsigned blocks, unsigned threads, int* total, cudaStream_t stream);
+cudaError_t fill(std::int64_t n, float value, float* y, cudaStream_t stream);
+cudaError_t neighbours(float* out, cudaStream_t stream);
+cudaError_t order_of_threads(unsigned blocks, unsigned threads, int* order, int* next, cudaStream_t stream);
+
+// Planted, tests/simt/planted.cu. They write to 64 floats or more.
+cudaError_t divergent_barrier(float* out);
+cudaError_t early_return(float* out);
+cudaError_t wrong_mask(float* out);
+cudaError_t mask_without_self(float* out);
+cudaError_t lane_outside_mask(float* out);
+cudaError_t different_collectives(float* out);
+cudaError_t uninitialised_dynamic(float* out);
+
+}  // namespace simt::test

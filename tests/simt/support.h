@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstddef>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include "kernels/simt/options.h"
+
+namespace simt::test {
+
+#define EXPECT_OK(expression) EXPECT_EQ(expression, cudaSuccess) << cudaGetErrorString(cudaPeekAtLastError())
+
+/// Device memory for the length of a scope.
+template <class T> class OnDevice {
+ public:
+  explicit OnDevice(std::size_t count) : count_(count) { EXPECT_OK(cudaMalloc(&data_, count * sizeof(T))); }
+  explicit OnDevice(const std::vector<T>& values) : OnDevice(values.size()) {
+    EXPECT_OK(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  ~OnDevice() { cudaFree(data_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+  T* data() const { return data_; }
+  std::vector<T> read() const {
+    std::vector<T> values(count_);
+    EXPECT_OK(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost));
+    return values;
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t count_;
+};
+
+/// Pinned memory for the length of a scope.
+template <class T> class Pinned {
+ public:
+  explicit Pinned(std::size_t count) { EXPECT_OK(cudaMallocHost(&data_, count * sizeof(T))); }
+  ~Pinned() { cudaFreeHost(data_); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+  T* data() const { return data_; }
+  T& operator[](std::size_t i) const { return data_[i]; }
+
+ private:
+  T* data_ = nullptr;
+};
+
+class TestStream {
+ public:
+  explicit TestStream(unsigned flags = cudaStreamNonBlocking) {
+    EXPECT_OK(cudaStreamCreateWithFlags(&stream_, flags));
+  }
+  ~TestStream() { cudaStreamDestroy(stream_); }
+  TestStream(const TestStream&) = delete;
+  TestStream& operator=(const TestStream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+class TestEvent {
+ public:
+  explicit TestEvent(unsigned flags = cudaEventDisableTiming) {
+    EXPECT_OK(cudaEventCreateWithFlags(&event_, flags));
+  }
+  ~TestEvent() { cudaEventDestroy(event_); }
+  TestEvent(const TestEvent&) = delete;
+  TestEvent& operator=(const TestEvent&) = delete;
+  operator cudaEvent_t() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// Runs what is queued, and returns the diagnosis; empty where all is well. The device works again
+/// afterwards.
+inline std::string diagnosis() {
+  const cudaError_t code = cudaDeviceSynchronize();
+  if (code == cudaSuccess) return {};
+  std::string text = cudaGetErrorString(code);
+  cudaGetLastError();
+  return text;
+}
+
+/// "planted.cu:17", for the line marked `// line: NAME`.
+inline std::string planted_line(const std::string& name) {
+  std::ifstream file(ATHANOR_SIMT_TEST_DIR "/planted.cu");
+  std::string text;
+  for (int number = 1; std::getline(file, text); ++number) {
+    if (text.ends_with("// line: " + name)) return "planted.cu:" + std::to_string(number);
+  }
+  ADD_FAILURE() << "no line of planted.cu is marked " << name;
+  return "?";
+}
+
+/// Runs a body in the orders forward, reverse and three random ones, of threads and of streams.
+template <class F> void in_all_orders(F&& body) {
+  const Options saved = options();
+  for (const auto kind : {Order::Kind::forward, Order::Kind::reverse, Order::Kind::random}) {
+    for (std::uint64_t seed = 1; seed <= (kind == Order::Kind::random ? 3 : 1); ++seed) {
+      SCOPED_TRACE(testing::Message() << "order " << static_cast<int>(kind) << ", seed " << seed);
+      options().threads = options().streams = {kind, seed};
+      body();
+    }
+  }
+  options() = saved;
+}
+
+}  // namespace simt::test
