@@ -78,6 +78,7 @@ std::string cuda::explain_no_device(cudaError_t status, int driver, int runtime)
         version(driver), version(runtime), kElse);
   }
   if (status == cudaErrorNoDevice || status == cudaSuccess) {
+    if (cuda_is_emulated()) return fmt::format("the emulator has no device: unset SIMT_DEVICES, {}", kElse);
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
     return fmt::format("the NVIDIA driver shows no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES ({}), {}",
                        visible ? fmt::format("now '{}'", visible) : "not set", kElse);

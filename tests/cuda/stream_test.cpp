@@ -1,0 +1,177 @@
+#include "tensor/stream.h"
+
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "tensor/cuda/device.h"
+#include "tensor/error.h"
+#include "tests/cuda/busy.h"
+#include "tests/cuda/device.h"
+
+namespace athanor {
+namespace {
+
+// Devices --------------------------------------------------------------------------------------------------
+
+TEST(WhyNoCuda, NamesTheCauseAndTheRemedyInOneLine) {
+  const auto says = [](cudaError_t status, int driver, std::initializer_list<const char*> parts) {
+    const std::string text = cuda::explain_no_device(status, driver, 13000);
+    for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+    EXPECT_NE(text.find("--device cpu"), std::string::npos) << text;
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  };
+  says(cudaErrorInsufficientDriver, 0, {"no NVIDIA driver", "CUDA 13.0"});
+  says(cudaErrorInsufficientDriver, 12040, {"too old", "CUDA 12.4", "13.0"});
+  if (!cuda_is_emulated()) says(cudaErrorNoDevice, 13000, {"no GPU", "CUDA_VISIBLE_DEVICES"});
+  says(cudaErrorUnknown, 13000, {"cudaErrorUnknown"});
+}
+
+TEST(WhyNoCuda, IsEmptyWhereThereIsADevice) {
+  EXPECT_EQ(why_no_cuda().empty(), cuda_device_count() > 0);
+}
+
+using DeviceInfos = test::DeviceTest;
+
+TEST_F(DeviceInfos, SayWhatTheDeviceIs) {
+  const DeviceInfo& info = device_info(test::device());
+  EXPECT_FALSE(info.name.empty());
+  EXPECT_GE(info.sm(), 70);
+  EXPECT_GE(info.multiprocessors, 1);
+  EXPECT_GE(info.memory_bytes, std::size_t{1} << 28);
+  EXPECT_GE(info.shared_bytes_per_block, std::size_t{48} * 1024);
+  EXPECT_THROW(device_info({DeviceType::cuda, static_cast<std::int16_t>(cuda_device_count())}), BackendError);
+  EXPECT_THROW(device_info(kCpu), BackendError);
+}
+
+// Streams --------------------------------------------------------------------------------------------------
+
+using Streams = test::DeviceTest;
+
+TEST_F(Streams, ADeviceHasOneDefaultForAllThreads) {
+  const Stream stream = Stream::default_of(test::device());
+  EXPECT_NE(stream.native(), nullptr);
+  EXPECT_TRUE(current_stream(test::device()) == stream);
+  std::thread([&] { EXPECT_TRUE(current_stream(test::device()) == stream); }).join();
+}
+
+TEST_F(Streams, AGuardChangesTheCurrentOneOfItsThreadAndNests) {
+  const Stream normal = current_stream(test::device()), a = Stream::create(test::device()),
+               b = Stream::create(test::device());
+  EXPECT_NE(a.native(), b.native());
+  EXPECT_EQ(std::set<std::uint32_t>({normal.id(), a.id(), b.id()}).size(), 3u);
+  {
+    const StreamGuard outer(a);
+    EXPECT_TRUE(current_stream(test::device()) == a);
+    std::thread([&] { EXPECT_TRUE(current_stream(test::device()) == normal); }).join();
+    {
+      const StreamGuard inner(b), cpu(Stream::default_of(kCpu));
+      EXPECT_TRUE(current_stream(test::device()) == b);
+    }
+    EXPECT_TRUE(current_stream(test::device()) == a);
+  }
+  EXPECT_TRUE(current_stream(test::device()) == normal);
+}
+
+TEST_F(Streams, AGuardKeepsItsStreamAlive) {
+  const StreamGuard guard(Stream::create(test::device()));
+  const Stream other = Stream::create(test::device());
+  EXPECT_NE(other.native(), current_stream(test::device()).native());
+}
+
+TEST_F(Streams, QueuesOfDroppedHandlesAreUsedAgain) {
+  std::set<void*> queues;
+  for (int i = 0; i < 100; ++i) queues.insert(Stream::create(test::device()).native());
+  EXPECT_EQ(queues.size(), 1u);
+}
+
+// Events ---------------------------------------------------------------------------------------------------
+
+using Events = test::DeviceTest;
+
+TEST_F(Events, AreDoneWhenTheirStreamHasPassedThem) {
+  const Stream stream = Stream::create(test::device());
+  Event event(test::device());
+  EXPECT_TRUE(event.done());  // nothing was marked
+  stream.wait(event);
+  {
+    const test::Busy busy(stream);
+    event.record(stream);
+    EXPECT_FALSE(event.done());
+    event.synchronize();
+    EXPECT_TRUE(event.done());
+  }
+  EXPECT_THROW(event.record(Stream::default_of(kCpu)), ArgumentError);
+}
+
+TEST_F(Events, AFreshEventCarriesNoOldMark) {
+  const Stream stream = Stream::create(test::device());
+  const test::Busy busy(stream);
+  void* native = nullptr;
+  {
+    Event event(test::device());
+    event.record(stream);
+    native = event.native();
+  }
+  const Event again(test::device());
+  EXPECT_EQ(again.native(), native);  // made once
+  EXPECT_TRUE(again.done());
+}
+
+TEST_F(Events, OrderTheWorkOfTwoStreams) {
+  const Stream writer = Stream::create(test::device()), reader = Stream::create(test::device());
+  const Tensor x = Tensor::zeros({1000}, {DType::u8, test::device()}),
+               y = Tensor::zeros({1000}, {DType::u8, test::device()});
+  synchronize(test::device());
+  for (int round = 1; round <= 3; ++round) {
+    Event written(test::device()), read(test::device());
+    {
+      const StreamGuard guard(writer);
+      detail::set_device_bytes(x.raw_data(), x.device(), round, x.bytes());
+      written.record(writer);
+    }
+    reader.wait(written);
+    {
+      const StreamGuard guard(reader);
+      y.copy_bytes_from(x);
+      read.record(reader);
+    }
+    writer.wait(read);
+  }
+  const StreamGuard guard(reader);
+  EXPECT_EQ(y.to_vector(), std::vector<double>(1000, 3));
+}
+
+TEST_F(Events, TellTheTimeWhereAskedTo) {
+  const Stream stream = Stream::create(test::device());
+  Event begin(test::device(), Event::Timing::on), end(test::device(), Event::Timing::on),
+      untimed(test::device());
+  begin.record(stream);
+  const test::Busy busy(stream);
+  end.record(stream);
+  untimed.record(stream);
+  end.synchronize();
+  EXPECT_GE(begin.ms_until(end), 0);
+  EXPECT_LT(begin.ms_until(end), 60'000);
+  EXPECT_THROW(begin.ms_until(untimed), ArgumentError);
+}
+
+TEST_F(Events, WaitsAreCountedAndForbidden) {
+  const Stream stream = Stream::create(test::device());
+  Event event(test::device());
+  event.record(stream);
+  const std::int64_t before = host_syncs();
+  event.synchronize();
+  stream.synchronize();
+  synchronize(test::device());
+  EXPECT_EQ(host_syncs() - before, 3);
+  const ForbidSync forbid;
+  EXPECT_THROW(event.synchronize(), Error);
+  EXPECT_THROW(stream.synchronize(), Error);
+  EXPECT_THROW(synchronize(test::device()), Error);
+  EXPECT_NO_THROW(stream.wait(event));
+  EXPECT_NO_THROW(event.done());
+}
+
+}  // namespace
+}  // namespace athanor
