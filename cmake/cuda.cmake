@@ -38,23 +38,37 @@ if(ATHANOR_CUDA STREQUAL "ON")
 endif()
 
 if(ATHANOR_CUDA STREQUAL "SIMT")
-  option(ATHANOR_SIMT_RACE "Instrument kernels for the emulator's race detector" OFF)
-  # Registers loaded in one unrolled loop and used in the next, both under the same condition, look uninitialised to g++.
-  set(ATHANOR_SIMT_KERNEL_OPTIONS -Wno-uninitialized -Wno-maybe-uninitialized)
-  if(ATHANOR_SIMT_RACE)
-    # The emulator has functions of its own for what this calls; libtsan is not linked. -g: reports name lines.
-    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fsanitize=thread -g)
-  elseif(ATHANOR_SANITIZE MATCHES "undefined")
-    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fno-sanitize-recover=undefined)
+  # What the emulator looks for besides wrong results. Only what runs on or drives the device is instrumented: kernels,
+  # the emulator, the device runtime. The rest is compiled as without, so that ccache has it already.
+  set(ATHANOR_SIMT_CHECK NONE CACHE STRING "NONE; BOUNDS: accesses out of bounds and misaligned; RACE: races and uninitialised memory")
+  set_property(CACHE ATHANOR_SIMT_CHECK PROPERTY STRINGS NONE BOUNDS RACE)
+  set(ATHANOR_SIMT_OPTIONS)
+  # Registers loaded in one unrolled loop and used in the next, both under the same condition, look uninitialised to
+  # g++. A float4 is read through pointers of other types, as CUDA allows and C++ does not.
+  set(ATHANOR_SIMT_KERNEL_OPTIONS -x c++ -fno-strict-aliasing -Wno-uninitialized -Wno-maybe-uninitialized)
+  if(ATHANOR_SIMT_CHECK STREQUAL "BOUNDS")
+    list(APPEND ATHANOR_SIMT_OPTIONS -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g -O1)
+    target_link_options(athanor_flags INTERFACE -fsanitize=address,undefined)
+  elseif(ATHANOR_SIMT_CHECK STREQUAL "RACE")
+    list(APPEND ATHANOR_SIMT_OPTIONS -DATHANOR_SIMT_RACE -g)
+    # The emulator has functions of its own for what this calls; libtsan is not linked.
+    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fsanitize=thread)
   endif()
 endif()
+
+# athanor_device_sources(TARGET FILE.cpp...): adds host code that drives a device to a target.
+function(athanor_device_sources target)
+  target_sources(${target} PRIVATE ${ARGN})
+  if(ATHANOR_CUDA STREQUAL "SIMT")
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "${ATHANOR_SIMT_OPTIONS}")
+  endif()
+endfunction()
 
 # athanor_cuda_sources(TARGET FILE.cu...): adds kernels to a target, for nvcc or for the emulator.
 function(athanor_cuda_sources target)
   target_sources(${target} PRIVATE ${ARGN})
   if(ATHANOR_CUDA STREQUAL "SIMT")
-    # A half2 or float4 is read through pointers of other types, as CUDA allows and C++ does not.
     set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES LANGUAGE CXX
-      COMPILE_OPTIONS "-x;c++;-fno-strict-aliasing;${ATHANOR_SIMT_KERNEL_OPTIONS}")
+      COMPILE_OPTIONS "${ATHANOR_SIMT_OPTIONS};${ATHANOR_SIMT_KERNEL_OPTIONS}")
   endif()
 endfunction()

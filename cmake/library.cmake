@@ -144,7 +144,7 @@ endforeach()
 
 if(ATHANOR_WITH_CUDA)
   target_compile_definitions(athanor PUBLIC ATHANOR_WITH_CUDA)
-  target_sources(athanor PRIVATE kernels/cuda/context.cpp ${ATHANOR_CUDA_RUNTIME})
+  athanor_device_sources(athanor kernels/cuda/context.cpp ${ATHANOR_CUDA_RUNTIME})
   foreach(family ${ATHANOR_CUDA_KERNELS})
     athanor_cuda_sources(athanor kernels/cuda/${family}.cu)
   endforeach()

@@ -16,11 +16,8 @@ set(ATHANOR_SIMT_SOURCES
 )
 
 target_compile_definitions(athanor PUBLIC ATHANOR_SIMT)
-if(ATHANOR_SIMT_RACE)
-  target_compile_definitions(athanor PUBLIC ATHANOR_SIMT_RACE)
-endif()
 # Its <cuda_runtime.h> stands in for the toolkit's.
 target_include_directories(athanor SYSTEM PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/kernels/simt/include>)
 foreach(file ${ATHANOR_SIMT_SOURCES})
-  target_sources(athanor PRIVATE kernels/simt/${file}.cpp)
+  athanor_device_sources(athanor kernels/simt/${file}.cpp)
 endforeach()
