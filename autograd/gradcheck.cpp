@@ -34,9 +34,33 @@ Shape index_of(std::int64_t flat, const Shape& shape) {
   return index;
 }
 
+// One element of x, in whatever memory it is. Writing it is no new version: the graphs of the checks do not
+// outlive it.
+class Element {
+ public:
+  Element(const Tensor& x, std::int64_t offset)
+      : at_(Tensor::wrap(x.storage(), x.offset() + offset, {}, {}, DType::f64)) {}
+  double get() const { return at_.item(); }
+  void set(double value) const { at_.copy_bytes_from(Tensor::from(std::vector<double>{value}, {})); }
+
+ private:
+  Tensor at_;
+};
+
+Device device_of(std::span<const Tensor> inputs) {
+  return inputs.empty() ? kCpu : inputs[0].device();
+}
+
+std::int64_t random_ops(Device device) {
+  return on_device(device, [](auto& context) { return context.random_ops(); });
+}
+void set_random_ops(Device device, std::int64_t count) {
+  on_device(device, [&](auto& context) { context.set_random_ops(count); });
+}
+
 // Every evaluation draws the same random numbers.
 Tensor evaluate(const Function& fn, std::span<const Tensor> inputs) {
-  cpu_context().set_random_ops(0);
+  set_random_ops(device_of(inputs), 0);
   Tensor y = fn(inputs);
   ATH_CHECK(y.defined() && y.dtype() == DType::f64,
             "gradcheck: the function must return f64, but returned {}",
@@ -72,14 +96,14 @@ void check_inputs(std::span<const Tensor> inputs) {
 
 void gradcheck(const Function& fn, std::span<const Tensor> inputs, const GradcheckOptions& options) {
   const AllowSync reads_values;
-  const std::int64_t random_ops = cpu_context().random_ops();
+  const std::int64_t random_before = random_ops(device_of(inputs));
   check_inputs(inputs);
 
   const Tensor y = evaluate(fn, inputs);
   std::vector<double> weights(static_cast<std::size_t>(y.numel()));
   const RandomKey key{0, random_stream(RandomPurpose::check, 0)};
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 2.0 * random_uniform(philox_word(key, i)) - 1;
-  const std::vector<Tensor> gradients = grad(y, inputs, Tensor::from(weights, y.shape()));
+  const std::vector<Tensor> gradients = grad(y, inputs, Tensor::from(weights, y.shape(), y.device()));
 
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& x = inputs[i];
@@ -92,13 +116,14 @@ void gradcheck(const Function& fn, std::span<const Tensor> inputs, const Gradche
     const std::vector<double> computed =
         gradient.defined() ? gradient.to_vector() : std::vector<double>(static_cast<std::size_t>(x.numel()));
     for_each_element(x, [&](std::int64_t flat, std::int64_t offset) {
-      double& element = x.data<double>()[offset];
-      const double value = element, step = options.step * std::max(1.0, std::abs(value));
-      element = value + step;
-      const double above = contracted(fn, inputs, weights), up = element - value;
-      element = value - step;
-      const double below = contracted(fn, inputs, weights), down = value - element;
-      element = value;
+      const Element element(x, offset);
+      const double value = element.get(), step = options.step * std::max(1.0, std::abs(value));
+      const double higher = value + step, lower = value - step;
+      element.set(higher);
+      const double above = contracted(fn, inputs, weights), up = higher - value;
+      element.set(lower);
+      const double below = contracted(fn, inputs, weights), down = value - lower;
+      element.set(value);
       const double expected = (above - below) / (up + down);
       const double got = computed[static_cast<std::size_t>(flat)];
       const double tolerance =
@@ -111,7 +136,7 @@ void gradcheck(const Function& fn, std::span<const Tensor> inputs, const Gradche
       }
     });
   }
-  cpu_context().set_random_ops(random_ops);
+  set_random_ops(device_of(inputs), random_before);
 }
 
 }  // namespace athanor
