@@ -1,0 +1,37 @@
+#include "tests/support/golden.h"
+
+#include "tests/cuda/device.h"
+
+namespace athanor::tool {
+namespace {
+
+class GoldenOnDevice : public test::DeviceTest, public testing::WithParamInterface<std::filesystem::path> {};
+
+TEST_P(GoldenOnDevice, MatchesIndependentFramework) {
+  check_golden(GetParam(), "automatic", test::device());
+}
+INSTANTIATE_TEST_SUITE_P(Files, GoldenOnDevice, testing::ValuesIn(golden_files()),
+                         [](const auto& test) { return test.param.stem().string(); });
+
+class GoldenImplOnDevice
+    : public test::DeviceTest,
+      public testing::WithParamInterface<std::tuple<std::filesystem::path, const char*>> {};
+
+TEST_P(GoldenImplOnDevice, MatchesIndependentFramework) {
+  const auto& [file, impl] = GetParam();
+  try {
+    check_golden(file, impl, test::device());
+  } catch (const BackendError& error) {  // an emulated device, or a shape the vendor has no code for
+    if (std::string(impl) == "reference") throw;
+    GTEST_SKIP() << error.what();
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Files, GoldenImplOnDevice,
+                         testing::Combine(testing::ValuesIn(golden_files({"conv2d", "linear", "matmul"})),
+                                          testing::Values("reference", "vendor")),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).stem().string() + "_" + std::get<1>(test.param);
+                         });
+
+}  // namespace
+}  // namespace athanor::tool
