@@ -31,10 +31,9 @@ namespace detail {
 // With the memory before it that makes it start off alignment.
 inline Tensor moved(const Tensor& x, Device to) {
   const std::int64_t lead = x.offset() % 16;
-  if (x.is_contiguous() && lead == 0) return x.to(to);
+  if (x.numel() == 0 || (x.is_contiguous() && lead == 0)) return x.to(to);
   std::int64_t last = lead;
   for (int axis = 0; axis < x.rank(); ++axis) last += (x.shape()[axis] - 1) * x.strides()[axis];
-  if (x.numel() == 0) last = lead - 1;
   const Tensor span = x.view_as_strided({last + 1}, {1}, -lead);
   return span.to(to).view_as_strided(x.shape(), x.strides(), lead);
 }
