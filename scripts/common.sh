@@ -1,6 +1,7 @@
 # Sourced by the other scripts: where the project is, how they speak, and the set-up they share.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/gpu_env.sh"
 
 say() { printf '\033[1m%s\033[0m\n' "$*"; }
 fail() { # fail CODE MESSAGE
@@ -18,16 +19,9 @@ set_up() {
     fail 2 "CMake 3.25 or newer is needed, but $(command -v cmake) is $version: upgrade it (Debian 12, Ubuntu 24.04 and later ship one)."
 }
 
-configure() { # configure PRESET
+configure() { # configure PRESET [-DNAME=VALUE...]
   mkdir -p "build/$1"
   local log=build/$1/configure.log
-  cmake --preset "$1" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+  cmake --preset "$@" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
   grep '^-- athanor:' "$log"
-}
-
-# Whether there is a CUDA compiler. Puts it on the path where it is only in its usual place.
-find_nvcc() {
-  command -v nvcc >/dev/null && return
-  [ -x /usr/local/cuda/bin/nvcc ] || return 1
-  PATH=$PATH:/usr/local/cuda/bin
 }

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Packs what scripts/gpu_check.sh needs into one archive for a machine with a GPU and no network, compiler or packages:
+# the cuda preset's programs, stripped, the libraries they need beyond CUDA's own and glibc's, scripts and golden files.
+#   scripts/gpu_bundle.sh OUT.tar.(gz|xz|zst) [--build DIR] [--arch LIST] [--limit-mb N]
+#   --build DIR     packs DIR/bin as it is, instead of building the cuda preset
+#   --arch LIST     architectures to build for, as ATHANOR_CUDA_ARCHITECTURES [90a-real]
+#   --limit-mb N    fails where the archive is larger than N million bytes [55]
+# There: tar -xf OUT, then athanor-gpu/scripts/gpu_check.sh. It wants x86-64, glibc 2.35 or newer, bash, python3, and CUDA
+# 13, cuDNN 9 and NCCL in their usual places or in Python's nvidia-* wheels.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+out="" build="" architectures=90a-real limit=55
+while [ $# -gt 0 ]; do
+  case $1 in
+    --build | --arch | --limit-mb)
+      [ $# -ge 2 ] || fail 2 "gpu_bundle.sh: $1 must be followed by a value"
+      case $1 in --build) build=$2 ;; --arch) architectures=$2 ;; --limit-mb) limit=$2 ;; esac
+      shift 2 ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -*) fail 2 "gpu_bundle.sh: must be --build, --arch or --limit-mb, but got '$1'" ;;
+    *) out=$1; shift ;;
+  esac
+done
+case $out in
+  *.tar.gz) pack=(gzip -9n) ;;
+  *.tar.xz) pack=(xz -9e -T1) ;;
+  # A long window: programs that hold the same kernels cost little more than one.
+  *.tar.zst) pack=(zstd -q -19 --long=27 -T0) ;;
+  *) fail 2 "gpu_bundle.sh: the archive must be named *.tar.gz, *.tar.xz or *.tar.zst, but got '$out'" ;;
+esac
+for tool in "${pack[0]}" strip readelf objdump ldd; do
+  command -v "$tool" >/dev/null || fail 2 "gpu_bundle.sh: $tool is needed, but is not installed"
+done
+out=$(realpath -m "$out")
+
+if [ -z "$build" ]; then
+  set_up
+  find_nvcc || fail 2 "gpu_bundle.sh: nvcc is needed, but was not found"
+  root_of_cudnn=$(cudnn_root) || fail 2 "gpu_bundle.sh: cuDNN 9 is needed, but was not found"
+  say "Building the cuda preset for $architectures"
+  configure cuda -DATHANOR_CUDA_ARCHITECTURES="$architectures" -DCUDNN_ROOT="$root_of_cudnn"
+  cmake --build --preset cuda
+  build=$root/build/cuda
+fi
+[ -x "$build/bin/bench_cuda" ] || fail 2 "gpu_bundle.sh: $build must be a build of the cuda preset, but has no bin/bench_cuda"
+programs=()
+for program in "$build"/bin/{cuda_*_test,bench_cuda,train_*,athanor}; do
+  [ ! -x "$program" ] || programs+=("$program")
+done
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+stage=$folder/athanor-gpu
+mkdir -p "$stage"/{bin,lib/c++,tests}
+cp -L "${programs[@]}" "$stage/bin"
+cp -r "$root/scripts" "$stage"
+cp -r "$root/tests/golden" "$stage/tests"
+cp "$root/scripts/gpu_bundle_env.sh" "$stage/env.sh"
+
+for program in "$stage"/bin/*; do
+  readelf -d "$program" | grep -qE 'R(UN)?PATH.*\$ORIGIN/\.\./lib' ||
+    fail 1 "gpu_bundle.sh: $(basename "$program") does not look for its libraries in \$ORIGIN/../lib"
+done
+# CUDA's libraries fit the driver of the machine, and glibc is the machine's own. The C++ library goes into a folder
+# of its own, which is used only where the machine's is older.
+ldd "${programs[@]}" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name file; do
+  case $name in
+    libcuda.so* | libcudart* | libcublas* | libcudnn* | libnccl* | libnvrtc* | libnvJitLink* | libnvidia-*) ;;
+    libc.so* | libm.so* | libmvec.so* | libdl.so* | libpthread.so* | librt.so* | libutil.so* | libresolv.so*) ;;
+    libstdc++.so* | libgcc_s.so*) cp -L "$file" "$stage/lib/c++/$name" ;;
+    *) cp -L "$file" "$stage/lib/$name" ;;
+  esac
+done
+find "$stage/bin" "$stage/lib" -type f -exec strip --strip-unneeded {} +
+
+# Without lib/c++: Debian's own is newer than the programs, which do with that of any system that has glibc 2.35.
+glibc=$(find "$stage/bin" "$stage/lib" -maxdepth 1 -type f -exec objdump -T {} + | grep -o 'GLIBC_2[0-9.]*' | sort -uV | tail -n 1)
+[ "$(printf '%s\n' GLIBC_2.35 "$glibc" | sort -V | tail -n 1)" = GLIBC_2.35 ] ||
+  fail 1 "gpu_bundle.sh: what is packed must do with glibc 2.35, but needs $glibc: build it on an older system"
+architectures=$(sed -n 's/^ATHANOR_CUDA_ARCHITECTURES:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
+cat >"$stage/MANIFEST.json" <<END
+{
+  "commit": "$(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)",
+  "architectures": "$architectures",
+  "packed": "$(date -u +%FT%TZ)",
+  "needs": "${glibc#GLIBC_}"
+}
+END
+
+mkdir -p "$(dirname "$out")"
+tar -C "$folder" --sort=name --owner=0 --group=0 --numeric-owner -cf - athanor-gpu | "${pack[@]}" >"$out.part"
+bytes=$(stat -c %s "$out.part")
+if [ "$bytes" -gt $((limit * 1000000)) ]; then
+  rm "$out.part"
+  du -a -B1000 "$stage" | sort -rn | sed -n '3,10s|\t.*athanor-gpu| kB unpacked: |p' >&2
+  fail 1 "gpu_bundle.sh: the archive must have at most $limit million bytes, but has $bytes: .tar.zst and .tar.xz are smaller than .tar.gz, one architecture than several"
+fi
+mv "$out.part" "$out"
+echo "$out: $bytes bytes, ${#programs[@]} programs for $architectures, needs glibc ${glibc#GLIBC_}"

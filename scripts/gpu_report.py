@@ -1,0 +1,408 @@
+#!/usr/bin/env python3
+"""The report of scripts/gpu_check.sh, from what its parts left behind. Needs Python's standard library alone.
+
+gpu_report.py assemble RAW OUT     RAW/{meta.tsv,parts.tsv,*.json,*.jsonl,*.log} -> OUT/report.{md,json}; 0 if green
+gpu_report.py versions             versions of CUDA's libraries, as lines for meta.tsv
+gpu_report.py make-cifar FOLDER    a made-up CIFAR-10 in its official file format
+"""
+
+import ctypes
+import json
+import os
+import random
+import re
+import sys
+
+# What a line must reach.
+MEMORY_ROOF = 80.0     # % of the measured copy bandwidth, where a kernel is bound by memory
+AUTOMATIC_SLACK = 1.05  # `automatic` over the fastest way tried
+DIGITS_ACCURACY = 0.95
+LEARNED_ACCURACY = 0.20  # of ten classes, after a few hundred steps
+# Without these a report is not green, whatever the others say.
+REQUIRED = [r"cuda_.*_test", r"train_digits_f32", r"train_cifar10_.*", r"bench_.*"]
+SIDE = 32 * 32 * 3
+
+
+def read_lines(path):
+    try:
+        with open(path, errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def read_json(path):
+    """The object in a file; of a benchmark's file that was cut off, the rows that are complete."""
+    text = "\n".join(read_lines(path))
+    try:
+        return json.loads(text)
+    except ValueError:
+        cut = text.rfind("\n    }")
+        if cut < 0:
+            return None
+        try:
+            return json.loads(text[: cut + 6] + "\n  ]\n}")
+        except ValueError:
+            return None
+
+
+def meta(raw):
+    return dict(line.split("\t", 1) for line in read_lines(f"{raw}/meta.tsv") if "\t" in line)
+
+
+def log_tail(raw, name, count=12):
+    return [line[:300] for line in read_lines(f"{raw}/{name}.log") if line.strip()][-count:]
+
+
+def parts(raw):
+    found = []
+    for line in read_lines(f"{raw}/parts.tsv"):
+        name, status, seconds, what = (line.split("\t") + [""] * 4)[:4]
+        part = {"name": name, "status": status, "seconds": int(seconds or 0), "what": what}
+        if status in ("failed", "timed out"):
+            part["log"] = log_tail(raw, name)
+        found.append(part)
+    return found
+
+
+# ---- tests ----------------------------------------------------------------------------------------------------------
+
+
+def tests(raw, part):
+    """Counts of a GoogleTest binary, and what failed."""
+    result = {"binary": part["name"], "passed": 0, "failed": 0, "skipped": 0, "failures": []}
+    report = read_json(f"{raw}/{part['name']}.json") or {}
+    for suite in report.get("testsuites", []):
+        for case in suite.get("testsuite", []):
+            if case.get("failures"):
+                result["failed"] += 1
+                text = case["failures"][0].get("failure", "").strip().splitlines()
+                result["failures"].append({"test": f"{suite['name']}.{case['name']}", "why": " ".join(text)[:400]})
+            elif case.get("result") == "SKIPPED" or case.get("status") == "NOTRUN":
+                result["skipped"] += 1
+            else:
+                result["passed"] += 1
+    return result
+
+
+# ---- benchmarks -----------------------------------------------------------------------------------------------------
+
+
+def figure_of(row):
+    op, direction, dtype, device, shape, impl = (row["name"].split("/") + [""] * 6)[:6]
+    impl = impl.removesuffix("/iterations:1/manual_time")
+    figure = {"id": "/".join([op, direction, dtype, device, shape, impl]), "op": op, "dir": direction,
+              "dtype": dtype, "shape": shape, "impl": impl, "verdict": "-", "why": ""}
+    if row.get("error_occurred"):
+        figure.update(verdict="FAIL", why=row.get("error_message", "failed"))
+        return figure
+    for key, name in [("median_us", "median_us"), ("p10_us", "p10_us"), ("p90_us", "p90_us"), ("GB/s", "gb_s"),
+                      ("GFLOP/s", "gflop_s"), ("roof_%", "roof_percent"), ("max_err", "max_error")]:
+        if key in row:
+            figure[name] = row[key]
+    figure["roof"] = row.get("label", "")
+    if "gb_s" in figure and "gflop_s" not in figure:
+        reached = figure.get("roof_percent", 0)
+        figure["verdict"] = "pass" if reached >= MEMORY_ROOF else "FAIL"
+        if figure["verdict"] == "FAIL":
+            figure["why"] = f"{reached:.0f} % of the copy bandwidth, but at least {MEMORY_ROOF:.0f} % are asked for"
+    return figure
+
+
+def judge_automatic(figures):
+    """`automatic` against all that was tried for the same numbers."""
+    groups = {}
+    for figure in figures:
+        if "median_us" in figure:
+            tf32 = figure["impl"].endswith("_tf32")
+            groups.setdefault((figure["op"], figure["dir"], figure["dtype"], figure["shape"], tf32), []).append(figure)
+    for group in groups.values():
+        ours = [f for f in group if f["impl"].removesuffix("_tf32") == "automatic"]
+        if not ours or len(group) < 2:
+            continue
+        best = min(group, key=lambda f: f["median_us"])
+        ratio = ours[0]["median_us"] / best["median_us"]
+        ours[0]["verdict"] = "pass" if ratio <= AUTOMATIC_SLACK else "FAIL"
+        ours[0]["of_fastest"] = round(ratio, 3)
+        if ratio > AUTOMATIC_SLACK:
+            ours[0]["why"] = f"{ratio:.2f} times as long as {best['impl']}"
+
+
+def benchmarks(raw, all_parts):
+    figures, context = [], {}
+    for part in all_parts:
+        if not part["name"].startswith("bench_"):
+            continue
+        report = read_json(f"{raw}/{part['name']}.json")
+        if report:
+            context = report.get("context", context)
+            figures += [figure_of(row) for row in report.get("benchmarks", [])]
+    judge_automatic(figures)
+    keep = ("device", "sm", "multiprocessors", "l2_bytes", "memory_bytes", "copy_roof_gb_s", "fma_peak_gflop_s")
+    return figures, {key: context[key] for key in keep if key in context}
+
+
+# ---- trainings ------------------------------------------------------------------------------------------------------
+
+
+def training(raw, part):
+    """The last line a run wrote, and whether it learned."""
+    name = part["name"]
+    result = {"name": name, "status": part["status"], "verdict": "FAIL", "why": ""}
+    lines = []
+    for line in read_lines(f"{raw}/{name}.jsonl"):
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            pass
+    ends = [line for line in lines if line.get("event") == "end"]
+    if part["status"] == "skipped":
+        result.update(verdict="skipped", why=part["what"])
+    elif part["status"] != "passed" or not ends:
+        result["why"] = (part.get("log") or ["wrote no last line"])[-1]
+    else:
+        end = ends[-1]
+        for key in ("test_accuracy", "test_loss", "images_per_s", "wall_s", "applied_steps", "host_syncs",
+                    "peak_bytes", "weights_hash"):
+            result[key] = end.get(key)
+        wanted = DIGITS_ACCURACY if "digits" in name or "mnist" in name else LEARNED_ACCURACY
+        accuracy, loss = end.get("test_accuracy"), end.get("test_loss")
+        if loss is None:
+            result["why"] = "the loss is not finite"
+        elif accuracy is None or accuracy < wanted:
+            result["why"] = f"test accuracy {accuracy}, but at least {wanted} is asked for"
+        else:
+            result["verdict"] = "pass"
+    return result
+
+
+# ---- compute-sanitizer ----------------------------------------------------------------------------------------------
+
+
+def sanitizer(raw, part):
+    name = part["name"]
+    tool, _, family = name.removeprefix("sanitizer_").partition("_")
+    log = "\n".join(read_lines(f"{raw}/{name}.log"))
+    result = {"tool": tool, "family": family, "verdict": "skipped", "why": part["what"]}
+    if part["status"] in ("skipped", "no time left", "timed out"):
+        result["why"] = part["what"] if part["status"] == "skipped" else part["status"]
+    elif "Device not supported" in log:
+        result["why"] = "compute-sanitizer does not support this device here"
+    else:
+        found = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", log)
+        result["why"] = found.group(1) if found else "no summary"
+        result["verdict"] = "pass" if part["status"] == "passed" and found else "FAIL"
+        if result["verdict"] == "FAIL":
+            result["log"] = [line for line in log.splitlines() if line.startswith("=========")][:12]
+    return result
+
+
+# ---- the report -----------------------------------------------------------------------------------------------------
+
+
+def verdict_of(report):
+    """(verdict, reasons): green; incomplete where something required was not run to its end; else red."""
+    failures, missing = [], []
+    for part in report["parts"]:
+        name, status = part["name"], part["status"]
+        if name.startswith("sanitizer_"):
+            continue
+        required = any(re.fullmatch(pattern, name) for pattern in REQUIRED)
+        if status == "failed":
+            failures.append(f"{name} failed")
+        elif status in ("timed out", "no time left"):
+            missing.append(f"{name}: {status}")
+        elif status == "skipped" and required and not name.endswith("_bf16"):
+            missing.append(f"{name}: skipped")
+    failures += [f"{test['binary']}: {test['failed']} tests failed" for test in report["tests"] if test["failed"]]
+    failures += [f"{one['name']}: {one['why']}" for one in report["trainings"]
+                 if one["verdict"] == "FAIL" and one["status"] == "passed"]
+    failures += [f"{one['tool']} of {one['family']}: {one['why']}" for one in report["sanitizer"]
+                 if one["verdict"] == "FAIL"]
+    failures += [f"{figure['id']}: {figure['why']}" for figure in report["figures"] if figure["verdict"] == "FAIL"]
+    names = [part["name"] for part in report["parts"]]
+    for pattern in REQUIRED:
+        if not any(re.fullmatch(pattern, name) for name in names):
+            missing.append(f"{pattern}: did not come to it")
+    if not any(test["passed"] for test in report["tests"]):
+        missing.append("no test passed")
+    return ("red" if failures else "incomplete" if missing else "green"), failures + missing
+
+
+def table(header, rows):
+    yield "| " + " | ".join(header) + " |"
+    yield "|" + "---|" * len(header)
+    for row in rows:
+        yield "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
+
+
+def number(value, digits=0):
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def figure_row(figure):
+    error = figure.get("max_error")
+    return [figure["dir"], figure["dtype"], figure["shape"], figure["impl"], number(figure.get("median_us"), 1),
+            number(figure.get("p10_us"), 1), number(figure.get("p90_us"), 1), number(figure.get("gb_s")),
+            number(figure.get("gflop_s")), number(figure.get("roof_percent")), figure.get("roof", ""),
+            "" if error is None else f"{error:.1e}", figure["verdict"]]
+
+
+def machine_lines(report):
+    machine, versions, roofs = report["machine"], report["versions"], report["roofs"]
+    yield f"- device: {machine.get('gpu', '?')}, sm_{machine.get('sm', '?')}, {machine.get('memory', '?')}; driver {machine.get('driver', '?')}; {machine.get('host', '')}"
+    yield "- versions: " + ", ".join(f"{name} {value}" for name, value in versions.items())
+    yield f"- commit: {report['commit'] or 'unknown'}; programs: {machine.get('programs', '?')}"
+    yield f"- clocks (SM MHz, memory MHz, degrees C, W): before {machine.get('clocks_before', '?')}; after {machine.get('clocks_after', '?')}"
+    if roofs:
+        yield (f"- roofs, measured: copy {roofs.get('copy_roof_gb_s', '?')} GB/s, "
+               f"FMA {roofs.get('fma_peak_gflop_s', '?')} GFLOP/s; L2 {roofs.get('l2_bytes', '?')} bytes")
+    yield f"- made by `{machine.get('command', '?')}`, {machine.get('started', '?')} to {machine.get('ended', '?')}"
+
+
+def markdown(report):
+    yield f"# GPU check: {report['verdict'].upper()}"
+    yield ""
+    yield from machine_lines(report)
+    if report["reasons"]:
+        yield "\n## Why it is not green\n"
+        yield from (f"- {reason}" for reason in report["reasons"])
+    yield "\n## Parts\n"
+    yield from table(["part", "status", "s"], [[p["name"], p["status"], p["seconds"]] for p in report["parts"]
+                                               if not p["name"].startswith("sanitizer_")])
+    yield "\n## Tests\n"
+    yield from table(["binary", "passed", "failed", "skipped"],
+                     [[t["binary"], t["passed"], t["failed"], t["skipped"]] for t in report["tests"]])
+    for test in report["tests"]:
+        for failure in test["failures"]:
+            yield f"- `{failure['test']}`: {failure['why']}"
+    yield "\n## Trainings\n"
+    yield from table(["run", "steps", "images/s", "test accuracy", "test loss", "verdict"],
+                     [[t["name"], t.get("applied_steps", ""), number(t.get("images_per_s")),
+                       t.get("test_accuracy", ""), t.get("test_loss", ""), f"{t['verdict']} {t['why']}".strip()]
+                      for t in report["trainings"]])
+    yield f"\nCIFAR-10: {report['machine'].get('cifar10', 'not reached')}."
+    yield "\n## compute-sanitizer\n"
+    yield from table(["tool", "tests of", "verdict", ""],
+                     [[s["tool"], s["family"], s["verdict"], s["why"]] for s in report["sanitizer"]])
+    yield "\n## Kernels\n"
+    yield (f"A kernel bound by memory passes from {MEMORY_ROOF:.0f} % of the copy bandwidth measured here; `automatic` "
+           f"within {100 * AUTOMATIC_SLACK - 100:.0f} % of the fastest way tried.")
+    for op in dict.fromkeys(figure["op"] for figure in report["figures"]):
+        yield f"\n### {op}\n"
+        rows = [figure for figure in report["figures"] if figure["op"] == op]
+        yield from table(["pass", "dtype", "shape", "impl", "median us", "p10", "p90", "GB/s", "GFLOP/s", "% of roof",
+                          "roof", "max error", "verdict"], [figure_row(figure) for figure in rows])
+        for figure in rows:
+            if figure["why"]:
+                yield f"- `{figure['id']}`: {figure['why']}"
+    for part in report["parts"]:
+        if part.get("log"):
+            yield f"\n## The end of {part['name']}\n\n```"
+            yield from part["log"]
+            yield "```"
+
+
+def write(path, text):
+    with open(path + ".part", "w") as file:
+        file.write(text)
+    os.replace(path + ".part", path)
+
+
+def assemble(raw, out):
+    machine = meta(raw)
+    manifest = read_json(f"{raw}/MANIFEST.json") or {}
+    versions = {key.removeprefix("version_"): value for key, value in machine.items() if key.startswith("version_")}
+    machine = {key: value for key, value in machine.items() if not key.startswith("version_")}
+    all_parts = parts(raw)
+    named = lambda pattern: [part for part in all_parts if re.fullmatch(pattern, part["name"])]
+    figures, roofs = benchmarks(raw, all_parts)
+    report = {
+        "commit": manifest.get("commit") or machine.pop("commit", ""),
+        "machine": machine,
+        "versions": versions,
+        "bundle": manifest,
+        "roofs": roofs,
+        "parts": all_parts,
+        "tests": [tests(raw, part) for part in named("cuda_.*_test")],
+        "trainings": [training(raw, part) for part in named("train_.*")],
+        "sanitizer": [sanitizer(raw, part) for part in named("sanitizer_.*")],
+        "figures": figures,
+    }
+    report["verdict"], report["reasons"] = verdict_of(report)
+    write(f"{out}/report.json", json.dumps(report, indent=1) + "\n")
+    write(f"{out}/report.md", "\n".join(markdown(report)) + "\n")
+    passed = sum(test["passed"] for test in report["tests"])
+    print(f"{report['verdict'].upper()}: {passed} tests passed, {len(figures)} figures; {out}/report.md")
+    for reason in report["reasons"][:20]:
+        print(f"  {reason}")
+    if len(report["reasons"]) > 20:
+        print(f"  and {len(report['reasons']) - 20} more")
+    return 0 if report["verdict"] == "green" else 1
+
+
+# ---- versions and data ----------------------------------------------------------------------------------------------
+
+
+def library(*names):
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            pass
+    return None
+
+
+def versions():
+    runtime = library("libcudart.so.13", "libcudart.so.12", "libcudart.so")
+    if runtime:
+        value = ctypes.c_int()
+        for name, function in [("CUDA", "cudaRuntimeGetVersion"), ("CUDA of the driver", "cudaDriverGetVersion")]:
+            if getattr(runtime, function)(ctypes.byref(value)) == 0:
+                print(f"version_{name}\t{value.value // 1000}.{value.value % 1000 // 10}")
+    cudnn = library("libcudnn.so.9")
+    if cudnn:
+        cudnn.cudnnGetVersion.restype = ctypes.c_size_t
+        found = cudnn.cudnnGetVersion()
+        print(f"version_cuDNN\t{found // 10000}.{found // 100 % 100}.{found % 100}")
+    lt = library("libcublasLt.so.13", "libcublasLt.so.12")
+    if lt:
+        lt.cublasLtGetVersion.restype = ctypes.c_size_t
+        found = lt.cublasLtGetVersion()
+        print(f"version_cuBLASLt\t{found // 10000}.{found // 100 % 100}.{found % 100}")
+    nccl = library("libnccl.so.2")
+    if nccl:
+        value = ctypes.c_int()
+        if nccl.ncclGetVersion(ctypes.byref(value)) == 0:
+            print(f"version_NCCL\t{value.value // 10000}.{value.value // 100 % 100}.{value.value % 100}")
+    return 0
+
+
+def make_cifar(folder):
+    """Each class is a pattern, and each image its class' pattern under noise in the five low bits of every byte."""
+    os.makedirs(folder, exist_ok=True)
+    rng = random.Random(1)
+    low_bits = int.from_bytes(bytes([0x1F]) * SIDE, "little")
+    patterns = [int.from_bytes(rng.randbytes(SIDE), "little") & ~low_bits for _ in range(10)]
+    for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
+        with open(f"{folder}/{name}", "wb") as file:
+            for _ in range(10000):
+                label = rng.randrange(10)
+                noise = int.from_bytes(rng.randbytes(SIDE), "little") & low_bits
+                file.write(bytes([label]) + (patterns[label] | noise).to_bytes(SIDE, "little"))
+    return 0
+
+
+def main(arguments):
+    if len(arguments) == 3 and arguments[0] == "assemble":
+        return assemble(arguments[1], arguments[2])
+    if arguments == ["versions"]:
+        return versions()
+    if len(arguments) == 2 and arguments[0] == "make-cifar":
+        return make_cifar(arguments[1])
+    print(__doc__.strip(), file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# gpu_check_test.sh: scripts/gpu_check.sh over programs and a GPU that are made up: what it says where there is none,
+# what makes a report green, and that everything that goes wrong is named in it while the rest goes on.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+command -v python3 >/dev/null || { printf '%s: Skipped\npython3 is not installed here\n' "$0"; exit 77; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+bundle=$folder/bundle
+mkdir -p "$bundle/bin" "$folder/path"
+cp -r "$here/../../scripts" "$bundle/scripts"
+echo '{"commit": "abc1234", "architectures": "90a-real"}' >"$bundle/MANIFEST.json"
+for name in elementwise reduce; do ln -s "$here/gpu/cuda_test" "$bundle/bin/cuda_${name}_test"; done
+for name in digits mnist cifar10; do ln -s "$here/gpu/train" "$bundle/bin/train_$name"; done
+ln -s "$here/gpu/bench_cuda" "$bundle/bin/bench_cuda"
+ln -s "$here/gpu/nvidia-smi" "$here/gpu/compute-sanitizer" "$folder/path/"
+export PATH=$folder/path:$PATH NVIDIA_PROC=$folder/none
+unset ATHANOR_DATA_DIR
+
+die() { echo "$*"; cat "$folder/out" "$folder/err" "$folder/report/report.md" 2>/dev/null; exit 1; }
+check() { # check CODE ARGUMENTS...
+  local want=$1 code=0
+  shift
+  rm -rf "$folder/report"
+  "$bundle/scripts/gpu_check.sh" --out "$folder/report" --data-dir "$folder/data" "$@" >"$folder/out" 2>"$folder/err" || code=$?
+  [ "$code" -eq "$want" ] || die "expected code $want, but got $code"
+}
+says() { grep -qF -- "$1" "$folder/report/report.md" || die "the report does not say '$1'"; }
+json() { # json EXPRESSION: holds for the report r
+  python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); sys.exit(not eval(sys.argv[2]))' \
+    "$folder/report/report.json" "$1" || die "not so: $1"
+}
+mkdir -p "$folder/data/cifar10"
+
+FAKE_GPU=none check 3
+[ "$(wc -l <"$folder/err")" -eq 1 ] && grep -q 'no NVIDIA GPU here' "$folder/err" || die "no GPU takes one clear line"
+check 2 --minute 3
+check 2 --minutes soon
+check 2 --bundle "$folder/none"
+
+# All is well.
+check 0 --minutes 3
+says '# GPU check: GREEN'
+says 'NVIDIA H200, sm_90, 143771 MiB; driver 580.159.03'
+says 'commit: abc1234'
+says 'before 1980, 3201, 41, 118.20'
+says '| fwd | f32 | 16384x1024 | athanor | 34.1 |'
+says '| 92 | copy | 1.0e-07 | pass |'
+json 'r["verdict"] == "green" and r["reasons"] == [] and r["commit"] == "abc1234"'
+json '[t["passed"] for t in r["tests"]] == [2, 2] and [t["skipped"] for t in r["tests"]] == [1, 1]'
+json '[t["verdict"] for t in r["trainings"]] == ["pass"] * 4 + ["skipped"]'
+json 'len(r["sanitizer"]) == 8 and all(s["verdict"] == "pass" for s in r["sanitizer"])'
+json '[f["of_fastest"] for f in r["figures"] if f["impl"] == "automatic" and f["op"] == "matmul"] == [1.0]'
+json 'r["roofs"]["copy_roof_gb_s"] == "4300.0"'
+[ -s "$folder/report/raw.tar.gz" ] && [ ! -e "$folder/report/raw" ] || die "what the report was made of must be one archive"
+
+# Everything that can go wrong, and the rest goes on.
+FAKE_FAIL=reduce FAKE_CRASH=elementwise FAKE_SLOW=1 FAKE_WRONG=1 FAKE_RACE=reduce FAKE_DIVERGED=train_mnist check 1 --minutes 3
+says '# GPU check: RED'
+says 'cuda_reduce_test: 1 tests failed'
+says '`OnDevice.EqualsCpu`: reduce_test.cpp:12 Expected: close'
+says 'cuda_elementwise_test failed'
+says 'an illegal memory access was encountered'
+says '62 % of the copy bandwidth, but at least 80 % are asked for'
+says '1.11 times as long as vendor'
+says 'max error 0.2, but at most 1e-05 is allowed'
+says 'racecheck of reduce: 1 hazard displayed'
+json 'any(f["op"] == "conv2d" for f in r["figures"]) and r["verdict"] == "red"'
+mkdir -p "$folder/data/mnist"
+FAKE_DIVERGED=train_mnist check 1 --minutes 3
+says 'train_mnist_f32: the loss is not finite'
+
+# What hangs is ended, and what a benchmark had measured by then counts.
+FAKE_HANG=reduce FAKE_CUT=1 check 1 --minutes 0.6
+says '# GPU check: INCOMPLETE'
+says 'cuda_reduce_test: timed out'
+says 'bench_elementwise: timed out'
+json 'len([f for f in r["figures"] if f["op"] == "relu"]) == 2'
+json 'r["trainings"][0]["verdict"] == "pass"'
+
+# Ended from outside, it still reports.
+FAKE_HANG=reduce "$bundle/scripts/gpu_check.sh" --out "$folder/report" --data-dir "$folder/data" >"$folder/out" 2>"$folder/err" &
+pid=$!
+for _ in $(seq 100); do grep -q cuda_elementwise_test "$folder/out" && break; sleep 0.1; done
+kill -TERM $pid
+code=0
+wait $pid || code=$?
+[ "$code" -eq 143 ] || die "ended by SIGTERM: expected code 143, but got $code"
+says 'cuda_reduce_test: timed out'
+json '[t["passed"] for t in r["tests"]][0] == 2'
