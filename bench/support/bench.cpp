@@ -5,10 +5,8 @@
 #include <cmath>
 #include <memory>
 
-#include <benchmark/benchmark.h>
 #include <fmt/ranges.h>
 
-#include "bench/support/roof.h"
 #include "kernels/copy.h"
 
 namespace athanor::bench {
@@ -36,24 +34,6 @@ double quantile(std::vector<double>& samples, double q) {
   return samples[static_cast<std::size_t>(at)];
 }
 
-void report(benchmark::State& state, const Case& row, std::vector<double>& samples) {
-  const double median = quantile(samples, 0.5);
-  state.counters["median_us"] = median * 1e6;
-  state.counters["p10_us"] = quantile(samples, 0.1) * 1e6;
-  state.counters["p90_us"] = quantile(samples, 0.9) * 1e6;
-  state.counters["max_err"] = current.max_error;
-  double roof = 0;
-  if (row.work.bytes > 0) {
-    state.counters["GB/s"] = row.work.bytes / median * 1e-9;
-    roof = std::max(roof, row.work.bytes / median / copy_roof(row.work.bytes));
-  }
-  if (row.work.flops > 0) {
-    state.counters["GFLOP/s"] = row.work.flops / median * 1e-9;
-    roof = std::max(roof, row.work.flops / median / fma_peak());
-  }
-  if (roof > 0) state.counters["roof_%"] = 100 * roof;
-}
-
 void run_case(benchmark::State& state, const Case& row) {
   if (std::exchange(current_case, &row) != &row) {
     current = Prepared();
@@ -71,7 +51,10 @@ void run_case(benchmark::State& state, const Case& row) {
   std::vector<double> samples;
   while (state.KeepRunningBatch(batch))
     samples.push_back(seconds_of(current.run, batch) / static_cast<double>(batch));
-  report(state, row, samples);
+  Roofs roofs;
+  if (row.work.bytes > 0) roofs.bytes = {copy_roof(row.work.bytes), "copy"};
+  if (row.work.flops > 0) roofs.flops = {fma_peak(), "FMA"};
+  report(state, row.work, roofs, samples, current.max_error);
 }
 
 }  // namespace
@@ -85,6 +68,29 @@ void add(const Id& id, const Work& work, std::function<Prepared()> prepare) {
   benchmark::RegisterBenchmark(id.str().c_str(), [row](benchmark::State& state) {
     run_case(state, *row);
   })->Unit(benchmark::kMicrosecond);
+}
+
+void report(benchmark::State& state, const Work& work, const Roofs& roofs, std::vector<double>& seconds,
+            double max_error) {
+  const double median = quantile(seconds, 0.5);
+  state.counters["median_us"] = median * 1e6;
+  state.counters["p10_us"] = quantile(seconds, 0.1) * 1e6;
+  state.counters["p90_us"] = quantile(seconds, 0.9) * 1e6;
+  state.counters["max_err"] = max_error;
+  const std::pair<double, const Roof*> parts[] = {{work.bytes, &roofs.bytes}, {work.flops, &roofs.flops}};
+  const char* const units[] = {"GB/s", "GFLOP/s"};
+  double best = 0;
+  for (int i = 0; i < 2; ++i) {
+    const auto [amount, roof] = parts[i];
+    if (amount <= 0) continue;
+    state.counters[units[i]] = amount / median * 1e-9;
+    const double reached = roof->per_second > 0 ? amount / median / roof->per_second : 0;
+    if (reached > best) {
+      best = reached;
+      state.SetLabel(roof->name);
+    }
+  }
+  if (best > 0) state.counters["roof_%"] = 100 * best;
 }
 
 std::string shape_name(const Shape& shape) {

@@ -2,7 +2,11 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
+#include <benchmark/benchmark.h>
+
+#include "bench/support/roof.h"
 #include "tensor/tensor.h"
 
 // What every benchmark shares: ids, a check before the clock starts, and one set of columns.
@@ -40,10 +44,14 @@ struct Prepared {
   double tolerance = 0;  ///< a larger max_error (or NaN) makes the row an error instead of a time
 };
 
-/// Adds a row. `prepare` is called when its turn comes; what it made is dropped before the next row. Columns:
-/// median_us, p10_us, p90_us, GB/s and GFLOP/s (at the median), max_err, and `roof_%`: the larger of GB/s
-/// over the measured copy bandwidth of as many bytes and GFLOP/s over the measured FMA peak.
+/// Adds a row for the CPU. `prepare` is called when its turn comes; what it made is dropped before the next
+/// row. (A row for a GPU: bench/support/device_case.h.)
 void add(const Id& id, const Work& work, std::function<Prepared()> prepare);
+
+/// Fills the columns of a row: median_us, p10_us, p90_us, GB/s and GFLOP/s (at the median), max_err, and
+/// `roof_%`, the larger part of its roofs that the median reaches, whose name becomes the row's label.
+void report(benchmark::State& state, const Work& work, const Roofs& roofs, std::vector<double>& seconds,
+            double max_error);
 
 /// Defined by each benchmark binary: its add() calls.
 void register_all();

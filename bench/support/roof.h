@@ -1,6 +1,19 @@
 #pragma once
 
+#include <string>
+
 namespace athanor::bench {
+
+/// What the machine can do at best, and the name of it.
+struct Roof {
+  double per_second = 0;  ///< bytes or FLOP; 0 where there is none
+  std::string name;
+};
+
+/// What a row is held against.
+struct Roofs {
+  Roof bytes, flops;
+};
 
 /// Bytes per second (read and written together) of the best copy this process can make with all its threads,
 /// where source and destination together hold `bytes`: cache levels have roofs of their own. Measured once

@@ -1,0 +1,25 @@
+# A build with CUDA, or with its emulator, measures what it adds: kernels on the device. Emulated there is nothing to
+# time, and bench_cuda counts what the kernels touch.
+target_sources(athanor_bench_support PRIVATE
+  support/device_case.cpp
+  support/device_roof.cpp
+  support/device_time.cpp
+)
+athanor_cuda_sources(athanor_bench_support support/device_roof.cu)
+
+add_executable(bench_cuda
+  bench_cuda.cpp
+  cuda/augment.cpp
+  cuda/conv.cpp
+  cuda/copy.cpp
+  cuda/dropout.cpp
+  cuda/elementwise.cpp
+  cuda/loss.cpp
+  cuda/matmul.cpp
+  cuda/norm.cpp
+  cuda/pool.cpp
+  cuda/reduce.cpp
+  cuda/softmax.cpp
+  cuda/update.cpp
+)
+target_link_libraries(bench_cuda PRIVATE athanor_bench_support)

@@ -1,0 +1,213 @@
+#include "bench/support/device_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "bench/support/device_roof.h"
+#include "bench/support/device_time.h"
+#include "kernels/copy.h"
+
+namespace athanor::bench {
+namespace {
+
+std::vector<DeviceCase>& rows() {
+  static std::vector<DeviceCase> all;
+  return all;
+}
+int failures = 0;
+
+Tensor flat_view(const Tensor& dense, std::int64_t first, std::int64_t count) {
+  return dense.view_as_strided({count}, {1}, first);
+}
+
+Tensor clone(const Tensor& x) {
+  const Tensor copy = empty_like(x);
+  copy.copy_bytes_from(x);
+  return copy;
+}
+
+Shape grown(Shape shape, std::int64_t tiles) {
+  if (shape.rank() > 0) shape[0] *= tiles;
+  return shape;
+}
+
+// `tiles` copies of a dense tensor on the device, one after the other.
+Tensor repeated(const Tensor& small, std::int64_t tiles) {
+  const Device device = bench_device();
+  const Tensor on = small.to(device);
+  if (tiles == 1) return on;
+  const std::int64_t n = small.numel();
+  const Tensor large = Tensor::empty(grown(small.shape(), tiles), on.options());
+  kernels::copy(cuda_context(device), on.view_as_strided({1, n}, {n, 1}, 0),
+                large.view_as_strided({tiles, n}, {n, 1}, 0));
+  return large;
+}
+
+bool grows(Role role) {
+  return role == Role::rows || role == Role::row_result || role == Role::first_result;
+}
+
+// Largest difference to `factor` times the expected, over the largest magnitude expected.
+double difference(const Tensor& got, const Tensor& expected, double factor) {
+  const std::vector<double> a = got.to_vector(), b = expected.to_vector();
+  double worst = 0, scale = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double want = factor * b[i];
+    if (std::isfinite(want)) scale = std::max(scale, std::abs(want));
+    if (a[i] == want || (std::isnan(a[i]) && std::isnan(want))) continue;
+    if (!std::isfinite(a[i]) || !std::isfinite(want)) return NAN;
+    worst = std::max(worst, std::abs(a[i] - want));
+  }
+  return worst == 0 ? 0 : worst / scale;
+}
+
+double worst_of(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b);
+}
+
+// The error of a result that grew, at its two ends.
+double error_of(Role role, const Tensor& got, const Tensor& expected, std::int64_t tiles) {
+  const std::int64_t n = expected.numel();
+  const auto part = [&](std::int64_t first) {
+    return difference(flat_view(got, first, n).to(kCpu), expected, 1);
+  };
+  switch (role) {
+    case Role::rows:
+    case Role::whole: return 0;
+    case Role::row_result: return worst_of(part(0), part((tiles - 1) * n));
+    case Role::first_result:
+    case Role::same_result: return part(0);
+    case Role::sum_result: return difference(got.to(kCpu), expected, static_cast<double>(tiles));
+    case Role::small_result: return tiles == 1 ? part(0) : 0;
+  }
+  return NAN;
+}
+
+std::vector<Tensor> results_on_cpu(const Call& call) {
+  std::vector<Tensor> tensors;
+  for (const Operand& operand : call.operands) tensors.push_back(clone(operand.value));
+  call.on_cpu(cpu_context(), tensors);
+  return tensors;
+}
+
+double error_of(const Call& call, const std::vector<Tensor>& expected, const std::vector<Tensor>& got,
+                std::int64_t tiles) {
+  double worst = 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    worst = worst_of(worst, error_of(call.operands[i].role, got[i], expected[i], tiles));
+  return worst;
+}
+
+// As many sets of operands as it takes for a call to find nothing of the one before in the cache.
+std::size_t sets_for(const std::vector<Tensor>& operands) {
+  double bytes = 1;
+  for (const Tensor& t : operands) bytes += static_cast<double>(t.bytes());
+  const double wanted = 2 * static_cast<double>(device_info(bench_device()).l2_bytes);
+  return static_cast<std::size_t>(std::clamp(std::ceil(wanted / bytes), 1.0, 64.0));
+}
+
+void check_and_time(benchmark::State& state, const DeviceCase& row) {
+  const Call call = row.prepare();
+  CudaContext& context = cuda_context(bench_device());
+  const std::vector<Tensor> expected = results_on_cpu(call);
+  double error = 0;
+  std::vector<std::vector<Tensor>> sets;
+  for (const std::int64_t tiles : {std::int64_t{1}, row.tiles}) {
+    sets.assign(1, on_bench_device(call, tiles));
+    call.on_device(context, sets[0]);
+    error = worst_of(error, error_of(call, expected, sets[0], tiles));
+  }
+  ATH_CHECK(error <= call.tolerance, "max error {:.3g}, but at most {:.3g} is allowed", error,
+            call.tolerance);
+  while (sets.size() < sets_for(sets[0])) sets.push_back(on_bench_device(call, row.tiles));
+
+  std::vector<double> seconds = device_seconds(bench_device(), [&](std::int64_t i) {
+    call.on_device(context, sets[static_cast<std::size_t>(i) % sets.size()]);
+  });
+  const auto tiles = static_cast<double>(row.tiles);
+  const Work work{row.work.bytes * tiles, row.work.flops * tiles};
+  const Roofs roofs{device_copy_roof(bench_device()), device_flops_roof(bench_device(), row.peak)};
+  report(state, work, roofs, seconds, error);
+  state.SetIterationTime(state.counters["median_us"].value * 1e-6);
+}
+
+void run_row(benchmark::State& state, const DeviceCase& row) {
+  for ([[maybe_unused]] auto _ : state) {
+    try {
+      check_and_time(state, row);
+    } catch (const std::exception& error) {
+      ++failures;
+      state.SkipWithError(error.what());
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+Operand result(Role role, const Shape& shape, DType dtype) {
+  const Tensor value = Tensor::empty(shape, {dtype, kCpu});
+  std::memset(value.raw_data(), 0xff, value.bytes());
+  return {value, role};
+}
+
+void add(DeviceCase row) {
+  const std::string shape = row.name.empty() ? shape_name(grown(row.shape, row.tiles)) : row.name;
+  const std::string id = Id{row.op, row.dir, row.dtype, shape, row.impl, bench_device()}.str();
+  rows().push_back(row);
+  benchmark::RegisterBenchmark(id.c_str(),
+                               [row = std::move(row)](benchmark::State& state) { run_row(state, row); })
+      ->Unit(benchmark::kMicrosecond)
+      ->Iterations(1)
+      ->UseManualTime();
+}
+
+const std::vector<DeviceCase>& device_cases() {
+  return rows();
+}
+Device bench_device() {
+  return {DeviceType::cuda, 0};
+}
+int failed_rows() {
+  return failures;
+}
+
+std::vector<DType> bench_dtypes() {
+  if (device_info(bench_device()).sm() < 80) return {DType::f32, DType::f16};
+  return {DType::f32, DType::f16, DType::bf16};
+}
+
+double bytes_of(const Shape& shape, DType dtype) {
+  return static_cast<double>(shape.numel()) * static_cast<double>(size_of(dtype));
+}
+
+std::int64_t tiles_for(const Shape& shape, DType dtype, double bytes) {
+  if (cuda_is_emulated()) return 1;  // nobody times there
+  return static_cast<std::int64_t>(std::ceil(bytes / bytes_of(shape, dtype)));
+}
+
+Tensor pattern(const Shape& shape, DType dtype, double low, double high, std::uint64_t seed) {
+  constexpr std::int64_t kPeriod = 1'000'003;  // a prime: rows of no matrix are alike
+  const std::int64_t n = shape.numel();
+  if (n <= kPeriod) return filled(shape, dtype, low, high, seed);
+  const Tensor values = filled({kPeriod}, dtype, low, high, seed), all = Tensor::empty(shape, {dtype, kCpu});
+  const auto bytes = static_cast<std::int64_t>(all.bytes());
+  for (std::int64_t at = 0; at < bytes; at += static_cast<std::int64_t>(values.bytes())) {
+    const auto count = std::min(bytes - at, static_cast<std::int64_t>(values.bytes()));
+    std::memcpy(all.raw_data() + at, values.raw_data(), static_cast<std::size_t>(count));
+  }
+  return all;
+}
+
+std::vector<Tensor> on_bench_device(const Call& call, std::int64_t tiles) {
+  std::vector<Tensor> tensors;
+  for (const Operand& operand : call.operands) {
+    tensors.push_back(operand.grow ? operand.grow(tiles).to(bench_device())
+                                   : repeated(operand.value, grows(operand.role) ? tiles : 1));
+  }
+  return tensors;
+}
+
+}  // namespace athanor::bench
