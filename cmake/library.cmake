@@ -38,9 +38,23 @@ set(ATHANOR_CUDA_RUNTIME
   tensor/cuda/pinned.cpp
   tensor/cuda/stream.cpp
 )
-# cuDNN and cuBLASLt; in a simt build vendor_absent stands in.
+# What plans of cuDNN and cuBLASLt need and can be tested without them,
+set(ATHANOR_CUDA_PLANNING
+  autotune
+  gemm_layout
+  plan_folder
+)
+# and they themselves; in a simt build vendor_absent stands in.
 set(ATHANOR_CUDA_VENDOR
-  vendor_absent
+  cublas_matmul
+  cudnn_backend
+  cudnn_conv
+  cudnn_norm
+  cudnn_plans
+  vendor
+  vendor_conv
+  vendor_matmul
+  vendor_norm
 )
 set(ATHANOR_AUTOGRAD
   checkpoint
@@ -147,6 +161,9 @@ if(ATHANOR_WITH_CUDA)
   athanor_device_sources(athanor kernels/cuda/context.cpp ${ATHANOR_CUDA_RUNTIME})
   foreach(family ${ATHANOR_CUDA_KERNELS})
     athanor_cuda_sources(athanor kernels/cuda/${family}.cu)
+  endforeach()
+  foreach(file ${ATHANOR_CUDA_PLANNING})
+    target_sources(athanor PRIVATE kernels/cuda/${file}.cpp)
   endforeach()
 else()
   target_sources(athanor PRIVATE tensor/cuda_absent.cpp)

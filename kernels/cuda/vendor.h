@@ -11,7 +11,13 @@
 // no where the vendor cannot do the job, or not as well. No header of the vendor's is included from here, so
 // that a build without them (vendor_absent.cpp) compiles the same kernels.
 
+namespace athanor {
+class CudaContext;
+}
+
 namespace athanor::cuda {
+
+struct Planner;  // kernels/cuda/plan_choice.h
 
 /// $XDG_CACHE_HOME/athanor/plans, or ~/.cache/athanor/plans; empty where neither variable is set.
 std::filesystem::path default_plan_directory();
@@ -61,6 +67,7 @@ class Vendor {
   struct Impl;
   Impl& impl();
   VendorStats& mutable_stats() { return stats_; }
+  Planner planner(CudaContext& context);
   Device device() const { return device_; }
 
  private:

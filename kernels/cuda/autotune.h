@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/context.h"
+#include "tensor/counters.h"
+#include "tensor/stream.h"
+
+namespace athanor::cuda {
+
+/// Times what can be queued on a context's stream, as a step would run it: the inputs in memory, not left
+/// over in the cache from the run before. Owns its waits for the device; not for use while a stream is
+/// captured.
+class Stopwatch {
+ public:
+  explicit Stopwatch(const CudaContext& context);
+
+  /// Median milliseconds of run() over kRuns runs, after kWarmUp; infinity where the first already took over
+  /// three times `best_ms`, the best of the candidates so far (0: none).
+  template <class Run> double median_ms(double best_ms, Run&& run) {
+    for (int i = 0; i < kWarmUp; ++i) run();
+    time(0, 1, run);
+    if (best_ms > 0 && elapsed(0) > 3 * best_ms) return kTooSlow;
+    time(1, kRuns, run);
+    return median();
+  }
+
+  static constexpr double kTooSlow = 1e30;
+
+ private:
+  static constexpr int kWarmUp = 2, kRuns = 9;
+
+  template <class Run> void time(int begin, int end, Run& run) {
+    for (int i = begin; i < end; ++i) {
+      flush_cache();
+      begin_[i].record(stream_);
+      run();
+      end_[i].record(stream_);
+    }
+    end_[end - 1].synchronize();
+  }
+  void flush_cache() const;
+  double elapsed(int i) const { return begin_[i].ms_until(end_[i]); }
+  double median() const;
+
+  AllowSync allow_;  // planning waits for the device, and a warmed-up step does not plan
+  Stream stream_;
+  std::vector<Event> begin_, end_;
+  std::size_t flush_bytes_;
+  Scratch flush_;
+};
+
+/// Whether the context's stream is being captured into a graph: nothing may wait for it then.
+bool is_capturing(const CudaContext& context);
+
+}  // namespace athanor::cuda

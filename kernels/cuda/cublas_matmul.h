@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cublasLt.h>
+
+#include "kernels/cuda/gemm_layout.h"
+#include "tensor/detail/status.h"
+
+// Matrix products by cuBLASLt, which is column-major: it is handed y^T = b^T a^T, whose matrices are ours in
+// memory.
+
+namespace athanor {
+
+template <> struct detail::StatusTraits<cublasStatus_t> {
+  static constexpr const char* library = "cuBLASLt";
+  static bool ok(cublasStatus_t status) { return status == CUBLAS_STATUS_SUCCESS; }
+  static std::string text(cublasStatus_t status) { return cublasLtGetStatusString(status); }
+};
+
+namespace cublas {
+
+/// All that decides which algorithm fits.
+struct MatmulSignature {
+  cuda::GemmLayout layout;
+  DType in = DType::f32;    ///< of a and b
+  DType out = DType::f32;   ///< of y: that of `in`, or f32; sums are f32 (f64 for f64)
+  bool bias = false;        ///< [n], of y's dtype, added before y is rounded
+  bool accumulate = false;  ///< y += instead of y =
+  bool tf32 = false, deterministic = false;
+  /// Of the addresses of a, b, y and bias, in bytes: a power of two, at most 256.
+  std::array<std::int64_t, 4> alignment{256, 256, 256, 256};
+  std::size_t workspace_bytes = std::size_t{32} << 20;
+
+  bool operator==(const MatmulSignature&) const = default;
+  std::size_t hash() const;
+  std::string str() const;
+};
+
+struct Algorithm {
+  cublasLtMatmulAlgo_t native{};
+  std::size_t workspace_bytes = 0;
+};
+
+/// cublasLtHandle_t of the current device, owned.
+class Handle {
+ public:
+  Handle();
+  ~Handle();
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  cublasLtHandle_t native() const { return native_; }
+
+ private:
+  cublasLtHandle_t native_ = nullptr;
+};
+
+/// cublasLtGetVersion().
+std::int64_t version();
+
+/// Up to `most` algorithms, cuBLASLt's favourite first; empty where it has none. Partial sums of a split k
+/// are added in f32, in a fixed order.
+std::vector<Algorithm> propose(const Handle& handle, const MatmulSignature& signature, std::size_t most);
+
+/// An algorithm as text, and back: nothing where this version of the library cannot run it for the signature.
+std::string write(const Algorithm& algorithm);
+std::optional<Algorithm> read(const Handle& handle, const MatmulSignature& signature, std::string_view text);
+
+/// Queues it on a stream (cudaStream_t). `workspace` has the algorithm's bytes.
+void run(const Handle& handle, const MatmulSignature& signature, const Algorithm& algorithm, const void* a,
+         const void* b, const void* bias, void* y, void* workspace, void* stream);
+
+}  // namespace cublas
+}  // namespace athanor

@@ -1,0 +1,351 @@
+#include "kernels/cuda/cudnn_backend.h"
+
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+namespace athanor {
+
+std::string detail::StatusTraits<cudnnStatus_t>::text(cudnnStatus_t status) {
+  std::array<char, 1024> last{};
+  cudnnGetLastErrorString(last.data(), last.size());
+  std::string text = cudnnGetErrorString(status);
+  if (last[0] != '\0') text += std::string(": ") + last.data();
+  return text;
+}
+
+namespace cudnn {
+
+// Descriptor -----------------------------------------------------------------------------------------------
+
+Descriptor::Descriptor(cudnnBackendDescriptorType_t type) {
+  ATH_TRY(cudnnBackendCreateDescriptor(type, &native_));
+}
+Descriptor::~Descriptor() {
+  if (native_) cudnnBackendDestroyDescriptor(native_);
+}
+
+void Descriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::size_t count,
+                     const void* values) {
+  ATH_TRY(cudnnBackendSetAttribute(native_, name, type, static_cast<std::int64_t>(count), values));
+}
+
+void Descriptor::set(cudnnBackendAttributeName_t name, std::span<const Descriptor> values) {
+  std::vector<cudnnBackendDescriptor_t> natives;
+  for (const Descriptor& value : values) natives.push_back(value.native_);
+  set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, natives.size(), natives.data());
+}
+
+std::size_t Descriptor::get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                            std::size_t count, void* values) const {
+  std::int64_t got = 0;
+  ATH_TRY(cudnnBackendGetAttribute(native_, name, type, static_cast<std::int64_t>(count), &got, values));
+  return static_cast<std::size_t>(got);
+}
+
+std::size_t Descriptor::count(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const {
+  std::int64_t values = 0;
+  const cudnnStatus_t status = cudnnBackendGetAttribute(native_, name, type, 0, &values, nullptr);
+  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return 0;
+  ATH_TRY(status);
+  return static_cast<std::size_t>(values);
+}
+
+std::string Descriptor::text(cudnnBackendAttributeName_t name) const {
+  const std::vector<char> characters = get_all<char>(name);
+  return std::string(characters.data(), characters.size());
+}
+
+std::size_t Descriptor::get(cudnnBackendAttributeName_t name, std::span<Descriptor> into) const {
+  std::vector<cudnnBackendDescriptor_t> natives;
+  for (const Descriptor& descriptor : into) natives.push_back(descriptor.native_);
+  return get(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, natives.size(), natives.data());
+}
+
+void Descriptor::finalize() {
+  ATH_TRY(cudnnBackendFinalize(native_));
+}
+bool Descriptor::try_finalize() {
+  return cudnnBackendFinalize(native_) == CUDNN_STATUS_SUCCESS;
+}
+
+// Devices and types ----------------------------------------------------------------------------------------
+
+DeviceProperties::DeviceProperties(Descriptor descriptor) : descriptor_(std::move(descriptor)) {
+  const auto properties = nlohmann::json::parse(json());
+  name_ = properties.at("deviceName");
+  sm_ = properties.at("deviceVer").get<int>() / 10;  // 900 for 9.0
+  multiprocessors_ = properties.at("multiProcessorCount");
+}
+
+DeviceProperties DeviceProperties::of_device(int index) {
+  Descriptor descriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  descriptor.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, std::int32_t{index});
+  descriptor.finalize();
+  return DeviceProperties(std::move(descriptor));
+}
+
+DeviceProperties DeviceProperties::from_json(std::string_view json) {
+  Descriptor descriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  descriptor.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, json);
+  descriptor.finalize();
+  return DeviceProperties(std::move(descriptor));
+}
+
+cudnnDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return CUDNN_DATA_DOUBLE;
+    case DType::f32: return CUDNN_DATA_FLOAT;
+    case DType::f16: return CUDNN_DATA_HALF;
+    case DType::bf16: return CUDNN_DATA_BFLOAT16;
+    default: detail::fail<>("cuDNN: dtype must be f64, f32, f16 or bf16, but got {}", dtype);
+  }
+}
+
+std::int64_t version() {
+  return static_cast<std::int64_t>(cudnnGetVersion());
+}
+
+// Graph ----------------------------------------------------------------------------------------------------
+
+Graph::Id Graph::tensor(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment) {
+  return add(shape, strides, dtype, alignment, false, false);
+}
+Graph::Id Graph::intermediate(const Shape& shape, const Strides& strides, DType dtype) {
+  return add(shape, strides, dtype, 16, true, false);
+}
+Graph::Id Graph::scalar() {
+  return add({1, 1, 1, 1}, {1, 1, 1, 1}, DType::f32, 4, false, true);
+}
+
+Graph::Id Graph::add(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment,
+                     bool is_virtual, bool by_value) {
+  constexpr Id kFirstIntermediate = 1000;
+  const Id id = is_virtual ? kFirstIntermediate + intermediates_++ : ++in_memory_;
+  Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
+  tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, data_type(dtype));
+  tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, shape);
+  tensor.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
+  tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+  tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual);
+  tensor.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, by_value);
+  tensor.finalize();
+  tensors_.emplace_back(id, std::move(tensor));
+  return id;
+}
+
+const Descriptor& Graph::at(Id id) const {
+  for (const auto& [number, tensor] : tensors_) {
+    if (number == id) return tensor;
+  }
+  detail::fail<>("cuDNN: a graph must have made its tensors, but got number {}", id);
+}
+
+namespace {
+
+struct ConvolutionNames {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
+};
+
+constexpr ConvolutionNames names_of(Graph::Pass pass) {
+  switch (pass) {
+    case Graph::Pass::backward_data:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case Graph::Pass::backward_weights:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+    case Graph::Pass::forward: break;
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+}
+
+}  // namespace
+
+void Graph::convolution(Pass pass, const Window& window, DType accumulate, Id x, Id w, Id y) {
+  Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  const std::span<const std::int64_t> stride(window.stride), padding(window.padding),
+      dilation(window.dilation);
+  convolution.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2});
+  convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, data_type(accumulate));
+  convolution.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
+  convolution.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, stride);
+  convolution.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding);
+  convolution.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding);
+  convolution.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, dilation);
+  convolution.finalize();
+
+  const ConvolutionNames names = names_of(pass);
+  Descriptor operation(names.operation);
+  operation.set(names.convolution, convolution);
+  operation.set(names.x, at(x));
+  operation.set(names.w, at(w));
+  operation.set(names.y, at(y));
+  if (accumulate == DType::f64) {
+    operation.set(names.alpha, 1.0);
+    operation.set(names.beta, 0.0);
+  } else {
+    operation.set(names.alpha, 1.0f);
+    operation.set(names.beta, 0.0f);
+  }
+  operation.finalize();
+  parts_.push_back(std::move(convolution));
+  operations_.push_back(std::move(operation));
+}
+
+void Graph::pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y) {
+  Descriptor pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  pointwise.set(CUDNN_ATTR_POINTWISE_MODE, mode);
+  pointwise.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+  pointwise.finalize();
+
+  Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, at(x));
+  if (b) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, at(*b));
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, at(y));
+  operation.finalize();
+  parts_.push_back(std::move(pointwise));
+  operations_.push_back(std::move(operation));
+}
+
+void Graph::batch_norm_forward(const NormForward& t) {
+  Descriptor operation(CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_MODE, CUDNN_BATCH_NORM);
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_NORM_FWD_TRAINING);
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, at(t.x));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, at(t.scale));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, at(t.bias));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC, at(t.epsilon));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_EXP_AVG_FACTOR_DESC, at(t.momentum));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_INPUT_RUNNING_MEAN_DESC, at(t.running_mean));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_INPUT_RUNNING_VAR_DESC, at(t.running_var));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, at(t.mean));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, at(t.inverse_deviation));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_OUTPUT_RUNNING_MEAN_DESC, at(t.new_running_mean));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_OUTPUT_RUNNING_VAR_DESC, at(t.new_running_var));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, at(t.y));
+  operation.finalize();
+  operations_.push_back(std::move(operation));
+}
+
+void Graph::batch_norm_backward(const NormBackward& t) {
+  Descriptor operation(CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_BATCH_NORM);
+  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, at(t.dy));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, at(t.x));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, at(t.scale));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, at(t.mean));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, at(t.inverse_deviation));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, at(t.dscale));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, at(t.dbias));
+  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, at(t.dx));
+  operation.finalize();
+  operations_.push_back(std::move(operation));
+}
+
+void Graph::finalize() {
+  graph_.emplace(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  graph_->set(CUDNN_ATTR_OPERATIONGRAPH_OPS, std::span<const Descriptor>(operations_));
+  graph_->finalize();
+}
+
+// Engines and plans ----------------------------------------------------------------------------------------
+
+EngineConfig::EngineConfig(Descriptor config) : config_(std::move(config)) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  config_.get(CUDNN_ATTR_ENGINECFG_ENGINE, std::span(&engine, 1));
+  engine_ = engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+  for (const auto note : engine.get_all<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE))
+    numerical_ |= 1u << note;
+  for (const auto note : engine.get_all<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE))
+    behavior_ |= 1u << note;
+}
+
+std::vector<EngineConfig> propose(const Graph& graph, const DeviceProperties& device,
+                                  cudnnBackendHeurMode_t mode) {
+  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.descriptor());
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device.descriptor());
+  if (!heuristic.try_finalize()) return {};
+  std::vector<Descriptor> found;
+  const std::size_t count = heuristic.count(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR);
+  for (std::size_t i = 0; i < count; ++i) found.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  found.erase(found.begin() + static_cast<std::ptrdiff_t>(
+                                  count == 0 ? 0 : heuristic.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, found)),
+              found.end());
+  std::vector<EngineConfig> configs;
+  for (Descriptor& config : found) configs.emplace_back(std::move(config));
+  return configs;
+}
+
+Handle::Handle() {
+  ATH_TRY(cudnnCreate(&native_));
+}
+Handle::~Handle() {
+  cudnnDestroy(native_);
+}
+void Handle::set_stream(void* stream) {
+  if (stream == stream_) return;
+  ATH_TRY(cudnnSetStream(native_, static_cast<cudaStream_t>(stream)));
+  stream_ = stream;
+}
+
+Plan::Plan(Descriptor plan) : plan_(std::move(plan)) {
+  workspace_bytes_ =
+      static_cast<std::size_t>(plan_.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+}
+
+std::optional<Plan> Plan::make(const EngineConfig& config, const DeviceProperties& device) {
+  Descriptor descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config.descriptor());
+  descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.descriptor());
+  if (!descriptor.try_finalize()) return std::nullopt;
+  Plan plan(std::move(descriptor));
+  plan.tensor_cores_ = config.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  return plan;
+}
+
+std::optional<Plan> Plan::from_json(std::string_view json, const DeviceProperties& device) {
+  Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.descriptor());  // cuDNN 9.19 crashes without
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, json);
+  if (!plan.try_finalize()) return std::nullopt;
+  return Plan(std::move(plan));
+}
+
+void Plan::run(const Handle& handle, std::span<void* const> pointers, void* workspace) const {
+  constexpr std::size_t kMost = 16;
+  std::array<std::int64_t, kMost> ids;
+  ATH_CHECK(pointers.size() <= kMost, "cuDNN: a graph may have {} tensors, but got {}", kMost,
+            pointers.size());
+  for (std::size_t i = 0; i < pointers.size(); ++i) ids[i] = static_cast<std::int64_t>(i) + 1;
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>(ids.data(), pointers.size()));
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace);
+  pack.finalize();
+  ATH_TRY(cudnnBackendExecute(handle.native(), plan_.native(), pack.native()));
+}
+
+}  // namespace cudnn
+}  // namespace athanor

@@ -1,0 +1,272 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cudnn.h>
+
+#include "tensor/detail/status.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+// cuDNN's graph API, owned and typed. Everything cuDNN knows is a descriptor: attributes are set one by one,
+// then it is finalised and never changes again. One goes through five of them to run an operation:
+//
+//   Graph        tensors, and the operations between them
+//   EngineConfig an engine that can run the graph, with its settings; heuristics list them, best first
+//   Plan         an engine made ready for a graph and a device; it can be written as text and read back
+//   (variant)    the pointers of one run, made inside Plan::run
+//
+// The device enters as DeviceProperties, which may describe a device this machine does not have: plans are
+// made and checked for it all the same, and only running them needs it.
+
+namespace athanor {
+
+template <> struct detail::StatusTraits<cudnnStatus_t> {
+  static constexpr const char* library = "cuDNN";
+  static bool ok(cudnnStatus_t status) { return status == CUDNN_STATUS_SUCCESS; }
+  static std::string text(cudnnStatus_t status);
+};
+
+namespace cudnn {
+
+/// TypeOf<T>::value is the CUDNN_TYPE_* of a C++ type.
+template <class T> struct TypeOf;
+template <cudnnBackendAttributeType_t type>
+using Type = std::integral_constant<cudnnBackendAttributeType_t, type>;
+template <> struct TypeOf<std::int64_t> : Type<CUDNN_TYPE_INT64> {};
+template <> struct TypeOf<float> : Type<CUDNN_TYPE_FLOAT> {};
+template <> struct TypeOf<double> : Type<CUDNN_TYPE_DOUBLE> {};
+template <> struct TypeOf<bool> : Type<CUDNN_TYPE_BOOLEAN> {};
+template <> struct TypeOf<char> : Type<CUDNN_TYPE_CHAR> {};
+template <> struct TypeOf<std::int32_t> : Type<CUDNN_TYPE_INT32> {};
+template <> struct TypeOf<void*> : Type<CUDNN_TYPE_VOID_PTR> {};
+template <> struct TypeOf<cudnnHandle_t> : Type<CUDNN_TYPE_HANDLE> {};
+template <> struct TypeOf<cudnnDataType_t> : Type<CUDNN_TYPE_DATA_TYPE> {};
+template <> struct TypeOf<cudnnConvolutionMode_t> : Type<CUDNN_TYPE_CONVOLUTION_MODE> {};
+template <> struct TypeOf<cudnnPointwiseMode_t> : Type<CUDNN_TYPE_POINTWISE_MODE> {};
+template <> struct TypeOf<cudnnBackendHeurMode_t> : Type<CUDNN_TYPE_HEUR_MODE> {};
+template <> struct TypeOf<cudnnBackendNumericalNote_t> : Type<CUDNN_TYPE_NUMERICAL_NOTE> {};
+template <> struct TypeOf<cudnnBackendBehaviorNote_t> : Type<CUDNN_TYPE_BEHAVIOR_NOTE> {};
+template <> struct TypeOf<cudnnBackendNormMode_t> : Type<CUDNN_TYPE_NORM_MODE> {};
+template <> struct TypeOf<cudnnBackendNormFwdPhase_t> : Type<CUDNN_TYPE_NORM_FWD_PHASE> {};
+
+template <class T>
+concept Attribute = requires {
+  TypeOf<T>::value;
+};
+
+/// cudnnBackendDescriptor_t, owned. Members throw BackendError where cuDNN refuses.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type);
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : native_(std::exchange(other.native_, nullptr)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(native_, other.native_);
+    return *this;
+  }
+
+  template <Attribute T> void set(cudnnBackendAttributeName_t name, std::span<const T> values) {
+    set(name, TypeOf<T>::value, values.size(), values.data());
+  }
+  template <Attribute T> void set(cudnnBackendAttributeName_t name, const T& value) {
+    set(name, TypeOf<T>::value, 1, &value);
+  }
+  void set(cudnnBackendAttributeName_t name, const Descriptor& value) {
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.native_);
+  }
+  void set(cudnnBackendAttributeName_t name, std::span<const Descriptor> values);
+  void set(cudnnBackendAttributeName_t name, const Dims& values) {
+    set(name, CUDNN_TYPE_INT64, static_cast<std::size_t>(values.rank()), values.begin());
+  }
+  void set(cudnnBackendAttributeName_t name, std::string_view text) {
+    set(name, CUDNN_TYPE_CHAR, text.size(), text.data());
+  }
+
+  template <Attribute T> T get(cudnnBackendAttributeName_t name) const {
+    T value{};
+    get(name, TypeOf<T>::value, 1, &value);
+    return value;
+  }
+  template <Attribute T> std::vector<T> get_all(cudnnBackendAttributeName_t name) const {
+    std::vector<T> values(count(name, TypeOf<T>::value));
+    if (!values.empty()) values.resize(get(name, TypeOf<T>::value, values.size(), values.data()));
+    return values;
+  }
+  std::string text(cudnnBackendAttributeName_t name) const;
+  /// Fills descriptors that exist already; returns how many it filled.
+  std::size_t get(cudnnBackendAttributeName_t name, std::span<Descriptor> into) const;
+  /// How many values an attribute has; 0 where cuDNN does not support what was asked for.
+  std::size_t count(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const;
+
+  void finalize();
+  /// False where cuDNN cannot do what was described.
+  bool try_finalize();
+
+  cudnnBackendDescriptor_t native() const { return native_; }
+
+ private:
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::size_t count,
+           const void* values);
+  std::size_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::size_t count,
+                  void* values) const;
+
+  cudnnBackendDescriptor_t native_ = nullptr;
+};
+
+/// What planning needs to know of a device.
+class DeviceProperties {
+ public:
+  static DeviceProperties of_device(int index);
+  /// From the text that json() gives, of any device.
+  static DeviceProperties from_json(std::string_view json);
+
+  std::string json() const { return descriptor_.text(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION); }
+  const std::string& name() const { return name_; }
+  /// Compute capability, 90 for sm_90.
+  int sm() const { return sm_; }
+  int multiprocessors() const { return multiprocessors_; }
+  const Descriptor& descriptor() const { return descriptor_; }
+
+ private:
+  explicit DeviceProperties(Descriptor descriptor);
+
+  Descriptor descriptor_;
+  std::string name_;
+  int sm_ = 0, multiprocessors_ = 0;
+};
+
+cudnnDataType_t data_type(DType dtype);
+/// cudnnGetVersion(): 91900 for 9.19.0.
+std::int64_t version();
+
+/// A window sliding over images, as Conv2dParams has it.
+struct Window {
+  std::array<std::int64_t, 2> stride{1, 1}, padding{}, dilation{1, 1};  ///< along H, W
+
+  bool operator==(const Window&) const = default;
+};
+
+/// Operations between tensors. Tensors are named by numbers; those of memory count from 1 in the order they
+/// were made, and Plan::run takes their pointers in that order. Sizes and strides in cuDNN's order N C H W,
+/// which says nothing about the layout.
+class Graph {
+ public:
+  using Id = std::int64_t;
+
+  /// A tensor in memory whose address is a multiple of `alignment` bytes.
+  Id tensor(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment);
+  /// A tensor between two operations, which is nowhere in memory.
+  Id intermediate(const Shape& shape, const Strides& strides, DType dtype = DType::f32);
+  /// One f32 on the host, read when the plan is run.
+  Id scalar();
+
+  enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
+  /// The tensor that `pass` computes (y, dx, dw) from the other two; x [N, C, H, W], w [K, C / groups, R, S],
+  /// y [N, K, P, Q].
+  void convolution(Pass pass, const Window& window, DType accumulate, Id x, Id w, Id y);
+  /// y = mode(x) or, with b, mode(x, b), in f32. Whether relu keeps NaN is the engine's choice.
+  void pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y);
+
+  /// Batch normalisation in training. Vectors are [1, C, 1, 1] f32; epsilon and momentum are scalars.
+  struct NormForward {
+    Id x, scale, bias, epsilon, momentum, running_mean, running_var;   ///< in
+    Id mean, inverse_deviation, new_running_mean, new_running_var, y;  ///< out
+  };
+  void batch_norm_forward(const NormForward& t);
+  struct NormBackward {
+    Id dy, x, scale, mean, inverse_deviation;  ///< in
+    Id dscale, dbias, dx;                      ///< out
+  };
+  void batch_norm_backward(const NormBackward& t);
+
+  /// No more operations.
+  void finalize();
+
+  const Descriptor& descriptor() const { return *graph_; }
+
+ private:
+  Id add(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment, bool is_virtual,
+         bool by_value);
+  const Descriptor& at(Id id) const;
+
+  // All that the graph refers to lives as long as it does.
+  std::vector<std::pair<Id, Descriptor>> tensors_;
+  std::vector<Descriptor> operations_, parts_;
+  std::optional<Descriptor> graph_;
+  Id in_memory_ = 0, intermediates_ = 0;
+};
+
+/// An engine with settings, and what cuDNN notes about it.
+class EngineConfig {
+ public:
+  explicit EngineConfig(Descriptor config);
+
+  std::int64_t engine() const { return engine_; }
+  bool has(cudnnBackendNumericalNote_t note) const { return (numerical_ >> note) & 1; }
+  bool has(cudnnBackendBehaviorNote_t note) const { return (behavior_ >> note) & 1; }
+  const Descriptor& descriptor() const { return config_; }
+
+ private:
+  Descriptor config_;
+  std::int64_t engine_ = 0;
+  std::uint32_t numerical_ = 0, behavior_ = 0;
+};
+
+/// What one heuristic proposes for a graph on a device, best first; empty where it does not know the graph.
+std::vector<EngineConfig> propose(const Graph& graph, const DeviceProperties& device,
+                                  cudnnBackendHeurMode_t mode);
+
+/// cudnnHandle_t, owned: makes and destroys the library's state on the current device.
+class Handle {
+ public:
+  Handle();
+  ~Handle();
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  cudnnHandle_t native() const { return native_; }
+  /// What is run from now on goes to that stream.
+  void set_stream(void* stream);
+
+ private:
+  cudnnHandle_t native_ = nullptr;
+  void* stream_ = nullptr;
+};
+
+/// An engine made ready to run a graph.
+class Plan {
+ public:
+  /// Nothing where the engine turns out not to support the graph on that device.
+  static std::optional<Plan> make(const EngineConfig& config, const DeviceProperties& device);
+  /// From the text that json() gave. Nothing where cuDNN does not take it: another version's, damaged.
+  static std::optional<Plan> from_json(std::string_view json, const DeviceProperties& device);
+
+  std::string json() const { return plan_.text(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION); }
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+  /// Whether cuDNN notes that it computes on tensor cores; false of a plan read from text, which has no
+  /// notes.
+  bool tensor_cores() const { return tensor_cores_; }
+
+  /// Queues it: pointers[i] is tensor i + 1 of the graph (for a scalar: on the host).
+  void run(const Handle& handle, std::span<void* const> pointers, void* workspace) const;
+
+ private:
+  explicit Plan(Descriptor plan);
+
+  Descriptor plan_;
+  std::size_t workspace_bytes_ = 0;
+  bool tensor_cores_ = false;
+};
+
+}  // namespace cudnn
+}  // namespace athanor

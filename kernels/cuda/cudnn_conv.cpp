@@ -1,0 +1,107 @@
+#include "kernels/cuda/cudnn_conv.h"
+
+#include "kernels/hash.h"
+
+namespace athanor::cudnn {
+namespace {
+
+const char* name_of(Graph::Pass pass) {
+  switch (pass) {
+    case Graph::Pass::forward: return "forward";
+    case Graph::Pass::backward_data: return "backward_data";
+    case Graph::Pass::backward_weights: return "backward_weights";
+  }
+  return "?";
+}
+
+/// Strides, in cuDNN's order N C H W, of dense [n, h, w, c].
+Strides channels_last(std::int64_t h, std::int64_t w, std::int64_t c) {
+  return {h * w * c, 1, w * c, c};
+}
+
+}  // namespace
+
+std::size_t ConvSignature::hash() const {
+  std::uint64_t hash = 0;
+  const auto mix = [&hash](auto value) {
+    hash = kernels::mix64(hash + 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(value));
+  };
+  for (const auto value : {n, h, w, c, k, r, s, p, q, groups}) mix(value);
+  for (int axis = 0; axis < 2; ++axis) {
+    mix(window.stride[axis]);
+    mix(window.padding[axis]);
+    mix(window.dilation[axis]);
+  }
+  for (const auto bytes : alignment) mix(bytes);
+  mix(rules.workspace_bytes);
+  mix(static_cast<unsigned>(pass) << 16 | static_cast<unsigned>(dtype) << 8 | bias << 4 | relu << 3 |
+      rules.tf32 << 2 | rules.deterministic << 1 | static_cast<unsigned>(rules.runtime_compiled));
+  return static_cast<std::size_t>(hash);
+}
+
+std::string ConvSignature::str() const {
+  return fmt::format(
+      "conv2d {} {}{}{} x[{},{},{},{}] w[{},{},{},{}] y[{},{}] stride {},{} padding {},{} dilation {},{} "
+      "groups {} alignment {},{},{},{} workspace {}{}{}{}",
+      name_of(pass), dtype, bias ? " bias" : "", relu ? " relu" : "", n, h, w, c, k, r, s, c / groups, p, q,
+      window.stride[0], window.stride[1], window.padding[0], window.padding[1], window.dilation[0],
+      window.dilation[1], groups, alignment[0], alignment[1], alignment[2], alignment[3],
+      rules.workspace_bytes, rules.tf32 ? " tf32" : "", rules.deterministic ? " deterministic" : "",
+      rules.runtime_compiled ? " runtime_compiled" : "");
+}
+
+ConvSignature conv_signature(Graph::Pass pass, DType dtype, const Shape& x, const Shape& w, const Shape& y,
+                             bool bias, const Conv2dParams& params) {
+  ConvSignature z;
+  z.pass = pass;
+  z.dtype = dtype;
+  z.bias = bias && pass == Graph::Pass::forward;
+  z.relu = z.bias && params.activation == Activation::relu;
+  z.n = x[0], z.h = x[1], z.w = x[2], z.c = x[3];
+  z.k = w[0], z.r = w[1], z.s = w[2];
+  z.p = y[1], z.q = y[2];
+  z.groups = params.groups;
+  for (int axis = 0; axis < 2; ++axis) {
+    z.window.stride[axis] = params.stride[axis];
+    z.window.padding[axis] = params.padding[axis];
+    z.window.dilation[axis] = params.dilation[axis];
+  }
+  return z;
+}
+
+Graph conv_graph(const ConvSignature& z) {
+  Graph graph;
+  const std::int64_t group_c = z.c / z.groups;
+  const Shape image{z.n, z.k, z.p, z.q};
+  const Strides image_strides = channels_last(z.p, z.q, z.k);
+  const Graph::Id x =
+      graph.tensor({z.n, z.c, z.h, z.w}, channels_last(z.h, z.w, z.c), z.dtype, z.alignment[0]);
+  const Graph::Id w =
+      graph.tensor({z.k, group_c, z.r, z.s}, channels_last(z.r, z.s, group_c), z.dtype, z.alignment[1]);
+  // In the dtype of x: with an f32 bias cuDNN has engines to be compiled at run time alone.
+  const Graph::Id bias =
+      z.bias ? graph.tensor({1, z.k, 1, 1}, {z.k, 1, z.k, z.k}, z.dtype, z.alignment[2]) : 0;
+  const Graph::Id y = graph.tensor(image, image_strides, z.dtype, z.alignment[3]);
+
+  const DType accumulate = z.dtype == DType::f64 ? DType::f64 : DType::f32;
+  Graph::Id product = z.bias || z.relu ? graph.intermediate(image, image_strides) : y;
+  graph.convolution(z.pass, z.window, accumulate, x, w, product);
+  if (z.bias) {
+    const Graph::Id sum = z.relu ? graph.intermediate(image, image_strides) : y;
+    graph.pointwise(CUDNN_POINTWISE_ADD, product, bias, sum);
+    product = sum;
+  }
+  if (z.relu) graph.pointwise(CUDNN_POINTWISE_RELU_FWD, product, std::nullopt, y);
+  graph.finalize();
+  return graph;
+}
+
+std::vector<Plan> find_conv_plans(const ConvSignature& signature, const DeviceProperties& device,
+                                  std::size_t most) {
+  if (signature.dtype == DType::bf16 && device.sm() < 80) return {};
+  // Asked for a relu without a bias, cuDNN takes a second to say that it has none.
+  if (signature.relu && !signature.bias) return {};
+  return find_plans(conv_graph(signature), device, signature.dtype, signature.rules, most);
+}
+
+}  // namespace athanor::cudnn

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/cuda/cudnn_backend.h"
+
+// Which of the plans cuDNN proposes we take.
+
+namespace athanor::cudnn {
+
+struct PlanRules {
+  bool tf32 = false;
+  bool deterministic = false;
+  bool runtime_compiled = false;
+  std::size_t workspace_bytes = std::size_t{256} << 20;
+
+  bool operator==(const PlanRules&) const = default;
+};
+
+/// Whether an engine does what our kernels promise for that dtype: sums in f32; f32 factors as they are,
+/// unless tf32 is allowed; none of the transforms whose error grows with their tile.
+bool permits(const PlanRules& rules, DType dtype, const EngineConfig& config);
+
+/// Up to `most` plans for a graph over tensors of `dtype`, cuDNN's favourite first; empty where it has none.
+std::vector<Plan> find_plans(const Graph& graph, const DeviceProperties& device, DType dtype,
+                             const PlanRules& rules, std::size_t most);
+
+}  // namespace athanor::cudnn

@@ -1,0 +1,77 @@
+#include "kernels/cuda/vendor.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "kernels/cuda/vendor_impl.h"
+
+namespace athanor::cuda {
+
+std::filesystem::path default_plan_directory() {
+  const auto from = [](const char* variable, const char* below) -> std::filesystem::path {
+    const char* const value = std::getenv(variable);
+    return value && *value ? std::filesystem::path(value) / below : std::filesystem::path();
+  };
+  const std::filesystem::path path = from("XDG_CACHE_HOME", "athanor/plans");
+  return path.empty() ? from("HOME", ".cache/athanor/plans") : path;
+}
+
+Vendor::Impl::Impl(const Vendor& vendor)
+    : properties(cudnn::DeviceProperties::of_device(vendor.device().index)),
+      folder(vendor.options().plan_directory) {}
+
+std::string Vendor::Impl::disk_key(const std::string& signature, std::int64_t library_version) const {
+  return fmt::format("{} on {} sm_{} x{} by {}", signature, properties.name(), properties.sm(),
+                     properties.multiprocessors(), library_version);
+}
+
+const cudnn::Handle& Vendor::Impl::cudnn_on(void* stream) {
+  if (!cudnn_) cudnn_.emplace();
+  cudnn_->set_stream(stream);
+  return *cudnn_;
+}
+
+const cublas::Handle& Vendor::Impl::cublas() {
+  if (!cublas_) cublas_.emplace();
+  return *cublas_;
+}
+
+Vendor::Vendor(Device device) : device_(device) {}
+Vendor::~Vendor() = default;
+
+Vendor::Impl& Vendor::impl() {
+  if (!impl_) impl_ = std::make_unique<Impl>(*this);
+  return *impl_;
+}
+
+void Vendor::set_options(VendorOptions options) {
+  options_ = std::move(options);
+  if (impl_) impl_->folder = PlanFolder(options_.plan_directory);
+}
+
+void Vendor::clear() {
+  if (!impl_) return;
+  impl_->convolutions.clear();
+  impl_->norms.clear();
+  impl_->matmuls.clear();
+}
+
+Planner Vendor::planner(CudaContext& context) {
+  return {context, options_, stats_, impl().folder};
+}
+
+cudnn::PlanRules plan_rules(const CudaContext& context, const VendorOptions& options) {
+  return {options.tf32, context.deterministic, options.runtime_compiled, options.workspace_bytes};
+}
+
+std::int64_t alignment_of(const void* address, std::int64_t most) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(address);
+  return bits == 0 ? most : std::min(static_cast<std::int64_t>(bits & (~bits + 1)), most);
+}
+
+bool has_vendor() {
+  return true;
+}
+
+}  // namespace athanor::cuda

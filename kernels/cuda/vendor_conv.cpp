@@ -1,0 +1,176 @@
+#include "kernels/cuda/vendor_conv.h"
+
+#include <array>
+#include <span>
+
+#include "kernels/copy.h"
+#include "kernels/cuda/read_back.h"
+#include "kernels/cuda/vendor_impl.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "tensor/detail/device_memory.h"
+
+namespace athanor::cuda {
+namespace {
+
+using cudnn::ConvSignature;
+using cudnn::Graph;
+using cudnn::Plan;
+
+/// Operands of one pass, each in its place: x or dx, w or dw, y or dy.
+struct Operands {
+  const Tensor &x, &w, &bias, &y;
+};
+
+/// Whether cuDNN is asked at all. f64 is for checking gradients.
+bool wanted(CudaContext& context, const Conv2dParams& params, DType dtype) {
+  if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return false;
+  return context.vendor().options().enabled && dtype != DType::f64 &&
+         (dtype != DType::bf16 || context.sm() >= 80);
+}
+
+ConvSignature signature_of(CudaContext& context, Graph::Pass pass, const Conv2dParams& params,
+                           const Operands& t) {
+  ConvSignature z = cudnn::conv_signature(pass, t.x.dtype(), t.x.shape(), t.w.shape(), t.y.shape(),
+                                          t.bias.defined(), params);
+  const void* const addresses[] = {t.x.raw_data(), t.w.raw_data(), z.bias ? t.bias.raw_data() : nullptr,
+                                   t.y.raw_data()};
+  for (std::size_t i = 0; i < z.alignment.size(); ++i) z.alignment[i] = alignment_of(addresses[i], 16);
+  z.rules = plan_rules(context, context.vendor().options());
+  return z;
+}
+
+void run_plan(CudaContext& context, const ConvSignature& z, const Plan& plan, const Operands& t,
+              const void* bias) {
+  std::array<void*, 4> pointers{t.x.raw_data(), t.w.raw_data()};
+  std::size_t count = 2;
+  if (z.bias) pointers[count++] = const_cast<void*>(bias);
+  pointers[count++] = t.y.raw_data();
+  const Scratch workspace = context.scratch(plan.workspace_bytes());
+  plan.run(context.vendor().impl().cudnn_on(context.native_stream()), std::span(pointers.data(), count),
+           workspace.as<void>());
+}
+
+/// Whether a fused relu lets a NaN through, as ours does: with a bias of NaN, all of y must be NaN. Some
+/// engines take the maximum of 0 and NaN to be 0, which would hide a diverged model.
+bool keeps_nan(CudaContext& context, const ConvSignature& z, const Plan& plan, const Operands& t) {
+  const AllowSync planning;
+  const Scratch bias = context.scratch(t.bias.bytes());
+  // All bits set is a NaN in every floating type.
+  athanor::detail::set_device_bytes(bias.as<void>(), context.device(), 0xff, t.bias.bytes());
+  run_plan(context, z, plan, t, bias.as<void>());
+  return dispatch_floating(t.y.dtype(), "conv2d", [&]<class T>() {
+    const auto is_nan = [&](std::int64_t i) {
+      const auto value = static_cast<Accumulate<T>>(read_back(context, t.y.data<T>() + i));
+      return value != value;
+    };
+    return is_nan(0) && is_nan(t.y.numel() - 1);
+  });
+}
+
+enum class Answer { done, no_plan, own_is_faster };
+
+/// Runs one pass by the plan chosen for it, if `impl` does not prefer our own kernel, `own`.
+template <class Own>
+Answer run(CudaContext& context, ConvImpl impl, const ConvSignature& z, const Operands& t, const Own& own) {
+  struct Steps {
+    CudaContext& context;
+    const ConvSignature& z;
+    const Operands& t;
+    const Own& run_own;
+
+    std::string key() const { return context.vendor().impl().disk_key(z.str(), cudnn::version()); }
+    std::vector<Plan> find(std::size_t most) const {
+      return cudnn::find_conv_plans(z, context.vendor().impl().properties, most);
+    }
+    std::optional<Plan> read(const std::string& text) const {
+      return Plan::from_json(text, context.vendor().impl().properties);
+    }
+    std::string write(const Plan& plan) const { return plan.json(); }
+    bool accept(const Plan& plan) const { return !z.relu || keeps_nan(context, z, plan, t); }
+    void run(const Plan& plan) const { run_plan(context, z, plan, t, z.bias ? t.bias.raw_data() : nullptr); }
+  };
+  Vendor& vendor = context.vendor();
+  const Choice<Plan>& choice =
+      choose(vendor.planner(context), vendor.impl().convolutions, z, Steps{context, z, t, own});
+  if (!choice.plan) return Answer::no_plan;
+  if (impl == ConvImpl::automatic && choice.own_is_faster()) return Answer::own_is_faster;
+  run_plan(context, z, *choice.plan, t, z.bias ? t.bias.raw_data() : nullptr);
+  ++vendor.mutable_stats().calls;
+  return Answer::done;
+}
+
+void activate(CudaContext& context, Activation activation, const Tensor& y) {
+  switch (activation) {
+    case Activation::none: return;
+    case Activation::relu: return kernels::unary_forward<kernels::Relu>(context, y, y);
+    case Activation::gelu: return kernels::unary_forward<kernels::Gelu>(context, y, y);
+    case Activation::silu: return kernels::unary_forward<kernels::Silu>(context, y, y);
+  }
+}
+
+}  // namespace
+
+bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
+                         const Tensor& bias, const Tensor& y) {
+  if (!wanted(context, params, x.dtype())) return false;
+  const DeviceGuard guard(context.device());
+  const Operands t{x, w, bias, y};
+  const auto run_as = [&](const ConvSignature& z) {
+    return run(context, params.impl, z, t, [&] {
+      Conv2dParams own = params;
+      own.impl = ConvImpl::reference;
+      own.activation = z.relu ? Activation::relu : Activation::none;
+      kernels::conv2d_forward(context, own, x, w, bias, y);
+    });
+  };
+  ConvSignature z = signature_of(context, Graph::Pass::forward, params, t);
+  // Whether a fused relu is ours can only be tried outside of a capture.
+  if (z.relu && (!is_capturing(context) || context.vendor().impl().convolutions.find(z))) {
+    const Answer fused = run_as(z);
+    if (fused != Answer::no_plan) return fused == Answer::done;
+  }
+  z.relu = false;
+  if (run_as(z) != Answer::done) return false;
+  activate(context, params.activation, y);
+  return true;
+}
+
+bool vendor_conv_backward_data(CudaContext& context, const Conv2dParams& params, const Tensor& dy,
+                               const Tensor& w, const Tensor& dx) {
+  if (!wanted(context, params, dy.dtype())) return false;
+  const DeviceGuard guard(context.device());
+  const Tensor none;
+  const Operands t{dx, w, none, dy};
+  const ConvSignature z = signature_of(context, Graph::Pass::backward_data, params, t);
+  return run(context, params.impl, z, t, [&] {
+           Conv2dParams own = params;
+           own.impl = ConvImpl::reference;
+           kernels::conv2d_backward_data(context, own, dy, w, dx);
+         }) == Answer::done;
+}
+
+bool vendor_conv_backward_weights(CudaContext& context, const Conv2dParams& params, const Tensor& x,
+                                  const Tensor& dy, const Tensor& dw, Write write_dw, const Tensor& dbias,
+                                  Write write_dbias) {
+  if (!dw.defined() || !wanted(context, params, x.dtype())) return false;
+  const DeviceGuard guard(context.device());
+  // cuDNN writes dw in the dtype of x, and does not add. What is small goes through memory of its own.
+  const bool direct = write_dw == Write::overwrite && dw.dtype() == x.dtype();
+  const Tensor fresh = direct ? dw : Tensor::empty(dw.shape(), x.options());
+  const Tensor none;
+  const Operands t{x, fresh, none, dy};
+  const ConvSignature z = signature_of(context, Graph::Pass::backward_weights, params, t);
+  const Answer answer = run(context, params.impl, z, t, [&] {
+    Conv2dParams own = params;
+    own.impl = ConvImpl::reference;
+    kernels::conv2d_backward_weights(context, own, x, dy, fresh, Write::overwrite, none, Write::overwrite);
+  });
+  if (answer != Answer::done) return false;
+  if (!direct && write_dw == Write::overwrite) kernels::copy(context, fresh, dw);
+  if (!direct && write_dw == Write::accumulate) kernels::add_into(context, fresh, dw);
+  if (dbias.defined()) kernels::column_sums(context, dy, dbias, write_dbias);
+  return true;
+}
+
+}  // namespace athanor::cuda

@@ -1,0 +1,212 @@
+#include "kernels/cuda/plan_choice.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include <cuda_runtime.h>
+
+#include "tensor/detail/device_memory.h"
+#include "tests/cuda/device.h"
+#include "tests/support/temp_dir.h"
+
+namespace athanor {
+namespace {
+
+using cuda::BoundedCache;
+using cuda::Choice;
+using cuda::PlanFolder;
+
+struct Signature {
+  int number = 0;
+
+  bool operator==(const Signature&) const = default;
+  std::size_t hash() const { return static_cast<std::size_t>(number); }
+};
+
+/// Stands for a vendor's plan: its work is to set that many bytes.
+struct Plan {
+  std::size_t bytes = 0;
+};
+
+constexpr std::size_t kQuick = std::size_t{1} << 10, kSlow = std::size_t{32} << 20;
+constexpr std::size_t kBroken = 1;  // bytes of a plan that does not run
+
+struct Steps {
+  CudaContext& context;
+  std::vector<std::size_t> candidates;
+  std::size_t own_bytes = kSlow;
+  std::size_t unacceptable = 0;
+  std::string name = "signature";
+  mutable std::size_t asked_for = 0, runs = 0;
+
+  std::string key() const { return name; }
+  std::vector<Plan> find(std::size_t most) const {
+    asked_for = most;
+    std::vector<Plan> plans;
+    for (std::size_t bytes : candidates) plans.push_back({bytes});
+    if (plans.size() > most) plans.resize(most);
+    return plans;
+  }
+  std::optional<Plan> read(const std::string& text) const {
+    if (text.find_first_not_of("0123456789") != text.npos) return std::nullopt;
+    return Plan{std::stoull(text)};
+  }
+  std::string write(const Plan& plan) const { return std::to_string(plan.bytes); }
+  bool accept(const Plan& plan) const { return plan.bytes != unacceptable; }
+  void run(const Plan& plan) const {
+    ++runs;
+    if (plan.bytes == kBroken) throw BackendError("does not run");
+    set(plan.bytes);
+  }
+  void run_own() const { set(own_bytes); }
+
+  void set(std::size_t bytes) const {
+    const Scratch memory = context.scratch(bytes);
+    detail::set_device_bytes(memory.as<void>(), context.device(), 1, bytes);
+  }
+};
+
+class PlanChoice : public test::DeviceTest {
+ protected:
+  CudaContext& context() { return cuda_context(test::device()); }
+  void TearDown() override {
+    if (!IsSkipped()) context().deterministic = false;
+    DeviceTest::TearDown();
+  }
+  const Choice<Plan>& choose(const Steps& steps, int signature = 0) {
+    return cuda::choose<Plan>({context(), options, stats, folder}, cache, Signature{signature}, steps);
+  }
+  std::size_t chosen(const Steps& steps, int signature = 0) {
+    const Choice<Plan>& choice = choose(steps, signature);
+    return choice.plan ? choice.plan->bytes : 0;
+  }
+
+  test::TempDir dir;
+  cuda::VendorOptions options;
+  cuda::VendorStats stats;
+  PlanFolder folder{dir.path() / "plans"};
+  BoundedCache<Signature, Choice<Plan>> cache{4};
+};
+
+TEST_F(PlanChoice, TakesTheFastestCandidate) {
+  EXPECT_EQ(chosen({context(), {kSlow, kQuick, kSlow}}), kQuick);
+  const Choice<Plan>& choice = *cache.find({0});
+  EXPECT_GT(choice.vendor_ms, 0);
+  EXPECT_LT(choice.vendor_ms, choice.own_ms);
+  EXPECT_FALSE(choice.own_is_faster());
+  EXPECT_EQ(stats.tuned, 1);
+}
+
+TEST_F(PlanChoice, KnowsWhereOurOwnKernelIsFaster) {
+  EXPECT_TRUE(choose({context(), {kSlow}, kQuick}).own_is_faster());
+}
+
+TEST_F(PlanChoice, PassesOverPlansThatDoNotRunOrAreNotAccepted) {
+  EXPECT_EQ(chosen({context(), {kBroken, kQuick, kSlow}, kSlow, kQuick}), kSlow);
+  EXPECT_EQ(chosen({context(), {kQuick}, kSlow, kQuick, "refused"}, 1), 0u);
+  const Choice<Plan>& broken = choose({context(), {kBroken}, kSlow, 0, "broken"}, 2);
+  EXPECT_FALSE(broken.plan);
+  EXPECT_FALSE(std::filesystem::exists(folder.path_of("broken")));  // it may run the next time
+}
+
+TEST_F(PlanChoice, AsksOncePerSignature) {
+  const Steps steps{context(), {kQuick}};
+  choose(steps);
+  const std::size_t runs = steps.runs;
+  const std::int64_t waits = host_syncs();
+  choose(steps);
+  EXPECT_EQ(steps.runs, runs);
+  EXPECT_EQ(host_syncs(), waits);
+  EXPECT_EQ(stats.plans_made, 1);
+}
+
+TEST_F(PlanChoice, MeasuringIsNoCountedWait) {
+  const std::int64_t waits = host_syncs();
+  const ForbidSync forbid;
+  choose({context(), {kSlow, kQuick}});
+  EXPECT_EQ(host_syncs(), waits);
+}
+
+TEST_F(PlanChoice, DeterministicContextsTakeTheFirstGuess) {
+  context().deterministic = true;
+  const Steps steps{context(), {kSlow, kQuick}};
+  EXPECT_EQ(chosen(steps), kSlow);
+  EXPECT_EQ(steps.asked_for, 1u);
+  EXPECT_EQ(steps.runs, 0u);
+  EXPECT_FALSE(std::filesystem::exists(folder.path_of("signature")));
+}
+
+TEST_F(PlanChoice, WithoutAutotuneTakesTheFirstGuess) {
+  options.autotune = false;
+  const Steps steps{context(), {kSlow, kQuick}};
+  EXPECT_EQ(chosen(steps), kSlow);
+  EXPECT_EQ(steps.runs, 0u);
+}
+
+TEST_F(PlanChoice, WhatWasMeasuredOutlivesTheProcess) {
+  EXPECT_EQ(chosen({context(), {kSlow, kQuick}}), kQuick);
+  EXPECT_EQ(stats.disk_misses, 1);
+  cache.clear();
+  const Steps next{context(), {kSlow}};
+  EXPECT_EQ(chosen(next), kQuick);
+  EXPECT_EQ(next.asked_for, 0u);
+  EXPECT_EQ(stats.plans_loaded, 1);
+  EXPECT_EQ(stats.plans_made, 1);
+}
+
+TEST_F(PlanChoice, ThatThereIsNoPlanOutlivesTheProcessToo) {
+  EXPECT_EQ(chosen({context(), {}}), 0u);
+  cache.clear();
+  const Steps next{context(), {kQuick}};
+  EXPECT_EQ(chosen(next), 0u);
+  EXPECT_EQ(next.asked_for, 0u);
+}
+
+TEST_F(PlanChoice, DamagedFilesAreCountedAndReplaced) {
+  choose({context(), {kQuick}});
+  {
+    std::fstream file(folder.path_of("signature"), std::ios::in | std::ios::out);
+    file.seekp(20);
+    file.put('~');
+  }
+  cache.clear();
+  EXPECT_EQ(chosen({context(), {kSlow}}), kSlow);
+  EXPECT_EQ(stats.disk_rejected, 1);
+  cache.clear();
+  EXPECT_EQ(chosen({context(), {}}), kSlow);
+  EXPECT_EQ(stats.plans_loaded, 1);
+}
+
+TEST_F(PlanChoice, PlansTheVendorNoLongerReadsAreMadeAgain) {
+  ASSERT_TRUE(folder.save("signature", {"of another version", 1, 2}));
+  EXPECT_EQ(chosen({context(), {kQuick}}), kQuick);
+  EXPECT_EQ(stats.disk_rejected, 1);
+}
+
+TEST_F(PlanChoice, WithoutAFolderNothingIsKeptNorMissed) {
+  folder = PlanFolder({});
+  EXPECT_EQ(chosen({context(), {kQuick}}), kQuick);
+  EXPECT_EQ(stats.disk_misses, 0);
+}
+
+TEST_F(PlanChoice, InACaptureTheFirstGuessServesUntilItEnds) {
+  const Stream stream = Stream::create(test::device());
+  const StreamGuard guard(stream);
+  const auto native = static_cast<cudaStream_t>(context().native_stream());
+  const Steps steps{context(), {kSlow, kQuick}};
+  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(chosen(steps), kSlow);
+  EXPECT_EQ(chosen(steps), kSlow);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
+  cudaGraphDestroy(graph);
+  EXPECT_EQ(steps.runs, 0u);
+  EXPECT_EQ(stats.plans_made, 1);
+
+  EXPECT_EQ(chosen(steps), kQuick);
+  EXPECT_EQ(stats.tuned, 1);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,281 @@
+// Every convolution of every model has a plan on the GPUs we build for. No GPU is needed to know: cuDNN makes
+// plans for a device that is described to it (tests/cuda/devices/).
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <unordered_set>
+
+#include <gtest/gtest.h>
+
+#include "autograd/conv.h"
+#include "autograd/grad_mode.h"
+#include "kernels/cuda/cudnn_conv.h"
+#include "nn/models/model.h"
+
+namespace athanor {
+namespace {
+
+using cudnn::ConvSignature;
+using cudnn::Graph;
+
+/// A call of conv2d, as a model made it.
+struct Call {
+  Shape x, w, y;
+  bool bias;
+  Conv2dParams params;
+  bool wants_dx, wants_dw;
+};
+
+// Where conv2d below writes what it was asked for; null outside of calls_of().
+std::vector<Call>* recorded = nullptr;
+const Storage* images = nullptr;
+
+}  // namespace
+
+/// Stands in for autograd/conv.cpp, which the linker takes from the library only where nobody else has it:
+/// models say what they convolve, and nothing is computed.
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
+  const Shape y = conv2d_shape(x.shape(), w.shape(), params);
+  recorded->push_back(
+      {x.shape(), w.shape(), y, bias.defined(), params, x.storage().get() != images, w.requires_grad()});
+  return Tensor::zeros(y, x.options());
+}
+
+namespace {
+
+std::vector<Call> calls_of(const std::string& model) {
+  const nn::ModelOptions options = nn::model_options(model);
+  const auto module = nn::make_model(model, {}, 0);
+  module->eval();
+  const NoGrad no_grad;
+  const Tensor batch = Tensor::zeros({1, options.image_size, options.image_size, options.in_channels});
+  std::vector<Call> calls;
+  recorded = &calls;
+  images = batch.storage().get();
+  (*module)(batch);
+  recorded = nullptr;
+  return calls;
+}
+
+struct Planned {
+  std::string model;  // the first that has it
+  ConvSignature signature;
+};
+
+/// Every signature a training step of any model meets, once each.
+const std::vector<Planned>& signatures() {
+  static const std::vector<Planned> all = [] {
+    struct Hash {
+      std::size_t operator()(const ConvSignature& z) const { return z.hash(); }
+    };
+    std::unordered_set<ConvSignature, Hash> seen;
+    std::vector<Planned> planned;
+    for (const std::string& model : nn::model_names()) {
+      for (Call& call : calls_of(model)) {
+        call.x[0] = call.y[0] = call.x[1] >= 128 || nn::model_options(model).image_size >= 128 ? 256 : 512;
+        for (const auto pass :
+             {Graph::Pass::forward, Graph::Pass::backward_data, Graph::Pass::backward_weights}) {
+          if (pass == Graph::Pass::backward_data && !call.wants_dx) continue;
+          if (pass == Graph::Pass::backward_weights && !call.wants_dw) continue;
+          const ConvSignature z =
+              cudnn::conv_signature(pass, DType::f16, call.x, call.w, call.y, call.bias, call.params);
+          if (seen.insert(z).second) planned.push_back({model, z});
+        }
+      }
+    }
+    return planned;
+  }();
+  return all;
+}
+
+cudnn::DeviceProperties device_of(const std::string& file) {
+  std::ifstream in(std::string(ATHANOR_DEVICES_DIR) + "/" + file + ".json");
+  return cudnn::DeviceProperties::from_json(std::string(std::istreambuf_iterator<char>(in), {}));
+}
+
+/// Whether an engine that cuDNN compiles when the plan is made would do. That takes seconds, so it is not
+/// made.
+bool needs_nvrtc(ConvSignature z, const cudnn::DeviceProperties& device) {
+  z.rules.runtime_compiled = true;
+  for (const auto& config : cudnn::propose(cudnn::conv_graph(z), device, CUDNN_HEUR_MODE_A)) {
+    if (config.has(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) && cudnn::permits(z.rules, z.dtype, config))
+      return true;
+  }
+  return false;
+}
+
+/// What cuDNN has for the models in one dtype on one device.
+struct Tally {
+  std::size_t planned = 0, most_workspace = 0;
+  std::vector<std::string> without_tensor_cores, with_nvrtc, without_plan;
+};
+
+Tally tally_of(const cudnn::DeviceProperties& device, DType dtype) {
+  Tally tally;
+  for (const auto& [model, signature] : signatures()) {
+    ConvSignature z = signature;
+    z.dtype = dtype;
+    z.rules.deterministic = true;
+    const std::string name = model + ": " + z.str();
+    const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(z, device, 1);
+    if (plans.empty()) {
+      const bool refused = dtype == DType::bf16 && device.sm() < 80;
+      (!refused && needs_nvrtc(z, device) ? tally.with_nvrtc : tally.without_plan).push_back(name);
+      continue;
+    }
+    ++tally.planned;
+    tally.most_workspace = std::max(tally.most_workspace, plans[0].workspace_bytes());
+    if (dtype != DType::f32 && !plans[0].tensor_cores()) tally.without_tensor_cores.push_back(name);
+  }
+  return tally;
+}
+
+std::string table_of(const cudnn::DeviceProperties& device, DType dtype, const Tally& tally) {
+  std::string table = fmt::format(
+      "sm_{:<4} {:5} {:>5} of {} graphs planned, {} without tensor cores, {} more with NVRTC; "
+      "at most {} MiB of workspace\n",
+      device.sm(), dtype, tally.planned, signatures().size(), tally.without_tensor_cores.size(),
+      tally.with_nvrtc.size(), tally.most_workspace >> 20);
+  const auto list = [&](const char* what, const std::vector<std::string>& names) {
+    for (const std::string& name : names) table += fmt::format("    {:22} {}\n", what, name);
+  };
+  list("without tensor cores", tally.without_tensor_cores);
+  list("needs NVRTC", tally.with_nvrtc);
+  if (tally.planned > 0) list("no plan", tally.without_plan);
+  return table;
+}
+
+class ConvPlans : public testing::TestWithParam<const char*> {};
+
+TEST_P(ConvPlans, EveryModelEveryPass) {
+  ASSERT_GT(signatures().size(), 100u);
+  const cudnn::DeviceProperties device = device_of(GetParam());
+  const bool must_plan = device.sm() == 80 || device.sm() == 90;
+  std::string tables = fmt::format("{}, cuDNN {}\n", device.name(), cudnn::version());
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    if (dtype == DType::f32 && !must_plan) continue;  // IEEE f32: the slow way, everywhere the same
+    const Tally tally = tally_of(device, dtype);
+    tables += table_of(device, dtype, tally);
+    if (must_plan) {
+      EXPECT_EQ(tally.planned, signatures().size()) << name_of(dtype);
+    }
+    if (dtype == DType::bf16 && device.sm() < 80) {
+      EXPECT_EQ(tally.planned, 0u);  // refused: there is no hardware for it
+    }
+  }
+  fmt::print("{}", tables);
+  std::filesystem::create_directories(ATHANOR_PLANS_DIR);
+  std::ofstream(std::string(ATHANOR_PLANS_DIR) + "/" + GetParam() + ".txt") << tables;
+}
+
+ConvSignature example(DType dtype = DType::f16) {
+  return cudnn::conv_signature(Graph::Pass::forward, dtype, {64, 28, 28, 64}, {64, 3, 3, 64},
+                               {64, 28, 28, 64}, false, {.padding = {1, 1}});
+}
+
+TEST(ConvPlan, TextGivesThePlanBack) {
+  const cudnn::DeviceProperties device = device_of("sm90_h200");
+  const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(example(), device, 3);
+  ASSERT_EQ(plans.size(), 3u);
+  for (const cudnn::Plan& plan : plans) {
+    const std::optional<cudnn::Plan> read = cudnn::Plan::from_json(plan.json(), device);
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->json(), plan.json());
+    EXPECT_EQ(read->workspace_bytes(), plan.workspace_bytes());
+  }
+  EXPECT_NE(plans[0].json(), plans[1].json());
+}
+
+TEST(ConvPlan, TextOfNoPlanIsRefused) {
+  const cudnn::DeviceProperties device = device_of("sm90_h200");
+  const std::string good = cudnn::find_conv_plans(example(), device, 1).at(0).json();
+  std::string older = good;
+  older.replace(older.find("\"cudnnVersion\":9"), 16, "\"cudnnVersion\":8");
+  for (const std::string& text : {std::string(), std::string("{}"), good.substr(0, good.size() / 2), older})
+    EXPECT_FALSE(cudnn::Plan::from_json(text, device)) << text;
+}
+
+TEST(ConvPlan, RulesDecideWhichEnginesAreTaken) {
+  const cudnn::DeviceProperties device = device_of("sm80_a100");
+  ConvSignature z = example(DType::f32);
+  const auto all_on_tensor_cores = [&](bool expected) {
+    const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(z, device, 100);
+    EXPECT_FALSE(plans.empty());
+    return std::all_of(plans.begin(), plans.end(),
+                       [&](const cudnn::Plan& plan) { return plan.tensor_cores() == expected; });
+  };
+  EXPECT_TRUE(all_on_tensor_cores(false));  // f32 is IEEE f32
+  z.rules.tf32 = true;
+  EXPECT_FALSE(all_on_tensor_cores(false));
+
+  z = example();
+  z.rules.workspace_bytes = 4096;
+  for (const cudnn::Plan& plan : cudnn::find_conv_plans(z, device, 100))
+    EXPECT_LE(plan.workspace_bytes(), 4096u);
+
+  z.pass = Graph::Pass::backward_weights;
+  z.rules = {};
+  std::size_t nondeterministic = 0;
+  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    for (const auto& config : cudnn::propose(cudnn::conv_graph(z), device, mode)) {
+      cudnn::PlanRules rules{.deterministic = true, .runtime_compiled = true};
+      if (!config.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) continue;
+      ++nondeterministic;
+      EXPECT_FALSE(cudnn::permits(rules, DType::f16, config));
+    }
+  }
+  EXPECT_GT(nondeterministic, 0u);
+}
+
+TEST(ConvPlan, NoneBeforeTheHardwareHasTheType) {
+  EXPECT_TRUE(cudnn::find_conv_plans(example(DType::bf16), device_of("sm75_t4"), 1).empty());
+  EXPECT_FALSE(cudnn::find_conv_plans(example(DType::bf16), device_of("sm80_a100"), 1).empty());
+}
+
+TEST(ConvPlan, SignaturesDifferInAllThatDecides) {
+  std::vector<ConvSignature> all(1, example());
+  const auto with = [&](auto&& change) {
+    all.push_back(example());
+    change(all.back());
+  };
+  with([](ConvSignature& z) { z.pass = Graph::Pass::backward_data; });
+  with([](ConvSignature& z) { z.dtype = DType::bf16; });
+  with([](ConvSignature& z) { z.bias = true; });
+  with([](ConvSignature& z) { z.relu = true; });
+  for (std::int64_t ConvSignature::*size :
+       {&ConvSignature::n, &ConvSignature::h, &ConvSignature::w, &ConvSignature::c, &ConvSignature::k,
+        &ConvSignature::r, &ConvSignature::s, &ConvSignature::p, &ConvSignature::q})
+    with([&](ConvSignature& z) { z.*size += 1; });
+  with([](ConvSignature& z) { z.groups = 2; });
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    with([&](ConvSignature& z) { z.window.stride[axis] = 3; });
+    with([&](ConvSignature& z) { z.window.padding[axis] = 3; });
+    with([&](ConvSignature& z) { z.window.dilation[axis] = 3; });
+  }
+  for (std::size_t operand = 0; operand < 4; ++operand)
+    with([&](ConvSignature& z) { z.alignment[operand] = 2; });
+  with([](ConvSignature& z) { z.rules.tf32 = true; });
+  with([](ConvSignature& z) { z.rules.deterministic = true; });
+  with([](ConvSignature& z) { z.rules.runtime_compiled = true; });
+  with([](ConvSignature& z) { z.rules.workspace_bytes = 1; });
+  std::unordered_set<std::string> texts;
+  std::unordered_set<std::size_t> hashes;
+  for (const ConvSignature& z : all) {
+    EXPECT_TRUE(texts.insert(z.str()).second) << z.str();
+    EXPECT_TRUE(hashes.insert(z.hash()).second) << z.str();
+    EXPECT_EQ(z == all[0], &z == &all[0]) << z.str();
+  }
+}
+
+std::string name_of_device(const testing::TestParamInfo<const char*>& info) {
+  return info.param;
+}
+INSTANTIATE_TEST_SUITE_P(Without, ConvPlans,
+                         testing::Values("sm75_t4", "sm80_a100", "sm86_rtx3090", "sm89_rtx4090", "sm90_h200",
+                                         "sm100_b200", "sm120_rtx5090"),
+                         name_of_device);
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,451 @@
+// cuDNN and cuBLASLt against the CPU's reference kernels, on a GPU.
+
+#include "kernels/cuda/vendor.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "kernels/copy.h"
+#include "kernels/cuda/cudnn_backend.h"
+#include "kernels/cuda/vendor_conv.h"
+#include "kernels/cuda/vendor_matmul.h"
+#include "kernels/cuda/vendor_norm.h"
+#include "tensor/cuda/graph_pool.h"
+#include "tensor/cuda/runtime.h"
+#include "tests/cuda/device.h"
+#include "tests/support/temp_dir.h"
+
+namespace athanor {
+namespace {
+
+class OnGpu : public test::DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    saved_ = vendor().options();
+    cuda::VendorOptions options;
+    options.plan_directory = dir_.path() / "plans";
+    options.autotune = false;  // the tests that are about it turn it on
+    vendor().set_options(options);
+    vendor().clear();
+  }
+  void TearDown() override {
+    if (!IsSkipped()) {
+      vendor().set_options(saved_);
+      vendor().clear();
+      context().deterministic = false;
+    }
+    DeviceTest::TearDown();
+  }
+  CudaContext& context() { return cuda_context(test::device()); }
+  cuda::Vendor& vendor() { return context().vendor(); }
+  void set(bool cuda::VendorOptions::*option, bool value) {
+    cuda::VendorOptions options = vendor().options();
+    options.*option = value;
+    vendor().set_options(options);
+  }
+  bool supported(DType dtype) { return dtype != DType::bf16 || context().sm() >= 80; }
+
+  test::TempDir dir_;
+
+ private:
+  cuda::VendorOptions saved_;
+};
+
+constexpr DType kDTypes3[] = {DType::f32, DType::f16, DType::bf16};
+
+Tensor values(const Shape& shape, DType dtype, std::uint64_t seed) {
+  return test::filled({shape}, dtype, {seed}, -1, 1);
+}
+Tensor empty(const Shape& shape, DType dtype) {
+  return Tensor::empty(shape, {dtype, test::device()});
+}
+/// Rounding of the result, and of sums of `terms` products in f32.
+double tolerance(DType dtype, std::int64_t terms) {
+  return test::epsilon_of(dtype) + 4 * std::sqrt(static_cast<double>(terms)) * test::epsilon_of(DType::f32);
+}
+
+// Convolution
+// ------------------------------------------------------------------------------------------------
+
+struct ConvCase {
+  Shape x, w;
+  Conv2dParams params;
+  bool bias = false;
+};
+
+std::vector<ConvCase> conv_cases() {
+  return {
+      {{4, 14, 14, 32}, {64, 3, 3, 32}, {.padding = {1, 1}}},
+      {{4, 14, 14, 32}, {64, 3, 3, 32}, {.stride = {2, 2}, .padding = {1, 1}}, true},
+      {{4, 14, 14, 32}, {16, 1, 1, 32}, {.stride = {2, 2}}},
+      {{4, 15, 13, 8},
+       {8, 3, 3, 8},
+       {.padding = {2, 2}, .dilation = {2, 2}, .activation = Activation::relu},
+       true},
+      {{2, 28, 28, 3}, {16, 7, 7, 3}, {.stride = {2, 2}, .padding = {3, 3}}},
+      {{2, 12, 12, 1}, {6, 5, 5, 1}, {.padding = {2, 2}, .activation = Activation::relu}, true},
+      {{2, 9, 9, 16}, {32, 3, 3, 4}, {.padding = {1, 1}, .groups = 4}},
+      {{2, 9, 9, 16}, {16, 3, 3, 16}, {.padding = {1, 1}, .activation = Activation::gelu}, true},
+      {{2, 9, 9, 16}, {16, 3, 3, 16}, {.padding = {1, 1}, .activation = Activation::relu}},
+  };
+}
+
+class ConvOnGpu : public OnGpu {
+ protected:
+  /// Every pass of every case and dtype, compared with the CPU; returns how many cuDNN took.
+  int check_all() {
+    int taken = 0;
+    for (const DType dtype : kDTypes3) {
+      if (!supported(dtype)) continue;
+      for (const ConvCase& c : conv_cases()) {
+        SCOPED_TRACE(fmt::format("{} {} {}", dtype, c.x, c.w));
+        taken += check(c, dtype);
+      }
+    }
+    return taken;
+  }
+
+  int check(const ConvCase& c, DType dtype) {
+    Conv2dParams vendors = c.params, reference = c.params;
+    vendors.impl = ConvImpl::vendor;
+    reference.impl = ConvImpl::reference;
+    const Shape shape = conv2d_shape(c.x, c.w, c.params);
+    const Tensor x = values(c.x, dtype, 1), w = values(c.w, dtype, 2), dy = values(shape, dtype, 3);
+    const Tensor bias = c.bias ? values({c.w[0]}, dtype, 4) : Tensor();
+    const Tensor y = Tensor::empty(shape, {dtype}), dx = empty_like(x), dw = empty_like(w);
+    const std::int64_t depth = c.w[1] * c.w[2] * c.w[3];
+    const Tensor x_on = x.to(test::device()), w_on = w.to(test::device()), dy_on = dy.to(test::device()),
+                 bias_on = c.bias ? bias.to(test::device()) : Tensor();
+    const Tensor y_on = empty(shape, dtype), dx_on = empty(c.x, dtype), dw_on = empty(c.w, dtype);
+
+    int taken = 0;
+    if (cuda::vendor_conv_forward(context(), vendors, x_on, w_on, bias_on, y_on)) {
+      kernels::conv2d_forward(cpu_context(), reference, x, w, bias, y);
+      // With an activation of its own, a half y is rounded twice.
+      EXPECT_TRUE(test::close(y_on.to(kCpu), y, 2 * tolerance(dtype, depth)));
+      ++taken;
+    }
+    if (cuda::vendor_conv_backward_data(context(), vendors, dy_on, w_on, dx_on)) {
+      kernels::conv2d_backward_data(cpu_context(), reference, dy, w, dx);
+      EXPECT_TRUE(test::close(dx_on.to(kCpu), dx, tolerance(dtype, c.w[0] * c.w[1] * c.w[2])));
+      ++taken;
+    }
+    const std::int64_t positions = shape[0] * shape[1] * shape[2];
+    if (cuda::vendor_conv_backward_weights(context(), vendors, x_on, dy_on, dw_on, Write::overwrite, {},
+                                           Write::overwrite)) {
+      kernels::conv2d_backward_weights(cpu_context(), reference, x, dy, dw, Write::overwrite, {},
+                                       Write::overwrite);
+      EXPECT_TRUE(test::close(dw_on.to(kCpu), dw, tolerance(dtype, positions)));
+      ++taken;
+    }
+    return taken;
+  }
+};
+
+TEST_F(ConvOnGpu, EqualsTheReference) {
+  // cuDNN has plans for all but, perhaps, the odd ones.
+  EXPECT_GE(check_all(), 3 * static_cast<int>(conv_cases().size()));
+}
+
+TEST_F(ConvOnGpu, MeasuredPlansEqualTheReference) {
+  set(&cuda::VendorOptions::autotune, true);
+  check_all();
+  EXPECT_GT(vendor().stats().tuned, 0);
+}
+
+TEST_F(ConvOnGpu, Tf32IsAskedForByName) {
+  const ConvCase c = conv_cases()[0];
+  const Tensor x = values(c.x, DType::f32, 1), w = values(c.w, DType::f32, 2);
+  const Shape shape = conv2d_shape(c.x, c.w, c.params);
+  const Tensor y = Tensor::empty(shape), y_on = empty(shape, DType::f32);
+  Conv2dParams params = c.params;
+  params.impl = ConvImpl::reference;
+  kernels::conv2d_forward(cpu_context(), params, x, w, {}, y);
+  params.impl = ConvImpl::vendor;
+  const auto error = [&] {
+    EXPECT_TRUE(
+        cuda::vendor_conv_forward(context(), params, x.to(test::device()), w.to(test::device()), {}, y_on));
+    return test::max_relative_error(y_on.to(kCpu), y);
+  };
+  EXPECT_LT(error(), tolerance(DType::f32, 288));
+  set(&cuda::VendorOptions::tf32, true);
+  EXPECT_LT(error(), 2e-3);
+}
+
+TEST_F(ConvOnGpu, ReluKeepsNaN) {
+  for (const DType dtype : kDTypes3) {
+    if (!supported(dtype)) continue;
+    const Tensor x = values({2, 8, 8, 16}, dtype, 1).to(test::device()),
+                 w = values({16, 3, 3, 16}, dtype, 2).to(test::device());
+    Tensor bias = Tensor::zeros({16}, {dtype});
+    dispatch_floating(dtype, "test", [&]<class T>() { bias.data<T>()[3] = T(NAN); });
+    const Tensor y = empty({2, 8, 8, 16}, dtype);
+    const Conv2dParams params{.padding = {1, 1}, .activation = Activation::relu, .impl = ConvImpl::vendor};
+    ASSERT_TRUE(cuda::vendor_conv_forward(context(), params, x, w, bias.to(test::device()), y));
+    const std::vector<double> got = y.to_vector();
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::isnan(got[i]), i % 16 == 3) << i;
+  }
+}
+
+TEST_F(ConvOnGpu, WeightGradientsAccumulateAndWiden) {
+  const ConvCase c = conv_cases()[0];
+  const Shape shape = conv2d_shape(c.x, c.w, c.params);
+  for (const DType dtype : kDTypes3) {
+    if (!supported(dtype)) continue;
+    for (const DType out : {dtype, DType::f32}) {
+      const Tensor x = values(c.x, dtype, 1), dy = values(shape, dtype, 2);
+      const Tensor dw = values(c.w, out, 3), dbias = values({c.w[0]}, out, 4);
+      const Tensor dw_on = dw.to(test::device()), dbias_on = dbias.to(test::device());
+      Conv2dParams params = c.params;
+      params.impl = ConvImpl::reference;
+      kernels::conv2d_backward_weights(cpu_context(), params, x, dy, dw, Write::accumulate, dbias,
+                                       Write::accumulate);
+      params.impl = ConvImpl::vendor;
+      ASSERT_TRUE(cuda::vendor_conv_backward_weights(context(), params, x.to(test::device()),
+                                                     dy.to(test::device()), dw_on, Write::accumulate,
+                                                     dbias_on, Write::accumulate));
+      const double allowed = 2 * tolerance(dtype, 4 * 14 * 14);
+      EXPECT_TRUE(test::close(dw_on.to(kCpu), dw, allowed));
+      EXPECT_TRUE(test::close(dbias_on.to(kCpu), dbias, allowed));
+    }
+  }
+}
+
+TEST_F(ConvOnGpu, DeterministicMeansEqualBits) {
+  context().deterministic = true;
+  const ConvCase c = conv_cases()[0];
+  const Shape shape = conv2d_shape(c.x, c.w, c.params);
+  const Tensor x = values(c.x, DType::f16, 1).to(test::device()),
+               dy = values(shape, DType::f16, 2).to(test::device());
+  Conv2dParams params = c.params;
+  params.impl = ConvImpl::vendor;
+  std::vector<Tensor> results;
+  for (int i = 0; i < 5; ++i) {
+    const Tensor dw = empty(c.w, DType::f16);
+    vendor().clear();
+    ASSERT_TRUE(cuda::vendor_conv_backward_weights(context(), params, x, dy, dw, Write::overwrite, {},
+                                                   Write::overwrite));
+    results.push_back(dw.to(kCpu));
+    EXPECT_TRUE(test::same_bits(results[0], results.back()));
+  }
+}
+
+TEST_F(ConvOnGpu, PlansComeBackFromDisk) {
+  set(&cuda::VendorOptions::autotune, true);
+  const ConvCase c = conv_cases()[0];
+  check(c, DType::f16);
+  const cuda::VendorStats before = vendor().stats();
+  vendor().clear();
+  check(c, DType::f16);
+  EXPECT_EQ(vendor().stats().plans_made, before.plans_made);
+  EXPECT_EQ(vendor().stats().plans_loaded, before.plans_loaded + 3);
+  EXPECT_EQ(vendor().stats().disk_rejected, before.disk_rejected);
+}
+
+TEST_F(ConvOnGpu, IsCapturedAndReplayed) {
+  const ConvCase c = conv_cases()[0];
+  const Shape shape = conv2d_shape(c.x, c.w, c.params);
+  const Tensor x = values(c.x, DType::f16, 1), w = values(c.w, DType::f16, 2),
+               y = Tensor::empty(shape, {DType::f16});
+  const Tensor x_on = x.to(test::device()), w_on = w.to(test::device());
+  const Tensor y_on = Tensor::zeros(shape, {DType::f16, test::device()});
+  Conv2dParams params = c.params;
+  params.impl = ConvImpl::vendor;
+  const Stream stream = Stream::create(test::device());
+  synchronize(test::device());
+  const StreamGuard guard(stream);
+  cuda::GraphPool pool(test::device());
+  {
+    const cuda::GraphPool::Use use(pool);
+    ASSERT_TRUE(cuda::vendor_conv_forward(context(), params, x_on, w_on, {}, y_on));  // warm-up
+  }
+  kernels::fill(context(), y_on, 0);
+
+  const auto native = static_cast<cudaStream_t>(stream.native());
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  {
+    const cuda::GraphPool::Use use(pool);
+    ATH_TRY(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal));
+    EXPECT_TRUE(cuda::vendor_conv_forward(context(), params, x_on, w_on, {}, y_on));
+    ATH_TRY(cudaStreamEndCapture(native, &graph));
+  }
+  ATH_TRY(cudaGraphInstantiate(&exec, graph, 0));
+  ATH_TRY(cudaGraphLaunch(exec, native));
+  stream.synchronize();
+  params.impl = ConvImpl::reference;
+  kernels::conv2d_forward(cpu_context(), params, x, w, {}, y);
+  EXPECT_TRUE(test::close(y_on.to(kCpu), y, tolerance(DType::f16, 288)));
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+}
+
+TEST_F(ConvOnGpu, NothingIsDoneWhereItIsNotAsked) {
+  const Tensor x = values({1, 8, 8, 8}, DType::f32, 1).to(test::device()),
+               w = values({8, 1, 1, 8}, DType::f32, 2).to(test::device()),
+               y = empty({1, 8, 8, 8}, DType::f32);
+  EXPECT_FALSE(cuda::vendor_conv_forward(context(), {.impl = ConvImpl::reference}, x, w, {}, y));
+  set(&cuda::VendorOptions::enabled, false);
+  EXPECT_FALSE(cuda::vendor_conv_forward(context(), {}, x, w, {}, y));
+}
+
+// Matrix products
+// --------------------------------------------------------------------------------------------
+
+class MatmulOnGpu : public OnGpu {
+ protected:
+  void check(const Tensor& a, const Tensor& b, const Tensor& bias, Activation activation, const Shape& shape,
+             DType out, Write write) {
+    const Tensor y = values(shape, out, 9), y_on = y.to(test::device());
+    const Tensor bias_on = bias.defined() ? bias.to(test::device()) : Tensor();
+    ASSERT_TRUE(cuda::vendor_matmul(context(), MatmulImpl::vendor, test::on_device_like(a),
+                                    test::on_device_like(b), bias_on, activation, y_on, write));
+    kernels::matmul(cpu_context(), MatmulImpl::reference, a, b, bias, activation, y, write);
+    const double allowed = a.dtype() == DType::f64 ? 1e-13 : 2 * tolerance(out, 64);
+    EXPECT_TRUE(test::close(y_on.to(kCpu), y, allowed));
+  }
+  void check_all() {
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+      if (!supported(dtype)) continue;
+      SCOPED_TRACE(name_of(dtype));
+      const Tensor a = values({48, 64}, dtype, 1), b = values({64, 40}, dtype, 2),
+                   bias = values({40}, dtype, 3);
+      const Tensor at = values({64, 48}, dtype, 4).view_as_strided({48, 64}, {1, 48}, 0);
+      const Tensor bt = values({40, 64}, dtype, 5).view_as_strided({64, 40}, {1, 64}, 0);
+      for (const Tensor& left : {a, at}) {
+        for (const Tensor& right : {b, bt}) {
+          check(left, right, {}, Activation::none, {48, 40}, dtype, Write::overwrite);
+          check(left, right, bias, Activation::none, {48, 40}, dtype, Write::overwrite);
+        }
+      }
+      for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu})
+        check(a, bt, bias, activation, {48, 40}, dtype, Write::overwrite);
+      check(a, b, {}, Activation::none, {48, 40}, dtype, Write::accumulate);
+      if (is_half(dtype)) {
+        check(a, b, {}, Activation::none, {48, 40}, DType::f32, Write::overwrite);
+        check(a, b, {}, Activation::none, {48, 40}, DType::f32, Write::accumulate);
+      }
+      check(values({3, 5, 17, 64}, dtype, 1), values({3, 5, 64, 9}, dtype, 2), {}, Activation::none,
+            {3, 5, 17, 9}, dtype, Write::overwrite);
+      check(values({6, 17, 64}, dtype, 1), values({1, 64, 9}, dtype, 2), {}, Activation::none, {6, 17, 9},
+            dtype, Write::overwrite);
+      check(values({1, 17, 64}, dtype, 1), values({6, 64, 9}, dtype, 2), {}, Activation::none, {6, 17, 9},
+            dtype, Write::overwrite);
+      // Nothing is aligned.
+      const ShapeCase odd_a{{17, 33}, test::Layout::misaligned}, odd_b{{33, 9}, test::Layout::misaligned};
+      check(test::filled(odd_a, dtype, {1}), test::filled(odd_b, dtype, {2}), {}, Activation::none, {17, 9},
+            dtype, Write::overwrite);
+    }
+  }
+  using ShapeCase = test::ShapeCase;
+};
+
+TEST_F(MatmulOnGpu, EqualsTheReference) {
+  check_all();
+}
+
+TEST_F(MatmulOnGpu, MeasuredAlgorithmsEqualTheReferenceAndComeBackFromDisk) {
+  set(&cuda::VendorOptions::autotune, true);
+  check_all();
+  const cuda::VendorStats before = vendor().stats();
+  EXPECT_GT(before.tuned, 0);
+  vendor().clear();
+  check_all();
+  EXPECT_EQ(vendor().stats().tuned, before.tuned);
+  EXPECT_GT(vendor().stats().plans_loaded, before.plans_loaded);
+  EXPECT_EQ(vendor().stats().disk_rejected, before.disk_rejected);
+}
+
+TEST_F(MatmulOnGpu, ReluKeepsNaN) {
+  const Tensor a = values({32, 16}, DType::f16, 1), b = values({16, 8}, DType::f16, 2);
+  a.data<Half>()[5] = Half(NAN);
+  const Tensor y = empty({32, 8}, DType::f16);
+  ASSERT_TRUE(cuda::vendor_matmul(context(), MatmulImpl::vendor, a.to(test::device()), b.to(test::device()),
+                                  values({8}, DType::f16, 3).to(test::device()), Activation::relu, y,
+                                  Write::overwrite));
+  const std::vector<double> got = y.to_vector();
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::isnan(got[i]), i < 8) << i;
+}
+
+TEST_F(MatmulOnGpu, NoMemoryIsAskedForOncePlanned) {
+  const Tensor a = values({64, 64}, DType::f16, 1).to(test::device()), y = empty({64, 64}, DType::f16);
+  const auto run = [&] {
+    ASSERT_TRUE(
+        cuda::vendor_matmul(context(), MatmulImpl::vendor, a, a, {}, Activation::none, y, Write::overwrite));
+  };
+  run();
+  const std::int64_t growths = allocator_of(test::device()).stats().growths,
+                     made = vendor().stats().plans_made;
+  for (int i = 0; i < 10; ++i) run();
+  EXPECT_EQ(allocator_of(test::device()).stats().growths, growths);
+  EXPECT_EQ(vendor().stats().plans_made, made);
+}
+
+// Batch normalisation
+// ----------------------------------------------------------------------------------------
+
+using NormOnGpu = OnGpu;
+
+TEST_F(NormOnGpu, EqualsTheReference) {
+  set(&cuda::VendorOptions::runtime_compiled, true);
+  const Shape shape{4, 7, 7, 32};
+  const Tensor x = values(shape, DType::f16, 1), residual = values(shape, DType::f16, 2),
+               dy = values(shape, DType::f16, 3);
+  const Tensor gamma = values({32}, DType::f32, 4), beta = values({32}, DType::f32, 5);
+  const Tensor x_on = x.to(test::device()), gamma_on = gamma.to(test::device()),
+               beta_on = beta.to(test::device());
+  for (const int fused : {0, 1, 2}) {
+    SCOPED_TRACE(fused);
+    const Activation activation = fused == 0 ? Activation::none : Activation::relu;
+    const Tensor added = fused == 2 ? residual : Tensor();
+    const kernels::RunningStats running{values({32}, DType::f32, 6), values({32}, DType::f32, 7), 0.1};
+    const kernels::RunningStats running_on{running.mean.to(test::device()), running.var.to(test::device()),
+                                           0.1};
+    const Tensor stats = Tensor::empty({2, 32}), y = empty_like(x);
+    const Tensor stats_on = empty({2, 32}, DType::f32), y_on = empty(shape, DType::f16);
+    if (!cuda::vendor_batch_norm_forward(context(), activation, x_on, gamma_on, beta_on, 1e-5, running_on,
+                                         fused == 2 ? residual.to(test::device()) : Tensor(), stats_on,
+                                         y_on)) {
+      GTEST_SKIP() << "cuDNN has no plan that keeps NaN";
+    }
+    kernels::batch_norm_statistics(cpu_context(), x, 1e-5, stats, running);
+    kernels::batch_norm_forward(cpu_context(), activation, x, gamma, beta, stats, added, y);
+    EXPECT_TRUE(test::close(y_on.to(kCpu), y, 2e-3));
+    EXPECT_TRUE(test::close(stats_on.to(kCpu), stats, 1e-5));
+    EXPECT_TRUE(test::close(running_on.mean.to(kCpu), running.mean, 1e-5));
+    EXPECT_TRUE(test::close(running_on.var.to(kCpu), running.var, 1e-5));
+    if (fused != 0) continue;
+
+    kernels::BatchNormBackward args, on;
+    args.x = x, args.gamma = gamma, args.beta = beta, args.stats = stats, args.dy = dy;
+    args.dx = empty_like(x), args.dgamma = {empty_like(gamma)}, args.dbeta = {empty_like(beta)};
+    on.x = x_on, on.gamma = gamma_on, on.beta = beta_on, on.stats = stats_on, on.dy = dy.to(test::device());
+    on.dx = empty(shape, DType::f16);
+    on.dgamma = {empty({32}, DType::f32)}, on.dbeta = {empty({32}, DType::f32)};
+    ASSERT_TRUE(cuda::vendor_batch_norm_backward(context(), on));
+    kernels::batch_norm_backward(cpu_context(), args);
+    EXPECT_TRUE(test::close(on.dx.to(kCpu), args.dx, 3e-3));
+    EXPECT_TRUE(test::close(on.dgamma.tensor.to(kCpu), args.dgamma.tensor, 1e-4));
+    EXPECT_TRUE(test::close(on.dbeta.tensor.to(kCpu), args.dbeta.tensor, 1e-4));
+  }
+}
+
+// The device
+// -------------------------------------------------------------------------------------------------
+
+/// Leaves the file that tests/cuda/devices/ should hold for this device in the build tree.
+TEST_F(OnGpu, PropertiesAreWrittenDown) {
+  const auto device = cudnn::DeviceProperties::of_device(test::device().index);
+  EXPECT_EQ(device.sm(), context().sm());
+  EXPECT_EQ(device.multiprocessors(), context().multiprocessors());
+  std::filesystem::create_directories(ATHANOR_PLANS_DIR);
+  std::ofstream(fmt::format("{}/this_device_sm{}.json", ATHANOR_PLANS_DIR, device.sm()))
+      << device.json() << "\n";
+  EXPECT_EQ(cudnn::DeviceProperties::from_json(device.json()).json(), device.json());
+}
+
+}  // namespace
+}  // namespace athanor
