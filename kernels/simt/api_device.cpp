@@ -92,7 +92,7 @@ cudaError_t cudaSetDevice(int device) {
         current_device() = device;
         return cudaSuccess;
       },
-      Faults::reported_after);
+      Faults::not_reported);
 }
 
 cudaError_t cudaGetDevice(int* device) {

@@ -76,7 +76,7 @@ cudaError_t detail::queue_launch(const char* name, Call* owned, dim3 grid, dim3 
     for (const PointerParameter& parameter : call->pointers()) {
       require_reachable(name, all, parameter, stream.device);
     }
-    all.queue(stream, {LaunchWork{name, std::move(call), grid, block, shared_bytes}, {}});
+    all.queue(stream, {LaunchWork{name, std::move(call), grid, block, shared_bytes}});
     return cudaSuccess;
   });
 }

@@ -48,9 +48,10 @@ cudaError_t copy_async(const char* api, CopyWork copy, cudaStream_t handle) {
   return api_call(api, [&](Runtime& all) {
     Stream& stream = all.stream(handle);
     const CopyWork checked = checked_copy(all, copy);
-    const Mark mark = all.queue(stream, {checked, {}});
+    all.queue(stream, {checked});
     // A copy to pageable memory is done when the call returns.
-    if (checked.kind == cudaMemcpyDeviceToHost && !all.find(checked.to)) all.run_until(mark);
+    if (checked.kind == cudaMemcpyDeviceToHost && !stream.capture && !all.find(checked.to))
+      all.wait_for(stream);
     return cudaSuccess;
   });
 }
@@ -159,7 +160,9 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
     all.forbid_in_capture();
     const CopyWork copy = checked_copy(
         all, {static_cast<char*>(to), static_cast<const char*>(from), bytes, bytes, bytes, 1, kind, site});
-    all.run_until(all.queue(all.stream(nullptr), {copy, {}}));
+    Stream& stream = all.stream(nullptr);
+    all.queue(stream, {copy});
+    all.wait_for(stream);
     return cudaSuccess;
   });
 }
@@ -172,7 +175,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStre
     if (!require_range(all, memory, bytes, "memory")) {
       throw Failure{cudaErrorInvalidValue, fmt::format("{} is memory of the host", memory)};
     }
-    all.queue(stream, {FillWork{static_cast<char*>(memory), value, bytes, site}, {}});
+    all.queue(stream, {FillWork{static_cast<char*>(memory), value, bytes, site}});
     return cudaSuccess;
   });
 }

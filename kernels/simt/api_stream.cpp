@@ -41,7 +41,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     Stream& stream = all.stream(handle);
     all.forbid_captured(stream);
     all.forbid_in_capture();
-    all.run_until({&stream, stream.queued});
+    all.wait_for(stream);
     all.stream(handle);
     return cudaSuccess;
   });
@@ -53,6 +53,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     all.forbid_captured(stream);
     all.forbid_in_capture();
     const bool done = all.poll({&stream, stream.queued});
+    if (done) race::host_waited(stream.clock);
     all.stream(handle);
     return done ? cudaSuccess : cudaErrorNotReady;
   });
@@ -65,7 +66,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
     if (stream.capture || event.capture_id != 0) {
       capture_wait(all, stream, event);
     } else if (event.mark.stream) {
-      all.queue(stream, {JoinWork{}, Vector<Mark>(1, event.mark)});
+      all.queue(stream, {JoinWork{}, Vector<Mark>(1, event.mark), event.clock});
     }
     return cudaSuccess;
   });
@@ -88,7 +89,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* user_data, simt::Site site) {
   return api_call("cudaLaunchHostFunc", [&](Runtime& all) {
-    all.queue(all.stream(handle), {HostWork{function, user_data, site}, {}});
+    all.queue(all.stream(handle), {HostWork{function, user_data, site}});
     return cudaSuccess;
   });
 }
@@ -129,7 +130,8 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event_handle, cudaStream_t hand
     if (stream.capture) return capture_record(stream, event), cudaSuccess;
     event.capture_id = 0;
     event.captured.clear();
-    event.mark = all.queue(stream, {RecordWork{&event, ++event.generation}, {}});
+    event.mark = all.queue(stream, {RecordWork{&event, ++event.generation}});
+    event.clock = stream.clock;
     return cudaSuccess;
   });
 }
@@ -144,6 +146,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     all.forbid_captured(event);
     all.forbid_in_capture();
     const bool done = all.poll(event.mark);
+    if (done) race::host_waited(event.clock);
     if (event.mark.stream && !all.device(event.device).fault.empty()) {
       throw Failure{cudaErrorLaunchFailure, all.device(event.device).fault};
     }
@@ -153,10 +156,10 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return api_call("cudaEventSynchronize", [&](Runtime& all) {
-    const Event& event = all.event(handle);
+    Event& event = all.event(handle);
     all.forbid_captured(event);
     all.forbid_in_capture();
-    all.run_until(event.mark);
+    all.wait_for(event);
     if (!all.device(event.device).fault.empty()) {
       throw Failure{cudaErrorLaunchFailure, all.device(event.device).fault};
     }

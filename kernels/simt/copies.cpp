@@ -127,6 +127,10 @@ void run_copy(Runtime&, const CopyWork& copy) {
                         "early, without waiting for an event after the copy");
     }
   }
+  for (std::size_t row = 0; row < copy.height; ++row) {
+    race::access_range(copy.from + row * copy.from_pitch, copy.width, false);
+    race::access_range(copy.to + row * copy.to_pitch, copy.width, true);
+  }
   if (copy.to_pitch == copy.width && copy.from_pitch == copy.width) {
     std::memmove(copy.to, copy.from, copy.width * copy.height);
     return;

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <simt/device.h>
 
+#include "kernels/simt/access.h"
 #include "kernels/simt/fiber.h"
 #include "kernels/simt/options.h"
 #include "kernels/simt/race.h"
@@ -49,8 +50,11 @@ constexpr std::size_t kSharedAlignment = 16;
 
 enum class State : std::uint8_t { fresh, ready, at_barrier, at_collective, done };
 
+constexpr std::size_t kMaxThreads = 1024;  // of a block
+
 struct Worker {
-  Fiber fiber{kStackBytes};
+  explicit Worker(StackRegion& stacks) : fiber(stacks.take(), stacks.stack_bytes()) {}
+  Fiber fiber;
   unsigned thread = 0;
 };
 
@@ -113,6 +117,7 @@ class Executor {
   std::vector<Worker*> ready_;  // a ring of count_ + 1
   std::size_t ready_first_ = 0, ready_end_ = 0;
 
+  StackRegion stacks_{kMaxThreads, kStackBytes};
   std::vector<std::unique_ptr<Worker>> workers_;
   std::size_t workers_used_ = 0;  // in this launch
   std::vector<Worker*> idle_;
@@ -152,7 +157,7 @@ Worker* Executor::take_worker() {
     return worker;
   }
   if (workers_used_ == workers_.size()) {
-    workers_.push_back(std::make_unique<Worker>());
+    workers_.push_back(std::make_unique<Worker>(stacks_));
     idle_.reserve(workers_.size());
   }
   Worker* const worker = workers_[workers_used_++].get();
@@ -439,15 +444,16 @@ void Executor::run_block() {
 void Executor::run(const Grid& grid) {
   prepare(grid);
   ++stats.launches;
-  race::begin_launch(grid, shared_);
+  race::begin_grid(grid, shared_);
+  watch_accesses(true, stacks_.begin(), stacks_.end());
   const std::uint64_t blocks = std::uint64_t{grid.grid.x} * grid.grid.y * grid.grid.z;
   for (std::uint64_t position = 0; position < blocks && fault_.empty(); ++position) {
     blockIdx = block_at(position);
     run_block();
   }
-  const std::string race = race::end_launch();
+  watch_accesses(false);
+  race::end_grid();
   if (!fault_.empty()) throw KernelFault(fault_);
-  if (!race.empty()) throw KernelFault(race);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace simt {
 struct Grid {
   const char* kernel;
   const Call* call;
+  std::size_t call_bytes;
   dim3 grid, block;
   std::size_t shared_bytes;
 };

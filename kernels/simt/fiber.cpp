@@ -56,13 +56,21 @@ athanor_simt_switch:
 )");
 #endif
 
-Fiber::Fiber(std::size_t stack_bytes) : stack_bytes_(stack_bytes) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  void* memory = mmap(nullptr, stack_bytes + page, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+StackRegion::StackRegion(std::size_t count, std::size_t stack_bytes)
+    : stack_bytes_(stack_bytes), page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
+  const std::size_t bytes = count * (stack_bytes + page_);
+  void* memory = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  mprotect(memory, page, PROT_NONE);
-  stack_ = static_cast<char*>(memory) + page;
+  begin_ = next_ = static_cast<char*>(memory);
+  end_ = begin_ + bytes;
+}
+
+char* StackRegion::take() {
+  char* const stack = next_ + page_;
+  if (stack + stack_bytes_ > end_) throw std::bad_alloc();
+  if (mprotect(stack, stack_bytes_, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+  next_ = stack + stack_bytes_;
+  return stack;
 }
 
 // The first thing after every switch, on the side it goes to.

@@ -12,9 +12,8 @@ class Fiber {
 
   /// The stack of the host thread that runs; it needs no memory.
   Fiber() = default;
-  /// A stack below which lies a page that may not be touched: overflowing it ends the process at once,
-  /// instead of harming a neighbour.
-  explicit Fiber(std::size_t stack_bytes);
+  /// On a stack of StackRegion.
+  Fiber(char* stack, std::size_t stack_bytes) : stack_(stack), stack_bytes_(stack_bytes) {}
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
@@ -24,9 +23,6 @@ class Fiber {
 
   /// Leaves the running fiber, which a later switch continues here, for `to`.
   static void switch_to(Fiber& from, Fiber& to);
-
-  const char* stack() const { return stack_; }
-  std::size_t stack_bytes() const { return stack_bytes_; }
 
  private:
   static void arrive();
@@ -40,6 +36,24 @@ class Fiber {
   void* fake_stack_ = nullptr;
   const void* known_bottom_ = nullptr;
   std::size_t known_bytes_ = 0;
+};
+
+/// Addresses for many stacks side by side; memory comes when it is touched. Below each lies a page that may
+/// not be touched: overflowing a stack ends the process at once, instead of harming a neighbour.
+class StackRegion {
+ public:
+  StackRegion(std::size_t count, std::size_t stack_bytes);
+  StackRegion(const StackRegion&) = delete;
+  StackRegion& operator=(const StackRegion&) = delete;
+
+  char* take();
+  std::size_t stack_bytes() const { return stack_bytes_; }
+  const char* begin() const { return begin_; }
+  const char* end() const { return end_; }
+
+ private:
+  std::size_t stack_bytes_, page_;
+  char *begin_, *end_, *next_;
 };
 
 }  // namespace simt

@@ -237,12 +237,18 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     }
     const Mark begin = all.queue(stream, {});
     Vector<Mark> marks(exec->nodes.size());
+    Vector<race::Clock> clocks(race::kOn ? marks.size() : 0);
     for (std::size_t node = 0; node < marks.size(); ++node) {
       const GraphNode& from = exec->nodes[node];
       Op op = from.op;
-      for (const int before : from.after) op.after.push_back(marks[static_cast<std::size_t>(before)]);
+      Stream& lane = *exec->lanes[static_cast<std::size_t>(from.lane)];
+      for (const int before : from.after) {
+        op.after.push_back(marks[static_cast<std::size_t>(before)]);
+        if constexpr (race::kOn) race::join(op.clock, clocks[static_cast<std::size_t>(before)]);
+      }
       if (from.after.empty()) op.after.push_back(begin);
-      marks[node] = all.queue(*exec->lanes[static_cast<std::size_t>(from.lane)], std::move(op));
+      marks[node] = all.queue(lane, std::move(op));
+      if constexpr (race::kOn) clocks[node] = lane.clock;
     }
     Op end;
     for (Stream* lane : exec->lanes) end.after.push_back({lane, lane->queued});

@@ -38,6 +38,7 @@ void* Runtime::allocate(std::size_t bytes, cudaMemoryType type, int index, const
   if (bytes <= kPoisoned) std::memset(memory, 0xff, bytes);
   if (on_device) of.memory_used += bytes;
   auto* base = static_cast<char*>(memory);
+  race::forget(base, bytes);
   allocations_.emplace(base, Allocation{base, bytes, type, index, site});
   return memory;
 }
@@ -83,6 +84,7 @@ void Runtime::release(void* memory, cudaMemoryType type, const char* api) {
     }
   });
   allocations_.erase(found);
+  race::forget(allocation.base, allocation.bytes);
   if (type == cudaMemoryTypeDevice) {
     devices_[static_cast<std::size_t>(allocation.device)].memory_used -= allocation.bytes;
   }

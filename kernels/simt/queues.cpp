@@ -15,6 +15,23 @@ namespace {
 
 constexpr std::size_t kQueueLimit = 1024;  // as on a GPU, where a launch waits for room
 
+#if defined(ATHANOR_SIMT_RACE)
+// Marks that are not the latest of their stream come with a clock in the op already.
+void advance_clock(Stream& stream, Op& op) {
+  race::Clock& clock = stream.clock;
+  race::join(clock, race::host_clock());
+  race::join(clock, op.clock);
+  for (const Mark& mark : op.after) {
+    if (mark.position == mark.stream->queued) race::join(clock, mark.stream->clock);
+  }
+  if (clock.size() <= stream.slot) clock.resize(stream.slot + 1, 0);
+  clock[stream.slot] = stream.queued;
+  op.clock = clock;
+}
+#else
+void advance_clock(Stream&, Op&) {}
+#endif
+
 }  // namespace
 
 bool Runtime::reached(Mark mark) const {
@@ -45,8 +62,10 @@ Mark Runtime::queue(Stream& stream, Op op) {
   }
   if (auto* copy = std::get_if<CopyWork>(&op.work)) watch(*this, stream, *copy);
   op.ticket = ++tickets_;
+  ++stream.queued;
+  if constexpr (race::kOn) advance_clock(stream, op);
   stream.queue.push_back(std::move(op));
-  return {&stream, ++stream.queued};
+  return {&stream, stream.queued};
 }
 
 bool Runtime::anything_queued() const {
@@ -115,8 +134,18 @@ void Runtime::run_until(Mark mark) {
 void Runtime::run_everything(int device) {
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     Stream* const stream = streams_[i];
-    if (stream->device == device) run_until({stream, stream->queued});
+    if (stream->device == device) wait_for(*stream);
   }
+}
+
+void Runtime::wait_for(Stream& stream) {
+  run_until({&stream, stream.queued});
+  race::host_waited(stream.clock);
+}
+
+void Runtime::wait_for(Event& event) {
+  run_until(event.mark);
+  race::host_waited(event.clock);
 }
 
 // ---- running it
@@ -125,11 +154,14 @@ void Runtime::run_front(Stream& stream) {
   Op op = std::move(stream.queue.front());
   stream.queue.pop_front();
   std::string fault_text;
+  race::begin_op(stream.slot, stream.id, op);
   try {
     execute(stream, op);
   } catch (const KernelFault& error) {
     fault_text = error.what();
   }
+  const std::string race = race::end_op();
+  if (fault_text.empty()) fault_text = race;
   ++stream.done;
   if (!fault_text.empty()) fault(stream.device, std::move(fault_text));
   if (stream.magic != Stream::kAlive && stream.queue.empty()) std::erase(streams_, &stream);
@@ -141,10 +173,13 @@ void Runtime::execute(Stream& stream, Op& op) {
     Stream& stream;
     void operator()(JoinWork&) const {}
     void operator()(LaunchWork& work) const {
-      run_grid({work.name, work.call.get(), work.grid, work.block, work.shared_bytes});
+      run_grid({work.name, work.call.get(), work.call.bytes(), work.grid, work.block, work.shared_bytes});
     }
     void operator()(CopyWork& work) const { run_copy(all, work); }
-    void operator()(FillWork& work) const { std::memset(work.to, work.value, work.bytes); }
+    void operator()(FillWork& work) const {
+      race::access_range(work.to, work.bytes, true);
+      std::memset(work.to, work.value, work.bytes);
+    }
     void operator()(HostWork& work) const { all.run_host_function(stream, work); }
     void operator()(RecordWork& work) const {
       if (work.event->generation != work.generation) return;

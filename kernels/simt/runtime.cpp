@@ -70,6 +70,7 @@ Stream* Runtime::make_stream(int device, unsigned flags, int priority) {
   stream->flags = flags;
   stream->priority = priority;
   stream->id = next_id++;
+  stream->slot = slots_++;
   streams_.push_back(stream);
   return stream;
 }
@@ -91,17 +92,22 @@ Event* Runtime::make_event(int device, unsigned flags) {
 namespace {
 // In front of each call; as wide as the alignment a call may need.
 struct alignas(16) CallHeader {
+  std::size_t bytes;
   std::uint32_t uses = 0;
 };
 }  // namespace
 
 void* detail::call_memory(std::size_t bytes) {
   char* memory = MallocAllocator<char>().allocate(sizeof(CallHeader) + bytes);
-  return new (memory) CallHeader + 1;
+  return new (memory) CallHeader{bytes} + 1;
 }
 
 std::uint32_t& CallRef::uses() {
   return (reinterpret_cast<CallHeader*>(call_) - 1)->uses;
+}
+
+std::size_t CallRef::bytes() const {
+  return (reinterpret_cast<const CallHeader*>(call_) - 1)->bytes;
 }
 
 CallRef::~CallRef() {

@@ -16,6 +16,7 @@
 
 #include "kernels/simt/options.h"
 #include "kernels/simt/plain_memory.h"
+#include "kernels/simt/race.h"
 
 // The emulated devices: memory, streams of queued work, events, graphs. One lock guards it all.
 //
@@ -66,6 +67,7 @@ class CallRef {
 
   const Call* operator->() const { return call_; }
   const Call* get() const { return call_; }
+  std::size_t bytes() const;
 
  private:
   std::uint32_t& uses();
@@ -107,8 +109,9 @@ struct JoinWork {};  ///< does nothing, after what it waits for
 
 /// One thing to do, in its stream's order and after some marks in others.
 struct Op {
-  std::variant<JoinWork, LaunchWork, CopyWork, FillWork, HostWork, RecordWork> work;
-  Vector<Mark> after;
+  std::variant<JoinWork, LaunchWork, CopyWork, FillWork, HostWork, RecordWork> work = {};
+  Vector<Mark> after = {};
+  race::Clock clock = {};    ///< race build: what is before it
   std::uint64_t ticket = 0;  ///< ops in the order in which they were queued
 };
 
@@ -150,6 +153,9 @@ class Runtime {
   Mark queue(Stream& stream, Op op);
   void run_until(Mark mark);
   void run_everything(int device);
+  /// The same, for the host to go on from.
+  void wait_for(Stream& stream);
+  void wait_for(Event& event);
   /// Runs at most one op towards it; whether it is reached.
   bool poll(Mark mark);
   bool reached(Mark mark) const;
@@ -198,6 +204,7 @@ class Runtime {
   Vector<Allocation> graveyard_;
   std::size_t graveyard_bytes_ = 0;
   std::uint64_t tickets_ = 0;
+  std::uint32_t slots_ = 0;
   Random random_{1};
 };
 
@@ -206,7 +213,7 @@ int& current_device();  ///< of this thread
 
 /// The body of an API call: takes the lock, reports a fault of the current device, turns Failure into the
 /// call's result and remembers it for cudaGetLastError.
-enum class Faults : std::uint8_t { reported_first, reported_after };
+enum class Faults : std::uint8_t { reported_first, reported_after, not_reported };
 cudaError_t remember(cudaError_t code, const std::string& text);
 cudaError_t pending_fault(Runtime& all, int device);
 bool& inside_host_function();
@@ -224,7 +231,7 @@ template <class F> cudaError_t api_call(const char* api, F&& body, Faults faults
     }
     const cudaError_t code = body(all);
     if (code == cudaErrorNotReady) return remember(code, "the work queued before is not done");
-    if (code != cudaSuccess) return code;
+    if (code != cudaSuccess || faults == Faults::not_reported) return code;
     return pending_fault(all, current_device());
   } catch (const Failure& failure) {
     return remember(failure.code, std::string(api) + ": " + failure.text);
@@ -247,6 +254,8 @@ struct CUstream_st {
 
   simt::Deque<simt::Op> queue;
   std::uint64_t queued = 0, done = 0;  ///< ops so far
+  std::uint32_t slot = 0;              ///< of the stream in clocks
+  simt::race::Clock clock;             ///< race build: of its latest op
 
   simt::Capture* capture = nullptr;
 };
@@ -258,6 +267,7 @@ struct CUevent_st {
   unsigned flags = 0;
 
   simt::Mark mark;               ///< of the latest record; no stream: never recorded
+  simt::race::Clock clock;       ///< race build: of that record
   std::uint64_t generation = 0;  ///< records so far
   std::uint64_t timed = 0;       ///< the generation `when` belongs to
   std::chrono::steady_clock::time_point when;

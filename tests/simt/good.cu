@@ -125,6 +125,21 @@ __global__ void neighbours_kernel(float* out) {
   out[threadIdx.x] = values[threadIdx.x ^ 1];
 }
 
+// Neighbouring bytes belong to different threads, of different blocks.
+__global__ void bytes_kernel(std::uint8_t* out) {
+  const unsigned i = threadIdx.x * gridDim.x + blockIdx.x;
+  out[i] = static_cast<std::uint8_t>(i);
+}
+
+// Each half of a warp synchronises for itself.
+__global__ void half_warps_kernel(float* out) {
+  __shared__ float values[32];
+  const unsigned lane = threadIdx.x, mask = lane < 16 ? 0xffffu : 0xffff0000u;
+  values[lane] = static_cast<float>(lane);
+  __syncwarp(mask);
+  out[lane] = values[lane ^ 15];
+}
+
 __global__ void order_kernel(int* order, int* next) {
   order[atomicAdd(next, 1)] = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
 }
@@ -160,6 +175,12 @@ cudaError_t count(unsigned blocks, unsigned threads, int* total, cudaStream_t st
 }
 cudaError_t neighbours(float* out, cudaStream_t stream) {
   return launch("neighbours", neighbours_kernel, 1, 64, 0, stream, std::tuple(out));
+}
+cudaError_t bytes(std::uint8_t* out, cudaStream_t stream) {
+  return launch("bytes", bytes_kernel, 4, 50, 0, stream, std::tuple(out));
+}
+cudaError_t half_warps(float* out, cudaStream_t stream) {
+  return launch("half_warps", half_warps_kernel, 1, 32, 0, stream, std::tuple(out));
 }
 cudaError_t order_of_threads(unsigned blocks, unsigned threads, int* order, int* next, cudaStream_t stream) {
   return launch("order", order_kernel, blocks, threads, 0, stream, std::tuple(order, next));

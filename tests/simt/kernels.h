@@ -19,6 +19,8 @@ cudaError_t block_votes(int* out, cudaStream_t stream);
 cudaError_t count(unsigned blocks, unsigned threads, int* total, cudaStream_t stream);
 cudaError_t fill(std::int64_t n, float value, float* y, cudaStream_t stream);
 cudaError_t neighbours(float* out, cudaStream_t stream);
+cudaError_t bytes(std::uint8_t* out, cudaStream_t stream);
+cudaError_t half_warps(float* out, cudaStream_t stream);
 cudaError_t order_of_threads(unsigned blocks, unsigned threads, int* order, int* next, cudaStream_t stream);
 
 // Planted, tests/simt/planted.cu. They write to 64 floats or more.
@@ -29,5 +31,15 @@ cudaError_t mask_without_self(float* out);
 cudaError_t lane_outside_mask(float* out);
 cudaError_t different_collectives(float* out);
 cudaError_t uninitialised_dynamic(float* out);
+cudaError_t uninitialised_static(float* out);
+cudaError_t missing_barrier(float* out);
+cudaError_t missing_second_barrier(float* out);
+cudaError_t missing_syncwarp(float* out);
+cudaError_t syncwarp_across_warps(float* out);
+cudaError_t partial_mask(float* out);
+cudaError_t plain_add(float* out);
+cudaError_t two_blocks_one_cell(float* out);
+cudaError_t atomic_and_plain(float* out);
+cudaError_t memory_of_the_host(float* out);
 
 }  // namespace simt::test

@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "tests/simt/kernels.h"
 
 // One bug in each kernel. A line that a report must name is marked with what it is called in the tests.
@@ -55,6 +57,77 @@ __global__ void uninitialised_dynamic_kernel(float* out) {
   out[threadIdx.x] = shared[threadIdx.x];  // line: uninitialised_dynamic
 }
 
+// What only the race build sees.
+
+__global__ void uninitialised_static_kernel(float* out) {
+  __shared__ float values[64];
+  if (threadIdx.x != 9) values[threadIdx.x] = 1;
+  __syncthreads();
+  out[threadIdx.x] = values[threadIdx.x];  // line: uninitialised_static
+}
+
+__global__ void missing_barrier_kernel(float* out) {
+  __shared__ float values[64];
+  values[threadIdx.x] = 1;                      // line: missing_barrier_write
+  out[threadIdx.x] = values[63 - threadIdx.x];  // line: missing_barrier_read
+}
+
+__device__ float sum_of_two_warps(float v) {
+  __shared__ float partial[2];
+  for (int bits = 16; bits > 0; bits >>= 1) v += __shfl_xor_sync(~0u, v, bits);
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = v;  // line: missing_second_barrier_write
+  __syncthreads();
+  return partial[0] + partial[1];  // line: missing_second_barrier_read
+}
+// The second call writes what a warp of the first may still read; no order of whole threads shows it.
+__global__ void missing_second_barrier_kernel(float* out) {
+  const float first = sum_of_two_warps(1), second = sum_of_two_warps(2);
+  out[threadIdx.x] = first + second;
+}
+
+__global__ void missing_syncwarp_kernel(float* out) {
+  __shared__ float values[64];
+  values[threadIdx.x] = 1;
+  out[threadIdx.x] = values[threadIdx.x ^ 1];  // line: missing_syncwarp
+}
+
+__global__ void syncwarp_across_warps_kernel(float* out) {
+  __shared__ float values[64];
+  values[threadIdx.x] = 1;
+  __syncwarp();
+  out[threadIdx.x] = values[threadIdx.x ^ 32];  // line: syncwarp_across_warps
+}
+
+__global__ void partial_mask_kernel(float* out) {
+  __shared__ float values[32];
+  values[threadIdx.x] = 1;
+  __syncwarp(threadIdx.x < 16 ? 0xffffu : 0xffff0000u);
+  out[threadIdx.x] = values[threadIdx.x ^ 16];  // line: partial_mask
+}
+
+__global__ void plain_add_kernel(float* out) {
+  out[0] += 1;  // line: plain_add
+}
+
+__global__ void two_blocks_one_cell_kernel(float* out) {
+  if (threadIdx.x == 5) out[7] = static_cast<float>(blockIdx.x);  // line: two_blocks_one_cell
+}
+
+__global__ void atomic_and_plain_kernel(float* out) {
+  if (threadIdx.x == 0) {
+    out[1] = 0;  // line: atomic_and_plain_write
+  } else {
+    atomicAdd(out + 1, 1.0f);  // line: atomic_and_plain_add
+  }
+}
+
+struct Table {
+  const float* values;
+};
+__global__ void memory_of_the_host_kernel(Table table, float* out) {
+  out[threadIdx.x] = table.values[threadIdx.x];  // line: memory_of_the_host
+}
+
 template <class... P>
 cudaError_t planted(const char* name, void (*kernel)(P...), unsigned threads, P... parameters) {
   return launch(name, kernel, 1, threads, 256, nullptr, std::tuple<P...>(parameters...));
@@ -82,6 +155,37 @@ cudaError_t different_collectives(float* out) {
 }
 cudaError_t uninitialised_dynamic(float* out) {
   return planted("uninitialised_dynamic", uninitialised_dynamic_kernel, 64, out);
+}
+cudaError_t uninitialised_static(float* out) {
+  return planted("uninitialised_static", uninitialised_static_kernel, 64, out);
+}
+cudaError_t missing_barrier(float* out) {
+  return planted("missing_barrier", missing_barrier_kernel, 64, out);
+}
+cudaError_t missing_second_barrier(float* out) {
+  return planted("missing_second_barrier", missing_second_barrier_kernel, 64, out);
+}
+cudaError_t missing_syncwarp(float* out) {
+  return planted("missing_syncwarp", missing_syncwarp_kernel, 64, out);
+}
+cudaError_t syncwarp_across_warps(float* out) {
+  return planted("syncwarp_across_warps", syncwarp_across_warps_kernel, 64, out);
+}
+cudaError_t partial_mask(float* out) {
+  return planted("partial_mask", partial_mask_kernel, 32, out);
+}
+cudaError_t plain_add(float* out) {
+  return planted("plain_add", plain_add_kernel, 32, out);
+}
+cudaError_t atomic_and_plain(float* out) {
+  return planted("atomic_and_plain", atomic_and_plain_kernel, 32, out);
+}
+cudaError_t two_blocks_one_cell(float* out) {
+  return launch("two_blocks_one_cell", two_blocks_one_cell_kernel, {3, 2}, 32, 0, nullptr, std::tuple(out));
+}
+cudaError_t memory_of_the_host(float* out) {
+  static const std::vector<float> values(64, 1.0f);
+  return planted("memory_of_the_host", memory_of_the_host_kernel, 64, Table{values.data()}, out);
 }
 
 }  // namespace simt::test

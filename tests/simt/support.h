@@ -114,4 +114,37 @@ template <class F> void in_all_orders(F&& body) {
   options() = saved;
 }
 
+/// What the code's text is; the error is taken.
+inline std::string text_of(cudaError_t code) {
+  std::string text = cudaGetErrorString(code);
+  cudaGetLastError();
+  return text;
+}
+
+#define EXPECT_TEXT(text, part) \
+  EXPECT_NE(std::string(text).find(part), std::string::npos) << "'" << (part) << "' is not in: " << (text)
+
+/// A kernel of planted.cu, and parts of what must be said about it; @NAME is the line marked so.
+struct Planted {
+  const char* name;
+  cudaError_t (*run)(float* out);
+  std::vector<const char*> parts;
+
+  friend std::ostream& operator<<(std::ostream& to, const Planted& bug) { return to << bug.name; }
+};
+
+inline void expect_found(const Planted& bug) {
+  in_all_orders([&] {
+    const OnDevice<float> out(std::vector<float>(128, 0.0f));
+    EXPECT_OK(bug.run(out.data()));
+    const std::string text = diagnosis();
+    EXPECT_TEXT(text, std::string("kernel ") + bug.name);
+    for (const std::string part : bug.parts) {
+      EXPECT_TEXT(text, part[0] == '@' ? planted_line(part.substr(1)) : part);
+    }
+    EXPECT_OK(cudaMemset(out.data(), 0, 4));
+    EXPECT_EQ(diagnosis(), "") << "the device works again";
+  });
+}
+
 }  // namespace simt::test

@@ -1,0 +1,435 @@
+#include "kernels/simt/race.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <deque>
+
+#include <fmt/format.h>
+#include <link.h>
+#include <simt/device.h>
+
+#include "kernels/simt/access.h"
+#include "kernels/simt/executor.h"
+#include "kernels/simt/names.h"
+#include "kernels/simt/runtime.h"
+#include "kernels/simt/shadow.h"
+#include "kernels/simt/symbols.h"
+
+// The race detector. Kernels are compiled with -fsanitize=thread, but not linked with its library: the
+// functions that g++ has them call at every load and store are ours (access.cpp), and come here.
+//
+// For all memory a shadow (shadow.h) keeps who wrote last and who read since. An access is a race where what
+// the shadow holds did not happen before it, one of the two writes, and not both are atomic. Happens-before
+// is:
+//
+//   in a block: the same thread earlier; any thread, if a block barrier lies between; a lane of the same
+//   warp,
+//     if a warp collective of both lies between, directly or through other lanes. Barriers are counted (block
+//     epoch); each lane keeps what it has heard of each other lane's collectives (a vector clock of 32
+//     counts);
+//   between blocks of a launch: nothing;
+//   between launches and copies: their clocks (race.h). Events, the default stream and waits of the host make
+//     them; which one happened to run first here does not matter.
+//
+// So a race is found in whichever order things run; one run suffices for one input. Shared memory begins anew
+// with every block: reading what the block has not written is reported too. So is memory that kernels must
+// not touch: the host's.
+//
+// Limits. Of reads that no read follows in order, three are kept. A function that is also instantiated in a
+// file that is not instrumented, and not inlined, may be linked in that form: its accesses are not seen.
+// Neither are those of memcpy with a size the compiler does not know.
+
+extern "C" char __start_simt_builtin[], __stop_simt_builtin[];
+
+namespace simt::race {
+namespace {
+
+constexpr unsigned kWarp = 32;
+
+struct OpRecord {
+  enum class Kind : std::uint8_t { kernel, copy, fill, other } kind = Kind::other;
+  std::uint32_t slot = 0;
+  std::uint64_t position = 0, stream_id = 0;
+  const char* name = "";
+  Site site;
+  dim3 grid, block;
+  std::size_t bytes = 0;
+  cudaMemcpyKind direction = cudaMemcpyDefault;
+};
+
+struct WarpClock {
+  std::uint32_t own[kWarp];           // collectives of each lane so far, plus 1
+  std::uint32_t heard[kWarp][kWarp];  // [a][b]: how many of b's a knows to be over
+};
+
+struct Range {
+  const char* begin = nullptr;
+  const char* end = nullptr;
+  bool contains(const char* address) const { return address >= begin && address < end; }
+};
+
+struct Detector {
+  Clock host;
+  std::deque<OpRecord> ops{1};  // by number; 0 is nobody
+  Shadow shadow;
+  std::string report;
+  std::string unwritten;  // a read of what nobody wrote: reported if no write races with it later
+
+  // The op that runs.
+  std::uint32_t op = 0;
+  Clock clock;
+  std::uint32_t known_op = 0;  // the latest other op asked about, and whether it is before this one
+  bool known_before = false;
+
+  // The grid, block and thread that run.
+  const Grid* grid = nullptr;
+  Range dynamic_shared, parameters, memory;  // memory: the allocation of the latest access
+  std::uint32_t block = 0, block_epoch = 0;
+  unsigned thread = 0;
+  std::vector<WarpClock> warps;
+};
+
+Detector& detector() {
+  static Detector& result = *new Detector;
+  return result;
+}
+
+// ---- words
+
+std::string thread_name(const OpRecord& op, const Stamp& stamp) {
+  if (op.kind != OpRecord::Kind::kernel) return {};
+  const auto t = static_cast<unsigned>(stamp.thread);
+  return fmt::format("thread ({},{},{}) of block ({},{},{})", t % op.block.x, t / op.block.x % op.block.y,
+                     t / op.block.x / op.block.y, stamp.block % op.grid.x,
+                     stamp.block / op.grid.x % op.grid.y, stamp.block / op.grid.x / op.grid.y);
+}
+
+std::string op_name(const OpRecord& op) {
+  switch (op.kind) {
+    case OpRecord::Kind::kernel: return fmt::format("kernel {} on stream {}", op.name, op.stream_id);
+    case OpRecord::Kind::copy:
+      return fmt::format("the copy of {} bytes from {} at {}:{} on stream {}", op.bytes,
+                         copy_name(op.direction), op.site.file, op.site.line, op.stream_id);
+    case OpRecord::Kind::fill:
+      return fmt::format("the memset of {} bytes at {}:{} on stream {}", op.bytes, op.site.file, op.site.line,
+                         op.stream_id);
+    case OpRecord::Kind::other: break;
+  }
+  return "work";
+}
+
+std::string place(const Stamp& stamp) {
+  return stamp.pc ? " at " + line_of(reinterpret_cast<const void*>(std::uintptr_t{stamp.pc})) : std::string();
+}
+
+std::string how(const Stamp& stamp, bool write, bool past) {
+  const std::string_view verb = write ? (past ? "wrote" : "writes") : (past ? "read" : "reads");
+  return fmt::format("{}{}{}", verb, stamp.atomic ? " atomically" : "", place(stamp));
+}
+
+void say(std::string text) {
+  Detector& now = detector();
+  if (now.report.empty()) now.report = std::move(text);
+}
+
+void clash(const Stamp& before, bool before_wrote, const Stamp& after, bool after_writes, bool shared) {
+  Detector& now = detector();
+  if (!now.report.empty()) return;
+  const OpRecord& op = now.ops[now.op];
+  if (before.op != now.op) {
+    const OpRecord& other = now.ops[before.op];
+    say(fmt::format("race between streams: {}{} {}, {} {} {}, and no event makes one wait for the other",
+                    op_name(op), op.kind == OpRecord::Kind::kernel ? ": " + thread_name(op, after) : "",
+                    how(after, after_writes, false), op_name(other), thread_name(other, before),
+                    how(before, before_wrote, true)));
+    return;
+  }
+  say(fmt::format("kernel {}: race in {} memory: {} {}, {} {}, and no {} between", op.name,
+                  shared ? "shared" : "global", thread_name(op, after), how(after, after_writes, false),
+                  thread_name(op, before), how(before, before_wrote, true),
+                  before.block != after.block                     ? "order is"
+                  : before.thread / kWarp == after.thread / kWarp ? "__syncwarp or barrier is"
+                                                                  : "barrier is"));
+}
+
+// ---- happens-before
+
+bool op_is_before(std::uint32_t op) {
+  Detector& now = detector();
+  if (op != now.known_op) {
+    const OpRecord& record = now.ops[op];
+    now.known_op = op;
+    now.known_before = record.slot < now.clock.size() && now.clock[record.slot] >= record.position;
+  }
+  return now.known_before;
+}
+
+/// Whether `stamp` happened before the current access of `mine`.
+bool is_before(const Stamp& stamp, const Stamp& mine) {
+  if (stamp.op != mine.op) return op_is_before(stamp.op);
+  if (stamp.block != mine.block) return false;
+  if (stamp.thread == mine.thread || stamp.block_epoch < mine.block_epoch) return true;
+  const auto theirs = static_cast<unsigned>(stamp.thread), my = static_cast<unsigned>(mine.thread);
+  if (theirs / kWarp != my / kWarp) return false;
+  return stamp.lane_epoch <= detector().warps[my / kWarp].heard[my % kWarp][theirs % kWarp];
+}
+
+void remember_read(Cell& cell, const Stamp& mine, bool shared) {
+  Stamp* to = nullptr;
+  for (Stamp& read : cell.reads) {
+    if (read.op == 0 || (shared && (read.op != mine.op || read.block != mine.block)) ||
+        is_before(read, mine)) {
+      if (to) {
+        read = {};
+      } else {
+        to = &read;
+      }
+    }
+  }
+  if (!to) {  // full: replace one of the same warp, so that other warps and blocks stay represented
+    const auto near = [&](const Stamp& read) {
+      return read.op == mine.op && read.block == mine.block && read.thread / kWarp == mine.thread / kWarp;
+    };
+    const auto found = std::find_if(cell.reads.begin(), cell.reads.end(), near);
+    to = found != cell.reads.end() ? &*found : &cell.reads.back();
+  }
+  *to = mine;
+}
+
+void touch(Cell& cell, const Stamp& mine, bool write, bool shared) {
+  const auto counts = [&](const Stamp& stamp) {
+    return stamp.op != 0 && (!shared || (stamp.op == mine.op && stamp.block == mine.block));
+  };
+  const auto check = [&](const Stamp& stamp, bool wrote) {
+    if (counts(stamp) && !(mine.atomic && stamp.atomic) && !is_before(stamp, mine)) {
+      clash(stamp, wrote, mine, write, shared);
+    }
+  };
+  check(cell.write, true);
+  if (write) {
+    for (Stamp& read : cell.reads) {
+      check(read, false);
+      read = {};
+    }
+    cell.write = mine;
+    return;
+  }
+  if (shared && !counts(cell.write)) {
+    const OpRecord& op = detector().ops[mine.op];
+    if (std::string& text = detector().unwritten; text.empty()) {
+      text = fmt::format("kernel {}: {} reads shared memory that nobody in the block has written,{}", op.name,
+                         thread_name(op, mine), place(mine));
+    }
+  }
+  remember_read(cell, mine, shared);
+}
+
+// ---- kinds of memory
+
+// The thread_local block of the thread that runs kernels, in each module: static shared memory lies there.
+const std::vector<Range>& thread_local_ranges() {
+  static thread_local std::vector<Range> ranges;
+  if (ranges.empty()) {
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* to) {
+          for (int i = 0; i < info->dlpi_phnum; ++i) {
+            const auto& segment = info->dlpi_phdr[i];
+            const auto* begin = static_cast<const char*>(info->dlpi_tls_data);
+            if (segment.p_type == PT_TLS && begin) {
+              static_cast<std::vector<Range>*>(to)->push_back({begin, begin + segment.p_memsz});
+            }
+          }
+          return 0;
+        },
+        &ranges);
+  }
+  return ranges;
+}
+
+// Constants and globals of the program: tables that kernels may read.
+bool in_program(const char* address) {
+  struct Query {
+    const char* address;
+    bool found = false;
+  } query{address};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* data) {
+        auto& asked = *static_cast<Query*>(data);
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& segment = info->dlpi_phdr[i];
+          const auto* begin = reinterpret_cast<const char*>(info->dlpi_addr + segment.p_vaddr);
+          if (segment.p_type == PT_LOAD && asked.address >= begin &&
+              asked.address < begin + segment.p_memsz) {
+            asked.found = true;
+          }
+        }
+        return 0;
+      },
+      &query);
+  return query.found;
+}
+
+enum class Space : std::uint8_t { untracked, shared, global, forbidden };
+
+Space space_of(const char* address, bool write) {
+  Detector& now = detector();
+  if (now.dynamic_shared.contains(address)) return Space::shared;
+  for (const Range& range : thread_local_ranges()) {
+    if (range.contains(address)) return Space::shared;
+  }
+  if (now.memory.contains(address)) return Space::global;
+  if (const Allocation* found = runtime().find(address)) {
+    now.memory = {found->base, found->base + found->bytes};
+    return Space::global;
+  }
+  if (now.parameters.contains(address)) return Space::untracked;
+  return !write && in_program(address) ? Space::untracked : Space::forbidden;
+}
+
+Stamp current_stamp(const void* pc, bool atomic) {
+  const Detector& now = detector();
+  Stamp stamp;
+  stamp.op = now.op;
+  stamp.block = now.block;
+  stamp.block_epoch = now.block_epoch;
+  stamp.lane_epoch = now.warps[now.thread / kWarp].own[now.thread % kWarp];
+  stamp.pc = reinterpret_cast<std::uintptr_t>(pc) & 0xffffffffffffu;
+  stamp.thread = now.thread & 0x7fffu;
+  stamp.atomic = atomic;
+  return stamp;
+}
+
+}  // namespace
+
+void kernel_access(const void* pointer, std::size_t bytes, Access access, const void* pc) {
+  Detector& now = detector();
+  const auto* address = static_cast<const char*>(pointer);
+  if (address >= __start_simt_builtin && address < __stop_simt_builtin) return;
+  if (!now.report.empty()) return;
+  const bool write = access != Access::read;
+  const Space space = space_of(address, write);
+  if (space == Space::untracked) return;
+  const Stamp mine = current_stamp(pc, access == Access::atomic);
+  if (space == Space::forbidden) {
+    const OpRecord& op = now.ops[now.op];
+    say(fmt::format("kernel {}: {} {} memory that is no device's, at address {}", op.name,
+                    thread_name(op, mine), how(mine, write, false), pointer));
+    return;
+  }
+  const bool shared = space == Space::shared;
+  now.shadow.for_each(address, bytes, [&](Cell& cell) { touch(cell, mine, write, shared); });
+}
+
+void join(Clock& to, const Clock& from) {
+  if (to.size() < from.size()) to.resize(from.size(), 0);
+  for (std::size_t slot = 0; slot < from.size(); ++slot) to[slot] = std::max(to[slot], from[slot]);
+}
+
+void host_waited(const Clock& clock) {
+  join(detector().host, clock);
+}
+
+const Clock& host_clock() {
+  return detector().host;
+}
+
+void begin_op(std::uint32_t slot, std::uint64_t stream_id, const Op& op) {
+  Detector& now = detector();
+  now.report.clear();
+  now.unwritten.clear();
+  if (std::holds_alternative<JoinWork>(op.work) || std::holds_alternative<RecordWork>(op.work)) return;
+  OpRecord record;
+  record.slot = slot;
+  record.stream_id = stream_id;
+  record.position = op.clock[slot];
+  if (const auto* launch = std::get_if<LaunchWork>(&op.work)) {
+    record.kind = OpRecord::Kind::kernel;
+    record.name = launch->name;
+    record.grid = launch->grid;
+    record.block = launch->block;
+  } else if (const auto* copy = std::get_if<CopyWork>(&op.work)) {
+    record.kind = OpRecord::Kind::copy;
+    record.site = copy->site;
+    record.bytes = copy->width * copy->height;
+    record.direction = copy->kind;
+  } else if (const auto* fill = std::get_if<FillWork>(&op.work)) {
+    record.kind = OpRecord::Kind::fill;
+    record.site = fill->site;
+    record.bytes = fill->bytes;
+  }
+  now.ops.push_back(record);
+  now.op = static_cast<std::uint32_t>(now.ops.size() - 1);
+  now.clock = op.clock;
+  now.known_op = 0;
+}
+
+void access_range(const void* begin, std::size_t bytes, bool write) {
+  Detector& now = detector();
+  Stamp mine;
+  mine.op = now.op;
+  now.shadow.for_each(static_cast<const char*>(begin), bytes,
+                      [&](Cell& cell) { touch(cell, mine, write, false); });
+}
+
+std::string end_op() {
+  Detector& now = detector();
+  return std::exchange(now.report.empty() ? now.unwritten : now.report, {});
+}
+
+void forget(const void* begin, std::size_t bytes) {
+  detector().shadow.forget(static_cast<const char*>(begin), bytes);
+  detector().memory = {};
+}
+
+void begin_grid(const Grid& grid, const void* dynamic_shared) {
+  Detector& now = detector();
+  now.grid = &grid;
+  const auto* shared = static_cast<const char*>(dynamic_shared);
+  now.dynamic_shared = {shared, shared + grid.shared_bytes};
+  const auto* call = reinterpret_cast<const char*>(grid.call);
+  now.parameters = {call, call + grid.call_bytes};
+  now.memory = {};
+  now.warps.resize((std::size_t{grid.block.x} * grid.block.y * grid.block.z + kWarp - 1) / kWarp);
+}
+
+void begin_block() {
+  Detector& now = detector();
+  now.block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  now.block_epoch = 0;
+  for (WarpClock& warp : now.warps) {
+    std::fill(warp.own, warp.own + kWarp, 1u);
+    std::memset(warp.heard, 0, sizeof(warp.heard));
+  }
+}
+
+void run_thread(unsigned thread) {
+  detector().thread = thread;
+}
+
+void block_barrier() {
+  ++detector().block_epoch;
+}
+
+void warp_sync(unsigned warp, unsigned mask) {
+  WarpClock& clock = detector().warps[warp];
+  std::uint32_t all[kWarp] = {};
+  for (unsigned left = mask; left != 0; left &= left - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(left));
+    for (unsigned other = 0; other < kWarp; ++other)
+      all[other] = std::max(all[other], clock.heard[lane][other]);
+  }
+  for (unsigned left = mask; left != 0; left &= left - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(left));
+    all[lane] = clock.own[lane]++;
+  }
+  for (unsigned left = mask; left != 0; left &= left - 1) {
+    std::memcpy(clock.heard[std::countr_zero(left)], all, sizeof(all));
+  }
+}
+
+void end_grid() {
+  detector().grid = nullptr;
+}
+
+}  // namespace simt::race

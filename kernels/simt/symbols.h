@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+namespace simt {
+
+/// "softmax.cu:41" for the call that returns to this address; where that was inlined from a header,
+/// "vec.h:27, from softmax.cu:41". The emulator's own headers are left out. "?" where there is no debug
+/// information.
+std::string line_of(const void* return_address);
+
+}  // namespace simt

@@ -1,0 +1,153 @@
+#include <functional>
+
+#include "tests/simt/kernels.h"
+#include "tests/simt/support.h"
+
+namespace simt::test {
+namespace {
+
+struct GraphHandles {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  ~GraphHandles() {
+    if (exec) cudaGraphExecDestroy(exec);
+    if (graph) cudaGraphDestroy(graph);
+  }
+};
+
+TEST(Graph, ReplaysWhatWasCapturedWithForksAndJoins) {
+  in_all_orders([] {
+    const TestStream stream, side;
+    const TestEvent fork, join;
+    const OnDevice<float> x(std::vector<float>(1, 0.0f)), y(std::vector<float>(1, 0.0f)),
+        one(std::vector<float>(1, 1.0f));
+    GraphHandles graph;
+    EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    EXPECT_OK(axpy(1, 1.0f, one.data(), x.data(), stream, 1));  // x += 1
+    EXPECT_OK(cudaEventRecord(fork, stream));
+    EXPECT_OK(cudaStreamWaitEvent(side, fork));
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    EXPECT_OK(cudaStreamIsCapturing(side, &status));
+    EXPECT_EQ(status, cudaStreamCaptureStatusActive);
+    EXPECT_OK(axpy(1, 1.0f, x.data(), y.data(), side, 1));  // y += x
+    EXPECT_OK(cudaEventRecord(join, side));
+    EXPECT_OK(cudaStreamWaitEvent(stream, join));
+    EXPECT_OK(axpy(1, 1.0f, y.data(), x.data(), stream, 1));  // x += y
+    EXPECT_OK(cudaStreamEndCapture(stream, &graph.graph));
+    EXPECT_OK(cudaGraphInstantiate(&graph.exec, graph.graph));
+    std::size_t nodes = 0;
+    EXPECT_OK(cudaGraphGetNodes(graph.graph, nullptr, &nodes));
+    EXPECT_EQ(nodes, 3u);
+    EXPECT_EQ(x.read()[0], 0.0f) << "capturing runs nothing";
+    for (int i = 0; i < 3; ++i) EXPECT_OK(cudaGraphLaunch(graph.exec, stream));
+    EXPECT_OK(cudaStreamSynchronize(stream));
+    float wanted_x = 0, wanted_y = 0;
+    for (int i = 0; i < 3; ++i) {
+      wanted_x += 1;
+      wanted_y += wanted_x;
+      wanted_x += wanted_y;
+    }
+    EXPECT_EQ(x.read()[0], wanted_x);
+    EXPECT_EQ(y.read()[0], wanted_y);
+  });
+}
+
+TEST(Graph, CopiesReadTheirSourceWhenTheGraphIsLaunched) {
+  const TestStream stream;
+  const OnDevice<float> x(1);
+  const Pinned<float> host(1);
+  GraphHandles graph;
+  host[0] = 1;
+  EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  EXPECT_OK(cudaMemcpyAsync(x.data(), host.data(), 4, cudaMemcpyHostToDevice, stream));
+  EXPECT_OK(cudaStreamEndCapture(stream, &graph.graph));
+  EXPECT_OK(cudaGraphInstantiate(&graph.exec, graph.graph));
+  host[0] = 2;
+  EXPECT_OK(cudaGraphLaunch(graph.exec, stream));
+  EXPECT_OK(cudaStreamSynchronize(stream));
+  EXPECT_EQ(x.read()[0], 2.0f);
+  EXPECT_OK(cudaGraphLaunch(graph.exec, stream));
+  host[0] = 3;
+  EXPECT_TEXT(diagnosis(), "source was changed before the copy has run");
+}
+
+TEST(Graph, WaitsAndAllocationsDuringCaptureAreErrors) {
+  struct Forbidden {
+    const char* name;
+    std::function<cudaError_t(cudaStream_t)> call;
+  };
+  const TestEvent event;
+  void* memory = nullptr;
+  const Forbidden calls[] = {
+      {"cudaStreamSynchronize", [](cudaStream_t stream) { return cudaStreamSynchronize(stream); }},
+      {"cudaStreamQuery", [](cudaStream_t stream) { return cudaStreamQuery(stream); }},
+      {"cudaDeviceSynchronize", [](cudaStream_t) { return cudaDeviceSynchronize(); }},
+      {"cudaEventQuery", [&](cudaStream_t) { return cudaEventQuery(event); }},
+      {"cudaEventSynchronize", [&](cudaStream_t) { return cudaEventSynchronize(event); }},
+      {"cudaMalloc", [&](cudaStream_t) { return cudaMalloc(&memory, 4); }},
+      {"cudaMallocHost", [&](cudaStream_t) { return cudaMallocHost(&memory, 4); }},
+      {"cudaMemcpy", [&](cudaStream_t) { return cudaMemcpy(nullptr, nullptr, 0, cudaMemcpyDefault); }},
+  };
+  for (const Forbidden& forbidden : calls) {
+    SCOPED_TRACE(forbidden.name);
+    const TestStream stream;
+    EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    EXPECT_EQ(forbidden.call(stream), cudaErrorStreamCaptureUnsupported);
+    const std::string text = text_of(cudaErrorStreamCaptureUnsupported);
+    EXPECT_TEXT(text, forbidden.name);
+    EXPECT_TEXT(text, "captured");
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(graph, nullptr);
+    cudaGetLastError();
+    EXPECT_OK(cudaStreamSynchronize(stream));
+  }
+}
+
+TEST(Graph, ARelaxedThreadMayAllocateDuringCapture) {
+  const TestStream stream;
+  void* memory = nullptr;
+  GraphHandles graph;
+  EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  EXPECT_OK(cudaThreadExchangeStreamCaptureMode(&mode));
+  EXPECT_EQ(mode, cudaStreamCaptureModeGlobal);
+  EXPECT_OK(cudaMalloc(&memory, 4));
+  EXPECT_OK(cudaThreadExchangeStreamCaptureMode(&mode));
+  EXPECT_OK(cudaStreamEndCapture(stream, &graph.graph));
+  EXPECT_OK(cudaFree(memory));
+}
+
+TEST(Graph, AStreamThatForkedMustBeJoined) {
+  const TestStream stream, side;
+  const TestEvent fork;
+  const OnDevice<float> x(1);
+  cudaGraph_t graph = nullptr;
+  EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  EXPECT_OK(cudaEventRecord(fork, stream));
+  EXPECT_OK(cudaStreamWaitEvent(side, fork));
+  EXPECT_OK(fill(1, 1.0f, x.data(), side));
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureUnjoined);
+  EXPECT_TEXT(text_of(cudaErrorStreamCaptureUnjoined), "does not wait for its last work");
+}
+
+TEST(Graph, ACaptureMustNotWaitForWorkOutside) {
+  const TestStream stream, other;
+  const TestEvent outside, inside;
+  cudaGraph_t graph = nullptr;
+  EXPECT_OK(cudaEventRecord(outside, other));
+  EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  EXPECT_EQ(cudaStreamWaitEvent(stream, outside), cudaErrorStreamCaptureIsolation);
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  EXPECT_OK(cudaEventRecord(inside, stream));
+  EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal), cudaErrorStreamCaptureImplicit);
+  EXPECT_OK(cudaStreamEndCapture(stream, &graph));
+  EXPECT_OK(cudaGraphDestroy(graph));
+  EXPECT_EQ(cudaEventQuery(inside), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaStreamWaitEvent(other, inside), cudaErrorCapturedEvent);
+  cudaGetLastError();
+}
+
+}  // namespace
+}  // namespace simt::test

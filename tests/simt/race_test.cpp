@@ -1,0 +1,230 @@
+#include "tests/simt/kernels.h"
+#include "tests/simt/support.h"
+
+// Only in the race build.
+
+namespace simt::test {
+namespace {
+
+class RaceFinds : public testing::TestWithParam<Planted> {};
+
+TEST_P(RaceFinds, ItInEveryOrderAndSaysWhere) {
+  expect_found(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Race, RaceFinds,
+    testing::Values(
+        Planted{
+            "uninitialised_dynamic",
+            uninitialised_dynamic,
+            {"thread (9,0,0) of block (0,0,0)", "nobody in the block has written", "@uninitialised_dynamic"}},
+        Planted{
+            "uninitialised_static",
+            uninitialised_static,
+            {"thread (9,0,0) of block (0,0,0)", "nobody in the block has written", "@uninitialised_static"}},
+        Planted{"missing_barrier",
+                missing_barrier,
+                {"race in shared memory", "no barrier is between", "@missing_barrier_write",
+                 "@missing_barrier_read"}},
+        Planted{"missing_second_barrier",
+                missing_second_barrier,
+                {"race in shared memory", "no barrier is between", "@missing_second_barrier_write",
+                 "@missing_second_barrier_read"}},
+        Planted{"missing_syncwarp",
+                missing_syncwarp,
+                {"race in shared memory", "no __syncwarp", "@missing_syncwarp"}},
+        Planted{"syncwarp_across_warps",
+                syncwarp_across_warps,
+                {"race in shared memory", "no barrier", "@syncwarp_across_warps"}},
+        Planted{"partial_mask", partial_mask, {"race in shared memory", "no __syncwarp", "@partial_mask"}},
+        Planted{"plain_add", plain_add, {"race in global memory", "@plain_add"}},
+        Planted{"two_blocks_one_cell",
+                two_blocks_one_cell,
+                {"race in global memory", "thread (5,0,0) of block", "no order is between",
+                 "@two_blocks_one_cell"}},
+        Planted{"atomic_and_plain",
+                atomic_and_plain,
+                {"race in global memory", "atomically", "@atomic_and_plain_write", "@atomic_and_plain_add"}},
+        Planted{
+            "memory_of_the_host", memory_of_the_host, {"memory that is no device's", "@memory_of_the_host"}}),
+    [](const auto& bug) { return bug.param.name; });
+
+TEST(Race, GoodKernelsAreClean) {
+  in_all_orders([] {
+    const OnDevice<float> x(std::vector<float>(4096, 0.5f)), y(std::vector<float>(4096, 0.0f));
+    const OnDevice<unsigned> words(11 * 32);
+    const OnDevice<int> ints(std::vector<int>(4096, 0));
+    const OnDevice<std::uint8_t> small(200);
+    EXPECT_OK(axpy(4096, 2.0f, x.data(), y.data(), nullptr));
+    EXPECT_OK(row_sum(4, 1024, x.data(), y.data(), nullptr));
+    EXPECT_OK(softmax(4, 1024, x.data(), y.data(), nullptr));
+    EXPECT_OK(matmul(40, 50, 60, x.data(), x.data(), y.data(), nullptr));
+    EXPECT_OK(warp_functions(words.data(), nullptr));
+    EXPECT_OK(block_votes(ints.data(), nullptr));
+    EXPECT_OK(count(8, 96, ints.data(), nullptr));
+    EXPECT_OK(neighbours(y.data(), nullptr));
+    EXPECT_OK(half_warps(y.data(), nullptr));
+    EXPECT_OK(bytes(small.data(), nullptr));
+    EXPECT_OK(order_of_threads(5, 70, ints.data(), ints.data() + 4000, nullptr));
+    EXPECT_EQ(diagnosis(), "");
+  });
+}
+
+// ---- between streams
+
+struct TwoStreams {
+  TestStream a, b;
+  TestEvent event;
+  OnDevice<float> x{std::vector<float>(64, 1.0f)}, y{std::vector<float>(64, 1.0f)};
+
+  void b_waits_for_a() {
+    EXPECT_OK(cudaEventRecord(event, a));
+    EXPECT_OK(cudaStreamWaitEvent(b, event));
+  }
+};
+
+TEST(StreamRace, AReaderThatDoesNotWaitForItsWriter) {
+  in_all_orders([] {
+    TwoStreams s;
+    EXPECT_OK(fill(64, 2.0f, s.x.data(), s.a));
+    EXPECT_OK(axpy(64, 1.0f, s.x.data(), s.y.data(), s.b));
+    const std::string text = diagnosis();
+    EXPECT_TEXT(text, "race between streams");
+    EXPECT_TEXT(text, "kernel fill on stream");
+    EXPECT_TEXT(text, "kernel axpy on stream");
+    EXPECT_TEXT(text, "good.cu:");
+    EXPECT_TEXT(text, "no event makes one wait for the other");
+
+    EXPECT_OK(fill(64, 2.0f, s.x.data(), s.a));
+    s.b_waits_for_a();
+    EXPECT_OK(axpy(64, 1.0f, s.x.data(), s.y.data(), s.b));
+    EXPECT_EQ(diagnosis(), "");
+  });
+}
+
+TEST(StreamRace, ABufferReusedBeforeItsReaderIsDone) {
+  in_all_orders([] {
+    TwoStreams s;
+    EXPECT_OK(axpy(64, 1.0f, s.x.data(), s.y.data(), s.a));
+    EXPECT_OK(fill(64, 2.0f, s.x.data(), s.b));
+    EXPECT_TEXT(diagnosis(), "race between streams");
+  });
+}
+
+TEST(StreamRace, TwoReadersAreNone) {
+  in_all_orders([] {
+    TwoStreams s;
+    const OnDevice<float> z(std::vector<float>(64, 0.0f));
+    EXPECT_OK(axpy(64, 1.0f, s.x.data(), s.y.data(), s.a));
+    EXPECT_OK(axpy(64, 1.0f, s.x.data(), z.data(), s.b));
+    EXPECT_EQ(diagnosis(), "");
+  });
+}
+
+TEST(StreamRace, CopiesAndFillsAreNamedWithTheirLine) {
+  in_all_orders([] {
+    TwoStreams s;
+    const Pinned<float> host(64);
+    for (std::size_t i = 0; i < 64; ++i) host[i] = 1;
+    const std::string line = "race_test.cpp:" + std::to_string(__LINE__ + 1);
+    EXPECT_OK(cudaMemcpyAsync(s.x.data(), host.data(), 256, cudaMemcpyHostToDevice, s.a));
+    EXPECT_OK(axpy(64, 1.0f, s.x.data(), s.y.data(), s.b));
+    const std::string text = diagnosis();
+    EXPECT_TEXT(text, "race between streams");
+    EXPECT_TEXT(text, "the copy of 256 bytes from host to device");
+    EXPECT_TEXT(text, line);
+
+    EXPECT_OK(cudaMemsetAsync(s.x.data(), 0, 256, s.a));
+    EXPECT_OK(fill(64, 2.0f, s.x.data(), s.b));
+    EXPECT_TEXT(diagnosis(), "the memset of 256 bytes");
+  });
+}
+
+TEST(StreamRace, AnEventRecordedTooEarlyOrdersNothing) {
+  in_all_orders([] {
+    TwoStreams s;
+    EXPECT_OK(cudaEventRecord(s.event, s.a));
+    EXPECT_OK(fill(64, 2.0f, s.x.data(), s.a));
+    EXPECT_OK(cudaStreamWaitEvent(s.b, s.event));
+    EXPECT_OK(axpy(64, 1.0f, s.x.data(), s.y.data(), s.b));
+    EXPECT_TEXT(diagnosis(), "race between streams");
+  });
+}
+
+TEST(StreamRace, AHostThatWaitedInBetweenOrders) {
+  in_all_orders([] {
+    TwoStreams s;
+    EXPECT_OK(fill(64, 2.0f, s.x.data(), s.a));
+    EXPECT_OK(cudaStreamSynchronize(s.a));
+    EXPECT_OK(axpy(64, 1.0f, s.x.data(), s.y.data(), s.b));
+    EXPECT_OK(cudaEventRecord(s.event, s.b));
+    while (cudaEventQuery(s.event) == cudaErrorNotReady) {
+    }
+    cudaGetLastError();
+    EXPECT_OK(fill(64, 3.0f, s.x.data(), s.a));
+    EXPECT_EQ(diagnosis(), "");
+  });
+}
+
+TEST(StreamRace, OrderIsPassedOnThroughAThirdStream) {
+  in_all_orders([] {
+    TwoStreams s;
+    const TestStream c;
+    const TestEvent second;
+    EXPECT_OK(fill(64, 2.0f, s.x.data(), s.a));
+    s.b_waits_for_a();
+    EXPECT_OK(cudaEventRecord(second, s.b));
+    EXPECT_OK(cudaStreamWaitEvent(c, second));
+    EXPECT_OK(axpy(64, 1.0f, s.x.data(), s.y.data(), c));
+    EXPECT_EQ(diagnosis(), "");
+  });
+}
+
+TEST(StreamRace, BranchesOfAGraphAreStreamsToo) {
+  in_all_orders([] {
+    for (const bool shared_output : {false, true}) {
+      TwoStreams s;
+      const TestEvent fork, join;
+      const OnDevice<float> z(std::vector<float>(64, 0.0f));
+      cudaGraph_t graph = nullptr;
+      cudaGraphExec_t exec = nullptr;
+      EXPECT_OK(cudaStreamBeginCapture(s.a, cudaStreamCaptureModeGlobal));
+      EXPECT_OK(fill(64, 1.0f, s.x.data(), s.a));
+      EXPECT_OK(cudaEventRecord(fork, s.a));
+      EXPECT_OK(cudaStreamWaitEvent(s.b, fork));
+      EXPECT_OK(axpy(64, 1.0f, s.x.data(), s.y.data(), s.a));
+      EXPECT_OK(axpy(64, 1.0f, s.x.data(), shared_output ? s.y.data() : z.data(), s.b));
+      EXPECT_OK(cudaEventRecord(join, s.b));
+      EXPECT_OK(cudaStreamWaitEvent(s.a, join));
+      EXPECT_OK(axpy(64, 1.0f, z.data(), s.y.data(), s.a));
+      EXPECT_OK(cudaStreamEndCapture(s.a, &graph));
+      EXPECT_OK(cudaGraphInstantiate(&exec, graph));
+      EXPECT_OK(cudaGraphLaunch(exec, s.a));
+      EXPECT_OK(cudaGraphLaunch(exec, s.a));
+      const std::string text = diagnosis();
+      if (shared_output) {
+        EXPECT_TEXT(text, "race between streams");
+      } else {
+        EXPECT_EQ(text, "");
+      }
+      EXPECT_OK(cudaGraphExecDestroy(exec));
+      EXPECT_OK(cudaGraphDestroy(graph));
+    }
+  });
+}
+
+TEST(StreamRace, MemoryThatWasFreedHasNoHistory) {
+  TwoStreams s;
+  for (int i = 0; i < 10; ++i) {
+    float* memory = nullptr;
+    EXPECT_OK(cudaMalloc(&memory, 256));
+    EXPECT_OK(fill(64, 2.0f, memory, i % 2 == 0 ? s.a : s.b));
+    EXPECT_OK(cudaStreamSynchronize(i % 2 == 0 ? s.a : s.b));
+    EXPECT_OK(cudaFree(memory));
+  }
+  EXPECT_EQ(diagnosis(), "");
+}
+
+}  // namespace
+}  // namespace simt::test
