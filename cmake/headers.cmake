@@ -49,6 +49,7 @@ set(ATHANOR_HEADERS
   kernels/norm.h
   kernels/pool.h
   kernels/random.h
+  kernels/random_ops.h
   kernels/reduce.h
   kernels/softmax.h
   kernels/step_state.h

@@ -24,9 +24,14 @@ set(ATHANOR_KERNELS
 )
 # Those of them that kernels/cuda/ has.
 set(ATHANOR_CUDA_KERNELS
+  augment
   copy
+  dropout
   elementwise
+  hash
   loss
+  metrics
+  random
   softmax
 )
 set(ATHANOR_CUDA_RUNTIME

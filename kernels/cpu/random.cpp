@@ -1,11 +1,11 @@
 #include "kernels/random.h"
 
 #include <cmath>
-#include <limits>
 
 #include "kernels/convert.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/random_ops.h"
 
 namespace athanor::kernels {
 namespace {
@@ -28,24 +28,6 @@ template <class F> void for_each_words(CpuContext& context, RandomKey key, std::
       f(4 * first, words, std::min(4 * count, n - 4 * first));
     }
   });
-}
-
-// The largest T below `high`, where rounding up must not lead to.
-template <class T> T largest_below(double high) {
-  T value = convert<T>(high);
-  if (static_cast<double>(convert<double>(value)) < high) return value;
-  if constexpr (sizeof(T) == 2) {
-    // Neighbours in value are neighbours in bits; below zero they run the other way.
-    const auto bits = value.bits;
-    if ((bits & 0x7fff) == 0) {
-      value.bits = 0x8001;
-    } else {
-      value.bits = static_cast<std::uint16_t>((bits & 0x8000) != 0 ? bits + 1 : bits - 1);
-    }
-    return value;
-  } else {
-    return std::nextafter(value, -std::numeric_limits<T>::infinity());
-  }
 }
 
 }  // namespace

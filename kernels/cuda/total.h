@@ -14,18 +14,6 @@ inline constexpr int kTotalThreads = 256;
 inline constexpr std::int64_t kTotalBlocks =
     1024;  // at most: not of the device, so that sums are the same on all
 
-// W neighbours of x, one at a time where it is not aligned: the order of the sum must not depend on that.
-template <bool kAligned, int W, class T> __device__ __forceinline__ Vec<T, W> load_vector(const T* x) {
-  if constexpr (kAligned) {
-    return load<W>(x);
-  } else {
-    Vec<T, W> result;
-#pragma unroll
-    for (int i = 0; i < W; ++i) result[i] = x[i];
-    return result;
-  }
-}
-
 template <bool kAligned, int W, class A, class F, class... From>
 __global__ void __launch_bounds__(kTotalThreads)
     total_partials(std::int64_t n, F f, double* partial, const From*... x) {
@@ -71,6 +59,31 @@ void total(const CudaContext& context, const char* name, std::int64_t n, const F
     launch(context, how, total_partials<false, W, A, F, From...>, n, f, scratch.as<double>(), x...);
   }
   launch(context, {name, 1, kTotalThreads}, total_final<A>, scratch.as<double>(), blocks, scale, y);
+}
+
+template <class I, class F>
+__global__ void __launch_bounds__(kTotalThreads) exact_sums(std::int64_t n, F f, I* sums) {
+  const std::int64_t step = std::int64_t{gridDim.x} * kTotalThreads;
+  I sum = 0;
+#pragma unroll 4
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kTotalThreads + threadIdx.x; i < n; i += step) sum += f(i);
+  sum = group_sum<kTotalThreads>(sum);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+template <class I> struct Element {
+  const I* values;
+  __device__ __forceinline__ I operator()(std::int64_t i) const { return values[i]; }
+};
+
+/// Queues *y = sum of f(i) over 0 <= i < n, of integers: exact in any order.
+template <class I, class F>
+void exact_total(const CudaContext& context, const char* name, std::int64_t n, const F& f, I* y) {
+  const unsigned blocks = std::max(blocks_for(context, (n + 3) / 4, kTotalThreads), 1u);
+  const Scratch scratch = context.scratch(blocks * sizeof(I));
+  launch(context, {name, blocks, kTotalThreads}, exact_sums<I, F>, n, f, scratch.as<I>());
+  launch(context, {name, 1, kTotalThreads}, exact_sums<I, Element<I>>, blocks, Element<I>{scratch.as<I>()},
+         y);
 }
 
 }  // namespace athanor::cuda

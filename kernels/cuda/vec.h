@@ -26,6 +26,27 @@ template <int N, class T> __device__ __forceinline__ void store(T* to, const Vec
   *reinterpret_cast<Vec<T, N>*>(to) = values;
 }
 
+/// The same one element at a time, where not kAligned.
+template <bool kAligned, int N, class T> __device__ __forceinline__ Vec<T, N> load_vector(const T* from) {
+  if constexpr (kAligned) {
+    return load<N>(from);
+  } else {
+    Vec<T, N> values;
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] = from[i];
+    return values;
+  }
+}
+template <bool kAligned, int N, class T>
+__device__ __forceinline__ void store_vector(T* to, const Vec<T, N>& values) {
+  if constexpr (kAligned) {
+    store<N>(to, values);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) to[i] = values[i];
+  }
+}
+
 /// Whether every pointer may be accessed N elements of T at a time.
 template <int N, class... T> bool aligned(const T*... pointers) {
   return ((reinterpret_cast<std::uintptr_t>(pointers) % (sizeof(T) * N) == 0) && ...);

@@ -1,0 +1,138 @@
+#include "kernels/augment.h"
+#include "kernels/cuda/vec.h"
+
+namespace athanor::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kPerThread = 8;             // values of one piece that a thread makes
+constexpr std::size_t kTableMax = 32768;  // bytes of a table that goes to shared memory
+
+struct Batch {
+  const std::uint8_t* images;
+  const std::int64_t *rows, *samples;  // rows may be null
+  std::int64_t count;                  // of samples
+  int height, width, channels;
+  int pieces;  // of kThreads * kPerThread values, that an image is cut into
+};
+
+// AugmentPlan, as shared memory holds it.
+struct Plan {
+  int dy, dx, blank_y, blank_x, blank_y_end, blank_x_end;
+  bool flip;
+};
+
+__device__ __forceinline__ Plan plan_of(const AugmentPlan& plan) {
+  const auto narrow = [](std::int64_t i) { return static_cast<int>(i); };
+  return {narrow(plan.dy),
+          narrow(plan.dx),
+          narrow(plan.blank_y),
+          narrow(plan.blank_x),
+          narrow(plan.blank_y + plan.blank_height),
+          narrow(plan.blank_x + plan.blank_width),
+          plan.flip};
+}
+
+// Walks the values of an image in order; what it gives are bytes of the source, or -1 for a blanked one.
+struct Reader {
+  const Plan& plan;
+  const Batch& batch;
+  Padding padding;
+  const std::uint8_t* image;
+  int y, x, channel;
+  std::int64_t source = 0;  // of the pixel's first byte; -1 outside, -2 blanked
+
+  __device__ __forceinline__ void place() {
+    const bool blank = y >= plan.blank_y && y < plan.blank_y_end && x >= plan.blank_x && x < plan.blank_x_end;
+    const std::int64_t from_y = padded_index(y + plan.dy, batch.height, padding);
+    const std::int64_t column = plan.flip ? batch.width - 1 - x : x;
+    const std::int64_t from_x = padded_index(column + plan.dx, batch.width, padding);
+    source = from_y < 0 || from_x < 0 ? -1 : (from_y * batch.width + from_x) * batch.channels;
+    if (blank) source = -2;
+  }
+  __device__ __forceinline__ int byte() const {
+    return source < 0 ? (source == -1 ? 0 : -1) : image[source + channel];
+  }
+  __device__ __forceinline__ void next() {
+    if (++channel < batch.channels) return;
+    channel = 0;
+    if (++x == batch.width) {
+      x = 0;
+      ++y;
+    }
+    place();
+  }
+};
+
+/// A byte in and an element out per value, and a look-up. A block takes piece after piece of images: one
+/// thread draws what happens to the sample, and each makes runs of W neighbouring values.
+template <class T, int W>
+__global__ void __launch_bounds__(kThreads)
+    augment_pieces(Augment augment, std::uint64_t seed, std::int64_t epoch, Batch batch, const T* table,
+                   bool table_fits, T* y) {
+  __shared__ Plan plan;
+  T* copied = cuda::dynamic_shared<T>();
+  if (table_fits) {
+    for (int i = static_cast<int>(threadIdx.x); i < 256 * batch.channels; i += kThreads) copied[i] = table[i];
+  }
+  const T* lookup = table_fits ? copied : table;
+  const int numel = batch.height * batch.width * batch.channels;
+  for (std::int64_t task = blockIdx.x; task < batch.count * batch.pieces; task += gridDim.x) {
+    const std::int64_t n = task / batch.pieces;
+    __syncthreads();  // the table is there, and nobody needs the last plan
+    if (threadIdx.x == 0)
+      plan = plan_of(plan_augment(augment, batch.height, batch.width, seed, epoch, batch.samples[n]));
+    __syncthreads();
+    const std::uint8_t* image = batch.images + (batch.rows ? batch.rows[n] : n) * numel;
+    const int first = static_cast<int>(task % batch.pieces) * kThreads * kPerThread;
+#pragma unroll
+    for (int run = 0; run < kPerThread; run += W) {
+      const int at = first + run * kThreads + static_cast<int>(threadIdx.x) * W;
+      if (at >= numel) break;
+      const int pixel = at / batch.channels;
+      Reader reader{
+          plan, batch, augment.padding, image, pixel / batch.width, pixel % batch.width, at % batch.channels};
+      reader.place();
+      cuda::Vec<T, W> out;
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        const int byte = reader.byte();
+        out[i] = byte < 0 ? T(0.0f) : lookup[reader.channel * 256 + byte];
+        if (i + 1 < W) reader.next();
+      }
+      cuda::store<W>(y + n * numel + at, out);
+    }
+  }
+}
+
+}  // namespace
+
+template <>
+void augment(CudaContext& context, const Augment& augment, std::uint64_t seed, std::int64_t epoch,
+             const Tensor& images, const Tensor& rows, const Tensor& samples, const Tensor& table,
+             const Tensor& y) {
+  if (y.numel() == 0) return;
+  const std::int64_t numel = y.numel() / y.shape()[0], piece = kThreads * kPerThread;
+  const Batch batch{.images = images.data<std::uint8_t>(),
+                    .rows = rows.defined() ? rows.data<std::int64_t>() : nullptr,
+                    .samples = samples.data<std::int64_t>(),
+                    .count = y.shape()[0],
+                    .height = static_cast<int>(y.shape()[1]),
+                    .width = static_cast<int>(y.shape()[2]),
+                    .channels = static_cast<int>(y.shape()[3]),
+                    .pieces = static_cast<int>((numel + piece - 1) / piece)};
+  dispatch_floating(y.dtype(), "augment", [&]<class T>() {
+    constexpr int W = cuda::kVec<T>;
+    T* out = y.data<T>();
+    const std::size_t bytes = static_cast<std::size_t>(256 * batch.channels) * sizeof(T);
+    const bool fits = bytes <= kTableMax;
+    const cuda::Launch how{.name = "augment",
+                           .grid = cuda::blocks_for(context, batch.count * batch.pieces, 1, 8),
+                           .block = kThreads,
+                           .shared_bytes = fits ? bytes : 0};
+    const auto kernel = numel % W == 0 && cuda::aligned<W>(out) ? augment_pieces<T, W> : augment_pieces<T, 1>;
+    cuda::launch(context, how, kernel, augment, seed, epoch, batch, table.data<T>(), fits, out);
+  });
+}
+
+}  // namespace athanor::kernels

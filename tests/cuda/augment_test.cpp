@@ -1,0 +1,66 @@
+#include "kernels/augment.h"
+
+#include "tests/cuda/device.h"
+
+namespace athanor {
+namespace {
+
+using AugmentOnDevice = test::DeviceTest;
+
+struct Size {
+  std::int64_t count, height, width, channels;
+};
+
+void check(const Augment& augment, const Size& size, DType dtype, bool gather) {
+  const auto [count, height, width, channels] = size;
+  const Tensor images = test::filled({{count + 2, height, width, channels}}, DType::u8, {1}, 0, 256);
+  const Tensor rows =
+      gather ? test::filled({{count}}, DType::i64, {2}, 0, static_cast<double>(count + 2)) : Tensor();
+  const Tensor samples = test::filled({{count}}, DType::i64, {3}, 0, 1000);
+  const Tensor table = test::filled({{channels, 256}}, dtype, {4}, -3, 3);
+  const Tensor y = Tensor::empty({count, height, width, channels}, {dtype, kCpu});
+  const Tensor y_on = Tensor::empty(y.shape(), {dtype, test::device()});
+  const auto on = [](const Tensor& x) { return x.defined() ? x.to(test::device()) : x; };
+  kernels::augment(cpu_context(), augment, 11, 5, images, rows, samples, table, y);
+  kernels::augment(cuda_context(test::device()), augment, 11, 5, on(images), on(rows), on(samples), on(table),
+                   y_on);
+  EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y))
+      << fmt::format("{} {} pad {} {} flip {} cutout {}", dtype, y.shape(), augment.pad, int(augment.padding),
+                     augment.flip, augment.cutout);
+}
+
+TEST_F(AugmentOnDevice, HasTheBitsOfTheCpu) {
+  const Augment changes[] = {{},
+                             {.flip = true},
+                             {.pad = 2},
+                             {.pad = 2, .padding = Padding::reflect},
+                             {.pad = 3, .padding = Padding::reflect, .flip = true, .cutout = 3},
+                             {.pad = 1, .flip = true, .cutout = 40}};
+  const Size sizes[] = {{6, 8, 8, 3},   {5, 7, 9, 3},  {4, 8, 8, 1}, {3, 5, 5, 4},
+                        {2, 33, 40, 3}, {2, 4, 6, 17}, {0, 4, 4, 3}};
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    for (const Augment& augment : changes) {
+      for (const Size& size : sizes) check(augment, size, dtype, size.count % 2 == 0);
+    }
+  }
+}
+
+// A table of 64 channels is too large for shared memory.
+TEST_F(AugmentOnDevice, ManyChannels) {
+  check({.pad = 1, .flip = true}, {2, 4, 4, 64}, DType::f32, true);
+}
+
+TEST_F(AugmentOnDevice, ByHand) {
+  const std::vector<std::uint8_t> bytes{0, 1, 2, 255};
+  const Tensor images = Tensor::from(bytes, {1, 2, 2, 1}, test::device());
+  const Tensor samples = Tensor::from(std::vector<std::int64_t>{0}, {1}, test::device());
+  std::vector<float> values(256);
+  for (std::size_t i = 0; i < 256; ++i) values[i] = 2 * static_cast<float>(i) - 1;
+  const Tensor table = Tensor::from(values, {1, 256}, test::device());
+  const Tensor y = Tensor::empty({1, 2, 2, 1}, {DType::f32, test::device()});
+  kernels::augment(cuda_context(test::device()), {}, 0, 0, images, Tensor(), samples, table, y);
+  EXPECT_EQ(y.to_vector(), (std::vector<double>{-1, 1, 3, 509}));
+}
+
+}  // namespace
+}  // namespace athanor

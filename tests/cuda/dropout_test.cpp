@@ -1,0 +1,78 @@
+#include "kernels/dropout.h"
+
+#include "tensor/detail/device_memory.h"
+#include "tests/cuda/device.h"
+
+namespace athanor {
+namespace {
+
+using DropoutOnDevice = test::DeviceTest;
+
+CudaContext& context() {
+  return cuda_context(test::device());
+}
+
+// Both contexts read this step's seed and count; the device reads it from its own memory.
+class BoundStep {
+ public:
+  explicit BoundStep(const StepState& step) : step_(step), memory_(sizeof step, test::device()) {
+    detail::copy_device_bytes(memory_.as<StepState>(), test::device(), &step_, kCpu, sizeof step_,
+                              Site::current());
+    context().bind_step(memory_.as<StepState>());
+    cpu_context().bind_step(&step_);
+  }
+  ~BoundStep() {
+    context().bind_step(nullptr);
+    cpu_context().bind_step(nullptr);
+  }
+
+ private:
+  StepState step_;
+  Scratch memory_;
+};
+
+TEST_F(DropoutOnDevice, HasTheBitsOfTheCpu) {
+  for (const auto& [seed, steps] : {std::pair<std::uint64_t, std::int64_t>{0, 0}, {1234567890123, 77}}) {
+    StepState step;
+    step.seed = seed;
+    step.applied_steps = steps;
+    const BoundStep bound(step);
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+      for (const float p : {0.0f, 0.1f, 0.5f, 1.0f}) {
+        for (const auto& wanted : test::shape_cases()) {
+          if (wanted.layout != test::Layout::dense && wanted.layout != test::Layout::misaligned) continue;
+          if (wanted.shape.numel() > 50000 && p != 0.1f) continue;
+          const Tensor x = test::filled(wanted, dtype, {1}), y = empty_like(x);
+          const Tensor on = test::on_device_like(x), y_on = empty_like(on);
+          kernels::dropout(cpu_context(), p, 3, x, y);
+          kernels::dropout(context(), p, 3, on, y_on);
+          EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y))
+              << fmt::format("{} {} p {} step {}", dtype, wanted.shape, p, steps);
+          kernels::dropout(context(), p, 3, on, on);  // in place
+          EXPECT_TRUE(test::same_bits(test::on_cpu_like(on), y));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DropoutOnDevice, StreamsDifferByOpSeedAndStep) {
+  const Tensor ones = Tensor::from(std::vector<float>(512, 1), {512}, test::device());
+  const auto mask = [&](std::uint64_t seed, std::int64_t steps, std::int64_t op) {
+    StepState step;
+    step.seed = seed;
+    step.applied_steps = steps;
+    const BoundStep bound(step);
+    const Tensor y = empty_like(ones);
+    kernels::dropout(context(), 0.5f, op, ones, y);
+    return y.to(kCpu);
+  };
+  const Tensor first = mask(1, 0, 0);
+  EXPECT_TRUE(test::same_bits(mask(1, 0, 0), first));
+  EXPECT_FALSE(test::same_bits(mask(2, 0, 0), first));
+  EXPECT_FALSE(test::same_bits(mask(1, 1, 0), first));
+  EXPECT_FALSE(test::same_bits(mask(1, 0, 1), first));
+}
+
+}  // namespace
+}  // namespace athanor

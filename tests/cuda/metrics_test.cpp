@@ -1,0 +1,49 @@
+#include "kernels/metrics.h"
+
+#include <cmath>
+
+#include "tests/cuda/device.h"
+
+namespace athanor {
+namespace {
+
+using MetricsOnDevice = test::DeviceTest;
+
+TEST_F(MetricsOnDevice, TotalsGrowAsOnTheCpu) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+    const Tensor here = test::filled({{3}}, DType::f64, {9}), there = here.to(test::device());
+    for (const auto& [rows, classes] :
+         {std::pair<std::int64_t, std::int64_t>{0, 3}, {1, 1}, {300, 2}, {700, 10}, {9, 100}, {3, 1000}}) {
+      // Few different values: many rows have equal largest ones.
+      Tensor logits = test::filled({{rows, classes}}, DType::i32, {1}, -4, 4);
+      const auto values = logits.to_vector();
+      logits = Tensor::empty({rows, classes}, {dtype, kCpu});
+      dispatch_floating(dtype, "test", [&]<class T>() {
+        for (std::size_t i = 0; i < values.size(); ++i)
+          logits.data<T>()[i] = T(static_cast<Accumulate<T>>(values[i]));
+        if (logits.numel() > 50) logits.data<T>()[17] = T(static_cast<Accumulate<T>>(NAN));
+      });
+      const Tensor target = test::filled({{rows}}, DType::i64, {2}, 0, static_cast<double>(classes));
+      const Tensor loss = test::filled({{}}, wide, {3}, 0, 2);
+      kernels::add_metrics(cpu_context(), loss, logits, target, here);
+      kernels::add_metrics(cuda_context(test::device()), loss.to(test::device()), logits.to(test::device()),
+                           target.to(test::device()), there);
+      EXPECT_TRUE(test::same_bits(there.to(kCpu), here)) << fmt::format("{} {} x {}", dtype, rows, classes);
+    }
+  }
+}
+
+TEST_F(MetricsOnDevice, ByHand) {
+  const Tensor logits =
+      Tensor::from(std::vector<float>{1, 3, 2, 5, 5, 0, NAN, 1, 0, 7, 7, 7}, {4, 3}, test::device());
+  const Tensor target = Tensor::from(std::vector<std::int64_t>{1, 1, 1, 0}, {4}, test::device());
+  const Tensor loss = Tensor::from(std::vector<float>{0.5f}, {}, test::device());
+  const Tensor totals = Tensor::zeros({3}, {DType::f64, test::device()});
+  // Right: the clear one, and the first of three equals; not the second of two, nor beside a NaN.
+  kernels::add_metrics(cuda_context(test::device()), loss, logits, target, totals);
+  EXPECT_EQ(totals.to_vector(), (std::vector<double>{2, 2, 4}));
+}
+
+}  // namespace
+}  // namespace athanor
