@@ -51,6 +51,7 @@ set(ATHANOR_HEADERS
   kernels/random.h
   kernels/random_ops.h
   kernels/reduce.h
+  kernels/reduce_plan.h
   kernels/softmax.h
   kernels/step_state.h
   kernels/update.h

@@ -28,10 +28,13 @@ set(ATHANOR_CUDA_KERNELS
   copy
   dropout
   elementwise
+  extremum
   hash
+  index
   loss
   metrics
   random
+  reduce
   softmax
 )
 set(ATHANOR_CUDA_RUNTIME

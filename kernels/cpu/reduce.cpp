@@ -4,13 +4,12 @@
 
 #include "kernels/cpu/iterate.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/reduce_plan.h"
+#include "kernels/reduce_plan.h"
 
 namespace athanor::kernels {
 namespace {
 
 using cpu::parallel_for;
-using cpu::ReducePlan;
 using cpu::vectorize;
 
 // The work is cut into units by shape alone. A unit's sum is a double; units are independent, so they are

@@ -28,11 +28,13 @@ struct Columns {
   /// Where in the length this thread begins; it goes on by `height`.
   __device__ __forceinline__ std::int64_t rank() const { return threadIdx.y; }
 
-  /// Calls f(offset of the slice's first element, whether there is one) with all threads of a block at once.
+  /// Calls f(offset of the slice's first element, number of the slice, whether there is one) with all threads
+  /// of a block at once.
   template <class F> __device__ __forceinline__ void for_each(const F& f) const {
     for (std::int64_t task = blockIdx.x; task < outer * across(); task += gridDim.x) {
       const std::int64_t column = task % across() * width + threadIdx.x;
-      f(task / across() * n * inner + column, column < inner);
+      const std::int64_t before = task / across();
+      f(before * n * inner + column, before * inner + column, column < inner);
     }
   }
 

@@ -101,13 +101,6 @@ unsigned strided_blocks(const CudaContext& context, const Walk& walk) {
 // --- one type
 // -----------------------------------------------------------------------------------------------
 
-// What moves that many bytes in one instruction.
-template <int bytes> struct BitsOf { using Type = Vec<std::uint64_t, 2>; };
-template <> struct BitsOf<1> { using Type = std::uint8_t; };
-template <> struct BitsOf<2> { using Type = std::uint16_t; };
-template <> struct BitsOf<4> { using Type = std::uint32_t; };
-template <> struct BitsOf<8> { using Type = std::uint64_t; };
-
 // Moves W elements as one, the most of those W that divide every row, every stride between rows, and both
 // addresses.
 template <class T, int W> void move_widest(const CudaContext& context, Walk walk, const T* x, T* y) {
@@ -125,7 +118,7 @@ template <class T, int W> void move_widest(const CudaContext& context, Walk walk
       for (int axis = 0; axis < inner; ++axis) walk.stride[k][axis] /= W;
     }
   }
-  using Wide = typename BitsOf<W * sizeof(T)>::Type;
+  using Wide = cuda::Bits<W * sizeof(T)>;
   cuda::launch(context, {"copy", strided_blocks(context, walk), kThreads}, move<Wide>,
                reinterpret_cast<const Wide*>(x), reinterpret_cast<Wide*>(y), walk);
 }
@@ -258,7 +251,8 @@ template <class T> struct Range {
 template <class T> struct Identity {
   std::int64_t columns;
   __device__ __forceinline__ T operator()(std::int64_t i) const {
-    return convert<T>(i / columns == i % columns ? 1.0 : 0.0);
+    const cuda::Quotient at = cuda::divide(i, columns);
+    return convert<T>(at.whole == at.rest ? 1.0 : 0.0);
   }
 };
 

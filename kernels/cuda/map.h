@@ -6,26 +6,28 @@
 #include "kernels/cuda/vec.h"
 
 // y[i] = f(x[i]...) over dense operands whose element types may differ: bytes over bandwidth. W elements of
-// each a thread, W times the widest type being 16 bytes, kMapUnroll of those in flight.
+// each a thread, W times the widest type being 16 bytes (or 8 elements), several of those in flight.
 
 namespace athanor::cuda {
 
 inline constexpr int kMapThreads = 256;
-inline constexpr int kMapUnroll = 4;
+/// Vectors of W elements that a thread reads before it writes: more would cost registers.
+template <int W> inline constexpr int kMapUnroll = W > 4 ? 2 : 4;
 
 template <int W, class F, class To, class... From>
 __global__ void __launch_bounds__(kMapThreads) map_kernel(std::int64_t n, F f, To* y, const From*... x) {
+  constexpr int kUnroll = kMapUnroll<W>;
   const std::int64_t thread = std::int64_t{blockIdx.x} * kMapThreads + threadIdx.x;
   const std::int64_t step = std::int64_t{gridDim.x} * kMapThreads, vectors = n / W;
-  for (std::int64_t first = thread; first < vectors; first += step * kMapUnroll) {
-    std::tuple<Vec<From, W>...> in[kMapUnroll];
+  for (std::int64_t first = thread; first < vectors; first += step * kUnroll) {
+    std::tuple<Vec<From, W>...> in[kUnroll];
 #pragma unroll
-    for (int u = 0; u < kMapUnroll; ++u) {
+    for (int u = 0; u < kUnroll; ++u) {
       const std::int64_t at = (first + u * step) * W;
       if (at / W < vectors) in[u] = std::tuple<Vec<From, W>...>(load<W>(x + at)...);
     }
 #pragma unroll
-    for (int u = 0; u < kMapUnroll; ++u) {
+    for (int u = 0; u < kUnroll; ++u) {
       const std::int64_t at = (first + u * step) * W;
       if (at / W >= vectors) break;
       Vec<To, W> out;
@@ -45,13 +47,14 @@ __global__ void __launch_bounds__(kMapThreads) map_kernel(std::int64_t n, F f, T
 template <class F, class To, class... From>
 void map_dense(const CudaContext& context, const char* name, std::int64_t n, const F& f, To* y,
                const From*... x) {
-  constexpr int W = 16 / static_cast<int>(std::max({sizeof(To), sizeof(From)...}));
+  constexpr int W = 16 / static_cast<int>(std::max({std::size_t{2}, sizeof(To), sizeof(From)...}));
   if (n == 0) return;
   if (aligned<W>(y) && (aligned<W>(x) && ...)) {
-    const unsigned blocks = blocks_for(context, std::max<std::int64_t>(n / W / kMapUnroll, 1), kMapThreads);
+    const unsigned blocks =
+        blocks_for(context, std::max<std::int64_t>(n / W / kMapUnroll<W>, 1), kMapThreads);
     launch(context, {name, blocks, kMapThreads}, map_kernel<W, F, To, From...>, n, f, y, x...);
   } else {
-    const unsigned blocks = blocks_for(context, std::max<std::int64_t>(n / kMapUnroll, 1), kMapThreads);
+    const unsigned blocks = blocks_for(context, std::max<std::int64_t>(n / kMapUnroll<1>, 1), kMapThreads);
     launch(context, {name, blocks, kMapThreads}, map_kernel<1, F, To, From...>, n, f, y, x...);
   }
 }

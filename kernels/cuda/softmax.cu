@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
 template <class T, class A>
 __global__ void __launch_bounds__(Columns::threads)
     forward_columns(const T* x, T* y, Columns columns, SoftmaxForm form) {
-  columns.for_each([&](std::int64_t at, bool inside) {
+  columns.for_each([&](std::int64_t at, std::int64_t, bool inside) {
     auto mine = MaxSum<A>::none();
     for (std::int64_t r = columns.rank(); inside && r < columns.n; r += Columns::height) {
       const A value[1] = {A(x[at + r * columns.inner])};
@@ -132,7 +132,7 @@ template <class T, class A>
 __global__ void __launch_bounds__(Columns::threads)
     backward_columns(const T* y, const T* dy, T* dx, Columns columns, SoftmaxForm form) {
   const Gradient<A> gradient(form);
-  columns.for_each([&](std::int64_t first, bool inside) {
+  columns.for_each([&](std::int64_t first, std::int64_t, bool inside) {
     A total = 0;
     for (std::int64_t r = columns.rank(); inside && r < columns.n; r += Columns::height) {
       const std::int64_t at = first + r * columns.inner;

@@ -16,6 +16,17 @@ template <class T, int N> struct alignas(sizeof(T) * N) Vec {
   __host__ __device__ const T& operator[](int i) const { return value[i]; }
 };
 
+namespace detail {
+template <int bytes> struct BitsOf { using Type = Vec<std::uint64_t, 2>; };
+template <> struct BitsOf<1> { using Type = std::uint8_t; };
+template <> struct BitsOf<2> { using Type = std::uint16_t; };
+template <> struct BitsOf<4> { using Type = std::uint32_t; };
+template <> struct BitsOf<8> { using Type = std::uint64_t; };
+}  // namespace detail
+
+/// What moves 1, 2, 4, 8 or 16 bytes in one instruction.
+template <int bytes> using Bits = typename detail::BitsOf<bytes>::Type;
+
 /// Elements in 16 bytes.
 template <class T> inline constexpr int kVec = 16 / static_cast<int>(sizeof(T));
 

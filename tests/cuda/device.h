@@ -30,6 +30,7 @@ namespace detail {
 
 // With the memory before it that makes it start off alignment.
 inline Tensor moved(const Tensor& x, Device to) {
+  if (x.numel() == 0) return Tensor::empty({0}, {x.dtype(), to}).view_as_strided(x.shape(), x.strides(), 0);
   const std::int64_t lead = x.offset() % 16;
   if (x.numel() == 0 || (x.is_contiguous() && lead == 0)) return x.to(to);
   std::int64_t last = lead;

@@ -7,7 +7,7 @@
 
 #include "tensor/tensor.h"
 
-namespace athanor::cpu {
+namespace athanor::kernels {
 
 /// Axes of a reduction that are walked together: an index into them becomes offsets in x and y.
 struct ReduceAxes {
@@ -18,7 +18,7 @@ struct ReduceAxes {
   int rank = 0;
 
   void push(const Axis& axis) { axes[static_cast<std::size_t>(rank++)] = axis; }
-  std::int64_t count() const {
+  ATH_HD std::int64_t count() const {
     std::int64_t n = 1;
     for (int i = 0; i < rank; ++i) n *= axes[static_cast<std::size_t>(i)].size;
     return n;
@@ -26,7 +26,7 @@ struct ReduceAxes {
   struct Offset {
     std::int64_t x = 0, y = 0;
   };
-  Offset at(std::int64_t index) const {
+  ATH_HD Offset at(std::int64_t index) const {
     Offset offset;
     for (int i = rank - 1; i >= 0; --i) {
       const Axis& axis = axes[static_cast<std::size_t>(i)];
@@ -87,4 +87,4 @@ struct ReducePlan {
   }
 };
 
-}  // namespace athanor::cpu
+}  // namespace athanor::kernels

@@ -1,0 +1,171 @@
+#include "kernels/reduce.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/cuda/device.h"
+
+namespace athanor {
+namespace {
+
+using ReduceOnDevice = test::DeviceTest;
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+
+CudaContext& context() {
+  return cuda_context(test::device());
+}
+DType accumulation(DType dtype) {
+  return dtype == DType::f64 ? DType::f64 : DType::f32;
+}
+double tolerance(DType dtype) {
+  return is_half(dtype) ? test::epsilon_of(dtype) : 8 * test::epsilon_of(dtype);
+}
+
+// x's shape with size 1 along the axes whose bit is set.
+Shape reduced(const Shape& shape, unsigned axes) {
+  Shape y = shape;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if ((axes >> i & 1) != 0) y[i] = 1;
+  }
+  return y;
+}
+
+void check_sum(const Tensor& x, unsigned axes, DType to, Write write) {
+  const Tensor y = test::filled({reduced(x.shape(), axes)}, to, {5}, 1, 2);
+  const Tensor y_on = y.to(test::device());
+  kernels::sum(cpu_context(), x, y, 0.5, write);
+  kernels::sum(context(), test::on_device_like(x), y_on, 0.5, write);
+  EXPECT_TRUE(test::close(y_on.to(kCpu), y, std::max(tolerance(to), tolerance(accumulation(x.dtype())))))
+      << fmt::format("{} {} axes {:b} to {}", x.dtype(), x.shape(), axes, to);
+}
+
+TEST_F(ReduceOnDevice, SumEqualsCpuOverEveryCaseAndAxes) {
+  for (const DType dtype : kFloating) {
+    for (const auto& wanted : test::shape_cases()) {
+      const Tensor x = test::filled(wanted, dtype, {1}, -0.5, 1.5);
+      const int rank = x.rank();
+      if (x.numel() > 5000 && dtype != DType::f16) continue;
+      for (unsigned axes = 0; axes<(1u << rank); axes += rank> 4 ? 37 : 1) {
+        SCOPED_TRACE(int(wanted.layout));
+        check_sum(x, axes, dtype, Write::overwrite);
+      }
+      check_sum(x, (1u << rank) - 1, accumulation(dtype), Write::accumulate);
+    }
+  }
+}
+
+// Long enough for several units, and for registers to be emptied on the way; with and without a dense axis.
+TEST_F(ReduceOnDevice, SumEqualsCpuWhereWorkIsCutIntoUnits) {
+  const Shape shapes[] = {{150000},     {3, 40000}, {40000, 3}, {9001, 8},    {2000, 72},
+                          {3, 5000, 8}, {70, 2100}, {5, 2049},  {5000, 1, 16}};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const Shape& shape : shapes) {
+      const Tensor x = test::filled({shape}, dtype, {2}, -0.5, 1.5);
+      for (unsigned axes = 1; axes < (1u << shape.rank()); ++axes)
+        check_sum(x, axes, DType::f32, Write::overwrite);
+    }
+    const Tensor wide = test::filled({{300, 1200}}, dtype, {3}, -0.5, 1.5);
+    check_sum(wide, 1, dtype, Write::accumulate);
+    check_sum(wide.view_as_strided({1200, 300}, {1, 1200}, 0), 1, dtype, Write::overwrite);
+    check_sum(wide.view_as_strided({1200, 300}, {1, 1200}, 0), 2, dtype, Write::overwrite);
+    check_sum(wide.view_as_strided({300, 400}, {1200, 3}, 0), 2, dtype, Write::overwrite);
+    check_sum(wide.view_as_strided({300, 400}, {1200, 3}, 0), 1, dtype, Write::overwrite);
+    check_sum(wide.view_as_strided({20, 300, 40}, {40, 1200, 1}, 0), 5, dtype, Write::overwrite);
+    check_sum(wide.view_as_strided({20, 300, 40}, {40, 1200, 1}, 0), 3, dtype, Write::overwrite);
+  }
+}
+
+TEST_F(ReduceOnDevice, RepeatedElementsCountAsOften) {
+  const Tensor x = test::filled({{7}}, DType::f32, {4}, 0.5, 1.5);
+  for (const Strides& strides : {Strides{0, 1}, Strides{0, 0}}) {
+    for (const unsigned axes : {1u, 2u, 3u})
+      check_sum(x.view_as_strided({500, 7}, strides, 0), axes, DType::f32, Write::overwrite);
+  }
+}
+
+TEST_F(ReduceOnDevice, ByHand) {
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3}, test::device());
+  const Tensor rows = Tensor::empty({2, 1}, x.options()), columns = Tensor::empty({1, 3}, x.options());
+  kernels::sum(context(), x, rows);
+  kernels::sum(context(), x, columns, 2);
+  kernels::sum(context(), x, columns, 1, Write::accumulate);
+  EXPECT_EQ(rows.to_vector(), (std::vector<double>{6, 15}));
+  EXPECT_EQ(columns.to_vector(), (std::vector<double>{15, 21, 27}));
+}
+
+// 2^24 + 1 has no f32: a plain f32 sum of ones would stop growing.
+TEST_F(ReduceOnDevice, LongSumsDoNotStall) {
+  const Tensor one = Tensor::from(std::vector<float>{1}, {1}, test::device());
+  const Tensor y = Tensor::empty({1, 1}, {DType::f64, test::device()});
+  kernels::sum(context(), one.view_as_strided({16, 12345}, {0, 0}, 0), y, 100);
+  EXPECT_EQ(y.to_vector()[0], 16 * 12345 * 100.0);
+  const Tensor big = Tensor::from(std::vector<float>{0x1p24f, 1, 1}, {3, 1}, test::device());
+  const Tensor sum = Tensor::empty({1, 1}, {DType::f64, test::device()});
+  kernels::sum(context(), big, sum);
+  EXPECT_NEAR(sum.to_vector()[0], 0x1p24 + 2, 2);
+}
+
+TEST_F(ReduceOnDevice, BitsDoNotDependOnAlignmentOrTime) {
+  const std::pair<Shape, unsigned> cases[] = {
+      {{30000}, 1u}, {{500, 40}, 1u}, {{40, 500}, 2u}, {{12, 50, 16}, 5u}};
+  for (const DType dtype : kFloating) {
+    for (const auto& [shape, axes] : cases) {
+      const Tensor x = test::filled({shape}, dtype, {6});
+      std::vector<Tensor> results;
+      for (const std::int64_t off : {0, 0, 1}) {
+        const Tensor moved =
+            Tensor::empty({x.numel() + off}, {dtype, kCpu}).view_as_strided(shape, x.strides(), off);
+        std::memcpy(moved.raw_data(), x.raw_data(), x.bytes());
+        results.push_back(Tensor::empty(reduced(shape, axes), {accumulation(dtype), test::device()}));
+        kernels::sum(context(), test::on_device_like(moved), results.back());
+      }
+      EXPECT_TRUE(test::same_bits(results[0].to(kCpu), results[1].to(kCpu)));
+      EXPECT_TRUE(test::same_bits(results[0].to(kCpu), results[2].to(kCpu)))
+          << fmt::format("{} {}", dtype, shape);
+    }
+  }
+}
+
+TEST_F(ReduceOnDevice, SquaredDeviationAndItsGradientEqualCpu) {
+  for (const DType dtype : kFloating) {
+    for (const auto& wanted : test::shape_cases()) {
+      if (wanted.shape.numel() > 5000 && dtype != DType::f32) continue;
+      const Tensor x = test::filled(wanted, dtype, {7}, 0, 2), on = test::on_device_like(x);
+      for (unsigned axes = 0; axes<(1u << x.rank()); axes += x.rank()> 4 ? 37 : 3) {
+        const Shape shape = reduced(x.shape(), axes);
+        const Tensor mean = test::filled({shape}, accumulation(dtype), {8}, 0.9, 1.1);
+        const Tensor dy = test::filled({shape}, dtype, {9}), y = empty_like(dy),
+                     dx = Tensor::empty(x.shape(), x.options());
+        const Tensor mean_on = mean.to(test::device()), dy_on = dy.to(test::device());
+        const Tensor y_on = empty_like(dy_on), dx_on = Tensor::empty(x.shape(), dy_on.options());
+        kernels::squared_deviation(cpu_context(), x, mean, y, 0.25);
+        kernels::squared_deviation(context(), on, mean_on, y_on, 0.25);
+        EXPECT_TRUE(test::close(y_on.to(kCpu), y, tolerance(dtype)))
+            << fmt::format("{} {} {} axes {:b}", dtype, x.shape(), int(wanted.layout), axes);
+        kernels::squared_deviation_backward(cpu_context(), x, mean, dy, dx, 0.25);
+        kernels::squared_deviation_backward(context(), on, mean_on, dy_on, dx_on, 0.25);
+        EXPECT_TRUE(test::same_bits(dx_on.to(kCpu), dx));
+      }
+    }
+  }
+}
+
+TEST_F(ReduceOnDevice, CountNonfiniteCountsAndWaits) {
+  for (const DType dtype : kFloating) {
+    for (const std::int64_t n : {0, 1, 300, 20000}) {
+      const Tensor x = test::filled({{n}}, dtype, {1});
+      std::int64_t bad = 0;
+      dispatch_floating(dtype, "test", [&]<class T>() {
+        for (std::int64_t i = 0; i < n; i += 97, ++bad)
+          x.data<T>()[i] = T(static_cast<Accumulate<T>>(i % 2 == 0   ? NAN
+                                                        : i % 3 == 0 ? INFINITY
+                                                                     : -INFINITY));
+      });
+      EXPECT_EQ(kernels::count_nonfinite(context(), x.to(test::device())), bad);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace athanor
