@@ -32,7 +32,7 @@ namespace detail {
 inline Tensor moved(const Tensor& x, Device to) {
   if (x.numel() == 0) return Tensor::empty({0}, {x.dtype(), to}).view_as_strided(x.shape(), x.strides(), 0);
   const std::int64_t lead = x.offset() % 16;
-  if (x.numel() == 0 || (x.is_contiguous() && lead == 0)) return x.to(to);
+  if (x.is_contiguous() && lead == 0) return x.to(to);
   std::int64_t last = lead;
   for (int axis = 0; axis < x.rank(); ++axis) last += (x.shape()[axis] - 1) * x.strides()[axis];
   const Tensor span = x.view_as_strided({last + 1}, {1}, -lead);
