@@ -77,7 +77,7 @@ TEST_F(ReduceOnDevice, SumEqualsCpuWhereWorkIsCutIntoUnits) {
 }
 
 TEST_F(ReduceOnDevice, RepeatedElementsCountAsOften) {
-  const Tensor x = test::filled({{7}}, DType::f32, {4}, 0.5, 1.5);
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6, 7}, {7});  // sums are exact
   for (const Strides& strides : {Strides{0, 1}, Strides{0, 0}}) {
     for (const unsigned axes : {1u, 2u, 3u})
       check_sum(x.view_as_strided({500, 7}, strides, 0), axes, DType::f32, Write::overwrite);
