@@ -25,6 +25,8 @@ set(ATHANOR_KERNELS
 # Those of them that kernels/cuda/ has.
 set(ATHANOR_CUDA_KERNELS
   augment
+  conv
+  conv_depthwise
   copy
   dropout
   elementwise
@@ -32,6 +34,7 @@ set(ATHANOR_CUDA_KERNELS
   hash
   index
   loss
+  matmul
   metrics
   random
   reduce

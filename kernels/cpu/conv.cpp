@@ -12,7 +12,6 @@
 namespace athanor::kernels {
 namespace {
 
-using cpu::ConvSize;
 using cpu::PrimitiveKey;
 
 /// Where Winograd's algorithm (Lavin and Gray 2016, arXiv:1509.09308), with the reorders into its layouts and

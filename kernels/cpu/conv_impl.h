@@ -1,53 +1,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 
-#include "kernels/conv.h"
+#include "kernels/detail/conv_size.h"
 
 // The implementations behind kernels/cpu/conv.cpp. All take plain NHWC images and KRSC filters.
 
 namespace athanor::cpu {
-
-/// Sizes of a convolution.
-struct ConvSize {
-  std::int64_t n, h, w, c;  ///< input
-  std::int64_t k, r, s;     ///< filter
-  std::int64_t p, q;        ///< output rows and columns
-  std::int64_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
-  std::int64_t groups;
-
-  ConvSize(const Shape& x, const Shape& filter, const Shape& y, const Conv2dParams& params)
-      : n(x[0]),
-        h(x[1]),
-        w(x[2]),
-        c(x[3]),
-        k(filter[0]),
-        r(filter[1]),
-        s(filter[2]),
-        p(y[1]),
-        q(y[2]),
-        stride_h(params.stride[0]),
-        stride_w(params.stride[1]),
-        padding_h(params.padding[0]),
-        padding_w(params.padding[1]),
-        dilation_h(params.dilation[0]),
-        dilation_w(params.dilation[1]),
-        groups(params.groups) {}
-
-  std::int64_t group_c() const { return c / groups; }
-  std::int64_t group_k() const { return k / groups; }
-  /// Multiply-adds.
-  std::int64_t work() const { return n * p * q * k * r * s * group_c(); }
-
-  /// The input row (column) under output row (column) `out` and filter row (column) `tap`.
-  std::int64_t row(std::int64_t out, std::int64_t tap) const {
-    return out * stride_h - padding_h + tap * dilation_h;
-  }
-  std::int64_t column(std::int64_t out, std::int64_t tap) const {
-    return out * stride_w - padding_w + tap * dilation_w;
-  }
-};
 
 /// Plain loops: the definition.
 template <class T>

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/context.h"
+#include "kernels/detail/matmul_plan.h"
 
 namespace athanor::cpu {
 
@@ -12,11 +13,6 @@ template <class T> struct MatrixView {
   std::int64_t row, col;
 
   const T& operator()(std::int64_t i, std::int64_t j) const { return data[i * row + j * col]; }
-};
-
-/// Sizes of y [m, n] = a [m, k] b [k, n].
-struct GemmSize {
-  std::int64_t m, n, k;
 };
 
 /// y (+)= a b by Eigen, on `threads` threads; y's rows lie `y_row` apart. One of each factor's strides must

@@ -7,28 +7,12 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/detail/matmul_plan.h"
 
 namespace athanor::kernels {
 namespace {
 
-using cpu::GemmSize;
 using cpu::MatrixView;
-
-/// A batch of products as a loop nest: the leading axes, merged where neighbours allow it. `kept` axes are
-/// y's, over `summed` ones products are added up.
-struct Batches {
-  struct Axis {
-    std::int64_t size, a, b, y;  // strides in elements
-  };
-  std::array<Axis, kMaxRank> kept{}, summed{};
-  int kept_rank = 0, summed_rank = 0;
-
-  static std::int64_t count(const std::array<Axis, kMaxRank>& axes, int rank) {
-    std::int64_t n = 1;
-    for (int i = 0; i < rank; ++i) n *= axes[i].size;
-    return n;
-  }
-};
 
 struct Offsets {
   std::int64_t a = 0, b = 0, y = 0;
@@ -46,59 +30,6 @@ Offsets offsets_of(const std::array<Batches::Axis, kMaxRank>& axes, int rank, st
   return at;
 }
 
-/// One matmul call, reduced to what its loops need.
-struct Problem {
-  GemmSize size{};
-  std::int64_t a_row, a_col, b_row, b_col, y_row;
-  Batches batches;
-
-  Problem(const Tensor& a, const Tensor& b, const Tensor& y) {
-    const int rank = y.rank();
-    size = {y.shape()[rank - 2], y.shape()[rank - 1], a.shape()[rank - 1]};
-    a_row = a.strides()[rank - 2], a_col = a.strides()[rank - 1];
-    b_row = b.strides()[rank - 2], b_col = b.strides()[rank - 1];
-    y_row = size.n;
-    for (int axis = 0; axis + 2 < rank; ++axis) {
-      const auto stride = [&](const Tensor& t) { return t.shape()[axis] == 1 ? 0 : t.strides()[axis]; };
-      const std::int64_t n = std::max(a.shape()[axis], b.shape()[axis]);
-      const bool empty = a.shape()[axis] == 0 || b.shape()[axis] == 0;
-      if (n == 1) continue;
-      const Batches::Axis entry{empty ? 0 : n, stride(a), stride(b), stride(y)};
-      if (y.shape()[axis] == 1) {
-        batches.summed[batches.summed_rank++] = entry;
-      } else {
-        batches.kept[batches.kept_rank++] = entry;
-      }
-    }
-    fold_rows();
-    fold_depth();
-    // A stride along an axis of one element means nothing: give it the value of a dense matrix.
-    if (size.m == 1) a_row = std::max(a_row, size.k);
-    if (size.k == 1) a_col = 1, b_row = std::max(b_row, size.n);
-    if (size.n == 1 && b_row != 1) b_col = 1;
-  }
-
- private:
-  // A batch of row blocks against one b is one taller product.
-  void fold_rows() {
-    while (batches.kept_rank > 0) {
-      const Batches::Axis& last = batches.kept[batches.kept_rank - 1];
-      if (last.b != 0 || last.a != size.m * a_row || last.y != size.m * y_row) return;
-      size.m *= last.size;
-      --batches.kept_rank;
-    }
-  }
-  // Products summed over a batch that lies end to end are one deeper product.
-  void fold_depth() {
-    while (batches.summed_rank > 0) {
-      const Batches::Axis& last = batches.summed[batches.summed_rank - 1];
-      if (last.a != size.k * a_col || last.b != size.k * b_row) return;
-      size.k *= last.size;
-      --batches.summed_rank;
-    }
-  }
-};
-
 bool blas_like(std::int64_t row, std::int64_t col) {
   return row == 1 || col == 1;
 }
@@ -107,7 +38,7 @@ bool blas_like(std::int64_t row, std::int64_t col) {
 
 // Every product of a y slice, summed in the order of the loops: the definition, in double or float.
 template <class T, class Y>
-void reference(CpuContext& context, const Problem& problem, const T* a, const T* b, const T* bias,
+void reference(CpuContext& context, const MatmulPlan& problem, const T* a, const T* b, const T* bias,
                Activation activation, Y* y, bool accumulate) {
   using A = Accumulate<T>;
   const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = problem;
@@ -187,7 +118,7 @@ void finish(CpuContext& context, GemmSize size, const A* sums, const T* bias, Ac
 
 // One y slice: the products of its summed batch, in the accumulation type, then bias, activation, rounding.
 template <class T, class Y>
-void eigen_slice(CpuContext& context, const Problem& problem, const T* a, const T* b, const T* bias,
+void eigen_slice(CpuContext& context, const MatmulPlan& problem, const T* a, const T* b, const T* bias,
                  Activation activation, Y* y, bool accumulate) {
   using A = Accumulate<T>;
   const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = problem;
@@ -217,7 +148,7 @@ void eigen_slice(CpuContext& context, const Problem& problem, const T* a, const 
 }
 
 template <class T, class Y>
-void eigen(CpuContext& context, const Problem& problem, const T* a, const T* b, const T* bias,
+void eigen(CpuContext& context, const MatmulPlan& problem, const T* a, const T* b, const T* bias,
            Activation activation, Y* y, bool accumulate) {
   const Batches& batches = problem.batches;
   const std::int64_t kept = Batches::count(batches.kept, batches.kept_rank);
@@ -230,8 +161,8 @@ void eigen(CpuContext& context, const Problem& problem, const T* a, const T* b, 
 // oneDNN ---------------------------------------------------------------------------------------------------
 
 /// Null where oneDNN cannot do it well.
-cpu::Primitive* vendor_primitive(CpuContext& context, const Problem& problem, DType in, DType out, bool bias,
-                                 Activation activation, bool accumulate) {
+cpu::Primitive* vendor_primitive(CpuContext& context, const MatmulPlan& problem, DType in, DType out,
+                                 bool bias, Activation activation, bool accumulate) {
   const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = problem;
   if (batches.summed_rank > 0 && is_half(out)) return nullptr;  // would round after each product
   if (!blas_like(a_row, a_col) || !blas_like(b_row, b_col)) return nullptr;
@@ -247,8 +178,8 @@ cpu::Primitive* vendor_primitive(CpuContext& context, const Problem& problem, DT
   return context.primitives().find(key);
 }
 
-bool vendor(CpuContext& context, const Problem& problem, const Tensor& a, const Tensor& b, const Tensor& bias,
-            Activation activation, const Tensor& y, bool accumulate) {
+bool vendor(CpuContext& context, const MatmulPlan& problem, const Tensor& a, const Tensor& b,
+            const Tensor& bias, Activation activation, const Tensor& y, bool accumulate) {
   const Batches& batches = problem.batches;
   const std::int64_t summed = Batches::count(batches.summed, batches.summed_rank);
   const auto find = [&](bool add) {
@@ -273,7 +204,7 @@ bool vendor(CpuContext& context, const Problem& problem, const Tensor& a, const 
   return true;
 }
 
-bool prefers_eigen(const Problem& problem, DType dtype) {
+bool prefers_eigen(const MatmulPlan& problem, DType dtype) {
   return dtype == DType::f32 && problem.size.m * problem.size.n * problem.size.k <= 16 * 1024;
 }
 
@@ -284,7 +215,7 @@ void matmul(CpuContext& context, MatmulImpl impl, const Tensor& a, const Tensor&
             Activation activation, const Tensor& y, Write write) {
   if (y.numel() == 0) return;
   const bool accumulate = write == Write::accumulate;
-  const Problem problem(a, b, y);
+  const MatmulPlan problem(a, b, y);
   const bool nothing = problem.size.k == 0 || a.numel() == 0 || b.numel() == 0;
   if (impl == MatmulImpl::vendor && !cpu::has_onednn())
     detail::fail<BackendError>("matmul: this build has no oneDNN; use MatmulImpl::automatic");

@@ -1,0 +1,305 @@
+#include <algorithm>
+
+#include "kernels/cuda/column_sum.h"
+#include "kernels/cuda/conv_depthwise.h"
+#include "kernels/cuda/conv_views.h"
+#include "kernels/cuda/divide.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/vec.h"
+
+// Depthwise convolution does 2 R S FLOPs on each number of x and y: it is bound by memory. Threads lie along
+// the channels, 16 bytes of them each; the R S reads of a pixel come from caches but for the first.
+
+namespace athanor::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// Sizes as kernels need them; indices are below 2^31.
+struct Sizes {
+  int h, w, c, k, p, q, r, s;
+  int stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
+  int per_channel;      // output channels of an input channel
+  Divider channels_of;  // k / per_channel
+  Divider by_stride_h, by_stride_w;
+
+  explicit Sizes(const ConvSize& z)
+      : h(static_cast<int>(z.h)),
+        w(static_cast<int>(z.w)),
+        c(static_cast<int>(z.c)),
+        k(static_cast<int>(z.k)),
+        p(static_cast<int>(z.p)),
+        q(static_cast<int>(z.q)),
+        r(static_cast<int>(z.r)),
+        s(static_cast<int>(z.s)),
+        stride_h(static_cast<int>(z.stride_h)),
+        stride_w(static_cast<int>(z.stride_w)),
+        padding_h(static_cast<int>(z.padding_h)),
+        padding_w(static_cast<int>(z.padding_w)),
+        dilation_h(static_cast<int>(z.dilation_h)),
+        dilation_w(static_cast<int>(z.dilation_w)),
+        per_channel(static_cast<int>(z.group_k())),
+        channels_of(z.group_k()),
+        by_stride_h(z.stride_h),
+        by_stride_w(z.stride_w) {}
+};
+
+/// Which (image, row, column, packet of channels) an index is.
+struct Place {
+  Divider packets, columns, rows;
+
+  Place(std::int64_t row_count, std::int64_t column_count, std::int64_t packet_count)
+      : packets(packet_count), columns(column_count), rows(row_count) {}
+
+  struct At {
+    int image, row, column, packet;
+  };
+  __device__ __forceinline__ At operator()(std::uint32_t index) const {
+    const std::uint32_t pixel = packets.divide(index), line = columns.divide(pixel),
+                        image = rows.divide(line);
+    return {static_cast<int>(image), static_cast<int>(rows.remainder(line, image)),
+            static_cast<int>(columns.remainder(pixel, line)),
+            static_cast<int>(packets.remainder(index, pixel))};
+  }
+};
+
+/// w [K, taps] -> [taps, K], so that neighbours along the channels are neighbours in memory.
+template <class T> __global__ void __launch_bounds__(kThreads) by_taps(const T* w, int k, int taps, T* to) {
+  for (int at = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x); at < k * taps;
+       at += static_cast<int>(gridDim.x) * kThreads)
+    to[at] = w[at % k * taps + at / k];
+}
+
+/// One thread per output pixel and W channels. W > 1 where there is one output channel per input channel.
+template <class T, int W>
+__global__ void __launch_bounds__(kThreads) forward_kernel(Sizes z, Place place, std::uint32_t count,
+                                                           const T* x, const T* filters, Finish<T> finish) {
+  using A = Accumulate<T>;
+  for (std::uint32_t index = blockIdx.x * kThreads + threadIdx.x; index < count;
+       index += gridDim.x * kThreads) {
+    const auto at = place(index);
+    const int k = at.packet * W, c = static_cast<int>(z.channels_of.divide(static_cast<std::uint32_t>(k)));
+    const T* const image = x + std::int64_t{at.image} * z.h * z.w * z.c + c;
+    A sums[W];
+#pragma unroll
+    for (int v = 0; v < W; ++v) sums[v] = 0;
+    for (int r = 0; r < z.r; ++r) {
+      const int row = at.row * z.stride_h - z.padding_h + r * z.dilation_h;
+      if (row < 0 || row >= z.h) continue;
+#pragma unroll 4
+      for (int s = 0; s < z.s; ++s) {
+        const int column = at.column * z.stride_w - z.padding_w + s * z.dilation_w;
+        if (column < 0 || column >= z.w) continue;
+        const auto pixel = load<W>(image + (std::int64_t{row} * z.w + column) * z.c);
+        const auto tap = load<W>(filters + std::int64_t{r * z.s + s} * z.k + k);
+#pragma unroll
+        for (int v = 0; v < W; ++v) sums[v] = std::fma(A(pixel[v]), A(tap[v]), sums[v]);
+      }
+    }
+    finish.template packet<W>(std::int64_t{index} * W, k, sums);
+  }
+}
+
+/// One thread per pixel of x and W channels: the outputs that saw it, through every tap.
+template <class T, int W>
+__global__ void __launch_bounds__(kThreads)
+    backward_data_kernel(Sizes z, Place place, std::uint32_t count, const T* dy, const T* filters,
+                         Finish<T> finish) {
+  using A = Accumulate<T>;
+  for (std::uint32_t index = blockIdx.x * kThreads + threadIdx.x; index < count;
+       index += gridDim.x * kThreads) {
+    const auto at = place(index);
+    const int first = at.packet * W * z.per_channel;
+    const T* const image = dy + std::int64_t{at.image} * z.p * z.q * z.k;
+    A sums[W];
+#pragma unroll
+    for (int v = 0; v < W; ++v) sums[v] = 0;
+    for (int r = 0; r < z.r; ++r) {
+      const int top = at.row + z.padding_h - r * z.dilation_h;
+      const auto p = z.by_stride_h.divide(static_cast<std::uint32_t>(top < 0 ? 0 : top));
+      if (top < 0 || p >= static_cast<std::uint32_t>(z.p) || static_cast<int>(p) * z.stride_h != top)
+        continue;
+#pragma unroll 4
+      for (int s = 0; s < z.s; ++s) {
+        const int left = at.column + z.padding_w - s * z.dilation_w;
+        const auto q = z.by_stride_w.divide(static_cast<std::uint32_t>(left < 0 ? 0 : left));
+        if (left < 0 || q >= static_cast<std::uint32_t>(z.q) || static_cast<int>(q) * z.stride_w != left)
+          continue;
+        for (int k = first; k < first + z.per_channel; ++k) {
+          const auto gradient = load<W>(image + (std::int64_t{p} * z.q + q) * z.k + k);
+          const auto tap = load<W>(filters + std::int64_t{r * z.s + s} * z.k + k);
+#pragma unroll
+          for (int v = 0; v < W; ++v) sums[v] = std::fma(A(gradient[v]), A(tap[v]), sums[v]);
+        }
+      }
+    }
+    finish.template packet<W>(std::int64_t{index} * W, 0, sums);
+  }
+}
+
+// A 3 x 3 filter's sums fit in registers.
+constexpr int kTaps = 9;
+
+/// Grid: groups of channels, pieces of the output pixels. A block's threads lie `across` (a power of two) by
+/// kThreads / across; each adds up W channels of every so-many-th pixel, kTaps taps at a time: dy is read
+/// once for these. partials [piece, tap, k].
+template <class T, int W>
+__global__ void __launch_bounds__(kThreads)
+    backward_weights_kernel(Sizes z, Place place, std::uint32_t pixels, int across, const T* x, const T* dy,
+                            Accumulate<T>* partials) {
+  using A = Accumulate<T>;
+  __shared__ __align__(16) A shared[kThreads * W];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % across;
+  const int height = kThreads / across;
+  const int k = (static_cast<int>(blockIdx.x) * across + lane) * W;
+  const int c = static_cast<int>(z.channels_of.divide(static_cast<std::uint32_t>(k)));
+  for (int first = 0; first < z.r * z.s; first += kTaps) {
+    A sums[kTaps][W];
+#pragma unroll
+    for (int tap = 0; tap < kTaps; ++tap)
+#pragma unroll
+      for (int v = 0; v < W; ++v) sums[tap][v] = 0;
+    if (k < z.k) {
+      for (std::uint32_t pixel = blockIdx.y * height + thread / across; pixel < pixels;
+           pixel += gridDim.y * height) {
+        const auto at = place(pixel);
+        const auto gradient = load<W>(dy + std::int64_t{pixel} * z.k + k);
+        const T* const image = x + std::int64_t{at.image} * z.h * z.w * z.c + c;
+        int r = first / z.s, s = first % z.s;
+#pragma unroll
+        for (int tap = 0; tap < kTaps; ++tap) {
+          const int row = at.row * z.stride_h - z.padding_h + r * z.dilation_h,
+                    column = at.column * z.stride_w - z.padding_w + s * z.dilation_w;
+          if (r < z.r && row >= 0 && row < z.h && column >= 0 && column < z.w) {
+            const auto in = load<W>(image + (std::int64_t{row} * z.w + column) * z.c);
+#pragma unroll
+            for (int v = 0; v < W; ++v) sums[tap][v] = std::fma(A(in[v]), A(gradient[v]), sums[tap][v]);
+          }
+          if (++s == z.s) s = 0, ++r;
+        }
+      }
+    }
+#pragma unroll
+    for (int tap = 0; tap < kTaps; ++tap) {
+      if (first + tap >= z.r * z.s) break;
+      add_up_columns<kThreads>(sums[tap], across, shared);
+      __syncthreads();
+      if (thread < across && k < z.k) {
+#pragma unroll
+        for (int v = 0; v < W; ++v)
+          partials[(std::int64_t{blockIdx.y} * z.r * z.s + first + tap) * z.k + k + v] = sums[tap][v];
+      }
+    }
+  }
+}
+
+/// dw [K, taps] from partials [pieces, taps, K].
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    add_pieces(const Accumulate<T>* partials, int pieces, int k, int taps, Finish<T> finish) {
+  for (int at = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x); at < k * taps;
+       at += static_cast<int>(gridDim.x) * kThreads) {
+    Accumulate<T> sum = 0;
+    for (int piece = 0; piece < pieces; ++piece) sum += partials[std::int64_t{piece} * k * taps + at];
+    finish(std::int64_t{at % k} * taps + at / k, 0, sum);
+  }
+}
+
+/// Calls f.template operator()<W>() with the channels a thread takes at a time.
+template <class T, class F> void with_width(const ConvSize& z, const T* x, const T* y, const F& f) {
+  if (z.group_k() == 1 && z.c % kVec<T> == 0 && aligned<kVec<T>>(x, y)) {
+    f.template operator()<kVec<T>>();
+  } else {
+    f.template operator()<1>();
+  }
+}
+
+template <class T>
+const T* transpose_filters(const CudaContext& context, const ConvSize& z, const T* w, const Scratch& to) {
+  launch(context, {"depthwise", blocks_for(context, z.k * z.r * z.s, kThreads), kThreads}, by_taps<T>, w,
+         static_cast<int>(z.k), static_cast<int>(z.r * z.s), to.as<T>());
+  return to.as<T>();
+}
+
+std::size_t filter_elements(const ConvSize& z) {
+  return static_cast<std::size_t>(z.k * z.r * z.s);
+}
+
+}  // namespace
+
+template <class T>
+void depthwise_forward(const CudaContext& context, const ConvSize& z, Activation activation, const T* x,
+                       const T* w, const T* bias, T* y) {
+  const Scratch scratch = context.scratch(filter_elements(z) * sizeof(T));
+  const T* const filters = transpose_filters(context, z, w, scratch);
+  with_width<T>(z, x, y, [&]<int W>() {
+    const std::int64_t packets = z.k / W;
+    for_images(z.n, z.p * z.q * packets, [&](std::int64_t first, std::int64_t images) {
+      const std::int64_t count = images * z.p * z.q * packets;
+      const Finish<T> finish{y + first * z.p * z.q * z.k, false, bias, activation, false};
+      launch(context, {"conv2d_forward", blocks_for(context, count, kThreads), kThreads},
+             forward_kernel<T, W>, Sizes(z), Place(z.p, z.q, packets), static_cast<std::uint32_t>(count),
+             x + first * z.h * z.w * z.c, filters, finish);
+    });
+  });
+}
+
+template <class T>
+void depthwise_backward_data(const CudaContext& context, const ConvSize& z, const T* dy, const T* w, T* dx) {
+  const Scratch scratch = context.scratch(filter_elements(z) * sizeof(T));
+  const T* const filters = transpose_filters(context, z, w, scratch);
+  with_width<T>(z, dy, dx, [&]<int W>() {
+    const std::int64_t packets = z.c / W;
+    for_images(z.n, z.h * z.w * packets, [&](std::int64_t first, std::int64_t images) {
+      const std::int64_t count = images * z.h * z.w * packets;
+      const Finish<T> finish{dx + first * z.h * z.w * z.c, false, nullptr, Activation::none, false};
+      launch(context, {"conv2d_backward_data", blocks_for(context, count, kThreads), kThreads},
+             backward_data_kernel<T, W>, Sizes(z), Place(z.h, z.w, packets),
+             static_cast<std::uint32_t>(count), dy + first * z.p * z.q * z.k, filters, finish);
+    });
+  });
+}
+
+template <class T, class D>
+void depthwise_backward_weights(const CudaContext& context, const ConvSize& z, const T* x, const T* dy, D* dw,
+                                bool accumulate) {
+  using A = Accumulate<T>;
+  const int taps = static_cast<int>(z.r * z.s);
+  with_width<T>(z, x, dy, [&]<int W>() {
+    const std::int64_t packets = z.k / W;
+    int across = 1;
+    while (across < packets && across < 32) across *= 2;
+    const auto groups = static_cast<unsigned>((packets + across - 1) / across);
+    for_images(z.n, z.p * z.q, [&](std::int64_t first, std::int64_t images) {
+      const std::int64_t pixels = images * z.p * z.q, height = kThreads / across,
+                         wanted = (pixels + height * 16 - 1) / (height * 16),
+                         room =
+                             std::max<std::int64_t>(1, std::int64_t{context.multiprocessors()} * 4 / groups);
+      const auto pieces = static_cast<unsigned>(std::clamp<std::int64_t>(wanted, 1, room));
+      const Scratch scratch = context.scratch(pieces * filter_elements(z) * sizeof(A));
+      launch(context, {"conv2d_backward_weights", dim3(groups, pieces), kThreads},
+             backward_weights_kernel<T, W>, Sizes(z), Place(z.p, z.q, 1), static_cast<std::uint32_t>(pixels),
+             across, x + first * z.h * z.w * z.c, dy + first * z.p * z.q * z.k, scratch.as<A>());
+      const Finish<T> finish{dw, !std::is_same_v<T, D>, nullptr, Activation::none, accumulate || first > 0};
+      launch(context, {"conv2d_backward_weights", blocks_for(context, z.k * taps, kThreads), kThreads},
+             add_pieces<T>, scratch.as<A>(), static_cast<int>(pieces), static_cast<int>(z.k), taps, finish);
+    });
+  });
+}
+
+#define ATH_INSTANTIATE(T)                                                                             \
+  template void depthwise_forward(const CudaContext&, const ConvSize&, Activation, const T*, const T*, \
+                                  const T*, T*);                                                       \
+  template void depthwise_backward_data(const CudaContext&, const ConvSize&, const T*, const T*, T*);  \
+  template void depthwise_backward_weights(const CudaContext&, const ConvSize&, const T*, const T*, T*, bool);
+ATH_INSTANTIATE(double)
+ATH_INSTANTIATE(float)
+ATH_INSTANTIATE(Half)
+ATH_INSTANTIATE(BFloat16)
+#undef ATH_INSTANTIATE
+template void depthwise_backward_weights(const CudaContext&, const ConvSize&, const Half*, const Half*,
+                                         float*, bool);
+template void depthwise_backward_weights(const CudaContext&, const ConvSize&, const BFloat16*,
+                                         const BFloat16*, float*, bool);
+
+}  // namespace athanor::cuda

@@ -1,0 +1,234 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/gemm_tile.h"
+
+namespace athanor::cuda {
+
+namespace detail {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+#define ATH_MMA_F16 1
+#else
+#define ATH_MMA_F16 0
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define ATH_MMA_BF16 1
+#else
+#define ATH_MMA_BF16 0
+#endif
+
+/// Four 8 x 8 matrices of 16-bit numbers from shared memory, as the lanes of a warp hold them for mma: lane l
+/// gives the address of line l % 8 of matrix l / 8, and gets elements 2 (l % 4), + 1 of row l / 4 of each.
+/// Lines are the rows, or else the columns.
+__device__ __forceinline__ void load_matrices(const void* line, bool by_rows, std::uint32_t (&parts)[4]) {
+#if ATH_MMA_F16
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(line));
+  if (by_rows) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(parts[0]), "=r"(parts[1]), "=r"(parts[2]), "=r"(parts[3])
+                 : "r"(address)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(parts[0]), "=r"(parts[1]), "=r"(parts[2]), "=r"(parts[3])
+                 : "r"(address)
+                 : "memory");
+  }
+#else
+  (void)line, (void)by_rows, (void)parts;
+#endif
+}
+
+/// c [16, 8] += a [16, 16] b [16, 8], spread over a warp as PTX says of mma.m16n8k16.
+template <class T>
+__device__ __forceinline__ void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                             std::uint32_t b1) {
+#if ATH_MMA_BF16
+  if constexpr (std::is_same_v<T, Half>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+#elif ATH_MMA_F16
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b0));
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[2]), "r"(a[3]), "r"(b1));
+#else
+  (void)c, (void)a, (void)b0, (void)b1;
+#endif
+}
+
+}  // namespace detail
+
+/// A thread's part of a block's product on tensor cores, for f16 (sm_75 and later) and bf16 (sm_80 and
+/// later); elsewhere, the emulator included, by multiply-adds of the same numbers in the same places.
+///
+/// A warp has fragments of 16 x 8 of the product, kDown x kAcross of them: lane l has, of each, columns 2 (l
+/// % 4), + 1 of rows l / 4 and l / 4 + 8. A tile lies in shared memory line by line as it came, packet by
+/// packet; ldmatrix turns those that came along the rows. Packets of a line are permuted (an exclusive or),
+/// so that the same packet of 8 neighbouring lines, which one ldmatrix reads, lies in different banks.
+template <class T, class Tile> class MmaProduct {
+ public:
+  using Stored = T;
+  static constexpr int kThreads = Tile::kThreads;
+  static constexpr int kDepth = 32;
+  static constexpr int kWarpsAcross = Tile::kN < 32 ? 1 : Tile::kN / 32;
+  static constexpr int kWarpsDown = kThreads / 32 / kWarpsAcross;
+  static constexpr int kDown = Tile::kM / kWarpsDown / 16, kAcross = Tile::kN / kWarpsAcross / 8;
+  static_assert(kDown * kAcross * 4 == Tile::kSums && kAcross % 2 == 0);
+  static constexpr int kGroups = kDown;
+  static constexpr int kStageRows = 16 * kWarpsDown, kStagePitch = Tile::kN + 8;
+
+  template <int kExtent, int kPackets>
+  __device__ __forceinline__ static void put(T* tile, bool deep, PacketPlace place,
+                                             const Vec<T, kVec<T>> (&packets)[kPackets]) {
+    const Lines<kExtent> lines(deep);
+#pragma unroll
+    for (int i = 0; i < kPackets; ++i)
+      store(tile + lines.at(place.across + i * place.step, place.along), packets[i]);
+  }
+
+  __device__ __forceinline__ MmaProduct() {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    lane_ = static_cast<int>(threadIdx.x) % 32;
+    row_ = warp / kWarpsAcross * 16;
+    column_ = warp % kWarpsAcross * (Tile::kN / kWarpsAcross);
+#pragma unroll
+    for (int i = 0; i < kDown; ++i)
+#pragma unroll
+      for (int j = 0; j < kAcross; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums_[i][j][e] = 0;
+  }
+
+  /// Adds the product of two tiles, which came along the depth or not.
+  __device__ __forceinline__ void multiply(const T* left, bool left_deep, const T* right, bool right_deep) {
+    if constexpr (std::is_same_v<T, Half> ? ATH_MMA_F16 : ATH_MMA_BF16) {
+      multiply_fragments(left, left_deep, right, right_deep);
+    } else {
+      multiply_plainly(left, left_deep, right, right_deep);
+    }
+  }
+
+  /// Writes the rows [group * kStageRows, (group + 1) * kStageRows) of the block's product to shared memory.
+  __device__ __forceinline__ void stage(int group, float* to) const {
+#pragma unroll
+    for (int i = 0; i < kDown; ++i) {
+      if (i != group) continue;  // registers have no index
+#pragma unroll
+      for (int j = 0; j < kAcross; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          to[(row_ + row_in_fragment(e)) * kStagePitch + column_of(j, e)] = sums_[i][j][e];
+    }
+  }
+
+ private:
+  /// Where packets are kept in a tile of kExtent rows.
+  template <int kExtent> struct Lines {
+    bool deep;
+    int length, shift, turns;
+
+    __device__ __forceinline__ explicit Lines(bool is_deep) : deep(is_deep) {
+      length = deep ? kDepth : kExtent;
+      shift = deep ? shift_of(kDepth) : shift_of(kExtent);
+      turns = deep ? turns_of(kDepth) : turns_of(kExtent);
+    }
+    /// The packet that starts at `along` of a line.
+    __device__ __forceinline__ int at(int line, int along) const {
+      return line * length + (along / 8 ^ ((line >> shift) & (turns - 1))) * 8;
+    }
+    /// The same, where the packet is that of (row, depth).
+    __device__ __forceinline__ int of(int row, int depth) const {
+      return deep ? at(row, depth) : at(depth, row);
+    }
+
+   private:
+    static constexpr int turns_of(int line) { return line < 64 ? line / 8 : 8; }
+    static constexpr int shift_of(int line) { return turns_of(line) == 8 ? 0 : turns_of(line) == 4 ? 1 : 2; }
+  };
+
+  __device__ __forceinline__ int row_in_fragment(int e) const {
+    return lane_ / 4 + e / 2 * 8;
+  }
+  __device__ __forceinline__ int column_of(int j, int e) const {
+    return column_ + j * 8 + lane_ % 4 * 2 + e % 2;
+  }
+
+  __device__ __forceinline__ void multiply_fragments(const T* left, bool left_deep, const T* right,
+                                                     bool right_deep) {
+    const Lines<Tile::kM> left_lines(left_deep);
+    const Lines<Tile::kN> right_lines(right_deep);
+    // Which row of which of the four matrices this lane gives the address of.
+    const int inner = lane_ % 8, second = lane_ / 8 % 2 * 8, half = lane_ / 16 * 8;
+    const int left_row = row_ + second + (left_deep ? inner : 0), left_depth = half + (left_deep ? 0 : inner);
+    const int right_row = column_ + half + (right_deep ? inner : 0),
+              right_depth = second + (right_deep ? 0 : inner);
+#pragma unroll
+    for (int depth = 0; depth < kDepth; depth += 16) {
+      std::uint32_t a[kDown][4], b[kAcross / 2][4];
+#pragma unroll
+      for (int i = 0; i < kDown; ++i)  // rows 0 and 8 at depth 0, then at depth 8
+        detail::load_matrices(left + left_lines.of(left_row + i * kStageRows, left_depth + depth), left_deep,
+                              a[i]);
+#pragma unroll
+      for (int j = 0; j < kAcross / 2; ++j)  // depths 0 and 8 of column 0, then of column 8
+        detail::load_matrices(right + right_lines.of(right_row + j * 16, right_depth + depth), right_deep,
+                              b[j]);
+#pragma unroll
+      for (int i = 0; i < kDown; ++i)
+#pragma unroll
+        for (int j = 0; j < kAcross; ++j)
+          detail::multiply_add<T>(sums_[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+    }
+  }
+
+  template <int kExtent>
+  __device__ __forceinline__ static float element(const T* tile, bool deep, int row, int depth) {
+    const int along = deep ? depth : row;
+    return static_cast<float>(tile[Lines<kExtent>(deep).of(row, depth) + along % 8]);
+  }
+
+  __device__ __forceinline__ void multiply_plainly(const T* left, bool left_deep, const T* right,
+                                                   bool right_deep) {
+#pragma unroll 1
+    for (int depth = 0; depth < kDepth; ++depth) {
+      float a[kDown][2], b[kAcross][2];
+#pragma unroll
+      for (int i = 0; i < kDown; ++i)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          a[i][e] = element<Tile::kM>(left, left_deep, i * kStageRows + row_ + row_in_fragment(2 * e), depth);
+#pragma unroll
+      for (int j = 0; j < kAcross; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) b[j][e] = element<Tile::kN>(right, right_deep, column_of(j, e), depth);
+#pragma unroll
+      for (int i = 0; i < kDown; ++i)
+#pragma unroll
+        for (int j = 0; j < kAcross; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) sums_[i][j][e] = std::fma(a[i][e / 2], b[j][e % 2], sums_[i][j][e]);
+    }
+  }
+
+  int lane_, row_, column_;
+  float sums_[kDown][kAcross][4];
+};
+
+}  // namespace athanor::cuda

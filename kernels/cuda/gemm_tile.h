@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/vec.h"
+#include "tensor/dtype.h"
+
+// How tiles of the factors come from global memory into the shared memory of a block: see gemm.h.
+
+namespace athanor::cuda {
+
+/// A block's part of the product, kM x kN of it, and how many sums each of its threads has.
+template <int M, int N, int Sums> struct GemmTile {
+  static constexpr int kM = M, kN = N, kSums = Sums;
+  static constexpr int kThreads = M * N / Sums;
+};
+
+/// Where in a tile a thread's first packet starts, along its line and across; others follow every `step`
+/// lines.
+struct PacketPlace {
+  int along, across, step;
+};
+
+/// Where an element of a factor is, if it is not a zero that is nowhere.
+template <class T> struct FactorAddress {
+  const T* address;
+  bool inside;
+};
+
+/// What one thread carries from a factor in global memory to its tile: packets of 16 bytes, neighbours along
+/// the axis that is dense in memory. A view says what the factor is:
+///   Element; Origin, Along, Across: where a tile begins, and parts of an address relative to it;
+///   deep(): whether packets lie along the depth (else along the rows);
+///   whole: whether a packet that starts inside can be read by one access;
+///   origin(base, first_along, first_across); along(origin, i), across(origin, i);
+///   at(origin, along, across): the element's address, and whether it is one: it is zero where not.
+template <class View, int kExtent, class Product> class TileCopy {
+ public:
+  using T = typename View::Element;
+  static constexpr int kDepth = Product::kDepth, kThreads = Product::kThreads;
+
+  /// Reads the tile that starts at (first_row, first_depth); zeros beyond the factor's rows and depths.
+  __device__ __forceinline__ void fetch(const View& view, const T* base, std::int64_t first_row,
+                                        std::int64_t first_depth, std::int64_t rows, std::int64_t depths) {
+    const bool deep = view.deep();
+    const auto origin =
+        deep ? view.origin(base, first_depth, first_row) : view.origin(base, first_row, first_depth);
+    const int rows_left = left(rows - first_row), depths_left = left(depths - first_depth);
+    const int end_along = deep ? depths_left : rows_left, end_across = deep ? rows_left : depths_left;
+    const PacketPlace place = place_of(deep);
+    // Addresses are computed whether they are needed or not, so that a load is one predicated instruction.
+    if (view.whole) {
+      const auto inner = view.along(origin, place.along);
+      const bool starts_inside = place.along < end_along;
+#pragma unroll
+      for (int i = 0; i < kPackets; ++i) {
+        const int line = place.across + i * place.step;
+        const auto from = view.at(origin, inner, view.across(origin, line));
+        packets_[i] = {};
+        if (starts_inside && line < end_across && from.inside) packets_[i] = load<kWidth>(from.address);
+      }
+    } else {
+      typename View::Across lines[kPackets];
+#pragma unroll
+      for (int i = 0; i < kPackets; ++i) lines[i] = view.across(origin, place.across + i * place.step);
+#pragma unroll
+      for (int v = 0; v < kWidth; ++v) {
+        const auto inner = view.along(origin, place.along + v);
+        const bool inside = place.along + v < end_along;
+#pragma unroll
+        for (int i = 0; i < kPackets; ++i) {
+          const auto from = view.at(origin, inner, lines[i]);
+          packets_[i][v] = T{};
+          if (inside && place.across + i * place.step < end_across && from.inside)
+            packets_[i][v] = *from.address;
+        }
+      }
+    }
+  }
+
+  /// Writes what was read to the tile.
+  __device__ __forceinline__ void store(const View& view, typename Product::Stored* tile) const {
+    Product::template put<kExtent>(tile, view.deep(), place_of(view.deep()), packets_);
+  }
+
+ private:
+  static constexpr int kWidth = kVec<T>;
+  static constexpr int kPackets = kExtent * kDepth / kWidth / kThreads;
+  static_assert(kPackets * kWidth * kThreads == kExtent * kDepth);
+
+  __device__ __forceinline__ static PacketPlace place_of(bool deep) {
+    constexpr int kDeep = kDepth / kWidth, kFlat = kExtent / kWidth;  // packets of a line
+    const int thread = static_cast<int>(threadIdx.x);
+    return {(deep ? thread % kDeep : thread % kFlat) * kWidth, deep ? thread / kDeep : thread / kFlat,
+            deep ? kThreads / kDeep : kThreads / kFlat};
+  }
+  __device__ __forceinline__ static int left(std::int64_t n) {
+    return n > kExtent + kDepth ? kExtent + kDepth : static_cast<int>(n);
+  }
+
+  Vec<T, kWidth> packets_[kPackets];
+};
+
+}  // namespace athanor::cuda

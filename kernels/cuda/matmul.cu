@@ -1,0 +1,162 @@
+#include "kernels/cuda/column_sum.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/vendor.h"
+#include "kernels/cuda/vendor_matmul.h"
+#include "kernels/detail/matmul_plan.h"
+#include "kernels/matmul.h"
+
+namespace athanor::kernels {
+namespace {
+
+using cuda::kVec;
+using cuda::Vec;
+
+/// The batch axes of a plan, for kernels: offsets of a, b and (kept axes) y.
+struct BatchWalks {
+  Shape kept, summed;
+  std::array<Strides, 3> kept_strides;
+  std::array<Strides, 2> summed_strides;
+
+  explicit BatchWalks(const Batches& batches) {
+    for (int i = 0; i < batches.kept_rank; ++i) {
+      const Batches::Axis& axis = batches.kept[i];
+      kept.push_back(axis.size);
+      kept_strides[0].push_back(axis.a), kept_strides[1].push_back(axis.b), kept_strides[2].push_back(axis.y);
+    }
+    for (int i = 0; i < batches.summed_rank; ++i) {
+      const Batches::Axis& axis = batches.summed[i];
+      summed.push_back(axis.size);
+      summed_strides[0].push_back(axis.a), summed_strides[1].push_back(axis.b);
+    }
+  }
+
+  /// How far an operand (0: a, 1: b) is moved by one step along each axis.
+  Strides moves(std::size_t operand) const {
+    Strides all = kept_strides[operand];
+    for (const std::int64_t stride : summed_strides[operand]) {
+      if (all.rank() < kMaxRank) all.push_back(stride);
+    }
+    return all;
+  }
+};
+
+template <class T>
+void multiply(const CudaContext& context, const MatmulPlan& plan, const Tensor& a, const Tensor& b,
+              const Tensor& bias, Activation activation, const Tensor& y, bool accumulate) {
+  const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = plan;
+  const BatchWalks walks(batches);
+  cuda::Gemm<T, cuda::MatrixView<T>, cuda::MatrixView<T>, cuda::MatrixTo> g{
+      .a = {a.data<T>(), size.m, size.k, a_row, a_col, walks.moves(0)},
+      .b = {b.data<T>(), size.n, size.k, b_col, b_row, walks.moves(1)},
+      .to = {y_row, 1},
+      .m = size.m,
+      .n = size.n,
+      .k = size.k,
+      .batches = cuda::Walk<3>(walks.kept, walks.kept_strides),
+      .summed = cuda::Walk<2>(walks.summed, walks.summed_strides),
+      .finish = {y.raw_data(), y.dtype() != a.dtype(), bias.defined() ? bias.data<T>() : nullptr, activation,
+                 accumulate}};
+  // A product of few rows is, transposed, one of few columns, for which there is a tile.
+  if (size.m <= 16 && size.n > 16) {
+    std::swap(g.a, g.b);
+    std::swap(g.m, g.n);
+    std::swap(g.to.row, g.to.column);
+    g.batches =
+        cuda::Walk<3>(walks.kept, {walks.kept_strides[1], walks.kept_strides[0], walks.kept_strides[2]});
+    g.summed = cuda::Walk<2>(walks.summed, {walks.summed_strides[1], walks.summed_strides[0]});
+    g.channels_are_rows = true;
+  }
+  cuda::gemm(context, "matmul", g, cuda::GemmCut{y.numel(), size.n});
+}
+
+// column_sums ----------------------------------------------------------------------------------------------
+
+constexpr int kThreads = 256;
+
+/// Grid: groups of columns, pieces of the rows. A block's threads lie `across` (a power of two) by kThreads /
+/// across; each adds up W columns of every so-many-th row, then the threads of a column add theirs, in a
+/// tree. Reads every element once.
+template <class T, int W>
+__global__ void __launch_bounds__(kThreads)
+    sum_rows(const T* x, std::int64_t rows, std::int64_t n, int across, Accumulate<T>* partials) {
+  using A = Accumulate<T>;
+  __shared__ __align__(16) A shared[kThreads * W];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % across, height = kThreads / across;
+  const std::int64_t column = (std::int64_t{blockIdx.x} * across + lane) * W;
+  const std::int64_t step = std::int64_t{gridDim.y} * height;
+  A sums[W];
+#pragma unroll
+  for (int v = 0; v < W; ++v) sums[v] = 0;
+  if (column < n) {
+#pragma unroll 4
+    for (std::int64_t row = std::int64_t{blockIdx.y} * height + thread / across; row < rows; row += step) {
+      const Vec<T, W> in = cuda::load<W>(x + row * n + column);
+#pragma unroll
+      for (int v = 0; v < W; ++v) sums[v] += A(in[v]);
+    }
+  }
+  cuda::add_up_columns<kThreads>(sums, across, shared);
+  if (thread < across && column < n) {
+#pragma unroll
+    for (int v = 0; v < W; ++v) partials[blockIdx.y * n + column + v] = sums[v];
+  }
+}
+
+template <class T, int W>
+void launch_sums(const CudaContext& context, const T* x, std::int64_t rows, std::int64_t n,
+                 const cuda::Finish<T>& finish) {
+  using A = Accumulate<T>;
+  const std::int64_t packets = n / W;
+  int across = 1;
+  while (across < packets && across < 32) across *= 2;
+  const auto groups = static_cast<unsigned>((packets + across - 1) / across);
+  // Sixteen rows a thread at least, and no more blocks than fill the device a few times.
+  const std::int64_t height = kThreads / across, wanted = (rows + height * 16 - 1) / (height * 16),
+                     room = std::max<std::int64_t>(1, std::int64_t{context.multiprocessors()} * 4 / groups);
+  const auto pieces =
+      static_cast<unsigned>(std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(room, 1024)));
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(pieces * n) * sizeof(A));
+  cuda::launch(context, {"column_sums", dim3(groups, pieces), kThreads}, sum_rows<T, W>, x, rows, n, across,
+               scratch.as<A>());
+  cuda::launch(context, {"column_sums", cuda::blocks_for(context, n, 256), 256}, cuda::gemm_finish<T>,
+               scratch.as<A>(), pieces, n, finish, n);
+}
+
+}  // namespace
+
+template <>
+void matmul(CudaContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
+            Activation activation, const Tensor& y, Write write) {
+  ATH_CHECK(impl != MatmulImpl::eigen,
+            "matmul: impl must be automatic, reference or vendor on CUDA, but got eigen");
+  if (y.numel() == 0) return;
+  const bool nothing = a.numel() == 0 || b.numel() == 0;
+  if (!nothing && cuda::vendor_matmul(context, impl, a, b, bias, activation, y, write)) return;
+  if (impl == MatmulImpl::vendor && !nothing) {
+    if (!cuda::has_vendor())
+      detail::fail<BackendError>("matmul: this build has no cuBLASLt; use MatmulImpl::automatic");
+    detail::fail<BackendError>("matmul: cuBLASLt has no code for {} {} x {}; use MatmulImpl::automatic",
+                               a.dtype(), a.shape(), b.shape());
+  }
+  const MatmulPlan plan(a, b, y);
+  dispatch_floating(a.dtype(), "matmul", [&]<class T>() {
+    multiply<T>(context, plan, a, b, bias, activation, y, write == Write::accumulate);
+  });
+}
+
+template <> void column_sums(CudaContext& context, const Tensor& x, const Tensor& sums, Write write) {
+  const std::int64_t n = sums.numel(), rows = n == 0 ? 0 : x.numel() / n;
+  if (n == 0) return;
+  dispatch_floating(x.dtype(), "column_sums", [&]<class T>() {
+    const cuda::Finish<T> finish{sums.raw_data(), sums.dtype() != x.dtype(), nullptr, Activation::none,
+                                 write == Write::accumulate};
+    const T* const from = x.data<T>();
+    if (n % kVec<T> == 0 && cuda::aligned<kVec<T>>(from)) {
+      launch_sums<T, kVec<T>>(context, from, rows, n, finish);
+    } else {
+      launch_sums<T, 1>(context, from, rows, n, finish);
+    }
+  });
+}
+
+}  // namespace athanor::kernels

@@ -1,0 +1,203 @@
+#include "kernels/conv.h"
+
+#include "kernels/cuda/vendor.h"
+#include "tests/cuda/exact.h"
+
+namespace athanor {
+namespace {
+
+using ConvOnDevice = test::DeviceTest;
+using test::exact;
+using test::on_device_like;
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+
+CudaContext& context() {
+  return cuda_context(test::device());
+}
+
+struct Case {
+  Shape x, w;
+  Conv2dParams params;
+};
+
+// Strides, padding, dilation, groups, 1 x 1, odd sizes; channels that are whole packets and such that are
+// not.
+std::vector<Case> cases() {
+  return {
+      {{2, 5, 5, 1}, {1, 3, 3, 1}, {}},
+      {{1, 1, 1, 1}, {1, 1, 1, 1}, {}},
+      {{2, 28, 28, 1}, {6, 5, 5, 1}, {.padding = {2, 2}}},
+      {{3, 14, 14, 6}, {16, 5, 5, 6}, {}},
+      {{2, 9, 7, 3}, {8, 3, 3, 3}, {.padding = {1, 1}}},
+      {{2, 9, 7, 3}, {24, 2, 2, 3}, {}},
+      {{1, 15, 13, 3}, {64, 7, 7, 3}, {.stride = {2, 2}, .padding = {3, 3}}},
+      {{1, 23, 23, 3}, {16, 11, 11, 3}, {.stride = {4, 4}, .padding = {2, 2}}},
+      {{2, 8, 8, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}},
+      {{2, 9, 9, 16}, {32, 3, 3, 16}, {.stride = {2, 2}, .padding = {1, 1}}},
+      {{2, 8, 8, 16}, {32, 1, 1, 16}, {.stride = {2, 2}}},
+      {{2, 7, 5, 24}, {17, 1, 1, 24}, {}},
+      {{1, 6, 5, 4}, {8, 1, 1, 4}, {.padding = {1, 0}}},
+      {{1, 10, 10, 8}, {8, 3, 3, 8}, {.padding = {2, 2}, .dilation = {2, 2}}},
+      {{1, 11, 9, 4}, {5, 3, 2, 4}, {.stride = {2, 1}, .padding = {0, 1}, .dilation = {1, 3}}},
+      {{1, 13, 12, 4}, {8, 3, 4, 4}, {.stride = {4, 3}, .padding = {2, 3}, .dilation = {2, 3}}},
+      {{1, 12, 12, 8}, {8, 3, 3, 8}, {.stride = {2, 2}, .padding = {2, 2}, .dilation = {2, 2}}},
+      {{2, 8, 6, 8}, {12, 3, 3, 2}, {.padding = {1, 1}, .groups = 4}},
+      {{2, 6, 6, 32}, {64, 3, 3, 16}, {.stride = {2, 2}, .padding = {1, 1}, .groups = 2}},
+      {{2, 8, 8, 16}, {16, 3, 3, 1}, {.padding = {1, 1}, .groups = 16}},
+      {{1, 8, 8, 6}, {12, 3, 3, 1}, {.stride = {2, 2}, .padding = {1, 1}, .groups = 6}},
+      {{2, 9, 7, 40}, {40, 5, 5, 1}, {.stride = {2, 1}, .padding = {2, 3}, .dilation = {1, 2}, .groups = 40}},
+      {{2, 5, 6, 7}, {7, 3, 2, 1}, {.groups = 7}},
+      {{2, 4, 4, 64}, {64, 3, 3, 64}, {.padding = {1, 1}}},
+      {{1, 3, 3, 2}, {3, 3, 3, 2}, {}},
+      {{1, 2, 2, 2}, {3, 3, 3, 2}, {.padding = {1, 1}}},  // the input is smaller than the kernel
+      {{1, 6, 6, 2}, {2, 2, 2, 2}, {.stride = {4, 4}}},   // rows and columns that no output sees
+      {{1, 2, 3, 4}, {2, 1, 1, 4}, {.stride = {5, 7}}},   // a stride beyond the image
+  };
+}
+
+// Every pass against the CPU's definition. x and w start `misaligned` by an element where asked.
+void check_case(const Case& c, DType dtype, test::Layout layout = test::Layout::dense) {
+  SCOPED_TRACE(
+      fmt::format("x {} w {} stride {} groups {} {}", c.x, c.w, c.params.stride[0], c.params.groups, dtype));
+  Conv2dParams params = c.params;
+  params.impl = ConvImpl::reference;
+  const Shape out = conv2d_shape(c.x, c.w, params);
+  const Tensor x = exact({c.x, layout}, dtype, {1}), w = exact({c.w, layout}, dtype, {2});
+  const Tensor bias = exact({{out[3]}}, dtype, {3}), dy = exact({out, layout}, dtype, {4});
+  const Tensor x_on = on_device_like(x), w_on = on_device_like(w), dy_on = on_device_like(dy);
+
+  for (const Activation activation : {Activation::none, Activation::relu}) {
+    params.activation = activation;
+    const Tensor offsets = activation == Activation::none ? Tensor() : bias;
+    const Tensor y = Tensor::empty(out, {dtype}), y_on = on_device_like(y);
+    kernels::conv2d_forward(cpu_context(), params, x, w, offsets, y);
+    kernels::conv2d_forward(context(), params, x_on, w_on, offsets.defined() ? on_device_like(bias) : offsets,
+                            y_on);
+    EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y)) << "forward";
+  }
+  params.activation = Activation::none;
+
+  const Tensor dx = Tensor::empty(c.x, {dtype}), dx_on = on_device_like(dx);
+  kernels::conv2d_backward_data(cpu_context(), params, dy, w, dx);
+  kernels::conv2d_backward_data(context(), params, dy_on, w_on, dx_on);
+  EXPECT_TRUE(test::same_bits(dx_on.to(kCpu), dx)) << "backward data";
+
+  for (const DType to : {dtype, dtype == DType::f64 ? dtype : DType::f32}) {
+    for (const Write write : {Write::overwrite, Write::accumulate}) {
+      const Tensor dw = exact({c.w}, to, {5}), dbias = exact({{out[3]}}, to, {6});
+      const Tensor dw_on = on_device_like(dw), dbias_on = on_device_like(dbias);
+      kernels::conv2d_backward_weights(cpu_context(), params, x, dy, dw, write, dbias, write);
+      kernels::conv2d_backward_weights(context(), params, x_on, dy_on, dw_on, write, dbias_on, write);
+      EXPECT_TRUE(test::same_bits(dw_on.to(kCpu), dw)) << "backward weights to " << name_of(to);
+      EXPECT_TRUE(test::same_bits(dbias_on.to(kCpu), dbias)) << "bias to " << name_of(to);
+    }
+  }
+}
+
+TEST_F(ConvOnDevice, ThreeByThreeByHand) {
+  // Rows 1 2 3 / 4 5 6 / 7 8 9 under the kernel 1 0 / 0 -1, not flipped: each value minus its lower right.
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 3, 3, 1}, test::device());
+  const Tensor w = Tensor::from(std::vector<float>{1, 0, 0, -1}, {1, 2, 2, 1}, test::device());
+  const Tensor y = Tensor::empty({1, 2, 2, 1}, {DType::f32, test::device()});
+  for (const ConvImpl impl : {ConvImpl::reference, ConvImpl::automatic}) {
+    kernels::conv2d_forward(context(), {.impl = impl}, x, w, {}, y);
+    EXPECT_EQ(y.to_vector(), (std::vector<double>{-4, -4, -4, -4}));
+  }
+}
+
+TEST_F(ConvOnDevice, EveryPassEqualsCpuInF64) {
+  for (const Case& c : cases()) check_case(c, DType::f64);
+}
+TEST_F(ConvOnDevice, EveryPassEqualsCpuInF32) {
+  for (const Case& c : cases()) check_case(c, DType::f32);
+}
+TEST_F(ConvOnDevice, EveryPassEqualsCpuInF16) {
+  for (const Case& c : cases()) check_case(c, DType::f16);
+}
+TEST_F(ConvOnDevice, EveryPassEqualsCpuInBF16) {
+  for (const Case& c : cases()) check_case(c, DType::bf16);
+}
+
+TEST_F(ConvOnDevice, TensorsMayStartOffAlignment) {
+  for (const DType dtype : kFloating) {
+    check_case({{2, 6, 6, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}}, dtype, test::Layout::misaligned);
+    check_case({{2, 6, 6, 16}, {16, 3, 3, 1}, {.padding = {1, 1}, .groups = 16}}, dtype,
+               test::Layout::misaligned);
+    check_case({{2, 5, 5, 16}, {16, 1, 1, 16}, {}}, dtype, test::Layout::misaligned);
+  }
+}
+
+// Enough pixels and channels for the large tile, and weights whose gradients are summed in pieces.
+TEST_F(ConvOnDevice, LargeTilesAndPiecesEqualCpu) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    check_case({{3, 14, 14, 16}, {136, 3, 3, 16}, {.padding = {1, 1}}}, dtype);
+    check_case({{1, 12, 12, 136}, {144, 1, 1, 136}, {}}, dtype);
+  }
+}
+
+TEST_F(ConvOnDevice, SumsThatRoundAreTheSameEveryTime) {
+  const Conv2dParams params{.padding = {1, 1}, .impl = ConvImpl::reference};
+  for (const DType dtype : kFloating) {
+    const Tensor x = on_device_like(test::filled({{4, 12, 12, 8}}, dtype, {1}));
+    const Tensor dy = on_device_like(test::filled({{4, 12, 12, 8}}, dtype, {2}));
+    const Tensor first = Tensor::empty({8, 3, 3, 8}, {dtype, test::device()}), again = empty_like(first);
+    for (const Tensor& dw : {first, again})
+      kernels::conv2d_backward_weights(context(), params, x, dy, dw, Write::overwrite, {}, Write::overwrite);
+    EXPECT_TRUE(test::same_bits(again.to(kCpu), first.to(kCpu)));
+    const Tensor expected = Tensor::empty(first.shape(), {dtype});
+    kernels::conv2d_backward_weights(cpu_context(), params, x.to(kCpu), dy.to(kCpu), expected,
+                                     Write::overwrite, {}, Write::overwrite);
+    const double sums = test::epsilon_of(dtype == DType::f64 ? DType::f64 : DType::f32);
+    EXPECT_TRUE(test::close(first.to(kCpu), expected, 4 * 12 * 12 * sums + test::epsilon_of(dtype)));
+  }
+}
+
+TEST_F(ConvOnDevice, GeluAndSiluAreFused) {
+  for (const DType dtype : kFloating) {
+    for (const std::int64_t groups : {1, 2, 8}) {
+      for (const Activation activation : {Activation::gelu, Activation::silu}) {
+        const Conv2dParams params{
+            .padding = {1, 1}, .groups = groups, .activation = activation, .impl = ConvImpl::reference};
+        const Tensor x = exact({{2, 5, 5, 8}}, dtype, {1}), w = exact({{8, 3, 3, 8 / groups}}, dtype, {2}),
+                     bias = exact({{8}}, dtype, {3});
+        const Tensor y = Tensor::empty({2, 5, 5, 8}, {dtype}), y_on = on_device_like(y);
+        kernels::conv2d_forward(cpu_context(), params, x, w, bias, y);
+        kernels::conv2d_forward(context(), params, on_device_like(x), on_device_like(w), on_device_like(bias),
+                                y_on);
+        EXPECT_TRUE(test::close(y_on.to(kCpu), y, 4 * test::epsilon_of(dtype)));
+      }
+    }
+  }
+}
+
+TEST_F(ConvOnDevice, EmptySizesGiveNothingOrZeros) {
+  for (const DType dtype : kFloating) {
+    check_case({{0, 6, 6, 3}, {4, 3, 3, 3}, {}}, dtype);
+    check_case({{0, 6, 6, 4}, {4, 3, 3, 1}, {.groups = 4}}, dtype);
+    check_case({{0, 6, 6, 4}, {4, 1, 1, 4}, {}}, dtype);
+    check_case({{2, 6, 6, 3}, {0, 3, 3, 3}, {}}, dtype);
+    check_case({{2, 6, 6, 3}, {0, 1, 1, 3}, {}}, dtype);
+    check_case({{2, 0, 5, 3}, {4, 3, 3, 3}, {.padding = {2, 1}}}, dtype);
+  }
+  // No channels: y is what is left, and the weights have no elements.
+  const Tensor x = Tensor::empty({2, 4, 4, 0}, {DType::f32, test::device()}),
+               w = Tensor::empty({3, 3, 3, 0}, {DType::f32, test::device()}),
+               y = Tensor::empty({2, 2, 2, 3}, {DType::f32, test::device()});
+  kernels::conv2d_forward(context(), {}, x, w, {}, y);
+  EXPECT_EQ(y.to_vector(), std::vector<double>(24, 0.0));
+}
+
+TEST_F(ConvOnDevice, ImplementationsThatAreNotThereAreNamed) {
+  const Tensor x = Tensor::zeros({1, 3, 3, 1}, {DType::f32, test::device()}),
+               y = Tensor::empty({1, 1, 1, 1}, {DType::f32, test::device()});
+  const auto run = [&](ConvImpl impl) { kernels::conv2d_forward(context(), {.impl = impl}, x, x, {}, y); };
+  EXPECT_THROW(run(ConvImpl::eigen), ArgumentError);
+  EXPECT_THROW(run(ConvImpl::direct), ArgumentError);
+  if (!cuda::has_vendor()) {
+    EXPECT_THROW(run(ConvImpl::vendor), BackendError);
+  }
+}
+
+}  // namespace
+}  // namespace athanor
