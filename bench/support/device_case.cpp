@@ -210,4 +210,8 @@ std::vector<Tensor> on_bench_device(const Call& call, std::int64_t tiles) {
   return tensors;
 }
 
+double error_on_device(const Call& call, const std::vector<Tensor>& operands, std::int64_t tiles) {
+  return error_of(call, results_on_cpu(call), operands, tiles);
+}
+
 }  // namespace athanor::bench

@@ -99,5 +99,7 @@ Tensor pattern(const Shape& shape, DType dtype, double low = -1, double high = 1
 
 /// Operands of a case on the device, `tiles` copies large.
 std::vector<Tensor> on_bench_device(const Call& call, std::int64_t tiles);
+/// The largest error of results on the device, `tiles` copies large, by those of the CPU, which it computes.
+double error_on_device(const Call& call, const std::vector<Tensor>& operands, std::int64_t tiles = 1);
 
 }  // namespace athanor::bench
