@@ -149,4 +149,5 @@ use_bundle() {
     export LD_LIBRARY_PATH="$1/lib/c++:$LD_LIBRARY_PATH"
   fi
   use_libraries "${programs[@]}"
+  [ ! -d "$1/tests/golden" ] || export ATHANOR_GOLDEN_DIR="$1/tests/golden"
 }

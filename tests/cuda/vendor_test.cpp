@@ -14,6 +14,7 @@
 #include "tensor/cuda/graph_pool.h"
 #include "tensor/cuda/runtime.h"
 #include "tests/cuda/device.h"
+#include "tests/support/folder.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor {
@@ -441,9 +442,9 @@ TEST_F(OnGpu, PropertiesAreWrittenDown) {
   const auto device = cudnn::DeviceProperties::of_device(test::device().index);
   EXPECT_EQ(device.sm(), context().sm());
   EXPECT_EQ(device.multiprocessors(), context().multiprocessors());
-  std::filesystem::create_directories(ATHANOR_PLANS_DIR);
-  std::ofstream(fmt::format("{}/this_device_sm{}.json", ATHANOR_PLANS_DIR, device.sm()))
-      << device.json() << "\n";
+  const std::string folder = test::folder("ATHANOR_PLANS_DIR", ATHANOR_PLANS_DIR);
+  std::filesystem::create_directories(folder);
+  std::ofstream(fmt::format("{}/this_device_sm{}.json", folder, device.sm())) << device.json() << "\n";
   EXPECT_EQ(cudnn::DeviceProperties::from_json(device.json()).json(), device.json());
 }
 

@@ -10,6 +10,7 @@
 
 #include "examples/athanor_tool/run_op.h"
 #include "tensor/safetensors.h"
+#include "tests/support/folder.h"
 
 // Files of tests/golden/, made by an independent framework (make_goldens.py), through the code path of
 // `athanor run-op`, on any device.
@@ -21,7 +22,8 @@ inline constexpr double kTolerance = 1e-5;  // of the largest magnitude in the r
 /// The golden files of the ops whose names are given; of all where none is.
 inline std::vector<std::filesystem::path> golden_files(const std::vector<std::string>& ops = {}) {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(ATHANOR_GOLDEN_DIR)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::folder("ATHANOR_GOLDEN_DIR", ATHANOR_GOLDEN_DIR))) {
     const auto is_of = [stem = entry.path().stem().string()](const std::string& op) {
       return stem.starts_with(op);
     };
