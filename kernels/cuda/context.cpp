@@ -3,8 +3,9 @@
 #include <array>
 
 #include "kernels/cuda/vendor.h"
+#include "tensor/cuda/runtime.h"
 #include "tensor/detail/device_memory.h"
-#include "tensor/stream.h"
+#include "tensor/detail/stream_state.h"
 
 namespace athanor {
 
@@ -22,7 +23,7 @@ CudaContext::CudaContext(Device device) : device_(device) {
 CudaContext::~CudaContext() = default;
 
 void* CudaContext::native_stream() const {
-  return current_stream(device_).native();
+  return detail::current_stream_state(device_).native;
 }
 
 int CudaContext::threads() const {
@@ -39,11 +40,12 @@ cuda::Vendor& CudaContext::vendor() {
 
 CudaContext& cuda_context(Device device) {
   // Checked on the host, once: kernels do not ask again.
-  constexpr std::size_t kMaxDevices = 64;
-  thread_local std::array<std::unique_ptr<CudaContext>, kMaxDevices> contexts;
+  thread_local std::array<std::unique_ptr<CudaContext>, detail::kMaxDevices> contexts;
   const auto index = static_cast<std::size_t>(device.index);
-  ATH_CHECK(device.is_cuda() && device.index >= 0 && index < kMaxDevices,
+  ATH_CHECK(device.is_cuda() && device.index >= 0 && index < contexts.size(),
             "device: must be a CUDA device, but got {}", device.str());
+  // A kernel goes to streams of the thread's current device alone.
+  if (cuda_device_count() > 1) ATH_TRY(cudaSetDevice(device.index));
   if (!contexts[index]) contexts[index] = std::make_unique<CudaContext>(device);
   return *contexts[index];
 }

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "tensor/cuda/allocator.h"
-#include "tensor/cuda/device.h"
 #include "tensor/error.h"
 
 // The part of DeviceAllocator that knows of more than one stream: blocks that are freed while another stream
@@ -33,19 +32,15 @@ cudaEvent_t native(const Use& use) {
 }
 
 // Marks where the stream is now, unless that would become part of a graph; then later.
-void mark(Use& use, Device device) noexcept {
+void mark(Use& use) noexcept {
   if (use.marked || is_capturing(use.stream)) return;
-  try {
-    const DeviceGuard guard(device);
-    use.marked = cudaEventRecord(native(use), use.stream) == cudaSuccess;
-  } catch (const Error&) {  // tried again when the chunk is asked for
-  }
+  use.marked = cudaEventRecord(native(use), use.stream) == cudaSuccess;  // else tried again before the reuse
 }
 
 }  // namespace
 
 void DeviceAllocator::park(Chunk& chunk) noexcept {
-  for (Use& use : chunk.uses) mark(use, device_);
+  for (Use& use : chunk.uses) mark(use);
   Pool& pool = *chunk.segment->pool;
   chunk.state = Chunk::State::parked;
   chunk.next = nullptr;
@@ -60,7 +55,7 @@ void DeviceAllocator::reclaim(Pool& pool, bool wait) noexcept {
   const auto done = [&](Use& use) {
     const std::uint64_t bit = std::uint64_t{1} << use.stream_id % 64;
     if (busy & bit) return false;
-    mark(use, device_);
+    mark(use);
     if (!use.marked) return false;
     const cudaError_t status = wait ? cudaEventSynchronize(native(use)) : cudaEventQuery(native(use));
     if (status == cudaSuccess) return true;

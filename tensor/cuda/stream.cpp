@@ -73,7 +73,6 @@ class CudaEvent final : public detail::EventState {
   bool recorded() const { return recorded_; }
 
   void record(const Stream& stream) override {
-    const cuda::DeviceGuard guard(device_);
     ATH_TRY(cudaEventRecord(event_, static_cast<cudaStream_t>(stream.native())));
     recorded_ = true;
   }

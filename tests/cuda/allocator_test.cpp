@@ -16,6 +16,49 @@ namespace {
 using cuda::DeviceAllocator;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
+TEST(FreeLists, FindAChunkForEverySizeItHolds) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = 512; bytes < std::size_t{1} << 41;
+       bytes += std::max<std::size_t>(512, bytes / 23 & ~511ul))
+    sizes.push_back(bytes);
+  for (const std::size_t held : sizes) {
+    cuda::FreeLists lists;
+    cuda::Chunk chunk;
+    chunk.bytes = held;
+    lists.insert(chunk);
+    EXPECT_EQ(lists.largest(), held);
+    for (const std::size_t asked : sizes) ASSERT_EQ(lists.best_fit(asked), asked <= held ? &chunk : nullptr);
+    lists.erase(chunk);
+    EXPECT_EQ(lists.best_fit(512), nullptr);
+    EXPECT_EQ(lists.largest(), 0u);
+  }
+}
+
+TEST(FreeLists, TakeTheSmallestThatFitsAndOfEqualsTheFirstInMemory) {
+  cuda::FreeLists lists;
+  std::array<std::byte, 4> memory;
+  std::array<cuda::Chunk, 4> chunks;
+  for (std::size_t i = 0; i < 4; ++i) {
+    chunks[i].bytes = std::array<std::size_t, 4>{66'560, 66'048, 66'048, 67'072}[i];  // of one size class
+    chunks[i].data = &memory[i];
+    lists.insert(chunks[i]);
+  }
+  for (const std::size_t best : {1u, 2u, 0u, 3u}) {
+    EXPECT_EQ(lists.best_fit(66'000), &chunks[best]);
+    lists.erase(chunks[best]);
+  }
+}
+
+TEST(FreeLists, LookFurtherWhereTheRightClassHoldsOnlySmallerOnes) {
+  cuda::FreeLists lists;
+  cuda::Chunk small, large;
+  small.bytes = 65'536;
+  large.bytes = 73'728;  // of the next class
+  lists.insert(small);
+  lists.insert(large);
+  EXPECT_EQ(lists.best_fit(70'144), &large);
+}
+
 // An allocator of its own, so that nobody else's blocks come between.
 struct Allocators : test::DeviceTest {
   DeviceAllocator cached{test::device(), DeviceAllocator::Blocks::cached};
@@ -107,11 +150,25 @@ TEST_F(DeviceCache, ABlockAnotherStreamUsesIsFreeWhenThatHasPassed) {
     cached.free(block);
     EXPECT_EQ(cached.stats().current, 0);
     EXPECT_EQ(cached.stats().cached, static_cast<std::int64_t>(20 * kMiB));
-    for (int i = 0; i < 5; ++i) EXPECT_NE(address_of_next(3 * kMiB), block.data);
+    EXPECT_NE(address_of_next(3 * kMiB), block.data);
+    // More than is left: asks whether the other stream has passed, and gets new memory, since it has not.
+    const Block large = cached.allocate(18 * kMiB);
+    EXPECT_EQ(cached.stats().growths, 2);
+    cached.free(large);
   }
-  const Block rest = cached.allocate(17 * kMiB);  // asks for the event: what is free does not do
-  EXPECT_EQ(cached.stats().growths, 1);
+}
+
+TEST_F(DeviceCache, ABlockThatAnotherStreamHasPassedIsReused) {
+  const Stream other = Stream::create(test::device());
+  const Block block = cached.allocate(3 * kMiB);
+  cached.record_stream(block, other);
+  {
+    const test::Busy busy(other);
+    cached.free(block);
+  }
+  const Block rest = cached.allocate(17 * kMiB);
   EXPECT_EQ(address_of_next(3 * kMiB), block.data);
+  EXPECT_EQ(cached.stats().growths, 1);
   cached.free(rest);
 }
 

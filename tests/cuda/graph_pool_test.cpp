@@ -46,6 +46,15 @@ TEST_F(GraphPools, NestAndEndWithTheirScope) {
   EXPECT_EQ(inner.held_bytes(), 0);
 }
 
+TEST_F(GraphPools, ServeNoOtherAllocator) {
+  cuda::DeviceAllocator other(test::device(), cuda::DeviceAllocator::Blocks::cached);
+  GraphPool pool(test::device());
+  const GraphPool::Use use(pool);
+  other.free(other.allocate(1000));
+  EXPECT_EQ(pool.held_bytes(), 0);
+  EXPECT_EQ(other.stats().growths, 1);
+}
+
 TEST_F(GraphPools, LeaveTheirMemoryToEverybody) {
   std::optional<GraphPool> pool(std::in_place, test::device());
   std::optional<Tensor> survivor;
@@ -74,7 +83,14 @@ TEST_F(GraphPools, ParkWhatAnotherStreamUsedUntilTheNextUse) {
     address = x.raw_data();
   }
   {
-    const GraphPool::Use use(pool);  // nothing is queued on `other`
+    const GraphPool::Use use(pool);
+    EXPECT_EQ(floats(1'000'000).raw_data(), address);
+    record_stream(floats(1'000'000), other);
+    const Tensor large = floats(5'000'000);  // would fit where the parked block lies; so would no capture do
+    EXPECT_FALSE(large.raw_data() <= address && address < large.raw_data() + large.bytes());
+  }
+  {
+    const GraphPool::Use use(pool);
     EXPECT_EQ(floats(1'000'000).raw_data(), address);
   }
 }
