@@ -54,6 +54,10 @@ if(ATHANOR_CUDA STREQUAL "SIMT")
     # The emulator has functions of its own for what this calls; libtsan is not linked.
     list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fsanitize=thread)
   endif()
+  option(ATHANOR_SIMT_DEBUG "Compile kernels without optimisation, for a debugger" OFF)
+  if(ATHANOR_SIMT_DEBUG)
+    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -O0 -g)
+  endif()
 endif()
 
 # athanor_device_sources(TARGET FILE.cpp...): adds host code that drives a device to a target.

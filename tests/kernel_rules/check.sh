@@ -6,7 +6,7 @@ cd "$1"
 
 awk '
   function complain(rule) { printf "%s:%d: %s\n", FILENAME, FNR, rule; ++violations }
-  FNR == 1 { depth = guarded = 0; unbounded = 0 }
+  FNR == 1 { unbounded = 0 }
   { code = $0; sub(/\/\/.*/, "", code); gsub(/"[^"]*"/, "\"\"", code) }
 
   { bare = code; gsub(/asm +volatile/, "asm", bare) }
@@ -23,12 +23,6 @@ awk '
   # The same numbers everywhere.
   code ~ /__(exp10f|expf|log2f|log10f|logf|sinf|cosf|sincosf|tanf|tanhf|powf|fdividef)[^a-z_]/ || code ~ /[^a-z_]rsqrtf? *\(/ { complain("an approximate intrinsic") }
   code ~ /std::(exp2?|expm1|log2?|log1p|log10|tanh|erfc?|sin|cos|tan|pow) *\(/ { complain("the bits differ from those of the CPU: kernels/math.h") }
-
-  # Assembly has a plain twin for everybody else.
-  /^ *# *if/ { ++depth; if (!guarded && /__CUDA_ARCH__|__CUDACC__/) guarded = depth }
-  /^ *# *endif/ { if (guarded == depth) guarded = 0; --depth }
-  /^ *# *else/ { if (guarded == depth) guarded = 0 }
-  code ~ /(^|[^_a-z])asm *(volatile)? *\(/ && !guarded { complain("assembly must stand behind #if defined(__CUDA_ARCH__)") }
 
   # ptxas must know the block, or registers times threads may be more than there are.
   code ~ /__global__/ { unbounded = FNR }

@@ -1,0 +1,187 @@
+#include "lab.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+
+// main of an exercise.
+//   exercise          checks every size: code 0 where all are right, 1 where one is wrong
+//   exercise --once   runs the last size alone, for a debugger
+//   exercise --time   times the large size, on a GPU
+// A kernel that breaks a rule of CUDA, or anything else that fails, is code 3 and its diagnosis.
+
+#if defined(__SANITIZE_ADDRESS__)
+// The sanitizers call these when they have found something: it is said which thread of the kernel it was.
+static void say_thread() {
+  std::fprintf(stderr, "in thread (%u,%u,%u) of block (%u,%u,%u)\n", threadIdx.x, threadIdx.y, threadIdx.z,
+               blockIdx.x, blockIdx.y, blockIdx.z);
+}
+extern "C" void __asan_on_error() {
+  say_thread();
+}
+extern "C" void __ubsan_on_report() {
+  say_thread();
+}
+#endif
+
+namespace lab {
+
+void check(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+}
+
+namespace {
+
+class DeviceArray {
+ public:
+  explicit DeviceArray(std::size_t length) : bytes_(length * sizeof(float)) {
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, bytes_), "cudaMalloc");
+    data_ = static_cast<float*>(memory);
+    check(cudaMemset(data_, 0xff, bytes_), "cudaMemset");  // NaN, until it is written
+  }
+  explicit DeviceArray(const std::vector<float>& from) : DeviceArray(from.size()) {
+    check(cudaMemcpy(data_, from.data(), bytes_, cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  ~DeviceArray() { cudaFree(data_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+
+  float* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  std::vector<float> values() const {
+    std::vector<float> result(bytes_ / sizeof(float));
+    check(cudaMemcpy(result.data(), data_, bytes_, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return result;
+  }
+
+ private:
+  float* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+// A kernel's arrays for one size.
+class Problem {
+ public:
+  Problem(const Task& task, Size size) : size_(size), y_(task.result(size)) {
+    std::uint32_t state = 1;
+    for (const Length length : task.inputs) {
+      std::vector<float>& x = host_.emplace_back(length(size));
+      for (float& value : x) {
+        state = state * 1664525u + 1013904223u;
+        value = static_cast<float>(static_cast<std::int32_t>(state) >> 8) * 0x1p-23f;
+      }
+      device_.push_back(std::make_unique<DeviceArray>(x));
+      x_.push_back(device_.back()->data());
+    }
+  }
+
+  void run() const { lab::run(size_, x_, y_.data()); }
+  Arrays inputs() const { return host_; }
+  std::vector<float> result() const { return y_.values(); }
+  std::size_t bytes() const {
+    std::size_t total = y_.bytes();
+    for (const auto& array : device_) total += array->bytes();
+    return total;
+  }
+
+ private:
+  Size size_;
+  std::vector<std::vector<float>> host_;
+  std::vector<std::unique_ptr<DeviceArray>> device_;
+  std::vector<const float*> x_;
+  DeviceArray y_;
+};
+
+std::string text(const char* format, auto... values) {
+  char line[200];
+  std::snprintf(line, sizeof line, format, values...);
+  return line;
+}
+
+// Empty where all is right.
+std::string compare(const std::vector<float>& y, const std::vector<double>& expected, double tolerance,
+                    double* largest) {
+  if (y.size() != expected.size())
+    throw std::runtime_error("the task: reference and result differ in length");
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const double value = y[i], error = std::fabs(value - expected[i]) / (1 + std::fabs(expected[i]));
+    if (std::isnan(value) && !std::isnan(expected[i]))
+      return text("y[%zu] must be %.9g, but nobody wrote a number there", i, expected[i]);
+    if (!(error <= tolerance)) return text("y[%zu] must be %.9g, but is %.9g", i, expected[i], value);
+    *largest = std::max(*largest, error);
+  }
+  return "";
+}
+
+int check_all(const Task& task, std::span<const Size> sizes) {
+  double largest = 0;
+  for (const Size size : sizes) {
+    const Problem problem(task, size);
+    problem.run();
+    check(cudaDeviceSynchronize(), "the kernel");
+    const std::string wrong =
+        compare(problem.result(), task.reference(size, problem.inputs()), task.tolerance, &largest);
+    if (!wrong.empty()) {
+      std::printf("wrong at %d x %d: %s\n", size.rows, size.cols, wrong.c_str());
+      return 1;
+    }
+  }
+  std::printf("right for %zu size%s, largest error %.2g\n", sizes.size(), sizes.size() == 1 ? "" : "s",
+              largest);
+  return 0;
+}
+
+int time_large(const Task& task) {
+  const Problem problem(task, task.large);
+  cudaEvent_t begin = nullptr, end = nullptr;
+  check(cudaEventCreate(&begin), "cudaEventCreate");
+  check(cudaEventCreate(&end), "cudaEventCreate");
+  std::vector<float> ms;
+  for (int turn = 0; turn < 25; ++turn) {
+    check(cudaEventRecord(begin), "cudaEventRecord");
+    problem.run();
+    check(cudaEventRecord(end), "cudaEventRecord");
+    check(cudaEventSynchronize(end), "the kernel");
+    float elapsed = 0;
+    check(cudaEventElapsedTime(&elapsed, begin, end), "cudaEventElapsedTime");
+    if (turn >= 5) ms.push_back(elapsed);  // the first warm up
+  }
+  std::sort(ms.begin(), ms.end());
+  const double median = ms[ms.size() / 2];
+  std::printf("%.4f ms at %d x %d, %.0f GB/s if each array moved once (median of %zu, from %.4f to %.4f)\n",
+              median, task.large.rows, task.large.cols, static_cast<double>(problem.bytes()) / median / 1e6,
+              ms.size(), ms.front(), ms.back());
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return 0;
+}
+
+int main_of(std::span<char*> arguments) {
+  const Task task = lab::task();
+  if (arguments.empty()) return check_all(task, task.sizes);
+  if (arguments.size() == 1 && std::strcmp(arguments[0], "--once") == 0)
+    return check_all(task, std::span(task.sizes).last(1));
+  if (arguments.size() == 1 && std::strcmp(arguments[0], "--formula") == 0) {
+    std::printf("%s\n", task.formula.c_str());
+    return 0;
+  }
+  if (arguments.size() == 1 && std::strcmp(arguments[0], "--time") == 0) return time_large(task);
+  std::fprintf(stderr, "the argument must be --once, --formula or --time, but is '%s'\n", arguments[0]);
+  return 2;
+}
+
+}  // namespace
+}  // namespace lab
+
+int main(int count, char** arguments) {
+  try {
+    return lab::main_of(std::span(arguments, static_cast<std::size_t>(count)).subspan(1));
+  } catch (const std::exception& error) {
+    std::printf("%s\n", error.what());
+    return 3;
+  }
+}

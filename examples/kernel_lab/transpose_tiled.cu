@@ -1,0 +1,29 @@
+#include "transpose.h"
+
+// A tile goes through shared memory, so that rows are read and rows are written. A row of the tile has one
+// float more than it needs: without it, the 32 elements of a column would lie in one bank, and be fetched one
+// by one.
+
+constexpr int kTile = 32;
+constexpr int kRows = 8;  // of a tile at a time: each thread moves four elements
+
+__global__ void transpose_tiled(const float* x, float* y, int rows, int cols) {
+  __shared__ float tile[kTile][kTile + 1];
+  const int left = static_cast<int>(blockIdx.x) * kTile, top = static_cast<int>(blockIdx.y) * kTile;
+  const int column = static_cast<int>(threadIdx.x);
+
+  for (int row = static_cast<int>(threadIdx.y); row < kTile; row += kRows) {
+    const int i = top + row, j = left + column;
+    if (i < rows && j < cols) tile[row][column] = x[i * cols + j];
+  }
+  __syncthreads();
+  for (int row = static_cast<int>(threadIdx.y); row < kTile; row += kRows) {
+    const int i = top + column, j = left + row;
+    if (i < rows && j < cols) y[j * rows + i] = tile[column][row];
+  }
+}
+
+void lab::run(Size size, std::span<const float* const> x, float* y) {
+  const dim3 grid(blocks(size.cols, kTile), blocks(size.rows, kTile)), block(kTile, kRows);
+  launch({"transpose_tiled", grid, block}, transpose_tiled, x[0], y, size.rows, size.cols);
+}

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# scripts/kernel_lab.sh NAME...: checks kernels you wrote, without a GPU. Each NAME.cu in examples/kernel_lab/ is built
+# with g++ for the emulator and
+#   run with its threads in forward, reverse and random order, and compared with the reference of its task;
+#   run with every access checked against the bounds of its array, and every two against each other for races.
+# Where there are nvcc and a GPU, it runs there too and is timed.
+#   --dir DIR   the exercises are in DIR instead
+#   --gdb       builds the one NAME for a debugger, and starts gdb on it
+# Start with: cp examples/kernel_lab/my_kernel.cu examples/kernel_lab/mine.cu
+# Needs g++ and fmt (libfmt-dev); the first run builds the emulator, later ones take seconds.
+# Codes: 0 all right; 1 a kernel is wrong; 2 wrong arguments, or it does not compile.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+folder=$root/examples/kernel_lab mode=check names=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --dir) [ $# -ge 2 ] || fail 2 "--dir must be followed by a folder"; folder=$(cd "$2" && pwd) || exit 2; shift 2 ;;
+    --gdb) mode=${1#--}; shift ;;
+    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) fail 2 "kernel_lab.sh: no such flag: $1 (--help lists them)" ;;
+    *) names+=("$1"); shift ;;
+  esac
+done
+exercises() { cd "$folder" && ls -- *.cu | sed 's/\.cu$//' | tr '\n' ' '; }
+[ ${#names[@]} -gt 0 ] || fail 2 "name an exercise: $(exercises)"
+for name in "${names[@]}"; do
+  [ -f "$folder/$name.cu" ] || fail 2 "there is no $folder/$name.cu, but: $(exercises)"
+done
+cd "$root"
+lab=${KERNEL_LAB_BUILD:-$root/build/kernel_lab}
+ccache=$(command -v ccache || true)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# Two builds, for no one build finds everything; and one to step through.
+common=(-std=c++20 -g -I"$root" -isystem "$root/kernels/simt/include" -I"$root/examples/kernel_lab" -DATHANOR_SIMT)
+flags_of() { # flags_of bounds|races|gdb
+  case $1 in
+    bounds) echo -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer ;;
+    races) echo -O1 -DATHANOR_SIMT_RACE ;;
+    gdb) echo -O0 ;;
+  esac
+}
+kernel_flags_of() { [ "$1" != races ] || echo -fsanitize=thread; }
+libraries=(-lfmt -pthread -ldl)
+if [ -f "$(g++ -print-file-name=libbacktrace.a)" ]; then  # else the emulator asks the program addr2line for lines
+  common+=(-DATHANOR_SIMT_LIBBACKTRACE)
+  libraries+=(-lbacktrace)
+fi
+# The emulator's sources: the first list in cmake/simt.cmake, and for races what is appended to it.
+sources_of() {
+  awk -v all="$([ "$1" = races ] && echo 1 || echo 0)" '
+    /set\(ATHANOR_SIMT_SOURCES/ || (all && /list\(APPEND ATHANOR_SIMT_SOURCES/) { inside = 1; next }
+    /\)/ { inside = 0 }
+    inside && NF { print "kernels/simt/" $1 ".cpp" }' cmake/simt.cmake
+}
+
+# compile BUILD: the emulator and lab.cpp, where a source or a flag has changed.
+compile_emulator() {
+  local build=$1 objects=$lab/$1 sum
+  sum=$(cat kernels/simt/*.* kernels/simt/include/*.* kernels/simt/include/*/* kernels/cuda/launch_on.h \
+    examples/kernel_lab/lab.* "$root/scripts/kernel_lab.sh" | cksum)
+  [ "$(cat "$objects/emulator.sum" 2>/dev/null)" != "$sum" ] || return 0
+  echo "Building the emulator ($build), once" >&2
+  rm -rf "$objects"
+  mkdir -p "$objects"
+  { sources_of "$build"; echo examples/kernel_lab/lab.cpp; } |
+    xargs -P "$(nproc)" -I{} bash -c '"$@" -c {} -o '"$objects"'/$(basename {} .cpp).o' \
+      - $ccache g++ "${common[@]}" $(flags_of "$build") >"$log" 2>&1 || { cat "$log" >&2; return 2; }
+  (cd "$objects" && ar rcs emulator.a ./*.o)
+  echo "$sum" >"$objects/emulator.sum"
+}
+
+compile() { # compile BUILD NAME
+  local build=$1 name=$2 objects=$lab/$1 sum
+  compile_emulator "$build" || return
+  sum=$(cat "$objects/emulator.sum" "$folder/$name.cu" "$folder"/*.h | cksum)
+  [ "$(cat "$objects/$name.sum" 2>/dev/null)" != "$sum" ] || return 0
+  { $ccache g++ "${common[@]}" $(flags_of "$build") $(kernel_flags_of "$build") -I"$folder" -Wall -Wno-unknown-pragmas \
+    -Wno-unused -Wno-maybe-uninitialized -fno-strict-aliasing -x c++ -c "$folder/$name.cu" -o "$objects/$name.o" &&
+    g++ $(flags_of "$build") "$objects/$name.o" -o "$objects/$name" "$objects/emulator.a" "${libraries[@]}"; } >"$log" 2>&1 ||
+    { head -n 20 "$log" >&2; return 2; }
+  cat "$log" >&2  # warnings
+  rm "$objects/$name.o"
+  echo "$sum" >"$objects/$name.sum"
+}
+
+say_row() { printf '  %-9s %s\n' "$1" "$2"; }
+
+# What the sanitizers found, in one line: what, where in the kernel, next to which array, by which thread.
+found_in() {
+  local what place near thread
+  what=$(sed -nE 's/^(READ|WRITE) of size ([0-9]+).*/\1 of \2 bytes/p; s/^.*: runtime error: (.*)/\1/p' "$1" | head -n 1)
+  place=$(grep -oE '[^ (]*\.(cu|h):[0-9]+' "$1" | grep -vE '/(kernels/simt|include/c\+\+)/' | head -n 1)
+  near=$(sed -nE "s/^0x[0-9a-f]+ is located ([0-9]+) bytes to the left of.*/, \\1 bytes before an array/p
+    s/^0x[0-9a-f]+ is located ([0-9]+) bytes to the right of.*/, \\1 bytes behind the end of an array/p
+    s/^0x[0-9a-f]+ is located ([0-9]+ bytes) (before|after) .*/, \\1 \\2 an array/p" "$1" | head -n 1)
+  thread=$(grep -m 1 '^in thread ' "$1" || true)
+  echo "$what at ${place#"$root/"}$near, $thread"
+}
+
+diagnosis() { tail -n 1 "$log" | sed 's/^the kernel: //'; }
+
+# check NAME: a row for values, bounds and races; 1 where one is bad.
+check() {
+  local name=$1 order code=0 values="" bounds="nothing outside an array" races="none, and no shared memory was read before it was written"
+  for order in forward reverse random:7; do
+    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 SIMT_ORDER=$order \
+      "$lab/bounds/$name" >"$log" 2>&1 && code=0 || code=$?
+    ! grep -qE 'runtime error:|ERROR: AddressSanitizer' "$log" || code=66
+    case $code in
+      0) values="$(tail -n 1 "$log"), threads in forward, reverse and random order" ;;
+      1) values="WRONG with threads in $order order: $(tail -n 1 "$log")" ;;
+      3) values="FAULT with threads in $order order: $(diagnosis)" ;;
+      66) values="unknown: the kernel was stopped" bounds="WRONG: $(found_in "$log")" ;;
+      *) values="the program ended with code $code: $(tail -n 1 "$log")" ;;
+    esac
+    [ "$code" = 0 ] || break
+  done
+  cp "$log" "$lab/$name.txt"
+  local bad=$code
+  SIMT_ORDER=forward "$lab/races/$name" >"$log" 2>&1 && code=0 || code=$?
+  case "$code $values" in
+    3*"$(diagnosis)") races="not looked for: the kernel was stopped" ;;
+    3*) races="FOUND: $(diagnosis)" bad=1 ;;
+  esac
+  say_row values "$values"
+  say_row bounds "$bounds"
+  say_row races "$races"
+  [ "$bad" = 0 ]
+}
+
+# On a GPU, with nvcc: checked there too, and timed.
+on_gpu() {
+  local name=$1 nvcc
+  nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
+  [ -n "$nvcc" ] || { say_row time "not measured: there is no nvcc"; return 0; }
+  nvidia-smi -L >/dev/null 2>&1 || { say_row time "not measured: there is no GPU"; return 0; }
+  mkdir -p "$lab/gpu"
+  "$nvcc" -std=c++20 -O3 -arch=native -lineinfo -I"$root" -I"$root/examples/kernel_lab" -I"$folder" -x cu \
+    examples/kernel_lab/lab.cpp "$folder/$name.cu" -o "$lab/gpu/$name" >"$log" 2>&1 || { cat "$log" >&2; return 2; }
+  "$lab/gpu/$name" >"$log" 2>&1 || { say_row gpu "WRONG: $(tail -n 1 "$log")"; return 1; }
+  say_row time "$("$lab/gpu/$name" --time | tail -n 1), $(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)"
+}
+
+status=0
+case $mode in
+  gdb)
+    [ ${#names[@]} = 1 ] || fail 2 "--gdb takes one exercise"
+    compile gdb "${names[0]}" || exit 2
+    exec gdb -q ${KERNEL_LAB_GDB-} --args "$lab/gdb/${names[0]}" --once ;;
+  check)
+    for name in "${names[@]}"; do
+      compile bounds "$name" && compile races "$name" || exit 2
+      echo "$name: $("$lab/races/$name" --formula)"
+      check "$name" || status=1
+      on_gpu "$name" || status=1
+    done ;;
+esac
+exit "$status"
