@@ -112,7 +112,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
   return api_call(
       "cudaEventDestroy",
       [&](Runtime& all) {
-        all.event(handle).magic = 0;
+        all.drop_event(all.event(handle));
         return cudaSuccess;
       },
       Faults::reported_after);

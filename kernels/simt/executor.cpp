@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 #include <simt/device.h>
+#include <unistd.h>
 
 #include "kernels/simt/access.h"
 #include "kernels/simt/fiber.h"
@@ -80,7 +81,9 @@ class Executor {
   int barrier(bool predicate, const Site& site);
   void together(Together what, unsigned mask, const void* in, unsigned bytes, unsigned source, void* out,
                 const Site& site);
-  [[noreturn]] void fail(const std::string& what);
+  [[noreturn]] void fail(std::string&& what);
+  bool running() const { return current_ != nullptr; }
+  std::string in_thread() const;
 
   Thread& self() { return threads_[current_->thread]; }
   unsigned current_thread() const { return current_->thread; }
@@ -208,7 +211,7 @@ void Executor::work() {
       } catch (const std::exception& error) {
         thrown = fmt::format("thread {} throws: {}", self.name(thread), error.what());
       }
-      if (!thrown.empty()) self.fail(thrown);
+      if (!thrown.empty()) self.fail(std::move(thrown));
       self.threads_[thread].state = State::done;
       ++self.done_;
       if (self.waiting_ > 0 && self.waiting_ + self.done_ == self.count_) self.open_barrier();
@@ -237,12 +240,15 @@ void Executor::open_barrier() {
   for (unsigned thread = 0; thread < count_; ++thread) {
     const Thread& other = threads_[thread];
     if (other.state == State::done) {
-      fail(fmt::format("barrier divergence: thread {} has left the kernel, thread {} waits at {}",
-                       name(thread), name(first_thread), place(first->site)));
+      std::string text =
+          fmt::format("barrier divergence: thread {} has left the kernel, thread {} waits at {}",
+                      name(thread), name(first_thread), place(first->site));
+      fail(std::move(text));
     }
     if (other.site.line != first->site.line || std::strcmp(other.site.file, first->site.file) != 0) {
-      fail(fmt::format("barrier divergence: thread {} waits at {}, thread {} at {}", name(first_thread),
-                       place(first->site), name(thread), place(other.site)));
+      std::string text = fmt::format("barrier divergence: thread {} waits at {}, thread {} at {}",
+                                     name(first_thread), place(first->site), name(thread), place(other.site));
+      fail(std::move(text));
     }
   }
   ++stats.block_barriers;
@@ -267,9 +273,10 @@ void Executor::together(Together what, unsigned mask, const void* in, unsigned b
   me.out = out;
   me.site = site;
   if ((mask >> lane & 1) == 0) {
-    fail(fmt::format(
+    std::string text = fmt::format(
         "thread {} calls a warp collective with the mask {:#x}, which leaves its own lane {} out, at {}",
-        name(thread), mask, lane, place(site)));
+        name(thread), mask, lane, place(site));
+    fail(std::move(text));
   }
   const int leader = std::countr_zero(mask);
   unsigned& arrived = warps_[warp].arrived[leader];
@@ -293,9 +300,10 @@ void Executor::complete(unsigned warp, unsigned mask, const Thread& last, unsign
     const Thread& to = lanes[lane];
     if (to.mask != mask || to.what != last.what || to.bytes != last.bytes || to.site.line != last.site.line ||
         std::strcmp(to.site.file, last.site.file) != 0) {
-      fail(fmt::format(
+      std::string text = fmt::format(
           "warp collective mismatch: thread {} at {} with mask {:#x}, thread {} at {} with mask {:#x}",
-          name(last_thread), place(last.site), mask, name(warp * 32 + lane), place(to.site), to.mask));
+          name(last_thread), place(last.site), mask, name(warp * 32 + lane), place(to.site), to.mask);
+      fail(std::move(text));
     }
     switch (last.what) {
       case Together::sync: break;
@@ -310,8 +318,10 @@ void Executor::complete(unsigned warp, unsigned mask, const Thread& last, unsign
         break;
       default:
         if (to.source > 31 || (mask >> to.source & 1) == 0) {
-          fail(fmt::format("thread {} reads lane {} of its warp, which is not in the mask {:#x}, at {}",
-                           name(warp * 32 + lane), to.source, mask, place(to.site)));
+          std::string text =
+              fmt::format("thread {} reads lane {} of its warp, which is not in the mask {:#x}, at {}",
+                          name(warp * 32 + lane), to.source, mask, place(to.site));
+          fail(std::move(text));
         }
         std::memcpy(to.out, lanes[to.source].in, to.bytes);
     }
@@ -341,8 +351,14 @@ std::string Executor::in_block(const std::string& what) const {
                      what);
 }
 
-void Executor::fail(const std::string& what) {
+std::string Executor::in_thread() const {
+  return in_block("thread " + name(current_->thread));
+}
+
+// What the abandoned stacks own is never freed: callers hand the text over, and keep no other.
+void Executor::fail(std::string&& what) {
   fault_ = in_block(what);
+  std::string().swap(what);
   switch_to(nullptr);
   __builtin_trap();  // the host never comes back
 }
@@ -487,7 +503,22 @@ unsigned lane() {
 
 void fail_kernel(const char* what, const Site& site) {
   Executor& now = executor();
-  now.fail(fmt::format("{}: thread {} at {}", what, now.name(now.current_thread()), place(site)));
+  std::string text = fmt::format("{}: thread {} at {}", what, now.name(now.current_thread()), place(site));
+  now.fail(std::move(text));
 }
 
 }  // namespace simt
+
+#if defined(__SANITIZE_ADDRESS__)
+// The sanitizers call these before, or as, they report an error. Their report has the line; what it cannot
+// know is which thread of which block of which launch.
+extern "C" void __asan_on_error() {
+  const simt::Executor& now = simt::executor();
+  if (!now.running()) return;
+  const std::string text = now.in_thread() + "\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+}
+extern "C" void __ubsan_on_report() {
+  __asan_on_error();
+}
+#endif

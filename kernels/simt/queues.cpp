@@ -132,9 +132,16 @@ void Runtime::run_until(Mark mark) {
 }
 
 void Runtime::run_everything(int device) {
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
-    Stream* const stream = streams_[i];
-    if (stream->device == device) wait_for(*stream);
+  const auto behind = [&](const Stream* stream) {
+    return stream->device == device && stream->done < stream->queued;
+  };
+  for (;;) {  // the list changes: destroyed streams leave it when they are done
+    const auto found = std::find_if(streams_.begin(), streams_.end(), behind);
+    if (found == streams_.end()) break;
+    wait_for(**found);
+  }
+  for (const Stream* stream : streams_) {
+    if (stream->device == device) race::host_waited(stream->clock);
   }
 }
 
@@ -164,7 +171,7 @@ void Runtime::run_front(Stream& stream) {
   if (fault_text.empty()) fault_text = race;
   ++stream.done;
   if (!fault_text.empty()) fault(stream.device, std::move(fault_text));
-  if (stream.magic != Stream::kAlive && stream.queue.empty()) std::erase(streams_, &stream);
+  if (stream.magic != Stream::kAlive && stream.queue.empty()) retire(stream);
 }
 
 void Runtime::execute(Stream& stream, Op& op) {

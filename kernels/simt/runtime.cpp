@@ -8,6 +8,10 @@
 #include "kernels/simt/names.h"
 
 namespace simt {
+namespace {
+constexpr std::size_t kKeptDead =
+    1000;  // destroyed handles that are not made anew yet: using one can be told
+}  // namespace
 
 Runtime& runtime() {
   static Runtime& result = *new Runtime;  // never destroyed: memory is freed by destructors of statics too
@@ -64,27 +68,57 @@ Event& Runtime::event(cudaEvent_t handle) {
   return *handle;
 }
 
+// A handle that is made anew keeps its counts, so that marks of its former life stay behind it.
 Stream* Runtime::make_stream(int device, unsigned flags, int priority) {
-  auto* stream = new (MallocAllocator<Stream>().allocate(1)) Stream;
+  Stream* stream = nullptr;
+  if (dead_streams_.size() > kKeptDead) {
+    stream = dead_streams_.front();
+    dead_streams_.pop_front();
+  } else {
+    stream = new (MallocAllocator<Stream>().allocate(1)) Stream;
+    stream->slot = slots_++;
+  }
+  stream->magic = Stream::kAlive;
   stream->device = device;
   stream->flags = flags;
   stream->priority = priority;
   stream->id = next_id++;
-  stream->slot = slots_++;
+  stream->of_graph = false;
   streams_.push_back(stream);
   return stream;
 }
 
 void Runtime::drop_stream(Stream& stream) {
   stream.magic = 0;
-  if (stream.queue.empty() && !stream.running_host_function) std::erase(streams_, &stream);
+  if (stream.queue.empty() && !stream.running_host_function) retire(stream);
+}
+
+void Runtime::retire(Stream& stream) {
+  std::erase(streams_, &stream);
+  dead_streams_.push_back(&stream);
 }
 
 Event* Runtime::make_event(int device, unsigned flags) {
-  auto* event = new (MallocAllocator<Event>().allocate(1)) Event;
+  Event* event = nullptr;
+  if (dead_events_.size() > kKeptDead) {
+    event = dead_events_.front();
+    dead_events_.pop_front();
+  } else {
+    event = new (MallocAllocator<Event>().allocate(1)) Event;
+  }
+  event->magic = Event::kAlive;
   event->device = device;
   event->flags = flags;
+  event->mark = {};
+  event->clock.clear();
+  event->capture_id = 0;
+  event->captured.clear();
   return event;
+}
+
+void Runtime::drop_event(Event& event) {
+  event.magic = 0;
+  dead_events_.push_back(&event);
 }
 
 // ---- calls of kernels

@@ -147,6 +147,7 @@ class Runtime {
   /// The handle is dead from now on; what is queued still runs.
   void drop_stream(Stream& stream);
   Event* make_event(int device, unsigned flags);
+  void drop_event(Event& event);
   int device_count() const { return static_cast<int>(devices_.size()); }
 
   // Queues, queues.cpp.
@@ -187,6 +188,7 @@ class Runtime {
   std::uint64_t next_id = 1;
 
  private:
+  void retire(Stream& stream);
   bool is_ready(const Stream& stream) const;
   Stream* pick_needed(Mark mark) const;
   Stream* pick_any(Order::Kind order);
@@ -199,6 +201,8 @@ class Runtime {
   std::condition_variable host_function_done_;
   std::deque<Device> devices_;
   Vector<Stream*> streams_;  // alive, or with work left; those of graphs too
+  Deque<Stream*> dead_streams_;  // the oldest is made anew when there are enough
+  Deque<Event*> dead_events_;
   Map<const char*, Allocation> allocations_;
   Map<const char*, std::size_t> shared_limits_;
   Vector<Allocation> graveyard_;

@@ -41,5 +41,10 @@ cudaError_t plain_add(float* out);
 cudaError_t two_blocks_one_cell(float* out);
 cudaError_t atomic_and_plain(float* out);
 cudaError_t memory_of_the_host(float* out);
+cudaError_t beyond_global(float* out, int count);
+cudaError_t beyond_static(float* out, int offset);
+cudaError_t beyond_dynamic(float* out, int offset);
+cudaError_t misaligned(float* out);
+cudaError_t through_struct(float* inside, float* out);
 
 }  // namespace simt::test

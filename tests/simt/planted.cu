@@ -128,6 +128,34 @@ __global__ void memory_of_the_host_kernel(Table table, float* out) {
   out[threadIdx.x] = table.values[threadIdx.x];  // line: memory_of_the_host
 }
 
+// What only the build with AddressSanitizer and UndefinedBehaviorSanitizer sees.
+
+__global__ void beyond_global_kernel(int count, float* out) {
+  if (static_cast<int>(threadIdx.x) <= count) out[threadIdx.x] = 1;  // line: beyond_global
+}
+
+__global__ void beyond_static_kernel(int offset, float* out) {
+  __shared__ float values[64];
+  values[static_cast<int>(threadIdx.x) + offset] = 1;  // line: beyond_static
+  __syncthreads();
+  out[threadIdx.x] = values[threadIdx.x];
+}
+
+__global__ void beyond_dynamic_kernel(int offset, float* out) {
+  float* values = static_cast<float*>(dynamic_shared_memory());
+  values[static_cast<int>(threadIdx.x) + offset] = 1;  // line: beyond_dynamic
+  __syncthreads();
+  out[threadIdx.x] = values[threadIdx.x];
+}
+
+__global__ void misaligned_kernel(float* out) {
+  *reinterpret_cast<float4*>(out + 1) = make_float4(1, 2, 3, 4);  // line: misaligned
+}
+
+__global__ void through_struct_kernel(Table table, float* out) {
+  out[threadIdx.x] = table.values[threadIdx.x];  // line: through_struct
+}
+
 template <class... P>
 cudaError_t planted(const char* name, void (*kernel)(P...), unsigned threads, P... parameters) {
   return launch(name, kernel, 1, threads, 256, nullptr, std::tuple<P...>(parameters...));
@@ -186,6 +214,22 @@ cudaError_t two_blocks_one_cell(float* out) {
 cudaError_t memory_of_the_host(float* out) {
   static const std::vector<float> values(64, 1.0f);
   return planted("memory_of_the_host", memory_of_the_host_kernel, 64, Table{values.data()}, out);
+}
+
+cudaError_t beyond_global(float* out, int count) {
+  return planted("beyond_global", beyond_global_kernel, 128, count, out);
+}
+cudaError_t beyond_static(float* out, int offset) {
+  return planted("beyond_static", beyond_static_kernel, 64, offset, out);
+}
+cudaError_t beyond_dynamic(float* out, int offset) {
+  return planted("beyond_dynamic", beyond_dynamic_kernel, 64, offset, out);
+}
+cudaError_t misaligned(float* out) {
+  return planted("misaligned", misaligned_kernel, 1, out);
+}
+cudaError_t through_struct(float* inside, float* out) {
+  return planted("through_struct", through_struct_kernel, 64, Table{inside}, out);
 }
 
 }  // namespace simt::test

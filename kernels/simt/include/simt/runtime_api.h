@@ -225,13 +225,11 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int threads,
                                                           std::size_t shared_bytes);
 
-#undef ATH_SIMT_HERE
-
-template <class T> cudaError_t cudaMalloc(T** memory, std::size_t bytes) {
-  return cudaMalloc(reinterpret_cast<void**>(memory), bytes);
+template <class T> cudaError_t cudaMalloc(T** memory, std::size_t bytes, ATH_SIMT_HERE) {
+  return cudaMalloc(reinterpret_cast<void**>(memory), bytes, site);
 }
-template <class T> cudaError_t cudaMallocHost(T** memory, std::size_t bytes, unsigned flags = 0) {
-  return cudaMallocHost(reinterpret_cast<void**>(memory), bytes, flags);
+template <class T> cudaError_t cudaMallocHost(T** memory, std::size_t bytes, unsigned flags = 0, ATH_SIMT_HERE) {
+  return cudaMallocHost(reinterpret_cast<void**>(memory), bytes, flags, site);
 }
 template <class... P>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
@@ -247,3 +245,5 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*ke
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, reinterpret_cast<const void*>(kernel), threads,
                                                        shared_bytes);
 }
+
+#undef ATH_SIMT_HERE
