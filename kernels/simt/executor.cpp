@@ -518,7 +518,7 @@ extern "C" void __asan_on_error() {
   const std::string text = now.in_thread() + "\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
 }
-extern "C" void __ubsan_on_report() {
+extern "C" __attribute__((weak)) void __ubsan_on_report() {
   __asan_on_error();
 }
 #endif
