@@ -76,7 +76,7 @@ void add_product(const char* dir, MakeCall make, const Layer& l, const Way<Matmu
 void add_matmul() {
   const Layer emulated[] = {{64, 96, 80, 64}};
   const Layer real[] = {{1024, 1024, 1024, 64},  // square
-                        {4096, 4096, 4096, 64},
+                        {4096, 4096, 4096, 16},
                         {256, 2048, 1000, 64},   // the classifier of a ResNet-50
                         {8192, 768, 3072, 64}};  // half of a transformer's MLP
   const std::span<const Layer> layers = cuda_is_emulated() ? std::span<const Layer>(emulated) : real;
