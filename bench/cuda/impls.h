@@ -29,10 +29,11 @@ template <class Impl> struct Way {
 /// reference, vendor (where there is one) and automatic, in f32, tf32, f16 and bf16.
 template <class Impl> std::vector<Way<Impl>> ways() {
   std::vector<Way<Impl>> all;
+  const bool has_bf16 = bench_dtypes().size() == 3;  // and with it tf32
   for (const DType dtype : bench_dtypes()) {
     all.push_back({dtype, Impl::reference, false});
     for (const bool tf32 : {false, true}) {
-      if (!cuda::has_vendor() || (tf32 && dtype != DType::f32)) continue;
+      if (!cuda::has_vendor() || (tf32 && (dtype != DType::f32 || !has_bf16))) continue;
       all.push_back({dtype, Impl::vendor, tf32});
       all.push_back({dtype, Impl::automatic, tf32});
     }

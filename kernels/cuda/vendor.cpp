@@ -62,7 +62,7 @@ Planner Vendor::planner(CudaContext& context) {
 }
 
 cudnn::PlanRules plan_rules(const CudaContext& context, const VendorOptions& options) {
-  return {options.tf32, context.deterministic, options.runtime_compiled, options.workspace_bytes};
+  return {context.tf32, context.deterministic, options.runtime_compiled, options.workspace_bytes};
 }
 
 std::int64_t alignment_of(const void* address, std::int64_t most) {

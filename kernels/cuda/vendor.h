@@ -24,7 +24,6 @@ std::filesystem::path default_plan_directory();
 
 struct VendorOptions {
   bool enabled = true;  ///< false: every question is answered with no
-  bool tf32 = false;    ///< f32 factors may be rounded to tf32 (10 bits of mantissa) on the way in
   /// Measures candidates the first time a shape is met. Without, and always where the context is
   /// `deterministic` (a measurement may go the other way next time) or a stream is being captured, the
   /// vendor's own guess runs.

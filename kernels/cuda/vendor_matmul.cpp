@@ -65,7 +65,7 @@ bool vendor_matmul(CudaContext& context, MatmulImpl impl, const Tensor& a, const
   z.in = a.dtype(), z.out = y.dtype();
   z.bias = bias.defined() && bias.dtype() == y.dtype() && y.dtype() != DType::f64;
   z.accumulate = write == Write::accumulate;
-  z.tf32 = vendor.options().tf32 && z.in == DType::f32;
+  z.tf32 = context.tf32 && z.in == DType::f32;
   z.deterministic = context.deterministic;
   z.alignment = {alignment_of(a.raw_data(), 256), alignment_of(b.raw_data(), 256),
                  alignment_of(y.raw_data(), 256), z.bias ? alignment_of(bias.raw_data(), 256) : 256};

@@ -36,7 +36,7 @@ class OnGpu : public test::DeviceTest {
     if (!IsSkipped()) {
       vendor().set_options(saved_);
       vendor().clear();
-      context().deterministic = false;
+      context().deterministic = context().tf32 = false;
     }
     DeviceTest::TearDown();
   }
@@ -172,7 +172,7 @@ TEST_F(ConvOnGpu, Tf32IsAskedForByName) {
     return test::max_relative_error(y_on.to(kCpu), y);
   };
   EXPECT_LT(error(), tolerance(DType::f32, 288));
-  set(&cuda::VendorOptions::tf32, true);
+  context().tf32 = true;
   EXPECT_LT(error(), 2e-3);
 }
 
