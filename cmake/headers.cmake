@@ -28,6 +28,7 @@ set(ATHANOR_HEADERS
   data/mnist.h
   data/preprocess.h
   data/synthetic.h
+  kernels/activate.h
   kernels/activation.h
   kernels/augment.h
   kernels/context.h
@@ -47,7 +48,9 @@ set(ATHANOR_HEADERS
   kernels/matmul.h
   kernels/metrics.h
   kernels/norm.h
+  kernels/norm_ops.h
   kernels/pool.h
+  kernels/pool_ops.h
   kernels/random.h
   kernels/random_ops.h
   kernels/reduce.h

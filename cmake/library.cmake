@@ -25,6 +25,7 @@ set(ATHANOR_KERNELS
 # Those of them that kernels/cuda/ has.
 set(ATHANOR_CUDA_KERNELS
   augment
+  batch_norm
   conv
   conv_depthwise
   copy
@@ -33,12 +34,15 @@ set(ATHANOR_CUDA_KERNELS
   extremum
   hash
   index
+  layer_norm
   loss
   matmul
   metrics
+  pool
   random
   reduce
   softmax
+  update
 )
 set(ATHANOR_CUDA_RUNTIME
   tensor/cuda/allocator.cpp

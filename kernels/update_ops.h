@@ -1,12 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
-#include "tensor/half.h"
+#include "kernels/step_state.h"
+#include "kernels/update.h"
 
 // The maths of the parameter updates, written once: every backend instantiates these functors on float. Each
 // takes the gradient of one element, unscaled and clipped, and changes the master weight and the state.
-// Products that are added use std::fma: one rounding where the textbook has two.
+// Products that are added use std::fma: one rounding where the textbook has two. Below each, how it is made
+// for one parameter from its group's options, the step's learning rate and the updates it has received.
 
 namespace athanor::kernels {
 
@@ -20,11 +25,19 @@ struct GradientScale {
   }
 };
 
+ATH_HD inline GradientScale gradient_scale(const StepState& step) {
+  return {step.clip_coefficient / step.loss_scale, step.clip_value};
+}
+
 /// g += lambda w;  w -= lr g.
 struct SgdOp {
   float lr, weight_decay;
   ATH_HD void operator()(float g, float& w) const { w = std::fma(-lr, std::fma(weight_decay, w, g), w); }
 };
+
+ATH_HD inline SgdOp sgd_op(const SgdGroup& group, float lr, bool decay) {
+  return {lr, decay ? group.weight_decay : 0.0f};
+}
 
 /// g += lambda w;  b = mu b + (1 - tau) g, or g at the first step;  w -= lr b, or lr (g + mu b) by Nesterov.
 /// Source: Sutskever et al. 2013 (momentum), in the form of torch.optim.SGD, where lr scales b.
@@ -37,6 +50,14 @@ template <bool Nesterov> struct MomentumOp {
     w = std::fma(-lr, Nesterov ? std::fma(look_ahead, b, g) : b, w);
   }
 };
+
+template <bool Nesterov>
+ATH_HD inline MomentumOp<Nesterov> momentum_op(const SgdGroup& group, float lr, bool decay,
+                                               std::int64_t updates) {
+  const bool first = updates == 0;
+  return {lr, decay ? group.weight_decay : 0.0f, first ? 0.0f : group.momentum,
+          first ? 1.0f : static_cast<float>(1.0 - group.dampening), group.momentum};
+}
 
 /// m += (1 - beta1)(g - m);  v += (1 - beta2)(g^2 - v);  w -= step m / (sqrt(v) scale + eps), where
 /// step = lr / (1 - beta1^t) and scale = 1 / sqrt(1 - beta2^t). Decay is added to g (Adam) or taken from w
@@ -57,10 +78,71 @@ template <bool Decoupled> struct AdamOp {
   }
 };
 
+template <bool Decoupled>
+ATH_HD inline AdamOp<Decoupled> adam_op(const AdamGroup& group, float rate, bool decay,
+                                        std::int64_t updates) {
+  const double t = static_cast<double>(updates + 1), lr = rate;
+  const double lambda = decay ? group.weight_decay : 0.0;
+  return {static_cast<float>(lr / (1.0 - std::pow(group.beta1, t))),
+          static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(group.beta2, t))),
+          group.eps,
+          static_cast<float>(1.0 - group.beta1),
+          static_cast<float>(1.0 - group.beta2),
+          static_cast<float>(Decoupled ? lr * lambda : lambda)};
+}
+
+/// The running average of a matrix' gradients, and what Muon orthogonalises: see muon_momentum().
+struct MuonMomentumOp {
+  float keep, ahead;  ///< 1 - mu; mu by Nesterov, else 1
+  ATH_HD MuonMomentumOp(float mu, bool nesterov)
+      : keep(static_cast<float>(1.0 - mu)), ahead(nesterov ? mu : 1.0f) {}
+  ATH_HD float operator()(float g, float& b) const {
+    b = std::fma(keep, g - b, b);
+    return std::fma(ahead, b - g, g);
+  }
+};
+
+/// Muon's update along a direction x: see muon_apply().
+struct MuonApplyOp {
+  float grow, rate, decay;
+  ATH_HD MuonApplyOp(const MuonStep& muon, float lr, bool decays, float growth)
+      : grow(growth), rate(lr * muon.rate_scale), decay(decays ? lr * muon.weight_decay : 0.0f) {}
+  ATH_HD void operator()(float x, float& w) const {
+    const float grown = grow * w;
+    w = grown - std::fma(rate, x, decay * grown);
+  }
+};
+/// What brings weights with that sum of squares to MuonStep::weight_norm.
+ATH_HD inline float muon_growth(const MuonStep& muon, double squares) {
+  const double norm = std::sqrt(squares);
+  return norm > 0 ? static_cast<float>(muon.weight_norm / norm) : 1.0f;
+}
+
+/// What normalize() multiplies by.
+ATH_HD inline float normalizing_factor(double squares, float eps) {
+  return static_cast<float>(1.0 / std::max(std::sqrt(squares), static_cast<double>(eps)));
+}
+
 /// Moves an average a fraction `rate` of the way to x.
 struct AverageOp {
   float rate;
   ATH_HD void operator()(float x, float& average) const { average = std::fma(rate, x - average, average); }
 };
+
+ATH_HD inline AverageOp average_op(const StepState& step, double decay, bool warm_up) {
+  const double t = static_cast<double>(step.applied_steps + 1);
+  return {static_cast<float>(1.0 - (warm_up ? std::min(decay, (1 + t) / (10 + t)) : decay))};
+}
+
+/// measure_gradients() from the sum of the squares of all gradients.
+ATH_HD inline void measure(StepState& step, double squares, float max_norm, float max_value) {
+  const double norm = std::sqrt(squares) / step.loss_scale;
+  const bool finite = squares <= std::numeric_limits<double>::max();
+  step.found_inf = !finite;
+  step.clip_value = max_value;
+  step.grad_norm = static_cast<float>(norm);
+  const bool clips = finite && max_norm <= std::numeric_limits<float>::max();
+  step.clip_coefficient = clips ? static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6))) : 1.0f;
+}
 
 }  // namespace athanor::kernels

@@ -3,8 +3,8 @@
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/elementwise_ops.h"
 #include "kernels/norm.h"
+#include "kernels/norm_ops.h"
 
 // x is [R, C] in memory. A loop over C alone would be short for small C, and a loop down a column strided. So
 // rows are read as wide rows of C * m elements, with m chosen to make them a few hundred long; every
@@ -34,11 +34,6 @@ template <int N> struct Rows {
     }
     (std::make_integer_sequence<int, N>());
   }
-};
-
-struct Identity {
-  template <class A> static A forward(A x) { return x; }
-  template <class A> static A backward(A, A dy) { return dy; }
 };
 
 /// Wide rows taken together: one where arithmetic, not memory, sets the pace (it is less code by far).
@@ -160,11 +155,6 @@ void sum_deviations(const Wide& wide, std::int64_t chunk, const T* x, const A* s
   });
 }
 
-template <class A> void move_towards(const Tensor& running, std::int64_t c, double value, double momentum) {
-  A& at = running.data<A>()[c];
-  at = A((1 - momentum) * static_cast<double>(at) + momentum * value);
-}
-
 }  // namespace
 
 template <>
@@ -188,14 +178,13 @@ void batch_norm_statistics(CpuContext& context, const Tensor& x, double eps, con
     A *mean = stats.data<A>(), *inverse = mean + wide.channels;
     const double n = static_cast<double>(wide.rows);
     for (std::int64_t c = 0; c < wide.channels; ++c) {
-      const double deviation = sums.first()[c] / n;
-      const double var = std::max((sums.second()[c] - sums.first()[c] * deviation) / n, 0.0);
-      const double center = static_cast<double>(shift[c]) + deviation;
-      mean[c] = A(center);
-      inverse[c] = A(1 / std::sqrt(var + eps));
+      const Moments found = moments(static_cast<double>(shift[c]), sums.first()[c], sums.second()[c], n);
+      mean[c] = A(found.mean);
+      inverse[c] = A(inverse_deviation(found.var, eps));
       if (!running.mean.defined()) continue;
-      move_towards<A>(running.mean, c, center, running.momentum);
-      move_towards<A>(running.var, c, var * n / (n - 1), running.momentum);
+      A &center = running.mean.data<A>()[c], &var = running.var.data<A>()[c];
+      center = moved_towards(center, found.mean, running.momentum);
+      var = moved_towards(var, found.var * n / (n - 1), running.momentum);
     }
   });
 }
@@ -207,7 +196,7 @@ template <> void batch_norm_fixed(CpuContext&, const RunningStats& running, doub
       A* to = stats.data<A>();
       for (std::int64_t c = 0; c < channels; ++c) {
         to[c] = running.mean.data<A>()[c];
-        to[channels + c] = A(1 / std::sqrt(static_cast<double>(running.var.data<A>()[c]) + eps));
+        to[channels + c] = A(inverse_deviation(static_cast<double>(running.var.data<A>()[c]), eps));
       }
     }
   });
@@ -216,15 +205,6 @@ template <> void batch_norm_fixed(CpuContext&, const RunningStats& running, doub
 // Forward --------------------------------------------------------------------------------------------------
 
 namespace {
-
-template <class F> void dispatch_activation(Activation activation, const F& f) {
-  switch (activation) {
-    case Activation::none: return f(Identity());
-    case Activation::relu: return f(Relu());
-    case Activation::gelu: return f(Gelu());
-    case Activation::silu: return f(Silu());
-  }
-}
 
 /// Per-channel values repeated over a wide row: what is subtracted, multiplied and added.
 template <class A> struct Affine {
@@ -279,7 +259,7 @@ void batch_norm_forward(CpuContext& context, Activation activation, const Tensor
     const T* in = x.data<T>();
     const T* plus = residual.defined() ? residual.data<T>() : nullptr;
     T* out = y.data<T>();
-    dispatch_activation(activation, [&]<class Op>(Op) {
+    dispatch_activation(activation, [&]<class Op>() {
       wide.for_each_chunk(context, [&](std::int64_t chunk) {
         vectorize([&] {
           if (plus) {
@@ -296,31 +276,6 @@ void batch_norm_forward(CpuContext& context, Activation activation, const Tensor
 // Backward -------------------------------------------------------------------------------------------------
 
 namespace {
-
-// How dL/d(pre-activation) is had from dy, d = x - mean, and the extra tensor.
-
-/// pre is computed again from x, exactly as in the forward pass.
-template <class Operation> struct FromX {
-  using Op = Operation;
-  static constexpr bool kExtra = false;
-  template <class A> static A gradient(A dy, A d, A scale, A beta, A) {
-    return Op::backward(std::fma(d, scale, beta), dy);
-  }
-};
-/// extra is the residual.
-template <class Operation> struct FromResidual {
-  using Op = Operation;
-  static constexpr bool kExtra = true;
-  template <class A> static A gradient(A dy, A d, A scale, A beta, A extra) {
-    return Op::backward(std::fma(d, scale, beta) + extra, dy);
-  }
-};
-/// extra is y.
-struct FromY {
-  using Op = Relu;
-  static constexpr bool kExtra = true;
-  template <class A> static A gradient(A dy, A, A, A, A extra) { return Relu::backward(extra, dy); }
-};
 
 /// Sums of g and of g (x - mean) over a chunk, g = dL/d(pre); g is kept in dresidual where the policy needs
 /// extra.
@@ -355,7 +310,7 @@ void sum_gradients(const Wide& wide, std::int64_t chunk, const Affine<A>& affine
           });
 }
 
-/// dx = scale (g - slope (x - mean) - offset)
+/// dx of a chunk.
 template <class Policy, class T, class A>
 void write_dx(const Wide& wide, std::int64_t chunk, const Affine<A>& affine, const A* offsets,
               const A* slopes, const T* x, const T* dy, T* dx) {
@@ -372,7 +327,7 @@ void write_dx(const Wide& wide, std::int64_t chunk, const Affine<A>& affine, con
                 const std::int64_t i = r * wide.width + j;
                 const A d = A(in[i]) - mean[j];
                 const A g = Policy::gradient(A(grad[i]), d, scale[j], beta[j], A(0));
-                out[i] = T(scale[j] * (std::fma(-slope[j], d, g) - offset[j]));
+                out[i] = T(batch_norm_dx(g, d, scale[j], slope[j], offset[j]));
               });
             }
           });
@@ -427,7 +382,7 @@ void run_backward(CpuContext& context, const BatchNormBackward& args) {
 
 template <> void batch_norm_backward(CpuContext& context, const BatchNormBackward& args) {
   dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
-    dispatch_activation(args.activation, [&]<class Op>(Op) {
+    dispatch_activation(args.activation, [&]<class Op>() {
       if (std::is_same_v<Op, Identity> || !args.extra.defined()) {
         run_backward<FromX<Op>, FromX<Op>, T>(context, args);
       } else if (std::is_same_v<Op, Relu>) {

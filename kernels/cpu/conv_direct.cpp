@@ -1,4 +1,4 @@
-#include "kernels/cpu/activate.h"
+#include "kernels/activate.h"
 #include "kernels/cpu/conv_impl.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
@@ -321,7 +321,7 @@ bool conv_direct_fits(const ConvSize& z) {
 template <class T>
 void conv_forward_direct(CpuContext& context, const ConvSize& z, Activation activation, const T* x,
                          const T* w, const T* bias, T* y) {
-  dispatch_activation(activation,
+  kernels::dispatch_activation(activation,
                       [&]<class Op>() { run<Op>(context, forward_problem(z), z, x, w, bias, y); });
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/activate.h"
+#include "kernels/activate.h"
 #include "kernels/cpu/conv_impl.h"
 #include "kernels/cpu/parallel.h"
 
@@ -17,7 +17,7 @@ void conv_forward_reference(CpuContext& context, const ConvSize& z, Activation a
                             const T* w, const T* bias, T* y) {
   using A = Accumulate<T>;
   const std::int64_t gc = z.group_c(), gk = z.group_k();
-  dispatch_activation(activation, [&]<class Op>() {
+  kernels::dispatch_activation(activation, [&]<class Op>() {
     parallel_for(context, z.n * z.p, grain_of(z, z.n * z.p), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t np = begin; np < end; ++np) {
         const std::int64_t image = np / z.p, p = np % z.p;

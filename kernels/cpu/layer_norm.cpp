@@ -4,6 +4,7 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/norm.h"
+#include "kernels/norm_ops.h"
 
 namespace athanor::kernels {
 namespace {
@@ -30,7 +31,7 @@ template <class T, class A> void row_statistics(const T* x, std::int64_t n, doub
     return d * d;
   });
   stats[0] = mean;
-  stats[1] = A(1 / std::sqrt(static_cast<double>(squares) / static_cast<double>(n) + eps));
+  stats[1] = A(inverse_deviation(static_cast<double>(squares) / static_cast<double>(n), eps));
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ void layer_norm_forward(CpuContext& context, const Tensor& x, const Tensor& gamm
 
 namespace {
 
-/// dx of one row: (g - mean(g) - xhat mean(g xhat)) / std, g = dy gamma.
+/// dx of one row.
 template <class T, class A>
 void row_gradient(const T* __restrict x, const T* __restrict dy, const A* __restrict weight, std::int64_t n,
                   A mean, A inverse, T* __restrict dx) {
@@ -73,7 +74,7 @@ void row_gradient(const T* __restrict x, const T* __restrict dy, const A* __rest
   const auto normalized = [=](std::int64_t j) { return (A(x[j]) - mean) * inverse; };
   const A offset = cpu::sum_lanes<A>(n, g) / A(n);
   const A slope = cpu::sum_lanes<A>(n, [=](std::int64_t j) { return g(j) * normalized(j); }) / A(n);
-  for (std::int64_t j = 0; j < n; ++j) dx[j] = T(inverse * (g(j) - offset - normalized(j) * slope));
+  for (std::int64_t j = 0; j < n; ++j) dx[j] = T(layer_norm_dx(g(j), normalized(j), inverse, offset, slope));
 }
 
 /// Adds up chunk sums in order: to[j] (+)= sum over chunks of slots[chunk * stride + j].

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "kernels/cpu/activate.h"
+#include "kernels/activate.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
@@ -45,7 +45,7 @@ void reference(CpuContext& context, const MatmulPlan& problem, const T* a, const
   const std::int64_t kept = Batches::count(batches.kept, batches.kept_rank);
   const std::int64_t summed = Batches::count(batches.summed, batches.summed_rank);
   const std::int64_t grain = cpu::kGrain / std::max<std::int64_t>(1, size.n * size.k * summed) + 1;
-  cpu::dispatch_activation(activation, [&]<class Op>() {
+  dispatch_activation(activation, [&]<class Op>() {
     cpu::parallel_for(context, kept * size.m, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         const Offsets at = offsets_of(batches.kept, batches.kept_rank, row / size.m);
@@ -97,7 +97,7 @@ template <class A, class T, class Y>
 void finish(CpuContext& context, GemmSize size, const A* sums, const T* bias, Activation activation, Y* y,
             std::int64_t y_row, bool accumulate) {
   const std::int64_t grain = cpu::kGrain / std::max<std::int64_t>(1, size.n) + 1;
-  cpu::dispatch_activation(activation, [&]<class Op>() {
+  dispatch_activation(activation, [&]<class Op>() {
     cpu::parallel_for(context, size.m, grain, [&](std::int64_t begin, std::int64_t end) {
       cpu::vectorize([&] {
         for (std::int64_t i = begin; i < end; ++i) {

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/pool_ops.h"
 
 // Channels lie side by side, so every loop runs over channels, in blocks of a fixed number of lanes. Where C
 // is no multiple of a block (LeNet: 6 channels), the last block runs over into the next pixel: pixels are
@@ -88,18 +89,6 @@ bool is_two_by_two(const PoolWindows& windows) {
 }
 
 // Max ------------------------------------------------------------------------------------------------------
-
-// The running maximum of one lane: the first of equals stays, and so does the first NaN.
-template <class A> struct Best {
-  A value;
-  std::int32_t at;
-
-  void offer(A v, std::int32_t place) {
-    const bool better = (v > value || v != v) && value == value;
-    value = better ? v : value;
-    at = better ? place : at;
-  }
-};
 
 template <int kLanes, class T, class I>
 void max_of_four(const T* __restrict top, const T* __restrict bottom, std::int64_t channels, T* __restrict y,

@@ -59,10 +59,6 @@ template <class F> void dispatch_update(const UpdateTable& table, const F& f) {
   });
 }
 
-GradientScale gradient_scale(const StepState& step) {
-  return {step.clip_coefficient / step.loss_scale, step.clip_value};
-}
-
 // Applies make_op(range, member's updates so far) to every element, then counts the update.
 template <class MakeOp, class... State>
 void apply(CpuContext& context, const UpdateTable& table, const MakeOp& make_op, State*... state) {
@@ -89,25 +85,20 @@ void sgd_update(CpuContext& context, const UpdateTable& table, std::span<const S
                 const Tensor& momentum) {
   const StepState& step = *context.step();
   if (step.found_inf) return;
-  const auto decay_of = [&](const UpdateRange& at, const SgdGroup& group) {
-    return at.decay ? group.weight_decay : 0.0f;
-  };
+  const auto group_of = [&](const UpdateRange& at) { return groups[static_cast<std::size_t>(at.group)]; };
   if (!momentum.defined()) {
     apply(context, table, [&](const UpdateRange& at, std::int64_t, const auto& run) {
-      run(SgdOp{step.learning_rate[at.group], decay_of(at, groups[static_cast<std::size_t>(at.group)])});
+      run(sgd_op(group_of(at), step.learning_rate[at.group], at.decay));
     });
     return;
   }
   const auto make_op = [&](const UpdateRange& at, std::int64_t updates, const auto& run) {
-    const SgdGroup& group = groups[static_cast<std::size_t>(at.group)];
-    const bool first = updates == 0;
-    const float lr = step.learning_rate[at.group], decay = decay_of(at, group);
-    const float shrink = first ? 0.0f : group.momentum;
-    const float keep = first ? 1.0f : static_cast<float>(1.0 - group.dampening);
+    const SgdGroup group = group_of(at);
+    const float lr = step.learning_rate[at.group];
     if (group.nesterov) {
-      run(MomentumOp<true>{lr, decay, shrink, keep, group.momentum});
+      run(momentum_op<true>(group, lr, at.decay, updates));
     } else {
-      run(MomentumOp<false>{lr, decay, shrink, keep, group.momentum});
+      run(momentum_op<false>(group, lr, at.decay, updates));
     }
   };
   apply(context, table, make_op, momentum.data<float>());
@@ -120,15 +111,11 @@ void adam_update(CpuContext& context, const UpdateTable& table, std::span<const 
   if (step.found_inf) return;
   const auto make_op = [&](const UpdateRange& at, std::int64_t updates, const auto& run) {
     const AdamGroup& group = groups[static_cast<std::size_t>(at.group)];
-    const double t = static_cast<double>(updates + 1), lr = step.learning_rate[at.group];
-    const auto rate = static_cast<float>(lr / (1.0 - std::pow(group.beta1, t)));
-    const auto scale = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(group.beta2, t)));
-    const auto keep1 = static_cast<float>(1.0 - group.beta1), keep2 = static_cast<float>(1.0 - group.beta2);
-    const double decay = at.decay ? group.weight_decay : 0.0;
+    const float lr = step.learning_rate[at.group];
     if (group.decoupled) {
-      run(AdamOp<true>{rate, scale, group.eps, keep1, keep2, static_cast<float>(lr * decay)});
+      run(adam_op<true>(group, lr, at.decay, updates));
     } else {
-      run(AdamOp<false>{rate, scale, group.eps, keep1, keep2, static_cast<float>(decay)});
+      run(adam_op<false>(group, lr, at.decay, updates));
     }
   };
   apply(context, table, make_op, first_moment.data<float>(), second_moment.data<float>());
@@ -181,15 +168,9 @@ double sum_of_squares(CpuContext& context, const UpdateTable& table) {
 template <>
 void measure_gradients(CpuContext& context, std::span<const UpdateTable> tables, float max_norm,
                        float max_value) {
-  StepState& step = *context.step();
   double sum = 0;
   for (const UpdateTable& table : tables) sum += sum_of_squares(context, table);
-  const double norm = std::sqrt(sum) / step.loss_scale;
-  step.found_inf = !std::isfinite(sum);
-  step.clip_value = max_value;
-  step.grad_norm = static_cast<float>(norm);
-  step.clip_coefficient = static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6)));
-  if (std::isinf(max_norm) || step.found_inf) step.clip_coefficient = 1.0f;
+  measure(*context.step(), sum, max_norm, max_value);
 }
 
 template <> void set_learning_rates(CpuContext& context, const RateWindow& window) {
@@ -245,7 +226,7 @@ void muon_momentum(CpuContext& context, const UpdateTable& matrix, float mu, boo
                    const Tensor& momentum, const Tensor& x) {
   if (context.step()->found_inf || matrix.count == 0) return;
   const GradientScale scale = gradient_scale(*context.step());
-  const float keep = static_cast<float>(1.0 - mu), ahead = nesterov ? mu : 1.0f;
+  const MuonMomentumOp op(mu, nesterov);
   const std::int64_t origin = ranges_of(matrix).front().state;
   float* state = momentum.data<float>();
   dispatch_floating(matrix.gradients.dtype(), "muon", [&]<class G>() {
@@ -255,11 +236,7 @@ void muon_momentum(CpuContext& context, const UpdateTable& matrix, float mu, boo
         float* __restrict b = state + at.state;
         X* __restrict out = x.data<X>() + (at.state - origin);
         cpu::vectorize([=] {
-          for (std::int64_t i = 0; i < at.count; ++i) {
-            const float g = scale(float(gradient[i]));
-            b[i] = std::fma(keep, g - b[i], b[i]);
-            out[i] = X(std::fma(ahead, b[i] - g, g));
-          }
+          for (std::int64_t i = 0; i < at.count; ++i) out[i] = X(op(scale(float(gradient[i])), b[i]));
         });
       });
     });
@@ -269,8 +246,7 @@ void muon_momentum(CpuContext& context, const UpdateTable& matrix, float mu, boo
 template <> void normalize(CpuContext& context, const Tensor& x, float eps) {
   dispatch_matrix(x.dtype(), [&]<class T>() {
     T* values = x.data<T>();
-    const double norm = std::sqrt(sum_of_squares(context, values, x.numel()));
-    const auto factor = static_cast<float>(1.0 / std::max(norm, static_cast<double>(eps)));
+    const float factor = normalizing_factor(sum_of_squares(context, values, x.numel()), eps);
     for_each_element(context, values, values, x.numel(), [=](float v) { return v * factor; });
   });
 }
@@ -303,12 +279,9 @@ void muon_apply(CpuContext& context, const UpdateTable& matrix, const MuonStep& 
   const UpdateRange& origin = ranges_of(matrix).front();
   float* masters = matrix.masters.data<float>();
   float grow = 1;
-  if (muon.weight_norm > 0) {
-    const double norm = std::sqrt(sum_of_squares(context, masters + origin.masters, matrix.elements));
-    if (norm > 0) grow = static_cast<float>(muon.weight_norm / norm);
-  }
-  const float lr = step.learning_rate[origin.group], rate = lr * muon.rate_scale;
-  const float decay = origin.decay ? lr * muon.weight_decay : 0.0f;
+  if (muon.weight_norm > 0)
+    grow = muon_growth(muon, sum_of_squares(context, masters + origin.masters, matrix.elements));
+  const MuonApplyOp op(muon, step.learning_rate[origin.group], origin.decay, grow);
   const DType copy = matrix.weights.defined() ? matrix.weights.dtype() : DType::f32;
   dispatch_floating(copy, "muon", [&]<class W>() {
     dispatch_matrix(x.dtype(), [&]<class X>() {
@@ -318,10 +291,10 @@ void muon_apply(CpuContext& context, const UpdateTable& matrix, const MuonStep& 
         const X* __restrict direction = x.data<X>() + (at.state - origin.state);
         cpu::vectorize([=] {
           for (std::int64_t i = 0; i < at.count; ++i) {
-            const float w = grow * master[i];
-            const float next = w - std::fma(rate, float(direction[i]), decay * w);
-            master[i] = next;
-            if constexpr (!std::is_same_v<W, float>) weight[i] = W(next);
+            float w = master[i];
+            op(float(direction[i]), w);
+            master[i] = w;
+            if constexpr (!std::is_same_v<W, float>) weight[i] = W(w);
           }
         });
       });
@@ -342,8 +315,7 @@ template <>
 void average_update(CpuContext& context, const Tensor& x, const Tensor& average, double decay, bool warm_up) {
   const StepState& step = *context.step();
   if (step.found_inf) return;
-  const auto t = static_cast<double>(step.applied_steps + 1);
-  const AverageOp op{static_cast<float>(1.0 - (warm_up ? std::min(decay, (1 + t) / (10 + t)) : decay))};
+  const AverageOp op = average_op(step, decay, warm_up);
   const float* in = x.data<float>();
   float* out = average.data<float>();
   cpu::parallel_for(context, x.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {

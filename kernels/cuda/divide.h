@@ -31,4 +31,26 @@ class Divider {
   std::uint32_t divisor_ = 1, shift_ = 31, multiplier_ = 1u << 31;
 };
 
+/// The same for any numerator from 0 on: those of 31 bits and more are divided.
+struct WideDivider {
+  std::int64_t divisor = 1;
+  Divider narrow;
+
+  WideDivider() = default;
+  explicit WideDivider(std::int64_t d) : divisor(d), narrow(d < kLimit ? d : 1) {}
+
+  struct Result {
+    std::int64_t quotient, remainder;
+  };
+  ATH_HD Result divide(std::int64_t n) const {
+    if (n >= kLimit || divisor >= kLimit) return {n / divisor, n % divisor};
+    const auto low = static_cast<std::uint32_t>(n);
+    const std::uint32_t quotient = narrow.divide(low);
+    return {quotient, narrow.remainder(low, quotient)};
+  }
+
+ private:
+  static constexpr std::int64_t kLimit = std::int64_t{1} << 31;
+};
+
 }  // namespace athanor::cuda

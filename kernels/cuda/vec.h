@@ -1,6 +1,8 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/launch.h"
 
@@ -35,6 +37,17 @@ template <int N, class T> __device__ __forceinline__ Vec<T, N> load(const T* fro
 }
 template <int N, class T> __device__ __forceinline__ void store(T* to, const Vec<T, N>& values) {
   *reinterpret_cast<Vec<T, N>*>(to) = values;
+}
+
+/// Element i of a vector, in the type it is computed in. bfloat16 is taken from the packed words: as 16-bit
+/// elements, ptxas would spread them over twice the registers.
+template <class T, int N> __device__ __forceinline__ Accumulate<T> widen(const Vec<T, N>& vector, int i) {
+  if constexpr (std::is_same_v<T, BFloat16> && N % 2 == 0) {
+    const auto words = std::bit_cast<Vec<std::uint32_t, N / 2>>(vector);
+    return std::bit_cast<float>(i % 2 == 0 ? words[i / 2] << 16 : words[i / 2] & 0xffff0000u);
+  } else {
+    return Accumulate<T>(vector[i]);
+  }
 }
 
 /// The same one element at a time, where not kAligned.

@@ -1,0 +1,357 @@
+#include "kernels/cuda/norm.h"
+#include "kernels/norm_ops.h"
+
+// x is [R, C] in memory and C lies side by side, so a thread keeps its channels and walks down the rows: what
+// belongs to a channel stays in its registers. See kernels/cuda/columns.h for how sums are made.
+
+namespace athanor::kernels {
+namespace {
+
+using cuda::ColumnTiling;
+using cuda::data_or_null;
+using cuda::dispatch_width;
+using cuda::Target;
+using cuda::Vec;
+
+constexpr int kThreads = cuda::kColumnThreads;
+
+/// Vectors a thread has in flight: fewer where it reads several tensors.
+constexpr int kOne = 4, kSeveral = 2;
+
+ColumnTiling tiling_of(const Tensor& x, int width) {
+  const std::int64_t channels = x.dim(-1);
+  return {channels > 0 ? x.numel() / channels : 0, channels, width};
+}
+
+// Statistics -----------------------------------------------------------------------------------------------
+
+/// Sums of x - shift and of its square, shift a rough mean per channel of rows spread evenly over x: every
+/// block works out the same one. Reads x once, 3 FLOPs an element.
+template <int V, class T, class A>
+__global__ void __launch_bounds__(kThreads, 4)
+    sum_deviations(const T* __restrict__ x, ColumnTiling tiling, A* shifts, A* partials) {
+  __shared__ A shared[V * kThreads];
+  const auto at = tiling.place<V>();
+  const int samples = tiling.rows < 16 ? static_cast<int>(tiling.rows) : 16;
+  A shift[V] = {};
+  for (int i = at.below; i < samples && at.inside; i += kThreads >> tiling.shift) {
+    const std::int64_t row = i * (tiling.rows / samples);
+    const auto in = cuda::load<V>(x + row * tiling.channels + at.channel);
+#pragma unroll
+    for (int k = 0; k < V; ++k) shift[k] += A(in[k]);
+  }
+  cuda::add_up_columns<kThreads>(shift, 1 << tiling.shift, shared);
+  __syncthreads();
+  if (at.below == 0) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) shared[(k << tiling.shift) + at.column] = shift[k] / A(samples);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < V; ++k) shift[k] = shared[(k << tiling.shift) + at.column];
+  if (at.split == 0 && at.below == 0 && at.inside) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) shifts[at.channel + k] = shift[k];
+  }
+
+  A sums[2 * V] = {};
+  cuda::for_each_rows<kOne>(at, [&](std::int64_t here, auto n) {
+    Vec<T, V> in[n()];
+#pragma unroll
+    for (int u = 0; u < n(); ++u) in[u] = cuda::load<V>(x + here + u * at.stride);
+#pragma unroll
+    for (int u = 0; u < n(); ++u) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        const A d = A(in[u][k]) - shift[k];
+        sums[k] += d;
+        sums[V + k] = std::fma(d, d, sums[V + k]);
+      }
+    }
+  });
+  cuda::write_partials<V>(tiling, at, sums, shared, partials);
+}
+
+template <class A> struct Running {
+  A *mean, *var;  // null: none are kept
+  double momentum;
+};
+
+template <class A>
+__global__ void finish_statistics(const A* partials, std::int64_t splits, std::int64_t rows,
+                                  std::int64_t channels, const A* shifts, double eps, A* stats,
+                                  Running<A> running) {
+  const auto total = cuda::total_columns(partials, splits, channels);
+  if (!total.valid) return;
+  const std::int64_t c = total.channel;
+  const double n = static_cast<double>(rows);
+  const Moments found = moments(static_cast<double>(shifts[c]), total.first, total.second, n);
+  stats[c] = A(found.mean);
+  stats[channels + c] = A(inverse_deviation(found.var, eps));
+  if (!running.mean) return;
+  running.mean[c] = moved_towards(running.mean[c], found.mean, running.momentum);
+  running.var[c] = moved_towards(running.var[c], found.var * n / (n - 1), running.momentum);
+}
+
+template <class A>
+__global__ void fix_statistics(const A* mean, const A* var, std::int64_t channels, double eps, A* stats) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (c >= channels) return;
+  stats[c] = mean[c];
+  stats[channels + c] = A(inverse_deviation(static_cast<double>(var[c]), eps));
+}
+
+}  // namespace
+
+template <>
+void batch_norm_statistics(CudaContext& context, const Tensor& x, double eps, const Tensor& stats,
+                           const RunningStats& running) {
+  if (x.numel() == 0) return;
+  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
+    using A = Accumulate<T>;
+    const T* in = x.data<T>();
+    const auto run = [&]<int V>() {
+      const ColumnTiling tiling = tiling_of(x, V);
+      const std::int64_t channels = tiling.channels;
+      const Scratch memory =
+          context.scratch((tiling.partial_elements() + static_cast<std::size_t>(channels)) * sizeof(A));
+      A *partials = memory.as<A>(), *shifts = partials + tiling.partial_elements();
+      cuda::launch(context, {"batch_norm_statistics", tiling.blocks(), kThreads}, sum_deviations<V, T, A>, in,
+                   tiling, shifts, partials);
+      cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, channels),
+                   finish_statistics<A>, partials, tiling.splits, tiling.rows, channels, shifts, eps,
+                   stats.data<A>(),
+                   Running<A>{data_or_null<A>(running.mean), data_or_null<A>(running.var), running.momentum});
+    };
+    dispatch_width<T>(x.dim(-1), run, in);
+  });
+}
+
+template <>
+void batch_norm_fixed(CudaContext& context, const RunningStats& running, double eps, const Tensor& stats) {
+  dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
+    if constexpr (sizeof(A) >= 4) {
+      const std::int64_t channels = stats.dim(1);
+      cuda::launch(
+          context,
+          {"batch_norm_fixed", static_cast<unsigned>((channels + kThreads - 1) / kThreads), kThreads},
+          fix_statistics<A>, running.mean.data<A>(), running.var.data<A>(), channels, eps, stats.data<A>());
+    }
+  });
+}
+
+// Forward --------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Per-channel operands in memory.
+template <class A> struct Channels {
+  const A *stats, *gamma, *beta;  // gamma, beta null: 1 and 0
+
+  Channels(const Tensor& s, const Tensor& g, const Tensor& b)
+      : stats(s.data<A>()), gamma(data_or_null<A>(g)), beta(data_or_null<A>(b)) {}
+};
+
+/// What is subtracted, multiplied and added in V channels of one thread.
+template <int V, class A> struct Affine {
+  A mean[V], scale[V], beta[V];
+
+  __device__ __forceinline__ Affine(const Channels<A>& from, std::int64_t channels,
+                                    const ColumnTiling::Place& at) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      const std::int64_t c = at.inside ? at.channel + k : 0;
+      const A inverse = from.stats[channels + c];
+      mean[k] = from.stats[c];
+      scale[k] = from.gamma ? inverse * from.gamma[c] : inverse;
+      beta[k] = from.beta ? from.beta[c] : A(0);
+    }
+  }
+};
+
+/// y of a block's tile: 2 * sizeof(T) bytes (3 with a residual) and 3 FLOPs an element, and the activation's.
+template <class Op, bool kResidual, int V, class T, class A>
+__global__ void __launch_bounds__(kThreads)
+    apply(const T* __restrict__ x, const T* __restrict__ residual, ColumnTiling tiling,
+          Channels<A> parameters, T* __restrict__ y) {
+  const auto at = tiling.place<V>();
+  const Affine<V, A> affine(parameters, tiling.channels, at);
+  cuda::for_each_rows<kResidual ? kSeveral : kOne>(at, [&](std::int64_t here, auto n) {
+    Vec<T, V> in[n()];
+    [[maybe_unused]] Vec<T, V> plus[n()];
+#pragma unroll
+    for (int u = 0; u < n(); ++u) {
+      in[u] = cuda::load<V>(x + here + u * at.stride);
+      if constexpr (kResidual) plus[u] = cuda::load<V>(residual + here + u * at.stride);
+    }
+#pragma unroll
+    for (int u = 0; u < n(); ++u) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        A pre = std::fma(A(in[u][k]) - affine.mean[k], affine.scale[k], affine.beta[k]);
+        if constexpr (kResidual) pre += A(plus[u][k]);
+        in[u][k] = T(Op::forward(pre));
+      }
+      cuda::store<V>(y + here + u * at.stride, in[u]);
+    }
+  });
+}
+
+}  // namespace
+
+template <>
+void batch_norm_forward(CudaContext& context, Activation activation, const Tensor& x, const Tensor& gamma,
+                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y) {
+  if (x.numel() == 0) return;
+  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
+    using A = Accumulate<T>;
+    const T *in = x.data<T>(), *plus = data_or_null<T>(residual);
+    T* out = y.data<T>();
+    const Channels<A> parameters(stats, gamma, beta);
+    dispatch_activation(activation, [&]<class Op>() {
+      const auto run = [&]<int V>() {
+        const ColumnTiling tiling = tiling_of(x, V);
+        cuda::launch(context, {"batch_norm", tiling.blocks(), kThreads},
+                     plus ? apply<Op, true, V, T, A> : apply<Op, false, V, T, A>, in, plus, tiling,
+                     parameters, out);
+      };
+      dispatch_width<T>(x.dim(-1), run, in, plus, out);
+    });
+  });
+}
+
+// Backward -------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <class T> struct GradientSources {
+  const T *x, *dy, *extra;  // extra null where the policy needs none
+  T* dresidual;
+};
+
+/// Sums of g and of g (x - mean), g = dL/d(pre); g is kept in dresidual where the policy needs extra. Moves
+/// 2 * sizeof(T) bytes an element, 4 where g is kept.
+template <class Policy, int V, class T, class A>
+__global__ void __launch_bounds__(kThreads)
+    sum_gradients(GradientSources<T> from, ColumnTiling tiling, Channels<A> parameters, A* partials) {
+  __shared__ A shared[V * kThreads];
+  const auto at = tiling.place<V>();
+  const Affine<V, A> affine(parameters, tiling.channels, at);
+  A sums[2 * V] = {};
+  cuda::for_each_rows<kSeveral>(at, [&](std::int64_t here, auto n) {
+    Vec<T, V> in[n()], gradient[n()];
+    [[maybe_unused]] Vec<T, V> more[n()];
+#pragma unroll
+    for (int u = 0; u < n(); ++u) {
+      in[u] = cuda::load<V>(from.x + here + u * at.stride);
+      gradient[u] = cuda::load<V>(from.dy + here + u * at.stride);
+      if constexpr (Policy::kExtra) more[u] = cuda::load<V>(from.extra + here + u * at.stride);
+    }
+#pragma unroll
+    for (int u = 0; u < n(); ++u) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        const A d = A(in[u][k]) - affine.mean[k];
+        A extra(0);
+        if constexpr (Policy::kExtra) extra = A(more[u][k]);
+        const A g = Policy::gradient(A(gradient[u][k]), d, affine.scale[k], affine.beta[k], extra);
+        if constexpr (Policy::kExtra) more[u][k] = T(g);
+        sums[k] += g;
+        sums[V + k] = std::fma(g, d, sums[V + k]);
+      }
+      if constexpr (Policy::kExtra) cuda::store<V>(from.dresidual + here + u * at.stride, more[u]);
+    }
+  });
+  cuda::write_partials<V>(tiling, at, sums, shared, partials);
+}
+
+/// The parameters' gradients, and what dx needs: offset and slope of each channel.
+template <class A>
+__global__ void finish_gradients(const A* partials, std::int64_t splits, std::int64_t channels,
+                                 const A* inverses, double share, Target<A> dgamma, Target<A> dbeta,
+                                 A* coefficients) {
+  const auto total = cuda::total_columns(partials, splits, channels);
+  if (!total.valid) return;
+  const double inverse = static_cast<double>(inverses[total.channel]), product = total.second * inverse;
+  dgamma.put(total.channel, product);
+  dbeta.put(total.channel, total.first);
+  coefficients[total.channel] = A(total.first * share);
+  coefficients[channels + total.channel] = A(product * inverse * share);
+}
+
+/// dx of a block's tile from dL/d(pre) (policy FromX<Identity>) or dy: 3 * sizeof(T) bytes an element.
+template <class Policy, int V, class T, class A>
+__global__ void __launch_bounds__(kThreads)
+    write_dx(const T* __restrict__ x, const T* __restrict__ dy, ColumnTiling tiling, Channels<A> parameters,
+             const A* __restrict__ coefficients, T* __restrict__ dx) {
+  const auto at = tiling.place<V>();
+  const Affine<V, A> affine(parameters, tiling.channels, at);
+  A offset[V], slope[V];
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    const std::int64_t c = at.inside ? at.channel + k : 0;
+    offset[k] = coefficients[c];
+    slope[k] = coefficients[tiling.channels + c];
+  }
+  cuda::for_each_rows<kSeveral>(at, [&](std::int64_t here, auto n) {
+    Vec<T, V> in[n()], gradient[n()];
+#pragma unroll
+    for (int u = 0; u < n(); ++u) {
+      in[u] = cuda::load<V>(x + here + u * at.stride);
+      gradient[u] = cuda::load<V>(dy + here + u * at.stride);
+    }
+#pragma unroll
+    for (int u = 0; u < n(); ++u) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        const A d = A(in[u][k]) - affine.mean[k];
+        const A g = Policy::gradient(A(gradient[u][k]), d, affine.scale[k], affine.beta[k], A(0));
+        gradient[u][k] = T(batch_norm_dx(g, d, affine.scale[k], slope[k], offset[k]));
+      }
+      cuda::store<V>(dx + here + u * at.stride, gradient[u]);
+    }
+  });
+}
+
+template <class Sum, class Dx, class T>
+void run_backward(const CudaContext& context, const BatchNormBackward& args) {
+  using A = Accumulate<T>;
+  const T *x = args.x.data<T>(), *dy = args.dy.data<T>(), *extra = data_or_null<T>(args.extra);
+  T *dresidual = data_or_null<T>(args.dresidual), *dx = data_or_null<T>(args.dx);
+  const Channels<A> parameters(args.stats, args.gamma, args.beta);
+  const auto run = [&]<int V>() {
+    const ColumnTiling tiling = tiling_of(args.x, V);
+    const std::int64_t channels = tiling.channels;
+    const Scratch memory =
+        context.scratch((tiling.partial_elements() + 2 * static_cast<std::size_t>(channels)) * sizeof(A));
+    A *partials = memory.as<A>(), *coefficients = partials + tiling.partial_elements();
+    cuda::launch(context, {"batch_norm_sums", tiling.blocks(), kThreads}, sum_gradients<Sum, V, T, A>,
+                 GradientSources<T>{x, dy, extra, dresidual}, tiling, parameters, partials);
+    const double share = args.training && tiling.rows > 0 ? 1 / static_cast<double>(tiling.rows) : 0;
+    cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, channels),
+                 finish_gradients<A>, partials, tiling.splits, channels, parameters.stats + channels, share,
+                 Target<A>(args.dgamma), Target<A>(args.dbeta), coefficients);
+    if (!dx) return;
+    cuda::launch(context, {"batch_norm_backward", tiling.blocks(), kThreads}, write_dx<Dx, V, T, A>, x,
+                 dresidual ? dresidual : dy, tiling, parameters, coefficients, dx);
+  };
+  dispatch_width<T>(args.x.dim(-1), run, x, dy, extra, dresidual, dx);
+}
+
+}  // namespace
+
+template <> void batch_norm_backward(CudaContext& context, const BatchNormBackward& args) {
+  if (args.x.dim(-1) == 0) return;
+  dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
+    dispatch_activation(args.activation, [&]<class Op>() {
+      if (!args.extra.defined()) return run_backward<FromX<Op>, FromX<Op>, T>(context, args);
+      if constexpr (std::is_same_v<Op, Relu>) {
+        run_backward<FromY, FromX<Identity>, T>(context, args);
+      } else if constexpr (!std::is_same_v<Op, Identity>) {
+        run_backward<FromResidual<Op>, FromX<Identity>, T>(context, args);
+      }
+    });
+  });
+}
+
+}  // namespace athanor::kernels

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/column_sum.h"
+#include "kernels/cuda/vec.h"
+
+// Sums down the columns of a matrix [R, C]: what batch norm, and the parameters of every norm, need. A block
+// takes a tile of neighbouring channels and a share of the rows; its threads sum into registers and join them
+// by a tree. The blocks' partial sums meet in a second, small kernel, in double and in a fixed order. How the
+// work is cut depends on the shape alone, and so do the bits.
+
+namespace athanor::cuda {
+
+inline constexpr int kColumnThreads = 256;
+
+/// How [rows, channels] is cut: `1 << shift` threads side by side with V channels each, the others of a block
+/// below them.
+struct ColumnTiling {
+  std::int64_t rows, channels;
+  int shift = 0;
+  std::int64_t tiles = 0;   ///< of channels
+  std::int64_t splits = 0;  ///< of rows
+  std::int64_t share = 0;   ///< rows of a split
+
+  ColumnTiling(std::int64_t all_rows, std::int64_t all_channels, int width)
+      : rows(all_rows), channels(all_channels) {
+    constexpr std::int64_t kBlocks = 1024;  // a few waves of any device: the last one hardly shows
+    constexpr std::int64_t kRounds = 8;     // rows a thread takes, at least
+    const std::int64_t across = (channels + width - 1) / width;
+    while (shift < 5 && (1 << shift) < across) ++shift;
+    tiles = (across + (1 << shift) - 1) >> shift;
+    if (tiles == 0) return;
+    const std::int64_t below = kColumnThreads >> shift, most = std::max<std::int64_t>(kBlocks / tiles, 1);
+    share = std::max((rows + most - 1) / most, below * kRounds);
+    share = (share + below - 1) / below * below;
+    splits = (rows + share - 1) / share;
+  }
+  unsigned blocks() const { return static_cast<unsigned>(tiles * splits); }
+  std::size_t partial_elements() const { return static_cast<std::size_t>(2 * splits * channels); }
+
+  /// A thread's part: V channels from `channel` on, of `count` rows. Elements of its first row begin at
+  /// `first`, those of the next, `step` rows down, `stride` further. No rows beyond the last channel, but
+  /// such a thread must come along to the barriers.
+  struct Place {
+    std::int64_t channel, split, row, first, stride;
+    int count, step, column, below;
+    bool inside;
+  };
+  template <int V> __device__ __forceinline__ Place place() const {
+    const int thread = static_cast<int>(threadIdx.x);
+    Place at;
+    at.step = kColumnThreads >> shift;
+    at.column = thread & ((1 << shift) - 1);
+    at.below = thread >> shift;
+    at.split = static_cast<std::int64_t>(blockIdx.x) / tiles;
+    at.channel = (((blockIdx.x - at.split * tiles) << shift) + at.column) * V;
+    at.inside = at.channel < channels;
+    at.row = at.split * share + at.below;
+    const std::int64_t wanted = (at.split + 1) * share, end = wanted < rows ? wanted : rows;
+    at.count = at.inside && at.row < end ? static_cast<int>((end - at.row + at.step - 1) / at.step) : 0;
+    at.first = at.row * channels + at.channel;
+    at.stride = at.step * channels;
+    return at;
+  }
+};
+
+/// Calls f(element, n) for a thread's rows, n of them at a time: U, an integral_constant, then single ones.
+template <int U, class F>
+__device__ __forceinline__ void for_each_rows(const ColumnTiling::Place& at, const F& f) {
+  std::int64_t here = at.first;
+  int left = at.count;
+  for (; left >= U; left -= U, here += U * at.stride) f(here, std::integral_constant<int, U>());
+  for (; left > 0; --left, here += at.stride) f(here, std::integral_constant<int, 1>());
+}
+
+/// Joins the sums of a block's threads and writes them: partials [splits, 2, C].
+template <int V, class A>
+__device__ __forceinline__ void write_partials(const ColumnTiling& tiling, const ColumnTiling::Place& at,
+                                               A (&sums)[2 * V], A* shared, A* partials) {
+  add_up_columns<kColumnThreads>(sums, 1 << tiling.shift, shared);
+  if (at.below > 0 || !at.inside) return;
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+#pragma unroll
+    for (int i = 0; i < V; ++i)
+      partials[(at.split * 2 + k) * tiling.channels + at.channel + i] = sums[k * V + i];
+  }
+}
+
+/// The launch of a kernel that calls total_columns().
+inline Launch total_launch(const char* name, std::int64_t splits, std::int64_t channels) {
+  unsigned warps = 1;
+  while (warps < 32 && warps < splits) warps *= 2;
+  return {name, dim3(static_cast<unsigned>((channels + 31) / 32)), dim3(32 * warps)};
+}
+
+/// The two totals of one channel.
+struct ColumnTotals {
+  std::int64_t channel;
+  double first, second;
+  bool valid;  ///< in this thread
+};
+
+/// Adds up partials [splits, 2, C]; every thread of the block calls it, one per channel gets the result.
+template <class A>
+__device__ __forceinline__ ColumnTotals total_columns(const A* partials, std::int64_t splits,
+                                                      std::int64_t channels) {
+  __shared__ double shared[2][16][32];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  ColumnTotals total{std::int64_t{blockIdx.x} * 32 + lane, 0, 0, false};
+  if (total.channel < channels) {
+#pragma unroll 4
+    for (std::int64_t split = warp; split < splits; split += warps) {
+      total.first += static_cast<double>(partials[split * 2 * channels + total.channel]);
+      total.second += static_cast<double>(partials[(split * 2 + 1) * channels + total.channel]);
+    }
+  }
+  for (int n = warps / 2; n > 0; n /= 2) {
+    if (warp >= n && warp < 2 * n) {
+      shared[0][warp - n][lane] = total.first;
+      shared[1][warp - n][lane] = total.second;
+    }
+    __syncthreads();
+    if (warp < n) {
+      total.first += shared[0][warp][lane];
+      total.second += shared[1][warp][lane];
+    }
+    __syncthreads();
+  }
+  total.valid = warp == 0 && total.channel < channels;
+  return total;
+}
+
+}  // namespace athanor::cuda

@@ -1,0 +1,364 @@
+#include "kernels/cuda/group.h"
+#include "kernels/cuda/norm.h"
+#include "kernels/norm_ops.h"
+
+// Rows that fit are read once, into registers: by a warp where they are short, else by a block. Longer ones,
+// and those off alignment, are read again for every pass. The parameters' gradients are summed down the
+// columns by threads that keep their columns over many rows, in the pass that writes dx where rows fit.
+
+namespace athanor::kernels {
+namespace {
+
+using cuda::ColumnTiling;
+using cuda::data_or_null;
+using cuda::group_sum;
+using cuda::kVec;
+using cuda::kWarp;
+using cuda::Target;
+using cuda::Vec;
+
+constexpr int kThreads = cuda::kColumnThreads;
+// Vectors of a row a thread keeps, at most: what 128 registers hold.
+constexpr int kWarpMost = 4;
+template <class T> inline constexpr int kBlockMost = sizeof(T) == 2 ? 3 : 4;
+
+/// The rows of a thread: `row` += `step` while below `rows`. Its place within them is `lane` of kGroup.
+template <int kGroup> struct Rows {
+  int lane = static_cast<int>(threadIdx.x) % kGroup;
+  std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / kGroup) + threadIdx.x / kGroup;
+  std::int64_t step = std::int64_t{gridDim.x} * (kThreads / kGroup);
+};
+
+/// gamma or beta of neighbouring elements; null: `otherwise`.
+template <int V, class A>
+__device__ __forceinline__ Vec<A, V> parameters(const A* from, std::int64_t at, A otherwise) {
+  if (from) return cuda::load<V>(from + at);
+  Vec<A, V> all;
+#pragma unroll
+  for (int i = 0; i < V; ++i) all[i] = otherwise;
+  return all;
+}
+
+template <class T, class A> struct Forward {
+  const T* x;
+  const A *gamma, *beta;
+  A eps;
+  std::int64_t rows, size;  // size: elements of a row
+  A* stats;
+  T* y;
+};
+
+/// y of rows of at most kGroup * K vectors: 2 * sizeof(T) bytes and 8 FLOPs an element.
+template <int kGroup, int K, class T, class A>
+__global__ void __launch_bounds__(kThreads) normalize_rows(Forward<T, A> args) {
+  constexpr int V = kVec<T>;
+  Rows<kGroup> at;
+  const int size = static_cast<int>(args.size);
+  for (; at.row < args.rows; at.row += at.step) {
+    const T* __restrict__ from = args.x + at.row * size;
+    Vec<T, V> in[K];
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      if ((k * kGroup + at.lane) * V < size) in[k] = cuda::load<V>(from + (k * kGroup + at.lane) * V);
+    }
+    A mean(0), squares(0);
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      if ((k * kGroup + at.lane) * V >= size) continue;
+#pragma unroll
+      for (int i = 0; i < V; ++i) mean += A(in[k][i]);
+    }
+    mean = group_sum<kGroup>(mean) / A(size);
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      if ((k * kGroup + at.lane) * V >= size) continue;
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        const A d = A(in[k][i]) - mean;
+        squares = std::fma(d, d, squares);
+      }
+    }
+    squares = group_sum<kGroup>(squares);
+    const A inverse = inverse_deviation(squares / A(size), args.eps);
+    if (at.lane == 0) args.stats[2 * at.row] = mean, args.stats[2 * at.row + 1] = inverse;
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const int j = (k * kGroup + at.lane) * V;
+      if (j >= size) continue;
+      const auto gamma = parameters<V>(args.gamma, j, A(1)), beta = parameters<V>(args.beta, j, A(0));
+#pragma unroll
+      for (int i = 0; i < V; ++i) in[k][i] = T(std::fma((A(in[k][i]) - mean) * inverse, gamma[i], beta[i]));
+      cuda::store<V>(args.y + at.row * size + j, in[k]);
+    }
+  }
+}
+
+/// The same, of rows of any length.
+template <int kGroup, class T, class A>
+__global__ void __launch_bounds__(kThreads) normalize_long_rows(Forward<T, A> args) {
+  Rows<kGroup> at;
+  for (; at.row < args.rows; at.row += at.step) {
+    const T* from = args.x + at.row * args.size;
+    A mean(0), squares(0);
+#pragma unroll 4
+    for (std::int64_t j = at.lane; j < args.size; j += kGroup) mean += A(from[j]);
+    mean = group_sum<kGroup>(mean) / A(args.size);
+#pragma unroll 4
+    for (std::int64_t j = at.lane; j < args.size; j += kGroup) {
+      const A d = A(from[j]) - mean;
+      squares = std::fma(d, d, squares);
+    }
+    squares = group_sum<kGroup>(squares);
+    const A inverse = inverse_deviation(squares / A(args.size), args.eps);
+    if (at.lane == 0) args.stats[2 * at.row] = mean, args.stats[2 * at.row + 1] = inverse;
+    for (std::int64_t j = at.lane; j < args.size; j += kGroup) {
+      const A gamma = args.gamma ? args.gamma[j] : A(1), beta = args.beta ? args.beta[j] : A(0);
+      args.y[at.row * args.size + j] = T(std::fma((A(from[j]) - mean) * inverse, gamma, beta));
+    }
+  }
+}
+
+/// Calls f.operator()<kGroup, K>() with the threads and vectors of a row that hold it, or returns false.
+template <class T, class F, class... P>
+bool in_registers(std::int64_t size, const F& f, const P*... pointers) {
+  if constexpr (sizeof(T) < 8) {
+    const std::int64_t vectors = size / kVec<T>;
+    if (size % kVec<T> != 0 || vectors > kBlockMost<T> * kThreads || !cuda::aligned<kVec<T>>(pointers...))
+      return false;
+    if (vectors <= kWarp) {
+      f.template operator()<kWarp, 1>();
+    } else if (vectors <= kWarpMost * kWarp) {
+      f.template operator()<kWarp, kWarpMost>();
+    } else if (vectors <= kThreads) {
+      f.template operator()<kThreads, 1>();
+    } else {
+      f.template operator()<kThreads, kBlockMost<T>>();
+    }
+    return true;
+  }
+  return false;
+}
+
+constexpr std::int64_t kLong = 1024;  // elements for which a block is worth it
+
+/// Blocks that give kGroup threads to each row; they stride where that is too many.
+template <int kGroup> unsigned blocks_of(const CudaContext& context, std::int64_t rows) {
+  return cuda::blocks_for(context, rows * kGroup, kThreads);
+}
+
+}  // namespace
+
+template <>
+void layer_norm_forward(CudaContext& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                        double eps, const Tensor& stats, const Tensor& y) {
+  const std::int64_t rows = stats.dim(0);
+  if (rows == 0) return;
+  dispatch_floating(x.dtype(), "layer_norm", [&]<class T>() {
+    using A = Accumulate<T>;
+    const Forward<T, A> args{x.data<T>(), data_or_null<A>(gamma), data_or_null<A>(beta), A(eps),
+                             rows,        x.numel() / rows,       stats.data<A>(),       y.data<T>()};
+    const auto run = [&]<int kGroup, int K>() {
+      cuda::launch(context, {"layer_norm", blocks_of<kGroup>(context, rows), kThreads},
+                   normalize_rows<kGroup, K, T, A>, args);
+    };
+    if (in_registers<T>(args.size, run, args.x, args.gamma, args.beta, args.y)) return;
+    const bool block = args.size > kLong;
+    cuda::launch(context,
+                 {"layer_norm", block ? blocks_of<kThreads>(context, rows) : blocks_of<kWarp>(context, rows),
+                  kThreads},
+                 block ? normalize_long_rows<kThreads, T, A> : normalize_long_rows<kWarp, T, A>, args);
+  });
+}
+
+// Backward -------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <class T, class A> struct Backward {
+  const T *x, *dy;
+  const A *gamma, *stats;
+  std::int64_t rows, size;
+  T* dx;        // null where nobody asks
+  A* partials;  // [blocks, 2, size]: sums of dy * normalized and of dy; null where nobody asks
+};
+
+/// dx of rows of at most kGroup * K vectors, and a block's sums for dgamma and dbeta: 3 * sizeof(T) bytes and
+/// 14 FLOPs an element.
+template <int kGroup, int K, class T, class A>
+__global__ void __launch_bounds__(kThreads, 2) row_gradients(Backward<T, A> args) {
+  constexpr int V = kVec<T>;
+  Rows<kGroup> at;
+  const int size = static_cast<int>(args.size);
+  A sums[2 * K * V] = {};
+  for (; at.row < args.rows; at.row += at.step) {
+    Vec<T, V> in[K], gradient[K];
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const int j = (k * kGroup + at.lane) * V;
+      if (j >= size) continue;
+      in[k] = cuda::load<V>(args.x + at.row * size + j);
+      gradient[k] = cuda::load<V>(args.dy + at.row * size + j);
+    }
+    const A mean = args.stats[2 * at.row], inverse = args.stats[2 * at.row + 1];
+    A mean_g(0), mean_product(0);  // of g and g * normalized
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const int j = (k * kGroup + at.lane) * V;
+      if (j >= size) continue;
+      const auto gamma = parameters<V>(args.gamma, j, A(1));
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        const A dy = cuda::widen(gradient[k], i), normalized = (cuda::widen(in[k], i) - mean) * inverse;
+        const A g = dy * gamma[i];
+        mean_g += g;
+        mean_product = std::fma(g, normalized, mean_product);
+        sums[k * V + i] = std::fma(dy, normalized, sums[k * V + i]);
+        sums[(K + k) * V + i] += dy;
+      }
+    }
+    if (!args.dx) continue;
+    mean_g = group_sum<kGroup>(mean_g) / A(size);
+    mean_product = group_sum<kGroup>(mean_product) / A(size);
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const int j = (k * kGroup + at.lane) * V;
+      if (j >= size) continue;
+      const auto gamma = parameters<V>(args.gamma, j, A(1));
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        const A normalized = (cuda::widen(in[k], i) - mean) * inverse,
+                g = cuda::widen(gradient[k], i) * gamma[i];
+        in[k][i] = T(layer_norm_dx(g, normalized, inverse, mean_g, mean_product));
+      }
+      cuda::store<V>(args.dx + at.row * size + j, in[k]);
+    }
+  }
+  if (!args.partials) return;
+  if constexpr (kGroup == kWarp) {
+    __shared__ A shared[2 * K * V * kThreads / 2];
+    cuda::add_up_columns<kThreads>(sums, kWarp, shared);
+    if (threadIdx.x >= kWarp) return;
+  }
+#pragma unroll
+  for (int kind = 0; kind < 2; ++kind) {
+    A* to = args.partials + (std::int64_t{blockIdx.x} * 2 + kind) * size;
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const int j = (k * kGroup + at.lane) * V;
+      if (j >= size) continue;
+      Vec<A, V> out;
+#pragma unroll
+      for (int i = 0; i < V; ++i) out[i] = sums[(kind * K + k) * V + i];
+      cuda::store<V>(to + j, out);
+    }
+  }
+}
+
+/// dx of rows of any length.
+template <int kGroup, class T, class A>
+__global__ void __launch_bounds__(kThreads) long_row_gradients(Backward<T, A> args) {
+  Rows<kGroup> at;
+  for (; at.row < args.rows; at.row += at.step) {
+    const T *x = args.x + at.row * args.size, *dy = args.dy + at.row * args.size;
+    const A mean = args.stats[2 * at.row], inverse = args.stats[2 * at.row + 1];
+    const auto g = [&](std::int64_t j) { return A(dy[j]) * (args.gamma ? args.gamma[j] : A(1)); };
+    A mean_g(0), mean_product(0);
+#pragma unroll 4
+    for (std::int64_t j = at.lane; j < args.size; j += kGroup) {
+      mean_g += g(j);
+      mean_product = std::fma(g(j), (A(x[j]) - mean) * inverse, mean_product);
+    }
+    mean_g = group_sum<kGroup>(mean_g) / A(args.size);
+    mean_product = group_sum<kGroup>(mean_product) / A(args.size);
+    for (std::int64_t j = at.lane; j < args.size; j += kGroup)
+      args.dx[at.row * args.size + j] =
+          T(layer_norm_dx(g(j), (A(x[j]) - mean) * inverse, inverse, mean_g, mean_product));
+  }
+}
+
+/// A block's sums for dgamma and dbeta, where rows do not fit: another 2 * sizeof(T) bytes an element.
+template <class T, class A>
+__global__ void __launch_bounds__(kThreads) sum_parameters(Backward<T, A> args, ColumnTiling tiling) {
+  __shared__ A shared[kThreads];
+  const auto at = tiling.place<1>();
+  A sums[2] = {};
+  std::int64_t row = at.row;
+  cuda::for_each_rows<4>(at, [&](std::int64_t here, auto n) {
+    A in[n()], gradient[n()], mean[n()], inverse[n()];
+#pragma unroll
+    for (int u = 0; u < n(); ++u, row += at.step) {
+      in[u] = A(args.x[here + u * at.stride]);
+      gradient[u] = A(args.dy[here + u * at.stride]);
+      mean[u] = args.stats[2 * row];
+      inverse[u] = args.stats[2 * row + 1];
+    }
+#pragma unroll
+    for (int u = 0; u < n(); ++u) {
+      sums[0] = std::fma(gradient[u], (in[u] - mean[u]) * inverse[u], sums[0]);
+      sums[1] += gradient[u];
+    }
+  });
+  cuda::write_partials<1>(tiling, at, sums, shared, args.partials);
+}
+
+template <class A>
+__global__ void finish_parameters(const A* partials, std::int64_t splits, std::int64_t size, Target<A> dgamma,
+                                  Target<A> dbeta) {
+  const auto total = cuda::total_columns(partials, splits, size);
+  if (!total.valid) return;
+  dgamma.put(total.channel, total.first);
+  dbeta.put(total.channel, total.second);
+}
+
+/// Runs both sums of a backward pass and, between them, what fills [splits, 2, size] partials.
+template <class A, class F>
+void with_partials(const CudaContext& context, std::int64_t splits, std::int64_t size, const Sink& dgamma,
+                   const Sink& dbeta, const F& fill) {
+  if (!dgamma.tensor.defined() && !dbeta.tensor.defined()) return fill(static_cast<A*>(nullptr));
+  const Scratch memory = context.scratch(static_cast<std::size_t>(splits * 2 * size) * sizeof(A));
+  fill(memory.as<A>());
+  cuda::launch(context, cuda::total_launch("layer_norm_finish", splits, size), finish_parameters<A>,
+               memory.as<A>(), splits, size, Target<A>(dgamma), Target<A>(dbeta));
+}
+
+}  // namespace
+
+template <>
+void layer_norm_backward(CudaContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
+                         const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta) {
+  dispatch_floating(x.dtype(), "layer_norm", [&]<class T>() {
+    using A = Accumulate<T>;
+    const Tensor& like = dgamma.tensor.defined() ? dgamma.tensor : dbeta.tensor;
+    const std::int64_t rows = stats.dim(0), size = rows > 0         ? x.numel() / rows
+                                                   : like.defined() ? like.numel()
+                                                                    : 0;
+    Backward<T, A> args{x.data<T>(), dy.data<T>(), data_or_null<A>(gamma), stats.data<A>(),
+                        rows,        size,         data_or_null<T>(dx),    nullptr};
+    const auto run = [&]<int kGroup, int K>() {
+      constexpr std::int64_t kBlocks = 256, kTogether = kThreads / kGroup;  // about as many as run at once
+      const std::int64_t blocks = std::min(kBlocks, (rows + kTogether - 1) / kTogether);
+      with_partials<A>(context, blocks, size, dgamma, dbeta, [&](A* partials) {
+        args.partials = partials;
+        cuda::launch(context, {"layer_norm_backward", static_cast<unsigned>(blocks), kThreads},
+                     row_gradients<kGroup, K, T, A>, args);
+      });
+    };
+    if (in_registers<T>(size, run, args.x, args.dy, args.gamma, args.dx)) return;
+    if (args.dx) {
+      const bool block = size > kLong;
+      cuda::launch(context,
+                   {"layer_norm_backward",
+                    block ? blocks_of<kThreads>(context, rows) : blocks_of<kWarp>(context, rows), kThreads},
+                   block ? long_row_gradients<kThreads, T, A> : long_row_gradients<kWarp, T, A>, args);
+    }
+    const ColumnTiling tiling(rows, size, 1);
+    with_partials<A>(context, tiling.splits, size, dgamma, dbeta, [&](A* partials) {
+      args.partials = partials;
+      if (!partials) return;
+      cuda::launch(context, {"layer_norm_sums", tiling.blocks(), kThreads}, sum_parameters<T, A>, args,
+                   tiling);
+    });
+  });
+}
+
+}  // namespace athanor::kernels

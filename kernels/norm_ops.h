@@ -1,0 +1,69 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/activate.h"
+
+// The maths of the normalisations, written once: every backend sums in an order of its own and meets here.
+
+namespace athanor::kernels {
+
+struct Moments {
+  double mean, var;
+};
+
+/// Mean and biased variance of n values from the sums of (value - shift) and of its square.
+ATH_HD inline Moments moments(double shift, double sum, double square, double n) {
+  const double deviation = sum / n;
+  return {shift + deviation, std::max((square - sum * deviation) / n, 0.0)};
+}
+
+/// 1 / standard deviation.
+template <class A> ATH_HD inline A inverse_deviation(A var, A eps) {
+  return A(1) / std::sqrt(var + eps);
+}
+
+/// A running statistic, moved towards `value`.
+template <class A> ATH_HD inline A moved_towards(A at, double value, double momentum) {
+  return A((1 - momentum) * static_cast<double>(at) + momentum * value);
+}
+
+// Batch norm: pre = (x - mean) scale + beta with scale = gamma / std, y = activation(pre + residual). How g =
+// dL/d(pre) is had from dy, d = x - mean, and the extra tensor:
+
+/// pre is computed again from x, exactly as in the forward pass.
+template <class Operation> struct FromX {
+  using Op = Operation;
+  static constexpr bool kExtra = false;
+  template <class A> ATH_HD static A gradient(A dy, A d, A scale, A beta, A) {
+    return Op::backward(std::fma(d, scale, beta), dy);
+  }
+};
+/// extra is the residual.
+template <class Operation> struct FromResidual {
+  using Op = Operation;
+  static constexpr bool kExtra = true;
+  template <class A> ATH_HD static A gradient(A dy, A d, A scale, A beta, A extra) {
+    return Op::backward(std::fma(d, scale, beta) + extra, dy);
+  }
+};
+/// extra is y.
+struct FromY {
+  using Op = Relu;
+  static constexpr bool kExtra = true;
+  template <class A> ATH_HD static A gradient(A dy, A, A, A, A extra) { return Relu::backward(extra, dy); }
+};
+
+/// dL/dx from the sums over a channel's n values: offset = sum(g) / n, slope = sum(g d) / (n var); both 0
+/// where the statistics are no function of x.
+template <class A> ATH_HD inline A batch_norm_dx(A g, A d, A scale, A slope, A offset) {
+  return scale * (std::fma(-slope, d, g) - offset);
+}
+
+/// Layer norm: dL/dx from the means over a row of g = dy gamma, and of g times the normalised value.
+template <class A> ATH_HD inline A layer_norm_dx(A g, A normalized, A inverse, A mean_g, A mean_product) {
+  return inverse * (g - mean_g - normalized * mean_product);
+}
+
+}  // namespace athanor::kernels

@@ -1,0 +1,227 @@
+#include <cmath>
+
+#include "kernels/norm.h"
+#include "tests/cuda/device.h"
+
+namespace athanor {
+namespace {
+
+using BatchNormOnDevice = test::DeviceTest;
+using kernels::BatchNormBackward;
+using kernels::RunningStats;
+using kernels::Sink;
+using test::close;
+using test::filled;
+using test::Layout;
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu,
+                                       Activation::silu};
+
+// One channel, odd ones, vectors, several tiles; few rows and several shares; off alignment.
+const test::ShapeCase kShapes[] = {{{2, 1}},
+                                   {{700, 3}},
+                                   {{33, 8}},
+                                   {{2, 5, 7, 16}},
+                                   {{300, 24}},
+                                   {{37, 100}},
+                                   {{9, 257}},
+                                   {{19, 520}},
+                                   {{4500, 8}},
+                                   {{41, 16}, Layout::misaligned},
+                                   {{5, 7}, Layout::misaligned}};
+
+CudaContext& context() {
+  return cuda_context(test::device());
+}
+DType stats_dtype(DType dtype) {
+  return dtype == DType::f64 ? DType::f64 : DType::f32;
+}
+Tensor on_device(const Tensor& x) {
+  return x.defined() ? test::on_device_like(x) : Tensor();
+}
+// An element rounded once, from values that differ as sums of another order do.
+double tolerance(DType dtype) {
+  return 2 * test::epsilon_of(dtype) + 64 * test::epsilon_of(stats_dtype(dtype));
+}
+double sum_tolerance(DType dtype) {
+  return 256 * test::epsilon_of(stats_dtype(dtype));
+}
+
+struct Case {
+  Tensor x, gamma, beta, residual, dy, stats;
+
+  Case(const test::ShapeCase& wanted, DType dtype, double center = 0.5)
+      : x(filled(wanted, dtype, {1}, center - 2, center + 2)),
+        gamma(filled({{x.dim(-1)}}, stats_dtype(dtype), {2}, 0.5, 1.5)),
+        beta(filled({{x.dim(-1)}}, stats_dtype(dtype), {3})),
+        residual(filled(wanted, dtype, {4})),
+        dy(filled(wanted, dtype, {5})),
+        stats(Tensor::empty({2, x.dim(-1)}, {stats_dtype(dtype), kCpu})) {
+    kernels::batch_norm_statistics(cpu_context(), x, 1e-5, stats, {});
+  }
+};
+
+TEST_F(BatchNormOnDevice, StatisticsEqualCpu) {
+  for (const DType dtype : kFloating) {
+    for (const auto& wanted : kShapes) {
+      SCOPED_TRACE(fmt::format("{} {}", dtype, wanted.shape));
+      const Case c(wanted, dtype, 3);
+      const auto make = [&](Device device) {
+        const TensorOptions options{c.stats.dtype(), device};
+        const Tensor mean = Tensor::zeros({c.x.dim(-1)}, options),
+                     var = Tensor::zeros({c.x.dim(-1)}, options);
+        return RunningStats{mean, var, 0.25};
+      };
+      const RunningStats running = make(kCpu), moved = make(test::device());
+      const Tensor stats = Tensor::empty(c.stats.shape(), {c.stats.dtype(), test::device()});
+      kernels::batch_norm_statistics(cpu_context(), c.x, 1e-5, c.stats, running);
+      kernels::batch_norm_statistics(context(), on_device(c.x), 1e-5, stats, moved);
+      EXPECT_TRUE(close(stats.to(kCpu), c.stats, sum_tolerance(dtype)));
+      EXPECT_TRUE(close(moved.mean.to(kCpu), running.mean, sum_tolerance(dtype)));
+      EXPECT_TRUE(close(moved.var.to(kCpu), running.var, sum_tolerance(dtype)));
+    }
+  }
+}
+
+TEST_F(BatchNormOnDevice, StatisticsByHand) {
+  const Tensor x = Tensor::from(std::vector<float>{1, 10, 3, 10, 5, 16, 7, 20}, {4, 2}, test::device());
+  const Tensor stats = Tensor::empty({2, 2}, {DType::f32, test::device()});
+  const Tensor mean = Tensor::from(std::vector<float>{0, 2}, {2}, test::device());
+  const Tensor var = Tensor::from(std::vector<float>{1, 1}, {2}, test::device());
+  kernels::batch_norm_statistics(context(), x, 0, stats, {mean, var, 0.5});
+  EXPECT_TRUE(
+      close(stats.to(kCpu), std::vector<double>{4, 14, 1 / std::sqrt(5.0), 1 / std::sqrt(18.0)}, 1e-6));
+  EXPECT_TRUE(close(mean.to(kCpu), std::vector<double>{2, 8}, 1e-6));
+  EXPECT_TRUE(close(var.to(kCpu), std::vector<double>{0.5 + 20.0 / 6, 0.5 + 12}, 1e-6));
+  kernels::batch_norm_fixed(context(), {mean, var}, 0.5, stats);
+  EXPECT_TRUE(close(stats.to(kCpu),
+                    std::vector<double>{2, 8, 1 / std::sqrt(1 + 20.0 / 6), 1 / std::sqrt(13.0)}, 1e-6));
+}
+
+TEST_F(BatchNormOnDevice, StatisticsSurviveALargeMean) {
+  const Case c({{3000, 8}}, DType::f32, 10000);
+  const Tensor stats = Tensor::empty({2, 8}, {DType::f32, test::device()});
+  kernels::batch_norm_statistics(context(), on_device(c.x), 0, stats, {});
+  const std::vector<double> values = c.x.to_vector(), found = stats.to(kCpu).to_vector();
+  for (std::size_t channel = 0; channel < 8; ++channel) {
+    double mean = 0, square = 0;
+    for (std::size_t i = channel; i < values.size(); i += 8) mean += values[i] / 3000;
+    for (std::size_t i = channel; i < values.size(); i += 8) square += std::pow(values[i] - mean, 2) / 3000;
+    EXPECT_NEAR(found[channel], mean, 1e-3);
+    EXPECT_NEAR(found[8 + channel], 1 / std::sqrt(square), 1e-5);
+  }
+}
+
+TEST_F(BatchNormOnDevice, ForwardEqualsCpu) {
+  for (const DType dtype : kFloating) {
+    for (const auto& wanted : kShapes) {
+      const Case c(wanted, dtype);
+      for (const Activation activation : kActivations) {
+        for (const bool bare : {false, true}) {
+          SCOPED_TRACE(fmt::format("{} {} {} {}", dtype, wanted.shape, static_cast<int>(activation), bare));
+          const Tensor residual = bare ? Tensor() : c.residual, gamma = bare ? Tensor() : c.gamma,
+                       beta = bare ? Tensor() : c.beta;
+          const Tensor y = test::make(wanted, dtype), moved = on_device(y);
+          kernels::batch_norm_forward(cpu_context(), activation, c.x, gamma, beta, c.stats, residual, y);
+          kernels::batch_norm_forward(context(), activation, on_device(c.x), on_device(gamma),
+                                      on_device(beta), on_device(c.stats), on_device(residual), moved);
+          EXPECT_TRUE(close(test::on_cpu_like(moved), y, 2 * test::epsilon_of(dtype)));
+        }
+      }
+    }
+  }
+}
+
+// What a backward pass writes.
+struct Gradients {
+  Tensor dx, dgamma, dbeta, dresidual;
+};
+
+enum class Which : std::uint8_t { all, parameters, input };
+
+Gradients backward(const Case& c, Activation activation, bool residual, bool training, Which which,
+                   Device device) {
+  const auto there = [&](const Tensor& t) { return device.is_cpu() ? t : on_device(t); };
+  BatchNormBackward args;
+  args.activation = activation;
+  args.training = training;
+  args.x = there(c.x);
+  args.gamma = there(c.gamma);
+  args.beta = there(c.beta);
+  args.stats = there(c.stats);
+  args.dy = there(c.dy);
+  if (residual && activation != Activation::none) {
+    Tensor y = c.residual;
+    if (activation == Activation::relu) {
+      y = empty_like(c.x);
+      kernels::batch_norm_forward(cpu_context(), activation, c.x, c.gamma, c.beta, c.stats, c.residual, y);
+    }
+    args.extra = there(y);
+    args.dresidual = empty_like(args.x);
+  }
+  if (which != Which::parameters) args.dx = empty_like(args.x);
+  if (which != Which::input) {
+    args.dgamma = {empty_like(args.gamma), Write::overwrite};
+    args.dbeta = {there(filled({c.beta.shape()}, c.beta.dtype(), {9})), Write::accumulate};
+  }
+  athanor::on_device(device, [&](auto& context) { kernels::batch_norm_backward(context, args); });
+  return {args.dx, args.dgamma.tensor, args.dbeta.tensor, args.dresidual};
+}
+
+void expect_close(const Tensor& on_device, const Tensor& reference, double tolerance) {
+  ASSERT_EQ(on_device.defined(), reference.defined());
+  if (reference.defined()) {
+    EXPECT_TRUE(close(on_device.to(kCpu), reference, tolerance));
+  }
+}
+
+TEST_F(BatchNormOnDevice, BackwardEqualsCpu) {
+  for (const DType dtype : kFloating) {
+    for (const auto& wanted : kShapes) {
+      const Case c(wanted, dtype);
+      for (const Activation activation : kActivations) {
+        for (const bool residual : {false, true}) {
+          SCOPED_TRACE(
+              fmt::format("{} {} {} {}", dtype, wanted.shape, static_cast<int>(activation), residual));
+          const Which which = c.x.dim(-1) == 3 ? Which::parameters : Which::all;
+          const bool training = c.x.dim(-1) != 100;
+          const Gradients expected = backward(c, activation, residual, training, which, kCpu);
+          const Gradients found = backward(c, activation, residual, training, which, test::device());
+          expect_close(found.dx, expected.dx, tolerance(dtype));
+          expect_close(found.dgamma, expected.dgamma, sum_tolerance(dtype));
+          expect_close(found.dbeta, expected.dbeta, sum_tolerance(dtype));
+          expect_close(found.dresidual, expected.dresidual, tolerance(dtype));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(BatchNormOnDevice, BackwardOfFrozenParametersWritesDxAlone) {
+  const Case c({{21, 16}}, DType::f16);
+  const Gradients expected = backward(c, Activation::relu, true, true, Which::input, kCpu);
+  const Gradients found = backward(c, Activation::relu, true, true, Which::input, test::device());
+  expect_close(found.dx, expected.dx, tolerance(DType::f16));
+  expect_close(found.dgamma, expected.dgamma, 0);
+}
+
+TEST_F(BatchNormOnDevice, EmptyBatchHasNoGradients) {
+  Case c({{2, 8}}, DType::f32);
+  c.x = c.dy = c.residual = Tensor::empty({0, 8}, {DType::f32, kCpu});
+  const Gradients found = backward(c, Activation::relu, false, false, Which::all, test::device());
+  EXPECT_EQ(found.dgamma.to(kCpu).to_vector(), std::vector<double>(8, 0.0));
+  EXPECT_EQ(found.dbeta.to(kCpu).to_vector(), filled({{8}}, DType::f32, {9}).to_vector());
+}
+
+TEST_F(BatchNormOnDevice, RepeatsItselfBitForBit) {
+  const Case c({{5000, 24}}, DType::bf16);
+  const Tensor first = Tensor::empty(c.stats.shape(), {DType::f32, test::device()}),
+               second = empty_like(first);
+  kernels::batch_norm_statistics(context(), on_device(c.x), 1e-5, first, {});
+  kernels::batch_norm_statistics(context(), on_device(c.x), 1e-5, second, {});
+  EXPECT_TRUE(test::same_bits(first.to(kCpu), second.to(kCpu)));
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,362 @@
+#include "kernels/update.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/cuda/device.h"
+
+namespace athanor {
+namespace {
+
+using kernels::AdamGroup;
+using kernels::kUpdateChunk;
+using kernels::MuonStep;
+using kernels::SgdGroup;
+using kernels::UpdateRange;
+using kernels::UpdateTable;
+using test::close;
+using test::filled;
+using test::same_bits;
+
+// The functors are the same code; Adam's bias correction takes pow from another library.
+constexpr double kTolerance = 0x1p-22;
+
+Tensor bytes_of(const void* data, std::size_t size) {
+  const Tensor t = Tensor::empty({static_cast<std::int64_t>(size)}, {DType::u8, kCpu});
+  std::memcpy(t.raw_data(), data, size);
+  return t;
+}
+
+/// The step scalars of one device, bound while this lives.
+class BoundStep {
+ public:
+  BoundStep(Device device, const StepState& step)
+      : device_(device), bytes_(bytes_of(&step, sizeof step).to(device)) {
+    bind(reinterpret_cast<StepState*>(bytes_.raw_data()));
+  }
+  ~BoundStep() { bind(nullptr); }
+  BoundStep(const BoundStep&) = delete;
+  BoundStep& operator=(const BoundStep&) = delete;
+
+  StepState read() const {
+    StepState step;
+    const Tensor here = bytes_.to(kCpu);
+    std::memcpy(static_cast<void*>(&step), here.raw_data(), sizeof step);
+    return step;
+  }
+
+ private:
+  void bind(StepState* step) const {
+    on_device(device_, [&](auto& context) { context.bind_step(step); });
+  }
+
+  Device device_;
+  Tensor bytes_;
+};
+
+StepState make_step(bool found_inf = false) {
+  StepState step;
+  step.applied_steps = 4;
+  step.learning_rate[0] = 0.1f;
+  step.learning_rate[1] = 0.025f;
+  step.loss_scale = 4;
+  step.clip_coefficient = 0.75f;
+  step.clip_value = 0.15f;
+  step.found_inf = found_inf;
+  return step;
+}
+
+// What a launch may find: gradients and compute copies of every pair of dtypes (f32 copies: none).
+struct Kind {
+  DType gradients, weights;
+};
+constexpr Kind kKinds[] = {{DType::f32, DType::f32},
+                           {DType::f32, DType::f16},
+                           {DType::f32, DType::bf16},
+                           {DType::f16, DType::f16},
+                           {DType::bf16, DType::bf16}};
+
+/// Parameters of several sizes in one part of an arena: one element, odd ones, several ranges, and one that
+/// begins off alignment.
+struct Part {
+  UpdateTable table;
+  Tensor first, second;  // state
+
+  Part(Kind kind, Device device) {
+    constexpr std::int64_t kSizes[] = {1, 5, 4096, 2 * kUpdateChunk + 1003, 40};
+    constexpr std::int64_t kBegins[] = {0, 32, 64, 4160, 4160 + 2 * kUpdateChunk + 1003};
+    const std::int64_t size = kBegins[4] + kSizes[4];
+    std::vector<UpdateRange> ranges;
+    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+      for (std::int64_t at = 0; at < kSizes[i]; at += kUpdateChunk) {
+        UpdateRange range{};
+        range.start = table.elements;
+        range.count = std::min(kUpdateChunk, kSizes[i] - at);
+        range.gradients = range.weights = range.masters = kBegins[i] + at;
+        range.state = kBegins[i] + at;
+        range.member = static_cast<std::int32_t>(i);
+        range.group = static_cast<std::int16_t>(i % 2);
+        range.decay = i != 1;
+        range.last = at + range.count == kSizes[i];
+        ranges.push_back(range);
+        table.elements += range.count;
+      }
+    }
+    table.count = static_cast<std::int64_t>(ranges.size());
+    table.ranges = bytes_of(ranges.data(), ranges.size() * sizeof(UpdateRange)).to(device);
+    table.gradients = filled({{size}}, kind.gradients, {1}).to(device);
+    table.masters = fresh(filled({{size}}, DType::f32, {2}), device);
+    if (kind.weights != DType::f32)
+      table.weights = fresh(Tensor::zeros({size}, {kind.weights, kCpu}), device);
+    table.steps = fresh(Tensor::from(std::vector<std::int64_t>{0, 1, 7, 0, 2}, {5}), device);
+    first = fresh(filled({{size}}, DType::f32, {3}), device);
+    second = fresh(filled({{size}}, DType::f32, {4}, 0, 0.1), device);
+  }
+
+  /// The table of the large parameter alone.
+  UpdateTable matrix() const {
+    UpdateTable alone = table;
+    constexpr std::int64_t kBytes = sizeof(UpdateRange);
+    alone.ranges = table.ranges.view_as_strided({3 * kBytes}, {1}, 3 * kBytes);
+    alone.count = 3;
+    alone.elements = 2 * kUpdateChunk + 1003;
+    return alone;
+  }
+  std::vector<Tensor> written() const {
+    std::vector<Tensor> all = {table.masters, table.steps, first, second};
+    if (table.weights.defined()) all.push_back(table.weights);
+    return all;
+  }
+
+ private:
+  static Tensor fresh(const Tensor& x, Device device) { return x.to(device); }
+};
+
+void expect_equal(const Part& found, const Part& expected, double tolerance) {
+  const std::vector<Tensor> a = found.written(), b = expected.written();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    SCOPED_TRACE(i);
+    const bool half = b[i].dtype() == DType::f16 || b[i].dtype() == DType::bf16;
+    EXPECT_TRUE(close(a[i].to(kCpu), b[i], half ? test::epsilon_of(b[i].dtype()) : tolerance));
+  }
+}
+void expect_same_bits(const Part& found, const Part& expected) {
+  const std::vector<Tensor> a = found.written(), b = expected.written();
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(same_bits(a[i].to(kCpu), b[i]));
+}
+
+/// `update(context, part)` on both devices; twice, so that counters are read again.
+template <class F> void compare(const F& update, bool skipped) {
+  for (const Kind& kind : kKinds) {
+    SCOPED_TRACE(fmt::format("{} {}", kind.gradients, kind.weights));
+    const Part here(kind, kCpu), there(kind, test::device());
+    for (const Device device : {kCpu, test::device()}) {
+      const BoundStep step(device, make_step(skipped));
+      for (int i = 0; i < 2; ++i)
+        on_device(device, [&](auto& context) { update(context, device.is_cpu() ? here : there); });
+    }
+    if (skipped) {
+      expect_same_bits(there, Part(kind, kCpu));
+    } else {
+      expect_equal(there, here, kTolerance);
+      EXPECT_TRUE(same_bits(there.table.steps.to(kCpu), here.table.steps));
+    }
+  }
+}
+
+class UpdateOnDevice : public test::DeviceTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(AppliedAndSkipped, UpdateOnDevice, testing::Bool(),
+                         [](const auto& test) { return test.param ? "Skipped" : "Applied"; });
+
+TEST_P(UpdateOnDevice, SgdEqualsCpu) {
+  const SgdGroup groups[] = {{0, 0, 0.01f, false}, {0, 0, 0.1f, false}};
+  compare(
+      [&](auto& context, const Part& part) { kernels::sgd_update(context, part.table, groups, Tensor()); },
+      GetParam());
+}
+
+TEST_P(UpdateOnDevice, MomentumEqualsCpu) {
+  const SgdGroup groups[] = {{0.9f, 0.1f, 0.01f, false}, {0.8f, 0, 0.1f, true}};
+  compare(
+      [&](auto& context, const Part& part) { kernels::sgd_update(context, part.table, groups, part.first); },
+      GetParam());
+}
+
+TEST_P(UpdateOnDevice, AdamEqualsCpu) {
+  const AdamGroup groups[] = {{0.9, 0.999, 1e-8f, 0.01f, false}, {0.8, 0.99, 1e-6f, 0.1f, true}};
+  compare(
+      [&](auto& context, const Part& part) {
+        kernels::adam_update(context, part.table, groups, part.first, part.second);
+      },
+      GetParam());
+}
+
+TEST_P(UpdateOnDevice, MuonEqualsCpu) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const float norm : {0.0f, 3.0f}) {
+      SCOPED_TRACE(fmt::format("{} {}", dtype, norm));
+      const auto update = [&](auto& context, const Part& part) {
+        const UpdateTable matrix = part.matrix();
+        const Tensor x = Tensor::zeros({matrix.elements}, {dtype, part.table.masters.device()});
+        kernels::muon_momentum(context, matrix, 0.9f, norm > 0, part.first, x);
+        kernels::muon_apply(context, matrix, MuonStep{0.1f, 0.5f, norm}, x);
+      };
+      compare(update, GetParam());
+    }
+  }
+}
+
+TEST_P(UpdateOnDevice, FlatTensorsFollowTheStep) {
+  for (const std::int64_t size : {0, 1, 7, 4096, 5003}) {
+    for (const auto layout : {test::Layout::dense, test::Layout::misaligned}) {
+      SCOPED_TRACE(size);
+      std::vector<std::vector<Tensor>> results;
+      for (const Device device : {kCpu, test::device()}) {
+        const BoundStep step(device, make_step(GetParam()));
+        const auto make = [&](std::uint64_t seed) {
+          const Tensor x = filled({{size}, layout}, DType::f32, {seed});
+          return device.is_cpu() ? x : test::on_device_like(x);
+        };
+        const Tensor a = make(1), b = make(2), c = make(3), d = make(4), e = make(5);
+        on_device(device, [&](auto& context) {
+          kernels::average_update(context, a, b, 0.9, true);
+          kernels::average_update(context, a, c, 0.999, false);
+          kernels::copy_if_skipped(context, a, d);
+          kernels::exchange(context, a, e);
+        });
+        results.push_back({a, b, c, d, e});
+      }
+      for (std::size_t i = 0; i < 5; ++i) EXPECT_TRUE(same_bits(results[1][i].to(kCpu), results[0][i]));
+    }
+  }
+}
+
+using UpdateStepOnDevice = test::DeviceTest;
+
+TEST_F(UpdateStepOnDevice, SgdByHand) {
+  const Device device = test::device();
+  UpdateRange range{};
+  range.count = 3;
+  range.decay = range.last = true;
+  UpdateTable table;
+  table.gradients = Tensor::from(std::vector<float>{1, 2, -4}, {3}, device);
+  table.masters = Tensor::from(std::vector<float>{1, 1, 1}, {3}, device);
+  table.steps = Tensor::zeros({1}, {DType::i64, device});
+  table.ranges = bytes_of(&range, sizeof range).to(device);
+  table.count = 1;
+  table.elements = 3;
+  StepState state;
+  state.learning_rate[0] = 0.5f;
+  state.loss_scale = 2;
+  const BoundStep step(device, state);
+  const SgdGroup groups[] = {{0.5f, 0, 1, false}};
+  const Tensor momentum = Tensor::zeros({3}, {DType::f32, device});
+  // g = (1.5, 2, -1), b = g, w = (0.25, 0, 1.5); then g = (0.75, 1, -0.5), b = (1.5, 2, -1).
+  kernels::sgd_update(cuda_context(device), table, groups, momentum);
+  EXPECT_EQ(table.masters.to_vector(), (std::vector<double>{0.25, 0, 1.5}));
+  kernels::sgd_update(cuda_context(device), table, groups, momentum);
+  EXPECT_EQ(table.masters.to_vector(), (std::vector<double>{-0.5, -1, 2}));
+  EXPECT_EQ(momentum.to_vector(), (std::vector<double>{1.5, 2, -1}));
+  EXPECT_EQ(table.steps.to_vector(), std::vector<double>{2});
+}
+
+TEST_F(UpdateStepOnDevice, NormOfAllTablesAndClipping) {
+  const Part f32({DType::f32, DType::f32}, kCpu), f16({DType::f16, DType::f16}, kCpu);
+  const Part f32_there({DType::f32, DType::f32}, test::device()),
+      f16_there({DType::f16, DType::f16}, test::device());
+  const UpdateTable here[] = {f32.table, f16.table}, there[] = {f32_there.table, f16_there.table};
+  for (const float max_norm : {1.0f, 1e6f, INFINITY}) {
+    const BoundStep step(kCpu, make_step()), step_there(test::device(), make_step(true));
+    kernels::measure_gradients(cpu_context(), here, max_norm, 2);
+    kernels::measure_gradients(cuda_context(test::device()), there, max_norm, 2);
+    const StepState expected = step.read(), found = step_there.read();
+    EXPECT_NEAR(found.grad_norm, expected.grad_norm, 1e-6 * expected.grad_norm);
+    EXPECT_NEAR(found.clip_coefficient, expected.clip_coefficient, 1e-6);
+    EXPECT_EQ(found.clip_value, 2);
+    EXPECT_EQ(found.found_inf, 0);
+    EXPECT_EQ(found.loss_scale, 4);
+  }
+}
+
+TEST_F(UpdateStepOnDevice, AnyGradientThatIsNotFiniteIsFound) {
+  for (const float bad : {INFINITY, -INFINITY, NAN}) {
+    for (const std::int64_t at : {std::int64_t{0}, std::int64_t{36}, 4160 + 2 * kUpdateChunk + 1002}) {
+      Part part({DType::f32, DType::f32}, kCpu);
+      part.table.gradients.data<float>()[at] = bad;
+      part.table.gradients = part.table.gradients.to(test::device());
+      part.table.ranges = part.table.ranges.to(test::device());
+      const BoundStep step(test::device(), make_step());
+      kernels::measure_gradients(cuda_context(test::device()), std::span(&part.table, 1), 1, 1);
+      EXPECT_EQ(step.read().found_inf, 1) << at;
+      EXPECT_EQ(step.read().clip_coefficient, 1);
+    }
+  }
+}
+
+TEST_F(UpdateStepOnDevice, LargeGradientsDoNotOverflowTheNorm) {
+  Part part({DType::f32, DType::f32}, kCpu);
+  test::fill_uniform(part.table.gradients, {7}, 2e38, 3e38);
+  part.table.gradients = part.table.gradients.to(test::device());
+  part.table.ranges = part.table.ranges.to(test::device());
+  const BoundStep step(test::device(), make_step());
+  kernels::measure_gradients(cuda_context(test::device()), std::span(&part.table, 1), 1, 1);
+  EXPECT_EQ(step.read().found_inf, 0);
+}
+
+TEST_F(UpdateStepOnDevice, NoGradientsAtAll) {
+  const BoundStep step(test::device(), make_step(true));
+  kernels::measure_gradients(cuda_context(test::device()), {}, 1, 1);
+  EXPECT_EQ(step.read().grad_norm, 0);
+  EXPECT_EQ(step.read().found_inf, 0);
+  UpdateTable none;
+  kernels::sgd_update(cuda_context(test::device()), none, {}, Tensor());
+}
+
+TEST_F(UpdateStepOnDevice, CountsAppliedAndSkippedSteps) {
+  for (const bool skipped : {false, true}) {
+    const BoundStep step(test::device(), make_step(skipped));
+    kernels::finish_step(cuda_context(test::device()));
+    EXPECT_EQ(step.read().applied_steps, skipped ? 4 : 5);
+    EXPECT_EQ(step.read().skipped_steps, skipped ? 1 : 0);
+  }
+}
+
+TEST_F(UpdateStepOnDevice, LearningRatesAreThoseOfTheAppliedStep) {
+  kernels::RateWindow window{};
+  window.first_step = 3;
+  window.steps = 2;
+  window.first_group = 1;
+  window.groups = 2;
+  window.rate[0][0] = 9;
+  window.rate[1][0] = 0.5f;
+  window.rate[1][1] = 0.25f;
+  const BoundStep step(test::device(), make_step());
+  kernels::set_learning_rates(cuda_context(test::device()), window);
+  const StepState found = step.read();
+  EXPECT_EQ(found.learning_rate[0], 0.1f);
+  EXPECT_EQ(found.learning_rate[1], 0.5f);
+  EXPECT_EQ(found.learning_rate[2], 0.25f);
+  EXPECT_EQ(found.learning_rate[3], 0);
+}
+
+TEST_F(UpdateStepOnDevice, MatricesAreNormalizedAndShifted) {
+  CudaContext& context = cuda_context(test::device());
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const std::int64_t n : {1, 7, 8, 144}) {
+      SCOPED_TRACE(fmt::format("{} {}", dtype, n));
+      const Tensor x = filled({{n, n}}, dtype, {1}), x_on = x.to(test::device());
+      const Tensor y = empty_like(x), y_on = empty_like(x_on);
+      kernels::scale_add_identity(cpu_context(), x, -1.5f, 0.25f, y);
+      kernels::scale_add_identity(context, x_on, -1.5f, 0.25f, y_on);
+      EXPECT_TRUE(same_bits(y_on.to(kCpu), y));
+      kernels::scale_add_identity(context, x_on, -1.5f, 0.25f, x_on);
+      EXPECT_TRUE(same_bits(x_on.to(kCpu), y));
+      kernels::normalize(cpu_context(), y, 1e-7f);
+      kernels::normalize(context, y_on, 1e-7f);
+      EXPECT_TRUE(close(y_on.to(kCpu), y, 2 * test::epsilon_of(dtype)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace athanor
