@@ -79,25 +79,25 @@ Run train(Device device, Kind kind, int steps, double lr) {
   });
 }
 
-void follows_the_cpu(Kind kind, int steps, double lr) {
+void follows_the_cpu(Kind kind, int steps, double lr, double left) {
   const Run cpu = train(kCpu, kind, steps, lr), device = train(test::device(), kind, steps, lr);
   ASSERT_EQ(cpu.losses.size(), static_cast<std::size_t>(steps));
   ASSERT_EQ(device.losses.size(), cpu.losses.size());
   for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
     EXPECT_NEAR(device.losses[i], cpu.losses[i], 1e-3 * std::abs(cpu.losses[i])) << "step " << i;
   }
-  EXPECT_LT(cpu.losses.back(), 0.7 * cpu.losses.front()) << "it learns";
+  EXPECT_LT(cpu.losses.back(), left * cpu.losses.front()) << "it learns";
 }
 
 // Rounding differs in the last bit, and training magnifies that: rates are kept where 50 steps do not.
 TEST_F(TrainingOnDevice, SgdLossFollowsTheCpu) {
-  follows_the_cpu(Kind::sgd, 50, 0.02);
+  follows_the_cpu(Kind::sgd, 50, 0.02, 0.5);
 }
 TEST_F(TrainingOnDevice, AdamWLossFollowsTheCpu) {
-  follows_the_cpu(Kind::adamw, 20, 1e-3);
+  follows_the_cpu(Kind::adamw, 20, 1e-3, 0.8);
 }
 TEST_F(TrainingOnDevice, MuonLossFollowsTheCpu) {
-  follows_the_cpu(Kind::muon, 10, 5e-3);
+  follows_the_cpu(Kind::muon, 10, 5e-3, 0.97);
 }
 
 TEST_F(TrainingOnDevice, TheSameRunGivesTheSameWeights) {
