@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/group.h"
 #include "kernels/cuda/launch.h"
 
 namespace athanor::cuda {
@@ -9,7 +10,7 @@ namespace athanor::cuda {
 /// kThreads * W / 2 elements and may be used again after a barrier. Every thread of the block calls it.
 template <int kThreads, int W, class A>
 __device__ __forceinline__ void add_up_columns(A (&sums)[W], int across, A* shared) {
-  constexpr int kHalf = kThreads / 2, kWarp = 32;
+  constexpr int kHalf = kThreads / 2;
   const int thread = static_cast<int>(threadIdx.x);
   for (int half = kHalf; half >= across && half >= kWarp; half /= 2) {
     __syncthreads();
