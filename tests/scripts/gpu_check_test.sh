@@ -6,23 +6,23 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 command -v python3 >/dev/null || { printf '%s: Skipped\npython3 is not installed here\n' "$0"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+source "$here/gpu/project.sh"
+for name in elementwise reduce; do ln -s "$here/gpu/cuda_test" "$folder/programs/cuda_${name}_test"; done
+for name in digits mnist cifar10; do ln -s "$here/gpu/train" "$folder/programs/train_$name"; done
+ln -s "$here/gpu/bench_cuda" "$folder/programs/bench_cuda"
 bundle=$folder/bundle
-mkdir -p "$bundle/bin" "$folder/path"
-cp -r "$here/../../scripts" "$bundle/scripts"
+mkdir -p "$bundle" "$folder/data/cifar10"
+cp -r "$folder/project/scripts" "$folder/programs" "$bundle"
+mv "$bundle/programs" "$bundle/bin"
 echo '{"commit": "abc1234", "architectures": "90a-real"}' >"$bundle/MANIFEST.json"
-for name in elementwise reduce; do ln -s "$here/gpu/cuda_test" "$bundle/bin/cuda_${name}_test"; done
-for name in digits mnist cifar10; do ln -s "$here/gpu/train" "$bundle/bin/train_$name"; done
-ln -s "$here/gpu/bench_cuda" "$bundle/bin/bench_cuda"
-ln -s "$here/gpu/nvidia-smi" "$here/gpu/compute-sanitizer" "$folder/path/"
-export PATH=$folder/path:$PATH NVIDIA_PROC=$folder/none
-unset ATHANOR_DATA_DIR
 
 die() { echo "$*"; cat "$folder/out" "$folder/err" "$folder/report/report.md" 2>/dev/null; exit 1; }
+script=$bundle/scripts/gpu_check.sh
 check() { # check CODE ARGUMENTS...
   local want=$1 code=0
   shift
   rm -rf "$folder/report"
-  "$bundle/scripts/gpu_check.sh" --out "$folder/report" --data-dir "$folder/data" "$@" >"$folder/out" 2>"$folder/err" || code=$?
+  "$script" --out "$folder/report" --data-dir "$folder/data" "$@" >"$folder/out" 2>"$folder/err" || code=$?
   [ "$code" -eq "$want" ] || die "expected code $want, but got $code"
 }
 says() { grep -qF -- "$1" "$folder/report/report.md" || die "the report does not say '$1'"; }
@@ -30,8 +30,6 @@ json() { # json EXPRESSION: holds for the report r
   python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); sys.exit(not eval(sys.argv[2]))' \
     "$folder/report/report.json" "$1" || die "not so: $1"
 }
-mkdir -p "$folder/data/cifar10"
-
 FAKE_GPU=none check 3
 [ "$(wc -l <"$folder/err")" -eq 1 ] && grep -q 'no NVIDIA GPU here' "$folder/err" || die "no GPU takes one clear line"
 check 2 --minute 3
@@ -53,6 +51,17 @@ json 'len(r["sanitizer"]) == 8 and all(s["verdict"] == "pass" for s in r["saniti
 json '[f["of_fastest"] for f in r["figures"] if f["impl"] == "automatic" and f["op"] == "matmul"] == [1.0]'
 json 'r["roofs"]["copy_roof_gb_s"] == "4300.0"'
 [ -s "$folder/report/raw.tar.gz" ] && [ ! -e "$folder/report/raw" ] || die "what the report was made of must be one archive"
+
+# From the source: builds for this GPU first, or says why that is not possible.
+script=$folder/project/scripts/gpu_check.sh
+PATH=$folder/toolkit/bin:$PATH check 0 --minutes 3
+json 'r["parts"][0]["name"] == "build" and r["parts"][0]["status"] == "passed" and r["verdict"] == "green"'
+FAKE_BROKEN=1 PATH=$folder/toolkit/bin:$PATH check 1
+says 'build failed'
+rm "$folder/cudnn/include/cudnn_backend.h" "$folder/toolkit/include/cublasLt.h"
+PATH=$folder/toolkit/bin:$PATH check 1
+grep -q 'this machine lacks .*cuBLAS beside nvcc.*a bundle' "$folder/err" || die "what is missing for a build must be named"
+script=$bundle/scripts/gpu_check.sh
 
 # Everything that can go wrong, and the rest goes on.
 FAKE_FAIL=reduce FAKE_CRASH=elementwise FAKE_SLOW=1 FAKE_WRONG=1 FAKE_RACE=reduce FAKE_DIVERGED=train_mnist check 1 --minutes 3
@@ -79,7 +88,7 @@ json 'len([f for f in r["figures"] if f["op"] == "relu"]) == 2'
 json 'r["trainings"][0]["verdict"] == "pass"'
 
 # Ended from outside, it still reports.
-FAKE_HANG=reduce "$bundle/scripts/gpu_check.sh" --out "$folder/report" --data-dir "$folder/data" >"$folder/out" 2>"$folder/err" &
+FAKE_HANG=reduce "$script" --out "$folder/report" --data-dir "$folder/data" >"$folder/out" 2>"$folder/err" &
 pid=$!
 for _ in $(seq 100); do grep -q cuda_elementwise_test "$folder/out" && break; sleep 0.1; done
 kill -TERM $pid
