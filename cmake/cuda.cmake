@@ -52,7 +52,7 @@ if(ATHANOR_CUDA STREQUAL "SIMT")
   elseif(ATHANOR_SIMT_CHECK STREQUAL "RACE")
     list(APPEND ATHANOR_SIMT_OPTIONS -DATHANOR_SIMT_RACE -g)
     # The emulator has functions of its own for what this calls; libtsan is not linked.
-    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fsanitize=thread)
+    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fsanitize=thread -fsanitize-coverage=trace-pc)
   endif()
   option(ATHANOR_SIMT_DEBUG "Compile kernels without optimisation, for a debugger" OFF)
   if(ATHANOR_SIMT_DEBUG)

@@ -5,6 +5,7 @@ set(ATHANOR_SIMT_SOURCES
   api_memory
   api_stream
   copies
+  counters
   executor
   fiber
   graph
@@ -21,6 +22,7 @@ if(ATHANOR_SIMT_CHECK STREQUAL "RACE")
     race
     shadow
     symbols
+    warp_counters
   )
   # g++ brings libbacktrace along; without it the program addr2line is asked.
   include(CheckCXXSourceCompiles)

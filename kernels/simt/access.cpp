@@ -3,8 +3,8 @@
 #include <simt/device.h>
 
 // The functions that g++ has code call that is compiled with -fsanitize=thread: at each load and store, in
-// place of each operation of std::atomic, and at the beginning and end of functions. Usually libtsan defines
-// them; it is not linked.
+// place of each operation of std::atomic, and at the beginning and end of functions; and one more that it
+// calls at each basic block. Usually libtsan defines them; it is not linked.
 //
 // Host code in the .cu files calls them as well, from any thread: outside kernels they do nothing, and
 // std::atomic works as always.
@@ -40,6 +40,7 @@ void note_atomic(void* address, unsigned bytes, const void* caller) {
 
 using simt::Access;
 using simt::report;
+using simt::watch;
 
 #define ATH_CALLER __builtin_return_address(0)
 
@@ -125,6 +126,11 @@ void __tsan_atomic_thread_fence(int) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 void __tsan_atomic_signal_fence(int) {}
+
+// -fsanitize-coverage=trace-pc: at the beginning of each basic block.
+void __sanitizer_cov_trace_pc() {
+  if (watch.on) simt::race::kernel_basic_block(ATH_CALLER);
+}
 
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}

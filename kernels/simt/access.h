@@ -20,6 +20,7 @@ inline void watch_accesses(bool, const char* = nullptr, const char* = nullptr) {
 namespace race {
 /// `pc` is the address that the call of the access returns to.
 void kernel_access(const void* address, std::size_t bytes, Access access, const void* pc);
+void kernel_basic_block(const void* pc);
 }  // namespace race
 
 }  // namespace simt

@@ -18,6 +18,7 @@
 #include "kernels/simt/fiber.h"
 #include "kernels/simt/options.h"
 #include "kernels/simt/race.h"
+#include "kernels/simt/warp_counters.h"
 
 // How a grid is run on one thread of the host.
 //
@@ -82,12 +83,24 @@ class Executor {
   void together(Together what, unsigned mask, const void* in, unsigned bytes, unsigned source, void* out,
                 const Site& site);
   [[noreturn]] void fail(std::string&& what);
-  bool running() const { return current_ != nullptr; }
-  std::string in_thread() const;
+#if defined(__SANITIZE_ADDRESS__)
+  bool running() const {
+    return current_ != nullptr;
+  }
+  std::string in_thread() const {
+    return in_block("thread " + name(current_->thread));
+  }
+#endif
 
-  Thread& self() { return threads_[current_->thread]; }
-  unsigned current_thread() const { return current_->thread; }
-  void* shared() { return shared_; }
+  Thread& self() {
+    return threads_[current_->thread];
+  }
+  unsigned current_thread() const {
+    return current_->thread;
+  }
+  void* shared() {
+    return shared_;
+  }
   std::string name(unsigned thread) const;
   ExecutorStats stats;
 
@@ -212,6 +225,7 @@ void Executor::work() {
         thrown = fmt::format("thread {} throws: {}", self.name(thread), error.what());
       }
       if (!thrown.empty()) self.fail(std::move(thrown));
+      counting::end_thread(thread);
       self.threads_[thread].state = State::done;
       ++self.done_;
       if (self.waiting_ > 0 && self.waiting_ + self.done_ == self.count_) self.open_barrier();
@@ -351,10 +365,6 @@ std::string Executor::in_block(const std::string& what) const {
                      what);
 }
 
-std::string Executor::in_thread() const {
-  return in_block("thread " + name(current_->thread));
-}
-
 // What the abandoned stacks own is never freed: callers hand the text over, and keep no other.
 void Executor::fail(std::string&& what) {
   fault_ = in_block(what);
@@ -455,12 +465,14 @@ void Executor::run_block() {
   stats.threads += count_;
   switch_to(take_worker());
   if (fault_.empty() && done_ != count_) fault_ = in_block(stuck());
+  counting::end_block();
 }
 
 void Executor::run(const Grid& grid) {
   prepare(grid);
   ++stats.launches;
   race::begin_grid(grid, shared_);
+  counting::begin_grid(grid);
   watch_accesses(true, stacks_.begin(), stacks_.end());
   const std::uint64_t blocks = std::uint64_t{grid.grid.x} * grid.grid.y * grid.grid.z;
   for (std::uint64_t position = 0; position < blocks && fault_.empty(); ++position) {

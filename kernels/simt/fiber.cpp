@@ -6,8 +6,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if !defined(__x86_64__)
+#if !defined(__x86_64__) && !defined(ATH_SIMT_UCONTEXT)
 #define ATH_SIMT_UCONTEXT
+#endif
+#if defined(ATH_SIMT_UCONTEXT)
 #include <ucontext.h>
 #endif
 #if defined(__SANITIZE_ADDRESS__)

@@ -23,7 +23,9 @@ bool parse_order(std::string_view text, Order* order) {
   return text.empty() || (text[0] == ':' && parse(text.substr(1), &order->seed));
 }
 
-Options from_environment() {
+}  // namespace
+
+Options options_from_environment() {
   Options result;
   const auto read = [&](const char* name, const char* rule, auto&& use) {
     const char* text = std::getenv(name);
@@ -41,10 +43,8 @@ Options from_environment() {
   return result;
 }
 
-}  // namespace
-
 Options& options() {
-  static Options& result = *new Options(from_environment());
+  static Options& result = *new Options(options_from_environment());
   return result;
 }
 

@@ -23,6 +23,7 @@ struct Options {
   std::string error;                                ///< what is wrong with the environment; else empty
 };
 Options& options();
+Options options_from_environment();
 
 /// Small and quick; its numbers decide orders, nothing else.
 class Random {

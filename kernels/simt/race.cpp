@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <deque>
 
 #include <fmt/format.h>
 #include <link.h>
@@ -15,6 +14,7 @@
 #include "kernels/simt/runtime.h"
 #include "kernels/simt/shadow.h"
 #include "kernels/simt/symbols.h"
+#include "kernels/simt/warp_counters.h"
 
 // The race detector. Kernels are compiled with -fsanitize=thread, but not linked with its library: the
 // functions that g++ has them call at every load and store are ours (access.cpp), and come here.
@@ -71,7 +71,7 @@ struct Range {
 
 struct Detector {
   Clock host;
-  std::deque<OpRecord> ops{1};  // by number; 0 is nobody
+  Deque<OpRecord> ops = Deque<OpRecord>(1);  // by number; 0 is nobody
   Shadow shadow;
   std::string report;
   std::string unwritten;  // a read of what nobody wrote: reported if no write races with it later
@@ -87,7 +87,7 @@ struct Detector {
   Range dynamic_shared, parameters, memory;  // memory: the allocation of the latest access
   std::uint32_t block = 0, block_epoch = 0;
   unsigned thread = 0;
-  std::vector<WarpClock> warps;
+  Vector<WarpClock> warps;
 };
 
 Detector& detector() {
@@ -300,7 +300,20 @@ Stamp current_stamp(const void* pc, bool atomic) {
   return stamp;
 }
 
+AccessKind kind_of(bool shared, Access access) {
+  switch (access) {
+    case Access::read: return shared ? AccessKind::shared_read : AccessKind::global_read;
+    case Access::write: return shared ? AccessKind::shared_write : AccessKind::global_write;
+    case Access::atomic: break;
+  }
+  return shared ? AccessKind::shared_atomic : AccessKind::global_atomic;
+}
+
 }  // namespace
+
+void kernel_basic_block(const void* pc) {
+  if (counting::on()) counting::basic_block(detector().thread, pc);
+}
 
 void kernel_access(const void* pointer, std::size_t bytes, Access access, const void* pc) {
   Detector& now = detector();
@@ -310,6 +323,12 @@ void kernel_access(const void* pointer, std::size_t bytes, Access access, const 
   const bool write = access != Access::read;
   const Space space = space_of(address, write);
   if (space == Space::untracked) return;
+  const bool shared = space == Space::shared;
+  if (counting::on() && space != Space::forbidden) {
+    counting::access(kind_of(shared, access), now.thread, reinterpret_cast<std::uintptr_t>(address), bytes,
+                     pc);
+    return;
+  }
   const Stamp mine = current_stamp(pc, access == Access::atomic);
   if (space == Space::forbidden) {
     const OpRecord& op = now.ops[now.op];
@@ -317,7 +336,6 @@ void kernel_access(const void* pointer, std::size_t bytes, Access access, const 
                     thread_name(op, mine), how(mine, write, false), pointer));
     return;
   }
-  const bool shared = space == Space::shared;
   now.shadow.for_each(address, bytes, [&](Cell& cell) { touch(cell, mine, write, shared); });
 }
 
@@ -366,6 +384,7 @@ void begin_op(std::uint32_t slot, std::uint64_t stream_id, const Op& op) {
 
 void access_range(const void* begin, std::size_t bytes, bool write) {
   Detector& now = detector();
+  if (counting::on()) return;
   Stamp mine;
   mine.op = now.op;
   now.shadow.for_each(static_cast<const char*>(begin), bytes,

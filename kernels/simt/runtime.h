@@ -200,7 +200,7 @@ class Runtime {
   std::mutex mutex_;
   std::condition_variable host_function_done_;
   std::deque<Device> devices_;
-  Vector<Stream*> streams_;  // alive, or with work left; those of graphs too
+  Vector<Stream*> streams_;      // alive, or with work left; those of graphs too
   Deque<Stream*> dead_streams_;  // the oldest is made anew when there are enough
   Deque<Event*> dead_events_;
   Map<const char*, Allocation> allocations_;

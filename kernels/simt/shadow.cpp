@@ -6,12 +6,12 @@ namespace simt::race {
 
 Shadow::Page& Shadow::make_page(std::uintptr_t key) {
   Page& page = pages_[key];
-  if (!page.cells) page.cells = std::make_unique<Cell[]>(kPageBytes / kCoarse);
+  if (page.cells.empty()) page.cells.resize(kPageBytes / kCoarse);
   return page;
 }
 
 void Shadow::split(Page& page) {
-  auto cells = std::make_unique<Cell[]>(kPageBytes);
+  Vector<Cell> cells(kPageBytes);
   for (std::size_t byte = 0; byte < kPageBytes; ++byte) cells[byte] = page.cells[byte / kCoarse];
   page.cells = std::move(cells);
   page.fine = true;

@@ -3,8 +3,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <unordered_map>
+
+#include "kernels/simt/plain_memory.h"
 
 namespace simt::race {
 
@@ -54,7 +56,7 @@ class Shadow {
   static constexpr std::size_t kPageBytes = 1024, kCoarse = 4;
 
   struct Page {
-    std::unique_ptr<Cell[]> cells;
+    Vector<Cell> cells;
     bool fine = false;
   };
 
@@ -76,7 +78,9 @@ class Shadow {
     Page* page = nullptr;
   };
   std::array<Recent, kRecent> recent_{};
-  std::unordered_map<std::uintptr_t, Page> pages_;
+  using Entry = std::pair<const std::uintptr_t, Page>;
+  std::unordered_map<std::uintptr_t, Page, std::hash<std::uintptr_t>, std::equal_to<>, MallocAllocator<Entry>>
+      pages_;
 };
 
 }  // namespace simt::race

@@ -47,4 +47,14 @@ cudaError_t beyond_dynamic(float* out, int offset);
 cudaError_t misaligned(float* out);
 cudaError_t through_struct(float* inside, float* out);
 
+// Counted, tests/simt/counted.cu. n is a multiple of 32.
+cudaError_t transpose_naive(int n, const float* x, float* y);
+cudaError_t transpose_tiled(bool padded, int n, const float* x, float* y);
+cudaError_t copy_vectors(const float4* x, float4* y);
+cudaError_t banks(float* out);
+cudaError_t diverging(float* out);
+cudaError_t uniform(float* out);
+cudaError_t triangle(float* out);
+cudaError_t misaligned_reads(const float* x, float* y);
+
 }  // namespace simt::test

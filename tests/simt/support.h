@@ -90,15 +90,18 @@ inline std::string diagnosis() {
   return text;
 }
 
-/// "planted.cu:17", for the line marked `// line: NAME`.
-inline std::string planted_line(const std::string& name) {
-  std::ifstream file(ATHANOR_SIMT_TEST_DIR "/planted.cu");
+/// "planted.cu:17", for the line of that file marked `// line: NAME`.
+inline std::string marked_line(const std::string& file_name, const std::string& name) {
+  std::ifstream file(ATHANOR_SIMT_TEST_DIR "/" + file_name);
   std::string text;
   for (int number = 1; std::getline(file, text); ++number) {
-    if (text.ends_with("// line: " + name)) return "planted.cu:" + std::to_string(number);
+    if (text.ends_with("// line: " + name)) return file_name + ":" + std::to_string(number);
   }
-  ADD_FAILURE() << "no line of planted.cu is marked " << name;
+  ADD_FAILURE() << "no line of " << file_name << " is marked " << name;
   return "?";
+}
+inline std::string planted_line(const std::string& name) {
+  return marked_line("planted.cu", name);
 }
 
 /// Runs a body in the orders forward, reverse and three random ones, of threads and of streams.

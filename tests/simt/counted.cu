@@ -1,0 +1,101 @@
+#include "tests/simt/kernels.h"
+
+// Kernels whose sectors, bank conflicts and divergence follow from a textbook's arithmetic. The lines that
+// tests ask for are marked.
+
+namespace simt::test {
+namespace {
+
+constexpr int kTile = 32;
+
+__global__ void transpose_naive_kernel(int n, const float* x, float* y) {
+  const int row = static_cast<int>(blockIdx.y * kTile + threadIdx.y);
+  const int col = static_cast<int>(blockIdx.x * kTile + threadIdx.x);
+  y[col * n + row] = x[row * n + col];  // line: transpose_naive
+}
+
+template <int Padding> __global__ void transpose_tiled_kernel(int n, const float* x, float* y) {
+  __shared__ float tile[kTile][kTile + Padding];
+  const int tx = static_cast<int>(threadIdx.x), ty = static_cast<int>(threadIdx.y);
+  const int row0 = static_cast<int>(blockIdx.y) * kTile, col0 = static_cast<int>(blockIdx.x) * kTile;
+  tile[ty][tx] = x[(row0 + ty) * n + col0 + tx];
+  __syncthreads();
+  y[(col0 + ty) * n + row0 + tx] = tile[tx][ty];
+}
+
+__global__ void copy_vectors_kernel(const float4* x, float4* y) {
+  __shared__ float4 values[64];
+  values[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  y[threadIdx.x] = values[63 - threadIdx.x];
+}
+
+// Every lane reads one word, then the words of every second bank, then each its own.
+__global__ void banks_kernel(float* out) {
+  __shared__ float values[64];
+  values[threadIdx.x] = 1;
+  values[threadIdx.x + 32] = 2;
+  __syncwarp();
+  const float same = values[7];                   // line: banks_same
+  const float strided = values[2 * threadIdx.x];  // line: banks_strided
+  out[threadIdx.x] = same + strided;
+}
+
+__global__ void diverging_kernel(float* out) {
+  if (threadIdx.x % 2 == 0) {
+    out[threadIdx.x] = 1;  // line: diverging_even
+  } else {
+    out[2 * threadIdx.x] = 2;  // line: diverging_odd
+  }
+}
+
+__global__ void uniform_kernel(float* out) {
+  if (threadIdx.x / 32 % 2 == 0) {
+    out[threadIdx.x] = 1;
+  } else {
+    out[2 * threadIdx.x] = 2;
+  }
+}
+
+// Lane i goes round i + 1 times.
+__global__ void triangle_kernel(float* out) {
+  for (unsigned i = 0; i <= threadIdx.x; ++i) out[i * 32 + threadIdx.x] = 1;  // line: triangle
+}
+
+__global__ void misaligned_reads_kernel(const float* x, float* y) {
+  y[threadIdx.x] = x[threadIdx.x + 1];
+}
+
+}  // namespace
+
+cudaError_t transpose_naive(int n, const float* x, float* y) {
+  const auto tiles = static_cast<unsigned>(n / kTile);
+  return launch("transpose_naive", transpose_naive_kernel, {tiles, tiles}, {kTile, kTile}, 0, nullptr,
+                std::tuple(n, x, y));
+}
+cudaError_t transpose_tiled(bool padded, int n, const float* x, float* y) {
+  const auto tiles = static_cast<unsigned>(n / kTile);
+  return launch(padded ? "transpose_padded" : "transpose_tiled",
+                padded ? transpose_tiled_kernel<1> : transpose_tiled_kernel<0>, {tiles, tiles},
+                {kTile, kTile}, 0, nullptr, std::tuple(n, x, y));
+}
+cudaError_t copy_vectors(const float4* x, float4* y) {
+  return launch("copy_vectors", copy_vectors_kernel, 1, 64, 0, nullptr, std::tuple(x, y));
+}
+cudaError_t banks(float* out) {
+  return launch("banks", banks_kernel, 1, 32, 0, nullptr, std::tuple(out));
+}
+cudaError_t diverging(float* out) {
+  return launch("diverging", diverging_kernel, 1, 128, 0, nullptr, std::tuple(out));
+}
+cudaError_t uniform(float* out) {
+  return launch("uniform", uniform_kernel, 1, 128, 0, nullptr, std::tuple(out));
+}
+cudaError_t triangle(float* out) {
+  return launch("triangle", triangle_kernel, 1, 32, 0, nullptr, std::tuple(out));
+}
+cudaError_t misaligned_reads(const float* x, float* y) {
+  return launch("misaligned_reads", misaligned_reads_kernel, 1, 32, 0, nullptr, std::tuple(x, y));
+}
+
+}  // namespace simt::test

@@ -1,0 +1,55 @@
+#include "kernels/simt/options.h"
+
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+namespace simt::test {
+namespace {
+
+struct Variables {
+  Variables(std::initializer_list<std::pair<const char*, const char*>> values) {
+    for (const char* name : {"SIMT_ORDER", "SIMT_STREAM_ORDER", "SIMT_DEVICES", "SIMT_MEMORY"})
+      unsetenv(name);
+    for (const auto& [name, value] : values) setenv(name, value, 1);
+  }
+  ~Variables() {
+    for (const char* name : {"SIMT_ORDER", "SIMT_STREAM_ORDER", "SIMT_DEVICES", "SIMT_MEMORY"})
+      unsetenv(name);
+  }
+};
+
+TEST(Options, HaveDefaults) {
+  const Variables none({});
+  const Options read = options_from_environment();
+  EXPECT_EQ(read.threads.kind, Order::Kind::forward);
+  EXPECT_EQ(read.devices, 1);
+  EXPECT_EQ(read.error, "");
+}
+
+TEST(Options, ComeFromTheEnvironment) {
+  const Variables some({{"SIMT_ORDER", "random:7"},
+                        {"SIMT_STREAM_ORDER", "reverse"},
+                        {"SIMT_DEVICES", "3"},
+                        {"SIMT_MEMORY", "1000"}});
+  const Options read = options_from_environment();
+  EXPECT_EQ(read.threads.kind, Order::Kind::random);
+  EXPECT_EQ(read.threads.seed, 7u);
+  EXPECT_EQ(read.streams.kind, Order::Kind::reverse);
+  EXPECT_EQ(read.devices, 3);
+  EXPECT_EQ(read.memory_bytes, 1000u);
+  EXPECT_EQ(read.error, "");
+}
+
+TEST(Options, SayWhatIsWrong) {
+  for (const char* wrong : {"backward", "random7", "random:", "random:x", "forward:1"}) {
+    const Variables one({{"SIMT_ORDER", wrong}});
+    EXPECT_EQ(options_from_environment().error,
+              "SIMT_ORDER must be forward, reverse or random[:seed], but is '" + std::string(wrong) + "'");
+  }
+  const Variables devices({{"SIMT_DEVICES", "65"}});
+  EXPECT_EQ(options_from_environment().error, "SIMT_DEVICES must be a number from 0 to 64, but is '65'");
+}
+
+}  // namespace
+}  // namespace simt::test
