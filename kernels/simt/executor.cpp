@@ -523,8 +523,8 @@ void fail_kernel(const char* what, const Site& site) {
 
 #if defined(__SANITIZE_ADDRESS__)
 // The sanitizers call these before, or as, they report an error. Their report has the line; what it cannot
-// know is which thread of which block of which launch.
-extern "C" void __asan_on_error() {
+// know is which thread of which block of which launch. Weak: a program may say it in its own words.
+extern "C" __attribute__((weak)) void __asan_on_error() {
   const simt::Executor& now = simt::executor();
   if (!now.running()) return;
   const std::string text = now.in_thread() + "\n";
