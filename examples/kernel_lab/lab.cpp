@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <stdexcept>
 
 // main of an exercise.
@@ -175,6 +176,14 @@ int main_of(std::span<char*> arguments) {
 }
 
 }  // namespace
+
+float* scratch(std::size_t length) {
+  static std::map<std::size_t, DeviceArray> arrays;
+  const auto [found, is_new] = arrays.try_emplace(length, length);
+  if (is_new) check(cudaMemset(found->second.data(), 0, found->second.bytes()), "cudaMemset");
+  return found->second.data();
+}
+
 }  // namespace lab
 
 int main(int count, char** arguments) {

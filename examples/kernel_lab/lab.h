@@ -56,6 +56,10 @@ struct Task {
 Task task();
 void run(Size size, std::span<const float* const> x, float* y);
 
+/// Memory of the device for what one kernel leaves to the next. Zeros, when a length is asked for the first
+/// time; the same memory again after that.
+float* scratch(std::size_t length);
+
 using athanor::cuda::dynamic_shared;  ///< dynamic_shared<float>() in a kernel
 
 /// launch({"my_kernel", grid, block, shared bytes}, my_kernel, arguments...): what <<<>>> does, for both
