@@ -4,29 +4,21 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <stdexcept>
+
+#if defined(ATHANOR_SIMT)
+#include "kernels/simt/counters.h"
+#include "kernels/simt/executor.h"
+#endif
 
 // main of an exercise.
 //   exercise          checks every size: code 0 where all are right, 1 where one is wrong
 //   exercise --once   runs the last size alone, for a debugger
 //   exercise --time   times the large size, on a GPU
+//   exercise --count  runs the last size and prints what its memory accesses cost, line by line; --row: in
+//   one row
 // A kernel that breaks a rule of CUDA, or anything else that fails, is code 3 and its diagnosis.
-
-#if defined(__SANITIZE_ADDRESS__)
-// The sanitizers call these when they have found something: it is said which thread of the kernel it was.
-static void say_thread() {
-  std::fprintf(stderr, "in thread (%u,%u,%u) of block (%u,%u,%u)\n", threadIdx.x, threadIdx.y, threadIdx.z,
-               blockIdx.x, blockIdx.y, blockIdx.z);
-}
-extern "C" void __asan_on_error() {
-  say_thread();
-}
-extern "C" void __ubsan_on_report() {
-  say_thread();
-}
-#endif
 
 namespace lab {
 
@@ -161,17 +153,61 @@ int time_large(const Task& task) {
   return 0;
 }
 
+#if defined(ATHANOR_SIMT)
+std::string of_fewest(std::uint64_t cost, std::uint64_t fewest) {
+  return std::to_string(cost) + (cost == fewest ? "" : " (" + std::to_string(fewest) + ")");
+}
+
+// A row of a Markdown table: accesses of warps to global memory; sectors read and written; rounds of shared
+// memory, each with the fewest possible in brackets; divergent branches; barriers of a block.
+std::string row(const simt::KernelCounts& kernel, std::uint64_t barriers) {
+  using enum simt::AccessKind;
+  const auto read = kernel.total(global_read), write = kernel.total(global_write),
+             atomic = kernel.total(global_atomic);
+  std::uint64_t rounds = 0, fewest_rounds = 0;
+  for (const auto kind : {shared_read, shared_write, shared_atomic}) {
+    rounds += kernel.total(kind).rounds;
+    fewest_rounds += kernel.total(kind).fewest_rounds;
+  }
+  return "| `" + kernel.name + "` | " + std::to_string(read.warps + write.warps + atomic.warps) + " | " +
+         of_fewest(read.sectors + atomic.sectors, read.fewest_sectors + atomic.fewest_sectors) + " | " +
+         of_fewest(write.sectors, write.fewest_sectors) + " | " + of_fewest(rounds, fewest_rounds) + " | " +
+         std::to_string(kernel.total_branches().diverged) + " | " + std::to_string(barriers / kernel.blocks) +
+         " |";
+}
+
+int count(const Task& task, bool in_a_row) {
+  if (!simt::can_count()) throw std::runtime_error("this build of the emulator does not count");
+  const Size size = task.sizes.back();
+  const Problem problem(task, size);
+  const std::uint64_t barriers = simt::executor_stats().block_barriers;
+  simt::start_counting();
+  problem.run();
+  const cudaError_t status = cudaDeviceSynchronize();
+  const simt::Counts counts = simt::stop_counting();
+  check(status, "the kernel");
+  if (in_a_row) {
+    for (const simt::KernelCounts& kernel : counts.kernels)
+      std::printf("%s\n", row(kernel, simt::executor_stats().block_barriers - barriers).c_str());
+  } else {
+    std::printf("at %d x %d, %s", size.rows, size.cols, simt::table(counts).c_str());
+  }
+  return 0;
+}
+#endif
+
 int main_of(std::span<char*> arguments) {
   const Task task = lab::task();
-  if (arguments.empty()) return check_all(task, task.sizes);
-  if (arguments.size() == 1 && std::strcmp(arguments[0], "--once") == 0)
-    return check_all(task, std::span(task.sizes).last(1));
-  if (arguments.size() == 1 && std::strcmp(arguments[0], "--formula") == 0) {
-    std::printf("%s\n", task.formula.c_str());
-    return 0;
-  }
-  if (arguments.size() == 1 && std::strcmp(arguments[0], "--time") == 0) return time_large(task);
-  std::fprintf(stderr, "the argument must be --once, --formula or --time, but is '%s'\n", arguments[0]);
+  const std::string what = arguments.empty() ? "" : arguments[0];
+  if (what.empty()) return check_all(task, task.sizes);
+  if (what == "--once") return check_all(task, std::span(task.sizes).last(1));
+  if (what == "--time") return time_large(task);
+  if (what == "--formula") return std::printf("%s\n", task.formula.c_str()) < 0;
+#if defined(ATHANOR_SIMT)
+  if (what == "--count" || what == "--row") return count(task, what == "--row");
+#endif
+  std::fprintf(stderr, "the argument must be --once, --time, --formula, --count or --row, but is '%s'\n",
+               what.c_str());
   return 2;
 }
 
