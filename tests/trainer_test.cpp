@@ -433,7 +433,7 @@ TEST(Progress, OverwritesNothingWithoutATerminal) {
     if (!live) {
       EXPECT_EQ(said.find('\r'), std::string::npos);
     }
-    EXPECT_TRUE(said.starts_with("athanor: device cpu (auto: ")) << said;
+    EXPECT_TRUE(said.starts_with("athanor: device cpu, ")) << said;
     EXPECT_NE(said.find("\n    3   "), std::string::npos) << said;
     EXPECT_NE(said.find("test accuracy "), std::string::npos) << said;
   }

@@ -78,9 +78,9 @@ template <class A> struct Running {
 };
 
 template <class A>
-__global__ void finish_statistics(const A* partials, std::int64_t splits, std::int64_t rows,
-                                  std::int64_t channels, const A* shifts, double eps, A* stats,
-                                  Running<A> running) {
+__global__ void __launch_bounds__(1024)
+    finish_statistics(const A* partials, std::int64_t splits, std::int64_t rows, std::int64_t channels,
+                      const A* shifts, double eps, A* stats, Running<A> running) {
   const auto total = cuda::total_columns(partials, splits, channels);
   if (!total.valid) return;
   const std::int64_t c = total.channel;
@@ -94,7 +94,8 @@ __global__ void finish_statistics(const A* partials, std::int64_t splits, std::i
 }
 
 template <class A>
-__global__ void fix_statistics(const A* mean, const A* var, std::int64_t channels, double eps, A* stats) {
+__global__ void __launch_bounds__(kThreads)
+    fix_statistics(const A* mean, const A* var, std::int64_t channels, double eps, A* stats) {
   const std::int64_t c = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (c >= channels) return;
   stats[c] = mean[c];
@@ -267,9 +268,9 @@ __global__ void __launch_bounds__(kThreads)
 
 /// The parameters' gradients, and what dx needs: offset and slope of each channel.
 template <class A>
-__global__ void finish_gradients(const A* partials, std::int64_t splits, std::int64_t channels,
-                                 const A* inverses, double share, Target<A> dgamma, Target<A> dbeta,
-                                 A* coefficients) {
+__global__ void __launch_bounds__(1024)
+    finish_gradients(const A* partials, std::int64_t splits, std::int64_t channels, const A* inverses,
+                     double share, Target<A> dgamma, Target<A> dbeta, A* coefficients) {
   const auto total = cuda::total_columns(partials, splits, channels);
   if (!total.valid) return;
   const double inverse = static_cast<double>(inverses[total.channel]), product = total.second * inverse;

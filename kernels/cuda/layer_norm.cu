@@ -302,8 +302,9 @@ __global__ void __launch_bounds__(kThreads) sum_parameters(Backward<T, A> args, 
 }
 
 template <class A>
-__global__ void finish_parameters(const A* partials, std::int64_t splits, std::int64_t size, Target<A> dgamma,
-                                  Target<A> dbeta) {
+__global__ void __launch_bounds__(1024)
+    finish_parameters(const A* partials, std::int64_t splits, std::int64_t size, Target<A> dgamma,
+                      Target<A> dbeta) {
   const auto total = cuda::total_columns(partials, splits, size);
   if (!total.valid) return;
   dgamma.put(total.channel, total.first);

@@ -327,11 +327,11 @@ void measure_gradients(CudaContext& context, std::span<const UpdateTable> tables
 
 namespace {
 
-__global__ void count_step(StepState* step) {
+__global__ void __launch_bounds__(32) count_step(StepState* step) {
   ++(step->found_inf ? step->skipped_steps : step->applied_steps);
 }
 
-__global__ void choose_rates(StepState* step, RateWindow window) {
+__global__ void __launch_bounds__(32) choose_rates(StepState* step, RateWindow window) {
   const int group = static_cast<int>(threadIdx.x);
   if (group >= window.groups) return;
   step->learning_rate[window.first_group + group] =
