@@ -3,24 +3,42 @@
 #include <cstdint>
 #include <limits>
 
+#include "tensor/half.h"
+
 namespace athanor {
 
 inline constexpr int kMaxParamGroups = 16;
 
 /// The scalars of a training step, on the device the step runs on: kernels read them, the host does not wait
-/// for them. Counts *applied* steps: a step skipped for a non-finite gradient changes none of this but
-/// `skipped_steps` and the loss scale.
+/// for them. Counts *applied* steps: a skipped step changes none of this but the counts of skipped steps and,
+/// where gradients overflowed, the loss scale.
 struct StepState {
   std::uint64_t seed = 0;
   std::int64_t applied_steps = 0;
-  std::int64_t skipped_steps = 0;
+  std::int64_t overflow_steps = 0;  ///< skipped because a gradient was not finite
+  std::int64_t outlier_steps = 0;   ///< skipped because the gradient norm was far off
   float learning_rate[kMaxParamGroups] = {};
+
+  // Of the step under way.
+  std::int32_t found_inf = 0;      ///< its gradients hold a NaN or an infinity
+  std::int32_t found_outlier = 0;  ///< its gradient norm is an outlier
+  float grad_norm = 0.0f;          ///< global norm of its unscaled gradients
+  float clip_coefficient = 1.0f;   ///< what the unscaled gradients are multiplied by
+  float clip_value = std::numeric_limits<float>::infinity();  ///< then each is brought into [-value, value]
+
+  // Of the loss scale: see LossScaling.
   float loss_scale = 1.0f;          ///< gradients hold this many times their value
   std::int32_t growth_counter = 0;  ///< applied steps since the scale last changed
-  std::int32_t found_inf = 0;       ///< this step's gradients hold a NaN or an infinity
-  float grad_norm = 0.0f;           ///< global norm of this step's unscaled gradients
-  float clip_coefficient = 1.0f;    ///< what the unscaled gradients are multiplied by
-  float clip_value = std::numeric_limits<float>::infinity();  ///< then each is brought into [-value, value]
+  std::int32_t stuck_steps = 0;     ///< overflows in a row that found the scale as low as it may go
+
+  // Of the gradient norms so far: see OutlierGuard.
+  float norm_mean = 0.0f, norm_variance = 0.0f;
+  std::int32_t norm_count = 0;         ///< norms behind them; no more than matter
+  std::int32_t outliers_in_a_row = 0;  ///< skipped since the last applied step
+
+  /// Whether this step changes nothing.
+  ATH_HD bool skips() const { return found_inf != 0 || found_outlier != 0; }
+  ATH_HD std::int64_t attempted_steps() const { return applied_steps + overflow_steps + outlier_steps; }
 };
 
 }  // namespace athanor

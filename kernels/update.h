@@ -4,10 +4,11 @@
 #include <span>
 
 #include "kernels/context.h"
+#include "kernels/step_rules.h"
 
 // Everything an optimizer does to the flat arenas, one launch each. Scalars of the step (learning rate per
 // group, loss scale, clipping, found_inf) are read from the context's StepState. All of it is a no-op where
-// StepState::found_inf is set, and none of it waits for the device unless it says so.
+// the step is skipped, and none of it waits for the device unless it says so.
 
 namespace athanor::kernels {
 
@@ -87,12 +88,14 @@ struct MuonStep {
 template <class Context>
 void muon_apply(Context& context, const UpdateTable& matrix, const MuonStep& muon, const Tensor& x);
 
+/// value = weight * loss_scale; one f32 element: what backward() of a loss begins with.
+template <class Context> void loss_seed(Context& context, const Tensor& value, float weight);
+
 /// Reads all gradients of the tables once and sets StepState::grad_norm (L2, of the unscaled gradients),
-/// found_inf, clip_coefficient = min(1, max_norm / (grad_norm + 1e-6)) and clip_value = max_value. Squares
+/// found_inf, found_outlier, clip_coefficient = min(1, max_norm / (grad_norm + 1e-6)) and clip_value. Squares
 /// are summed in f64, chunk by chunk in the order of the tables: the same bits for any number of threads.
 template <class Context>
-void measure_gradients(Context& context, std::span<const UpdateTable> tables, float max_norm,
-                       float max_value);
+void measure_gradients(Context& context, std::span<const UpdateTable> tables, const GradientLimits& limits);
 
 /// The rates of the steps that may be next, of which the device knows which one it is.
 struct RateWindow {
@@ -106,10 +109,11 @@ struct RateWindow {
 /// learning_rate[first_group + g] = rate[applied_steps - first_step][g].
 template <class Context> void set_learning_rates(Context& context, const RateWindow& window);
 
-/// Counts the step as applied or, where found_inf is set, as skipped.
-template <class Context> void finish_step(Context& context);
+/// Counts the step as applied or skipped, and moves the loss scale and the averages of the gradient norm on.
+template <class Context>
+void finish_step(Context& context, const LossScaling& scaling, const OutlierGuard& outliers);
 
-/// to = from where found_inf is set; flat f32. The one function here that acts on a skipped step.
+/// to = from where the step is skipped; flat f32. The one function here that acts on a skipped step.
 template <class Context> void copy_if_skipped(Context& context, const Tensor& from, const Tensor& to);
 
 /// average += (1 - d)(x - average) with d = min(decay, (1 + t) / (10 + t)) where `warm_up`, else d = decay;

@@ -15,6 +15,8 @@
 
 namespace athanor::kernels {
 
+inline constexpr std::int32_t kManyNorms = 1 << 20;  ///< StepState::norm_count counts no further
+
 /// Undoes the loss scale and clips: first by norm, then by value. NaN stays NaN.
 struct GradientScale {
   float factor = 1;  ///< clip coefficient / loss scale
@@ -134,15 +136,59 @@ ATH_HD inline AverageOp average_op(const StepState& step, double decay, bool war
   return {static_cast<float>(1.0 - (warm_up ? std::min(decay, (1 + t) / (10 + t)) : decay))};
 }
 
-/// measure_gradients() from the sum of the squares of all gradients.
-ATH_HD inline void measure(StepState& step, double squares, float max_norm, float max_value) {
+/// What measure_gradients() finds from the sum of the squares of all (scaled) gradients.
+ATH_HD inline void measure(StepState& step, double squares, const GradientLimits& limits) {
   const double norm = std::sqrt(squares) / step.loss_scale;
   const bool finite = squares <= std::numeric_limits<double>::max();
   step.found_inf = !finite;
-  step.clip_value = max_value;
   step.grad_norm = static_cast<float>(norm);
-  const bool clips = finite && max_norm <= std::numeric_limits<float>::max();
-  step.clip_coefficient = clips ? static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6))) : 1.0f;
+  step.clip_value = limits.max_value;
+  const bool clips = finite && limits.max_norm <= std::numeric_limits<float>::max();
+  step.clip_coefficient = clips ? static_cast<float>(std::min(1.0, limits.max_norm / (norm + 1e-6))) : 1.0f;
+  const OutlierGuard& guard = limits.outliers;
+  const float deviation = std::max(std::sqrt(step.norm_variance), 0.05f * step.norm_mean);
+  step.found_outlier =
+      finite && step.norm_count >= guard.warm_up && step.grad_norm - step.norm_mean > guard.z * deviation;
+}
+
+/// Loss scale after a step that overflowed.
+ATH_HD inline void back_off(StepState& step, const LossScaling& scaling) {
+  const float lower = std::max(scaling.floor, step.loss_scale * scaling.backoff);
+  step.stuck_steps = lower < step.loss_scale ? 0 : step.stuck_steps + 1;
+  step.loss_scale = std::min(step.loss_scale, lower);
+  step.growth_counter = 0;
+}
+/// And after one that was applied.
+ATH_HD inline void grow(StepState& step, const LossScaling& scaling) {
+  step.stuck_steps = 0;
+  if (++step.growth_counter < scaling.growth_interval) return;
+  step.loss_scale = std::max(step.loss_scale, std::min(scaling.ceiling, step.loss_scale * scaling.growth));
+  step.growth_counter = 0;
+}
+
+/// Takes the norm of an applied step into the averages. The first norms weigh alike: 1, 1/2, 1/3, ...
+ATH_HD inline void remember_norm(StepState& step, const OutlierGuard& guard) {
+  const float weight = std::max(1.0f - guard.decay, 1.0f / static_cast<float>(step.norm_count + 1));
+  const float away = step.grad_norm - step.norm_mean;
+  step.norm_mean = std::fma(weight, away, step.norm_mean);
+  step.norm_variance = (1.0f - weight) * std::fma(weight * away, away, step.norm_variance);
+  if (step.norm_count < kManyNorms) ++step.norm_count;
+  step.outliers_in_a_row = 0;
+}
+
+/// finish_step() of one step.
+ATH_HD inline void finish(StepState& step, const LossScaling& scaling, const OutlierGuard& guard) {
+  if (step.found_inf) {
+    ++step.overflow_steps;
+    back_off(step, scaling);
+  } else if (step.found_outlier) {
+    ++step.outlier_steps;
+    if (++step.outliers_in_a_row >= guard.patience) step.norm_count = step.outliers_in_a_row = 0;
+  } else {
+    ++step.applied_steps;
+    grow(step, scaling);
+    remember_norm(step, guard);
+  }
 }
 
 }  // namespace athanor::kernels

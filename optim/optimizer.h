@@ -44,7 +44,7 @@ template <class Options> struct GroupOf : ParamGroup { Options options = {}; };
 /// StepState::learning_rate[first_slot + i].
 ///
 /// A parameter without a gradient since zero_grad() is skipped: weight, state and its own count of updates
-/// stay as they are. Gradients are never written. With StepState::found_inf set nothing changes at all. A
+/// stay as they are. Gradients are never written. On a skipped step nothing changes at all. A
 /// step allocates nothing. Results do not depend on the number of threads unless the optimizer says so.
 class Optimizer {
  public:

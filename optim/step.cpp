@@ -1,6 +1,10 @@
 #include "optim/step.h"
 
+#include <cmath>
 #include <vector>
+
+#include "autograd/engine.h"
+#include "kernels/update.h"
 
 namespace athanor {
 namespace {
@@ -16,20 +20,51 @@ std::vector<UpdatePlan::Member> everything(const ParameterArena& arena) {
 GradientMeter::GradientMeter(const ParameterArena& arena) : arena_(arena), plan_(arena, everything(arena)) {}
 
 void GradientMeter::measure(StepBuffer& step, const GradientLimits& limits) {
-  ATH_CHECK(limits.max_norm > 0 && limits.max_value > 0,
-            "clip: limits must be > 0, but got norm {} and value {}", limits.max_norm, limits.max_value);
+  check(limits);
   on_device(arena_.device(), [&](auto& context) {
     const BoundStep bound(context, step);
-    kernels::measure_gradients(context, plan_.refresh(), limits.max_norm, limits.max_value);
+    kernels::measure_gradients(context, plan_.refresh(), limits);
   });
 }
 
-void finish_step(StepBuffer& step) {
+void backward_scaled(const Tensor& loss, StepBuffer& step, float weight) {
+  const Tensor seed = Tensor::empty(loss.shape(), {DType::f32, loss.device()});
   on_device(step.device(), [&](auto& context) {
     const BoundStep bound(context, step);
-    kernels::finish_step(context);
+    kernels::loss_seed(context, seed, weight);
+  });
+  backward(loss, seed);
+}
+
+void finish_step(StepBuffer& step, const LossScaling& scaling, const OutlierGuard& outliers) {
+  on_device(step.device(), [&](auto& context) {
+    const BoundStep bound(context, step);
+    kernels::finish_step(context, scaling, outliers);
   });
   step.publish();
+}
+
+void check(const LossScaling& scaling) {
+  const auto positive = [](float value) { return std::isfinite(value) && value > 0; };
+  ATH_CHECK(positive(scaling.floor) && scaling.floor <= scaling.initial &&
+                scaling.initial <= scaling.ceiling && positive(scaling.ceiling),
+            "loss scale: must hold 0 < floor <= initial <= ceiling, but got {}, {} and {}", scaling.floor,
+            scaling.initial, scaling.ceiling);
+  ATH_CHECK(positive(scaling.growth) && scaling.growth >= 1 && scaling.backoff > 0 && scaling.backoff <= 1,
+            "loss scale: growth must be at least 1 and backoff in (0, 1], but got {} and {}", scaling.growth,
+            scaling.backoff);
+  ATH_CHECK(scaling.growth_interval >= 1, "loss scale: growth_interval must be at least 1, but got {}",
+            scaling.growth_interval);
+}
+
+void check(const GradientLimits& limits) {
+  ATH_CHECK(limits.max_norm > 0 && limits.max_value > 0,
+            "clip: limits must be > 0, but got norm {} and value {}", limits.max_norm, limits.max_value);
+  const OutlierGuard& guard = limits.outliers;
+  ATH_CHECK(
+      guard.z > 0 && guard.decay >= 0 && guard.decay < 1 && guard.warm_up >= 1 && guard.patience >= 1,
+      "outliers: z must be > 0, decay in [0, 1), warm_up and patience at least 1, but got {}, {}, {}, {}",
+      guard.z, guard.decay, guard.warm_up, guard.patience);
 }
 
 }  // namespace athanor

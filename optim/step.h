@@ -1,8 +1,7 @@
 #pragma once
 
-#include <limits>
-
 #include "kernels/context.h"
+#include "kernels/step_rules.h"
 #include "optim/arena.h"
 #include "optim/plan.h"
 #include "optim/step_buffer.h"
@@ -11,13 +10,13 @@
 //
 //     arena.snapshot_buffers();                          // where gradients may be non-finite
 //     arena.zero_grad();
-//     ... forward, backward ...
+//     backward_scaled(loss of a forward pass, step);
 //     meter.measure(step, limits);                      // norm, found_inf, clip coefficient
 //     optimizer.set_learning_rates(step, schedule);
 //     optimizer.step(step);
 //     ema.update(step);
 //     arena.restore_buffers_if_skipped(step);
-//     finish_step(step);
+//     finish_step(step, scaling, limits.outliers);
 
 namespace athanor {
 
@@ -36,21 +35,15 @@ template <class Context> class BoundStep {
   StepState* before_;
 };
 
-/// How far gradients may go. Infinity: no limit.
-struct GradientLimits {
-  float max_norm = std::numeric_limits<float>::infinity();   ///< of all gradients together, L2
-  float max_value = std::numeric_limits<float>::infinity();  ///< of each, after clipping by norm
-};
-
 /// Measures the gradients of an arena in one read: their global norm, and whether all are finite. The limits
 /// take effect in the update, which reads the coefficient; gradients are not written.
 class GradientMeter {
  public:
   explicit GradientMeter(const ParameterArena& arena);
 
-  /// Sets grad_norm, found_inf, clip_coefficient = min(1, max_norm / (norm + 1e-6)) and clip_value of
-  /// `step`. The norm is that of the unscaled gradients of all parameters that have one. Throws
-  /// ArgumentError where a limit is not > 0. Source: Pascanu et al. 2013, arXiv:1211.5063.
+  /// Sets grad_norm, found_inf, found_outlier, clip_coefficient = min(1, max_norm / (norm + 1e-6)) and
+  /// clip_value of `step`. The norm is that of the unscaled gradients of all parameters that have one. Throws
+  /// ArgumentError where a limit is out of range. Source: Pascanu et al. 2013, arXiv:1211.5063.
   void measure(StepBuffer& step, const GradientLimits& limits = {});
 
  private:
@@ -58,7 +51,15 @@ class GradientMeter {
   UpdatePlan plan_;
 };
 
-/// Counts the step as applied, or as skipped where a gradient was not finite.
-void finish_step(StepBuffer& step);
+/// backward() of a loss (one f32 element), times `weight` and the loss scale of `step`.
+void backward_scaled(const Tensor& loss, StepBuffer& step, float weight = 1);
+
+/// Counts the step as applied or skipped, moves the loss scale on, and lets the host know.
+void finish_step(StepBuffer& step, const LossScaling& scaling = LossScaling::fixed(1),
+                 const OutlierGuard& outliers = {});
+
+/// Throw ArgumentError naming the setting that is out of range.
+void check(const LossScaling& scaling);
+void check(const GradientLimits& limits);
 
 }  // namespace athanor

@@ -439,7 +439,7 @@ TEST(FoundInf, MakesTheStepANoOpBitForBit) {
         ema.update(skipping.state);
         EXPECT_EQ(skipping.state->found_inf, 1);
         EXPECT_EQ(skipping.state->applied_steps, 1);
-        EXPECT_EQ(skipping.state->skipped_steps, 1);
+        EXPECT_EQ(skipping.state->overflow_steps, 1);
         EXPECT_EQ(skipping.arena.weights_hash(), hash) << kind;
         EXPECT_EQ(bytes_of(std::get<Tensor>(ema.state_dict().begin()->value)), average);
         for (std::size_t i = 0; i < weights.size(); ++i) {

@@ -209,7 +209,7 @@ void Trainer::train_epoch(std::int64_t epoch) {
   train_s_ += epoch_s;
   trained_samples_ += epoch_samples_;
   const StepState after = step_->read();
-  if (after.applied_steps == before.applied_steps && after.skipped_steps > before.skipped_steps) {
+  if (after.applied_steps == before.applied_steps && after.overflow_steps > before.overflow_steps) {
     detail::fail<Error>(
         "trainer: some step of epoch {} must have finite gradients, but none of {} had: lower --lr or set "
         "--clip-norm",
@@ -339,7 +339,7 @@ FitReport Trainer::finish() {
   report.wall_s = seconds_since_start();
   report.images_per_s = static_cast<double>(trained_samples_) / std::max(train_s_, 1e-9);
   const StepState state = step_->read();
-  report.steps = {.applied = state.applied_steps, .skipped_overflow = state.skipped_steps};
+  report.steps = {.applied = state.applied_steps, .skipped_overflow = state.overflow_steps, .skipped_outlier = state.outlier_steps};
   report.epochs = epoch_;
   report.weights_hash = arena_->weights_hash();
   report.host_syncs = host_syncs() - syncs_at_start_;

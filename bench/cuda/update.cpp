@@ -110,7 +110,7 @@ void add_measure(DType dtype) {
              return call(operands(dtype), 1e-5, [](auto& context, std::span<const Tensor> t) {
                const Bound bound(context, t[5]);
                const UpdateTable tables[] = {table_of(t)};
-               kernels::measure_gradients(context, tables, 1, INFINITY);
+               kernels::measure_gradients(context, tables, {.max_norm = 1});
              });
            },
        .tiles = tiles()});

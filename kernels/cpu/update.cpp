@@ -84,7 +84,7 @@ template <>
 void sgd_update(CpuContext& context, const UpdateTable& table, std::span<const SgdGroup> groups,
                 const Tensor& momentum) {
   const StepState& step = *context.step();
-  if (step.found_inf) return;
+  if (step.skips()) return;
   const auto group_of = [&](const UpdateRange& at) { return groups[static_cast<std::size_t>(at.group)]; };
   if (!momentum.defined()) {
     apply(context, table, [&](const UpdateRange& at, std::int64_t, const auto& run) {
@@ -108,7 +108,7 @@ template <>
 void adam_update(CpuContext& context, const UpdateTable& table, std::span<const AdamGroup> groups,
                  const Tensor& first_moment, const Tensor& second_moment) {
   const StepState& step = *context.step();
-  if (step.found_inf) return;
+  if (step.skips()) return;
   const auto make_op = [&](const UpdateRange& at, std::int64_t updates, const auto& run) {
     const AdamGroup& group = groups[static_cast<std::size_t>(at.group)];
     const float lr = step.learning_rate[at.group];
@@ -166,11 +166,15 @@ double sum_of_squares(CpuContext& context, const UpdateTable& table) {
 }  // namespace
 
 template <>
-void measure_gradients(CpuContext& context, std::span<const UpdateTable> tables, float max_norm,
-                       float max_value) {
+void measure_gradients(CpuContext& context, std::span<const UpdateTable> tables,
+                       const GradientLimits& limits) {
   double sum = 0;
   for (const UpdateTable& table : tables) sum += sum_of_squares(context, table);
-  measure(*context.step(), sum, max_norm, max_value);
+  measure(*context.step(), sum, limits);
+}
+
+template <> void loss_seed(CpuContext& context, const Tensor& value, float weight) {
+  *value.data<float>() = weight * context.step()->loss_scale;
 }
 
 template <> void set_learning_rates(CpuContext& context, const RateWindow& window) {
@@ -179,9 +183,8 @@ template <> void set_learning_rates(CpuContext& context, const RateWindow& windo
   std::copy_n(rate, window.groups, step.learning_rate + window.first_group);
 }
 
-template <> void finish_step(CpuContext& context) {
-  StepState& step = *context.step();
-  ++(step.found_inf ? step.skipped_steps : step.applied_steps);
+template <> void finish_step(CpuContext& context, const LossScaling& scaling, const OutlierGuard& outliers) {
+  finish(*context.step(), scaling, outliers);
 }
 
 // Muon -----------------------------------------------------------------------------------------------------
@@ -224,7 +227,7 @@ template <class F> void dispatch_matrix(DType dtype, const F& f) {
 template <>
 void muon_momentum(CpuContext& context, const UpdateTable& matrix, float mu, bool nesterov,
                    const Tensor& momentum, const Tensor& x) {
-  if (context.step()->found_inf || matrix.count == 0) return;
+  if (context.step()->skips() || matrix.count == 0) return;
   const GradientScale scale = gradient_scale(*context.step());
   const MuonMomentumOp op(mu, nesterov);
   const std::int64_t origin = ranges_of(matrix).front().state;
@@ -275,7 +278,7 @@ void scale_add_identity(CpuContext& context, const Tensor& x, float alpha, float
 template <>
 void muon_apply(CpuContext& context, const UpdateTable& matrix, const MuonStep& muon, const Tensor& x) {
   const StepState& step = *context.step();
-  if (step.found_inf || matrix.count == 0) return;
+  if (step.skips() || matrix.count == 0) return;
   const UpdateRange& origin = ranges_of(matrix).front();
   float* masters = matrix.masters.data<float>();
   float grow = 1;
@@ -307,14 +310,14 @@ void muon_apply(CpuContext& context, const UpdateTable& matrix, const MuonStep& 
 // Flat tensors ---------------------------------------------------------------------------------------------
 
 template <> void copy_if_skipped(CpuContext& context, const Tensor& from, const Tensor& to) {
-  if (!context.step()->found_inf) return;
+  if (!context.step()->skips()) return;
   std::memcpy(to.raw_data(), from.raw_data(), to.bytes());
 }
 
 template <>
 void average_update(CpuContext& context, const Tensor& x, const Tensor& average, double decay, bool warm_up) {
   const StepState& step = *context.step();
-  if (step.found_inf) return;
+  if (step.skips()) return;
   const AverageOp op = average_op(step, decay, warm_up);
   const float* in = x.data<float>();
   float* out = average.data<float>();

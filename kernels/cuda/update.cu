@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads)
     update(const UpdateRange* ranges, const Prepared<Rule>* prepared, const StepState* step,
            Flat<G, W, Rule::kStates> flat, std::int64_t* steps) {
   constexpr int kStates = Rule::kStates;
-  if (step->found_inf) return;
+  if (step->skips()) return;
   const std::int64_t index = blockIdx.x / kParts;
   const UpdateRange range = ranges[index];
   if (blockIdx.x % kParts == 0 && threadIdx.x == 0 && range.last) ++steps[range.member];
@@ -284,8 +284,8 @@ __global__ void __launch_bounds__(kThreads)
 
 struct Measure {
   StepState* step;
-  float max_norm, max_value;
-  __device__ void operator()(double squares) const { measure(*step, squares, max_norm, max_value); }
+  GradientLimits limits;
+  __device__ void operator()(double squares) const { measure(*step, squares, limits); }
 };
 struct StoreFactor {
   float eps;
@@ -301,8 +301,8 @@ struct StoreGrowth {
 }  // namespace
 
 template <>
-void measure_gradients(CudaContext& context, std::span<const UpdateTable> tables, float max_norm,
-                       float max_value) {
+void measure_gradients(CudaContext& context, std::span<const UpdateTable> tables,
+                       const GradientLimits& limits) {
   std::int64_t count = 0;
   for (const UpdateTable& table : tables) count += table.count;
   const Scratch memory = context.scratch(static_cast<std::size_t>(count) * sizeof(double));
@@ -320,15 +320,20 @@ void measure_gradients(CudaContext& context, std::span<const UpdateTable> tables
     done += table.count;
   }
   cuda::launch(context, {"measure_finish", 1, kThreads}, total_squares<Measure>, partial, count,
-               Measure{context.step(), max_norm, max_value});
+               Measure{context.step(), limits});
 }
 
 // Step scalars ---------------------------------------------------------------------------------------------
 
 namespace {
 
-__global__ void __launch_bounds__(32) count_step(StepState* step) {
-  ++(step->found_inf ? step->skipped_steps : step->applied_steps);
+__global__ void __launch_bounds__(32) seed_of_loss(const StepState* step, float weight, float* value) {
+  *value = weight * step->loss_scale;
+}
+
+__global__ void __launch_bounds__(32)
+    end_of_step(StepState* step, LossScaling scaling, OutlierGuard outliers) {
+  finish(*step, scaling, outliers);
 }
 
 __global__ void __launch_bounds__(32) choose_rates(StepState* step, RateWindow window) {
@@ -344,8 +349,12 @@ template <> void set_learning_rates(CudaContext& context, const RateWindow& wind
   cuda::launch(context, {"set_learning_rates", 1, 32}, choose_rates, context.step(), window);
 }
 
-template <> void finish_step(CudaContext& context) {
-  cuda::launch(context, {"finish_step", 1, 1}, count_step, context.step());
+template <> void loss_seed(CudaContext& context, const Tensor& value, float weight) {
+  cuda::launch(context, {"loss_seed", 1, 1}, seed_of_loss, context.step(), weight, value.data<float>());
+}
+
+template <> void finish_step(CudaContext& context, const LossScaling& scaling, const OutlierGuard& outliers) {
+  cuda::launch(context, {"finish_step", 1, 1}, end_of_step, context.step(), scaling, outliers);
 }
 
 // Flat tensors ---------------------------------------------------------------------------------------------
@@ -374,7 +383,7 @@ struct CopyIfSkipped {
   const StepState* step;
   const float* from;
   float* to;
-  __device__ bool begin() const { return step->found_inf != 0; }
+  __device__ bool begin() const { return step->skips(); }
   template <int V> __device__ void at(std::int64_t i) const {
     cuda::store<V>(to + i, cuda::load<V>(from + i));
   }
@@ -390,7 +399,7 @@ struct MoveAverage {
 
   __device__ bool begin() {
     op = average_op(*step, decay, warm_up);
-    return step->found_inf == 0;
+    return !step->skips();
   }
   template <int V> __device__ void at(std::int64_t i) const {
     const auto in = cuda::load<V>(x + i);
@@ -443,7 +452,7 @@ template <class G, class X>
 __global__ void __launch_bounds__(kThreads)
     move_momentum(const UpdateRange* ranges, const StepState* step, MuonMomentumOp op, const G* gradients,
                   float* momentum, X* x) {
-  if (step->found_inf) return;
+  if (step->skips()) return;
   const UpdateRange range = ranges[blockIdx.x / kParts];
   const G* __restrict__ gradient = gradients + range.gradients;
   float* __restrict__ state = momentum + range.state;
@@ -466,7 +475,7 @@ template <class X, class W>
 __global__ void __launch_bounds__(kThreads)
     apply_direction(const UpdateRange* ranges, const StepState* step, MuonStep muon, const float* growth,
                     const X* x, float* masters, W* weights, std::int64_t* steps) {
-  if (step->found_inf) return;
+  if (step->skips()) return;
   const UpdateRange range = ranges[blockIdx.x / kParts];
   if (blockIdx.x % kParts == 0 && threadIdx.x == 0 && range.last) ++steps[range.member];
   const MuonApplyOp op(muon, step->learning_rate[range.group], range.decay, growth ? *growth : 1.0f);

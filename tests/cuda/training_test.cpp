@@ -123,7 +123,7 @@ TEST_F(TrainingOnDevice, ASkippedStepKeepsItsLearningRate) {
     sgd.step(step);
     finish_step(step);
   }
-  EXPECT_EQ(step.read().skipped_steps, 1);
+  EXPECT_EQ(step.read().overflow_steps, 1);
   EXPECT_EQ(step.read().applied_steps, 2);
   EXPECT_EQ(arena.master(0).to_vector(), (std::vector<double>{1 - 0.75, 2 - 0.75}));
 }

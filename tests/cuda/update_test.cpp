@@ -267,8 +267,8 @@ TEST_F(UpdateStepOnDevice, NormOfAllTablesAndClipping) {
   const UpdateTable here[] = {f32.table, f16.table}, there[] = {f32_there.table, f16_there.table};
   for (const float max_norm : {1.0f, 1e6f, INFINITY}) {
     const BoundStep step(kCpu, make_step()), step_there(test::device(), make_step(true));
-    kernels::measure_gradients(cpu_context(), here, max_norm, 2);
-    kernels::measure_gradients(cuda_context(test::device()), there, max_norm, 2);
+    kernels::measure_gradients(cpu_context(), here, {.max_norm = max_norm, .max_value = 2});
+    kernels::measure_gradients(cuda_context(test::device()), there, {.max_norm = max_norm, .max_value = 2});
     const StepState expected = step.read(), found = step_there.read();
     EXPECT_NEAR(found.grad_norm, expected.grad_norm, 1e-6 * expected.grad_norm);
     EXPECT_NEAR(found.clip_coefficient, expected.clip_coefficient, 1e-6);
@@ -286,7 +286,8 @@ TEST_F(UpdateStepOnDevice, AnyGradientThatIsNotFiniteIsFound) {
       part.table.gradients = part.table.gradients.to(test::device());
       part.table.ranges = part.table.ranges.to(test::device());
       const BoundStep step(test::device(), make_step());
-      kernels::measure_gradients(cuda_context(test::device()), std::span(&part.table, 1), 1, 1);
+      kernels::measure_gradients(cuda_context(test::device()), std::span(&part.table, 1),
+                                 {.max_norm = 1, .max_value = 1});
       EXPECT_EQ(step.read().found_inf, 1) << at;
       EXPECT_EQ(step.read().clip_coefficient, 1);
     }
@@ -299,13 +300,14 @@ TEST_F(UpdateStepOnDevice, LargeGradientsDoNotOverflowTheNorm) {
   part.table.gradients = part.table.gradients.to(test::device());
   part.table.ranges = part.table.ranges.to(test::device());
   const BoundStep step(test::device(), make_step());
-  kernels::measure_gradients(cuda_context(test::device()), std::span(&part.table, 1), 1, 1);
+  kernels::measure_gradients(cuda_context(test::device()), std::span(&part.table, 1),
+                             {.max_norm = 1, .max_value = 1});
   EXPECT_EQ(step.read().found_inf, 0);
 }
 
 TEST_F(UpdateStepOnDevice, NoGradientsAtAll) {
   const BoundStep step(test::device(), make_step(true));
-  kernels::measure_gradients(cuda_context(test::device()), {}, 1, 1);
+  kernels::measure_gradients(cuda_context(test::device()), {}, {.max_norm = 1, .max_value = 1});
   EXPECT_EQ(step.read().grad_norm, 0);
   EXPECT_EQ(step.read().found_inf, 0);
   UpdateTable none;
@@ -315,9 +317,9 @@ TEST_F(UpdateStepOnDevice, NoGradientsAtAll) {
 TEST_F(UpdateStepOnDevice, CountsAppliedAndSkippedSteps) {
   for (const bool skipped : {false, true}) {
     const BoundStep step(test::device(), make_step(skipped));
-    kernels::finish_step(cuda_context(test::device()));
+    kernels::finish_step(cuda_context(test::device()), LossScaling::fixed(1), {});
     EXPECT_EQ(step.read().applied_steps, skipped ? 4 : 5);
-    EXPECT_EQ(step.read().skipped_steps, skipped ? 1 : 0);
+    EXPECT_EQ(step.read().overflow_steps, skipped ? 1 : 0);
   }
 }
 
