@@ -45,7 +45,7 @@ struct OutlierGuard {
 struct GradientLimits {
   float max_norm = std::numeric_limits<float>::infinity();   ///< of all gradients together, L2
   float max_value = std::numeric_limits<float>::infinity();  ///< of each, after clipping by norm
-  OutlierGuard outliers;
+  OutlierGuard outliers{};
 };
 
 }  // namespace athanor

@@ -113,7 +113,7 @@ template <class Context> void set_learning_rates(Context& context, const RateWin
 template <class Context>
 void finish_step(Context& context, const LossScaling& scaling, const OutlierGuard& outliers);
 
-/// to = from where the step is skipped; flat f32. The one function here that acts on a skipped step.
+/// to = from where the step is skipped; dense, of one dtype and size, of 4 bytes or more an element. The one function here that acts on a skipped step.
 template <class Context> void copy_if_skipped(Context& context, const Tensor& from, const Tensor& to);
 
 /// average += (1 - d)(x - average) with d = min(decay, (1 + t) / (10 + t)) where `warm_up`, else d = decay;

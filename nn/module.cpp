@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/engine.h"
+#include "autograd/shape.h"
 #include "kernels/copy.h"
 #include "tensor/nearest.h"
 
@@ -92,7 +93,8 @@ std::vector<Parameter> Module::parameters() const {
   std::vector<Parameter> all;
   walk(*this, "", [&](const std::string& prefix, const Module& module) {
     for (const Parameter& own : module.parameters_) {
-      if (!holds(all, own.tensor)) all.push_back({prefix + own.name, own.tensor, own.keep_f32, own.decay});
+      if (holds(all, own.tensor)) continue;
+      all.push_back({prefix + own.name, own.tensor, own.keep_f32 || module.keeps_f32_, own.decay});
     }
   });
   return all;
@@ -167,6 +169,15 @@ void Module::load_state_dict(const StateDict& state) {
     target.bump_version();  // shared with the parameter
   }
   walk(*this, "", [](const std::string&, Module& module) { module.ready_ = true; });
+}
+
+void Module::keep_f32(bool on) {
+  walk(*this, "", [on](const std::string&, Module& module) { module.keeps_f32_ = on; });
+}
+
+Tensor Module::forward_in_f32(const Tensor& x) {
+  if (!is_half(x.dtype())) return forward(x);
+  return cast(forward(cast(x, DType::f32)), x.dtype());
 }
 
 void Module::to(DType dtype) {

@@ -59,6 +59,8 @@ class Module {
   Tensor operator()(const Tensor& x) {
     if (!ready_) [[unlikely]]
       not_ready();
+    if (keeps_f32_) [[unlikely]]
+      return forward_in_f32(x);
     return forward(x);
   }
 
@@ -87,8 +89,13 @@ class Module {
   /// nothing.
   void load_state_dict(const StateDict& state);
 
-  /// Converts parameters and buffers to another floating dtype, before an arena takes them over. Norms stay
-  /// f32 where the dtype is a half type.
+  /// Computes this module and all below it in f32 whatever the precision of the rest: parameters stay f32, an
+  /// input of a half type is widened, and the result rounded back to that type. Call it before an arena takes
+  /// the parameters over.
+  void keep_f32(bool on = true);
+
+  /// Converts parameters and buffers to another floating dtype, before an arena takes them over. Norms and
+  /// what keep_f32() names stay f32 where the dtype is a half type.
   void to(DType dtype);
 
  protected:
@@ -122,6 +129,7 @@ class Module {
   void add_child(const std::string& name, Module& module);
   void check_name(const std::string& name) const;
   [[noreturn]] void not_ready() const;
+  Tensor forward_in_f32(const Tensor& x);
   /// visit(prefix, module) for this module and all below it; prefix is "" or ends with a dot.
   template <class M, class F> static void walk(M& module, const std::string& prefix, F&& visit);
 
@@ -130,6 +138,7 @@ class Module {
   std::vector<Child> children_;
   bool training_ = true;
   bool ready_ = true;
+  bool keeps_f32_ = false;
 };
 
 }  // namespace athanor::nn

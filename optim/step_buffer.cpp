@@ -62,7 +62,10 @@ const StepState& StepBuffer::known() const {
 }
 
 void StepBuffer::publish() {
-  if (device_.is_cpu()) return;
+  if (device_.is_cpu()) {
+    if (listener_) listener_(host_);
+    return;
+  }
   if (pending_ == kLead) collect(true);
   const auto at = static_cast<std::size_t>((first_ + pending_) % kLead);
   letters_[at].copy_bytes_from(memory_);
@@ -74,11 +77,14 @@ void StepBuffer::publish() {
 // wait is no fault of the step's: it is how the host is kept from running away from the device.
 void StepBuffer::collect(bool wait) const {
   const AllowSync allow;
-  for (; pending_ > 0; --pending_, first_ = (first_ + 1) % kLead, wait = false) {
+  for (; pending_ > 0; wait = false) {
     const auto at = static_cast<std::size_t>(first_);
     if (wait) arrived_[at].synchronize();
     if (!arrived_[at].done()) return;
     std::memcpy(&host_, letters_[at].raw_data(), sizeof host_);
+    --pending_;
+    first_ = (first_ + 1) % kLead;
+    if (listener_) listener_(host_);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "kernels/step_state.h"
 #include "tensor/stream.h"
@@ -39,6 +41,10 @@ class StepBuffer {
   /// How many steps may have been applied since the known state: 0 on the CPU.
   int unknown_steps() const { return pending_; }
 
+  /// Calls `listener` with the state after each step, in order, when the host knows it: on the CPU at once,
+  /// else within known() or publish(), up to kLead steps later. One listener; null ends it.
+  void on_known(std::function<void(const StepState&)> listener) { listener_ = std::move(listener); }
+
   /// Called by finish_step(), after the device's own: sends the state to the host.
   void publish();
 
@@ -52,6 +58,7 @@ class StepBuffer {
   mutable std::array<Tensor, kLead> letters_;
   mutable std::array<Event, kLead> arrived_;
   mutable int first_ = 0, pending_ = 0;
+  std::function<void(const StepState&)> listener_;
 };
 
 }  // namespace athanor

@@ -25,13 +25,38 @@ constexpr std::string_view name_of(StoppedBy reason) {
   return "?";
 }
 
-/// What became of steps: schedules, averages and logs follow the applied ones.
-struct StepResult {
-  std::int64_t applied = 0;
-  std::int64_t skipped_overflow = 0;  ///< a gradient was not finite: weights, state and schedules stood still
-  std::int64_t skipped_outlier = 0;   ///< the loss or gradient was far off: reserved for outlier detection
+/// What became of a step.
+enum class StepResult : std::uint8_t {
+  applied,
+  skipped_overflow,  ///< a gradient was not finite
+  skipped_outlier,   ///< the gradient norm was far off: see OutlierGuard
+};
 
-  std::int64_t attempted() const { return applied + skipped_overflow + skipped_outlier; }
+constexpr std::string_view name_of(StepResult result) {
+  switch (result) {
+    case StepResult::applied: return "applied";
+    case StepResult::skipped_overflow: return "skipped_overflow";
+    case StepResult::skipped_outlier: return "skipped_outlier";
+  }
+  return "?";
+}
+
+/// How many steps ended how. A skipped step changes nothing: weights, optimizer state, statistics, averages
+/// and schedules follow the applied ones.
+struct StepCounts {
+  std::int64_t applied = 0, skipped_overflow = 0, skipped_outlier = 0;
+
+  std::int64_t skipped() const { return skipped_overflow + skipped_outlier; }
+  std::int64_t attempted() const { return applied + skipped(); }
+};
+
+/// A step that is over, as the device tells of it.
+struct StepReport {
+  std::int64_t attempted = 0;  ///< which step it was; 1 is the first
+  StepResult result = StepResult::applied;
+  float grad_norm = 0;      ///< of its unscaled gradients, before clipping
+  float learning_rate = 0;  ///< of the first group
+  float loss_scale = 1;     ///< of the step that follows
 };
 
 /// What is about to be trained, and on what.
@@ -62,6 +87,8 @@ struct EpochReport {
   double images_per_s = 0;  ///< of training alone
   double wall_s = 0;        ///< since training began
   float learning_rate = 0;  ///< of the last step
+  float loss_scale = 1;     ///< of the step that follows
+  StepCounts steps;         ///< since training began
   std::uint64_t weights_hash = 0;
 };
 
@@ -70,7 +97,7 @@ struct FitReport {
   double test_loss = 0, test_accuracy = 0;
   double wall_s = 0;
   double images_per_s = 0;
-  StepResult steps;
+  StepCounts steps;
   std::int64_t epochs = 0;
   std::int64_t host_syncs = 0;
   std::int64_t peak_bytes = 0;
@@ -87,6 +114,9 @@ class Callback {
   virtual void on_fit_begin(Trainer&, const FitInfo&) {}
   /// After every step. Reading a value of the device here makes training wait for it.
   virtual void on_step_end(Trainer&, const StepInfo&) {}
+  /// Once for every step, in order, when its outcome is known: on the CPU before on_step_end(), on a GPU some
+  /// steps later, because nothing waits for it. All have been told of by on_epoch_end().
+  virtual void on_step_result(Trainer&, const StepReport&) {}
   virtual void on_epoch_end(Trainer&, const EpochReport&) {}
   /// After the last step, before the final evaluation: weights may still be exchanged.
   virtual void on_train_end(Trainer&) {}

@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "optim/step.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
 #include "tensor/stream.h"
@@ -67,8 +68,22 @@ EarlyStop early_stop(const std::string& flag, const std::string& text) {
 Precision precision(const std::string& flag, const std::string& text) {
   const auto value = precision_named(text);
   ATH_CHECK(value, "{}: must be f32, tf32, bf16 or f16, but got '{}'", flag, text);
-  if (*value == Precision::f16) not_built(flag, text, "use bf16");
   return *value;
+}
+
+/// "dynamic", "dynamic:65536" or "1024".
+LossScaling loss_scaling(const std::string& flag, const std::string& text) {
+  const bool dynamic = text.starts_with("dynamic");
+  if (text == "dynamic") return {};
+  ATH_CHECK(!dynamic || text[7] == ':', "{}: must be dynamic, dynamic:SCALE or a scale, but got '{}'", flag,
+            text);
+  const auto scale = static_cast<float>(positive(flag, dynamic ? text.substr(8) : text));
+  if (!dynamic) return LossScaling::fixed(scale);
+  LossScaling scaling;
+  ATH_CHECK(scale >= scaling.floor && scale <= scaling.ceiling, "{}: must begin in [{}, {}], but got {}",
+            flag, scaling.floor, scaling.ceiling, scale);
+  scaling.initial = scale;
+  return scaling;
 }
 
 /// Adds one option whose text `read` takes. CLI11 splits and matches; what is said about mistakes is ours.
@@ -139,6 +154,15 @@ void add_training(Flags& flags, TrainerConfig& config) {
               [&](auto& flag, auto& text) { config.accumulate = at_least(flag, text, 1); });
   flags.value("--clip-norm,--gradient-clip-val", "X", "limit of the gradients' norm [none]",
               [&](auto& flag, auto& text) { config.clip_norm = positive(flag, text); });
+  flags.value("--clip-value", "X", "limit of each gradient, after --clip-norm [none]",
+              [&](auto& flag, auto& text) { config.clip_value = positive(flag, text); });
+  flags.value("--skip-outliers", "Z", "skip steps whose gradient norm is Z deviations above its mean [none]",
+              [&](auto& flag, auto& text) { config.skip_outliers = positive(flag, text); });
+  flags.value("--ema", "DECAY", "validate and keep a running average of the weights [none]",
+              [&](auto& flag, auto& text) {
+                config.ema_decay = positive(flag, text);
+                ATH_CHECK(config.ema_decay < 1, "{}: must be below 1, but got {}", flag, text);
+              });
   flags.value(
       "--early-stop", "METRIC:PATIENCE",
       "stop when val_loss, val_accuracy or train_loss has not improved for that many validations, and "
@@ -155,8 +179,16 @@ void add_machine(Flags& flags, TrainerConfig& config) {
     ATH_CHECK(threads <= 1024, "{}: must be at most 1024, but got {}", flag, threads);
     config.threads = static_cast<int>(threads);
   });
-  flags.value("--precision", "P", "f32, tf32 (on a GPU), or bf16 with f32 master weights [f32]",
+  flags.value("--precision", "P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
               [&](auto& flag, auto& text) { config.precision = precision(flag, text); });
+  flags.value("--loss-scale", "S", "dynamic, dynamic:FIRST, or the scale to keep [dynamic for f16, else 1]",
+              [&](auto& flag, auto& text) { config.loss_scaling = loss_scaling(flag, text); });
+  flags.value("--grad-dtype", "T", "auto or f32 [auto: the precision's, f32 with --accumulate]",
+              [&](auto& flag, auto& text) {
+                ATH_CHECK(text == "auto" || text == "f32", "{}: must be auto or f32, but got '{}'", flag,
+                          text);
+                config.f32_gradients = text == "f32";
+              });
   flags.value("--device,--accelerator", "D", "auto, cpu or cuda[:N] [auto]", [&](auto&, auto& text) {
     const DeviceChoice choice = choose_device(text);
     config.device = choice.device;
@@ -260,6 +292,13 @@ void check(const TrainerConfig& config) {
   ATH_CHECK(config.clip_norm >= 0 && config.label_smoothing >= 0 && config.label_smoothing < 1,
             "trainer: the norm limit must be at least 0 and smoothing in [0, 1), but got {} and {}",
             config.clip_norm, config.label_smoothing);
+  ATH_CHECK(config.clip_value >= 0 && config.skip_outliers >= 0 && config.patience_at_floor >= 1,
+            "trainer: value limit and outlier limit must be at least 0 and patience_at_floor at least 1, but "
+            "got {}, {} and {}",
+            config.clip_value, config.skip_outliers, config.patience_at_floor);
+  ATH_CHECK(config.ema_decay >= 0 && config.ema_decay < 1, "trainer: ema_decay must be in [0, 1), but got {}",
+            config.ema_decay);
+  if (config.loss_scaling) check(*config.loss_scaling);
   if (config.early_stop) {
     const std::vector<std::string> metrics{"val_loss", "val_accuracy", "train_loss"};
     const std::string& metric = config.early_stop->metric;

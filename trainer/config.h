@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/augment.h"
+#include "kernels/step_rules.h"
 #include "optim/optimizer.h"
 #include "optim/precision.h"
 #include "optim/schedule.h"
@@ -37,10 +38,16 @@ struct TrainerConfig {
   std::int64_t accumulate = 1;                                  ///< backward passes per step
   double lr = 0.1;                                              ///< the schedule's highest rate
   double clip_norm = 0;                                         ///< of all gradients together; 0: no clipping
+  double clip_value = 0;                                        ///< of each gradient; 0: no clipping
+  double skip_outliers = 0;  ///< skips steps whose gradient norm is so many deviations off; 0: none
+  double ema_decay = 0;      ///< of a running average of the weights, which is validated; 0: none
   std::optional<EarlyStop> early_stop;
 
   int threads = 0;  ///< 0: as many as there are cores
   Precision precision = Precision::f32;
+  /// Unset: dynamic from 65536 for f16, else 1 for ever.
+  std::optional<LossScaling> loss_scaling;
+  bool f32_gradients = false;  ///< in a half precision, too; always where batches are accumulated
   Device device = kCpu;
   std::string device_note;  ///< which GPU it is, or why it is that device
   std::uint64_t seed = 0;
@@ -53,7 +60,8 @@ struct TrainerConfig {
   std::filesystem::path data_dir;  ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
 
   // The recipe, which has no flags.
-  double momentum = 0.9;  ///< Nesterov's
+  std::int64_t patience_at_floor = 16;  ///< overflows in a row at the lowest loss scale that are an error
+  double momentum = 0.9;                ///< Nesterov's
   double weight_decay = 5e-4;
   double label_smoothing = 0;
   Augment augment;

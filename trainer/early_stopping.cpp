@@ -39,6 +39,9 @@ EarlyStopping::EarlyStopping(const EarlyStop& options)
 
 void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
   last_epoch_ = report.epoch;
+  // Weights that have not moved cannot have got better: such an epoch costs no patience.
+  if (report.steps.applied == applied_steps_) return;
+  applied_steps_ = report.steps.applied;
   const double value = metric_ == "val_loss"       ? report.val_loss
                        : metric_ == "val_accuracy" ? report.val_accuracy
                                                    : report.train_loss;
@@ -63,6 +66,7 @@ void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
 }
 
 void EarlyStopping::keep(const Trainer& trainer) {
+  const std::optional<EmaSwap> average = trainer.as_validated();
   const ParameterArena& arena = trainer.arena();
   masters_.resize(arena.parts().size());
   for (std::size_t i = 0; i < masters_.size(); ++i) {

@@ -51,6 +51,7 @@ class EarlyStopping final : public Callback {
   std::string metric_;
   EarlyStopRule rule_;
   std::int64_t best_epoch_ = 0, last_epoch_ = 0;
+  std::int64_t applied_steps_ = 0;  // until the last epoch that counted
   std::vector<Tensor> masters_;
   Tensor buffers_;
 };

@@ -57,6 +57,9 @@ void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
               {"val_accuracy", number(report.val_accuracy)},
               {"images_per_s", number(std::round(report.images_per_s))},
               {"learning_rate", number(report.learning_rate)},
+              {"loss_scale", number(report.loss_scale)},
+              {"applied_steps", report.steps.applied},
+              {"skipped_steps", report.steps.skipped()},
               {"weights_hash", hex(report.weights_hash)}}
              .dump());
 }
@@ -69,7 +72,7 @@ void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
               {"images_per_s", number(std::round(report.images_per_s))},
               {"epochs", report.epochs},
               {"applied_steps", report.steps.applied},
-              {"skipped_steps", report.steps.skipped_overflow + report.steps.skipped_outlier},
+              {"skipped_steps", report.steps.skipped()},
               {"host_syncs", report.host_syncs},
               {"peak_bytes", report.peak_bytes},
               {"weights_hash", hex(report.weights_hash)},

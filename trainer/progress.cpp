@@ -135,7 +135,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
   print(out_, "\ntest accuracy {}   in {}, {} images/s, {} steps{}, peak {}, weights {:016x}\n",
         percent(report.test_accuracy), duration(report.wall_s), rate(report.images_per_s),
         with_commas(report.steps.applied),
-        report.steps.skipped_overflow ? fmt::format(" and {} skipped", report.steps.skipped_overflow) : "",
+        report.steps.skipped() ? fmt::format(" and {} skipped", report.steps.skipped()) : "",
         bytes(report.peak_bytes), report.weights_hash);
   if (trainer.config().profile) {
     const Times& t = trainer.times();

@@ -1,6 +1,7 @@
 #include "trainer/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -44,6 +45,34 @@ class MemoryLimit {
 
 Schedule default_schedule(double lr, std::int64_t steps) {
   return schedules::one_cycle({.max_rate = lr, .total = steps, .rise = 0.25, .final_div_factor = 1000});
+}
+
+LossScaling default_scaling(Precision precision) {
+  return precision == Precision::f16 ? LossScaling{} : LossScaling::fixed(1);
+}
+
+GradientLimits limits_of(const TrainerConfig& config) {
+  GradientLimits limits;
+  if (config.clip_norm > 0) limits.max_norm = static_cast<float>(config.clip_norm);
+  if (config.clip_value > 0) limits.max_value = static_cast<float>(config.clip_value);
+  if (config.skip_outliers > 0) limits.outliers.z = static_cast<float>(config.skip_outliers);
+  return limits;
+}
+
+StepCounts counts_of(const StepState& state) {
+  return {state.applied_steps, state.overflow_steps, state.outlier_steps};
+}
+
+/// The first parameter, in declared order, with a gradient that holds a NaN or an infinity. Waits.
+std::string first_not_finite(const ParameterArena& arena) {
+  for (int i = 0; i < arena.size(); ++i) {
+    if (!arena.has_gradient(i)) continue;
+    const std::vector<double> gradient = arena.gradient(i).to_vector();
+    if (!std::all_of(gradient.begin(), gradient.end(), [](double g) { return std::isfinite(g); })) {
+      return arena.parameters()[static_cast<std::size_t>(i)].name;
+    }
+  }
+  return "none alone, but their norm";
 }
 
 void fill_zero(const Tensor& tensor) {
@@ -112,14 +141,22 @@ void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& hel
   // Unlinked before the new one: a model trained again moves from one arena to the next.
   arena_ = std::make_unique<ParameterArena>(
       model.parameters(), model.buffers(),
-      ArenaOptions{
-          .precision = config_.precision, .device = config_.device, .f32_gradients = config_.accumulate > 1});
+      ArenaOptions{.precision = config_.precision,
+                   .device = config_.device,
+                   .f32_gradients = config_.f32_gradients || config_.accumulate > 1});
   meter_ = std::make_unique<GradientMeter>(*arena_);
   optimizer_ = config_.optimizer ? config_.optimizer(*arena_) : make_optimizer();
   const std::int64_t steps = describe().total_steps;
   schedule_ = config_.schedule ? config_.schedule(config_.lr, steps) : default_schedule(config_.lr, steps);
+  ema_ = config_.ema_decay > 0 ? std::make_unique<Ema>(*arena_, EmaOptions{.decay = config_.ema_decay})
+                               : nullptr;
+  averages_hold_ = true;
   totals_ = Tensor::zeros({3}, {DType::f64, config_.device});
-  step_.emplace(config_.device, StepState{.seed = config_.seed});
+  totals_before_ = empty_like(totals_);
+  scaling_ = config_.loss_scaling.value_or(default_scaling(config_.precision));
+  limits_ = limits_of(config_);
+  step_.emplace(config_.device, StepState{.seed = config_.seed, .loss_scale = scaling_.initial});
+  step_->on_known([this](const StepState& state) { tell_result(state); });
   attempted_ = trained_samples_ = 0;
   train_s_ = 0;
   times_ = {};
@@ -190,7 +227,6 @@ void Trainer::train_epochs() {
 void Trainer::train_epoch(std::int64_t epoch) {
   train_->start_epoch(epoch);
   fill_zero(totals_);
-  const StepState before = step_->read();
   const double started = seconds_since_start();
   StepInfo info{.epoch = epoch + 1};
   epoch_samples_ = 0;
@@ -203,18 +239,13 @@ void Trainer::train_epoch(std::int64_t epoch) {
     info.samples = epoch_samples_;
     info.epoch_s = seconds_since_start() - started;
     for (auto& callback : callbacks_) callback->on_step_end(*this, info);
+    check_overflows(step_->known(), config_.patience_at_floor);
     check_limits();
   }
   const double epoch_s = seconds_since_start() - started;
   train_s_ += epoch_s;
   trained_samples_ += epoch_samples_;
-  const StepState after = step_->read();
-  if (after.applied_steps == before.applied_steps && after.overflow_steps > before.overflow_steps) {
-    detail::fail<Error>(
-        "trainer: some step of epoch {} must have finite gradients, but none of {} had: lower --lr or set "
-        "--clip-norm",
-        epoch + 1, info.step);
-  }
+  check_overflows(step_->read(), std::min(config_.patience_at_floor, info.step));
   if (reason_ != StoppedBy::signal) report_epoch(epoch_s, epoch_samples_);
 }
 
@@ -227,18 +258,25 @@ std::int64_t Trainer::train_step() {
   const std::int64_t total = std::min(left, config_.accumulate * train_->options().batch_size);
   if (total == 0) return 0;
   arena_->snapshot_buffers();
+  totals_before_.copy_bytes_from(totals_);
+  accumulate_gradients(total);
+  const Stopwatch watch(times_.update);
+  update();
+  return total;
+}
+
+void Trainer::accumulate_gradients(std::int64_t samples) {
   arena_->zero_grad();
+  // Random numbers are a function of the applied steps and of which op of the step draws them.
+  on_device(config_.device, [](auto& context) { context.set_random_ops(0); });
   Batch batch;
-  for (std::int64_t done = 0; done < total; done += batch.size()) {
+  for (std::int64_t done = 0; done < samples; done += batch.size()) {
     {
       const Stopwatch watch(times_.data);
       train_->next(batch);
     }
-    backward_pass(batch, static_cast<double>(batch.size()) / static_cast<double>(total));
+    backward_pass(batch, static_cast<double>(batch.size()) / static_cast<double>(samples));
   }
-  const Stopwatch watch(times_.update);
-  update();
-  return total;
 }
 
 void Trainer::backward_pass(const Batch& batch, double weight) {
@@ -260,21 +298,63 @@ void Trainer::backward_pass(const Batch& batch, double weight) {
               [&](auto& context) { kernels::add_metrics(context, loss, logits, target, totals_); });
   }
   const Stopwatch watch(times_.backward);
-  if (weight == 1) return backward(loss);
-  const Tensor seed = empty_like(loss);
-  on_device(config_.device, [&](auto& context) { kernels::fill(context, seed, weight); });
-  backward(loss, seed);
+  backward_scaled(loss, *step_, static_cast<float>(weight));
 }
 
 void Trainer::update() {
-  GradientLimits limits;
-  if (config_.clip_norm > 0) limits.max_norm = static_cast<float>(config_.clip_norm);
-  meter_->measure(*step_, limits);
+  meter_->measure(*step_, limits_);
   optimizer_->set_learning_rates(*step_, schedule_);
   optimizer_->step(*step_);
+  if (ema_) ema_->update(*step_);
   arena_->restore_buffers_if_skipped(*step_);
-  finish_step(*step_);
+  on_device(config_.device,
+            [&](auto& context) { kernels::copy_if_skipped(context, totals_before_, totals_); });
+  finish_step(*step_, scaling_, limits_.outliers);
   validated_ = false;
+}
+
+void Trainer::tell_result(const StepState& state) {
+  StepReport report;
+  report.attempted = state.attempted_steps();
+  report.result = state.found_inf       ? StepResult::skipped_overflow
+                  : state.found_outlier ? StepResult::skipped_outlier
+                                        : StepResult::applied;
+  report.grad_norm = state.grad_norm;
+  report.learning_rate = state.learning_rate[0];
+  report.loss_scale = state.loss_scale;
+  for (auto& callback : callbacks_) callback->on_step_result(*this, report);
+}
+
+// Overflow at the lowest loss scale ------------------------------------------------------------------------
+
+void Trainer::check_overflows(const StepState& known, std::int64_t patience) {
+  if (known.stuck_steps < patience || patience == 0) return;
+  const AllowSync allow;
+  const StepState now = step_->read();
+  if (now.stuck_steps < patience) return;  // it has come right since
+  const std::string parameter = first_not_finite(*arena_);
+  detail::fail<Error>(
+      "trainer: gradients must be finite, but those of {} steps in a row were not, with a loss scale of {} "
+      "that may go no lower; the first of them is that of {}; checked op by op: {}; lower --lr, set "
+      "--clip-norm, or use --precision bf16 or f32",
+      now.stuck_steps, now.loss_scale, parameter, find_overflow());
+}
+
+// Does the last step once more with every op checked. The batches are those of then: their order is a
+// function of the seed and the epoch. Weights and statistics are, too, because the step was skipped.
+std::string Trainer::find_overflow() {
+  Batch batch;
+  train_->start_epoch(epoch_);
+  std::int64_t seen = 0;
+  const std::int64_t step = config_.accumulate * train_->options().batch_size;
+  while (seen + step < epoch_samples_ && train_->next(batch)) seen += batch.size();
+  try {
+    const AnomalyMode checks;
+    accumulate_gradients(epoch_samples_ - seen);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "every op gave finite numbers this time";
 }
 
 Metrics Trainer::read_totals() const {
@@ -291,6 +371,7 @@ Metrics Trainer::running_metrics() const {
 
 Metrics Trainer::validate() {
   const Stopwatch watch(times_.validation);
+  const std::optional<EmaSwap> average = as_validated();
   const InferenceMode inference;
   model_->eval();
   fill_zero(totals_);
@@ -312,6 +393,11 @@ Metrics Trainer::validate() {
   return last_validation_;
 }
 
+std::optional<EmaSwap> Trainer::as_validated() const {
+  if (!ema_ || !averages_hold_) return std::nullopt;
+  return std::optional<EmaSwap>(std::in_place, *ema_);
+}
+
 void Trainer::report_epoch(double epoch_s, std::int64_t samples) {
   EpochReport report;
   report.epoch = epoch_ + 1;
@@ -323,6 +409,8 @@ void Trainer::report_epoch(double epoch_s, std::int64_t samples) {
   report.images_per_s = static_cast<double>(samples) / std::max(epoch_s, 1e-9);
   report.wall_s = seconds_since_start();
   report.learning_rate = step_->known().learning_rate[0];
+  report.loss_scale = step_->known().loss_scale;
+  report.steps = counts_of(step_->known());
   report.weights_hash = arena_->weights_hash();
   for (auto& callback : callbacks_) callback->on_epoch_end(*this, report);
 }
@@ -339,7 +427,8 @@ FitReport Trainer::finish() {
   report.wall_s = seconds_since_start();
   report.images_per_s = static_cast<double>(trained_samples_) / std::max(train_s_, 1e-9);
   const StepState state = step_->read();
-  report.steps = {.applied = state.applied_steps, .skipped_overflow = state.overflow_steps, .skipped_outlier = state.outlier_steps};
+  report.steps = counts_of(state);
+  if (ema_ && averages_hold_) ema_->swap();  // what was tested is what the caller gets
   report.epochs = epoch_;
   report.weights_hash = arena_->weights_hash();
   report.host_syncs = host_syncs() - syncs_at_start_;

@@ -12,6 +12,7 @@
 #include "data/preprocess.h"
 #include "nn/module.h"
 #include "optim/arena.h"
+#include "optim/ema.h"
 #include "optim/optimizer.h"
 #include "optim/step.h"
 #include "trainer/callback.h"
@@ -37,8 +38,9 @@ struct Metrics {
 ///     const FitReport report = trainer.fit(model, train, test);
 ///
 /// A step is `accumulate` backward passes and one update. Within a step nothing waits for the device: loss
-/// and accuracy are summed there, and read between steps. A step with a non-finite gradient changes nothing,
-/// and neither schedules nor averages see it; an epoch of such steps only is an Error.
+/// and accuracy are summed there, and read between steps. A step with a non-finite gradient changes nothing
+/// but the loss scale: schedules, averages and reports do not see it. Where the scale can go no lower and
+/// steps go on overflowing, that is an Error which names the parameter and the op.
 class Trainer {
  public:
   /// Checks the config; adds the callbacks it asks for (JSON lines, early stopping). Throws ArgumentError,
@@ -68,7 +70,9 @@ class Trainer {
   /// The epoch's training loss and accuracy so far. Waits for the device, uncounted: call it now and then.
   Metrics running_metrics() const;
   /// The weights are no longer those of the last validation: measure again at the end.
-  void weights_changed() { validated_ = false; }
+  void weights_changed() { validated_ = averages_hold_ = false; }
+  /// While alive, the model is what validation sees: its running average, where there is one.
+  std::optional<EmaSwap> as_validated() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -79,8 +83,12 @@ class Trainer {
   void train_epochs();
   void train_epoch(std::int64_t epoch);
   std::int64_t train_step();
+  void accumulate_gradients(std::int64_t samples);
   void backward_pass(const Batch& batch, double weight);
   void update();
+  void tell_result(const StepState& state);
+  void check_overflows(const StepState& state, std::int64_t patience);
+  std::string find_overflow();
   void check_limits();
   void report_epoch(double epoch_s, std::int64_t samples);
   Metrics validate();
@@ -100,8 +108,11 @@ class Trainer {
   Schedule schedule_;
   std::unique_ptr<Loader> train_, held_out_;
   std::unique_ptr<Preprocess> preprocess_;
+  std::unique_ptr<Ema> ema_;
   std::optional<StepBuffer> step_;
-  Tensor totals_;  // [3] f64: kernels/metrics.h
+  LossScaling scaling_;
+  GradientLimits limits_;
+  Tensor totals_, totals_before_;  // [3] f64: kernels/metrics.h; now, and when the step began
 
   std::int64_t epoch_ = 0;          // counts from 0
   std::int64_t epoch_samples_ = 0;  // delivered so far
@@ -113,6 +124,7 @@ class Trainer {
   double train_s_ = 0;
   Metrics last_validation_;
   bool validated_ = false;
+  bool averages_hold_ = true;  // nobody wrote to the weights behind them
   bool stopping_ = false;
   StoppedBy reason_ = StoppedBy::epochs;
   std::string why_stopped_;

@@ -423,9 +423,10 @@ struct Exchange {
 }  // namespace
 
 template <> void copy_if_skipped(CudaContext& context, const Tensor& from, const Tensor& to) {
-  const float* source = from.data<float>();
-  float* target = to.data<float>();
-  launch_flat<float>(context, "copy_if_skipped", to.numel(), CopyIfSkipped{context.step(), source, target},
+  const auto* source = reinterpret_cast<const float*>(from.raw_data());
+  auto* target = reinterpret_cast<float*>(to.raw_data());
+  const auto words = static_cast<std::int64_t>(to.bytes() / sizeof(float));
+  launch_flat<float>(context, "copy_if_skipped", words, CopyIfSkipped{context.step(), source, target},
                      source, target);
 }
 
