@@ -33,10 +33,14 @@ Loader::Loader(const Dataset& data, const LoaderOptions& options)
   start_epoch(0);
 }
 
-void Loader::start_epoch(std::int64_t epoch) {
+void Loader::start_epoch(std::int64_t epoch, std::int64_t delivered) {
   ATH_CHECK(epoch >= 0, "loader: epoch must be at least 0, but got {}", epoch);
+  const bool ends_a_batch = delivered % options_.batch_size == 0 || delivered == samples_per_epoch();
+  ATH_CHECK(delivered >= 0 && delivered <= samples_per_epoch() && ends_a_batch,
+            "loader: an epoch of {} samples must go on at the end of a batch of {}, but got {} delivered",
+            samples_per_epoch(), options_.batch_size, delivered);
   epoch_ = epoch;
-  at_ = 0;
+  at_ = delivered;
   if (options_.shuffle) {
     const auto stream = random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch));
     order_ = philox_permutation(data_->size(), {options_.seed, stream});

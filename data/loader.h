@@ -36,7 +36,9 @@ class Loader {
   Loader(const Dataset& data, const LoaderOptions& options);
 
   /// Goes to the first batch of an epoch; 0, 1, ... in any order. The loader starts at epoch 0.
-  void start_epoch(std::int64_t epoch);
+  /// With `delivered`, goes on where that many samples of the epoch have been delivered: the batches that
+  /// follow are those of an epoch that was never left. Throws ArgumentError where no batch ends there.
+  void start_epoch(std::int64_t epoch, std::int64_t delivered = 0);
   /// Fills `batch` with the next samples; false at the end of the epoch.
   bool next(Batch& batch);
 

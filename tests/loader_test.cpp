@@ -68,6 +68,36 @@ TEST(Loader, OrderIsAFunctionOfSeedAndEpoch) {
   EXPECT_NE(epoch_order(c, 0), first);
 }
 
+TEST(Loader, GoesOnInTheMiddleOfAnEpochAsIfItHadNeverLeft) {
+  const auto data = synthetic(kSpec, 23);
+  for (const bool drop_last : {false, true}) {
+    const LoaderOptions options{.batch_size = 4, .shuffle = true, .drop_last = drop_last, .seed = 3};
+    Loader straight(*data, options);
+    const auto whole = epoch_order(straight, 2);
+    for (std::int64_t at = 0; at <= straight.samples_per_epoch(); ++at) {
+      SCOPED_TRACE(at);
+      Loader resumed(*data, options);  // a new one: nothing is left of the epochs before
+      if (at % 4 != 0 && at != straight.samples_per_epoch()) {
+        EXPECT_THROW(resumed.start_epoch(2, at), ArgumentError);
+        continue;
+      }
+      resumed.start_epoch(2, at);
+      std::vector<std::int64_t> rest, sizes;
+      Batch batch;
+      while (resumed.next(batch)) {
+        const auto* samples = batch.samples.data<std::int64_t>();
+        rest.insert(rest.end(), samples, samples + batch.size());
+        sizes.push_back(batch.size());
+      }
+      EXPECT_EQ(rest, std::vector<std::int64_t>(whole.begin() + at, whole.end()));
+      for (std::size_t i = 0; i + 1 < sizes.size(); ++i) EXPECT_EQ(sizes[i], 4);
+      EXPECT_EQ(epoch_order(resumed, 3), epoch_order(straight, 3));
+    }
+    EXPECT_THROW(straight.start_epoch(2, -4), ArgumentError);
+    EXPECT_THROW(straight.start_epoch(2, 24), ArgumentError);
+  }
+}
+
 TEST(Loader, BatchesHoldTheSamplesTheyName) {
   const auto data = synthetic(kSpec, 11);
   Loader loader(*data, {.batch_size = 4, .shuffle = true, .seed = 9});
