@@ -55,6 +55,7 @@
 #include "tensor/state_dict.h"
 #include "tensor/tensor.h"
 #include "trainer/callback.h"
+#include "trainer/checkpoint.h"
 #include "trainer/config.h"
 #include "trainer/early_stopping.h"
 #include "trainer/json_lines.h"

@@ -112,6 +112,7 @@ set(ATHANOR_HEADERS
   tensor/tensor.h
   tensor/trace.h
   trainer/callback.h
+  trainer/checkpoint.h
   trainer/choose_device.h
   trainer/config.h
   trainer/early_stopping.h

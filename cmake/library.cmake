@@ -153,6 +153,8 @@ add_library(athanor
   optim/sgd.cpp
   optim/step.cpp
   optim/step_buffer.cpp
+  trainer/checkpoint.cpp
+  trainer/checkpoint_folder.cpp
   trainer/choose_device.cpp
   trainer/config.cpp
   trainer/early_stopping.cpp

@@ -1,0 +1,128 @@
+#include "trainer/checkpoint.h"
+
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+
+#include <unistd.h>
+#include <zlib.h>
+
+#include "autograd/grad_mode.h"
+#include "autograd/shape.h"
+#include "tensor/error.h"
+#include "tensor/safetensors.h"
+
+namespace athanor {
+namespace {
+
+constexpr std::int64_t kSchema = 1;  // of the entries' encoding, not of what a run saves
+constexpr char kFormat[] = "athanor.checkpoint";
+
+/// CRC-32 of what is given to it, each piece with its length, so that no two lists of pieces are one stream.
+class Checksum {
+ public:
+  void bytes(std::span<const std::byte> data) {
+    number(data.size());
+    raw(data);
+  }
+  void text(std::string_view text) { bytes(std::as_bytes(std::span(text))); }
+  void number(std::uint64_t value) { raw(std::as_bytes(std::span(&value, 1))); }
+  std::string str() const { return fmt::format("crc32:{:08x}", crc_); }
+
+ private:
+  void raw(std::span<const std::byte> data) {
+    if (data.empty()) return;  // zlib starts anew where it gets a null pointer
+    crc_ = crc32_z(crc_, reinterpret_cast<const Bytef*>(data.data()), data.size());
+  }
+
+  uLong crc_ = crc32_z(0, nullptr, 0);
+};
+
+// All tensors dense and on the host.
+std::string checksum_of(const StateDict& state) {
+  Checksum sum;
+  sum.number(kSchema);
+  for (const StateDict::Entry& entry : state) {
+    sum.text(entry.name);
+    sum.number(entry.value.index());
+    if (const auto* tensor = std::get_if<Tensor>(&entry.value)) {
+      sum.text(name_of(tensor->dtype()));
+      sum.number(static_cast<std::uint64_t>(tensor->rank()));
+      for (const std::int64_t size : tensor->shape()) sum.number(static_cast<std::uint64_t>(size));
+      sum.bytes({tensor->raw_data(), tensor->bytes()});
+    } else if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
+      sum.number(static_cast<std::uint64_t>(*integer));
+    } else if (const auto* real = std::get_if<double>(&entry.value)) {
+      // The file's text for a number holds every double, but only one NaN.
+      sum.number(
+          std::bit_cast<std::uint64_t>(std::isnan(*real) ? std::numeric_limits<double>::quiet_NaN() : *real));
+    } else {
+      sum.text(std::get<std::string>(entry.value));
+    }
+  }
+  return sum.str();
+}
+
+StateDict on_host(const StateDict& state) {
+  const NoGrad no_grad;
+  StateDict copy;
+  for (const StateDict::Entry& entry : state) {
+    const auto* tensor = std::get_if<Tensor>(&entry.value);
+    copy.set(entry.name, tensor ? contiguous(tensor->detach().to(kCpu)) : entry.value);
+  }
+  return copy;
+}
+
+void check_schema(const std::filesystem::path& path, const safetensors::Metadata& metadata) {
+  const auto value = [&](const char* key) {
+    const auto at = metadata.find(key);
+    return at == metadata.end() ? std::string() : at->second;
+  };
+  const std::string text = value("schema");
+  std::int64_t schema = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), schema);
+  if (value("format") != kFormat || error != std::errc() || end != text.data() + text.size() || schema < 1) {
+    detail::fail<IoError>(
+        "checkpoint: {} must be a checkpoint of a run, but is a safetensors file of something else",
+        path.string());
+  }
+  if (schema > kSchema) {
+    detail::fail<IoError>(
+        "checkpoint: {} must be of schema {} or older, but is of schema {}: a newer version wrote it",
+        path.string(), kSchema, schema);
+  }
+}
+
+}  // namespace
+
+void save_checkpoint(const std::filesystem::path& path, const StateDict& state) {
+  const StateDict host = on_host(state);
+  safetensors::save(
+      path, host,
+      {{"format", kFormat}, {"schema", fmt::to_string(kSchema)}, {"checksum", checksum_of(host)}});
+}
+
+StateDict load_checkpoint(const std::filesystem::path& path) {
+  safetensors::Metadata metadata;
+  StateDict state;
+  try {
+    state = safetensors::load(path, &metadata);
+  } catch (const IoError& error) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored) || ::access(path.c_str(), R_OK) != 0) throw;
+    detail::fail<IoError>(
+        "checkpoint: the file must be whole, but is truncated, damaged or no checkpoint; {}", error.what());
+  }
+  check_schema(path, metadata);
+  const std::string said = metadata["checksum"], is = checksum_of(state);
+  if (said != is) {
+    detail::fail<IoError>("checkpoint: {} is damaged: its entries must have the checksum '{}', but have '{}'",
+                          path.string(), said.substr(0, 40), is);
+  }
+  return state;
+}
+
+}  // namespace athanor

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensor/state_dict.h"
+
+namespace athanor {
+
+/// Writes `state` as a checkpoint: a safetensors file, which any reader of that format opens, with the
+/// version of its schema and a CRC-32 over all entries (names, kinds, shapes, dtypes, values) in its
+/// metadata. The file appears whole or not at all; what was at `path` stays until then. Tensors may be
+/// strided and on any device (then a counted wait). Throws IoError naming the file and the system's reason: a
+/// full disk, a folder that cannot be written.
+void save_checkpoint(const std::filesystem::path& path, const StateDict& state);
+
+/// Reads one and checks all of it. Tensors are views of the mapped file, as safetensors::load() gives them.
+/// Throws IoError naming the file and what is wrong: it cannot be opened; it is truncated, damaged or of
+/// another format; it holds something else; a newer version wrote it; its checksum is not that of its
+/// entries.
+StateDict load_checkpoint(const std::filesystem::path& path);
+
+/// The newest checkpoint of a folder that can be read.
+struct NewestCheckpoint {
+  std::filesystem::path path;  ///< empty: there is none
+  std::int64_t step = 0;
+  StateDict state;
+  std::vector<std::string> skipped;  ///< newer ones that could not be read: what load_checkpoint() said
+};
+
+/// Tries the checkpoints of a folder from the newest back. Files of other names (a half-written one has
+/// another name) are not looked at; a folder that is not there holds none. Changes nothing.
+NewestCheckpoint newest_valid(const std::filesystem::path& folder);
+
+/// A folder a run saves its checkpoints in, as step-00000042.safetensors: after 42 attempted steps.
+/// (Attempted, not applied ones: two saves of a run whose steps are skipped meanwhile are different
+/// checkpoints, and must not have one name.) While it lives, no other run, of this or another process, can
+/// use the folder.
+class CheckpointFolder {
+ public:
+  /// Makes the folder where there is none, and removes what a killed save of ours left in it. Throws IoError
+  /// where it cannot be written, ArgumentError where another run is using it or `keep` is below 1.
+  explicit CheckpointFolder(std::filesystem::path folder, std::int64_t keep = 3);
+  ~CheckpointFolder();
+  CheckpointFolder(const CheckpointFolder&) = delete;
+  CheckpointFolder& operator=(const CheckpointFolder&) = delete;
+
+  /// Saves the checkpoint of a step; when it is safely there, removes the oldest of those up to this step
+  /// until `keep` are left. Later steps, which this run has not come to yet, are left alone. Returns the
+  /// file. Throws as save_checkpoint() does, and then has removed nothing.
+  std::filesystem::path save(std::int64_t step, const StateDict& state);
+
+  /// The steps there are files of, valid or not, in ascending order.
+  std::vector<std::int64_t> steps() const;
+  std::filesystem::path path_of(std::int64_t step) const;
+  const std::filesystem::path& path() const { return folder_; }
+
+ private:
+  std::filesystem::path folder_;
+  std::int64_t keep_;
+  int lock_ = -1;
+};
+
+}  // namespace athanor

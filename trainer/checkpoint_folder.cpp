@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "tensor/atomic_file.h"
+#include "tensor/error.h"
+#include "trainer/checkpoint.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string name_of_step(std::int64_t step) {
+  return fmt::format("step-{:08}.safetensors", step);
+}
+
+/// The step of a name that name_of_step() gives, and of no other.
+std::optional<std::int64_t> step_of_name(const std::string& name) {
+  constexpr std::string_view kBefore = "step-";
+  if (!name.starts_with(kBefore)) return std::nullopt;
+  std::int64_t step = -1;
+  const auto [end, error] = std::from_chars(name.data() + kBefore.size(), name.data() + name.size(), step);
+  if (error != std::errc() || step < 0 || name != name_of_step(step)) return std::nullopt;
+  return step;
+}
+
+/// Whether AtomicFile gave this name to a checkpoint on its way: "step-00000042.safetensors.PID-COUNT.tmp".
+bool is_unfinished(const std::string& name) {
+  constexpr std::string_view kMiddle = ".safetensors", kEnd = ".tmp";
+  const std::size_t at = name.find(kMiddle);
+  if (at == std::string::npos || !name.ends_with(kEnd)) return false;
+  const std::size_t whole = at + kMiddle.size();
+  if (whole + 1 + kEnd.size() > name.size() || !step_of_name(name.substr(0, whole))) return false;
+  const std::string id = name.substr(whole, name.size() - whole - kEnd.size());  // ".PID-COUNT"
+  const std::size_t dash = id.find('-');
+  const auto digits = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  return id[0] == '.' && dash != std::string::npos && digits(std::string_view(id).substr(1, dash - 1)) &&
+         digits(std::string_view(id).substr(dash + 1));
+}
+
+/// The names of the files in a folder; none where it cannot be read.
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_regular_file(ignored)) names.push_back(at->path().filename().string());
+  }
+  return names;
+}
+
+std::vector<std::int64_t> steps_in(const fs::path& folder) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names_in(folder)) {
+    if (const auto step = step_of_name(name)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+}  // namespace
+
+NewestCheckpoint newest_valid(const fs::path& folder) {
+  NewestCheckpoint newest;
+  const std::vector<std::int64_t> steps = steps_in(folder);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const fs::path path = folder / name_of_step(*step);
+    try {
+      newest.state = load_checkpoint(path);
+      newest.path = path;
+      newest.step = *step;
+      break;
+    } catch (const IoError& error) {
+      newest.skipped.emplace_back(error.what());
+    }
+  }
+  return newest;
+}
+
+CheckpointFolder::CheckpointFolder(fs::path folder, std::int64_t keep)
+    : folder_(std::move(folder)), keep_(keep) {
+  ATH_CHECK(keep >= 1, "checkpoints: at least 1 must be kept, but got {}", keep);
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) {
+    detail::fail<IoError>("--checkpoint-dir: {} must be a folder that can be made, but got: {}",
+                          folder_.string(), error.message());
+  }
+  try {
+    const AtomicFile probe(path_of(0));  // never committed: leaves nothing
+  } catch (const IoError& reason) {
+    detail::fail<IoError>("--checkpoint-dir: {} must be a folder that can be written, but got: {}",
+                          folder_.string(), reason.what());
+  }
+  // The kernel lets go of it when the process ends, however it ends. Where a file system knows no locks,
+  // there is none.
+  lock_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(lock_);
+    detail::fail<>("--checkpoint-dir: {} must be of one run at a time, but another one is using it",
+                   folder_.string());
+  }
+  for (const std::string& name : names_in(folder_)) {
+    std::error_code ignored;
+    if (is_unfinished(name)) fs::remove(folder_ / name, ignored);
+  }
+}
+
+CheckpointFolder::~CheckpointFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+fs::path CheckpointFolder::save(std::int64_t step, const StateDict& state) {
+  fs::path path = path_of(step);
+  save_checkpoint(path, state);
+  std::vector<std::int64_t> old = steps();
+  old.erase(std::upper_bound(old.begin(), old.end(), step), old.end());
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep_) < old.size(); ++i) {
+    std::error_code ignored;  // one file too many is no reason to end a training
+    fs::remove(path_of(old[i]), ignored);
+  }
+  return path;
+}
+
+std::vector<std::int64_t> CheckpointFolder::steps() const {
+  return steps_in(folder_);
+}
+
+fs::path CheckpointFolder::path_of(std::int64_t step) const {
+  return folder_ / name_of_step(step);
+}
+
+}  // namespace athanor
