@@ -56,6 +56,7 @@ set(ATHANOR_HEADERS
   kernels/reduce.h
   kernels/reduce_plan.h
   kernels/softmax.h
+  kernels/step_rules.h
   kernels/step_state.h
   kernels/update.h
   kernels/update_ops.h
