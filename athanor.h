@@ -61,4 +61,5 @@
 #include "trainer/json_lines.h"
 #include "trainer/progress.h"
 #include "trainer/run_main.h"
+#include "trainer/run_state.h"
 #include "trainer/trainer.h"

@@ -120,6 +120,7 @@ set(ATHANOR_HEADERS
   trainer/json_lines.h
   trainer/progress.h
   trainer/run_main.h
+  trainer/run_state.h
   trainer/signals.h
   trainer/trainer.h
 )

@@ -161,8 +161,11 @@ add_library(athanor
   trainer/json_lines.cpp
   trainer/progress.cpp
   trainer/run_main.cpp
+  trainer/run_state.cpp
   trainer/signals.cpp
   trainer/trainer.cpp
+  trainer/trainer_checkpoints.cpp
+  trainer/trainer_overflow.cpp
 )
 add_library(athanor::athanor ALIAS athanor)
 

@@ -311,7 +311,13 @@ TEST_F(CheckpointFile, AFolderThatCannotBeWrittenIsOneLine) {
     if (geteuid() == 0 && seteuid(65534) != 0) return;
     save_checkpoint(path("step-00000001.safetensors"), sample(2));
   });
+  chmod(folder_.path().c_str(), 0333);  // nothing can be seen in it: not the same as nothing
+  const std::string reading = in_child(outside / "reading", [&] {
+    if (geteuid() == 0 && seteuid(65534) != 0) return;
+    newest_valid(folder_.path());
+  });
   chmod(folder_.path().c_str(), 0755);
+  expect_one_line(reading, {"--checkpoint-dir", "can be read", "Permission denied"});
   expect_one_line(said, {"--checkpoint-dir", folder_.path().string(), "Permission denied"});
   expect_one_line(saving, {"save: cannot create", "Permission denied"});
   EXPECT_TRUE(same(newest_valid(folder_.path()).state, sample(1)));

@@ -56,6 +56,44 @@ for signal in INT:130 TERM:143; do
   [ "$(field signal.jsonl end stopped_by)" = signal ] || die "$signal: no end line"
 done
 
+# Killed again and again, at whatever it is doing, a run that goes on ends as the one that was let alone.
+newest() { (ls saved 2>/dev/null || true) | { grep '^step-[0-9]*\.safetensors$' || true; } | tail -1; }
+train=(train_digits --epochs 4 --deterministic --early-stop val_loss:3)
+run 0 "${train[@]}" --metrics straight.jsonl
+saving=("${train[@]}" --checkpoint-dir saved --checkpoint-every 7 --metrics resumed.jsonl)
+for signal in KILL:137 INT:130 TERM:143 KILL:137; do
+  before=$(newest) code=0
+  ATHANOR_OMP_SET=1 "$bin/train_digits" "${saving[@]:1}" --resume auto >out 2>err &
+  pid=$!
+  for _ in $(seq 3000); do [ "$(newest)" = "$before" ] || break; sleep 0.01; done
+  kill "-${signal%:*}" $pid || die "it was over before it could be killed"
+  { wait $pid || code=$?; } 2>/dev/null
+  [ "$code" -eq "${signal#*:}" ] || die "${signal%:*}: got $code"
+done
+run 0 "${saving[@]}" --resume auto
+grep -q "^resumed from saved/step-" out || die "it does not say where it goes on"
+for key in weights_hash test_accuracy applied_steps epochs; do
+  [ "$(field straight.jsonl end $key)" = "$(field resumed.jsonl end $key)" ] || die "a resumed run differs in $key"
+done
+[ "$(field straight.jsonl epoch val_loss)" = "$(field resumed.jsonl epoch val_loss)" ] || die "val_loss differs"
+[ "$(ls saved | wc -l)" -eq 3 ] || die "expected three checkpoints, but there are: $(ls saved)"
+
+# The newest one damaged: the one before it serves, and it says so.
+damaged=saved/$(newest)
+printf 'x' | dd of="$damaged" bs=1 seek=200000 conv=notrunc 2>/dev/null
+run 0 "${saving[@]}" --resume auto
+grep -q "^skipped: .*$damaged is damaged" out || die "it does not say what is damaged"
+[ "$(field straight.jsonl end weights_hash)" = "$(field resumed.jsonl end weights_hash)" ] || die "hash differs"
+refuses "saved/step-.* batch_size is '16' and was '32'" "${saving[@]}" --resume auto --batch-size 16
+refuses "must be empty .*--resume auto" "${saving[@]}"
+refuses "there is no saved/none" "${saving[@]}" --resume saved/none
+refuses "something else|no checkpoint" "${train[@]}" --resume resumed.jsonl
+
+# A full disk (which a limit on the size of files is to a program): one line, and nothing is left behind.
+( trap '' XFSZ; ulimit -f 64; refuses "save: cannot write full/step-.*: File too large" \
+  "${train[@]}" --checkpoint-dir full )
+[ -z "$(ls full)" ] || die "left behind: $(ls full)"
+
 # The promise of the README.
 run 0 train_digits --metrics full.jsonl
 accuracy=$(field full.jsonl end test_accuracy)

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/dataset.h"
+#include "tensor/state_dict.h"
 #include "trainer/config.h"
 
 namespace athanor {
@@ -68,6 +71,9 @@ struct FitInfo {
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;  ///< that will be attempted, if nothing ends them early
   int threads = 1;
+  std::filesystem::path resumed_from = {};  ///< the checkpoint this run goes on from; empty: it begins
+  std::int64_t attempted = 0;               ///< steps that lie behind it
+  std::vector<std::string> notes = {};      ///< lines for the user: how it came to begin or go on
 };
 
 /// Where training stands after a step.
@@ -104,6 +110,7 @@ struct FitReport {
   std::uint64_t weights_hash = 0;
   StoppedBy stopped_by = StoppedBy::epochs;
   int signal = 0;
+  std::filesystem::path checkpoint;  ///< the newest one this run has saved; empty: none
 };
 
 /// Looks on while a Trainer works, and may tell it to stop. Called on the training thread, in the order the
@@ -121,6 +128,14 @@ class Callback {
   /// After the last step, before the final evaluation: weights may still be exchanged.
   virtual void on_train_end(Trainer&) {}
   virtual void on_fit_end(Trainer&, const FitReport&) {}
+
+  /// The name its state has in checkpoints, of letters, digits and '_'; empty where it has none.
+  virtual std::string state_name() const { return {}; }
+  /// What it remembers from step to step. Asked between two steps.
+  virtual StateDict state_dict(const Trainer&) const { return {}; }
+  /// Takes over what state_dict() gave in the run that goes on; called after on_fit_begin(). Must throw
+  /// ArgumentError, before it changes anything, on a missing or extra entry.
+  virtual void load_state_dict(const Trainer&, const StateDict&) {}
 };
 
 }  // namespace athanor

@@ -32,7 +32,8 @@ struct NewestCheckpoint {
 };
 
 /// Tries the checkpoints of a folder from the newest back. Files of other names (a half-written one has
-/// another name) are not looked at; a folder that is not there holds none. Changes nothing.
+/// another name) are not looked at; a folder that is not there holds none. Changes nothing. Throws IoError
+/// where the folder cannot be read.
 NewestCheckpoint newest_valid(const std::filesystem::path& folder);
 
 /// A folder a run saves its checkpoints in, as step-00000042.safetensors: after 42 attempted steps.

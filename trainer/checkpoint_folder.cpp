@@ -49,13 +49,17 @@ bool is_unfinished(const std::string& name) {
          digits(std::string_view(id).substr(dash + 1));
 }
 
-/// The names of the files in a folder; none where it cannot be read.
+/// The names of the files in a folder; none where there is no folder.
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
     if (at->is_regular_file(ignored)) names.push_back(at->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    detail::fail<IoError>("--checkpoint-dir: {} must be a folder that can be read, but got: {}",
+                          folder.string(), error.message());
   }
   return names;
 }

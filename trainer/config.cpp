@@ -228,9 +228,17 @@ void add_reports(Flags& flags, TrainerConfig& config) {
   flags.on("--forbid-sync", "waiting for the device inside a step is an error", config.forbid_sync);
   flags.on("--fast-dev-run", "one step and one batch of validation, to try everything", config.fast_dev_run);
   const auto refuse = [](auto& flag, auto& text) { not_built(flag, text, "leave the flag out"); };
-  flags.value("--checkpoint-dir", "DIR", "not part of this version", refuse);
-  flags.value("--checkpoint-every", "STEPS", "not part of this version", refuse);
-  flags.value("--resume", "auto|FILE", "not part of this version", refuse);
+  flags.value("--checkpoint-dir", "DIR", "save checkpoints there, and keep the newest three [none]",
+              [&](auto&, auto& text) { config.checkpoint_dir = text; });
+  flags.value("--checkpoint-every", "STEPS",
+              "save after every so many steps, skipped ones included, and at the end [once per epoch]",
+              [&](auto& flag, auto& text) { config.checkpoint_every = at_least(flag, text, 1); });
+  flags.value("--resume", "auto|FILE",
+              "go on from a checkpoint; auto: the newest one in --checkpoint-dir that is whole, else begin",
+              [&](auto& flag, auto& text) {
+                ATH_CHECK(!text.empty(), "{}: must be auto or a checkpoint's file, but is empty", flag);
+                config.resume = text;
+              });
   flags.value("--pretrained", "FILE", "not part of this version", refuse);
 }
 
@@ -299,6 +307,17 @@ void check(const TrainerConfig& config) {
   ATH_CHECK(config.ema_decay >= 0 && config.ema_decay < 1, "trainer: ema_decay must be in [0, 1), but got {}",
             config.ema_decay);
   if (config.loss_scaling) check(*config.loss_scaling);
+  ATH_CHECK(config.checkpoint_every >= 0 && config.checkpoint_keep >= 1,
+            "trainer: checkpoint_every must be at least 0 and checkpoint_keep at least 1, but got {} and {}",
+            config.checkpoint_every, config.checkpoint_keep);
+  ATH_CHECK(config.checkpoint_every == 0 || !config.checkpoint_dir.empty(),
+            "--checkpoint-every: needs --checkpoint-dir, which says where");
+  ATH_CHECK(config.resume != "auto" || !config.checkpoint_dir.empty(),
+            "--resume auto: needs --checkpoint-dir, which says where from; or name a checkpoint's file");
+  ATH_CHECK(config.resume.empty() || config.resume == "auto" || std::filesystem::exists(config.resume),
+            "--resume: must be auto or a checkpoint's file, but there is no {}", config.resume);
+  ATH_CHECK(config.resume.empty() || !config.fast_dev_run,
+            "--fast-dev-run: must go without --resume, as it makes one step of its own");
   if (config.early_stop) {
     const std::vector<std::string> metrics{"val_loss", "val_accuracy", "train_loss"};
     const std::string& metric = config.early_stop->metric;

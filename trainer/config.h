@@ -52,10 +52,14 @@ struct TrainerConfig {
   std::string device_note;  ///< which GPU it is, or why it is that device
   std::uint64_t seed = 0;
   bool deterministic = false;
-  bool forbid_sync = false;        ///< waiting for the device inside a step is an error
-  bool fast_dev_run = false;       ///< one step and one batch of validation
-  std::int64_t memory_limit = 0;   ///< bytes of tensors; 0: none
-  bool profile = false;            ///< say at the end where the time went
+  bool forbid_sync = false;              ///< waiting for the device inside a step is an error
+  bool fast_dev_run = false;             ///< one step and one batch of validation
+  std::int64_t memory_limit = 0;         ///< bytes of tensors; 0: none
+  bool profile = false;                  ///< say at the end where the time went
+  std::filesystem::path checkpoint_dir;  ///< checkpoints are saved there; empty: none
+  std::int64_t checkpoint_every = 0;     ///< attempted steps; 0: once per epoch. At the end in any case.
+  std::int64_t checkpoint_keep = 3;      ///< the newest ones
+  std::string resume;  ///< "auto": the newest in checkpoint_dir, if any; a checkpoint; empty: begin
   std::filesystem::path metrics;   ///< JSON lines are appended there; empty: none
   std::filesystem::path data_dir;  ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
 

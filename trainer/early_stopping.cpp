@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "optim/load.h"
 #include "tensor/error.h"
 #include "trainer/trainer.h"
 
@@ -67,30 +68,67 @@ void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
 
 void EarlyStopping::keep(const Trainer& trainer) {
   const std::optional<EmaSwap> average = trainer.as_validated();
-  const ParameterArena& arena = trainer.arena();
-  masters_.resize(arena.parts().size());
-  for (std::size_t i = 0; i < masters_.size(); ++i) {
-    const Tensor& from = arena.parts()[i].masters;
-    if (!masters_[i].defined()) masters_[i] = empty_like(from);
-    masters_[i].copy_bytes_from(from);
+  const StateDict live = trainer.arena().state_dict();
+  if (best_.empty()) {
+    for (const StateDict::Entry& entry : live)
+      best_.set(entry.name, empty_like(std::get<Tensor>(entry.value)));
   }
-  if (const Tensor& from = arena.flat_buffers(); from.defined()) {
-    if (!buffers_.defined()) buffers_ = empty_like(from);
-    buffers_.copy_bytes_from(from);
-  }
+  load_tensors(best_, live, "early stop");
 }
 
 void EarlyStopping::on_train_end(Trainer& trainer) {
   if (best_epoch_ == 0 || best_epoch_ == last_epoch_) return;
-  ParameterArena& arena = trainer.arena();
-  for (std::size_t i = 0; i < masters_.size(); ++i) arena.parts()[i].masters.copy_bytes_from(masters_[i]);
-  arena.weights_from_masters();
-  arena.bump_weights();
-  if (buffers_.defined()) {
-    arena.flat_buffers().copy_bytes_from(buffers_);
-    arena.bump_buffers();
-  }
+  trainer.arena().load_state_dict(best_);
   trainer.weights_changed();
+}
+
+// State ----------------------------------------------------------------------------------------------------
+
+StateDict EarlyStopRule::state_dict() const {
+  StateDict state;
+  state.set("best", best_);
+  state.set("best_at", best_at_);
+  state.set("seen", seen_);
+  state.set("bad_in_a_row", bad_);
+  return state;
+}
+
+void EarlyStopRule::load_state_dict(const StateDict& state) {
+  EarlyStopRule loaded = *this;
+  loaded.best_ = state.real("best");
+  loaded.best_at_ = state.integer("best_at");
+  loaded.seen_ = state.integer("seen");
+  loaded.bad_ = state.integer("bad_in_a_row");
+  *this = loaded;
+}
+
+StateDict EarlyStopping::state_dict(const Trainer&) const {
+  StateDict state;
+  state.set_all("rule.", rule_.state_dict());
+  state.set("best_epoch", best_epoch_);
+  state.set("last_epoch", last_epoch_);
+  state.set("applied_steps", applied_steps_);
+  state.set_all("best_weights.", best_);
+  return state;
+}
+
+void EarlyStopping::load_state_dict(const Trainer& trainer, const StateDict& state) {
+  EarlyStopping loaded({metric_, 1});
+  loaded.rule_ = rule_;
+  const StateDict rule = state.under("rule.");
+  loaded.rule_.load_state_dict(rule);
+  rule.require_all_used("early stop");
+  loaded.best_epoch_ = state.integer("best_epoch");
+  loaded.last_epoch_ = state.integer("last_epoch");
+  loaded.applied_steps_ = state.integer("applied_steps");
+  if (loaded.best_epoch_ > 0) {
+    for (const StateDict::Entry& entry : trainer.arena().state_dict()) {
+      loaded.best_.set(entry.name, empty_like(std::get<Tensor>(entry.value)));
+    }
+    load_tensors(loaded.best_, state.under("best_weights."), "early stop");
+  }
+  state.require_all_used("early stop");
+  *this = std::move(loaded);
 }
 
 }  // namespace athanor

@@ -27,6 +27,10 @@ class EarlyStopRule {
   }  ///< validation that gave it, 0 is the first; -1: none yet
   std::int64_t bad_in_a_row() const { return bad_; }
 
+  /// Where it stands, for checkpoints. load_state_dict() ignores entries it does not know.
+  StateDict state_dict() const;
+  void load_state_dict(const StateDict& state);
+
  private:
   Goal goal_;
   std::int64_t patience_;
@@ -44,6 +48,9 @@ class EarlyStopping final : public Callback {
 
   void on_epoch_end(Trainer& trainer, const EpochReport& report) override;
   void on_train_end(Trainer& trainer) override;
+  std::string state_name() const override { return "early_stopping_" + metric_; }
+  StateDict state_dict(const Trainer& trainer) const override;
+  void load_state_dict(const Trainer& trainer, const StateDict& state) override;
 
  private:
   void keep(const Trainer& trainer);
@@ -52,8 +59,7 @@ class EarlyStopping final : public Callback {
   EarlyStopRule rule_;
   std::int64_t best_epoch_ = 0, last_epoch_ = 0;
   std::int64_t applied_steps_ = 0;  // until the last epoch that counted
-  std::vector<Tensor> masters_;
-  Tensor buffers_;
+  StateDict best_;                  // masters and buffers, by name; empty before the first value
 };
 
 }  // namespace athanor

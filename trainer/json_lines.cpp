@@ -48,6 +48,13 @@ void JsonLines::append(std::string line) {
   }
 }
 
+void JsonLines::on_fit_begin(Trainer&, const FitInfo& info) {
+  if (info.resumed_from.empty()) return;
+  append(Json{
+      {"event", "resume"}, {"attempted_steps", info.attempted}, {"checkpoint", info.resumed_from.string()}}
+             .dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
   append(Json{{"event", "epoch"},
               {"epoch", report.epoch},

@@ -7,14 +7,16 @@
 
 namespace athanor {
 
-/// --metrics FILE: appends one JSON object per line, one for each epoch and one at the end. A line is written
-/// in one piece, at once, so that a reader or a crash sees whole lines. What was not measured is null.
+/// --metrics FILE: appends one JSON object per line, one for each epoch and one at the end, and one where a
+/// run goes on from a checkpoint: epochs after it may be there already, from before. A line is written in one
+/// piece, at once, so that a reader or a crash sees whole lines. What was not measured is null.
 class JsonLines final : public Callback {
  public:
   /// Throws IoError when the file cannot be written.
   explicit JsonLines(std::filesystem::path path);
   ~JsonLines() override;
 
+  void on_fit_begin(Trainer&, const FitInfo& info) override;
   void on_epoch_end(Trainer&, const EpochReport& report) override;
   void on_fit_end(Trainer&, const FitReport& report) override;
 

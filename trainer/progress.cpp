@@ -74,6 +74,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   epochs_ = config.epochs;
   steps_per_epoch_ = info.steps_per_epoch;
   total_steps_ = info.total_steps;
+  done_before_ = info.attempted;
   print(out_, "{}: device {}{}, {} thread{}{}, precision {}, strategy single, data in memory, seed {}\n",
         config.program, config.device.str(),
         config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note), info.threads,
@@ -87,6 +88,8 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
         config.epochs == 1 ? "" : "s", with_commas(steps_per_epoch_), steps_per_epoch_ == 1 ? "" : "s",
         config.batch_size, config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "", config.lr,
         describe(config.augment));
+  for (const std::string& note : info.notes) print(out_, "{}\n", note);
+  if (!info.notes.empty()) print(out_, "\n");
   print(out_, "epoch   train loss   train acc    val loss     val acc    images/s        time\n");
   std::fflush(out_);
   started_ = shown_ = std::chrono::steady_clock::now();
@@ -97,13 +100,14 @@ void Progress::on_step_end(Trainer& trainer, const StepInfo& step) {
   const auto now = std::chrono::steady_clock::now();
   if (now - shown_ < kRefresh) return;
   shown_ = now;
-  const double elapsed = std::chrono::duration<double>(now - started_).count();
+  const double per_step = std::chrono::duration<double>(now - started_).count() /
+                          static_cast<double>(std::max<std::int64_t>(step.attempted - done_before_, 1));
   const double done =
       static_cast<double>(step.attempted) / static_cast<double>(std::max<std::int64_t>(total_steps_, 1));
   print(out_, "\r\033[K{:>5}   {} {:>3.0f} %   step {}/{}   loss {:.4f}   {} images/s   {} left", step.epoch,
         bar(done), 100 * done, step.step, steps_per_epoch_, trainer.running_metrics().loss,
         rate(static_cast<double>(step.samples) / std::max(step.epoch_s, 1e-9)),
-        duration(elapsed * (1 / done - 1)));
+        duration(per_step * static_cast<double>(std::max<std::int64_t>(total_steps_ - step.attempted, 0))));
   std::fflush(out_);
   line_shown_ = true;
 }
@@ -124,11 +128,28 @@ void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
   std::fflush(out_);
 }
 
+StateDict Progress::state_dict(const Trainer&) const {
+  StateDict state;
+  state.set("best_accuracy", best_accuracy_);
+  state.set("last_wall_s", last_wall_s_);
+  return state;
+}
+
+void Progress::load_state_dict(const Trainer&, const StateDict& state) {
+  const double best_accuracy = state.real("best_accuracy"), last_wall_s = state.real("last_wall_s");
+  state.require_all_used("progress");
+  best_accuracy_ = best_accuracy;
+  last_wall_s_ = last_wall_s;
+}
+
 void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
   erase_live_line();
   if (report.stopped_by == StoppedBy::signal) {
-    print(out_, "\nended by {} after {} steps\n", report.signal == SIGINT ? "SIGINT" : "SIGTERM",
-          with_commas(report.steps.attempted()));
+    print(out_, "\nended by {} after {} steps{}\n", report.signal == SIGINT ? "SIGINT" : "SIGTERM",
+          with_commas(report.steps.attempted()),
+          report.checkpoint.empty()
+              ? ""
+              : fmt::format("; all of it is in {}: go on with --resume auto", report.checkpoint.string()));
   } else if (!trainer.why_stopped().empty()) {
     print(out_, "\nstopped: {}\n", trainer.why_stopped());
   }
@@ -139,7 +160,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
         bytes(report.peak_bytes), report.weights_hash);
   if (trainer.config().profile) {
     const Times& t = trainer.times();
-    const double other = report.wall_s - t.data - t.forward - t.backward - t.update - t.validation;
+    const double other = report.wall_s - t.data - t.forward - t.backward - t.update - t.validation - t.saving;
     print(out_, "\nwhere the time went\n");
     const auto row = [&](const char* what, double seconds) {
       print(out_, "  {:<12} {:>9.3f} s  {:>5.1f} %\n", what, seconds,
@@ -150,6 +171,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
     row("backward", t.backward);
     row("update", t.update);
     row("validation", t.validation);
+    if (t.saving > 0) row("checkpoints", t.saving);
     row("other", other);
   }
   std::fflush(out_);

@@ -21,6 +21,9 @@ class Progress final : public Callback {
   void on_step_end(Trainer&, const StepInfo& step) override;
   void on_epoch_end(Trainer&, const EpochReport& report) override;
   void on_fit_end(Trainer&, const FitReport& report) override;
+  std::string state_name() const override { return "progress"; }
+  StateDict state_dict(const Trainer&) const override;
+  void load_state_dict(const Trainer&, const StateDict& state) override;
 
  private:
   void erase_live_line();
@@ -28,7 +31,7 @@ class Progress final : public Callback {
   std::FILE* out_;
   bool live_;
   bool line_shown_ = false;
-  std::int64_t epochs_ = 0, steps_per_epoch_ = 0, total_steps_ = 0;
+  std::int64_t epochs_ = 0, steps_per_epoch_ = 0, total_steps_ = 0, done_before_ = 0;
   double best_accuracy_ = -1;
   double last_wall_s_ = 0;
   std::chrono::steady_clock::time_point started_, shown_;

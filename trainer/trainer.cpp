@@ -1,7 +1,6 @@
 #include "trainer/trainer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -63,18 +62,6 @@ StepCounts counts_of(const StepState& state) {
   return {state.applied_steps, state.overflow_steps, state.outlier_steps};
 }
 
-/// The first parameter, in declared order, with a gradient that holds a NaN or an infinity. Waits.
-std::string first_not_finite(const ParameterArena& arena) {
-  for (int i = 0; i < arena.size(); ++i) {
-    if (!arena.has_gradient(i)) continue;
-    const std::vector<double> gradient = arena.gradient(i).to_vector();
-    if (!std::all_of(gradient.begin(), gradient.end(), [](double g) { return std::isfinite(g); })) {
-      return arena.parameters()[static_cast<std::size_t>(i)].name;
-    }
-  }
-  return "none alone, but their norm";
-}
-
 void fill_zero(const Tensor& tensor) {
   on_device(tensor.device(), [&](auto& context) { kernels::fill(context, tensor, 0); });
 }
@@ -104,8 +91,11 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
     if constexpr (requires { context.tf32; }) context.tf32 = config_.precision == Precision::tf32;
     set_up(model, train, held_out);
     const BoundStep bound(context, *step_);
+    std::optional<CheckpointFolder> folder;
+    open_checkpoints(folder);
     for (auto& callback : callbacks_) callback->on_fit_begin(*this, describe());
     started_ = Clock::now();
+    if (resume_from_) go_on();
     train_epochs();
     for (auto& callback : callbacks_) callback->on_train_end(*this);
     const FitReport report = finish();
@@ -136,7 +126,8 @@ void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& hel
   const std::int64_t val_batch =
       config_.val_batch_size > 0 ? config_.val_batch_size : std::max<std::int64_t>(config_.batch_size, 256);
   held_out_ = std::make_unique<Loader>(held_out, LoaderOptions{.batch_size = val_batch});
-  preprocess_ = std::make_unique<Preprocess>(train.spec(), measure(train), compute_dtype(config_.precision),
+  pixels_ = measure(train);
+  preprocess_ = std::make_unique<Preprocess>(train.spec(), pixels_, compute_dtype(config_.precision),
                                              config_.device, config_.augment, config_.seed);
   // Unlinked before the new one: a model trained again moves from one arena to the next.
   arena_ = std::make_unique<ParameterArena>(
@@ -150,17 +141,15 @@ void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& hel
   schedule_ = config_.schedule ? config_.schedule(config_.lr, steps) : default_schedule(config_.lr, steps);
   ema_ = config_.ema_decay > 0 ? std::make_unique<Ema>(*arena_, EmaOptions{.decay = config_.ema_decay})
                                : nullptr;
-  averages_hold_ = true;
   totals_ = Tensor::zeros({3}, {DType::f64, config_.device});
   totals_before_ = empty_like(totals_);
+  val_totals_ = empty_like(totals_);
   scaling_ = config_.loss_scaling.value_or(default_scaling(config_.precision));
   limits_ = limits_of(config_);
   step_.emplace(config_.device, StepState{.seed = config_.seed, .loss_scale = scaling_.initial});
   step_->on_known([this](const StepState& state) { tell_result(state); });
-  attempted_ = trained_samples_ = 0;
-  train_s_ = 0;
-  times_ = {};
-  stopping_ = validated_ = false;
+  at_ = {};
+  stopping_ = false;
   reason_ = StoppedBy::epochs;
   why_stopped_.clear();
   syncs_at_start_ = host_syncs();
@@ -198,6 +187,9 @@ FitInfo Trainer::describe() const {
   if (config_.max_steps > 0) info.total_steps = std::min(info.total_steps, config_.max_steps);
   if (config_.fast_dev_run) info.total_steps = 1;
   info.threads = cpu_context().threads();
+  info.resumed_from = resume_from_ ? resume_from_->path : std::filesystem::path();
+  info.attempted = at_.attempted;
+  info.notes = notes_;
   return info;
 }
 
@@ -214,39 +206,53 @@ void Trainer::stop(StoppedBy reason, std::string why) {
 
 void Trainer::check_limits() {
   if (signals_->caught()) stop(StoppedBy::signal);
-  if (attempted_ >= config_.max_steps && config_.max_steps > 0) stop(StoppedBy::max_steps);
+  if (at_.attempted >= config_.max_steps && config_.max_steps > 0) stop(StoppedBy::max_steps);
   if (config_.fast_dev_run) stop(StoppedBy::max_steps);
   if (seconds_since_start() >= config_.max_time_s) stop(StoppedBy::max_time);
 }
 
 void Trainer::train_epochs() {
   model_->train();
-  for (epoch_ = 0; epoch_ < config_.epochs && !stopping_; ++epoch_) train_epoch(epoch_);
+  // An epoch whose last step is done may still have to be reported, in a run that goes on.
+  while (at_.epoch < config_.epochs && (!stopping_ || at_.epoch_steps > 0)) train_epoch();
 }
 
-void Trainer::train_epoch(std::int64_t epoch) {
-  train_->start_epoch(epoch);
-  fill_zero(totals_);
-  const double started = seconds_since_start();
-  StepInfo info{.epoch = epoch + 1};
-  epoch_samples_ = 0;
+void Trainer::train_epoch() {
+  train_->start_epoch(at_.epoch, at_.epoch_samples);
+  if (at_.epoch_steps == 0) {
+    fill_zero(totals_);
+    at_.epoch_began_s = seconds_since_start();
+  }
   while (!stopping_) {
     const std::int64_t samples = train_step();
     if (samples == 0) break;
-    epoch_samples_ += samples;
-    info.attempted = ++attempted_;
-    ++info.step;
-    info.samples = epoch_samples_;
-    info.epoch_s = seconds_since_start() - started;
+    at_.epoch_samples += samples;
+    ++at_.attempted;
+    ++at_.epoch_steps;
+    const StepInfo info{.epoch = at_.epoch + 1,
+                        .step = at_.epoch_steps,
+                        .attempted = at_.attempted,
+                        .samples = at_.epoch_samples,
+                        .epoch_s = seconds_since_start() - at_.epoch_began_s};
     for (auto& callback : callbacks_) callback->on_step_end(*this, info);
     check_overflows(step_->known(), config_.patience_at_floor);
     check_limits();
+    if (config_.checkpoint_every > 0 && at_.attempted % config_.checkpoint_every == 0) save();
   }
-  const double epoch_s = seconds_since_start() - started;
-  train_s_ += epoch_s;
-  trained_samples_ += epoch_samples_;
-  check_overflows(step_->read(), std::min(config_.patience_at_floor, info.step));
-  if (reason_ != StoppedBy::signal) report_epoch(epoch_s, epoch_samples_);
+  const double epoch_s = seconds_since_start() - at_.epoch_began_s;
+  check_overflows(step_->read(), std::min(config_.patience_at_floor, at_.epoch_steps));
+  // What is not whole, or not reported, is so in the run that goes on from here.
+  const bool whole = at_.epoch_samples == train_->samples_per_epoch();
+  if (!whole) save();
+  const bool reported = reason_ != StoppedBy::signal && report_epoch(epoch_s);
+  if (!reported) save();
+  at_.train_s += epoch_s;
+  at_.trained_samples += at_.epoch_samples;
+  at_.epoch_samples = at_.epoch_steps = 0;
+  ++at_.epoch;
+  saved_ = -1;
+  const bool over = stopping_ || at_.epoch == config_.epochs;
+  if (reported && whole && (over || config_.checkpoint_every == 0)) save();
 }
 
 std::int64_t Trainer::train_step() {
@@ -254,13 +260,13 @@ std::int64_t Trainer::train_step() {
       config_.forbid_sync ? std::optional<ForbidSync>(std::in_place) : std::nullopt;
   // What this step will see, known before it starts: each pass weighs as many samples as it has, so that a
   // shorter last step is still an exact mean.
-  const std::int64_t left = train_->samples_per_epoch() - epoch_samples_;
+  const std::int64_t left = train_->samples_per_epoch() - at_.epoch_samples;
   const std::int64_t total = std::min(left, config_.accumulate * train_->options().batch_size);
   if (total == 0) return 0;
   arena_->snapshot_buffers();
   totals_before_.copy_bytes_from(totals_);
   accumulate_gradients(total);
-  const Stopwatch watch(times_.update);
+  const Stopwatch watch(at_.times.update);
   update();
   return total;
 }
@@ -272,7 +278,7 @@ void Trainer::accumulate_gradients(std::int64_t samples) {
   Batch batch;
   for (std::int64_t done = 0; done < samples; done += batch.size()) {
     {
-      const Stopwatch watch(times_.data);
+      const Stopwatch watch(at_.times.data);
       train_->next(batch);
     }
     backward_pass(batch, static_cast<double>(batch.size()) / static_cast<double>(samples));
@@ -284,10 +290,10 @@ void Trainer::backward_pass(const Batch& batch, double weight) {
   {
     Tensor images;
     {
-      const Stopwatch watch(times_.data);
-      images = (*preprocess_)(batch, epoch_, true);
+      const Stopwatch watch(at_.times.data);
+      images = (*preprocess_)(batch, at_.epoch, true);
     }
-    const Stopwatch watch(times_.forward);
+    const Stopwatch watch(at_.times.forward);
     const Tensor target = batch.labels.to(config_.device);
     const Tensor logits = (*model_)(images);
     ATH_CHECK(logits.shape() == (Shape{batch.size(), train_->spec().classes}),
@@ -297,7 +303,7 @@ void Trainer::backward_pass(const Batch& batch, double weight) {
     on_device(config_.device,
               [&](auto& context) { kernels::add_metrics(context, loss, logits, target, totals_); });
   }
-  const Stopwatch watch(times_.backward);
+  const Stopwatch watch(at_.times.backward);
   backward_scaled(loss, *step_, static_cast<float>(weight));
 }
 
@@ -310,7 +316,7 @@ void Trainer::update() {
   on_device(config_.device,
             [&](auto& context) { kernels::copy_if_skipped(context, totals_before_, totals_); });
   finish_step(*step_, scaling_, limits_.outliers);
-  validated_ = false;
+  at_.validated = false;
 }
 
 void Trainer::tell_result(const StepState& state) {
@@ -325,40 +331,8 @@ void Trainer::tell_result(const StepState& state) {
   for (auto& callback : callbacks_) callback->on_step_result(*this, report);
 }
 
-// Overflow at the lowest loss scale ------------------------------------------------------------------------
-
-void Trainer::check_overflows(const StepState& known, std::int64_t patience) {
-  if (known.stuck_steps < patience || patience == 0) return;
-  const AllowSync allow;
-  const StepState now = step_->read();
-  if (now.stuck_steps < patience) return;  // it has come right since
-  const std::string parameter = first_not_finite(*arena_);
-  detail::fail<Error>(
-      "trainer: gradients must be finite, but those of {} steps in a row were not, with a loss scale of {} "
-      "that may go no lower; the first of them is that of {}; checked op by op: {}; lower --lr, set "
-      "--clip-norm, or use --precision bf16 or f32",
-      now.stuck_steps, now.loss_scale, parameter, find_overflow());
-}
-
-// Does the last step once more with every op checked. The batches are those of then: their order is a
-// function of the seed and the epoch. Weights and statistics are, too, because the step was skipped.
-std::string Trainer::find_overflow() {
-  Batch batch;
-  train_->start_epoch(epoch_);
-  std::int64_t seen = 0;
-  const std::int64_t step = config_.accumulate * train_->options().batch_size;
-  while (seen + step < epoch_samples_ && train_->next(batch)) seen += batch.size();
-  try {
-    const AnomalyMode checks;
-    accumulate_gradients(epoch_samples_ - seen);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "every op gave finite numbers this time";
-}
-
-Metrics Trainer::read_totals() const {
-  const std::vector<double> total = totals_.to_vector();
+Metrics Trainer::read(const Tensor& totals) const {
+  const std::vector<double> total = totals.to_vector();
   const double n = total[2];
   if (n == 0) return {kNotMeasured, kNotMeasured, 0};
   return {total[0] / n, total[1] / n, static_cast<std::int64_t>(n)};
@@ -366,15 +340,15 @@ Metrics Trainer::read_totals() const {
 
 Metrics Trainer::running_metrics() const {
   const AllowSync allow;
-  return read_totals();
+  return read(totals_);
 }
 
 Metrics Trainer::validate() {
-  const Stopwatch watch(times_.validation);
+  const Stopwatch watch(at_.times.validation);
   const std::optional<EmaSwap> average = as_validated();
   const InferenceMode inference;
   model_->eval();
-  fill_zero(totals_);
+  fill_zero(val_totals_);
   held_out_->start_epoch(0);
   Batch batch;
   while (held_out_->next(batch)) {
@@ -382,58 +356,61 @@ Metrics Trainer::validate() {
     const Tensor target = batch.labels.to(config_.device);
     const Tensor loss = cross_entropy(logits, target);
     on_device(config_.device,
-              [&](auto& context) { kernels::add_metrics(context, loss, logits, target, totals_); });
+              [&](auto& context) { kernels::add_metrics(context, loss, logits, target, val_totals_); });
     if (signals_->caught()) stop(StoppedBy::signal);
     if (config_.fast_dev_run || reason_ == StoppedBy::signal) break;
   }
   model_->train();
   if (reason_ == StoppedBy::signal) return {kNotMeasured, kNotMeasured, 0};
-  last_validation_ = read_totals();
-  validated_ = true;
-  return last_validation_;
+  at_.validation = read(val_totals_);
+  at_.validated = true;
+  return at_.validation;
 }
 
 std::optional<EmaSwap> Trainer::as_validated() const {
-  if (!ema_ || !averages_hold_) return std::nullopt;
+  if (!ema_ || !at_.averages_hold) return std::nullopt;
   return std::optional<EmaSwap>(std::in_place, *ema_);
 }
 
-void Trainer::report_epoch(double epoch_s, std::int64_t samples) {
+bool Trainer::report_epoch(double epoch_s) {
   EpochReport report;
-  report.epoch = epoch_ + 1;
-  const Metrics training = read_totals(), validation = validate();
+  report.epoch = at_.epoch + 1;
+  const Metrics training = read(totals_), validation = validate();
+  if (reason_ == StoppedBy::signal) return false;
   report.train_loss = training.loss;
   report.train_accuracy = training.accuracy;
   report.val_loss = validation.loss;
   report.val_accuracy = validation.accuracy;
-  report.images_per_s = static_cast<double>(samples) / std::max(epoch_s, 1e-9);
+  report.images_per_s = static_cast<double>(at_.epoch_samples) / std::max(epoch_s, 1e-9);
   report.wall_s = seconds_since_start();
   report.learning_rate = step_->known().learning_rate[0];
   report.loss_scale = step_->known().loss_scale;
   report.steps = counts_of(step_->known());
   report.weights_hash = arena_->weights_hash();
   for (auto& callback : callbacks_) callback->on_epoch_end(*this, report);
+  return true;
 }
 
 FitReport Trainer::finish() {
   FitReport report;
   report.signal = signals_->caught();
-  const bool measure_now = !validated_ && report.signal == 0;
-  const Metrics test = measure_now  ? validate()
-                       : validated_ ? last_validation_
-                                    : Metrics{kNotMeasured, kNotMeasured, 0};
+  const bool measure_now = !at_.validated && report.signal == 0;
+  const Metrics test = measure_now     ? validate()
+                       : at_.validated ? at_.validation
+                                       : Metrics{kNotMeasured, kNotMeasured, 0};
   report.test_loss = test.loss;
   report.test_accuracy = test.accuracy;
   report.wall_s = seconds_since_start();
-  report.images_per_s = static_cast<double>(trained_samples_) / std::max(train_s_, 1e-9);
+  report.images_per_s = static_cast<double>(at_.trained_samples) / std::max(at_.train_s, 1e-9);
   const StepState state = step_->read();
   report.steps = counts_of(state);
-  if (ema_ && averages_hold_) ema_->swap();  // what was tested is what the caller gets
-  report.epochs = epoch_;
+  if (ema_ && at_.averages_hold) ema_->swap();  // what was tested is what the caller gets
+  report.epochs = at_.epoch;
   report.weights_hash = arena_->weights_hash();
   report.host_syncs = host_syncs() - syncs_at_start_;
   report.peak_bytes = allocator_of(config_.device).stats().peak;
   report.stopped_by = reason_;
+  report.checkpoint = newest_saved_;
   return report;
 }
 

@@ -16,26 +16,20 @@
 #include "optim/optimizer.h"
 #include "optim/step.h"
 #include "trainer/callback.h"
+#include "trainer/checkpoint.h"
 #include "trainer/config.h"
+#include "trainer/run_state.h"
 #include "trainer/signals.h"
 
 namespace athanor {
-
-/// Where a training's seconds went.
-struct Times {
-  double data = 0, forward = 0, backward = 0, update = 0, validation = 0;
-};
-
-/// Loss and accuracy over some samples; NaN where there were none.
-struct Metrics {
-  double loss = 0, accuracy = 0;
-  std::int64_t samples = 0;
-};
 
 /// Trains classifiers: epochs of steps, validation after each, reports through callbacks.
 ///
 ///     Trainer trainer(config);
 ///     const FitReport report = trainer.fit(model, train, test);
+///
+/// With --checkpoint-dir it saves all that determines the rest of the run, between two steps, and with
+/// --resume goes on as if it had never stopped: same settings, same device, same threads, same bits.
 ///
 /// A step is `accumulate` backward passes and one update. Within a step nothing waits for the device: loss
 /// and accuracy are summed there, and read between steps. A step with a non-finite gradient changes nothing
@@ -66,11 +60,11 @@ class Trainer {
   ParameterArena& arena() const { return *arena_; }
   /// The scalars of the step as far as the host knows them; see StepBuffer::known().
   const StepState& state() const { return step_->known(); }
-  const Times& times() const { return times_; }
+  const Times& times() const { return at_.times; }
   /// The epoch's training loss and accuracy so far. Waits for the device, uncounted: call it now and then.
   Metrics running_metrics() const;
   /// The weights are no longer those of the last validation: measure again at the end.
-  void weights_changed() { validated_ = averages_hold_ = false; }
+  void weights_changed() { at_.validated = at_.averages_hold = false; }
   /// While alive, the model is what validation sees: its running average, where there is one.
   std::optional<EmaSwap> as_validated() const;
 
@@ -81,7 +75,7 @@ class Trainer {
   void check_fits(const Dataset& train, const Dataset& held_out) const;
   std::unique_ptr<Optimizer> make_optimizer() const;
   void train_epochs();
-  void train_epoch(std::int64_t epoch);
+  void train_epoch();
   std::int64_t train_step();
   void accumulate_gradients(std::int64_t samples);
   void backward_pass(const Batch& batch, double weight);
@@ -90,13 +84,18 @@ class Trainer {
   void check_overflows(const StepState& state, std::int64_t patience);
   std::string find_overflow();
   void check_limits();
-  void report_epoch(double epoch_s, std::int64_t samples);
+  bool report_epoch(double epoch_s);
   Metrics validate();
-  Metrics read_totals() const;
+  Metrics read(const Tensor& totals) const;
   FitReport finish();
   FitInfo describe() const;
   double seconds_since_start() const;
   std::int64_t steps_per_epoch() const;
+  void open_checkpoints(std::optional<CheckpointFolder>& folder);
+  std::vector<StatePart> state_parts();
+  StateDict settings() const;
+  void go_on();
+  void save();
 
   TrainerConfig config_;
   std::vector<std::unique_ptr<Callback>> callbacks_;
@@ -112,23 +111,23 @@ class Trainer {
   std::optional<StepBuffer> step_;
   LossScaling scaling_;
   GradientLimits limits_;
-  Tensor totals_, totals_before_;  // [3] f64: kernels/metrics.h; now, and when the step began
+  // [3] f64: kernels/metrics.h; of the epoch, of the epoch when the step began, of a validation
+  Tensor totals_, totals_before_, val_totals_;
+  Normalization pixels_;
 
-  std::int64_t epoch_ = 0;          // counts from 0
-  std::int64_t epoch_samples_ = 0;  // delivered so far
-  std::int64_t attempted_ = 0;
-  Times times_;
+  RunPosition at_;
   Clock::time_point started_;
   std::int64_t syncs_at_start_ = 0;
-  std::int64_t trained_samples_ = 0;
-  double train_s_ = 0;
-  Metrics last_validation_;
-  bool validated_ = false;
-  bool averages_hold_ = true;  // nobody wrote to the weights behind them
   bool stopping_ = false;
   StoppedBy reason_ = StoppedBy::epochs;
   std::string why_stopped_;
   const SignalGuard* signals_ = nullptr;
+
+  CheckpointFolder* folder_ = nullptr;  // while fit() runs, where there is one
+  std::optional<NewestCheckpoint> resume_from_;
+  std::vector<std::string> notes_;
+  std::int64_t saved_ = -1;  // attempted steps of the checkpoint of this position; -1: there is none
+  std::filesystem::path newest_saved_;
 };
 
 }  // namespace athanor

@@ -1,0 +1,220 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "autograd/shape.h"
+#include "data/synthetic.h"
+#include "nn/batch_norm.h"
+#include "nn/conv2d.h"
+#include "nn/dropout.h"
+#include "nn/linear.h"
+#include "temp_dir.h"
+#include "tensor/error.h"
+#include "trainer/trainer.h"
+
+// A training small enough to be done again from each of its steps, with everything in it that remembers:
+// momentum, batch norm, dropout, augmentation, accumulation with a shorter last step, early stopping.
+
+namespace athanor::test {
+
+inline constexpr ImageSpec kResumeSpec{4, 4, 1, 5};
+
+class ResumeNet final : public nn::Module {
+ public:
+  explicit ResumeNet(std::int64_t width = 6) : width_(width), out(16 * width, 5) {
+    register_module("conv", conv);
+    register_module("norm", norm);
+    register_module("dropout", dropout);
+    register_module("out", out);
+    initialize(1);
+  }
+  Tensor forward(const Tensor& x) override {
+    if (on_forward) on_forward(training());
+    return out(dropout(flatten(norm(conv(x)))));
+  }
+
+ private:
+  std::int64_t width_;
+
+ public:
+  nn::Conv2d conv{1, width_, 3, {.padding = 1, .bias = false}};
+  nn::BatchNorm norm{width_, {.activation = Activation::relu}};
+  nn::Dropout dropout{0.3f};
+  nn::Linear out;
+  std::function<void(bool training)> on_forward;
+};
+
+/// What a run told, and what it left.
+struct Told {
+  FitReport report;
+  std::vector<EpochReport> epochs;
+  std::vector<StepInfo> steps;
+  std::vector<std::string> notes;
+  std::vector<double> weights;
+};
+
+class RunLog final : public Callback {
+ public:
+  using OnStep = std::function<void(Trainer&, const StepInfo&)>;
+
+  RunLog(Told& run, OnStep on_step) : run_(run), on_step_(std::move(on_step)) {}
+  void on_fit_begin(Trainer&, const FitInfo& info) override { run_.notes = info.notes; }
+  void on_step_end(Trainer& trainer, const StepInfo& step) override {
+    run_.steps.push_back(step);
+    if (on_step_) on_step_(trainer, step);
+  }
+  void on_epoch_end(Trainer&, const EpochReport& report) override { run_.epochs.push_back(report); }
+
+ private:
+  Told& run_;
+  OnStep on_step_;
+};
+
+/// 9 batches of 8 an epoch, two a step: five steps, the last of one batch.
+inline TrainerConfig resume_config() {
+  TrainerConfig config;
+  config.epochs = 2;
+  config.batch_size = 8;
+  config.accumulate = 2;
+  config.lr = 0.2;
+  config.threads = 1;
+  config.deterministic = true;
+  config.augment = {.pad = 1, .flip = true};
+  config.early_stop = EarlyStop{"val_loss", 3};
+  return config;
+}
+
+inline Told train(const TrainerConfig& config, ResumeNet& model, RunLog::OnStep on_step = {},
+                  std::vector<std::unique_ptr<Callback>> more = {}) {
+  const auto data = synthetic(kResumeSpec, 75, 1), held_out = synthetic(kResumeSpec, 30, 2);
+  Told run;
+  Trainer trainer(config);
+  for (auto& callback : more) trainer.add(std::move(callback));
+  trainer.add(std::make_unique<RunLog>(run, std::move(on_step)));
+  run.report = trainer.fit(model, *data, *held_out);
+  for (const Parameter& parameter : model.parameters()) {
+    const auto values = parameter.tensor.detach().to(kCpu).to_vector();
+    run.weights.insert(run.weights.end(), values.begin(), values.end());
+  }
+  return run;
+}
+
+inline Told train(const TrainerConfig& config, RunLog::OnStep on_step = {}) {
+  ResumeNet model;
+  return train(config, model, std::move(on_step));
+}
+
+/// Equal, or both not measured.
+inline void expect_same(double a, double b, const char* what, std::int64_t epoch) {
+  EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b)))
+      << what << " of epoch " << epoch << ": " << a << " and " << b;
+}
+
+/// All that must be the same, bit for bit, in a run that went on and in one that never stopped.
+inline void expect_same_end(const Told& resumed, const Told& straight) {
+  EXPECT_EQ(resumed.report.weights_hash, straight.report.weights_hash);
+  EXPECT_EQ(resumed.weights, straight.weights);
+  EXPECT_EQ(resumed.report.test_loss, straight.report.test_loss);
+  EXPECT_EQ(resumed.report.test_accuracy, straight.report.test_accuracy);
+  EXPECT_EQ(resumed.report.steps.applied, straight.report.steps.applied);
+  EXPECT_EQ(resumed.report.steps.skipped(), straight.report.steps.skipped());
+  EXPECT_EQ(resumed.report.epochs, straight.report.epochs);
+  EXPECT_EQ(resumed.report.stopped_by, straight.report.stopped_by);
+  // Every epoch it reports, from the one it went on in, is the other's.
+  ASSERT_LE(resumed.epochs.size(), straight.epochs.size());
+  const std::size_t skipped = straight.epochs.size() - resumed.epochs.size();
+  for (std::size_t i = 0; i < resumed.epochs.size(); ++i) {
+    const EpochReport &a = resumed.epochs[i], &b = straight.epochs[skipped + i];
+    EXPECT_EQ(a.epoch, b.epoch);
+    expect_same(a.train_loss, b.train_loss, "train_loss", a.epoch);
+    expect_same(a.train_accuracy, b.train_accuracy, "train_accuracy", a.epoch);
+    expect_same(a.val_loss, b.val_loss, "val_loss", a.epoch);
+    expect_same(a.val_accuracy, b.val_accuracy, "val_accuracy", a.epoch);
+    EXPECT_EQ(a.learning_rate, b.learning_rate) << a.epoch;
+    EXPECT_EQ(a.loss_scale, b.loss_scale) << a.epoch;
+    EXPECT_EQ(a.steps.applied, b.steps.applied) << a.epoch;
+    EXPECT_EQ(a.weights_hash, b.weights_hash) << a.epoch;
+  }
+  for (std::size_t i = 0; i < resumed.steps.size(); ++i) {
+    const StepInfo &a = resumed.steps[i],
+                   &b = straight.steps[straight.steps.size() - resumed.steps.size() + i];
+    EXPECT_EQ(a.epoch, b.epoch);
+    EXPECT_EQ(a.step, b.step);
+    EXPECT_EQ(a.attempted, b.attempted);
+    EXPECT_EQ(a.samples, b.samples);
+  }
+}
+
+/// A folder for checkpoints, and runs that save in it.
+class ResumeTest : public testing::Test {
+ protected:
+  std::filesystem::path folder() const { return dir_ / "checkpoints"; }
+  std::filesystem::path file(std::int64_t step) const {
+    return folder() / fmt::format("step-{:08}.safetensors", step);
+  }
+  std::size_t files() const {
+    std::size_t count = 0;
+    std::error_code none;
+    for (auto& entry : std::filesystem::directory_iterator(folder(), none)) count += entry.is_regular_file();
+    return count;
+  }
+  TrainerConfig saving(TrainerConfig config, std::int64_t every) const {
+    config.checkpoint_dir = folder();
+    config.checkpoint_every = every;
+    config.checkpoint_keep = 1000;
+    return config;
+  }
+  static TrainerConfig from(TrainerConfig config, const std::string& resume) {
+    config.resume = resume;
+    return config;
+  }
+
+  /// A run that saves is as one that does not; and one that goes on from any of its checkpoints, too.
+  void expect_equal_from_everywhere(const TrainerConfig& config, std::size_t steps) {
+    for (const std::int64_t every : {1, 0}) {
+      SCOPED_TRACE(every ? "saved at every step" : "saved at every epoch");
+      std::filesystem::remove_all(folder());
+      const Told straight = train(config);
+      ASSERT_EQ(straight.steps.size(), steps);
+      expect_same_end(train(saving(config, every)), straight);
+      EXPECT_EQ(files(), every ? steps : straight.epochs.size());
+      for (const auto& entry : std::filesystem::directory_iterator(folder())) {
+        SCOPED_TRACE(entry.path().filename().string());
+        expect_same_end(train(from(config, entry.path().string())), straight);
+      }
+    }
+  }
+
+  test::TempDir dir_;
+};
+
+inline std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+inline void expect_one_line(const std::string& text, const std::vector<std::string>& parts) {
+  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  for (const std::string& part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+}
+
+inline bool has_note(const Told& run, const std::string& part) {
+  return std::any_of(run.notes.begin(), run.notes.end(),
+                     [&](const std::string& note) { return note.find(part) != std::string::npos; });
+}
+
+}  // namespace athanor::test

@@ -1,0 +1,253 @@
+#include "trainer/run_state.h"
+
+#include <bit>
+#include <utility>
+
+#include "autograd/grad_mode.h"
+#include "autograd/shape.h"
+#include "tensor/error.h"
+#include "trainer/config.h"
+
+namespace athanor {
+namespace {
+
+/// The same list of fields, once to write a dictionary and once to read it.
+struct Writer {
+  StateDict state;
+  void operator()(const char* name, std::int64_t& value) { state.set(name, value); }
+  void operator()(const char* name, std::uint64_t& value) {
+    state.set(name, std::bit_cast<std::int64_t>(value));
+  }
+  void operator()(const char* name, std::int32_t& value) { state.set(name, std::int64_t{value}); }
+  void operator()(const char* name, bool& value) { state.set(name, std::int64_t{value}); }
+  void operator()(const char* name, double& value) { state.set(name, value); }
+  void operator()(const char* name, float& value) { state.set(name, double{value}); }
+  void operator()(const char* name, std::string& value) { state.set(name, value); }
+};
+
+struct Reader {
+  const StateDict& state;
+  void operator()(const char* name, std::int64_t& value) const { value = state.integer(name); }
+  void operator()(const char* name, std::uint64_t& value) const {
+    value = std::bit_cast<std::uint64_t>(state.integer(name));
+  }
+  void operator()(const char* name, std::int32_t& value) const {
+    const std::int64_t wide = state.integer(name);
+    ATH_CHECK(std::in_range<std::int32_t>(wide), "state_dict: '{}' must fit into 32 bits, but is {}", name,
+              wide);
+    value = static_cast<std::int32_t>(wide);
+  }
+  void operator()(const char* name, bool& value) const {
+    const std::int64_t wide = state.integer(name);
+    ATH_CHECK(wide == 0 || wide == 1, "state_dict: '{}' must be 0 or 1, but is {}", name, wide);
+    value = wide == 1;
+  }
+  void operator()(const char* name, double& value) const { value = state.real(name); }
+  void operator()(const char* name, float& value) const { value = static_cast<float>(state.real(name)); }
+  void operator()(const char* name, std::string& value) const { value = state.text(name); }
+};
+
+template <class Visit> void visit_fields(RunPosition& at, std::string& ended, Visit& visit) {
+  visit("epoch", at.epoch);
+  visit("epoch_samples", at.epoch_samples);
+  visit("epoch_steps", at.epoch_steps);
+  visit("attempted_steps", at.attempted);
+  visit("trained_samples", at.trained_samples);
+  visit("train_s", at.train_s);
+  visit("epoch_began_s", at.epoch_began_s);
+  visit("elapsed_s", at.elapsed_s);
+  visit("times.data", at.times.data);
+  visit("times.forward", at.times.forward);
+  visit("times.backward", at.times.backward);
+  visit("times.update", at.times.update);
+  visit("times.validation", at.times.validation);
+  visit("times.saving", at.times.saving);
+  visit("validation.loss", at.validation.loss);
+  visit("validation.accuracy", at.validation.accuracy);
+  visit("validation.samples", at.validation.samples);
+  visit("validated", at.validated);
+  visit("averages_hold", at.averages_hold);
+  visit("ended_by", ended);
+  visit("why_ended", at.why_ended);
+}
+
+// A field that is not listed here would be lost in every resumed run.
+static_assert(sizeof(StepState) == 144, "a field of StepState came or went: list it in visit_fields()");
+
+template <class Visit> void visit_fields(StepState& step, Visit& visit) {
+  visit("seed", step.seed);
+  visit("applied_steps", step.applied_steps);
+  visit("overflow_steps", step.overflow_steps);
+  visit("outlier_steps", step.outlier_steps);
+  for (int i = 0; i < kMaxParamGroups; ++i) {
+    visit(fmt::format("learning_rate.{}", i).c_str(), step.learning_rate[i]);
+  }
+  visit("found_inf", step.found_inf);
+  visit("found_outlier", step.found_outlier);
+  visit("grad_norm", step.grad_norm);
+  visit("clip_coefficient", step.clip_coefficient);
+  visit("clip_value", step.clip_value);
+  visit("loss_scale", step.loss_scale);
+  visit("growth_counter", step.growth_counter);
+  visit("stuck_steps", step.stuck_steps);
+  visit("norm_mean", step.norm_mean);
+  visit("norm_variance", step.norm_variance);
+  visit("norm_count", step.norm_count);
+  visit("outliers_in_a_row", step.outliers_in_a_row);
+}
+
+/// Tensors of its own, so that what is written to the live ones does not reach it.
+StateDict copy_of(const StateDict& live) {
+  const NoGrad no_grad;
+  StateDict copy;
+  for (const StateDict::Entry& entry : live) {
+    const auto* tensor = std::get_if<Tensor>(&entry.value);
+    copy.set(entry.name, tensor ? clone(tensor->detach()) : entry.value);
+  }
+  return copy;
+}
+
+}  // namespace
+
+StateDict state_of(const RunPosition& position) {
+  RunPosition at = position;
+  std::string ended(at.ended ? name_of(*at.ended) : "");
+  Writer write;
+  visit_fields(at, ended, write);
+  return std::move(write.state);
+}
+
+RunPosition position_from(const StateDict& state) {
+  RunPosition at;
+  std::string ended;
+  Reader read{state};
+  visit_fields(at, ended, read);
+  state.require_all_used("run");
+  const std::int64_t counts[] = {at.epoch, at.epoch_samples, at.epoch_steps, at.attempted,
+                                 at.trained_samples};
+  for (const std::int64_t count : counts) {
+    ATH_CHECK(count >= 0, "state_dict: counts of a run must be at least 0, but got {}", count);
+  }
+  for (const StoppedBy reason : {StoppedBy::epochs, StoppedBy::max_steps, StoppedBy::early_stop,
+                                 StoppedBy::max_time, StoppedBy::signal}) {
+    if (ended == name_of(reason)) at.ended = reason;
+  }
+  ATH_CHECK(at.ended || ended.empty(), "state_dict: 'ended_by' must be a reason or empty, but is '{}'",
+            ended);
+  return at;
+}
+
+StateDict state_of(const StepState& step) {
+  StepState copy = step;
+  Writer write;
+  visit_fields(copy, write);
+  return std::move(write.state);
+}
+
+StepState step_from(const StateDict& state) {
+  StepState step;
+  Reader read{state};
+  visit_fields(step, read);
+  state.require_all_used("step");
+  return step;
+}
+
+// Settings -------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string describe(const LossScaling& scaling) {
+  if (scaling.is_fixed()) return fmt::format("{}", scaling.initial);
+  return fmt::format("dynamic from {} in [{}, {}], times {} after {} steps, times {}", scaling.initial,
+                     scaling.floor, scaling.ceiling, scaling.growth, scaling.growth_interval,
+                     scaling.backoff);
+}
+
+std::string describe(const Augment& augment) {
+  return fmt::format("pad {}{}, flip {}, cutout {}", augment.pad,
+                     augment.padding == Padding::reflect ? " reflected" : "", augment.flip, augment.cutout);
+}
+
+}  // namespace
+
+StateDict settings_of(const FitInfo& info, const Normalization& pixels, const Schedule& schedule,
+                      const std::string& optimizer) {
+  const TrainerConfig& config = info.config;
+  StateDict settings;
+  const auto set = [&](const char* name, const auto& value) { settings.set(name, fmt::format("{}", value)); };
+  set("model", config.model);
+  set("seed", config.seed);
+  set("precision", name_of(config.precision));
+  set("batch_size", config.batch_size);
+  set("val_batch_size", config.val_batch_size);
+  set("accumulate", config.accumulate);
+  set("epochs", config.epochs);
+  set("schedule_steps", info.total_steps);
+  set("lr", config.lr);
+  set("clip_norm", config.clip_norm);
+  set("clip_value", config.clip_value);
+  set("skip_outliers", config.skip_outliers);
+  set("ema", config.ema_decay);
+  set("loss_scale", config.loss_scaling ? describe(*config.loss_scaling) : "automatic");
+  set("f32_gradients", config.f32_gradients);
+  set("early_stop", config.early_stop
+                        ? fmt::format("{}:{}", config.early_stop->metric, config.early_stop->patience)
+                        : "none");
+  set("momentum", config.momentum);
+  set("weight_decay", config.weight_decay);
+  set("label_smoothing", config.label_smoothing);
+  set("augment", describe(config.augment));
+  set("optimizer", optimizer);
+  // A schedule is a function: here are some of its values.
+  std::vector<float> rates;
+  for (std::int64_t i = 0; i <= 4; ++i) rates.push_back(schedule(i * (info.total_steps - 1) / 4));
+  set("learning_rates", fmt::format("{:.6g}", fmt::join(rates, " ")));
+  set("images", fmt::format("{}x{}x{}, {} classes", info.spec.height, info.spec.width, info.spec.channels,
+                            info.spec.classes));
+  set("train_samples", info.train_samples);
+  set("val_samples", info.val_samples);
+  set("pixels", fmt::format("mean {:.6g}, deviation {:.6g}", fmt::join(pixels.mean, " "),
+                            fmt::join(pixels.stddev, " ")));
+  return settings;
+}
+
+void check_settings(const StateDict& saved, const StateDict& mine) {
+  std::string differences;
+  for (const StateDict::Entry& entry : mine) {
+    const std::string &here = std::get<std::string>(entry.value), &there = saved.text(entry.name);
+    if (here == there) continue;
+    differences +=
+        fmt::format("{}{} is '{}' and was '{}'", differences.empty() ? "" : ", ", entry.name, here, there);
+  }
+  saved.require_all_used("settings");
+  ATH_CHECK(differences.empty(), "settings must be those of the run that is resumed, but {}", differences);
+}
+
+// Parts ----------------------------------------------------------------------------------------------------
+
+StateDict save_parts(std::span<const StatePart> parts) {
+  StateDict all;
+  for (const StatePart& part : parts) all.set_all(part.prefix, part.save());
+  return all;
+}
+
+void load_parts(std::span<const StatePart> parts, const StateDict& state) {
+  std::vector<StateDict> given, before;
+  for (const StatePart& part : parts) given.push_back(state.under(part.prefix));
+  state.require_all_used("a run with these settings and callbacks");
+  try {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      before.push_back(copy_of(parts[i].save()));
+      try {
+        parts[i].load(given[i]);
+      } catch (const ArgumentError& error) {
+        detail::fail<>("'{}': {}", parts[i].prefix.substr(0, parts[i].prefix.size() - 1), error.what());
+      }
+    }
+  } catch (...) {
+    for (std::size_t i = 0; i + 1 < before.size(); ++i) parts[i].load(before[i]);
+    throw;
+  }
+}
+
+}  // namespace athanor

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/preprocess.h"
+#include "kernels/step_state.h"
+#include "optim/schedule.h"
+#include "tensor/state_dict.h"
+#include "trainer/callback.h"
+
+// What a checkpoint of a training run holds. Every part of the run that has state writes one dictionary and
+// reads one; they are joined under prefixes:
+//
+//     settings.     what must be the same in the run that goes on
+//     run.          where the run stands: RunPosition
+//     step.         StepState
+//     callbacks.X.  of each callback that has state, under its name
+//     optimizer.  ema.  model.     by the names of the parameters, whole and unpadded
+
+namespace athanor {
+
+/// Where a training's seconds went.
+struct Times {
+  double data = 0, forward = 0, backward = 0, update = 0, validation = 0, saving = 0;
+};
+
+/// Loss and accuracy over some samples; NaN where there were none.
+struct Metrics {
+  double loss = 0, accuracy = 0;
+  std::int64_t samples = 0;
+};
+
+/// Where a run stands between two steps, besides its tensors and the step's scalars.
+struct RunPosition {
+  std::int64_t epoch = 0;            ///< 0 is the first
+  std::int64_t epoch_samples = 0;    ///< delivered in this epoch so far
+  std::int64_t epoch_steps = 0;      ///< in this epoch so far; > 0 also at its end, until it is reported
+  std::int64_t attempted = 0;        ///< steps
+  std::int64_t trained_samples = 0;  ///< in the epochs before
+  double train_s = 0;                ///< in the epochs before
+  double epoch_began_s = 0;          ///< in seconds since training began
+  double elapsed_s = 0;              ///< since training began, not counting the time between two processes
+  Times times;
+  Metrics validation;         ///< the last one
+  bool validated = false;     ///< the weights are still those of that validation
+  bool averages_hold = true;  ///< nobody wrote to the weights behind their running average
+  /// Ended by a callback: nothing is left to do but the rest after the last step.
+  std::optional<StoppedBy> ended;
+  std::string why_ended;
+};
+
+StateDict state_of(const RunPosition& position);
+/// Throws ArgumentError on a missing or extra entry, or a value out of range.
+RunPosition position_from(const StateDict& state);
+
+StateDict state_of(const StepState& step);
+StepState step_from(const StateDict& state);
+
+/// Everything that a run's results depend on and a checkpoint cannot restore, each setting as a text.
+StateDict settings_of(const FitInfo& info, const Normalization& pixels, const Schedule& schedule,
+                      const std::string& optimizer);
+/// Throws ArgumentError naming each setting that is another in `saved` than in `mine`, and both values.
+void check_settings(const StateDict& saved, const StateDict& mine);
+
+/// A part of a run: `load` takes over what `save` gave, or throws before it has changed anything.
+struct StatePart {
+  std::string prefix;  ///< "optimizer."
+  std::function<StateDict()> save;
+  std::function<void(const StateDict&)> load;
+};
+
+/// All parts in one dictionary.
+StateDict save_parts(std::span<const StatePart> parts);
+/// Loads all parts or none: when one fails, those before it get back what they had. Throws ArgumentError
+/// naming the entry; entries of no part are errors, too.
+void load_parts(std::span<const StatePart> parts, const StateDict& state);
+
+}  // namespace athanor

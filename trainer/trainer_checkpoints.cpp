@@ -1,0 +1,157 @@
+// How a Trainer saves what a run is made of, and goes on with it.
+
+#include <algorithm>
+#include <cctype>
+
+#include "optim/load.h"
+#include "tensor/error.h"
+#include "trainer/trainer.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// "callbacks.NAME.", checked.
+std::string prefix_of(const Callback& callback, const std::vector<StatePart>& parts) {
+  const std::string name = callback.state_name();
+  const bool plain =
+      std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  ATH_CHECK(plain, "trainer: a callback's name must be of letters, digits and '_', but is '{}'", name);
+  std::string prefix = fmt::format("callbacks.{}.", name);
+  const bool taken =
+      std::any_of(parts.begin(), parts.end(), [&](const StatePart& part) { return part.prefix == prefix; });
+  ATH_CHECK(!taken, "trainer: callbacks with state must have names of their own, but two are called '{}'",
+            name);
+  return prefix;
+}
+
+/// One folder, one run: else the newest checkpoint in it would be another run's.
+void check_folder(const CheckpointFolder& folder, const std::string& resume) {
+  const std::vector<std::int64_t> steps = folder.steps();
+  if (steps.empty() || resume == "auto") return;
+  ATH_CHECK(!resume.empty(),
+            "--checkpoint-dir: {} must be empty when a run begins, but holds checkpoints up to step {}: add "
+            "--resume auto to go on with them, or name another folder",
+            folder.path().string(), steps.back());
+  std::error_code ignored;
+  const fs::path newest = folder.path_of(steps.back());
+  ATH_CHECK(fs::equivalent(newest, resume, ignored),
+            "--resume: {} must be the newest checkpoint of --checkpoint-dir, but that is {}: name another "
+            "folder to save in, or remove what is newer",
+            resume, newest.string());
+}
+
+}  // namespace
+
+void Trainer::open_checkpoints(std::optional<CheckpointFolder>& folder) {
+  folder_ = nullptr;
+  resume_from_.reset();
+  notes_.clear();
+  newest_saved_.clear();
+  saved_ = -1;
+  (void)state_parts();  // callbacks whose names clash are an error now, not at the first save
+  if (!config_.checkpoint_dir.empty()) folder.emplace(config_.checkpoint_dir, config_.checkpoint_keep);
+  if (config_.fast_dev_run) return;  // leaves nothing behind
+  if (folder) {
+    folder_ = &*folder;
+    check_folder(*folder, config_.resume);
+  }
+  if (config_.resume.empty()) return;
+  NewestCheckpoint found;
+  if (config_.resume == "auto") {
+    found = newest_valid(config_.checkpoint_dir);
+    for (const std::string& why : found.skipped) notes_.push_back("skipped: " + why);
+  } else {
+    found.path = config_.resume;
+    found.state = load_checkpoint(found.path);
+  }
+  if (found.path.empty()) {
+    notes_.push_back(fmt::format("--resume auto: no checkpoint {}in {}: a fresh start",
+                                 found.skipped.empty() ? "" : "that can be read ",
+                                 config_.checkpoint_dir.string()));
+    return;
+  }
+  // What is known to be wrong is said before anything else begins.
+  try {
+    check_settings(found.state.under("settings."), settings());
+    at_ = position_from(found.state.under("run."));
+  } catch (const ArgumentError& error) {
+    detail::fail<>("--resume: {}: {}", found.path.string(), error.what());
+  }
+  notes_.push_back(fmt::format("resumed from {}: {} of {} steps done", found.path.string(), at_.attempted,
+                               describe().total_steps));
+  resume_from_ = std::move(found);
+}
+
+StateDict Trainer::settings() const {
+  return settings_of(describe(), pixels_, schedule_, optimizer_->state_dict().text("kind"));
+}
+
+// In an order in which what is most likely to be refused comes first.
+std::vector<StatePart> Trainer::state_parts() {
+  std::vector<StatePart> parts;
+  parts.push_back({"settings.", [this] { return settings(); },
+                   [this](const StateDict& state) { check_settings(state, settings()); }});
+  parts.push_back({"run.", [this] { return state_of(at_); },
+                   [this](const StateDict& state) {
+                     const RunPosition at = position_from(state);
+                     ATH_CHECK(at.epoch <= config_.epochs, "run: epoch must be at most {}, but is {}",
+                               config_.epochs, at.epoch);
+                     train_->start_epoch(at.epoch, at.epoch_samples);
+                     at_ = at;
+                   }});
+  parts.push_back({"step.", [this] { return state_of(step_->read()); },
+                   [this](const StateDict& state) { step_->write(step_from(state)); }});
+  for (auto& callback : callbacks_) {
+    if (callback->state_name().empty()) continue;
+    parts.push_back({prefix_of(*callback, parts), [this, &callback] { return callback->state_dict(*this); },
+                     [this, &callback](const StateDict& state) { callback->load_state_dict(*this, state); }});
+  }
+  const auto totals = [this] {
+    StateDict state;
+    state.set("train_totals", totals_);
+    return state;
+  };
+  parts.push_back(
+      {"metrics.", totals, [totals](const StateDict& state) { load_tensors(totals(), state, "metrics"); }});
+  const auto add = [&](const char* prefix, auto& part) {
+    parts.push_back({prefix, [&part] { return part.state_dict(); },
+                     [&part](const StateDict& state) { part.load_state_dict(state); }});
+  };
+  add("optimizer.", *optimizer_);
+  if (ema_) add("ema.", *ema_);
+  add("model.", *arena_);
+  return parts;
+}
+
+void Trainer::go_on() {
+  try {
+    load_parts(state_parts(), resume_from_->state);
+  } catch (const ArgumentError& error) {
+    detail::fail<>("--resume: {}: {}", resume_from_->path.string(), error.what());
+  }
+  resume_from_->state = {};  // lets the file go
+  started_ -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(at_.elapsed_s));
+  if (at_.ended) stop(*at_.ended, at_.why_ended);
+  check_limits();
+}
+
+void Trainer::save() {
+  if (!folder_ || saved_ == at_.attempted) return;
+  at_.elapsed_s = seconds_since_start();
+  at_.ended.reset();
+  at_.why_ended.clear();
+  // Limits and signals are looked at anew; what a callback has decided is not.
+  if (stopping_ && reason_ == StoppedBy::early_stop) {
+    at_.ended = reason_;
+    at_.why_ended = why_stopped_;
+  }
+  (void)step_->read();  // waits: after it, every step's result is here
+  (void)step_->known();
+  newest_saved_ = folder_->save(at_.attempted, save_parts(state_parts()));
+  saved_ = at_.attempted;
+  at_.times.saving += seconds_since_start() - at_.elapsed_s;
+}
+
+}  // namespace athanor
