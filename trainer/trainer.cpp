@@ -294,6 +294,7 @@ void Trainer::backward_pass(const Batch& batch, double weight) {
       images = (*preprocess_)(batch, at_.epoch, true);
     }
     const Stopwatch watch(at_.times.forward);
+    const AllocTag named("activations");
     const Tensor target = batch.labels.to(config_.device);
     const Tensor logits = (*model_)(images);
     ATH_CHECK(logits.shape() == (Shape{batch.size(), train_->spec().classes}),
