@@ -12,6 +12,7 @@ function(athanor_test name)
     return()
   endif()
   add_executable(${name}_test ${name}_test.cpp ${arg_SOURCES})
+  set_target_properties(${name}_test PROPERTIES ATHANOR_IS_TEST ON)
   target_link_libraries(${name}_test PRIVATE
     athanor::athanor athanor_flags GTest::gtest_main ${arg_LIBRARIES})
   if(arg_LABELS)

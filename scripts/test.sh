@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the cpu preset and runs its tests. --all adds cpu-asan, cpu-tsan and simt. The
-# presets simt-asan, simt-race and cuda are built by hand so far: cmake --workflow --preset NAME.
+# Installs what is missing, builds the cpu preset and runs its tests. --all adds every other preset; cuda is left out
+# where there is no toolkit to build it with.
 # The last line counts passed, failed and skipped tests; above it each skipped one says why.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -8,7 +8,7 @@ presets=(cpu)
 case "${1-}" in
   "") ;;
   --all)
-    presets=(cpu cpu-asan cpu-tsan simt)
+    presets=(cpu cpu-asan cpu-tsan simt simt-asan simt-race cuda)
     ;;
   *) fail 2 "usage: scripts/test.sh [--all]" ;;
 esac
@@ -22,8 +22,9 @@ skips=""
 
 minutes() { awk -v s="$1" 'BEGIN { printf "%.1f", s / 60 }'; }
 
-# Counts and skipped tests of a JUnit file: "passed failed skipped", then "name: why" for each skipped one.
-# Why is the line GoogleTest prints after `file:line: Skipped`.
+# Counts and skipped tests of a JUnit file: "passed failed skipped", then "name: why" for each skipped one, or, where
+# more than a few say the same, "n tests, such as name: why". Why is the line GoogleTest prints after
+# `file:line: Skipped`.
 summarise() {
   awk '
     function attribute(line, key) {
@@ -38,17 +39,37 @@ summarise() {
     reason_next { why = $0; reason_next = 0 }
     /: Skipped/ { reason_next = 1 }
     /<\/testcase>/ {
-      if (status == "notrun" || status == "disabled")
-        lines = lines sprintf("  %s: %s\n", name, why == "" ? "did not say why" : why)
+      if (status == "notrun" || status == "disabled") {
+        if (why == "") why = "did not say why"
+        if (!(why in count)) reasons[++kinds] = why
+        names[why, ++count[why]] = name
+      }
     }
-    END { printf "%d %d %d\n%s", passed, failed, skipped, lines }
+    END {
+      printf "%d %d %d\n", passed, failed, skipped
+      for (k = 1; k <= kinds; k++) {
+        why = reasons[k]
+        if (count[why] > 5) printf "  %d tests, such as %s: %s\n", count[why], names[why, 1], why
+        else for (i = 1; i <= count[why]; i++) printf "  %s: %s\n", names[why, i], why
+      }
+    }
   ' "$1"
 }
 
 for preset in "${presets[@]}"; do
+  settings=()
+  if [ "$preset" = cuda ]; then
+    lacks=$(cuda_build_lacks)
+    if [ -n "$lacks" ]; then
+      rows+=("$(printf '%-10s %7s %7s   left out, for there is no %s here' cuda - - "$lacks")")
+      continue
+    fi
+    find_nvcc
+    settings=(-DCUDNN_ROOT="$(cudnn_root)")
+  fi
   say "$preset: building"
   start=$SECONDS
-  if ! { configure "$preset" && cmake --build --preset "$preset"; }; then
+  if ! { configure "$preset" "${settings[@]}" && cmake --build --preset "$preset"; }; then
     status=1
     rows+=("$(printf '%-10s %7s %7s   does not build' "$preset" "$(minutes $((SECONDS - start)))" -)")
     continue
