@@ -50,9 +50,11 @@ if(ATHANOR_CUDA STREQUAL "SIMT")
     list(APPEND ATHANOR_SIMT_OPTIONS -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g -O1)
     target_link_options(athanor_flags INTERFACE -fsanitize=address,undefined)
   elseif(ATHANOR_SIMT_CHECK STREQUAL "RACE")
-    list(APPEND ATHANOR_SIMT_OPTIONS -DATHANOR_SIMT_RACE -g)
+    list(APPEND ATHANOR_SIMT_OPTIONS -DATHANOR_SIMT_RACE -g -fno-omit-frame-pointer)
     # The emulator has functions of its own for what this calls; libtsan is not linked.
     list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fsanitize=thread -fsanitize-coverage=trace-pc)
+    # Barriers are told apart by the calls that lead to them: none is left out, and no two are made one.
+    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fno-optimize-sibling-calls -fno-partial-inlining -fno-crossjumping -fno-tree-tail-merge)
   endif()
   option(ATHANOR_SIMT_DEBUG "Compile kernels without optimisation, for a debugger" OFF)
   if(ATHANOR_SIMT_DEBUG)

@@ -9,8 +9,16 @@ namespace {
 DeviceChoice automatic() {
   if (cuda_is_emulated()) return {kCpu, "auto: this build only emulates CUDA"};
   if (cuda_device_count() == 0) return {kCpu, "auto: " + why_no_cuda()};
-  const Device first{DeviceType::cuda, 0};
-  return {first, "auto: " + device_info(first).name};
+  std::string why_not;
+  for (std::int16_t i = 0; i < cuda_device_count(); ++i) {
+    try {
+      const Device device{DeviceType::cuda, i};
+      return {device, "auto: " + device_info(device).name};
+    } catch (const BackendError& error) {  // this build has no code for it
+      if (why_not.empty()) why_not = error.what();
+    }
+  }
+  return {kCpu, "auto: " + why_not};
 }
 
 Device parse(const std::string& text) {
@@ -29,7 +37,7 @@ DeviceChoice choose_device(const std::string& text) {
   if (device.is_cpu()) return {device, ""};
   const int count = cuda_device_count();
   if (count == 0) {
-    detail::fail<BackendError>("--device {}: {}; use --device cpu", text, why_no_cuda());
+    detail::fail<BackendError>("--device {}: {}", text, why_no_cuda());
   }
   ATH_CHECK(device.index < count, "--device: must be one of the {} here, cuda:0 to cuda:{}, but got {}",
             count, count - 1, text);

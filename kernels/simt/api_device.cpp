@@ -2,6 +2,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include <simt/driver.h>
+
 #include "kernels/simt/runtime.h"
 
 // Devices. They have few multiprocessors, so that grids sized by them stay small, and the limits of sm_90.
@@ -88,7 +90,7 @@ cudaError_t cudaSetDevice(int device) {
   return api_call(
       "cudaSetDevice",
       [&](Runtime& all) {
-        all.device(device);
+        all.device(device).has_context = true;
         current_device() = device;
         return cudaSuccess;
       },
@@ -213,5 +215,27 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
   const auto by_shared = shared_bytes > 0 ? kSharedPerMultiprocessor / (shared_bytes + 1024) : 32;
   *blocks = std::min({kBlocksPerMultiprocessor, kThreadsPerMultiprocessor / ((threads + 31) / 32 * 32),
                       static_cast<int>(by_shared)});
+  return cudaSuccess;
+}
+
+// ---- the driver
+
+namespace {
+// A CUresult: 0 for success, 101 for a device that is none.
+int context_state(int device, unsigned* flags, int* active) {
+  Runtime& all = runtime();
+  const auto guard = all.lock();
+  if (device < 0 || device >= all.device_count()) return 101;
+  *flags = 0;
+  *active = all.device(device).has_context;
+  return 0;
+}
+}  // namespace
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long, cudaDriverEntryPointQueryResult* result) {
+  const bool known = std::strcmp(symbol, "cuDevicePrimaryCtxGetState") == 0;
+  *function = known ? reinterpret_cast<void*>(&context_state) : nullptr;
+  if (result) *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }

@@ -7,7 +7,7 @@ using namespace simt;
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int priority) {
   return api_call("cudaStreamCreate", [&](Runtime& all) {
-    all.device(current_device());
+    all.device(current_device()).has_context = true;
     *handle = all.make_stream(current_device(), flags, priority);
     return cudaSuccess;
   });
@@ -98,7 +98,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned flags) {
   return api_call("cudaEventCreate", [&](Runtime& all) {
-    all.device(current_device());
+    all.device(current_device()).has_context = true;
     *handle = all.make_event(current_device(), flags);
     return cudaSuccess;
   });

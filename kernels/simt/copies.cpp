@@ -16,7 +16,7 @@
 // filled with 0xff (NaN, or -1) until then.
 //
 // Other queued work may touch the same host memory in between, rightly: it is in the stream's order. Where
-// some does, nothing is checked and nothing is filled.
+// some does, or a function of the host comes before in that order, nothing is checked and nothing is filled.
 
 namespace simt {
 namespace {
@@ -94,17 +94,46 @@ bool in_use(const Runtime& all, const char* begin, std::size_t bytes, bool reads
         const Allocation* memory = all.find(parameter.value);
         found = found || (memory && overlap(begin, bytes, memory->base, memory->bytes));
       }
-    } else if (std::holds_alternative<HostWork>(op.work)) {
-      found = true;  // it may touch anything
     }
   });
   return found;
 }
 
+// Whether a function of the host comes before an op of this stream, in order: that may touch anything.
+bool host_function_before(const Stream& stream, const Vector<Mark>& after) {
+  struct Reach {
+    const Stream* stream;
+    std::uint64_t position;
+  };
+  Vector<Reach> reached(1, {&stream, stream.queued});
+  const auto reach = [&](const Vector<Mark>& marks) {
+    for (const Mark& mark : marks) {
+      const bool known = std::any_of(reached.begin(), reached.end(), [&](const Reach& each) {
+        return each.stream == mark.stream && each.position >= mark.position;
+      });
+      if (mark.stream && !known) reached.push_back({mark.stream, mark.position});
+    }
+  };
+  reach(after);
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    const Reach each = reached[i];
+    if (each.stream->running_host_function) return true;
+    std::uint64_t position = each.stream->queued - each.stream->queue.size();
+    for (const Op& op : each.stream->queue) {
+      if (++position > each.position) break;
+      if (std::holds_alternative<HostWork>(op.work)) return true;
+      reach(op.after);
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
-void watch(Runtime& all, const Stream&, CopyWork& copy) {
+void watch(Runtime& all, const Stream& stream, const Vector<Mark>& after, CopyWork& copy) {
   if (copy.width == 0 || copy.height == 0) return;
+  if (copy.kind != cudaMemcpyHostToDevice && copy.kind != cudaMemcpyDeviceToHost) return;
+  if (host_function_before(stream, after)) return;
   if (copy.kind == cudaMemcpyHostToDevice) {
     copy.checked = !in_use(all, copy.from, extent(copy.from_pitch, copy), false);
     copy.from_pageable = all.find(copy.from) == nullptr;

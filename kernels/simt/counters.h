@@ -38,7 +38,8 @@ struct AccessCount {
   std::uint64_t sectors = 0, fewest_sectors = 0;
   /// Shared memory has 32 banks of 4 bytes, each giving one word at a time; a warp access takes as many
   /// rounds as the busiest bank has different words. (8 bytes a lane go by half warps, 16 by quarters.) More
-  /// rounds than the fewest are bank conflicts.
+  /// rounds than the fewest are bank conflicts. Atomics count by the same rule: all lanes on one word are one
+  /// round, where a GPU may take one for each lane.
   std::uint64_t rounds = 0, fewest_rounds = 0;
 };
 

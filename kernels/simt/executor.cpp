@@ -18,6 +18,7 @@
 #include "kernels/simt/fiber.h"
 #include "kernels/simt/options.h"
 #include "kernels/simt/race.h"
+#include "kernels/simt/symbols.h"
 #include "kernels/simt/warp_counters.h"
 
 // How a grid is run on one thread of the host.
@@ -60,6 +61,24 @@ struct Worker {
   unsigned thread = 0;
 };
 
+/// Where the calls that led somewhere return to, innermost first; from the frame pointers, which the race
+/// build keeps.
+struct Calls {
+  static constexpr int kDepth = 6;
+  const void* returns[kDepth] = {};
+
+  static Calls from(const void* frame_address) {
+    Calls calls;
+    const auto* frame = static_cast<const void* const*>(frame_address);
+    for (int i = 0; i < kDepth && frame && frame[1]; ++i) {
+      calls.returns[i] = frame[1];
+      frame = static_cast<const void* const*>(frame[0]);
+    }
+    return calls;
+  }
+  bool operator==(const Calls&) const = default;
+};
+
 struct Thread {
   State state;
   Together what;
@@ -69,6 +88,7 @@ struct Thread {
   const void* in;
   void* out;
   Site site;
+  Calls calls;  // race build
   uint3 index;
 };
 
@@ -79,9 +99,9 @@ struct Warp {
 class Executor {
  public:
   void run(const Grid& grid);
-  int barrier(bool predicate, const Site& site);
+  int barrier(bool predicate, const Site& site, const void* frame);
   void together(Together what, unsigned mask, const void* in, unsigned bytes, unsigned source, void* out,
-                const Site& site);
+                const Site& site, const void* frame);
   [[noreturn]] void fail(std::string&& what);
 #if defined(__SANITIZE_ADDRESS__)
   bool running() const {
@@ -116,7 +136,7 @@ class Executor {
   Worker* next_worker();
   Worker* take_worker();
   void open_barrier();
-  void complete(unsigned warp, unsigned mask, const Thread& last, unsigned last_thread);
+  void complete(unsigned warp, unsigned mask, const Thread& last);
   void release(unsigned thread);
   void reorder();
   std::string stuck() const;
@@ -156,6 +176,38 @@ Executor& executor() {
 
 std::string place(const Site& site) {
   return fmt::format("{}:{}", site.file, site.line);
+}
+
+#if defined(ATHANOR_SIMT_RACE)
+std::string lines_of(const Calls& calls) {
+  std::string lines;
+  for (const void* address : calls.returns) {
+    if (address) lines += calls_at(address);
+  }
+  return lines;
+}
+// "a.h:10", and the lines from which it was called: "a.h:10, from k.cu:20".
+std::string place(const Thread& thread) {
+  const std::string lines = lines_of(thread.calls);
+  const auto first = lines.find(", from "), second = lines.find(", from ", first + 1);
+  return place(thread.site) + (second == lines.npos ? "" : lines.substr(second));
+}
+// By the source: the compiler may have made several of one place, for threads that come different ways.
+bool same_calls(const Calls& a, const Calls& b) {
+  return a == b || lines_of(a) == lines_of(b);
+}
+#else
+std::string place(const Thread& thread) {
+  return place(thread.site);
+}
+bool same_calls(const Calls&, const Calls&) {
+  return true;
+}
+#endif
+
+bool same_place(const Thread& a, const Thread& b) {
+  return a.site.line == b.site.line && std::strcmp(a.site.file, b.site.file) == 0 &&
+         same_calls(a.calls, b.calls);
 }
 
 // ---- which thread runs
@@ -237,10 +289,11 @@ void Executor::work() {
 
 // ---- waiting for each other
 
-int Executor::barrier(bool predicate, const Site& site) {
+int Executor::barrier(bool predicate, const Site& site, const void* frame) {
   Thread& me = self();
   me.state = State::at_barrier;
   me.site = site;
+  if constexpr (race::kOn) me.calls = Calls::from(frame);
   votes_ += predicate;
   if (++waiting_ + done_ == count_) open_barrier();
   wait();
@@ -259,9 +312,9 @@ void Executor::open_barrier() {
                       name(thread), name(first_thread), place(first->site));
       fail(std::move(text));
     }
-    if (other.site.line != first->site.line || std::strcmp(other.site.file, first->site.file) != 0) {
+    if (!same_place(other, *first)) {
       std::string text = fmt::format("barrier divergence: thread {} waits at {}, thread {} at {}",
-                                     name(first_thread), place(first->site), name(thread), place(other.site));
+                                     name(first_thread), place(*first), name(thread), place(other));
       fail(std::move(text));
     }
   }
@@ -274,7 +327,7 @@ void Executor::open_barrier() {
 }
 
 void Executor::together(Together what, unsigned mask, const void* in, unsigned bytes, unsigned source,
-                        void* out, const Site& site) {
+                        void* out, const Site& site, const void* frame) {
   const unsigned thread = current_->thread, lane = thread % 32, warp = thread / 32;
   const unsigned lanes = std::min(32u, count_ - warp * 32);
   if (lanes < 32) mask &= (1u << lanes) - 1;  // a mask may name lanes the block does not have
@@ -286,6 +339,7 @@ void Executor::together(Together what, unsigned mask, const void* in, unsigned b
   me.in = in;
   me.out = out;
   me.site = site;
+  if constexpr (race::kOn) me.calls = Calls::from(frame);
   if ((mask >> lane & 1) == 0) {
     std::string text = fmt::format(
         "thread {} calls a warp collective with the mask {:#x}, which leaves its own lane {} out, at {}",
@@ -300,23 +354,24 @@ void Executor::together(Together what, unsigned mask, const void* in, unsigned b
     wait();
     return;
   }
-  arrived = 0;
-  complete(warp, mask, me, thread);
+  arrived &= ~mask;  // others may wait already, with a wider mask
+  complete(warp, mask, me);
 }
 
 // The last lane has come: hands the values out and lets the others go on.
-void Executor::complete(unsigned warp, unsigned mask, const Thread& last, unsigned last_thread) {
+void Executor::complete(unsigned warp, unsigned mask, const Thread& last) {
   ++stats.warp_collectives;
   Thread* const lanes = &threads_[warp * 32];
+  const auto first_lane = static_cast<unsigned>(std::countr_zero(mask));
+  const Thread& first = lanes[first_lane];
   unsigned ballot = 0;
   for (unsigned left = mask; left != 0; left &= left - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(left));
     const Thread& to = lanes[lane];
-    if (to.mask != mask || to.what != last.what || to.bytes != last.bytes || to.site.line != last.site.line ||
-        std::strcmp(to.site.file, last.site.file) != 0) {
+    if (to.mask != first.mask || to.what != first.what || to.bytes != first.bytes || !same_place(to, first)) {
       std::string text = fmt::format(
           "warp collective mismatch: thread {} at {} with mask {:#x}, thread {} at {} with mask {:#x}",
-          name(last_thread), place(last.site), mask, name(warp * 32 + lane), place(to.site), to.mask);
+          name(warp * 32 + first_lane), place(first), first.mask, name(warp * 32 + lane), place(to), to.mask);
       fail(std::move(text));
     }
     switch (last.what) {
@@ -350,7 +405,7 @@ void Executor::complete(unsigned warp, unsigned mask, const Thread& last, unsign
     if (last.what == Together::ballot) std::memcpy(lanes[lane].out, &ballot, sizeof(ballot));
     if (lanes[lane].state == State::at_collective) release(warp * 32 + lane);
   }
-  race::warp_sync(warp, mask);
+  if (last.what == Together::sync) race::warp_sync(warp, mask);  // the only one that orders memory
 }
 
 // ---- what went wrong
@@ -385,8 +440,14 @@ std::string Executor::stuck() const {
     } else if (other.state == State::at_collective) {
       const unsigned warp = thread / 32, leader = std::countr_zero(other.mask);
       const unsigned missing = other.mask & ~warps_[warp].arrived[leader];
-      text += fmt::format(" thread {} waits at the warp collective {} for lanes {:#x};", name(thread),
-                          place(other.site), missing);
+      bool all_left = true;
+      for (unsigned left = missing; left != 0; left &= left - 1) {
+        const auto lane = static_cast<unsigned>(std::countr_zero(left));
+        all_left = all_left && threads_[warp * 32 + lane].state == State::done;
+      }
+      text += fmt::format(" thread {} waits at the warp collective {} for lanes {:#x}{};", name(thread),
+                          place(other.site), missing,
+                          all_left ? ", which have left the kernel: a mask must name those who come" : "");
       ++shown;
     }
   }
@@ -501,12 +562,12 @@ void* dynamic_shared_memory() {
 }
 
 int block_barrier(bool predicate, const Site& site) {
-  return executor().barrier(predicate, site);
+  return executor().barrier(predicate, site, __builtin_frame_address(0));
 }
 
 void warp_together(Together what, unsigned mask, const void* in, unsigned bytes, unsigned source, void* out,
                    const Site& site) {
-  executor().together(what, mask, in, bytes, source, out, site);
+  executor().together(what, mask, in, bytes, source, out, site, __builtin_frame_address(0));
 }
 
 unsigned lane() {
@@ -522,6 +583,11 @@ void fail_kernel(const char* what, const Site& site) {
 }  // namespace simt
 
 #if defined(__SANITIZE_ADDRESS__)
+// An index that is off by a row must not land in the next array: as much room round each as there can be.
+extern "C" __attribute__((weak)) const char* __asan_default_options() {
+  return "redzone=2048";
+}
+
 // The sanitizers call these before, or as, they report an error. Their report has the line; what it cannot
 // know is which thread of which block of which launch. Weak: a program may say it in its own words.
 extern "C" __attribute__((weak)) void __asan_on_error() {

@@ -25,18 +25,24 @@ constexpr std::size_t kGraveyard = std::size_t{256} << 20;
 
 void* Runtime::allocate(std::size_t bytes, cudaMemoryType type, int index, const Site& site) {
   Device& of = device(index);
+  of.has_context = true;
   const bool on_device = type == cudaMemoryTypeDevice;
   if (on_device && bytes > options().memory_bytes - std::min(options().memory_bytes, of.memory_used)) {
     throw Failure{cudaErrorMemoryAllocation,
                   fmt::format("{} bytes asked for, but device {} has {} of {} left (SIMT_MEMORY)", bytes,
                               index, memory_free(index), options().memory_bytes)};
   }
+  if (!on_device && bytes > options().pinned_bytes - std::min(options().pinned_bytes, pinned_used_)) {
+    throw Failure{cudaErrorMemoryAllocation,
+                  fmt::format("{} bytes of page-locked memory asked for, but {} of {} are used (SIMT_PINNED)",
+                              bytes, pinned_used_, options().pinned_bytes)};
+  }
   void* memory = nullptr;
   if (posix_memalign(&memory, kAlignment, bytes) != 0) {
     throw Failure{cudaErrorMemoryAllocation, fmt::format("the host has no {} bytes left", bytes)};
   }
   if (bytes <= kPoisoned) std::memset(memory, 0xff, bytes);
-  if (on_device) of.memory_used += bytes;
+  (on_device ? of.memory_used : pinned_used_) += bytes;
   auto* base = static_cast<char*>(memory);
   race::forget(base, bytes);
   allocations_.emplace(base, Allocation{base, bytes, type, index, site});
@@ -85,9 +91,9 @@ void Runtime::release(void* memory, cudaMemoryType type, const char* api) {
   });
   allocations_.erase(found);
   race::forget(allocation.base, allocation.bytes);
-  if (type == cudaMemoryTypeDevice) {
-    devices_[static_cast<std::size_t>(allocation.device)].memory_used -= allocation.bytes;
-  }
+  const bool on_device = type == cudaMemoryTypeDevice;
+  (on_device ? devices_[static_cast<std::size_t>(allocation.device)].memory_used : pinned_used_) -=
+      allocation.bytes;
   if (!user.empty()) {
     fault(device, fmt::format("{}: {} bytes, allocated at {}:{}, are freed while {} names them", api,
                               allocation.bytes, allocation.site.file, allocation.site.line, user));

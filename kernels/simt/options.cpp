@@ -40,6 +40,7 @@ Options options_from_environment() {
     return parse(text, &result.devices) && result.devices >= 0 && result.devices <= 64;
   });
   read("SIMT_MEMORY", "a number of bytes", [&](auto text) { return parse(text, &result.memory_bytes); });
+  read("SIMT_PINNED", "a number of bytes", [&](auto text) { return parse(text, &result.pinned_bytes); });
   return result;
 }
 

@@ -20,6 +20,7 @@ struct Options {
   Order streams;                                    ///< SIMT_STREAM_ORDER, the same
   int devices = 1;                                  ///< SIMT_DEVICES
   std::size_t memory_bytes = std::size_t{4} << 30;  ///< SIMT_MEMORY, of each device
+  std::size_t pinned_bytes = SIZE_MAX;              ///< SIMT_PINNED, of page-locked memory
   std::string error;                                ///< what is wrong with the environment; else empty
 };
 Options& options();

@@ -60,7 +60,7 @@ Mark Runtime::queue(Stream& stream, Op op) {
   if (stream.queue.size() >= kQueueLimit && !stream.of_graph) {
     run_until({&stream, stream.queued - kQueueLimit / 2});
   }
-  if (auto* copy = std::get_if<CopyWork>(&op.work)) watch(*this, stream, *copy);
+  if (auto* copy = std::get_if<CopyWork>(&op.work)) watch(*this, stream, op.after, *copy);
   op.ticket = ++tickets_;
   ++stream.queued;
   if constexpr (race::kOn) advance_clock(stream, op);

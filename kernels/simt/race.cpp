@@ -25,9 +25,9 @@
 //
 //   in a block: the same thread earlier; any thread, if a block barrier lies between; a lane of the same
 //   warp,
-//     if a warp collective of both lies between, directly or through other lanes. Barriers are counted (block
-//     epoch); each lane keeps what it has heard of each other lane's collectives (a vector clock of 32
-//     counts);
+//     if a __syncwarp of both lies between, directly or through other lanes (shuffles and votes are no
+//     barriers for memory). Barriers are counted (block epoch); each lane keeps what it has heard of each
+//     other lane's __syncwarps (a vector clock of 32 counts);
 //   between blocks of a launch: nothing;
 //   between launches and copies: their clocks (race.h). Events, the default stream and waits of the host make
 //     them; which one happened to run first here does not matter.
@@ -36,8 +36,9 @@
 // with every block: reading what the block has not written is reported too. So is memory that kernels must
 // not touch: the host's.
 //
-// Limits. Of reads that no read follows in order, three are kept. A function that is also instantiated in a
-// file that is not instrumented, and not inlined, may be linked in that form: its accesses are not seen.
+// Limits. Of reads that no read follows in order, three are kept: of the same memory by more than three
+// streams, or more than three warps of one launch, one is forgotten. A function that is also instantiated in
+// a file that is not instrumented, and not inlined, may be linked in that form: its accesses are not seen.
 // Neither are those of memcpy with a size the compiler does not know.
 
 extern "C" char __start_simt_builtin[], __stop_simt_builtin[];
@@ -59,7 +60,7 @@ struct OpRecord {
 };
 
 struct WarpClock {
-  std::uint32_t own[kWarp];           // collectives of each lane so far, plus 1
+  std::uint32_t own[kWarp];           // __syncwarps of each lane so far, plus 1
   std::uint32_t heard[kWarp][kWarp];  // [a][b]: how many of b's a knows to be over
 };
 
@@ -175,6 +176,25 @@ bool is_before(const Stamp& stamp, const Stamp& mine) {
   return stamp.lane_epoch <= detector().warps[my / kWarp].heard[my % kWarp][theirs % kWarp];
 }
 
+// Of three reads that are none before another, the one to forget for a fourth. Ops run one at a time, so all
+// reads of an earlier op will be before the next write or all will not: of such an op, one is enough. Next,
+// one of this op, of the same warp if there is one, so that other warps, blocks and streams stay represented.
+Stamp& least_needed(Cell& cell, const Stamp& mine) {
+  auto& reads = cell.reads;
+  const auto find = [&](auto&& fits) { return std::find_if(reads.begin(), reads.end(), fits); };
+  auto found = find([&](const Stamp& read) {
+    const auto same_op = [&](const Stamp& other) { return other.op == read.op; };
+    return read.op != mine.op && std::count_if(reads.begin(), reads.end(), same_op) > 1;
+  });
+  if (found == reads.end()) {
+    found = find([&](const Stamp& read) {
+      return read.op == mine.op && read.block == mine.block && read.thread / kWarp == mine.thread / kWarp;
+    });
+  }
+  if (found == reads.end()) found = find([&](const Stamp& read) { return read.op == mine.op; });
+  return found == reads.end() ? reads.back() : *found;
+}
+
 void remember_read(Cell& cell, const Stamp& mine, bool shared) {
   Stamp* to = nullptr;
   for (Stamp& read : cell.reads) {
@@ -187,13 +207,7 @@ void remember_read(Cell& cell, const Stamp& mine, bool shared) {
       }
     }
   }
-  if (!to) {  // full: replace one of the same warp, so that other warps and blocks stay represented
-    const auto near = [&](const Stamp& read) {
-      return read.op == mine.op && read.block == mine.block && read.thread / kWarp == mine.thread / kWarp;
-    };
-    const auto found = std::find_if(cell.reads.begin(), cell.reads.end(), near);
-    to = found != cell.reads.end() ? &*found : &cell.reads.back();
-  }
+  if (!to) to = &least_needed(cell, mine);
   *to = mine;
 }
 
@@ -209,8 +223,15 @@ void touch(Cell& cell, const Stamp& mine, bool write, bool shared) {
   check(cell.write, true);
   if (write) {
     for (Stamp& read : cell.reads) {
-      check(read, false);
-      read = {};
+      check(read, read.wrote);
+      if (!mine.atomic || !counts(read)) read = {};
+    }
+    if (mine.atomic && !cell.write.atomic && counts(cell.write)) {
+      const auto empty = [](const Stamp& read) { return read.op == 0; };
+      const auto free = std::find_if(cell.reads.begin(), cell.reads.end(), empty);
+      Stamp& to = free != cell.reads.end() ? *free : least_needed(cell, mine);
+      to = cell.write;
+      to.wrote = 1;
     }
     cell.write = mine;
     return;
@@ -295,7 +316,7 @@ Stamp current_stamp(const void* pc, bool atomic) {
   stamp.block_epoch = now.block_epoch;
   stamp.lane_epoch = now.warps[now.thread / kWarp].own[now.thread % kWarp];
   stamp.pc = reinterpret_cast<std::uintptr_t>(pc) & 0xffffffffffffu;
-  stamp.thread = now.thread & 0x7fffu;
+  stamp.thread = now.thread & 0x3fffu;
   stamp.atomic = atomic;
   return stamp;
 }

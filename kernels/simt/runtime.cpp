@@ -186,7 +186,6 @@ cudaError_t cudaPeekAtLastError() {
 cudaError_t cudaGetLastError() {
   const auto guard = runtime().lock();
   const cudaError_t fault = pending_fault(runtime(), current_device());
-  if (fault != cudaSuccess) runtime().device(current_device()).fault.clear();
   const cudaError_t code = fault != cudaSuccess ? fault : last.code;
   last.code = cudaSuccess;
   return code;

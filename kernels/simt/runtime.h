@@ -26,8 +26,8 @@
 // forward runs only what the host waits for; reverse and random run other streams' work before.
 //
 // A kernel that fails, or a rule of the host's that was broken in the meantime, is a fault of the device:
-// what is queued there is dropped, and the next call reports the whole diagnosis, once (after
-// cudaGetLastError the device works again, which a GPU's would not).
+// what is queued there is dropped, and every call from then on reports the whole diagnosis, as on a GPU:
+// cudaGetLastError does not end that, only cudaDeviceReset does.
 
 struct CUstream_st;
 struct CUevent_st;
@@ -129,6 +129,7 @@ struct Device {
   Stream* default_stream = nullptr;
   std::size_t memory_used = 0;
   std::string fault;
+  bool has_context = false;  ///< made by the first call that needs one, such as cudaSetDevice
   Vector<int> peers;
 };
 
@@ -207,6 +208,7 @@ class Runtime {
   Map<const char*, std::size_t> shared_limits_;
   Vector<Allocation> graveyard_;
   std::size_t graveyard_bytes_ = 0;
+  std::size_t pinned_used_ = 0;
   std::uint64_t tickets_ = 0;
   std::uint32_t slots_ = 0;
   Random random_{1};

@@ -16,7 +16,8 @@ struct Stamp {
   std::uint32_t block = 0;  ///< number of the block in its grid
   std::uint32_t block_epoch = 0, lane_epoch = 0;
   std::uint64_t pc : 48 = 0;  ///< the access's return address
-  std::uint64_t thread : 15 = 0;
+  std::uint64_t thread : 14 = 0;
+  std::uint64_t wrote : 1 = 0;  ///< among a cell's reads: a plain write that an atomic one came after
   std::uint64_t atomic : 1 = 0;
 
   bool same_thread(const Stamp& other) const {
@@ -25,7 +26,8 @@ struct Stamp {
 };
 
 /// The last write to some bytes, and reads since then of which none is before another. Three of them are
-/// kept; of more, those that differ most.
+/// kept; of more, those that differ most. Atomic writes are no race with each other, so one of them does not
+/// stand for what came before it: that stays among the reads.
 struct Cell {
   static constexpr int kReads = 3;
   Stamp write;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <dlfcn.h>
@@ -72,7 +73,24 @@ std::vector<Frame> frames_at(const char* address) {
 }
 #endif
 
+// The emulator, and what of the C++ library stands between it and a kernel.
+bool of_nobody(const Frame& frame) {
+  return frame.line == 0 || frame.file.find("kernels/simt/") != std::string::npos ||
+         frame.file.find("/include/c++/") != std::string::npos;
+}
+
 }  // namespace
+
+const std::string& calls_at(const void* return_address) {
+  static auto& known = *new std::unordered_map<const void*, std::string>;
+  const auto [found, is_new] = known.try_emplace(return_address);
+  if (is_new) {
+    for (const Frame& frame : frames_at(static_cast<const char*>(return_address) - 1)) {
+      if (!of_nobody(frame)) found->second += ", from " + write(frame);
+    }
+  }
+  return found->second;
+}
 
 std::string line_of(const void* return_address) {
   const std::vector<Frame> frames = frames_at(static_cast<const char*>(return_address) - 1);

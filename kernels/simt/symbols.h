@@ -9,4 +9,8 @@ namespace simt {
 /// information.
 std::string line_of(const void* return_address);
 
+/// ", from vec.h:27, from softmax.cu:41" for the same; the same text for the same place in the source. Not
+/// thread-safe.
+const std::string& calls_at(const void* return_address);
+
 }  // namespace simt

@@ -56,9 +56,11 @@ Block DeviceAllocator::allocate(std::size_t bytes) {
   const Request request = request_of(bytes);
   const std::lock_guard lock(mutex_);
   Pool& pool = pool_of_thread();
+  // A graph would go on writing to what the cache has long given to somebody else.
+  if (!pool.graph && is_capturing(static_cast<cudaStream_t>(stream.native))) refuse_in_capture(request);
   Chunk* chunk = find(pool, stream.id, request);
-  // Asking an event would end a capture, and blocks parked in a graph's pool wait for the next Use.
-  if (!chunk && pool.parked_first && !pool.graph && !is_capturing(static_cast<cudaStream_t>(stream.native))) {
+  // Blocks parked in a graph's pool wait for the next Use.
+  if (!chunk && pool.parked_first && !pool.graph) {
     reclaim(pool, false);
     chunk = find(pool, stream.id, request);
   }
@@ -91,13 +93,7 @@ Chunk* DeviceAllocator::find(Pool& pool, std::uint32_t stream_id, const Request&
 }
 
 Chunk& DeviceAllocator::grow(Pool& pool, const athanor::detail::StreamState& stream, const Request& request) {
-  if (is_capturing(static_cast<cudaStream_t>(stream.native))) {
-    athanor::detail::fail<Error>(
-        "allocate: while a graph is captured, memory must come from its GraphPool, but {} bytes on {} are "
-        "not "
-        "there; run the step under a GraphPool::Use until it grows the pool no more, then capture it",
-        request.bytes, device_.str());
-  }
+  if (pool.graph && is_capturing(static_cast<cudaStream_t>(stream.native))) refuse_in_capture(request);
   const std::size_t least = exact_          ? request.size
                             : request.small ? kSmallSegment
                                             : round_up(request.size, 2 * kMiB);
@@ -184,6 +180,13 @@ void DeviceAllocator::out_of_memory(const Request& request) const {
       "({}); by tag: {}; use a smaller batch or raise --memory-limit",
       device_.str(), request.bytes, usage_.current(), cached, free_bytes, total_bytes,
       limit_ > 0 ? fmt::format("the limit is {} bytes", limit_) : "no limit is set", usage_.holders());
+}
+
+void DeviceAllocator::refuse_in_capture(const Request& request) const {
+  athanor::detail::fail<Error>(
+      "allocate: while a graph is captured, memory must come from its GraphPool, but {} bytes on {} are not "
+      "there; run the step under a GraphPool::Use until it grows the pool no more, then capture it",
+      request.bytes, device_.str());
 }
 
 AllocatorStats DeviceAllocator::stats() const {
@@ -279,7 +282,7 @@ void DeviceAllocator::remove_segment(Segment& segment) noexcept {
 void DeviceAllocator::release_cached() {
   const auto releasable = [](const Segment& segment) {
     return segment.first->state == Chunk::State::free && !segment.first->after &&
-           !is_capturing(segment.stream);
+           !may_be_capturing(segment.stream);
   };
   reclaim(shared_, true);
   for (Segment* segment = shared_.segments; segment;) {

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "tensor/allocator.h"
+#include "tensor/cuda/capture.h"
 #include "tensor/cuda/chunks.h"
 #include "tensor/detail/stream_state.h"
 #include "tensor/detail/tags.h"
@@ -74,6 +75,7 @@ class DeviceAllocator final : public Allocator {
   void reclaim(Pool& pool, bool wait) noexcept;
   void release_cached();
   [[noreturn]] void out_of_memory(const Request& request) const;
+  [[noreturn]] void refuse_in_capture(const Request& request) const;
 
   const Device device_;
   const bool exact_;
@@ -94,15 +96,5 @@ struct ActivePool {
   Pool* pool = nullptr;
 };
 ActivePool exchange_active_pool(Device device, ActivePool active);
-
-/// Whether work queued on `stream` goes into a graph instead. An error counts as yes.
-inline bool is_capturing(cudaStream_t stream) noexcept {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  if (cudaStreamIsCapturing(stream, &status) != cudaSuccess) {
-    cudaGetLastError();
-    return true;
-  }
-  return status != cudaStreamCaptureStatusNone;
-}
 
 }  // namespace athanor::cuda

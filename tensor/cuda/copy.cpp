@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstring>
 
+#include "tensor/cuda/capture.h"
 #include "tensor/cuda/device.h"
 #include "tensor/cuda/pinned_pool.h"
 #include "tensor/detail/device_memory.h"
@@ -25,8 +26,10 @@ void upload_staged(std::byte* to, const std::byte* from, std::size_t bytes, cons
                    const Site& site) {
   if (bytes > kMostUnderWay) count_host_sync("copy", site);
   for (std::size_t at = 0; at < bytes; at += kMostStage) {
-    if (at > 0 && at % kMostUnderWay == 0)
+    if (at > 0 && at % kMostUnderWay == 0) {
+      cuda::refuse_wait_in_capture("copy");
       ATH_TRY(cudaStreamSynchronize(static_cast<cudaStream_t>(stream.native())));
+    }
     const std::size_t part = std::min(bytes - at, kMostStage);
     const Ref<cuda::PinnedBlock> stage = cuda::take_pinned(std::bit_ceil(std::max(part, kLeastStage)));
     std::memcpy(stage->data(), from + at, part);
@@ -51,7 +54,10 @@ void download(void* to, const void* from, Device device, std::size_t bytes, cons
   const Stream stream = current_stream(device);
   const cuda::DeviceGuard guard(device);
   const bool pinned = cuda::record_if_pinned(to, stream);
-  if (!pinned) count_host_sync("copy", site);
+  if (!pinned) {
+    count_host_sync("copy", site);
+    cuda::refuse_wait_in_capture("copy");
+  }
   count_copy(CopyKind::to_host, bytes);
   ATH_TRY(
       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(stream.native())));

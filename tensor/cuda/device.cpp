@@ -1,9 +1,14 @@
 #include "tensor/cuda/device.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <string_view>
 #include <vector>
+
+#if defined(ATHANOR_SIMT)
+#include <simt/driver.h>
+#endif
 
 #include "tensor/detail/device_memory.h"
 #include "tensor/detail/stream_state.h"
@@ -12,10 +17,19 @@
 namespace athanor {
 namespace {
 
+struct Found {
+  DeviceInfo info;
+  std::string why_not;  // empty: it can be used
+};
+
 struct Devices {
-  std::vector<DeviceInfo> found;
+  std::vector<Found> found;
   std::string why_none;
 };
+
+#if !defined(ATHANOR_CUDA_CODE_FOR)
+#define ATHANOR_CUDA_CODE_FOR "all"
+#endif
 
 DeviceInfo describe(int index) {
   cudaDeviceProp properties{};
@@ -43,7 +57,16 @@ Devices find_devices() {
     return devices;
   }
   try {
-    for (int i = 0; i < std::min(count, detail::kMaxDevices); ++i) devices.found.push_back(describe(i));
+    for (int i = 0; i < std::min(count, detail::kMaxDevices); ++i) {
+      const DeviceInfo info = describe(i);
+      const bool has_code = cuda::has_code_for(ATHANOR_CUDA_CODE_FOR, info.major, info.minor);
+      devices.found.push_back({info, has_code ? "" : cuda::explain_no_code(info, ATHANOR_CUDA_CODE_FOR)});
+    }
+    const auto is_usable = [](const Found& each) { return each.why_not.empty(); };
+    if (std::none_of(devices.found.begin(), devices.found.end(), is_usable)) {
+      devices.why_none = devices.found.front().why_not;
+      devices.found.clear();
+    }
   } catch (const BackendError& error) {
     devices.found.clear();
     devices.why_none = error.what();
@@ -87,6 +110,46 @@ std::string cuda::explain_no_device(cudaError_t status, int driver, int runtime)
                      cudaGetErrorString(status), kElse);
 }
 
+// The runtime has no such question, and the driver's library is not linked: a program must start without it.
+bool cuda::has_context(int device) {
+  using GetState = int (*)(int device, unsigned* flags, int* active);
+  static const GetState get_state = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function,
+                                                                12000, cudaEnableDefault, &result);
+    return status == cudaSuccess && result == cudaDriverEntryPointSuccess
+               ? reinterpret_cast<GetState>(function)
+               : nullptr;
+  }();
+  unsigned flags = 0;
+  int active = 1;
+  return !get_state || get_state(device, &flags, &active) != 0 || active != 0;
+}
+
+bool cuda::has_code_for(std::string_view architectures, int major, int minor) {
+  const int sm = 10 * major + minor;
+  while (!architectures.empty()) {
+    const std::string_view word = architectures.substr(0, architectures.find(','));
+    architectures.remove_prefix(std::min(architectures.size(), word.size() + 1));
+    int built = 0;
+    const auto [after, error] = std::from_chars(word.data(), word.data() + word.size(), built);
+    if (error != std::errc()) return true;
+    const std::string_view kind = word.substr(static_cast<std::size_t>(after - word.data()));
+    const bool same_major = built / 10 == major && built <= sm;
+    const bool is_ptx = kind.empty() || kind == "-virtual";
+    if (kind.starts_with('a') ? built == sm : is_ptx ? built <= sm : same_major) return true;
+  }
+  return false;
+}
+
+std::string cuda::explain_no_code(const DeviceInfo& info, std::string_view architectures) {
+  return fmt::format(
+      "no code for sm_{0} ({1}) is in this build, only for {2}: configure with "
+      "-DATHANOR_CUDA_ARCHITECTURES={0}{3}-real, or use --device cpu",
+      info.sm(), info.name, architectures, info.sm() == 90 ? "a" : "");
+}
+
 int cuda_device_count() {
   return static_cast<int>(devices().found.size());
 }
@@ -109,8 +172,12 @@ const char* detail::cuda_device_name() {
 
 void detail::check_device(Device device) {
   const int count = cuda_device_count();
-  if (device.is_cuda() && device.index >= 0 && device.index < count) [[likely]]
-    return;
+  if (device.is_cuda() && device.index >= 0 && device.index < count) [[likely]] {
+    const std::string& why_not = devices().found[static_cast<std::size_t>(device.index)].why_not;
+    if (why_not.empty()) [[likely]]
+      return;
+    fail<BackendError>("device: {} cannot be used: {}", device.str(), why_not);
+  }
   if (count == 0) fail<BackendError>("device: {} is not there: {}", device.str(), why_no_cuda());
   fail<BackendError>("device: {} is not there: this process sees {} of them, numbered from 0", device.str(),
                      count);
@@ -118,7 +185,7 @@ void detail::check_device(Device device) {
 
 const DeviceInfo& device_info(Device device) {
   detail::check_device(device);
-  return devices().found[static_cast<std::size_t>(device.index)];
+  return devices().found[static_cast<std::size_t>(device.index)].info;
 }
 
 }  // namespace athanor

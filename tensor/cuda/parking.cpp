@@ -33,7 +33,7 @@ cudaEvent_t native(const Use& use) {
 
 // Marks where the stream is now, unless that would become part of a graph; then later.
 void mark(Use& use) noexcept {
-  if (use.marked || is_capturing(use.stream)) return;
+  if (use.marked || may_be_capturing(use.stream)) return;
   use.marked = cudaEventRecord(native(use), use.stream) == cudaSuccess;  // else tried again before the reuse
 }
 
@@ -59,7 +59,8 @@ void DeviceAllocator::reclaim(Pool& pool, bool wait) noexcept {
     if (!use.marked) return false;
     const cudaError_t status = wait ? cudaEventSynchronize(native(use)) : cudaEventQuery(native(use));
     if (status == cudaSuccess) return true;
-    cudaGetLastError();  // not ready; or the device failed, as the next call will say
+    // Any other error is one of earlier work, and stays pending: whoever waits next must see it.
+    if (status == cudaErrorNotReady) cudaGetLastError();
     busy |= bit;
     return false;
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "tensor/cuda/allocator.h"
@@ -13,8 +14,9 @@
 namespace athanor {
 namespace cuda {
 
-/// Locking pages takes the system milliseconds, so nothing is ever given back. A loader's slots, and the few
-/// sizes of copy.cpp, are soon all there: exact sizes waste nothing and are always found again.
+/// Locking pages takes the system milliseconds, so nothing is given back before there is no more. A loader's
+/// slots, and the few sizes of copy.cpp, are soon all there: exact sizes waste nothing and are always found
+/// again.
 class PinnedPool {
  public:
   Ref<PinnedBlock> take(std::size_t bytes) {
@@ -63,8 +65,19 @@ class PinnedPool {
   static std::int64_t size(const PinnedBlock& block) { return static_cast<std::int64_t>(block.bytes()); }
 
   PinnedBlock* grow(std::size_t bytes) {
+    if (thread_is_capturing()) {
+      athanor::detail::fail<Error>(
+          "allocate: while a graph is captured, page-locked memory cannot be asked for, but {} bytes are not "
+          "free, and a copy from ordinary memory needs them, too; make it before, with empty_pinned",
+          bytes);
+    }
     void* data = nullptr;
-    const cudaError_t status = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+    cudaError_t status = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      release_cached();
+      status = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+    }
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
       athanor::detail::fail<OutOfMemoryError>(
@@ -80,6 +93,24 @@ class PinnedPool {
     blocks_.insert(std::lower_bound(blocks_.begin(), blocks_.end(), block, less), block);
     free_.reserve(blocks_.size());
     return block;
+  }
+
+  // The one time that memory goes back to the system: when that has no more. Waits for who uses it.
+  void release_cached() {
+    count_host_sync("page-locked memory", Site::current());
+    std::vector<PinnedBlock*> kept;
+    kept.reserve(free_.capacity());
+    for (PinnedBlock* block : std::exchange(free_, {})) {
+      if (!block->broken_) block->wait();
+      if (block->broken_ || cudaFreeHost(block->data()) != cudaSuccess) {
+        kept.push_back(block);
+        continue;
+      }
+      cached_ -= size(*block);
+      std::erase(blocks_, block);
+      delete block;
+    }
+    free_ = std::move(kept);
   }
 
   mutable std::mutex mutex_;
@@ -106,17 +137,20 @@ void PinnedBlock::record(const Stream& stream) {
 bool PinnedBlock::idle() const {
   if (broken_) return false;
   // While this thread captures a graph, it must not ask events.
-  return std::all_of(uses_.begin(), uses_.end(), [](const Use& use) {
-    const Stream own = current_stream(use.stream.device());
-    return !is_capturing(static_cast<cudaStream_t>(own.native())) && use.event.done();
-  });
+  return uses_.empty() ||
+         (!thread_is_capturing() &&
+          std::all_of(uses_.begin(), uses_.end(), [](const Use& use) { return use.event.done(); }));
+}
+
+void PinnedBlock::wait() const {
+  for (const Use& use : uses_) use.event.synchronize();
 }
 
 void PinnedBlock::dispose() noexcept {
   try {
     for (Use& use : uses_) {
       // Recorded in a graph, the copy runs again with every replay: the memory is never free.
-      if (is_capturing(static_cast<cudaStream_t>(use.stream.native()))) broken_ = true;
+      if (may_be_capturing(static_cast<cudaStream_t>(use.stream.native()))) broken_ = true;
       if (!broken_) use.event.record(use.stream);
     }
   } catch (const Error&) {

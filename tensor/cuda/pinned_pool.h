@@ -28,6 +28,7 @@ class PinnedBlock final : public RefCounted {
 
   void dispose() noexcept override;
   bool idle() const;
+  void wait() const;
 
   void* const data_;
   const std::size_t bytes_;
@@ -35,7 +36,8 @@ class PinnedBlock final : public RefCounted {
   bool broken_ = false;  // no mark could be set: nobody knows when it is idle
 };
 
-/// A block of exactly that size, which may hold anything. Throws OutOfMemoryError.
+/// A block of exactly that size, which may hold anything. Throws OutOfMemoryError; Error where there is none
+/// and this thread captures a graph.
 Ref<PinnedBlock> take_pinned(std::size_t bytes);
 
 /// Records a stream for the pinned block that host memory is part of; false where it is part of none.

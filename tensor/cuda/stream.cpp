@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "tensor/cuda/capture.h"
 #include "tensor/cuda/device.h"
 #include "tensor/detail/stream_state.h"
 
@@ -78,6 +79,7 @@ class CudaEvent final : public detail::EventState {
   }
   bool done() const override {
     if (!recorded_) return true;
+    cuda::refuse_wait_in_capture("event");  // asking is no better than waiting
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) {
       cudaGetLastError();
@@ -87,7 +89,9 @@ class CudaEvent final : public detail::EventState {
     return true;
   }
   void synchronize() const override {
-    if (recorded_) ATH_TRY(cudaEventSynchronize(event_));
+    if (!recorded_) return;
+    cuda::refuse_wait_in_capture("event");
+    ATH_TRY(cudaEventSynchronize(event_));
   }
   double ms_until(const EventState& later) const override {
     const auto& end = static_cast<const CudaEvent&>(later);
@@ -117,7 +121,10 @@ class CudaStream final : public detail::StreamState {
     if (!mark.recorded()) return;  // the native event may still carry its last owner's mark
     ATH_TRY(cudaStreamWaitEvent(stream(), static_cast<cudaEvent_t>(mark.native()), 0));
   }
-  void synchronize() override { ATH_TRY(cudaStreamSynchronize(stream())); }
+  void synchronize() override {
+    cuda::refuse_wait_in_capture("stream");
+    ATH_TRY(cudaStreamSynchronize(stream()));
+  }
 
  private:
   ~CudaStream() override { spares_of(device).streams.give_back({stream(), id}); }
@@ -125,6 +132,40 @@ class CudaStream final : public detail::StreamState {
 };
 
 }  // namespace
+
+// Captures -------------------------------------------------------------------------------------------------
+
+bool cuda::is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  ATH_TRY(cudaStreamIsCapturing(stream, &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+bool cuda::may_be_capturing(cudaStream_t stream) noexcept {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone;
+}
+
+// A device without a default stream has never been used: a StreamGuard makes one, too.
+bool cuda::thread_is_capturing() {
+  for (std::int16_t i = 0; i < cuda_device_count(); ++i) {
+    const Device device{DeviceType::cuda, i};
+    if (!spares_of(device).default_stream.load(std::memory_order_acquire)) continue;
+    if (is_capturing(static_cast<cudaStream_t>(athanor::detail::current_stream_state(device).native)))
+      return true;
+  }
+  return false;
+}
+
+void cuda::refuse_wait_in_capture(const char* op) {
+  if (!thread_is_capturing()) return;
+  athanor::detail::fail<Error>(
+      "{}: while a graph is captured, the host must not wait: nothing that is captured runs before the graph "
+      "is launched",
+      op);
+}
+
+// Streams and events ---------------------------------------------------------------------------------------
 
 Ref<detail::StreamState> detail::create_device_stream(Device device) {
   check_device(device);
@@ -158,6 +199,7 @@ Ref<detail::EventState> detail::create_device_event(Device device, Event::Timing
 
 void detail::synchronize_device(Device device) {
   check_device(device);
+  cuda::refuse_wait_in_capture("synchronize");
   const cuda::DeviceGuard guard(device);
   ATH_TRY(cudaDeviceSynchronize());
 }

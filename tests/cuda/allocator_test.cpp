@@ -383,5 +383,54 @@ TEST_F(ExactBlocks, WaitForOtherStreamsToo) {
   EXPECT_EQ(exact.stats().cached, 0);
 }
 
+#if defined(ATHANOR_SIMT)
+// On a GPU there is no way back from this, so only the emulator's device is made to fail.
+void half_of_it_leaves(float*) {
+  if (threadIdx.x < 32) __syncthreads();
+}
+
+struct AFailedKernel : Allocators {
+  void SetUp() override {
+    Allocators::SetUp();
+    const auto stream = static_cast<cudaStream_t>(current_stream(test::device()).native());
+    ATH_TRY(
+        simt::launch("half_of_it_leaves", half_of_it_leaves, 1, 64, 0, stream, std::tuple<float*>(nullptr)));
+  }
+  void TearDown() override { cudaDeviceReset(); }
+
+  template <class F> static void expect_diagnosis(F&& call) {
+    try {
+      call();
+      ADD_FAILURE() << "the failed kernel was forgotten";
+    } catch (const BackendError& error) {
+      EXPECT_NE(std::string(error.what()).find("barrier divergence: thread (32,0,0) has left the kernel"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+};
+
+// Freeing and allocating ask events, which makes the emulator run what is queued, and may be the first to
+// hear of the failure.
+TEST_F(AFailedKernel, IsNotForgottenByAnAllocatorThatAsksItsEvents) {
+  const Block held = exact.allocate(64);
+  exact.free(held);  // parked: its own stream is busy
+  for (int i = 0; i < 3; ++i) {
+    try {
+      exact.free(exact.allocate(64));
+    } catch (const BackendError&) {  // it may say so itself
+    }
+  }
+  EXPECT_EQ(cudaPeekAtLastError(), cudaErrorLaunchFailure);
+  expect_diagnosis([] { synchronize(test::device()); });
+}
+
+TEST_F(AFailedKernel, IsTheErrorOfAnAllocationAndNotACaptureThatIsNone) {
+  EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
+  expect_diagnosis([&] { cached.allocate(64); });
+  expect_diagnosis([&] { cached.trim(); });
+}
+#endif
+
 }  // namespace
 }  // namespace athanor

@@ -1,6 +1,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "tensor/cuda/device.h"
 #include "tensor/error.h"
 #include "tensor/pinned.h"
 #include "tests/cuda/busy.h"
@@ -130,6 +131,20 @@ TEST_F(Copies, AnEmptyTensorIsNoCopy) {
 }
 
 // Two devices ----------------------------------------------------------------------------------------------
+
+// In a process of its own, for what one device was used for stays.
+TEST(OneOfTwoDevices, IsUsedWithoutAContextOnTheOther) {
+  if (cuda_device_count() < 2) GTEST_SKIP() << "there are not two devices";
+  const Device second{DeviceType::cuda, 1};
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3}, {3}, second);
+  EXPECT_EQ(x.to(kCpu).to_vector(), (std::vector<double>{1, 2, 3}));
+  synchronize(second);
+  EXPECT_TRUE(cuda::has_context(1));
+  EXPECT_FALSE(cuda::has_context(0)) << "and so some hundred MB of its memory are gone";
+  const Tensor y = Tensor::from(std::vector<float>{4}, {1}, test::device());
+  EXPECT_EQ(y.to_vector(), std::vector<double>{4});
+  EXPECT_TRUE(cuda::has_context(0));
+}
 
 struct TwoDevices : Copies {
   void SetUp() override {

@@ -1,8 +1,15 @@
 #include "tensor/pinned.h"
 
+#include <utility>
+
+#include "tensor/cuda/runtime.h"
+#include "tensor/error.h"
 #include "tests/cuda/busy.h"
 #include "tests/cuda/device.h"
 #include "tests/support/count_new.h"
+#if defined(ATHANOR_SIMT)
+#include "kernels/simt/options.h"
+#endif
 
 namespace athanor {
 namespace {
@@ -82,6 +89,65 @@ TEST_F(Pinned, SteadyStateAsksNobodyForMemory) {
   EXPECT_EQ(pinned_stats().growths, growths);
   EXPECT_EQ(test::operator_news(), news);
 }
+
+TEST_F(Pinned, NoneIsAskedForInACaptureAndNobodyWaitsInOne) {
+  const Stream stream = Stream::create(test::device());
+  const StreamGuard guard(stream);
+  const std::vector<float> values(70'001, 1.0f);
+  const Tensor from = Tensor::from(values, {70'001});
+  const auto message_of = [](auto&& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  const auto expect = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+    EXPECT_NE(text.find("while a graph is captured"), std::string::npos) << text;
+  };
+  const Tensor to = Tensor::empty({70'001}, {DType::f32, test::device()});
+  Tensor back = Tensor::empty({70'001}, {DType::f32});
+  Event event(test::device());
+  event.record(stream);
+  const auto native = static_cast<cudaStream_t>(stream.native());
+  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  expect(message_of([&] { empty_pinned({123'457}, DType::u8); }), "allocate");
+  expect(message_of([&] { to.copy_bytes_from(from); }), "page-locked memory");
+  expect(message_of([&] { back.copy_bytes_from(to); }), "copy: ");
+  expect(message_of([&] { event.synchronize(); }), "event: ");
+  expect(message_of([&] { static_cast<void>(event.done()); }), "event: ");
+  expect(message_of([&] { stream.synchronize(); }), "stream: ");
+  expect(message_of([&] { synchronize(test::device()); }), "synchronize: ");
+  expect(message_of([&] { Tensor::empty({1}, {DType::f32, test::device()}); }), "GraphPool");
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess) << "the errors must not spoil the capture";
+  cudaGraphDestroy(graph);
+}
+
+#if defined(ATHANOR_SIMT)
+TEST_F(Pinned, WhereTheSystemHasNoMoreWhatIsCachedGoesBack) {
+  constexpr std::size_t kRoom = 1 << 20;
+  const Stream stream = Stream::create(test::device());
+  const Tensor y = Tensor::empty({kRoom}, {DType::u8, test::device()});
+  { const Tensor settle = empty_pinned({31}, DType::u8); }
+  const PinnedStats before = pinned_stats();
+  const std::size_t saved = std::exchange(simt::options().pinned_bytes,
+                                          static_cast<std::size_t>(before.current + before.cached) + kRoom);
+  {
+    const StreamGuard guard(stream);
+    const Tensor x = empty_pinned({kRoom}, DType::u8);
+    y.copy_bytes_from(x);  // still reads when x is given back
+  }
+  EXPECT_EQ(empty_pinned({kRoom - 1}, DType::u8).numel(), static_cast<std::int64_t>(kRoom - 1));
+  const Tensor held = empty_pinned({kRoom - 1}, DType::u8);
+  EXPECT_EQ(pinned_stats().current - before.current, static_cast<std::int64_t>(kRoom - 1));
+  EXPECT_THROW(empty_pinned({2 * kRoom}, DType::u8), OutOfMemoryError);
+  simt::options().pinned_bytes = saved;
+  synchronize(test::device());
+}
+#endif
 
 }  // namespace
 }  // namespace athanor

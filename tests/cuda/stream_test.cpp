@@ -27,6 +27,42 @@ TEST(WhyNoCuda, NamesTheCauseAndTheRemedyInOneLine) {
   says(cudaErrorUnknown, 13000, {"cudaErrorUnknown"});
 }
 
+TEST(WhyNoCuda, ABuildHasCodeForTheArchitecturesItWasConfiguredFor) {
+  struct Case {
+    const char* architectures;
+    std::vector<int> yes, no;  // 86 for 8.6
+  };
+  const Case cases[] = {
+      {"90a-real", {90}, {80, 86, 89, 100, 120}},
+      {"80-real", {80, 86, 89}, {75, 90}},
+      {"86-real", {86, 89}, {80, 90}},
+      {"80", {80, 89, 90, 120}, {75}},
+      {"80-virtual", {80, 89, 90, 120}, {75}},
+      {"90a", {90}, {89, 100}},
+      {"100f-real", {100, 103}, {90, 120}},
+      {"75-real,80,86-real,89-real,90a-real,100-real,120-real", {75, 80, 86, 90, 103, 120, 130}, {70, 72}},
+      {"75-real,90a-real", {75, 90}, {70, 80, 100}},
+      {"native", {75, 90}, {}},
+      {"all-major", {75, 90}, {}},
+      {"", {}, {90}},
+  };
+  for (const Case& each : cases) {
+    for (const int sm : each.yes)
+      EXPECT_TRUE(cuda::has_code_for(each.architectures, sm / 10, sm % 10))
+          << each.architectures << " on " << sm;
+    for (const int sm : each.no)
+      EXPECT_FALSE(cuda::has_code_for(each.architectures, sm / 10, sm % 10))
+          << each.architectures << " on " << sm;
+  }
+  DeviceInfo info;
+  info.name = "NVIDIA A10";
+  info.major = 8;
+  info.minor = 6;
+  EXPECT_EQ(cuda::explain_no_code(info, "90a-real"),
+            "no code for sm_86 (NVIDIA A10) is in this build, only for 90a-real: configure with "
+            "-DATHANOR_CUDA_ARCHITECTURES=86-real, or use --device cpu");
+}
+
 TEST(WhyNoCuda, IsEmptyWhereThereIsADevice) {
   EXPECT_EQ(why_no_cuda().empty(), cuda_device_count() > 0);
 }

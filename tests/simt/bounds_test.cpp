@@ -25,6 +25,32 @@ TEST_F(Bounds, OneFloatBeyondGlobalMemory) {
                report("beyond_global", "100,0,0", "heap-buffer-overflow"));
 }
 
+TEST_F(Bounds, ReadsAndNegativeIndicesToo) {
+  const OnDevice<float> out(100);
+  EXPECT_OK(beyond_read(out.data(), 36));
+  EXPECT_OK(negative(out.data(), 0));
+  EXPECT_EQ(diagnosis(), "");
+  EXPECT_DEATH((beyond_read(out.data(), 37), diagnosis()),
+               report("beyond_read", "63,0,0", "heap-buffer-overflow(.|\n)*READ of size 4"));
+  EXPECT_DEATH((negative(out.data(), 1), diagnosis()),
+               report("negative", "0,0,0", "heap-buffer-overflow(.|\n)*WRITE of size 4"));
+}
+
+// The red zones are as wide as there can be: an index that is off by a row of 500 floats still meets one.
+TEST_F(Bounds, ARowTooFar) {
+  const OnDevice<float> out(100), next(100);
+  EXPECT_DEATH((beyond_read(out.data(), 500), diagnosis()),
+               report("beyond_read", "0,0,0", "heap-buffer-overflow"));
+}
+
+TEST_F(Bounds, StaticSharedMemoryThroughAPointer) {
+  const OnDevice<float> out(64);
+  EXPECT_OK(beyond_pointer(out.data(), 0));
+  EXPECT_EQ(diagnosis(), "");
+  EXPECT_DEATH((beyond_pointer(out.data(), 1), diagnosis()),
+               report("beyond_pointer", "63,0,0", "global-buffer-overflow"));
+}
+
 TEST_F(Bounds, OneFloatBeyondStaticSharedMemory) {
   const OnDevice<float> out(64);
   EXPECT_OK(beyond_static(out.data(), 0));
@@ -48,6 +74,14 @@ TEST_F(Bounds, AMisalignedVector) {
   EXPECT_DEATH((misaligned(out.data()), diagnosis()), "kernel misaligned, block");
   EXPECT_DEATH((misaligned(out.data()), diagnosis()),
                planted_line("misaligned") + ".*(misaligned address|insufficient space)");
+}
+
+TEST_F(Bounds, AMisalignedVectorThatIsReadOrShared) {
+  const OnDevice<float> out(64);
+  EXPECT_DEATH((misaligned_read(out.data()), diagnosis()),
+               planted_line("misaligned_read") + ".*(misaligned address|insufficient space)");
+  EXPECT_DEATH((misaligned_shared(out.data()), diagnosis()),
+               planted_line("misaligned_shared") + ".*(misaligned address|insufficient space)");
 }
 
 TEST_F(Bounds, MemoryThatWasFreedThoughQueuedWorkReachesIt) {

@@ -18,9 +18,9 @@ template <int Padding> __global__ void transpose_tiled_kernel(int n, const float
   __shared__ float tile[kTile][kTile + Padding];
   const int tx = static_cast<int>(threadIdx.x), ty = static_cast<int>(threadIdx.y);
   const int row0 = static_cast<int>(blockIdx.y) * kTile, col0 = static_cast<int>(blockIdx.x) * kTile;
-  tile[ty][tx] = x[(row0 + ty) * n + col0 + tx];
+  tile[ty][tx] = x[(row0 + ty) * n + col0 + tx];  // line: transpose_in
   __syncthreads();
-  y[(col0 + ty) * n + row0 + tx] = tile[tx][ty];
+  y[(col0 + ty) * n + row0 + tx] = tile[tx][ty];  // line: transpose_out
 }
 
 __global__ void copy_vectors_kernel(const float4* x, float4* y) {
@@ -42,8 +42,8 @@ __global__ void banks_kernel(float* out) {
 }
 
 __global__ void diverging_kernel(float* out) {
-  if (threadIdx.x % 2 == 0) {
-    out[threadIdx.x] = 1;  // line: diverging_even
+  if (threadIdx.x % 2 == 0) {  // line: diverging_branch
+    out[threadIdx.x] = 1;      // line: diverging_even
   } else {
     out[2 * threadIdx.x] = 2;  // line: diverging_odd
   }
@@ -64,6 +64,24 @@ __global__ void triangle_kernel(float* out) {
 
 __global__ void misaligned_reads_kernel(const float* x, float* y) {
   y[threadIdx.x] = x[threadIdx.x + 1];
+}
+
+// 8 bytes a lane go by half warps: in order, then with every lane of a half in the same two banks.
+__global__ void halves_kernel(double* out) {
+  __shared__ double values[16 * 32];
+  values[threadIdx.x] = 1;       // line: halves_write
+  values[16 * threadIdx.x] = 3;  // line: halves_strided
+  __syncwarp();
+  out[threadIdx.x] = values[threadIdx.x];
+}
+
+__global__ void atomics_kernel(int* totals) {
+  __shared__ int mine[32];
+  mine[threadIdx.x] = 0;
+  __syncthreads();
+  atomicAdd(&mine[0], 1);              // line: atomics_same
+  atomicAdd(&mine[threadIdx.x], 1);    // line: atomics_own
+  atomicMax(totals + threadIdx.x, 1);  // line: atomics_global
 }
 
 }  // namespace
@@ -93,6 +111,12 @@ cudaError_t uniform(float* out) {
 }
 cudaError_t triangle(float* out) {
   return launch("triangle", triangle_kernel, 1, 32, 0, nullptr, std::tuple(out));
+}
+cudaError_t halves(double* out) {
+  return launch("halves", halves_kernel, 1, 32, 0, nullptr, std::tuple(out));
+}
+cudaError_t atomics(unsigned threads, int* totals) {
+  return launch("atomics", atomics_kernel, 1, threads, 0, nullptr, std::tuple(totals));
 }
 cudaError_t misaligned_reads(const float* x, float* y) {
   return launch("misaligned_reads", misaligned_reads_kernel, 1, 32, 0, nullptr, std::tuple(x, y));

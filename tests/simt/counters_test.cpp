@@ -21,6 +21,26 @@ template <class F> KernelCounts counted(const std::string& kernel, F&& run) {
   return found ? *found : KernelCounts{};
 }
 
+const AccessCount* at_line(const KernelCounts& counts, const std::string& mark) {
+  const std::string place = marked_line("counted.cu", mark);
+  for (const AccessCount& each : counts.accesses) {
+    if (each.place == place) return &each;
+  }
+  ADD_FAILURE() << place << " has no accesses";
+  static const AccessCount none;
+  return &none;
+}
+
+const AccessCount* at_line(const KernelCounts& counts, AccessKind kind, const std::string& mark) {
+  const std::string place = marked_line("counted.cu", mark);
+  for (const AccessCount& each : counts.accesses) {
+    if (each.place == place && each.kind == kind) return &each;
+  }
+  ADD_FAILURE() << place << " has no accesses of this kind";
+  static const AccessCount none;
+  return &none;
+}
+
 template <class F>
 void expect_transpose(const std::string& kernel, F&& run, std::uint64_t write_sectors,
                       std::uint64_t shared_read_rounds) {
@@ -46,6 +66,12 @@ void expect_transpose(const std::string& kernel, F&& run, std::uint64_t write_se
     const AccessCount shared = counts.total(AccessKind::shared_read);
     EXPECT_EQ(shared.rounds, shared_read_rounds);
     EXPECT_EQ(shared.fewest_rounds, shared_read_rounds == 0 ? 0 : kWarps);
+    if (shared_read_rounds > 0) {
+      EXPECT_EQ(at_line(counts, AccessKind::global_read, "transpose_in")->sectors, 4 * kWarps);
+      EXPECT_EQ(at_line(counts, AccessKind::shared_write, "transpose_in")->rounds, kWarps);
+      EXPECT_EQ(at_line(counts, AccessKind::shared_read, "transpose_out")->rounds, shared_read_rounds);
+      EXPECT_EQ(at_line(counts, AccessKind::global_write, "transpose_out")->sectors, write_sectors);
+    }
     EXPECT_EQ(counts.total_branches().diverged, 0u);
   });
 }
@@ -84,16 +110,6 @@ TEST(Counters, VectorsOfSixteenBytesGoByQuartersOfAWarp) {
   });
 }
 
-const AccessCount* at_line(const KernelCounts& counts, const std::string& mark) {
-  const std::string place = marked_line("counted.cu", mark);
-  for (const AccessCount& each : counts.accesses) {
-    if (each.place == place) return &each;
-  }
-  ADD_FAILURE() << place << " has no accesses";
-  static const AccessCount none;
-  return &none;
-}
-
 TEST(Counters, ABroadcastIsOneRoundAndAStrideOfTwoWordsIsTwo) {
   in_all_orders([] {
     const OnDevice<float> out(32);
@@ -102,6 +118,33 @@ TEST(Counters, ABroadcastIsOneRoundAndAStrideOfTwoWordsIsTwo) {
     EXPECT_EQ(at_line(counts, "banks_strided")->rounds, 2u);
     EXPECT_EQ(at_line(counts, "banks_strided")->fewest_rounds, 1u);
   });
+}
+
+TEST(Counters, EightBytesALaneGoByHalvesOfAWarp) {
+  const OnDevice<double> out(32);
+  const KernelCounts counts = counted("halves", [&] { return halves(out.data()); });
+  EXPECT_EQ(at_line(counts, "halves_write")->rounds, 2u);
+  EXPECT_EQ(at_line(counts, "halves_write")->fewest_rounds, 2u);
+  EXPECT_EQ(at_line(counts, "halves_strided")->rounds, 32u) << "16 lanes, one after the other, twice";
+}
+
+TEST(Counters, AtomicsAreAKindOfTheirOwn) {
+  for (const unsigned threads : {32u, 20u}) {  // a whole warp, and a part of one
+    const OnDevice<int> totals(std::vector<int>(32, 0));
+    const KernelCounts counts = counted("atomics", [&] { return atomics(threads, totals.data()); });
+    const AccessCount* same = at_line(counts, AccessKind::shared_atomic, "atomics_same");
+    EXPECT_EQ(same->rounds, 1u) << "one word is one round, though a GPU adds up one after the other";
+    EXPECT_EQ(same->warps, 1u);
+    EXPECT_EQ(same->lanes, threads);
+    EXPECT_EQ(at_line(counts, AccessKind::shared_atomic, "atomics_own")->rounds, 1u);
+    const AccessCount* global = at_line(counts, AccessKind::global_atomic, "atomics_global");
+    EXPECT_EQ(global->lanes, threads);
+    EXPECT_EQ(global->bytes, 4u * threads);
+    EXPECT_EQ(global->sectors, (threads + 7) / 8);
+    EXPECT_EQ(global->fewest_sectors, (threads + 7) / 8);
+    EXPECT_EQ(counts.total(AccessKind::shared_atomic).warps, 2u);
+    EXPECT_EQ(counts.total_branches().diverged, 0u);
+  }
 }
 
 TEST(Counters, MisalignedReadsTouchOneSectorMore) {
@@ -118,6 +161,11 @@ TEST(Counters, LanesThatPartAreCounted) {
     const OnDevice<float> out(256);
     const KernelCounts apart = counted("diverging", [&] { return diverging(out.data()); });
     EXPECT_EQ(apart.total_branches().diverged, 4u) << "one branch, 4 warps";
+    for (const BranchCount& branch : apart.branches) {
+      if (branch.diverged == 0) continue;
+      EXPECT_EQ(branch.place, marked_line("counted.cu", "diverging_branch"));
+      EXPECT_EQ(branch.lanes, 128u);
+    }
     EXPECT_EQ(at_line(apart, "diverging_even")->warps, 4u);
     EXPECT_EQ(at_line(apart, "diverging_even")->lanes, 64u);
     EXPECT_EQ(at_line(apart, "diverging_even")->sectors, 4u * 4);

@@ -95,6 +95,16 @@ TEST(Executor, WarpFunctionsGiveWhatCudaSays) {
   });
 }
 
+TEST(Executor, LanesMayWaitForTheWholeWarpWhileHalfOfItIsNotDone) {
+  in_all_orders([] {
+    const OnDevice<unsigned> out(32);
+    EXPECT_OK(half_then_all(out.data(), nullptr));
+    const auto y = out.read();
+    const auto half = [](unsigned lane) { return lane < 16 ? lane + (lane ^ 8) : lane; };
+    for (unsigned lane = 0; lane < 32; ++lane) EXPECT_EQ(y[lane], half(lane) + 100 * half(lane ^ 1)) << lane;
+  });
+}
+
 TEST(Executor, BlockVotesCountTheWholeBlock) {
   in_all_orders([] {
     const OnDevice<int> out(3);
@@ -139,21 +149,35 @@ TEST_P(Finds, ItInEveryOrderAndSaysWhere) {
 INSTANTIATE_TEST_SUITE_P(
     Executor, Finds,
     testing::Values(
-        Planted{
-            "divergent_barrier",
-            divergent_barrier,
-            {"barrier divergence", "block (0,0,0)", "@divergent_barrier_then", "@divergent_barrier_else"}},
-        Planted{"early_return", early_return, {"barrier divergence", "has left the kernel", "@early_return"}},
-        Planted{"wrong_mask", wrong_mask, {"deadlock", "for lanes 0xffff0000", "@wrong_mask"}},
+        Planted{"divergent_barrier",
+                divergent_barrier,
+                {"barrier divergence", "block (0,0,0): ", "thread (0,0,0) waits at ",
+                 "@divergent_barrier_then", "thread (40,0,0) at ", "@divergent_barrier_else"}},
+        Planted{"early_return",
+                early_return,
+                {"barrier divergence: thread (50,0,0) has left the kernel, thread (0,0,0) waits at",
+                 "@early_return"}},
+        Planted{"wrong_mask",
+                wrong_mask,
+                {"deadlock: thread (0,0,0) waits at the warp collective ", "for lanes 0xffff0000",
+                 "@wrong_mask"}},
         Planted{"mask_without_self",
                 mask_without_self,
                 {"thread (31,0,0)", "leaves its own lane 31", "@mask_without_self"}},
         Planted{"lane_outside_mask",
                 lane_outside_mask,
-                {"reads lane 20", "not in the mask", "@lane_outside_mask"}},
+                {"thread (0,0,0) reads lane 20", "not in the mask", "@lane_outside_mask"}},
         Planted{"different_collectives",
                 different_collectives,
-                {"mismatch", "@different_collectives_even", "@different_collectives_odd"}}),
+                {"mismatch: thread (0,0,0) at ", "@different_collectives_even", "thread (1,0,0) at ",
+                 "@different_collectives_odd"}},
+        Planted{"barrier_and_collective",
+                barrier_and_collective,
+                {"deadlock: thread (0,0,0) waits at the barrier ", "@barrier_and_collective_barrier"}},
+        Planted{"mask_of_the_gone",
+                mask_of_the_gone,
+                {"deadlock: thread (0,0,0) waits at the warp collective ", "@mask_of_the_gone",
+                 "for lanes 0xffff0000, which have left the kernel"}}),
     [](const auto& bug) { return bug.param.name; });
 
 #if !defined(ATHANOR_SIMT_RACE)

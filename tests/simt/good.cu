@@ -13,11 +13,11 @@ __device__ __forceinline__ std::int64_t global_size() {
 }
 
 __global__ void axpy_kernel(std::int64_t n, float a, const float* __restrict__ x, float* __restrict__ y) {
-  for (std::int64_t i = global_index(); i < n; i += global_size()) y[i] += a * __ldg(x + i);
+  for (std::int64_t i = global_index(); i < n; i += global_size()) y[i] += a * __ldg(x + i);  // line: axpy
 }
 
 __global__ void fill_kernel(std::int64_t n, float value, float* y) {
-  for (std::int64_t i = global_index(); i < n; i += global_size()) y[i] = value;
+  for (std::int64_t i = global_index(); i < n; i += global_size()) y[i] = value;  // line: fill
 }
 
 __device__ float warp_sum(float v) {
@@ -140,6 +140,43 @@ __global__ void half_warps_kernel(float* out) {
   out[lane] = values[lane ^ 15];
 }
 
+// Half a warp agrees, then all of it: some lanes wait for all while others still wait for the half.
+__global__ void half_then_all_kernel(unsigned* out) {
+  unsigned v = threadIdx.x;
+  if (threadIdx.x < 16) v += __shfl_xor_sync(0xffffu, v, 8);
+  v += 100 * __shfl_xor_sync(kAll, v, 1);
+  out[threadIdx.x] = v;
+}
+
+// A barrier that the compiler may well duplicate, one for each way threads come.
+__global__ void two_ways_kernel(float* out) {
+  __shared__ float values[64];
+  const bool low = threadIdx.x < 40;
+  float v = low ? 1.0f : out[threadIdx.x];
+  for (int round = 0; round < 3; ++round) {
+    if (low) v += 1;
+    values[threadIdx.x] = v;
+    __syncthreads();
+    v = low ? values[63 - threadIdx.x] : 2 * values[threadIdx.x - 1];
+    __syncthreads();
+  }
+  out[threadIdx.x] = v;
+}
+
+__global__ void broadcast_kernel(const float* x, float* y) {
+  y[threadIdx.x] = x[0];  // line: broadcast
+}
+
+// What a shuffle does not order, __syncwarp does.
+__global__ void shuffle_and_syncwarp_kernel(float* out) {
+  __shared__ float values[64];
+  float v = static_cast<float>(threadIdx.x);
+  values[threadIdx.x] = v;
+  v = __shfl_xor_sync(kAll, v, 1);
+  __syncwarp();
+  out[threadIdx.x] = v - values[threadIdx.x ^ 1];
+}
+
 __global__ void order_kernel(int* order, int* next) {
   order[atomicAdd(next, 1)] = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
 }
@@ -181,6 +218,18 @@ cudaError_t bytes(std::uint8_t* out, cudaStream_t stream) {
 }
 cudaError_t half_warps(float* out, cudaStream_t stream) {
   return launch("half_warps", half_warps_kernel, 1, 32, 0, stream, std::tuple(out));
+}
+cudaError_t half_then_all(unsigned* out, cudaStream_t stream) {
+  return launch("half_then_all", half_then_all_kernel, 1, 32, 0, stream, std::tuple(out));
+}
+cudaError_t broadcast(const float* x, float* y, cudaStream_t stream) {
+  return launch("broadcast", broadcast_kernel, 1, 64, 0, stream, std::tuple(x, y));
+}
+cudaError_t two_ways(float* out, cudaStream_t stream) {
+  return launch("two_ways", two_ways_kernel, 1, 64, 0, stream, std::tuple(out));
+}
+cudaError_t shuffle_and_syncwarp(float* out, cudaStream_t stream) {
+  return launch("shuffle_and_syncwarp", shuffle_and_syncwarp_kernel, 1, 64, 0, stream, std::tuple(out));
 }
 cudaError_t order_of_threads(unsigned blocks, unsigned threads, int* order, int* next, cudaStream_t stream) {
   return launch("order", order_kernel, blocks, threads, 0, stream, std::tuple(order, next));

@@ -77,7 +77,9 @@ TEST(Graph, WaitsAndAllocationsDuringCaptureAreErrors) {
     std::function<cudaError_t(cudaStream_t)> call;
   };
   const TestEvent event;
-  void* memory = nullptr;
+  void *memory = nullptr, *on_device = nullptr, *pinned = nullptr;
+  EXPECT_OK(cudaMalloc(&on_device, 4));
+  EXPECT_OK(cudaMallocHost(&pinned, 4));
   const Forbidden calls[] = {
       {"cudaStreamSynchronize", [](cudaStream_t stream) { return cudaStreamSynchronize(stream); }},
       {"cudaStreamQuery", [](cudaStream_t stream) { return cudaStreamQuery(stream); }},
@@ -86,22 +88,29 @@ TEST(Graph, WaitsAndAllocationsDuringCaptureAreErrors) {
       {"cudaEventSynchronize", [&](cudaStream_t) { return cudaEventSynchronize(event); }},
       {"cudaMalloc", [&](cudaStream_t) { return cudaMalloc(&memory, 4); }},
       {"cudaMallocHost", [&](cudaStream_t) { return cudaMallocHost(&memory, 4); }},
+      {"cudaHostAlloc", [&](cudaStream_t) { return cudaHostAlloc(&memory, 4, cudaHostAllocPortable); }},
+      {"cudaFree", [&](cudaStream_t) { return cudaFree(on_device); }},
+      {"cudaFreeHost", [&](cudaStream_t) { return cudaFreeHost(pinned); }},
       {"cudaMemcpy", [&](cudaStream_t) { return cudaMemcpy(nullptr, nullptr, 0, cudaMemcpyDefault); }},
   };
-  for (const Forbidden& forbidden : calls) {
-    SCOPED_TRACE(forbidden.name);
-    const TestStream stream;
-    EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    EXPECT_EQ(forbidden.call(stream), cudaErrorStreamCaptureUnsupported);
-    const std::string text = text_of(cudaErrorStreamCaptureUnsupported);
-    EXPECT_TEXT(text, forbidden.name);
-    EXPECT_TEXT(text, "captured");
-    cudaGraph_t graph = nullptr;
-    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
-    EXPECT_EQ(graph, nullptr);
-    cudaGetLastError();
-    EXPECT_OK(cudaStreamSynchronize(stream));
+  for (const auto mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal}) {
+    for (const Forbidden& forbidden : calls) {
+      SCOPED_TRACE(testing::Message() << forbidden.name << ", mode " << mode);
+      const TestStream stream;
+      EXPECT_OK(cudaStreamBeginCapture(stream, mode));
+      EXPECT_EQ(forbidden.call(stream), cudaErrorStreamCaptureUnsupported);
+      const std::string text = text_of(cudaErrorStreamCaptureUnsupported);
+      EXPECT_TEXT(text, forbidden.name);
+      EXPECT_TEXT(text, "captured");
+      cudaGraph_t graph = nullptr;
+      EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+      EXPECT_EQ(graph, nullptr);
+      cudaGetLastError();
+      EXPECT_OK(cudaStreamSynchronize(stream));
+    }
   }
+  EXPECT_OK(cudaFree(on_device));
+  EXPECT_OK(cudaFreeHost(pinned));
 }
 
 TEST(Graph, ARelaxedThreadMayAllocateDuringCapture) {

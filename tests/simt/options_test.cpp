@@ -31,13 +31,15 @@ TEST(Options, ComeFromTheEnvironment) {
   const Variables some({{"SIMT_ORDER", "random:7"},
                         {"SIMT_STREAM_ORDER", "reverse"},
                         {"SIMT_DEVICES", "3"},
-                        {"SIMT_MEMORY", "1000"}});
+                        {"SIMT_MEMORY", "1000"},
+                        {"SIMT_PINNED", "2000"}});
   const Options read = options_from_environment();
   EXPECT_EQ(read.threads.kind, Order::Kind::random);
   EXPECT_EQ(read.threads.seed, 7u);
   EXPECT_EQ(read.streams.kind, Order::Kind::reverse);
   EXPECT_EQ(read.devices, 3);
   EXPECT_EQ(read.memory_bytes, 1000u);
+  EXPECT_EQ(read.pinned_bytes, 2000u);
   EXPECT_EQ(read.error, "");
 }
 

@@ -57,6 +57,22 @@ __global__ void uninitialised_dynamic_kernel(float* out) {
   out[threadIdx.x] = shared[threadIdx.x];  // line: uninitialised_dynamic
 }
 
+// Half of a warp waits for the block, the other half for all of the warp.
+__global__ void barrier_and_collective_kernel(float* out) {
+  if (threadIdx.x < 16) {
+    __syncthreads();  // line: barrier_and_collective_barrier
+  } else {
+    out[threadIdx.x] = __shfl_xor_sync(~0u, 1.0f, 1);  // line: barrier_and_collective_shuffle
+  }
+}
+
+// CUDA waits for lanes that have not left. Here a mask names those who come.
+__global__ void mask_of_the_gone_kernel(float* out) {
+  if (threadIdx.x >= 16) return;
+  out[threadIdx.x] = 1;
+  __syncwarp();  // line: mask_of_the_gone
+}
+
 // What only the race build sees.
 
 __global__ void uninitialised_static_kernel(float* out) {
@@ -85,10 +101,64 @@ __global__ void missing_second_barrier_kernel(float* out) {
   out[threadIdx.x] = first + second;
 }
 
+// Both halves of the block come to the barrier of the same line, but each from a call of its own.
+__device__ __forceinline__ float shared_sum(float v) {
+  __shared__ float total;
+  if (threadIdx.x % 64 == 0) total = 0;
+  __syncthreads();  // line: barrier_in_helper
+  return total + v;
+}
+__global__ void barrier_in_helper_kernel(float* out) {
+  if (threadIdx.x < 40) {
+    out[threadIdx.x] = shared_sum(1);  // line: barrier_in_helper_then
+  } else {
+    out[threadIdx.x] = shared_sum(2);  // line: barrier_in_helper_else
+  }
+}
+
+__attribute__((noinline)) __device__ void wait_for_block(float* value) {
+  *value += 1;
+  __syncthreads();  // line: barrier_in_function
+}
+__global__ void barrier_in_function_kernel(float* out) {
+  if (threadIdx.x < 40) {
+    wait_for_block(out + threadIdx.x);  // line: barrier_in_function_then
+  } else {
+    wait_for_block(out + threadIdx.x);  // line: barrier_in_function_else
+  }
+}
+
+__device__ __forceinline__ float with_neighbour(float v) {
+  return v + __shfl_xor_sync(~0u, v, 1);  // line: shuffle_in_helper
+}
+__global__ void shuffle_in_helper_kernel(float* out) {
+  if (threadIdx.x < 16) {
+    out[threadIdx.x] = with_neighbour(1);  // line: shuffle_in_helper_then
+  } else {
+    out[threadIdx.x] = with_neighbour(2);  // line: shuffle_in_helper_else
+  }
+}
+
 __global__ void missing_syncwarp_kernel(float* out) {
   __shared__ float values[64];
   values[threadIdx.x] = 1;
   out[threadIdx.x] = values[threadIdx.x ^ 1];  // line: missing_syncwarp
+}
+
+// Shuffles and votes bring lanes together, but order no memory.
+__global__ void shuffle_is_no_barrier_kernel(float* out) {
+  __shared__ float values[64];
+  float v = static_cast<float>(threadIdx.x);
+  values[threadIdx.x] = v;  // line: shuffle_is_no_barrier_write
+  v = __shfl_xor_sync(~0u, v, 1);
+  out[threadIdx.x] = v + values[threadIdx.x ^ 1];  // line: shuffle_is_no_barrier_read
+}
+
+__global__ void vote_is_no_barrier_kernel(float* out) {
+  __shared__ float values[64];
+  values[threadIdx.x] = 1;  // line: vote_is_no_barrier_write
+  const bool any = __any_sync(~0u, threadIdx.x == 3) != 0;
+  out[threadIdx.x] = any ? values[threadIdx.x ^ 1] : 0.0f;  // line: vote_is_no_barrier_read
 }
 
 __global__ void syncwarp_across_warps_kernel(float* out) {
@@ -128,6 +198,46 @@ __global__ void memory_of_the_host_kernel(Table table, float* out) {
   out[threadIdx.x] = table.values[threadIdx.x];  // line: memory_of_the_host
 }
 
+// The block before has left its values behind, where blocks run one after the other.
+__global__ void left_by_another_block_kernel(float* out) {
+  __shared__ float values[64];
+  if (blockIdx.x == 0 || threadIdx.x != 9) values[threadIdx.x] = 1;
+  __syncthreads();
+  out[64 * blockIdx.x + threadIdx.x] = values[threadIdx.x];  // line: left_by_another_block
+}
+
+__global__ void dynamic_race_kernel(float* out) {
+  float* values = static_cast<float*>(dynamic_shared_memory());
+  values[threadIdx.x] = 1;                      // line: dynamic_race_write
+  out[threadIdx.x] = values[63 - threadIdx.x];  // line: dynamic_race_read
+}
+
+__global__ void two_writers_kernel(float* out) {
+  __shared__ float last;
+  last = static_cast<float>(threadIdx.x);  // line: two_writers
+  __syncthreads();
+  out[threadIdx.x] = last;
+}
+
+__global__ void bytes_race_kernel(float* out) {
+  __shared__ unsigned char values[64];
+  values[threadIdx.x] = 1;                     // line: bytes_race_write
+  out[threadIdx.x] = values[threadIdx.x ^ 1];  // line: bytes_race_read
+}
+
+__global__ void shared_atomic_kernel(float* out) {
+  __shared__ float sum;
+  if (threadIdx.x == 0) sum = 0;  // line: shared_atomic_write
+  atomicAdd(&sum, 1.0f);          // line: shared_atomic_add
+  __syncthreads();
+  out[threadIdx.x] = sum;
+}
+
+__global__ void warps_of_a_block_kernel(float* out) {
+  out[threadIdx.x] = 1;                           // line: warps_of_a_block_write
+  out[64 + threadIdx.x] = out[threadIdx.x ^ 32];  // line: warps_of_a_block_read
+}
+
 // What only the build with AddressSanitizer and UndefinedBehaviorSanitizer sees.
 
 __global__ void beyond_global_kernel(int count, float* out) {
@@ -150,6 +260,37 @@ __global__ void beyond_dynamic_kernel(int offset, float* out) {
 
 __global__ void misaligned_kernel(float* out) {
   *reinterpret_cast<float4*>(out + 1) = make_float4(1, 2, 3, 4);  // line: misaligned
+}
+
+__global__ void beyond_read_kernel(int offset, float* out) {
+  const float v = out[static_cast<int>(threadIdx.x) + offset];  // line: beyond_read
+  out[threadIdx.x] = v;
+}
+
+__global__ void negative_kernel(int offset, float* out) {
+  out[static_cast<int>(threadIdx.x) - offset] = 1;  // line: negative
+}
+
+// The compiler does not know the array behind the pointer.
+__attribute__((noinline)) __device__ void store(float* values, int at) {
+  values[at] = 1;  // line: beyond_pointer
+}
+__global__ void beyond_pointer_kernel(int offset, float* out) {
+  __shared__ float values[64];
+  store(values, static_cast<int>(threadIdx.x) + offset);
+  __syncthreads();
+  out[threadIdx.x] = values[threadIdx.x];
+}
+
+__global__ void misaligned_read_kernel(float* out) {
+  const float4 v = *reinterpret_cast<const float4*>(out + 2);  // line: misaligned_read
+  out[0] = v.x;
+}
+
+__global__ void misaligned_shared_kernel(float* out) {
+  float* values = static_cast<float*>(dynamic_shared_memory());
+  *reinterpret_cast<float4*>(values + 1) = make_float4(1, 2, 3, 4);  // line: misaligned_shared
+  out[0] = values[1];
 }
 
 __global__ void through_struct_kernel(Table table, float* out) {
@@ -181,6 +322,30 @@ cudaError_t lane_outside_mask(float* out) {
 cudaError_t different_collectives(float* out) {
   return planted("different_collectives", different_collectives_kernel, 32, out);
 }
+cudaError_t barrier_and_collective(float* out) {
+  return planted("barrier_and_collective", barrier_and_collective_kernel, 32, out);
+}
+cudaError_t mask_of_the_gone(float* out) {
+  return planted("mask_of_the_gone", mask_of_the_gone_kernel, 32, out);
+}
+cudaError_t left_by_another_block(float* out) {
+  return launch("left_by_another_block", left_by_another_block_kernel, 2, 64, 0, nullptr, std::tuple(out));
+}
+cudaError_t dynamic_race(float* out) {
+  return planted("dynamic_race", dynamic_race_kernel, 64, out);
+}
+cudaError_t two_writers(float* out) {
+  return planted("two_writers", two_writers_kernel, 64, out);
+}
+cudaError_t bytes_race(float* out) {
+  return planted("bytes_race", bytes_race_kernel, 64, out);
+}
+cudaError_t shared_atomic(float* out) {
+  return planted("shared_atomic", shared_atomic_kernel, 64, out);
+}
+cudaError_t warps_of_a_block(float* out) {
+  return planted("warps_of_a_block", warps_of_a_block_kernel, 64, out);
+}
 cudaError_t uninitialised_dynamic(float* out) {
   return planted("uninitialised_dynamic", uninitialised_dynamic_kernel, 64, out);
 }
@@ -193,8 +358,23 @@ cudaError_t missing_barrier(float* out) {
 cudaError_t missing_second_barrier(float* out) {
   return planted("missing_second_barrier", missing_second_barrier_kernel, 64, out);
 }
+cudaError_t barrier_in_helper(float* out) {
+  return planted("barrier_in_helper", barrier_in_helper_kernel, 64, out);
+}
+cudaError_t barrier_in_function(float* out) {
+  return planted("barrier_in_function", barrier_in_function_kernel, 64, out);
+}
+cudaError_t shuffle_in_helper(float* out) {
+  return planted("shuffle_in_helper", shuffle_in_helper_kernel, 64, out);
+}
 cudaError_t missing_syncwarp(float* out) {
   return planted("missing_syncwarp", missing_syncwarp_kernel, 64, out);
+}
+cudaError_t shuffle_is_no_barrier(float* out) {
+  return planted("shuffle_is_no_barrier", shuffle_is_no_barrier_kernel, 64, out);
+}
+cudaError_t vote_is_no_barrier(float* out) {
+  return planted("vote_is_no_barrier", vote_is_no_barrier_kernel, 64, out);
 }
 cudaError_t syncwarp_across_warps(float* out) {
   return planted("syncwarp_across_warps", syncwarp_across_warps_kernel, 64, out);
@@ -218,6 +398,21 @@ cudaError_t memory_of_the_host(float* out) {
 
 cudaError_t beyond_global(float* out, int count) {
   return planted("beyond_global", beyond_global_kernel, 128, count, out);
+}
+cudaError_t beyond_read(float* out, int offset) {
+  return planted("beyond_read", beyond_read_kernel, 64, offset, out);
+}
+cudaError_t negative(float* out, int offset) {
+  return planted("negative", negative_kernel, 64, offset, out);
+}
+cudaError_t beyond_pointer(float* out, int offset) {
+  return planted("beyond_pointer", beyond_pointer_kernel, 64, offset, out);
+}
+cudaError_t misaligned_read(float* out) {
+  return planted("misaligned_read", misaligned_read_kernel, 1, out);
+}
+cudaError_t misaligned_shared(float* out) {
+  return planted("misaligned_shared", misaligned_shared_kernel, 1, out);
 }
 cudaError_t beyond_static(float* out, int offset) {
   return planted("beyond_static", beyond_static_kernel, 64, offset, out);

@@ -23,31 +23,95 @@ INSTANTIATE_TEST_SUITE_P(
             "uninitialised_static",
             uninitialised_static,
             {"thread (9,0,0) of block (0,0,0)", "nobody in the block has written", "@uninitialised_static"}},
+        Planted{
+            "left_by_another_block",
+            left_by_another_block,
+            {"thread (9,0,0) of block (1,0,0)", "nobody in the block has written", "@left_by_another_block"}},
+        Planted{
+            "dynamic_race",
+            dynamic_race,
+            {"race in shared memory", "no barrier is between", "@dynamic_race_write", "@dynamic_race_read"},
+            [](unsigned a, unsigned b) { return a + b == 63; }},
+        Planted{"two_writers",
+                two_writers,
+                {"race in shared memory", " writes at ", " wrote at ", "@two_writers"},
+                [](unsigned a, unsigned b) { return a != b; }},
+        Planted{"bytes_race",
+                bytes_race,
+                {"race in shared memory", "no __syncwarp", "@bytes_race_write", "@bytes_race_read"},
+                [](unsigned a, unsigned b) { return (a ^ b) == 1; }},
+        Planted{"shared_atomic",
+                shared_atomic,
+                {"race in shared memory", "atomically", "@shared_atomic_write", "@shared_atomic_add"},
+                [](unsigned a, unsigned b) { return (a == 0) != (b == 0); }},
+        Planted{"warps_of_a_block",
+                warps_of_a_block,
+                {"race in global memory", "no barrier is between", "@warps_of_a_block_write",
+                 "@warps_of_a_block_read"},
+                [](unsigned a, unsigned b) { return (a ^ b) == 32; }},
         Planted{"missing_barrier",
                 missing_barrier,
                 {"race in shared memory", "no barrier is between", "@missing_barrier_write",
-                 "@missing_barrier_read"}},
+                 "@missing_barrier_read"},
+                [](unsigned a, unsigned b) { return a + b == 63; }},
         Planted{"missing_second_barrier",
                 missing_second_barrier,
-                {"race in shared memory", "no barrier is between", "@missing_second_barrier_write",
-                 "@missing_second_barrier_read"}},
+                {"race in shared memory", "barrier is between", "@missing_second_barrier_write",
+                 "@missing_second_barrier_read"},
+                [](unsigned a, unsigned b) { return a != b && (a % 32 == 0 || b % 32 == 0); }},
+        Planted{"barrier_in_helper",
+                barrier_in_helper,
+                {"barrier divergence: thread (0,0,0) waits at ", "@barrier_in_helper",
+                 "@barrier_in_helper_then", "thread (40,0,0) at ", "@barrier_in_helper_else"}},
+        Planted{"barrier_in_function",
+                barrier_in_function,
+                {"barrier divergence: thread (0,0,0) waits at ", "@barrier_in_function",
+                 "@barrier_in_function_then", "thread (40,0,0) at ", "@barrier_in_function_else"}},
+        Planted{"shuffle_in_helper",
+                shuffle_in_helper,
+                {"warp collective mismatch: thread (0,0,0) at ", "@shuffle_in_helper",
+                 "@shuffle_in_helper_then", "thread (16,0,0) at ", "@shuffle_in_helper_else"}},
         Planted{"missing_syncwarp",
                 missing_syncwarp,
-                {"race in shared memory", "no __syncwarp", "@missing_syncwarp"}},
+                {"race in shared memory", "no __syncwarp", "@missing_syncwarp"},
+                [](unsigned a, unsigned b) { return (a ^ b) == 1; }},
+        Planted{"shuffle_is_no_barrier",
+                shuffle_is_no_barrier,
+                {"race in shared memory", "no __syncwarp", "@shuffle_is_no_barrier_write",
+                 "@shuffle_is_no_barrier_read"},
+                [](unsigned a, unsigned b) { return (a ^ b) == 1; }},
+        Planted{"vote_is_no_barrier",
+                vote_is_no_barrier,
+                {"race in shared memory", "no __syncwarp", "@vote_is_no_barrier_write",
+                 "@vote_is_no_barrier_read"},
+                [](unsigned a, unsigned b) { return (a ^ b) == 1; }},
         Planted{"syncwarp_across_warps",
                 syncwarp_across_warps,
-                {"race in shared memory", "no barrier", "@syncwarp_across_warps"}},
-        Planted{"partial_mask", partial_mask, {"race in shared memory", "no __syncwarp", "@partial_mask"}},
-        Planted{"plain_add", plain_add, {"race in global memory", "@plain_add"}},
+                {"race in shared memory", "no barrier", "@syncwarp_across_warps"},
+                [](unsigned a, unsigned b) { return (a ^ b) == 32; }},
+        Planted{"partial_mask",
+                partial_mask,
+                {"race in shared memory", "no __syncwarp", "@partial_mask"},
+                [](unsigned a, unsigned b) { return (a ^ b) == 16; }},
+        Planted{"plain_add",
+                plain_add,
+                {"race in global memory", "@plain_add"},
+                [](unsigned a, unsigned b) { return a != b && a < 32 && b < 32; }},
         Planted{"two_blocks_one_cell",
                 two_blocks_one_cell,
                 {"race in global memory", "thread (5,0,0) of block", "no order is between",
                  "@two_blocks_one_cell"}},
         Planted{"atomic_and_plain",
                 atomic_and_plain,
-                {"race in global memory", "atomically", "@atomic_and_plain_write", "@atomic_and_plain_add"}},
-        Planted{
-            "memory_of_the_host", memory_of_the_host, {"memory that is no device's", "@memory_of_the_host"}}),
+                {"race in global memory", "atomically", "@atomic_and_plain_write", "@atomic_and_plain_add"},
+                [](unsigned a, unsigned b) { return (a == 0) != (b == 0); }},
+        Planted{"memory_of_the_host",
+                memory_of_the_host,
+                {"of block (0,0,0) reads at ", "memory that is no device's", "@memory_of_the_host"},
+                [](unsigned first, unsigned) {
+                  const auto order = options().threads.kind;
+                  return order == Order::Kind::random || first == (order == Order::Kind::forward ? 0 : 63);
+                }}),
     [](const auto& bug) { return bug.param.name; });
 
 TEST(Race, GoodKernelsAreClean) {
@@ -65,6 +129,9 @@ TEST(Race, GoodKernelsAreClean) {
     EXPECT_OK(count(8, 96, ints.data(), nullptr));
     EXPECT_OK(neighbours(y.data(), nullptr));
     EXPECT_OK(half_warps(y.data(), nullptr));
+    EXPECT_OK(half_then_all(words.data(), nullptr));
+    EXPECT_OK(shuffle_and_syncwarp(y.data(), nullptr));
+    EXPECT_OK(two_ways(y.data(), nullptr));
     EXPECT_OK(bytes(small.data(), nullptr));
     EXPECT_OK(order_of_threads(5, 70, ints.data(), ints.data() + 4000, nullptr));
     EXPECT_EQ(diagnosis(), "");
@@ -93,7 +160,8 @@ TEST(StreamRace, AReaderThatDoesNotWaitForItsWriter) {
     EXPECT_TEXT(text, "race between streams");
     EXPECT_TEXT(text, "kernel fill on stream");
     EXPECT_TEXT(text, "kernel axpy on stream");
-    EXPECT_TEXT(text, "good.cu:");
+    EXPECT_TEXT(text, marked_line("good.cu", "fill"));
+    EXPECT_TEXT(text, marked_line("good.cu", "axpy"));
     EXPECT_TEXT(text, "no event makes one wait for the other");
 
     EXPECT_OK(fill(64, 2.0f, s.x.data(), s.a));
@@ -108,7 +176,33 @@ TEST(StreamRace, ABufferReusedBeforeItsReaderIsDone) {
     TwoStreams s;
     EXPECT_OK(axpy(64, 1.0f, s.x.data(), s.y.data(), s.a));
     EXPECT_OK(fill(64, 2.0f, s.x.data(), s.b));
-    EXPECT_TEXT(diagnosis(), "race between streams");
+    const std::string text = diagnosis();
+    EXPECT_TEXT(text, "race between streams");
+    EXPECT_TEXT(text, marked_line("good.cu", "fill"));
+    EXPECT_TEXT(text, marked_line("good.cu", "axpy"));
+  });
+}
+
+// Each reads with two warps, so that there are more readers than the detector keeps.
+TEST(StreamRace, AWriterThatForgetsOneOfThreeReaders) {
+  in_all_orders([] {
+    for (int forgotten = 0; forgotten < 3; ++forgotten) {
+      const TestStream readers[3], writer;
+      const TestEvent done[3];
+      const OnDevice<float> x(std::vector<float>(1, 1.0f)), y0(64), y1(64), y2(64);
+      const float* const to[] = {y0.data(), y1.data(), y2.data()};
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_OK(broadcast(x.data(), const_cast<float*>(to[i]), readers[i]));
+        EXPECT_OK(cudaEventRecord(done[i], readers[i]));
+        if (i == forgotten) continue;
+        EXPECT_OK(cudaStreamWaitEvent(writer, done[i]));
+      }
+      EXPECT_OK(fill(1, 2.0f, x.data(), writer));
+      const std::string text = diagnosis();
+      EXPECT_TEXT(text, "race between streams");
+      EXPECT_TEXT(text, marked_line("good.cu", "fill"));
+      EXPECT_TEXT(text, marked_line("good.cu", "broadcast"));
+    }
   });
 }
 
