@@ -40,7 +40,12 @@ record() { printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$raw/parts.tsv"; } #
 # The report is written in any case, of what there is by then.
 finish() {
   local code=$?
-  trap - EXIT INT TERM
+  trap - EXIT
+  trap '' INT TERM
+  if [ -n "${child-}" ]; then # timeout hands the signal on, and kills what does not heed it
+    kill -TERM "$child" 2>/dev/null || true
+    wait "$child" 2>/dev/null || true
+  fi
   [ -z "${running-}" ] || record "$running" "timed out" "$((SECONDS - part_start))" "the check was ended from outside"
   case $code in
     0) ;;
@@ -81,7 +86,7 @@ fi
 log commit "$(git -C "$root" describe --always --dirty 2>/dev/null || true)"
 
 # part NAME SECONDS COMMAND...: runs it for at most that long, its output in raw/NAME.log, its outcome in parts.tsv.
-running="" part_start=0 deadline=0
+running="" child="" part_start=0 deadline=0
 part() {
   local name=$1 limit=$2 left code=0 status=passed
   shift 2
@@ -89,8 +94,14 @@ part() {
   if [ "$left" -lt 3 ]; then record "$name" "no time left" 0 "$*"; return 0; fi
   [ "$limit" -le "$left" ] || limit=$left
   running=$name part_start=$SECONDS
-  # The outer redirection is for what this shell says of a program that dies.
-  { timeout --kill-after=3 "$limit" "$@" >"$raw/$name.log" 2>&1; } 2>>"$raw/$name.log" || code=$?
+  # In the background, since a signal must not wait for it: bash handles one as soon as `wait` sees it. The outer
+  # redirection is for what this shell says of a program that dies.
+  {
+    timeout --kill-after=3 "$limit" "$@" >"$raw/$name.log" 2>&1 &
+    child=$!
+    wait "$child" || code=$?
+    child=""
+  } 2>>"$raw/$name.log"
   case $code in
     0) ;;
     124 | 137) status="timed out" ;;
@@ -121,6 +132,13 @@ if [ -z "$bundle" ]; then
   export -f build configure gpu_architecture gpu_sm cudnn_root cuda_folders nvidia_wheels folders_once
   part build 7200 bash -c 'set -euo pipefail; build'
   tail -n 1 "$raw/parts.tsv" | grep -q passed || fail 1 "gpu_check.sh: the cuda preset does not build: $(tail -n 3 "$raw/build.log")"
+fi
+
+# A program without code for this GPU would only fail in its first kernel.
+architectures=$(sed -n 's/.*"architectures": *"\([^"]*\)".*/\1/p' "$raw/MANIFEST.json" 2>/dev/null || true)
+if [ -n "$architectures" ] && sm=$(gpu_sm) && ! has_code_for "$architectures" "$sm"; then
+  record architectures failed 0 "the bundle has code for $architectures, but this GPU is sm_$sm"
+  fail 1 "gpu_check.sh: the bundle has code for $architectures, but this GPU is sm_$sm: pack one with gpu_bundle.sh --arch $(gpu_architecture)"
 fi
 
 use_bundle "${bundle:-$root/build/cuda}"
@@ -212,8 +230,9 @@ for tool in memcheck racecheck synccheck initcheck; do
   for family in elementwise reduce softmax batch_norm loss update copy pool; do
     program=$bin/cuda_${family}_test
     [ -x "$program" ] || continue
-    filter=$("$program" --gtest_list_tests 2>/dev/null |
-      awk '/^[^ ]/ { suite = $1 } /^ / && ++count <= 3 { printf "%s%s%s", (count > 1 ? ":" : ""), suite, $1 }')
+    filter=$(timeout --kill-after=3 30 "$program" --gtest_list_tests 2>/dev/null |
+      awk '/^[^ ]/ { suite = $1 } /^ / && ++count <= 3 { printf "%s%s%s", (count > 1 ? ":" : ""), suite, $1 }') ||
+      { record "sanitizer_${tool}_$family" failed 0 "cuda_${family}_test does not list its tests"; continue; }
     part "sanitizer_${tool}_$family" "$(share 5)" "$sanitizer" --tool "$tool" --error-exitcode 99 \
       "$program" --gtest_brief=1 "--gtest_filter=$filter"
   done

@@ -27,6 +27,22 @@ gpu_architecture() {
   if [ "$sm" = 90 ]; then echo 90a-real; else echo "$sm-real"; fi
 }
 
+# has_code_for ARCHITECTURES SM: whether what was built for a list as ATHANOR_CUDA_ARCHITECTURES has it runs on a GPU;
+# as tensor/cuda/device.cpp decides it.
+has_code_for() {
+  local word built kind
+  for word in ${1//[;,]/ }; do
+    built=${word%%[!0-9]*} kind=${word#"${word%%[!0-9]*}"}
+    [ -n "$built" ] || return 0 # all, native, release
+    case $kind in
+      a*) [ "$built" -ne "$2" ] || return 0 ;;
+      "" | -virtual) [ "$built" -gt "$2" ] || return 0 ;;
+      *) [ $((built / 10)) -ne $(($2 / 10)) ] || [ "$built" -gt "$2" ] || return 0 ;;
+    esac
+  done
+  return 1
+}
+
 # Those of the folders on standard input that are there, each once.
 folders_once() {
   local folder

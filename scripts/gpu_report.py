@@ -134,9 +134,11 @@ def benchmarks(raw, all_parts):
         if not part["name"].startswith("bench_"):
             continue
         report = read_json(f"{raw}/{part['name']}.json")
+        rows = (report or {}).get("benchmarks", [])
+        part["figures"] = len(rows)
         if report:
             context = report.get("context", context)
-            figures += [figure_of(row) for row in report.get("benchmarks", [])]
+            figures += [figure_of(row) for row in rows]
     judge_automatic(figures)
     keep = ("device", "sm", "multiprocessors", "l2_bytes", "memory_bytes", "copy_roof_gb_s", "fma_peak_gflop_s")
     return figures, {key: context[key] for key in keep if key in context}
@@ -214,6 +216,8 @@ def verdict_of(report):
             missing.append(f"{name}: {status}")
         elif status == "skipped" and required and not name.endswith("_bf16"):
             missing.append(f"{name}: skipped")
+        elif part.get("figures") == 0:
+            missing.append(f"{name}: measured nothing")
     failures += [f"{test['binary']}: {test['failed']} tests failed" for test in report["tests"] if test["failed"]]
     failures += [f"{one['name']}: {one['why']}" for one in report["trainings"]
                  if one["verdict"] == "FAIL" and one["status"] == "passed"]

@@ -6,7 +6,8 @@
 #include "kernels/cpu/isa.h"
 
 // Google Benchmark's own flags do the rest: --benchmark_filter=REGEX, --benchmark_out=FILE (JSON),
-// --benchmark_min_time=SECONDS.
+// --benchmark_min_time=SECONDS. Ends with 1 where the filter matches nothing: a name that has changed must
+// not pass for one that was measured.
 int main(int argc, char** argv) {
   using namespace athanor;
   benchmark::Initialize(&argc, argv);
@@ -16,7 +17,7 @@ int main(int argc, char** argv) {
   benchmark::AddCustomContext("isa", cpu::has_avx512() ? "x86-64-v4" : "baseline");
   benchmark::AddCustomContext("copy_roof_gb_s", fmt::format("{:.1f}", bench::copy_roof(1 << 28) * 1e-9));
   benchmark::AddCustomContext("fma_peak_gflop_s", fmt::format("{:.0f}", bench::fma_peak() * 1e-9));
-  benchmark::RunSpecifiedBenchmarks();
+  const std::size_t matched = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
-  return 0;
+  return matched > 0 ? 0 : 1;
 }

@@ -35,6 +35,19 @@ FAKE_GPU=none check 3
 check 2 --minute 3
 check 2 --minutes soon
 check 2 --bundle "$folder/none"
+FAKE_SM=8.6 check 1 --minutes 3
+grep -q 'the bundle has code for 90a-real, but this GPU is sm_86: pack one with gpu_bundle.sh --arch 86-real' "$folder/err" ||
+  die "a bundle for other GPUs takes one clear line"
+says 'architectures failed'
+(
+  source "$folder/project/scripts/gpu_env.sh"
+  for case in 90a-real:90 80-real:86 80:90 80-virtual:120 "75-real;80-real:89" 100f-real:103 native:75; do
+    has_code_for "${case%:*}" "${case#*:}" || die "$case must have code"
+  done
+  for case in 90a-real:80 90a-real:100 86-real:80 80-real:90 80:75 "75-real;90a-real:80" 100f-real:120; do
+    ! has_code_for "${case%:*}" "${case#*:}" || die "$case must not have code"
+  done
+)
 
 # All is well.
 check 0 --minutes 3
@@ -79,6 +92,12 @@ mkdir -p "$folder/data/mnist"
 FAKE_DIVERGED=train_mnist check 1 --minutes 3
 says 'train_mnist_f32: the loss is not finite'
 
+# What measures nothing, and what does not list its tests.
+FAKE_EMPTY=relu FAKE_UNLISTED=reduce check 1 --minutes 3
+says 'bench_elementwise: measured nothing'
+says 'memcheck of reduce: no summary'
+json 'len(r["sanitizer"]) == 8'
+
 # What hangs is ended, and what a benchmark had measured by then counts.
 FAKE_HANG=reduce FAKE_CUT=1 check 1 --minutes 0.6
 says '# GPU check: INCOMPLETE'
@@ -87,13 +106,15 @@ says 'bench_elementwise: timed out'
 json 'len([f for f in r["figures"] if f["op"] == "relu"]) == 2'
 json 'r["trainings"][0]["verdict"] == "pass"'
 
-# Ended from outside, it still reports.
+# Ended from outside, it reports at once, and leaves nothing running.
 FAKE_HANG=reduce "$script" --out "$folder/report" --data-dir "$folder/data" >"$folder/out" 2>"$folder/err" &
 pid=$!
 for _ in $(seq 100); do grep -q cuda_elementwise_test "$folder/out" && break; sleep 0.1; done
 kill -TERM $pid
-code=0
+code=0 ended=$SECONDS
 wait $pid || code=$?
+[ $((SECONDS - ended)) -le 30 ] || die "ended by SIGTERM, it took $((SECONDS - ended)) s"
+! pgrep -f "^$folder/report/raw/hangs" >/dev/null || die "the part that hung still runs"
 [ "$code" -eq 143 ] || die "ended by SIGTERM: expected code 143, but got $code"
 says 'cuda_reduce_test: timed out'
 json '[t["passed"] for t in r["tests"]][0] == 2'
