@@ -49,6 +49,12 @@ expect unwritten "races     FOUND: kernel row_sum: thread " "reads shared memory
 awk '/__syncthreads/ && ++n == 1 { sub(/__sync/, "if (thread < 40) __sync") } { print }' "$shipped/row_sum.cu" >divergent.cu
 expect divergent "FAULT" "barrier divergence: thread (0,0,0) waits at " "/divergent.cu:$(line_of divergent 'if (thread < 40)')"
 
+# It ends the program: nothing is known of its races. And what comes after a wrong one is counted all the same.
+sed 's|^  // Fill in.*|  if (i < n) y[i] = x[i + (1LL << 40)];|' "$shipped/my_kernel.cu" >crash.cu
+expect crash "bounds    WRONG: " "races     unknown: the program ended with code 139"
+! said=$("$root/scripts/kernel_lab.sh" --dir "$folder" ends solved 2>&1) || { echo "ends must be wrong"; exit 1; }
+[ "$(grep -c '^  counted ' <<<"$said")" = 1 ] || { printf 'solved must be counted, and ends must not:\n%s\n' "$said"; exit 1; }
+
 # What is no exercise.
 echo 'not C++' >nonsense.cu
 for name in nonsense absent; do
