@@ -47,6 +47,8 @@ set(ATHANOR_HEADERS
   kernels/math.h
   kernels/matmul.h
   kernels/metrics.h
+  kernels/muon.h
+  kernels/muon_ops.h
   kernels/norm.h
   kernels/norm_ops.h
   kernels/pool.h

@@ -16,6 +16,7 @@ set(ATHANOR_KERNELS
   loss
   matmul
   metrics
+  muon
   pool
   random
   reduce
@@ -38,6 +39,7 @@ set(ATHANOR_CUDA_KERNELS
   loss
   matmul
   metrics
+  muon
   pool
   random
   reduce

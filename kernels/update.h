@@ -14,7 +14,7 @@ namespace athanor::kernels {
 
 /// Elements of one parameter, at most kUpdateChunk of them. Offsets are in elements of flat tensors.
 struct UpdateRange {
-  std::int64_t start;  ///< elements of all ranges before this one
+  std::int64_t start;  ///< elements of all ranges before this one in its table
   std::int64_t count;
   std::int64_t gradients;  ///< of gradients
   std::int64_t weights;    ///< of weights
@@ -28,15 +28,24 @@ struct UpdateRange {
 
 inline constexpr std::int64_t kUpdateChunk = 16384;
 
+/// How averages follow values: average += (1 - d)(value - average) with d = min(decay, (1 + t) / (10 + t))
+/// where `warm_up`, else d = decay; t counts applied steps, this one included.
+struct AverageRule {
+  double decay = 0;
+  bool warm_up = false;
+};
+
 /// The parameters one launch updates: those of one part of the arena that have a gradient.
 struct UpdateTable {
   Tensor gradients;  ///< flat, f32, f16 or bf16
   Tensor weights;    ///< flat, the compute copy of the masters; undefined where they are the masters
   Tensor masters;    ///< flat f32
+  Tensor averages;   ///< flat f32, of the masters and at their offsets; or undefined
   Tensor steps;      ///< i64 per member: updates it has received
   Tensor ranges;     ///< u8: UpdateRange[count], ordered by start
   std::int64_t count = 0;
   std::int64_t elements = 0;
+  AverageRule average;  ///< by which an update moves the averages in the same pass, 8 bytes per parameter
 };
 
 struct SgdGroup {
@@ -63,31 +72,6 @@ template <class Context>
 void adam_update(Context& context, const UpdateTable& table, std::span<const AdamGroup> groups,
                  const Tensor& first_moment, const Tensor& second_moment);
 
-/// The table of one parameter, a matrix, and the running average of its gradients moved on:
-/// b += (1 - mu)(g - b); x = b, or g + mu (b - g) by Nesterov. x holds the matrix densely, f32 or bf16.
-/// Moves g + 8 bytes per parameter and writes x.
-template <class Context>
-void muon_momentum(Context& context, const UpdateTable& matrix, float mu, bool nesterov,
-                   const Tensor& momentum, const Tensor& x);
-
-/// x *= 1 / max(|x|, eps), the Frobenius norm summed in f64. x dense, f32 or bf16.
-template <class Context> void normalize(Context& context, const Tensor& x, float eps);
-
-/// y = alpha x + beta I for square x and y, dense, f32 or bf16. y may be x.
-template <class Context>
-void scale_add_identity(Context& context, const Tensor& x, float alpha, float beta, const Tensor& y);
-
-struct MuonStep {
-  float weight_decay = 0;  ///< decoupled: w -= lr lambda w
-  float rate_scale = 1;    ///< times the learning rate, for x alone
-  float weight_norm = 0;   ///< where > 0, w is first scaled to this Frobenius norm
-};
-
-/// w -= lr (rate_scale x + lambda w) for the matrix the table names. Counts the update. Moves 8 bytes per
-/// parameter, reads x and writes the compute copy.
-template <class Context>
-void muon_apply(Context& context, const UpdateTable& matrix, const MuonStep& muon, const Tensor& x);
-
 /// value = weight * loss_scale; one f32 element: what backward() of a loss begins with.
 template <class Context> void loss_seed(Context& context, const Tensor& value, float weight);
 
@@ -113,13 +97,16 @@ template <class Context> void set_learning_rates(Context& context, const RateWin
 template <class Context>
 void finish_step(Context& context, const LossScaling& scaling, const OutlierGuard& outliers);
 
-/// to = from where the step is skipped; dense, of one dtype and size, of 4 bytes or more an element. The one function here that acts on a skipped step.
+/// to = from where the step is skipped; dense, of one dtype and size, of 4 bytes or more an element. The one
+/// function here that acts on a skipped step.
 template <class Context> void copy_if_skipped(Context& context, const Tensor& from, const Tensor& to);
 
-/// average += (1 - d)(x - average) with d = min(decay, (1 + t) / (10 + t)) where `warm_up`, else d = decay;
-/// t counts applied steps, this one included. Flat f32. Moves 12 bytes per element.
+/// Moves averages towards x, both flat f32. Moves 12 bytes per element.
 template <class Context>
-void average_update(Context& context, const Tensor& x, const Tensor& average, double decay, bool warm_up);
+void average_update(Context& context, const Tensor& x, const Tensor& average, const AverageRule& rule);
+/// Moves the averages of a table's ranges towards their masters, and does nothing else: for parameters no
+/// update has touched. Moves 12 bytes per element.
+template <class Context> void average_ranges(Context& context, const UpdateTable& table);
 
 /// Exchanges the values of two flat f32 tensors.
 template <class Context> void exchange(Context& context, const Tensor& a, const Tensor& b);

@@ -50,7 +50,7 @@ void Adam::step(StepBuffer& step) {
       kernels::adam_update(context, table, options_, first_moment_, second_moment_);
     }
   });
-  arena().bump_weights();
+  stepped();
 }
 
 }  // namespace athanor

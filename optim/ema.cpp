@@ -1,5 +1,8 @@
 #include "optim/ema.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "kernels/update.h"
 #include "optim/flat.h"
 #include "optim/load.h"
@@ -7,7 +10,8 @@
 
 namespace athanor {
 
-Ema::Ema(ParameterArena& arena, const EmaOptions& options) : arena_(arena), options_(options) {
+Ema::Ema(ParameterArena& arena, const EmaOptions& options)
+    : arena_(arena), options_(options), left_(static_cast<std::size_t>(arena.size())), rest_(arena) {
   ATH_CHECK(options.decay >= 0 && options.decay < 1, "ema: decay must be in [0, 1), but got {}",
             options.decay);
   const AllocTag named("ema");
@@ -18,18 +22,46 @@ Ema::Ema(ParameterArena& arena, const EmaOptions& options) : arena_(arena), opti
   };
   for (const ParameterArena::Part& part : arena.parts()) averages_.push_back(copy_of(part.masters));
   if (arena.flat_buffers().defined()) buffers_ = copy_of(arena.flat_buffers());
+  rest_.set_averages(averages_, rule());
+}
+
+Ema::~Ema() {
+  if (const auto optimizer = optimizer_.lock()) optimizer->fuse_averages({}, {});
+}
+
+void Ema::fuse_into(Optimizer& optimizer) {
+  ATH_CHECK(&optimizer.arena() == &arena_, "ema: the optimizer must work on the arena that is averaged");
+  ATH_CHECK(optimizer_.expired(), "ema: averages must be fused into one optimizer, but are in one already");
+  optimizer.fuse_averages(averages_, rule());
+  optimizer_ = optimizer.watch();
+  calls_ = optimizer.calls();
 }
 
 void Ema::update(StepBuffer& step) {
   ATH_CHECK(!swapped_, "ema: averages must not be swapped in during training");
   on_device(arena_.device(), [&](auto& context) {
     const BoundStep bound(context, step);
-    const auto average = [&](const Tensor& values, const Tensor& averages) {
-      kernels::average_update(context, values, averages, options_.decay, options_.warm_up);
-    };
-    for (std::size_t i = 0; i < averages_.size(); ++i) average(arena_.parts()[i].masters, averages_[i]);
-    if (buffers_.defined()) average(arena_.flat_buffers(), buffers_);
+    average_masters(context);
+    if (buffers_.defined()) kernels::average_update(context, arena_.flat_buffers(), buffers_, rule());
   });
+}
+
+// Those that no update has moved in this step.
+template <class Context> void Ema::average_masters(Context& context) {
+  const auto optimizer = optimizer_.lock();
+  const std::int64_t steps = optimizer ? optimizer->calls() - std::exchange(calls_, optimizer->calls()) : 0;
+  ATH_CHECK(steps <= 1, "ema: update() must follow every step of the optimizer, but there were {} since",
+            steps);
+  if (steps == 0) {
+    for (std::size_t i = 0; i < averages_.size(); ++i) {
+      kernels::average_update(context, arena_.parts()[i].masters, averages_[i], rule());
+    }
+    return;
+  }
+  std::fill(left_.begin(), left_.end(), char{0});
+  optimizer->mark_updated(left_);
+  for (char& left : left_) left = left == 0;
+  for (const kernels::UpdateTable& table : rest_.refresh(left_)) kernels::average_ranges(context, table);
 }
 
 void Ema::swap() {

@@ -9,4 +9,8 @@ namespace athanor {
 /// `source` lacks a tensor, has one of another shape or dtype, or has an entry nobody asked for.
 void load_tensors(const StateDict& target, const StateDict& source, const char* who);
 
+/// The two halves of it: all that may throw, then the copies.
+void check_tensors(const StateDict& target, const StateDict& source, const char* who);
+void copy_tensors(const StateDict& target, const StateDict& source);
+
 }  // namespace athanor

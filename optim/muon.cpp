@@ -5,22 +5,15 @@
 #include <utility>
 
 #include "kernels/matmul.h"
+#include "kernels/muon.h"
 #include "optim/flat.h"
 #include "optim/step.h"
 
 namespace athanor {
 namespace {
 
-using MatrixSize = Muon::MatrixSize;
-
-// [K, R, S, C] as [K, R S C].
-MatrixSize matrix_size(const Tensor& weight) {
-  const std::int64_t rows = weight.dim(0);
-  return {rows, rows == 0 ? 0 : weight.numel() / rows};
-}
-
-float rate_scale(MuonScale scale, const MatrixSize& size) {
-  const auto rows = static_cast<double>(size.rows), columns = static_cast<double>(size.columns);
+float rate_scale(MuonScale scale, std::int64_t m, std::int64_t n) {
+  const auto rows = static_cast<double>(m), columns = static_cast<double>(n);
   switch (scale) {
     case MuonScale::none: return 1;
     case MuonScale::original: return static_cast<float>(std::sqrt(std::max(1.0, rows / columns)));
@@ -31,7 +24,7 @@ float rate_scale(MuonScale scale, const MatrixSize& size) {
 }
 
 Tensor transposed(const Tensor& x) {
-  return x.view_as_strided({x.dim(1), x.dim(0)}, {1, x.dim(1)}, 0);
+  return x.view_as_strided({x.dim(0), x.dim(2), x.dim(1)}, {x.dim(1) * x.dim(2), 1, x.dim(2)}, 0);
 }
 
 }  // namespace
@@ -56,6 +49,7 @@ Muon::Muon(ParameterArena& arena, const std::vector<Group>& groups, int first_sl
     options_.push_back(o);
   }
   check_selection();
+  sort_by_shape();
   make_workspace();
 }
 
@@ -101,25 +95,45 @@ void Muon::check_selection() const {
   }
 }
 
-void Muon::make_workspace() {
-  std::int64_t largest = 0, side = 0;
-  bool f32 = false, bf16 = false;
-  for (const UpdatePlan::Member& member : plan().members()) {
-    const MatrixSize size =
-        matrix_size(arena().parameters()[static_cast<std::size_t>(member.parameter)].tensor);
-    largest = std::max(largest, size.rows * size.columns);
-    side = std::max(side, std::min(size.rows, size.columns));
-    (options_[static_cast<std::size_t>(member.group)].dtype == DType::f32 ? f32 : bf16) = true;
+// A convolution's [K, R, S, C] is the matrix [K, R S C].
+void Muon::sort_by_shape() {
+  for (std::size_t i = 0; i < plan().members().size(); ++i) {
+    const UpdatePlan::Member& member = plan().members()[i];
+    const Tensor& weight = arena().parameters()[static_cast<std::size_t>(member.parameter)].tensor;
+    if (weight.numel() == 0) continue;
+    const int part = arena().slice(member.parameter).part;
+    const std::int64_t rows = weight.dim(0), columns = weight.numel() / rows;
+    const MuonOptions& options = options_[static_cast<std::size_t>(member.group)];
+    auto at = std::find_if(alike_.begin(), alike_.end(), [&](const Alike& known) {
+      return known.part == part && known.rows == rows && known.columns == columns && known.options == options;
+    });
+    if (at == alike_.end()) {
+      const std::int64_t bytes = weight.numel() * static_cast<std::int64_t>(size_of(options.dtype));
+      const std::int64_t most = std::max<std::int64_t>(1, batch_bytes(arena().device()) / bytes);
+      at = alike_.insert(at, {part, rows, columns, options, most, {}});
+    }
+    at->members.push_back(static_cast<int>(i));
   }
+  std::vector<int> order;
+  for (const Alike& alike : alike_) order.insert(order.end(), alike.members.begin(), alike.members.end());
+  plan().arrange(std::move(order));
+}
+
+void Muon::make_workspace() {
   const AllocTag named("optimizer");
-  const auto make = [&](DType dtype) {
-    return Workspace{make_flat(largest, dtype, arena().device()), make_flat(largest, dtype, arena().device()),
-                     make_flat(side * side, dtype, arena().device()),
-                     make_flat(side * side, dtype, arena().device()),
-                     make_flat(side * side, dtype, arena().device())};
-  };
-  if (f32) f32_ = make(DType::f32);
-  if (bf16) bf16_ = make(DType::bf16);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    std::int64_t largest = 0, square = 0;
+    for (const Alike& alike : alike_) {
+      if (alike.options.dtype != dtype) continue;
+      const auto count = std::min(alike.most, static_cast<std::int64_t>(alike.members.size()));
+      largest = std::max(largest, count * alike.rows * alike.columns);
+      square = std::max(square, count * alike.side() * alike.side());
+    }
+    if (largest == 0) continue;
+    const auto make = [&](std::int64_t size) { return make_flat(size, dtype, arena().device()); };
+    (dtype == DType::f32 ? f32_ : bf16_) = {make(largest), make(largest), make(square), make(square),
+                                            make(square)};
+  }
 }
 
 // Step -----------------------------------------------------------------------------------------------------
@@ -127,20 +141,20 @@ void Muon::make_workspace() {
 // X -> a X + (b A + c A^2) X = (a I + A (b I + c A)) X with A = X X^T; for a tall X the mirror image, so that
 // A has the shorter side.
 template <class Context>
-Tensor Muon::orthogonalize(Context& context, const MuonOptions& options, const MatrixSize& size,
-                           const Workspace& work) const {
+Tensor Muon::orthogonalize(Context& context, const Alike& alike, std::int64_t count) const {
   const auto multiply = [&](const Tensor& left, const Tensor& right, const Tensor& product) {
     kernels::matmul(context, MatmulImpl::automatic, left, right, {}, Activation::none, product,
                     Write::overwrite);
   };
-  const std::int64_t side = std::min(size.rows, size.columns);
-  const bool tall = size.rows > size.columns;
-  const auto [a, b, c] = options.coefficients;
-  const Tensor gram = slice_of(work.gram, 0, {side, side}), factor = slice_of(work.factor, 0, {side, side}),
-               product = slice_of(work.product, 0, {side, side});
-  Tensor x = slice_of(work.x, 0, {size.rows, size.columns}), next = slice_of(work.next, 0, x.shape());
-  kernels::normalize(context, x, options.eps);
-  for (int i = 0; i < options.iterations; ++i) {
+  const Workspace& work = alike.options.dtype == DType::f32 ? f32_ : bf16_;
+  const bool tall = alike.rows > alike.columns;
+  const auto [a, b, c] = alike.options.coefficients;
+  const Shape matrices{count, alike.rows, alike.columns}, squares{count, alike.side(), alike.side()};
+  const Tensor gram = slice_of(work.gram, 0, squares), factor = slice_of(work.factor, 0, squares),
+               product = slice_of(work.product, 0, squares);
+  Tensor x = slice_of(work.x, 0, matrices), next = slice_of(work.next, 0, matrices);
+  kernels::normalize(context, x, alike.options.eps);
+  for (int i = 0; i < alike.options.iterations; ++i) {
     const Tensor mirror = transposed(x);
     multiply(tall ? mirror : x, tall ? x : mirror, gram);
     kernels::scale_add_identity(context, gram, c, b, factor);
@@ -152,32 +166,43 @@ Tensor Muon::orthogonalize(Context& context, const MuonOptions& options, const M
   return x;
 }
 
+// `count` active matrices, from that member on.
+template <class Context>
+void Muon::step_batch(Context& context, const Alike& alike, int first, std::int64_t count) {
+  const MuonOptions& options = alike.options;
+  const Workspace& work = options.dtype == DType::f32 ? f32_ : bf16_;
+  const kernels::UpdateTable table = plan().table_of(first, count);
+  kernels::muon_momentum(context, table, options.momentum, options.nesterov, momentum_,
+                         slice_of(work.x, 0, {count, alike.rows, alike.columns}));
+  const Tensor direction = orthogonalize(context, alike, count);
+  const float norm = options.normalize_weights ? std::sqrt(static_cast<float>(alike.rows)) : 0.0f;
+  kernels::muon_apply(context, table,
+                      {options.weight_decay, rate_scale(options.scale, alike.rows, alike.columns), norm},
+                      direction);
+}
+
 void Muon::step(StepBuffer& step) {
   on_device(arena().device(), [&](auto& context) {
     const BoundStep bound(context, step);
     plan().refresh();
-    for (std::size_t i = 0; i < plan().members().size(); ++i) {
-      const UpdatePlan::Member& member = plan().members()[i];
-      const Tensor& weight = arena().parameters()[static_cast<std::size_t>(member.parameter)].tensor;
-      if (!plan().active(static_cast<int>(i)) || weight.numel() == 0) continue;
-      const MuonOptions& options = options_[static_cast<std::size_t>(member.group)];
-      const Workspace& work = options.dtype == DType::f32 ? f32_ : bf16_;
-      const MatrixSize size = matrix_size(weight);
-      const kernels::UpdateTable table = plan().table_of(static_cast<int>(i));
-      kernels::muon_momentum(context, table, options.momentum, options.nesterov, momentum_,
-                             slice_of(work.x, 0, {size.rows, size.columns}));
-      const Tensor direction = orthogonalize(context, options, size, work);
-      const float norm = options.normalize_weights ? std::sqrt(static_cast<float>(size.rows)) : 0.0f;
-      kernels::muon_apply(context, table, {options.weight_decay, rate_scale(options.scale, size), norm},
-                          direction);
+    for (const Alike& alike : alike_) {
+      int first = 0;
+      std::int64_t count = 0;
+      for (const int member : alike.members) {
+        if (!plan().active(member)) continue;
+        if (count == 0) first = member;
+        if (++count < alike.most) continue;
+        step_batch(context, alike, first, count);
+        count = 0;
+      }
+      if (count > 0) step_batch(context, alike, first, count);
     }
   });
-  arena().bump_weights();
   if (rest_) rest_->step(step);
+  stepped();
 }
 
-// The rest along
-// ---------------------------------------------------------------------------------------------
+// The rest along -------------------------------------------------------------------------------------------
 
 void Muon::set_learning_rates(StepBuffer& step, const Schedule& schedule) const {
   Optimizer::set_learning_rates(step, schedule);
@@ -200,9 +225,25 @@ StateDict Muon::state_dict() const {
   return state;
 }
 
+void Muon::check_state_dict(const StateDict& state) const {
+  if (rest_) rest_->check_state_dict(state.under("rest."));
+  Optimizer::check_state_dict(state);
+}
+
 void Muon::load_state_dict(const StateDict& state) {
+  check_state_dict(state);
   if (rest_) rest_->load_state_dict(state.under("rest."));
   Optimizer::load_state_dict(state);
+}
+
+void Muon::fuse_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule) {
+  Optimizer::fuse_averages(averages, rule);
+  if (rest_) rest_->fuse_averages(averages, rule);
+}
+
+void Muon::mark_updated(std::span<char> updated) const {
+  Optimizer::mark_updated(updated);
+  if (rest_) rest_->mark_updated(updated);
 }
 
 }  // namespace athanor

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
@@ -28,6 +29,8 @@ struct MuonOptions {
   float eps = 1e-7f;
   bool normalize_weights = false;  ///< every step begins by scaling w to the norm sqrt(rows)
   DType dtype = DType::f32;        ///< of the iteration; bf16 costs about 1% of the update's accuracy
+
+  bool operator==(const MuonOptions&) const = default;
 };
 
 /// Momentum whose update is made orthogonal by a Newton-Schulz iteration, for matrices; a convolution's
@@ -39,13 +42,24 @@ struct MuonOptions {
 ///
 /// An iteration of a matrix with n = min(rows, columns), m the other, costs 4 n^2 m + 2 n^3 FLOPs. Everything
 /// else (biases, norms, and what the selector leaves out, often the first and the last layer) goes to `rest`,
-/// an optimizer of its own. State: one f32 per parameter, and workspace for the largest matrix.
-/// Results depend on the number of threads as the matrix product does.
+/// an optimizer of its own. State: one f32 per parameter.
+///
+/// Matrices of one shape, dtype and set of options are worked on together, one launch for all: as many of
+/// them as fit into batch_bytes(), or one. Workspace is at most five times that or, where it is larger, the
+/// largest matrix. What becomes of a matrix depends on the others of its batch only as far as kernels::matmul
+/// does: not at all on the CPU, by rounding on a GPU. Results depend on the number of threads as the matrix
+/// product does.
+///
 /// Source: Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"; Liu et al. 2025,
 /// arXiv:2502.16982 (scale); Bernstein and Newhouse 2024, arXiv:2409.20325 (the iteration).
 class Muon final : public Optimizer {
  public:
   using Group = GroupOf<MuonOptions>;
+
+  /// What the matrices of a batch may take. A GPU has launches to save, a CPU its caches to stay in.
+  static std::int64_t batch_bytes(Device device) {
+    return device.is_cpu() ? std::int64_t{1} << 20 : std::int64_t{32} << 20;
+  }
 
   /// `groups` take learning rates from `first_slot` on; all their parameters must be of rank 2 or more.
   /// `rest` must work on the same arena with other slots, and select exactly the parameters the groups leave;
@@ -64,26 +78,38 @@ class Muon final : public Optimizer {
   std::vector<int> selected() const override;
   StateDict state_dict() const override;
   void load_state_dict(const StateDict& state) override;
-
-  struct MatrixSize {
-    std::int64_t rows, columns;
-  };
+  void check_state_dict(const StateDict& state) const override;
+  void fuse_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule) override;
+  void mark_updated(std::span<char> updated) const override;
 
  private:
+  // Matrices that can be worked on together.
+  struct Alike {
+    int part = 0;
+    std::int64_t rows = 0, columns = 0;
+    MuonOptions options;
+    std::int64_t most = 1;  // in a batch
+    std::vector<int> members;
+
+    std::int64_t side() const { return std::min(rows, columns); }
+  };
   struct Workspace {
-    Tensor x, next;                // flat, for the largest matrix
-    Tensor gram, factor, product;  // flat, for the largest min(rows, columns) squared
+    Tensor x, next;                // flat, for the largest batch
+    Tensor gram, factor, product;  // flat, for its min(rows, columns) squared
   };
 
   void check_selection() const;
+  void sort_by_shape();
   void make_workspace();
   template <class Context>
-  Tensor orthogonalize(Context& context, const MuonOptions& options, const MatrixSize& size,
-                       const Workspace& work) const;
+  void step_batch(Context& context, const Alike& alike, int first, std::int64_t count);
+  template <class Context>
+  Tensor orthogonalize(Context& context, const Alike& alike, std::int64_t count) const;
 
   std::vector<MuonOptions> options_;  // by learning-rate slot
   std::unique_ptr<Optimizer> rest_;
   Tensor momentum_;
+  std::vector<Alike> alike_;
   Workspace f32_, bf16_;  // made where some group iterates in that dtype
 };
 

@@ -104,17 +104,45 @@ StateDict Optimizer::state_dict() const {
   return state;
 }
 
-void Optimizer::load_state_dict(const StateDict& state) {
+void Optimizer::check_state_dict(const StateDict& state) const {
   ATH_CHECK(state.text("kind") == kind_, "optimizer: the state must be of {}, but is of {}", kind_,
             state.text("kind"));
+  for (const UpdatePlan::Member& member : plan_.members()) (void)updates_of(state, member);
+  check_tensors(Optimizer::state_dict(), state, kind_);
+}
+
+void Optimizer::load_state_dict(const StateDict& state) {
+  check_state_dict(state);
   std::vector<std::int64_t> updates;
-  for (const UpdatePlan::Member& member : plan_.members()) {
-    const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(member.parameter)];
-    updates.push_back(state.integer(fmt::format("updates.{}", parameter.name)));
-  }
-  load_tensors(state_dict(), state, kind_);
+  for (const UpdatePlan::Member& member : plan_.members()) updates.push_back(updates_of(state, member));
+  copy_tensors(Optimizer::state_dict(), state);
   plan_.steps().copy_bytes_from(
       Tensor::from(updates, {static_cast<std::int64_t>(updates.size())}, arena_.device()));
+}
+
+std::int64_t Optimizer::updates_of(const StateDict& state, const UpdatePlan::Member& member) const {
+  const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(member.parameter)];
+  return state.integer(fmt::format("updates.{}", parameter.name));
+}
+
+void Optimizer::fuse_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule) {
+  ATH_CHECK(!fused_ || averages.empty(), "{}: averages must be fused into an optimizer once, but it has some",
+            kind_);
+  fused_ = !averages.empty();
+  plan_.set_averages(averages, rule);
+}
+
+void Optimizer::mark_updated(std::span<char> updated) const {
+  for (std::size_t i = 0; i < plan_.members().size(); ++i) {
+    if (plan_.active(static_cast<int>(i))) {
+      updated[static_cast<std::size_t>(plan_.members()[i].parameter)] = 1;
+    }
+  }
+}
+
+void Optimizer::stepped() {
+  arena_.bump_weights();
+  ++calls_;
 }
 
 void Optimizer::set_learning_rates(StepBuffer& step, const Schedule& schedule) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,6 +66,19 @@ class Optimizer {
   /// Takes over what state_dict() of an optimizer of the same kind over the same parameters gave. Throws
   /// ArgumentError, before anything is written, on a missing, extra or misshapen entry, naming it.
   virtual void load_state_dict(const StateDict& state);
+  /// Throws what load_state_dict() would, and loads nothing.
+  virtual void check_state_dict(const StateDict& state) const;
+
+  /// From now on, step() also moves these averages of the masters it updates, one flat f32 tensor per part of
+  /// the arena; none ends that. For Ema::fuse_into(), which does the rest. Throws ArgumentError where there
+  /// are averages already.
+  virtual void fuse_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule);
+  /// Marks the arena's parameters that the last step() updated, one entry each.
+  virtual void mark_updated(std::span<char> updated) const;
+  /// How often step() was called.
+  std::int64_t calls() const { return calls_; }
+  /// Knows whether this is still alive.
+  std::weak_ptr<Optimizer> watch() const { return self_; }
 
   ParameterArena& arena() const { return arena_; }
   /// The learning rates it reads: [first_slot, first_slot + group_count).
@@ -82,12 +96,17 @@ class Optimizer {
   /// A zeroed f32 state tensor with a place for every selected parameter, at UpdatePlan::Member::state.
   Tensor add_state(const char* name);
   UpdatePlan& plan() { return plan_; }
+  const UpdatePlan& plan() const { return plan_; }
+  /// Called by step(), at its end: what it wrote to is stale for those who kept copies.
+  void stepped();
 
  private:
   struct State {
     const char* name;
     Tensor values;
   };
+
+  std::int64_t updates_of(const StateDict& state, const UpdatePlan::Member& member) const;
 
   const char* kind_;
   ParameterArena& arena_;
@@ -96,6 +115,9 @@ class Optimizer {
   std::int64_t state_size_ = 0;
   UpdatePlan plan_;
   std::vector<State> states_;
+  std::int64_t calls_ = 0;
+  bool fused_ = false;
+  std::shared_ptr<Optimizer> self_{this, [](Optimizer*) {}};  // owns nothing
 };
 
 }  // namespace athanor

@@ -1,6 +1,7 @@
 #include "optim/plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "optim/flat.h"
@@ -11,8 +12,25 @@ using kernels::kUpdateChunk;
 using kernels::UpdateRange;
 using kernels::UpdateTable;
 
+namespace {
+
+std::vector<UpdatePlan::Member> everything(const ParameterArena& arena) {
+  std::vector<UpdatePlan::Member> members;
+  for (int i = 0; i < arena.size(); ++i) members.push_back({.parameter = i});
+  return members;
+}
+
+}  // namespace
+
+UpdatePlan::UpdatePlan(const ParameterArena& arena) : UpdatePlan(arena, everything(arena)) {}
+
 UpdatePlan::UpdatePlan(const ParameterArena& arena, std::vector<Member> members)
-    : arena_(arena), members_(std::move(members)), active_(members_.size()), first_range_(members_.size()) {
+    : arena_(arena),
+      members_(std::move(members)),
+      order_(members_.size()),
+      active_(members_.size()),
+      first_range_(members_.size()) {
+  std::iota(order_.begin(), order_.end(), 0);
   const AllocTag named("optimizer");
   std::vector<std::int64_t> most(arena.parts().size());
   for (const Member& member : members_) {
@@ -34,10 +52,29 @@ UpdatePlan::UpdatePlan(const ParameterArena& arena, std::vector<Member> members)
   for (UpdateTable& table : tables_) table.steps = steps_;
 }
 
+void UpdatePlan::arrange(std::vector<int> order) {
+  order_ = std::move(order);
+  built_ = false;
+}
+
+void UpdatePlan::set_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule) {
+  for (std::size_t part = 0; part < tables_.size(); ++part) {
+    tables_[part].averages = averages.empty() ? Tensor() : averages[part];
+    tables_[part].average = rule;
+  }
+}
+
 std::span<const UpdateTable> UpdatePlan::refresh() {
+  return refresh_by([&](int parameter) { return arena_.has_gradient(parameter); });
+}
+std::span<const UpdateTable> UpdatePlan::refresh(std::span<const char> marked) {
+  return refresh_by([&](int parameter) { return marked[static_cast<std::size_t>(parameter)] != 0; });
+}
+
+template <class F> std::span<const UpdateTable> UpdatePlan::refresh_by(const F& is_active) {
   bool changed = !std::exchange(built_, true);
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    const char active = arena_.has_gradient(members_[i].parameter);
+    const char active = is_active(members_[i].parameter);
     changed = std::exchange(active_[i], active) != active || changed;
   }
   if (changed) rebuild();
@@ -46,7 +83,8 @@ std::span<const UpdateTable> UpdatePlan::refresh() {
 
 void UpdatePlan::rebuild() {
   for (UpdateTable& table : tables_) table.count = table.elements = 0;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
+  for (const int next : order_) {
+    const auto i = static_cast<std::size_t>(next);
     if (!active_[i]) continue;
     const Member& member = members_[i];
     const ParameterArena::Slice& slice = arena_.slice(member.parameter);
@@ -73,13 +111,13 @@ void UpdatePlan::rebuild() {
   }
 }
 
-UpdateTable UpdatePlan::table_of(int member) const {
+UpdateTable UpdatePlan::table_of(int member, std::int64_t count) const {
   const auto index = static_cast<std::size_t>(member);
   const ParameterArena::Slice& slice = arena_.slice(members_[index].parameter);
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(UpdateRange));
   UpdateTable table = tables_[static_cast<std::size_t>(slice.part)];
-  table.count = (slice.count + kUpdateChunk - 1) / kUpdateChunk;
-  table.elements = slice.count;
+  table.count = count * ((slice.count + kUpdateChunk - 1) / kUpdateChunk);
+  table.elements = count * slice.count;
   table.ranges = slice_of(table.ranges, first_range_[index] * kBytes, {table.count * kBytes});
   return table;
 }

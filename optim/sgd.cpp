@@ -29,7 +29,7 @@ void Sgd::step(StepBuffer& step) {
       kernels::sgd_update(context, table, options_, momentum_);
     }
   });
-  arena().bump_weights();
+  stepped();
 }
 
 }  // namespace athanor

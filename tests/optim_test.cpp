@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -187,6 +188,7 @@ struct Training {
   void step(float poison = 0) {
     arena.zero_grad();
     for (std::size_t p = 0; p < gradients.size(); ++p) {
+      if (frozen[p]) continue;
       float* g = gradients[p].data<float>();
       for (std::int64_t i = 0; i < gradients[p].numel(); ++i) {
         g[i] = noise(i * 31 + state->applied_steps * 101 + static_cast<std::int64_t>(p)) + poison;
@@ -196,9 +198,12 @@ struct Training {
     meter.measure(state, {.max_norm = 5});
     optimizer->set_learning_rates(state, schedule);
     optimizer->step(state);
+    if (before_finish) before_finish();
     finish_step(state);
   }
 
+  std::function<void()> before_finish;
+  std::vector<bool> frozen = std::vector<bool>(model.parameters.size());  // gets no gradient
   Schedule schedule = schedules::cosine(0.01, 100);
 };
 
@@ -302,27 +307,61 @@ TEST(Optimizer, LoadingNamesWhatIsMissingExtraOrOfAnotherKind) {
   EXPECT_EQ(adam.arena.weights_hash(), before);
 }
 
+// Muon's own state is checked before that of its rest is loaded, and the other way round.
+TEST(Optimizer, LoadingWritesAllOrNothing) {
+  for (const std::string kind : {"muon", "adam"}) {
+    Training trained(kind), fresh(kind);
+    trained.step();
+    const StateDict whole = trained.optimizer->state_dict();
+    const auto now = [&] {
+      std::vector<std::vector<std::byte>> values;
+      for (const StateDict::Entry& entry : fresh.optimizer->state_dict()) {
+        if (const Tensor* tensor = std::get_if<Tensor>(&entry.value)) values.push_back(bytes_of(*tensor));
+        if (const auto* count = std::get_if<std::int64_t>(&entry.value)) {
+          values.emplace_back(static_cast<std::size_t>(*count));
+        }
+      }
+      return values;
+    };
+    const auto before = now();
+    for (const StateDict::Entry& left_out : whole) {
+      StateDict part;
+      for (const StateDict::Entry& entry : whole) {
+        if (entry.name != left_out.name) part.set(entry.name, entry.value);
+      }
+      EXPECT_THROW(fresh.optimizer->check_state_dict(part), ArgumentError) << left_out.name;
+      EXPECT_THROW(fresh.optimizer->load_state_dict(part), ArgumentError) << left_out.name;
+      EXPECT_EQ(now(), before) << kind << " without " << left_out.name;
+    }
+    fresh.optimizer->check_state_dict(whole);
+    EXPECT_EQ(now(), before) << kind << ": checking loads nothing";
+    fresh.optimizer->load_state_dict(whole);
+    EXPECT_NE(now(), before) << kind;
+  }
+}
+
 TEST(Optimizer, AStepAllocatesNothing) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif
   for (const std::string kind : kKinds) {
     if (kind == "muon_bf16") continue;  // oneDNN's matrix product makes objects of its own
-    for (const Precision precision : {Precision::f32, Precision::bf16}) {
-      Training training(kind, precision);
-      Ema ema(training.arena);
-      const auto step = [&] {
+    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
+      for (const bool fused : {false, true}) {
+        Training training(kind, precision);
+        Ema ema(training.arena);
+        if (fused) ema.fuse_into(*training.optimizer);
+        training.before_finish = [&] { ema.update(training.state); };
+        training.frozen[2] = true;  // so that something is left to the averages' own pass
+        for (int t = 0; t < 3; ++t) training.step();
+        const std::int64_t growths = allocator_of(kCpu).stats().growths;
+        const std::int64_t news = test::operator_news();
+        const ForbidSync no_waiting;
         training.step();
-        ema.update(training.state);
-      };
-      for (int t = 0; t < 3; ++t) step();
-      const std::int64_t growths = allocator_of(kCpu).stats().growths;
-      const std::int64_t news = test::operator_news();
-      const ForbidSync no_waiting;
-      step();
-      const std::int64_t made = test::operator_news() - news;
-      EXPECT_EQ(made, 0) << kind;
-      EXPECT_EQ(allocator_of(kCpu).stats().growths, growths) << kind;
+        const std::int64_t made = test::operator_news() - news;
+        EXPECT_EQ(made, 0) << kind << " " << fused;
+        EXPECT_EQ(allocator_of(kCpu).stats().growths, growths) << kind << " " << fused;
+      }
     }
   }
 }
@@ -513,6 +552,77 @@ TEST(Muon, ScalesAndNormalizesByShape) {
   EXPECT_NEAR(change(decay)[2], 2, 1e-6);
 }
 
+// Matrices of one shape are worked on together, as many as fit; alone each becomes the same. Sizes: many to a
+// batch, with a batch left over; three, of which one fits at a time; tall; bf16 weights beside f32 ones. Some
+// have no gradient, and take part again later.
+TEST(Muon, AMatrixDoesNotDependOnItsBatch) {
+  struct Case {
+    Shape shape;
+    int count;
+    Precision precision;
+  };
+  for (const auto& [shape, count, precision] :
+       {Case{{16, 3, 3, 16}, 9, Precision::f32}, Case{{96, 192}, 33, Precision::bf16},
+        Case{{600, 450}, 3, Precision::f32}, Case{{40, 8}, 5, Precision::f16}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(fmt::format("{} {} {}", shape, precision == Precision::f32, dtype));
+      const MuonOptions options{.weight_decay = 0.1f, .normalize_weights = count == 9, .dtype = dtype};
+      const auto numel = static_cast<std::size_t>(shape.numel());
+      const auto values = [&](int i, int t) {
+        std::vector<float> all;
+        for (std::size_t k = 0; k < numel; ++k)
+          all.push_back(noise(static_cast<std::int64_t>(k) + i * 77 + t));
+        return all;
+      };
+      const auto has_gradient = [](int i, int t) { return t != 1 || i % 3 != 1; };
+      const auto train = [&](int first, int last) {
+        std::vector<Parameter> parameters;
+        for (int i = first; i < last; ++i) {
+          parameters.push_back({std::to_string(i), filled(shape, values(i, 0)), i % 4 == 3});
+        }
+        ParameterArena arena(parameters, {}, precision, kCpu);
+        Muon muon(arena, {Muon::Group{{}, options}}, 0, nullptr);
+        StepBuffer state;
+        state->learning_rate[0] = 0.1f;
+        for (int t = 0; t < 3; ++t) {
+          arena.zero_grad();
+          for (int i = first; i < last; ++i) {
+            if (has_gradient(i, t)) {
+              leaf_of(parameters[static_cast<std::size_t>(i - first)].tensor)
+                  .accumulate(Tensor::from(values(i, t), shape));
+            }
+          }
+          muon.step(state);
+        }
+        std::vector<std::vector<std::byte>> results;
+        for (int i = first; i < last; ++i) results.push_back(bytes_of(arena.master(i - first)));
+        return results;
+      };
+      const auto together = train(0, count);
+      for (int i = 0; i < count; ++i) {
+        EXPECT_EQ(together[static_cast<std::size_t>(i)], train(i, i + 1)[0]) << i;
+      }
+    }
+  }
+}
+
+TEST(Muon, GroupsOfOneShapeKeepTheirRates) {
+  const Tensor a = filled({2, 2}, {1, 2, 3, 4}), b = filled({2, 2}, {1, 2, 3, 4});
+  ParameterArena arena({{"a", a}, {"b", b}}, {});
+  Muon muon(arena, {Muon::Group{{.parameters = selectors::named({"a"})}, {}}, Muon::Group{}}, 0, nullptr);
+  StepBuffer state;
+  state->learning_rate[0] = 0.5f;
+  state->learning_rate[1] = 0.25f;
+  deliver(a, {1, 0, 0, 2});
+  deliver(b, {1, 0, 0, 2});
+  muon.step(state);
+  EXPECT_NE(a.data<float>()[0], 1);
+  for (int i = 0; i < 4; ++i) {
+    const float start = static_cast<float>(i + 1);
+    EXPECT_NEAR(a.data<float>()[i] - start, 2 * (b.data<float>()[i] - start), 1e-6);
+  }
+}
+
 TEST(Muon, EveryParameterMustBeSelectedOnceAndMatricesAlone) {
   const Model model;
   ParameterArena arena(model.parameters, {});
@@ -570,6 +680,95 @@ TEST(Ema, WarmsUpByAppliedSteps) {
   ema.swap();
   EXPECT_NEAR(w.item(), 9.002, 1e-5);
   EXPECT_THROW(Ema(arena, {.decay = 1}), ArgumentError);
+}
+
+// The averages of a run, as bytes, by name.
+std::vector<std::vector<std::byte>> values_of(const Ema& ema) {
+  std::vector<std::vector<std::byte>> values;
+  for (const StateDict::Entry& entry : ema.state_dict())
+    values.push_back(bytes_of(std::get<Tensor>(entry.value)));
+  return values;
+}
+
+// Over 20 steps: some parameters without a gradient part of the time, a step that is skipped, and one without
+// the optimizer.
+TEST(Ema, FusedAndSeparatePassesGiveTheSameBits) {
+  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
+    for (const std::string kind : kKinds) {
+      SCOPED_TRACE(kind);
+      Training fused(kind, precision, 2200), separate(kind, precision, 2200);  // a matrix of two chunks
+      Ema fused_ema(fused.arena, {.decay = 0.9}), separate_ema(separate.arena, {.decay = 0.9});
+      fused_ema.fuse_into(*fused.optimizer);
+      for (const auto& [training, ema] :
+           {std::pair(&fused, &fused_ema), std::pair(&separate, &separate_ema)}) {
+        training->before_finish = [training = training, ema = ema] {
+          training->model.buffers[0].tensor.data<float>()[0] += 1;
+          ema->update(training->state);
+        };
+        const auto begin = values_of(*ema);
+        for (int t = 0; t < 20; ++t) {
+          for (std::size_t p = 0; p < training->frozen.size(); ++p) {
+            training->frozen[p] = (t / 4 + static_cast<int>(p)) % 3 == 0 || (t == 9 && p != 1);
+          }
+          training->step(t == 7 ? std::numeric_limits<float>::infinity() : 0);
+          if (t == 12) ema->update(training->state);  // as if the optimizer had done nothing
+        }
+        EXPECT_EQ(training->state->overflow_steps, 1);
+        const auto end = values_of(*ema);
+        for (std::size_t i = 0; i < end.size(); ++i) EXPECT_NE(end[i], begin[i]) << i;
+      }
+      EXPECT_EQ(fused.arena.weights_hash(), separate.arena.weights_hash());
+      EXPECT_EQ(values_of(fused_ema), values_of(separate_ema));
+    }
+  }
+}
+
+TEST(Ema, FusedAveragesMoveInTheOptimizersStep) {
+  const Tensor w = filled({1}, {0}), still = filled({1}, {0});
+  ParameterArena arena({{"w", w}, {"still", still}}, {});
+  Sgd sgd(arena, {Sgd::Group{{.parameters = selectors::named({"w"})}, {}}}, 0);
+  Ema ema(arena, {.decay = 0.75, .warm_up = false});
+  ema.fuse_into(sgd);
+  StepBuffer state;
+  state->learning_rate[0] = 1;
+  const auto average = [&](const char* name) { return ema.state_dict().tensor(name).item(); };
+  deliver(w, {-4});
+  still.data<float>()[0] = 8;
+  sgd.step(state);  // w = 4, and its average a quarter of it
+  EXPECT_EQ(average("w"), 1);
+  EXPECT_EQ(average("still"), 0);
+  ema.update(state);
+  EXPECT_EQ(average("w"), 1);
+  EXPECT_EQ(average("still"), 2);
+  ema.update(state);  // no step since: all averages move on
+  EXPECT_EQ(average("w"), 1.75);
+  EXPECT_EQ(average("still"), 3.5);
+  sgd.step(state);
+  sgd.step(state);
+  EXPECT_THROW(ema.update(state), ArgumentError);
+}
+
+TEST(Ema, FusesIntoOneOptimizerOfItsArena) {
+  Training a("muon"), b("sgd");
+  Ema ema(a.arena);
+  EXPECT_THROW(ema.fuse_into(*b.optimizer), ArgumentError) << "another arena";
+  ema.fuse_into(*a.optimizer);
+  EXPECT_THROW(ema.fuse_into(*a.optimizer), ArgumentError);
+  {
+    Ema other(b.arena), second(b.arena);
+    other.fuse_into(*b.optimizer);
+    EXPECT_THROW(second.fuse_into(*b.optimizer), ArgumentError) << "has averages already";
+  }
+  Ema(b.arena).fuse_into(*b.optimizer);  // which the first let go of
+  b.step();
+
+  Ema last(b.arena, {.decay = 0, .warm_up = false});
+  last.fuse_into(*b.optimizer);
+  b.step();
+  b.optimizer.reset();
+  b.arena.master(0).data<float>()[0] = 5;
+  last.update(b.state);  // nobody but it moves averages now
+  EXPECT_EQ(std::get<Tensor>(last.state_dict().begin()->value).data<float>()[0], 5);
 }
 
 TEST(Ema, ResumesFromItsState) {

@@ -1,51 +1,25 @@
 #include <bit>
 
-#include "kernels/cuda/divide.h"
-#include "kernels/cuda/group.h"
+#include "kernels/cuda/update_range.h"
 #include "kernels/update.h"
 #include "kernels/update_ops.h"
-
-// Updates move memory, a few FLOPs a byte. A range of a table goes to kParts blocks, whose threads take four
-// elements at a time. Everything of a step that is one number per parameter (Adam's bias correction) is
-// worked out by a small kernel before; it alone reads how many updates a member has received, so that the
-// large one may count this update. Sums of squares: one per range, in double, then all of them in one block.
 
 namespace athanor::kernels {
 namespace {
 
+using cuda::average_op_of_block;
+using cuda::Flat;
+using cuda::for_each_in_part;
+using cuda::kParts;
 using cuda::kVec;
+using cuda::parts_of;
+using cuda::ranges_of;
+using cuda::squares_of_ranges;
+using cuda::total_squares;
 using cuda::Vec;
+using cuda::vectors_at;
 
-constexpr int kThreads = 256;
-constexpr int kWidth = 4;  // elements of every tensor a thread takes at a time: 16 bytes of f32
-constexpr int kParts = 4;
-constexpr std::int64_t kPart = kUpdateChunk / kParts;
-
-const UpdateRange* ranges_of(const UpdateTable& table) {
-  return reinterpret_cast<const UpdateRange*>(table.ranges.raw_data());
-}
-unsigned parts_of(const UpdateTable& table) {
-  return static_cast<unsigned>(table.count * kParts);
-}
-
-/// Whether kWidth elements at p can be moved at once.
-template <class T> __device__ __forceinline__ bool vectors_at(const T* p) {
-  return reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * kWidth) == 0;
-}
-
-/// Calls f(i, n) for this block's part of a range: n, an integral_constant, elements from i on.
-template <class F>
-__device__ __forceinline__ void for_each_in_part(const UpdateRange& range, bool vectors, const F& f) {
-  const std::int64_t begin = blockIdx.x % kParts * kPart;
-  const std::int64_t end = begin + kPart < range.count ? begin + kPart : range.count;
-  std::int64_t single = begin;
-  if (vectors && end > begin) {
-    single = end - (end - begin) % kWidth;
-    for (std::int64_t i = begin + threadIdx.x * kWidth; i < single; i += kThreads * kWidth)
-      f(i, std::integral_constant<int, kWidth>());
-  }
-  for (std::int64_t i = single + threadIdx.x; i < end; i += kThreads) f(i, std::integral_constant<int, 1>());
-}
+constexpr int kThreads = cuda::kUpdateThreads;
 
 // What an optimizer does to one element, and how that is made for a range.
 
@@ -88,6 +62,7 @@ struct AdamRule {
 /// What one range is updated with.
 template <class Rule> struct Prepared {
   typename Rule::Op op;
+  AverageOp average;
   bool variant;
 };
 
@@ -101,26 +76,18 @@ template <class Group> struct Groups {
 template <class Rule>
 __global__ void __launch_bounds__(kThreads)
     prepare(const UpdateRange* ranges, std::int64_t count, const std::int64_t* steps, const StepState* step,
-            Groups<typename Rule::Group> groups, Prepared<Rule>* prepared) {
+            Groups<typename Rule::Group> groups, AverageRule average, Prepared<Rule>* prepared) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= count) return;
   const UpdateRange at = ranges[i];
   const auto& group = groups.group[at.group];
   prepared[i] = {Rule::make(group, step->learning_rate[at.group], at.decay, steps[at.member]),
-                 Rule::variant(group)};
+                 average_op(*step, average), Rule::variant(group)};
 }
 
-/// The flat tensors of an update; `weight` null where there is no compute copy.
-template <class G, class W, int kStates> struct Flat {
-  const G* gradient;
-  W* weight;
-  float* master;
-  float* state[kStates > 0 ? kStates : 1];
-};
-
-/// One update of all elements of a table: sizeof(G) + 8 + 8 kStates bytes an element and the compute copy,
-/// and 4 FLOPs (SGD) to 14 (Adam).
-template <class Rule, class G, class W>
+/// One update of all elements of a table: sizeof(G) + 8 + 8 kStates bytes an element, 8 more with averages,
+/// and the compute copy; 4 FLOPs (SGD) to 14 (Adam), 3 more with averages.
+template <class Rule, class G, class W, bool kAverages>
 __global__ void __launch_bounds__(kThreads)
     update(const UpdateRange* ranges, const Prepared<Rule>* prepared, const StepState* step,
            Flat<G, W, Rule::kStates> flat, std::int64_t* steps) {
@@ -132,8 +99,9 @@ __global__ void __launch_bounds__(kThreads)
   const G* __restrict__ gradient = flat.gradient + range.gradients;
   W* __restrict__ weight = flat.weight ? flat.weight + range.weights : nullptr;
   float* __restrict__ master = flat.master + range.masters;
+  float* __restrict__ average = kAverages ? flat.average + range.masters : nullptr;
   float* state[kStates + 1];
-  bool vectors = vectors_at(gradient) && vectors_at(weight) && vectors_at(master);
+  bool vectors = vectors_at(gradient) && vectors_at(weight) && vectors_at(master) && vectors_at(average);
 #pragma unroll
   for (int k = 0; k < kStates; ++k) {
     state[k] = flat.state[k] + range.state;
@@ -148,6 +116,8 @@ __global__ void __launch_bounds__(kThreads)
       Vec<float, n()> s[kStates + 1];
 #pragma unroll
       for (int k = 0; k < kStates; ++k) s[k] = cuda::load<n()>(state[k] + i);
+      [[maybe_unused]] Vec<float, n()> a;
+      if constexpr (kAverages) a = cuda::load<n()>(average + i);
       [[maybe_unused]] Vec<W, n()> copy;
 #pragma unroll
       for (int j = 0; j < n(); ++j) {
@@ -156,8 +126,10 @@ __global__ void __launch_bounds__(kThreads)
         if constexpr (kStates == 1) op(unscaled, w[j], s[0][j]);
         if constexpr (kStates == 2) op(unscaled, w[j], s[0][j], s[1][j]);
         if constexpr (!std::is_same_v<W, float>) copy[j] = W(w[j]);
+        if constexpr (kAverages) how.average(w[j], a[j]);
       }
       cuda::store<n()>(master + i, w);
+      if constexpr (kAverages) cuda::store<n()>(average + i, a);
 #pragma unroll
       for (int k = 0; k < kStates; ++k) cuda::store<n()>(state[k] + i, s[k]);
       if constexpr (!std::is_same_v<W, float>) cuda::store<n()>(weight + i, copy);
@@ -190,13 +162,16 @@ void run(const CudaContext& context, const char* name, const UpdateTable& table,
   cuda::launch(context,
                {"prepare_update", static_cast<unsigned>((table.count + kThreads - 1) / kThreads), kThreads},
                prepare<Rule>, ranges_of(table), table.count, steps, context.step(),
-               Groups<typename Rule::Group>(groups), prepared);
+               Groups<typename Rule::Group>(groups), table.average, prepared);
+  const bool averages = table.averages.defined();
   dispatch_update(table, [&]<class G, class W>() {
     const Flat<G, W, Rule::kStates> flat{table.gradients.data<G>(),
                                          table.weights.defined() ? table.weights.data<W>() : nullptr,
                                          table.masters.data<float>(),
+                                         averages ? table.averages.data<float>() : nullptr,
                                          {state.template data<float>()...}};
-    cuda::launch(context, {name, parts_of(table), kThreads}, update<Rule, G, W>, ranges_of(table), prepared,
+    cuda::launch(context, {name, parts_of(table), kThreads},
+                 averages ? update<Rule, G, W, true> : update<Rule, G, W, false>, ranges_of(table), prepared,
                  context.step(), flat, steps);
   });
 }
@@ -220,84 +195,11 @@ void adam_update(CudaContext& context, const UpdateTable& table, std::span<const
 
 namespace {
 
-/// In double: finite f32 values cannot overflow it, and what is not finite makes the sum so.
-template <class T>
-__device__ __forceinline__ double sum_of_squares(const T* __restrict__ values, std::int64_t n) {
-  constexpr int V = kVec<T>;
-  double sum = 0;
-  std::int64_t single = 0;
-  if (reinterpret_cast<std::uintptr_t>(values) % 16 == 0) {
-    single = n / V * V;
-#pragma unroll 2
-    for (std::int64_t i = std::int64_t{threadIdx.x} * V; i < single; i += kThreads * V) {
-      const auto in = cuda::load<V>(values + i);
-#pragma unroll
-      for (int k = 0; k < V; ++k) {
-        const double value = cuda::widen(in, k);
-        sum = std::fma(value, value, sum);
-      }
-    }
-  }
-  for (std::int64_t i = single + threadIdx.x; i < n; i += kThreads) {
-    const double value = float(values[i]);
-    sum = std::fma(value, value, sum);
-  }
-  return cuda::group_sum<kThreads>(sum);
-}
-
-// Where a range's values begin.
-struct InGradients {
-  __device__ static std::int64_t of(const UpdateRange& range) { return range.gradients; }
-};
-struct InMasters {
-  __device__ static std::int64_t of(const UpdateRange& range) { return range.masters; }
-};
-
-/// Of every range. Reads its values once.
-template <class Where, class T>
-__global__ void __launch_bounds__(kThreads)
-    squares_of_ranges(const T* values, const UpdateRange* ranges, double* partial) {
-  const UpdateRange range = ranges[blockIdx.x];
-  const double sum = sum_of_squares(values + Where::of(range), range.count);
-  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
-}
-
-/// Of every kUpdateChunk of n values.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    squares_of_chunks(const T* values, std::int64_t n, double* partial) {
-  const std::int64_t begin = blockIdx.x * kUpdateChunk;
-  const double sum = sum_of_squares(values + begin, n - begin < kUpdateChunk ? n - begin : kUpdateChunk);
-  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
-}
-
-/// Calls use(total) once.
-template <class Use>
-__global__ void __launch_bounds__(kThreads)
-    total_squares(const double* partial, std::int64_t count, Use use) {
-  double sum = 0;
-#pragma unroll 4
-  for (std::int64_t i = threadIdx.x; i < count; i += kThreads) sum += partial[i];
-  sum = cuda::group_sum<kThreads>(sum);
-  if (threadIdx.x == 0) use(sum);
-}
-
 struct Measure {
   StepState* step;
   GradientLimits limits;
-  __device__ void operator()(double squares) const { measure(*step, squares, limits); }
+  __device__ void operator()(double squares, unsigned) const { measure(*step, squares, limits); }
 };
-struct StoreFactor {
-  float eps;
-  float* to;
-  __device__ void operator()(double squares) const { *to = normalizing_factor(squares, eps); }
-};
-struct StoreGrowth {
-  MuonStep muon;
-  float* to;
-  __device__ void operator()(double squares) const { *to = muon_growth(muon, squares); }
-};
-
 }  // namespace
 
 template <>
@@ -313,7 +215,7 @@ void measure_gradients(CudaContext& context, std::span<const UpdateTable> tables
     dispatch_floating(table.gradients.dtype(), "measure_gradients", [&]<class G>() {
       if constexpr (!std::is_same_v<G, double>) {
         cuda::launch(context, {"measure_gradients", static_cast<unsigned>(table.count), kThreads},
-                     squares_of_ranges<InGradients, G>, table.gradients.data<G>(), ranges_of(table),
+                     squares_of_ranges<cuda::InGradients, G>, table.gradients.data<G>(), ranges_of(table),
                      partial + done);
       }
     });
@@ -391,14 +293,13 @@ struct CopyIfSkipped {
 
 struct MoveAverage {
   const StepState* step;
-  double decay;
-  bool warm_up;
+  AverageRule rule;
   const float* x;
   float* average;
   AverageOp op{};
 
   __device__ bool begin() {
-    op = average_op(*step, decay, warm_up);
+    op = average_op(*step, rule);
     return !step->skips();
   }
   template <int V> __device__ void at(std::int64_t i) const {
@@ -431,183 +332,44 @@ template <> void copy_if_skipped(CudaContext& context, const Tensor& from, const
 }
 
 template <>
-void average_update(CudaContext& context, const Tensor& x, const Tensor& average, double decay,
-                    bool warm_up) {
+void average_update(CudaContext& context, const Tensor& x, const Tensor& average, const AverageRule& rule) {
   const float* in = x.data<float>();
   float* out = average.data<float>();
-  launch_flat<float>(context, "average_update", x.numel(),
-                     MoveAverage{context.step(), decay, warm_up, in, out}, in, out);
+  launch_flat<float>(context, "average_update", x.numel(), MoveAverage{context.step(), rule, in, out}, in,
+                     out);
+}
+
+namespace {
+
+/// Moves averages alone: 12 bytes an element.
+__global__ void __launch_bounds__(kThreads)
+    move_averages(const UpdateRange* ranges, const StepState* step, AverageRule rule, const float* masters,
+                  float* averages) {
+  if (step->skips()) return;
+  const AverageOp op = average_op_of_block(*step, rule);
+  const UpdateRange range = ranges[blockIdx.x / kParts];
+  const float* __restrict__ master = masters + range.masters;
+  float* __restrict__ average = averages + range.masters;
+  for_each_in_part(range, vectors_at(master) && vectors_at(average), [&](std::int64_t i, auto n) {
+    const auto w = cuda::load<n()>(master + i);
+    auto a = cuda::load<n()>(average + i);
+#pragma unroll
+    for (int j = 0; j < n(); ++j) op(w[j], a[j]);
+    cuda::store<n()>(average + i, a);
+  });
+}
+
+}  // namespace
+
+template <> void average_ranges(CudaContext& context, const UpdateTable& table) {
+  if (table.count == 0) return;
+  cuda::launch(context, {"average_ranges", parts_of(table), kThreads}, move_averages, ranges_of(table),
+               context.step(), table.average, table.masters.data<float>(), table.averages.data<float>());
 }
 
 template <> void exchange(CudaContext& context, const Tensor& a, const Tensor& b) {
   float *left = a.data<float>(), *right = b.data<float>();
   launch_flat<float>(context, "exchange", a.numel(), Exchange{left, right}, left, right);
-}
-
-// Muon -----------------------------------------------------------------------------------------------------
-
-namespace {
-
-/// The momentum of a matrix, and what is orthogonalised: sizeof(G) + 8 + sizeof(X) bytes an element.
-template <class G, class X>
-__global__ void __launch_bounds__(kThreads)
-    move_momentum(const UpdateRange* ranges, const StepState* step, MuonMomentumOp op, const G* gradients,
-                  float* momentum, X* x) {
-  if (step->skips()) return;
-  const UpdateRange range = ranges[blockIdx.x / kParts];
-  const G* __restrict__ gradient = gradients + range.gradients;
-  float* __restrict__ state = momentum + range.state;
-  X* __restrict__ out = x + (range.state - ranges[0].state);
-  const GradientScale scale = gradient_scale(*step);
-  const bool vectors = vectors_at(gradient) && vectors_at(state) && vectors_at(out);
-  for_each_in_part(range, vectors, [&](std::int64_t i, auto n) {
-    const auto g = cuda::load<n()>(gradient + i);
-    auto b = cuda::load<n()>(state + i);
-    Vec<X, n()> direction;
-#pragma unroll
-    for (int j = 0; j < n(); ++j) direction[j] = X(op(scale(cuda::widen(g, j)), b[j]));
-    cuda::store<n()>(state + i, b);
-    cuda::store<n()>(out + i, direction);
-  });
-}
-
-/// The matrix moved along x: 8 + sizeof(X) bytes an element, and the compute copy.
-template <class X, class W>
-__global__ void __launch_bounds__(kThreads)
-    apply_direction(const UpdateRange* ranges, const StepState* step, MuonStep muon, const float* growth,
-                    const X* x, float* masters, W* weights, std::int64_t* steps) {
-  if (step->skips()) return;
-  const UpdateRange range = ranges[blockIdx.x / kParts];
-  if (blockIdx.x % kParts == 0 && threadIdx.x == 0 && range.last) ++steps[range.member];
-  const MuonApplyOp op(muon, step->learning_rate[range.group], range.decay, growth ? *growth : 1.0f);
-  const X* __restrict__ direction = x + (range.state - ranges[0].state);
-  float* __restrict__ master = masters + range.masters;
-  W* __restrict__ weight = weights ? weights + range.weights : nullptr;
-  const bool vectors = vectors_at(direction) && vectors_at(master) && vectors_at(weight);
-  for_each_in_part(range, vectors, [&](std::int64_t i, auto n) {
-    const auto d = cuda::load<n()>(direction + i);
-    auto w = cuda::load<n()>(master + i);
-    [[maybe_unused]] Vec<W, n()> copy;
-#pragma unroll
-    for (int j = 0; j < n(); ++j) {
-      op(cuda::widen(d, j), w[j]);
-      if constexpr (!std::is_same_v<W, float>) copy[j] = W(w[j]);
-    }
-    cuda::store<n()>(master + i, w);
-    if constexpr (!std::is_same_v<W, float>) cuda::store<n()>(weight + i, copy);
-  });
-}
-
-template <class T> struct ScaleBy {
-  const float* factor;
-  T* x;
-  float by = 1;
-
-  __device__ bool begin() {
-    by = *factor;
-    return true;
-  }
-  template <int V> __device__ void at(std::int64_t i) const {
-    auto values = cuda::load<V>(x + i);
-#pragma unroll
-    for (int k = 0; k < V; ++k) values[k] = T(float(values[k]) * by);
-    cuda::store<V>(x + i, values);
-  }
-};
-
-/// Element i of an n x n matrix is on the diagonal where n + 1 divides i.
-template <class T> struct ScaleAddIdentity {
-  float alpha, beta;
-  const T* x;
-  T* y;
-  cuda::WideDivider next;  // n + 1
-
-  __device__ bool begin() const { return true; }
-  template <int V> __device__ void at(std::int64_t i) const {
-    auto values = cuda::load<V>(x + i);
-    std::int64_t past = next.divide(i).remainder;
-#pragma unroll
-    for (int k = 0; k < V; ++k, past = past + 1 == next.divisor ? 0 : past + 1) {
-      const float value = float(values[k]);
-      values[k] = T(past == 0 ? std::fma(alpha, value, beta) : alpha * value);
-    }
-    cuda::store<V>(y + i, values);
-  }
-};
-
-// The matrices Muon works on are f32 or bf16.
-template <class F> void dispatch_matrix(DType dtype, const F& f) {
-  if (dtype == DType::bf16) return f.template operator()<BFloat16>();
-  f.template operator()<float>();
-}
-
-}  // namespace
-
-template <>
-void muon_momentum(CudaContext& context, const UpdateTable& matrix, float mu, bool nesterov,
-                   const Tensor& momentum, const Tensor& x) {
-  if (matrix.count == 0) return;
-  dispatch_floating(matrix.gradients.dtype(), "muon", [&]<class G>() {
-    if constexpr (!std::is_same_v<G, double>) {
-      dispatch_matrix(x.dtype(), [&]<class X>() {
-        cuda::launch(context, {"muon_momentum", parts_of(matrix), kThreads}, move_momentum<G, X>,
-                     ranges_of(matrix), context.step(), MuonMomentumOp(mu, nesterov),
-                     matrix.gradients.data<G>(), momentum.data<float>(), x.data<X>());
-      });
-    }
-  });
-}
-
-template <> void normalize(CudaContext& context, const Tensor& x, float eps) {
-  const std::int64_t n = x.numel(), chunks = (n + kUpdateChunk - 1) / kUpdateChunk;
-  const Scratch memory = context.scratch(static_cast<std::size_t>(chunks + 1) * sizeof(double));
-  auto* partial = memory.as<double>();
-  auto* factor = reinterpret_cast<float*>(partial + chunks);
-  dispatch_matrix(x.dtype(), [&]<class T>() {
-    T* values = x.data<T>();
-    cuda::launch(context, {"normalize_squares", static_cast<unsigned>(chunks), kThreads},
-                 squares_of_chunks<T>, values, n, partial);
-    cuda::launch(context, {"normalize_finish", 1, kThreads}, total_squares<StoreFactor>, partial, chunks,
-                 StoreFactor{eps, factor});
-    launch_flat<T>(context, "normalize", n, ScaleBy<T>{factor, values}, values);
-  });
-}
-
-template <>
-void scale_add_identity(CudaContext& context, const Tensor& x, float alpha, float beta, const Tensor& y) {
-  dispatch_matrix(x.dtype(), [&]<class T>() {
-    const T* in = x.data<T>();
-    T* out = y.data<T>();
-    launch_flat<T>(context, "scale_add_identity", x.numel(),
-                   ScaleAddIdentity<T>{alpha, beta, in, out, cuda::WideDivider(x.dim(0) + 1)}, in, out);
-  });
-}
-
-template <>
-void muon_apply(CudaContext& context, const UpdateTable& matrix, const MuonStep& muon, const Tensor& x) {
-  if (matrix.count == 0) return;
-  const Scratch memory = context.scratch(static_cast<std::size_t>(matrix.count + 1) * sizeof(double));
-  auto* partial = memory.as<double>();
-  float* growth = nullptr;
-  if (muon.weight_norm > 0) {
-    growth = reinterpret_cast<float*>(partial + matrix.count);
-    cuda::launch(context, {"muon_squares", static_cast<unsigned>(matrix.count), kThreads},
-                 squares_of_ranges<InMasters, float>, matrix.masters.data<float>(), ranges_of(matrix),
-                 partial);
-    cuda::launch(context, {"muon_finish", 1, kThreads}, total_squares<StoreGrowth>, partial, matrix.count,
-                 StoreGrowth{muon, growth});
-  }
-  const DType copy = matrix.weights.defined() ? matrix.weights.dtype() : DType::f32;
-  dispatch_floating(copy, "muon", [&]<class W>() {
-    if constexpr (!std::is_same_v<W, double>) {
-      dispatch_matrix(x.dtype(), [&]<class X>() {
-        cuda::launch(
-            context, {"muon_apply", parts_of(matrix), kThreads}, apply_direction<X, W>, ranges_of(matrix),
-            context.step(), muon, growth, x.data<X>(), matrix.masters.data<float>(),
-            matrix.weights.defined() ? matrix.weights.data<W>() : nullptr, matrix.steps.data<std::int64_t>());
-      });
-    }
-  });
 }
 
 }  // namespace athanor::kernels

@@ -1,8 +1,11 @@
 #include "kernels/update.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
+#include "kernels/muon.h"
 #include "tests/cuda/device.h"
 
 namespace athanor {
@@ -82,7 +85,7 @@ struct Part {
   UpdateTable table;
   Tensor first, second;  // state
 
-  Part(Kind kind, Device device) {
+  Part(Kind kind, Device device, bool averages = false) {
     constexpr std::int64_t kSizes[] = {1, 5, 4096, 2 * kUpdateChunk + 1003, 40};
     constexpr std::int64_t kBegins[] = {0, 32, 64, 4160, 4160 + 2 * kUpdateChunk + 1003};
     const std::int64_t size = kBegins[4] + kSizes[4];
@@ -111,6 +114,8 @@ struct Part {
     table.steps = fresh(Tensor::from(std::vector<std::int64_t>{0, 1, 7, 0, 2}, {5}), device);
     first = fresh(filled({{size}}, DType::f32, {3}), device);
     second = fresh(filled({{size}}, DType::f32, {4}, 0, 0.1), device);
+    if (averages) table.averages = fresh(filled({{size}}, DType::f32, {5}), device);
+    table.average = {0.9, true};
   }
 
   /// The table of the large parameter alone.
@@ -125,6 +130,7 @@ struct Part {
   std::vector<Tensor> written() const {
     std::vector<Tensor> all = {table.masters, table.steps, first, second};
     if (table.weights.defined()) all.push_back(table.weights);
+    if (table.averages.defined()) all.push_back(table.averages);
     return all;
   }
 
@@ -146,21 +152,43 @@ void expect_same_bits(const Part& found, const Part& expected) {
 }
 
 /// `update(context, part)` on both devices; twice, so that counters are read again.
-template <class F> void compare(const F& update, bool skipped) {
-  for (const Kind& kind : kKinds) {
-    SCOPED_TRACE(fmt::format("{} {}", kind.gradients, kind.weights));
-    const Part here(kind, kCpu), there(kind, test::device());
+template <class F> void compare(const F& update, bool skipped, Kind kind, bool averages) {
+  {
+    SCOPED_TRACE(fmt::format("{} {} {}", kind.gradients, kind.weights, averages));
+    const Part here(kind, kCpu, averages), there(kind, test::device(), averages);
     for (const Device device : {kCpu, test::device()}) {
       const BoundStep step(device, make_step(skipped));
       for (int i = 0; i < 2; ++i)
         on_device(device, [&](auto& context) { update(context, device.is_cpu() ? here : there); });
     }
     if (skipped) {
-      expect_same_bits(there, Part(kind, kCpu));
+      expect_same_bits(there, Part(kind, kCpu, averages));
     } else {
       expect_equal(there, here, kTolerance);
       EXPECT_TRUE(same_bits(there.table.steps.to(kCpu), here.table.steps));
     }
+    if (!averages) return;
+    // Moved in a pass of their own, they are the same.
+    Part apart(kind, test::device(), true);
+    const Tensor moved = std::exchange(apart.table.averages, Tensor());
+    const BoundStep step(test::device(), make_step(skipped));
+    for (int i = 0; i < 2; ++i) {
+      update(cuda_context(test::device()), apart);
+      UpdateTable own = apart.table;
+      own.averages = moved;
+      kernels::average_ranges(cuda_context(test::device()), own);
+    }
+    const Tensor fused = there.table.averages.to(kCpu), separate = moved.to(kCpu);
+    const Tensor before = filled({{fused.numel()}}, DType::f32, {5});
+    for (std::int64_t i = 0; i < fused.numel(); ++i) {  // Muon updates one of the parameters alone
+      const float value = fused.data<float>()[i];
+      if (value != before.data<float>()[i]) ASSERT_EQ(value, separate.data<float>()[i]) << i;
+    }
+  }
+}
+template <class F> void compare(const F& update, bool skipped) {
+  for (const Kind& kind : kKinds) {
+    for (const bool averages : {false, true}) compare(update, skipped, kind, averages);
   }
 }
 
@@ -197,7 +225,7 @@ TEST_P(UpdateOnDevice, MuonEqualsCpu) {
       SCOPED_TRACE(fmt::format("{} {}", dtype, norm));
       const auto update = [&](auto& context, const Part& part) {
         const UpdateTable matrix = part.matrix();
-        const Tensor x = Tensor::zeros({matrix.elements}, {dtype, part.table.masters.device()});
+        const Tensor x = Tensor::zeros({1, 1, matrix.elements}, {dtype, part.table.masters.device()});
         kernels::muon_momentum(context, matrix, 0.9f, norm > 0, part.first, x);
         kernels::muon_apply(context, matrix, MuonStep{0.1f, 0.5f, norm}, x);
       };
@@ -219,8 +247,8 @@ TEST_P(UpdateOnDevice, FlatTensorsFollowTheStep) {
         };
         const Tensor a = make(1), b = make(2), c = make(3), d = make(4), e = make(5);
         on_device(device, [&](auto& context) {
-          kernels::average_update(context, a, b, 0.9, true);
-          kernels::average_update(context, a, c, 0.999, false);
+          kernels::average_update(context, a, b, {0.9, true});
+          kernels::average_update(context, a, c, {0.999, false});
           kernels::copy_if_skipped(context, a, d);
           kernels::exchange(context, a, e);
         });
@@ -345,17 +373,101 @@ TEST_F(UpdateStepOnDevice, MatricesAreNormalizedAndShifted) {
   CudaContext& context = cuda_context(test::device());
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const std::int64_t n : {1, 7, 8, 144}) {
-      SCOPED_TRACE(fmt::format("{} {}", dtype, n));
-      const Tensor x = filled({{n, n}}, dtype, {1}), x_on = x.to(test::device());
-      const Tensor y = empty_like(x), y_on = empty_like(x_on);
-      kernels::scale_add_identity(cpu_context(), x, -1.5f, 0.25f, y);
-      kernels::scale_add_identity(context, x_on, -1.5f, 0.25f, y_on);
-      EXPECT_TRUE(same_bits(y_on.to(kCpu), y));
-      kernels::scale_add_identity(context, x_on, -1.5f, 0.25f, x_on);
-      EXPECT_TRUE(same_bits(x_on.to(kCpu), y));
-      kernels::normalize(cpu_context(), y, 1e-7f);
-      kernels::normalize(context, y_on, 1e-7f);
-      EXPECT_TRUE(close(y_on.to(kCpu), y, 2 * test::epsilon_of(dtype)));
+      for (const std::int64_t matrices : {1, 3}) {
+        SCOPED_TRACE(fmt::format("{} {} x {}", dtype, matrices, n));
+        const Tensor x = filled({{matrices, n, n}}, dtype, {1}), x_on = x.to(test::device());
+        const Tensor y = empty_like(x), y_on = empty_like(x_on);
+        kernels::scale_add_identity(cpu_context(), x, -1.5f, 0.25f, y);
+        kernels::scale_add_identity(context, x_on, -1.5f, 0.25f, y_on);
+        EXPECT_TRUE(same_bits(y_on.to(kCpu), y));
+        kernels::scale_add_identity(context, x_on, -1.5f, 0.25f, x_on);
+        EXPECT_TRUE(same_bits(x_on.to(kCpu), y));
+        kernels::normalize(cpu_context(), y, 1e-7f);
+        kernels::normalize(context, y_on, 1e-7f);
+        EXPECT_TRUE(close(y_on.to(kCpu), y, 2 * test::epsilon_of(dtype)));
+      }
+    }
+  }
+}
+
+/// Matrices of one shape in one table, their ranges in another order than their memory, each with a rate and
+/// decay of its own; what Muon's kernels make of all of them, and of each alone.
+struct Matrices {
+  static constexpr std::int64_t kCount = 3;
+  UpdateTable table;
+  Tensor momentum, x;
+
+  Matrices(std::int64_t rows, std::int64_t columns, DType dtype, Device device, int first = 0,
+           int count = kCount)
+      : momentum(filled({{kCount * rows * columns}}, DType::f32, {3}).to(device)),
+        x(Tensor::zeros({count, rows, columns}, {dtype, device})) {
+    const std::int64_t size = rows * columns;
+    std::vector<UpdateRange> ranges;
+    for (int i = first; i < first + count; ++i) {
+      const std::int64_t begin = (kCount - 1 - i) * size;
+      for (std::int64_t at = 0; at < size; at += kUpdateChunk) {
+        UpdateRange range{};
+        range.start = 1000 + table.elements;  // a table may be part of a larger one
+        range.count = std::min(kUpdateChunk, size - at);
+        range.gradients = range.weights = range.masters = range.state = begin + at;
+        range.member = static_cast<std::int32_t>(i);
+        range.group = static_cast<std::int16_t>(i % 2);
+        range.decay = i != 1;
+        range.last = at + range.count == size;
+        ranges.push_back(range);
+        table.elements += range.count;
+      }
+    }
+    table.count = static_cast<std::int64_t>(ranges.size());
+    table.ranges = bytes_of(ranges.data(), ranges.size() * sizeof(UpdateRange)).to(device);
+    table.gradients = filled({{kCount * size}}, DType::bf16, {1}).to(device);
+    table.masters = filled({{kCount * size}}, DType::f32, {2}).to(device);
+    table.weights = Tensor::zeros({kCount * size}, {DType::bf16, device});
+    table.averages = filled({{kCount * size}}, DType::f32, {4}).to(device);
+    table.average = {0.75, false};
+    table.steps = Tensor::zeros({kCount}, {DType::i64, device});
+  }
+  void run(auto& context, float norm) const {
+    kernels::muon_momentum(context, table, 0.9f, true, momentum, x);
+    kernels::normalize(context, x, 1e-7f);
+    kernels::muon_apply(context, table, MuonStep{0.1f, 0.5f, norm}, x);
+  }
+  std::vector<Tensor> written() const {
+    return {table.masters, table.weights, table.averages, momentum, table.steps};
+  }
+};
+
+TEST_F(UpdateStepOnDevice, MatricesDoNotDependOnTheirBatch) {
+  const Device device = test::device();
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const auto& [rows, columns] : {std::pair(5, 7), {16, 24}, {131, 131}}) {
+      for (const float norm : {0.0f, 3.0f}) {
+        SCOPED_TRACE(fmt::format("{} {} x {} {}", dtype, rows, columns, norm));
+        const BoundStep here(kCpu, make_step()), there(device, make_step());
+        const Matrices cpu(rows, columns, dtype, kCpu), together(rows, columns, dtype, device);
+        cpu.run(cpu_context(), norm);
+        together.run(cuda_context(device), norm);
+        for (std::size_t i = 0; i < cpu.written().size(); ++i) {
+          const Tensor expected = cpu.written()[i];
+          const bool half = expected.dtype() == DType::bf16 || dtype == DType::bf16;
+          EXPECT_TRUE(
+              close(together.written()[i].to(kCpu), expected, half ? test::epsilon_of(DType::bf16) : 1e-6));
+        }
+        EXPECT_EQ(together.table.steps.to_vector(), (std::vector<double>{1, 1, 1}));
+        for (const Device where : {kCpu, device}) {
+          for (int i = 0; i < Matrices::kCount; ++i) {
+            const Matrices alone(rows, columns, dtype, where, i, 1);
+            on_device(where, [&](auto& context) { alone.run(context, norm); });
+            const std::int64_t size = std::int64_t{rows} * columns, begin = (Matrices::kCount - 1 - i) * size;
+            for (std::size_t k = 0; k + 1 < cpu.written().size(); ++k) {
+              const auto matrix = [&](const Matrices& all) {
+                return all.written()[k].to(kCpu).view_as_strided({size}, {1}, begin);
+              };
+              EXPECT_TRUE(same_bits(matrix(alone), matrix(where.is_cpu() ? cpu : together))) << i << " " << k;
+            }
+          }
+        }
+      }
     }
   }
 }

@@ -1,0 +1,262 @@
+#include "kernels/cuda/divide.h"
+#include "kernels/cuda/update_range.h"
+#include "kernels/muon.h"
+#include "kernels/muon_ops.h"
+
+// All matrices of a batch in one launch each. Norms: a sum for every chunk, then one block per matrix.
+
+namespace athanor::kernels {
+namespace {
+
+using cuda::average_op_of_block;
+using cuda::Flat;
+using cuda::for_each_in_part;
+using cuda::kParts;
+using cuda::kVec;
+using cuda::parts_of;
+using cuda::ranges_of;
+using cuda::squares_of_ranges;
+using cuda::total_squares;
+using cuda::Vec;
+using cuda::vectors_at;
+
+constexpr int kThreads = cuda::kUpdateThreads;
+
+/// Of every kUpdateChunk of matrices of n values; `chunks` each.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    squares_of_chunks(const T* values, std::int64_t n, unsigned chunks, double* partial) {
+  const std::int64_t matrix = blockIdx.x / chunks, begin = blockIdx.x % chunks * kUpdateChunk;
+  const double sum =
+      cuda::sum_of_squares(values + matrix * n + begin, n - begin < kUpdateChunk ? n - begin : kUpdateChunk);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+struct StoreFactor {
+  float eps;
+  float* to;
+  __device__ void operator()(double squares, unsigned matrix) const {
+    to[matrix] = normalizing_factor(squares, eps);
+  }
+};
+struct StoreGrowth {
+  MuonStep muon;
+  float* to;
+  __device__ void operator()(double squares, unsigned matrix) const {
+    to[matrix] = muon_growth(muon, squares);
+  }
+};
+
+/// The momentum of matrices, and what is orthogonalised: sizeof(G) + 8 + sizeof(X) bytes an element.
+template <class G, class X>
+__global__ void __launch_bounds__(kThreads)
+    move_momentum(const UpdateRange* ranges, const StepState* step, MuonMomentumOp op, const G* gradients,
+                  float* momentum, X* x) {
+  if (step->skips()) return;
+  const UpdateRange range = ranges[blockIdx.x / kParts];
+  const G* __restrict__ gradient = gradients + range.gradients;
+  float* __restrict__ state = momentum + range.state;
+  X* __restrict__ out = x + (range.start - ranges[0].start);
+  const GradientScale scale = gradient_scale(*step);
+  const bool vectors = vectors_at(gradient) && vectors_at(state) && vectors_at(out);
+  for_each_in_part(range, vectors, [&](std::int64_t i, auto n) {
+    const auto g = cuda::load<n()>(gradient + i);
+    auto b = cuda::load<n()>(state + i);
+    Vec<X, n()> direction;
+#pragma unroll
+    for (int j = 0; j < n(); ++j) direction[j] = X(op(scale(cuda::widen(g, j)), b[j]));
+    cuda::store<n()>(state + i, b);
+    cuda::store<n()>(out + i, direction);
+  });
+}
+
+/// Matrices moved along x: 8 + sizeof(X) bytes an element, 8 more with averages, and the compute copy.
+/// `growth` holds one factor per matrix, each of `chunks` ranges; or is null.
+template <class X, class W, bool kAverages>
+__global__ void __launch_bounds__(kThreads)
+    apply_direction(const UpdateRange* ranges, const StepState* step, MuonStep muon, const float* growth,
+                    unsigned chunks, const X* x, Flat<float, W, 0> flat, AverageRule rule,
+                    std::int64_t* steps) {
+  if (step->skips()) return;
+  AverageOp move{};
+  if constexpr (kAverages) move = average_op_of_block(*step, rule);
+  const unsigned index = blockIdx.x / kParts;
+  const UpdateRange range = ranges[index];
+  if (blockIdx.x % kParts == 0 && threadIdx.x == 0 && range.last) ++steps[range.member];
+  const MuonApplyOp op(muon, step->learning_rate[range.group], range.decay,
+                       growth ? growth[index / chunks] : 1.0f);
+  const X* __restrict__ direction = x + (range.start - ranges[0].start);
+  float* __restrict__ master = flat.master + range.masters;
+  float* __restrict__ average = kAverages ? flat.average + range.masters : nullptr;
+  W* __restrict__ weight = flat.weight ? flat.weight + range.weights : nullptr;
+  const bool vectors =
+      vectors_at(direction) && vectors_at(master) && vectors_at(weight) && vectors_at(average);
+  for_each_in_part(range, vectors, [&](std::int64_t i, auto n) {
+    const auto d = cuda::load<n()>(direction + i);
+    auto w = cuda::load<n()>(master + i);
+    [[maybe_unused]] Vec<float, n()> a;
+    if constexpr (kAverages) a = cuda::load<n()>(average + i);
+    [[maybe_unused]] Vec<W, n()> copy;
+#pragma unroll
+    for (int j = 0; j < n(); ++j) {
+      op(cuda::widen(d, j), w[j]);
+      if constexpr (!std::is_same_v<W, float>) copy[j] = W(w[j]);
+      if constexpr (kAverages) move(w[j], a[j]);
+    }
+    cuda::store<n()>(master + i, w);
+    if constexpr (kAverages) cuda::store<n()>(average + i, a);
+    if constexpr (!std::is_same_v<W, float>) cuda::store<n()>(weight + i, copy);
+  });
+}
+
+/// f.at<V>(i) for all n elements of every matrix, V of them from i on; `blocks` blocks each, and f moved to
+/// the matrix before.
+template <int V, class F>
+__global__ void __launch_bounds__(kThreads) for_each_in_matrices(std::int64_t n, unsigned blocks, F f) {
+  f.move_to(blockIdx.x / blocks, n);
+  const std::int64_t step = std::int64_t{blocks} * kThreads * V, single = n - n % V;
+  const std::int64_t thread = std::int64_t{blockIdx.x % blocks} * kThreads + threadIdx.x;
+  for (std::int64_t i = thread * V; i < single; i += step) f.template at<V>(i);
+  if (single + thread < n) f.template at<1>(single + thread);
+}
+
+template <class T, class F, class... P>
+void launch_on_matrices(const CudaContext& context, const char* name, const Tensor& x, const F& f,
+                        const P*... pointers) {
+  const std::int64_t n = x.dim(1) * x.dim(2);
+  const bool vectors = cuda::aligned<kVec<T>>(pointers...) && (n % kVec<T> == 0 || x.dim(0) == 1);
+  const std::int64_t steps = vectors ? (n + kVec<T> - 1) / kVec<T> : n;
+  const unsigned blocks = cuda::blocks_for(context, steps, kThreads);
+  cuda::launch(context, {name, static_cast<unsigned>(x.dim(0)) * blocks, kThreads},
+               vectors ? for_each_in_matrices<kVec<T>, F> : for_each_in_matrices<1, F>, n, blocks, f);
+}
+
+template <class T> struct ScaleBy {
+  const float* factor;
+  T* x;
+  float by = 1;
+
+  __device__ void move_to(std::int64_t matrix, std::int64_t n) {
+    by = factor[matrix];
+    x += matrix * n;
+  }
+  template <int V> __device__ void at(std::int64_t i) const {
+    auto values = cuda::load<V>(x + i);
+#pragma unroll
+    for (int k = 0; k < V; ++k) values[k] = T(float(values[k]) * by);
+    cuda::store<V>(x + i, values);
+  }
+};
+
+/// Element i of an n x n matrix is on the diagonal where n + 1 divides i.
+template <class T> struct ScaleAddIdentity {
+  float alpha, beta;
+  const T* x;
+  T* y;
+  cuda::WideDivider next;  // n + 1
+
+  __device__ void move_to(std::int64_t matrix, std::int64_t n) {
+    x += matrix * n;
+    y += matrix * n;
+  }
+  template <int V> __device__ void at(std::int64_t i) const {
+    auto values = cuda::load<V>(x + i);
+    std::int64_t past = next.divide(i).remainder;
+#pragma unroll
+    for (int k = 0; k < V; ++k, past = past + 1 == next.divisor ? 0 : past + 1) {
+      const float value = float(values[k]);
+      values[k] = T(past == 0 ? std::fma(alpha, value, beta) : alpha * value);
+    }
+    cuda::store<V>(y + i, values);
+  }
+};
+
+// The matrices Muon works on are f32 or bf16.
+template <class F> void dispatch_matrix(DType dtype, const F& f) {
+  if (dtype == DType::bf16) return f.template operator()<BFloat16>();
+  f.template operator()<float>();
+}
+
+}  // namespace
+
+template <>
+void muon_momentum(CudaContext& context, const UpdateTable& matrices, float mu, bool nesterov,
+                   const Tensor& momentum, const Tensor& x) {
+  if (matrices.count == 0) return;
+  dispatch_floating(matrices.gradients.dtype(), "muon", [&]<class G>() {
+    if constexpr (!std::is_same_v<G, double>) {
+      dispatch_matrix(x.dtype(), [&]<class X>() {
+        cuda::launch(context, {"muon_momentum", parts_of(matrices), kThreads}, move_momentum<G, X>,
+                     ranges_of(matrices), context.step(), MuonMomentumOp(mu, nesterov),
+                     matrices.gradients.data<G>(), momentum.data<float>(), x.data<X>());
+      });
+    }
+  });
+}
+
+template <> void normalize(CudaContext& context, const Tensor& x, float eps) {
+  if (x.numel() == 0) return;
+  const std::int64_t matrices = x.dim(0), n = x.dim(1) * x.dim(2),
+                     chunks = (n + kUpdateChunk - 1) / kUpdateChunk;
+  const Scratch memory = context.scratch(static_cast<std::size_t>(matrices * (chunks + 1)) * sizeof(double));
+  auto* partial = memory.as<double>();
+  auto* factor = reinterpret_cast<float*>(partial + matrices * chunks);
+  dispatch_matrix(x.dtype(), [&]<class T>() {
+    T* values = x.data<T>();
+    cuda::launch(context, {"normalize_squares", static_cast<unsigned>(matrices * chunks), kThreads},
+                 squares_of_chunks<T>, values, n, static_cast<unsigned>(chunks), partial);
+    cuda::launch(context, {"normalize_finish", static_cast<unsigned>(matrices), kThreads},
+                 total_squares<StoreFactor>, partial, chunks, StoreFactor{eps, factor});
+    launch_on_matrices<T>(context, "normalize", x, ScaleBy<T>{factor, values}, values);
+  });
+}
+
+template <>
+void scale_add_identity(CudaContext& context, const Tensor& x, float alpha, float beta, const Tensor& y) {
+  if (x.numel() == 0) return;
+  dispatch_matrix(x.dtype(), [&]<class T>() {
+    const T* in = x.data<T>();
+    T* out = y.data<T>();
+    launch_on_matrices<T>(context, "scale_add_identity", x,
+                          ScaleAddIdentity<T>{alpha, beta, in, out, cuda::WideDivider(x.dim(1) + 1)}, in,
+                          out);
+  });
+}
+
+template <>
+void muon_apply(CudaContext& context, const UpdateTable& table, const MuonStep& muon, const Tensor& x) {
+  if (table.count == 0) return;
+  const std::int64_t matrices = x.dim(0), chunks = table.count / matrices;
+  const bool grows = muon.weight_norm > 0;
+  const Scratch memory =
+      context.scratch(grows ? static_cast<std::size_t>(table.count + matrices) * sizeof(double) : 0);
+  float* growth = nullptr;
+  if (grows) {
+    auto* partial = memory.as<double>();
+    growth = reinterpret_cast<float*>(partial + table.count);
+    cuda::launch(context, {"muon_squares", static_cast<unsigned>(table.count), kThreads},
+                 squares_of_ranges<cuda::InMasters, float>, table.masters.data<float>(), ranges_of(table),
+                 partial);
+    cuda::launch(context, {"muon_finish", static_cast<unsigned>(matrices), kThreads},
+                 total_squares<StoreGrowth>, partial, chunks, StoreGrowth{muon, growth});
+  }
+  const bool averages = table.averages.defined();
+  const DType copy = table.weights.defined() ? table.weights.dtype() : DType::f32;
+  dispatch_floating(copy, "muon", [&]<class W>() {
+    if constexpr (!std::is_same_v<W, double>) {
+      const Flat<float, W, 0> flat{nullptr,
+                                   table.weights.defined() ? table.weights.data<W>() : nullptr,
+                                   table.masters.data<float>(),
+                                   averages ? table.averages.data<float>() : nullptr,
+                                   {}};
+      dispatch_matrix(x.dtype(), [&]<class X>() {
+        cuda::launch(context, {"muon_apply", parts_of(table), kThreads},
+                     averages ? apply_direction<X, W, true> : apply_direction<X, W, false>, ranges_of(table),
+                     context.step(), muon, growth, static_cast<unsigned>(chunks), x.data<X>(), flat,
+                     table.average, table.steps.data<std::int64_t>());
+      });
+    }
+  });
+}
+
+}  // namespace athanor::kernels
