@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
 
 #include "autograd/engine.h"
 #include "bench/support/bench.h"
+#include "bench/support/shapes.h"
 #include "kernels/hash.h"
 #include "optim/adam.h"
 #include "optim/ema.h"
@@ -11,27 +13,21 @@
 #include "optim/sgd.h"
 #include "optim/step.h"
 
-// Updates of the parameters of a ResNet-18 for CIFAR: 11.2 M in 62 tensors, from 64 elements to 2.4 M.
+// Updates of all parameters of a network: each moves its bytes once, and should take as long as copying them.
 
 namespace athanor::bench {
 namespace {
 
-std::vector<Shape> resnet18_shapes() {
-  std::vector<Shape> shapes = {{64, 3, 3, 3}, {64}, {64}};
-  std::int64_t in = 64;
-  for (const std::int64_t out : {64, 64, 128, 128, 256, 256, 512, 512}) {
-    shapes.insert(shapes.end(), {{out, 3, 3, in}, {out}, {out}, {out, 3, 3, out}, {out}, {out}});
-    if (in != out) shapes.insert(shapes.end(), {{out, 1, 1, in}, {out}, {out}});
-    in = out;
-  }
-  shapes.insert(shapes.end(), {{10, 512}, {10}});
-  return shapes;
-}
+struct Network {
+  const char* name;
+  std::vector<Shape> shapes;
+};
 
 struct Setup {
   std::vector<Parameter> parameters;
   std::unique_ptr<ParameterArena> arena;
   std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Ema> ema;
   std::unique_ptr<GradientMeter> meter;
   StepBuffer state;
 };
@@ -54,34 +50,41 @@ std::shared_ptr<Setup> make_setup(Precision precision, const std::vector<Shape>&
   return setup;
 }
 
-std::int64_t total(const std::vector<Shape>& shapes) {
-  std::int64_t n = 0;
-  for (const Shape& shape : shapes) n += shape.numel();
-  return n;
-}
+enum class Averages : std::uint8_t { none, fused, separate };
 
-/// Error of the first step's first parameter against `expected(w, g)` in f64.
-template <class F> double first_step_error(Setup& setup, const F& expected) {
-  const Tensor master = setup.arena->master(0);
-  const std::vector<double> w = master.to_vector(), g = setup.arena->gradient(0).to_vector();
-  setup.optimizer->step(setup.state);
-  std::vector<double> reference;
-  for (std::size_t i = 0; i < w.size(); ++i) reference.push_back(expected(w[i], g[i]));
-  return max_error(master, reference);
-}
+/// One update of every parameter, and of its average.
+struct UpdateCase {
+  const char* name;
+  int slots;  ///< f32 of state per parameter
+  std::function<std::unique_ptr<Optimizer>(ParameterArena&)> make;
+  std::function<double(double w, double g)> expected;  ///< weight after the first step
+};
 
-// State is `slots` f32 per parameter. Bytes: gradient read; master and state read and written; copy written.
-template <class Make, class F>
-void add_optimizer(const char* name, int slots, Precision precision, const Make& make, const F& expected) {
-  const std::vector<Shape> shapes = resnet18_shapes();
-  const auto count = static_cast<double>(total(shapes));
+// Bytes: gradient read; master, state and average read and written; copy written. The average's own pass
+// reads the masters once more.
+void add_update(const UpdateCase& update, const Network& network, Precision precision, Averages averages) {
+  const auto count = static_cast<double>(total(network.shapes));
   const DType dtype = compute_dtype(precision);
-  const double element = static_cast<double>(size_of(dtype)), copy = dtype == DType::f32 ? 0 : element;
-  add({name, "step", dtype, "resnet18"}, {.bytes = count * (element + 8 * (1 + slots) + copy)}, [=] {
-    const std::shared_ptr<Setup> setup = make_setup(precision, shapes);
-    setup->optimizer = make(*setup->arena);
-    const double error = first_step_error(*setup, expected);
-    return Prepared{[setup] { setup->optimizer->step(setup->state); }, error, 1e-6};
+  double each = static_cast<double>(size_of(dtype)) * (dtype == DType::f32 ? 1 : 2) + 8 * (1 + update.slots);
+  if (averages != Averages::none) each += averages == Averages::fused ? 8 : 12;
+  const char* const impl = averages == Averages::none    ? "athanor"
+                           : averages == Averages::fused ? "ema_fused"
+                                                         : "ema_separate";
+  add({update.name, "step", dtype, network.name, impl}, {.bytes = count * each, .elements = count}, [=] {
+    const std::shared_ptr<Setup> setup = make_setup(precision, network.shapes);
+    setup->optimizer = update.make(*setup->arena);
+    if (averages != Averages::none) setup->ema = std::make_unique<Ema>(*setup->arena);
+    if (averages == Averages::fused) setup->ema->fuse_into(*setup->optimizer);
+    const auto step = [setup = setup.get()] {
+      setup->optimizer->step(setup->state);
+      if (setup->ema) setup->ema->update(setup->state);
+    };
+    const Tensor master = setup->arena->master(0);
+    const std::vector<double> w = master.to_vector(), g = setup->arena->gradient(0).to_vector();
+    step();
+    std::vector<double> reference;
+    for (std::size_t i = 0; i < w.size(); ++i) reference.push_back(update.expected(w[i], g[i]));
+    return Prepared{[setup, step] { step(); }, max_error(master, reference), 1e-6};
   });
 }
 
@@ -119,14 +122,30 @@ void add_hash() {
       });
 }
 
-// One 256 x 2304 matrix, the middle of the network. 5 iterations of 4 n^2 m + 2 n^3.
-void add_muon(DType dtype) {
-  const double n = 256, m = 2304;
-  add({"muon", "step", dtype, "256x2304"}, {.flops = 5 * (4 * n * n * m + 2 * n * n * n)}, [=] {
-    const std::shared_ptr<Setup> setup = make_setup(Precision::f32, {{256, 3, 3, 256}});
+// FLOPs of 5 iterations of 4 n^2 m + 2 n^3 each, over all matrices.
+double muon_flops(const std::vector<Shape>& shapes) {
+  double flops = 0;
+  for (const Shape& shape : shapes) {
+    if (shape.rank() < 2) continue;
+    const auto rows = static_cast<double>(shape[0]), columns = static_cast<double>(shape.numel()) / rows;
+    const double n = std::min(rows, columns), m = std::max(rows, columns);
+    flops += 5 * (4 * n * n * m + 2 * n * n * n);
+  }
+  return flops;
+}
+
+void add_muon(const Network& network, DType dtype) {
+  add({"muon", "step", dtype, network.name}, {.flops = muon_flops(network.shapes)}, [=] {
+    const std::shared_ptr<Setup> setup = make_setup(Precision::f32, network.shapes);
     const MuonOptions options{.dtype = dtype};
-    setup->optimizer =
-        std::make_unique<Muon>(*setup->arena, std::vector<Muon::Group>{{{}, options}}, 0, nullptr);
+    const bool all = std::all_of(network.shapes.begin(), network.shapes.end(),
+                                 [](const Shape& shape) { return shape.rank() >= 2; });
+    if (all) {
+      setup->optimizer =
+          std::make_unique<Muon>(*setup->arena, std::vector<Muon::Group>{{{}, options}}, 0, nullptr);
+    } else {
+      setup->optimizer = std::make_unique<Muon>(*setup->arena, options, SgdOptions{}, 1.0f);
+    }
     return Prepared{[setup] { setup->optimizer->step(setup->state); }, 0, 0};
   });
 }
@@ -134,25 +153,33 @@ void add_muon(DType dtype) {
 }  // namespace
 
 void register_all() {
-  for (const Precision precision : {Precision::f32, Precision::bf16}) {
-    add_optimizer(
-        "sgd", 0, precision, [](ParameterArena& arena) { return std::make_unique<Sgd>(arena); },
-        [](double w, double g) { return w - 1e-3 * g; });
-    add_optimizer(
-        "sgd_nesterov", 1, precision,
-        [](ParameterArena& arena) {
-          return std::make_unique<Sgd>(arena, SgdOptions{.momentum = 0.9f, .nesterov = true});
-        },
-        [](double w, double g) { return w - 1e-3 * 1.9 * g; });
-    add_optimizer(
-        "adamw", 2, precision, [](ParameterArena& arena) { return std::make_unique<AdamW>(arena); },
-        [](double w, double g) { return w - 1e-3 * (0.01 * w + g / (std::abs(g) + 1e-8)); });
+  const UpdateCase sgd{"sgd", 0, [](ParameterArena& arena) { return std::make_unique<Sgd>(arena); },
+                       [](double w, double g) { return w - 1e-3 * g; }};
+  const UpdateCase momentum{
+      "sgd_momentum", 1,
+      [](ParameterArena& arena) { return std::make_unique<Sgd>(arena, SgdOptions{.momentum = 0.9f}); },
+      [](double w, double g) { return w - 1e-3 * g; }};
+  const UpdateCase adamw{"adamw", 2, [](ParameterArena& arena) { return std::make_unique<AdamW>(arena); },
+                         [](double w, double g) { return w - 1e-3 * (0.01 * w + g / (std::abs(g) + 1e-8)); }};
+  const Network resnet50{"resnet50", resnet50_shapes()}, flat{"flat", flat_shapes()};
+  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
+    add_update(sgd, resnet50, precision, Averages::none);
+    for (const UpdateCase& update : {momentum, adamw}) {
+      add_update(update, flat, precision, Averages::none);
+      for (const Averages averages : {Averages::none, Averages::fused, Averages::separate}) {
+        add_update(update, resnet50, precision, averages);
+      }
+    }
     add_norm(precision);
   }
   add_average();
   add_hash();
-  add_muon(DType::f32);
-  add_muon(DType::bf16);
+  const Network small{"16x64x576", std::vector<Shape>(16, Shape{64, 3, 3, 64})};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    add_muon({"256x2304", {{256, 3, 3, 256}}}, dtype);
+    add_muon(small, dtype);
+    add_muon({"resnet18", resnet18_shapes()}, dtype);
+  }
 }
 
 }  // namespace athanor::bench

@@ -128,6 +128,12 @@ void add_update() {
       const kernels::AdamGroup group{.weight_decay = 0.01f, .decoupled = true};
       kernels::adam_update(context, table, {&group, 1}, t[6], t[7]);
     });
+    add_optimizer("adamw_ema", dtype, 3, 32, [](auto& context, UpdateTable table, auto t) {
+      table.averages = t[8];
+      table.average = {.decay = 0.999, .warm_up = false};
+      const kernels::AdamGroup group{.weight_decay = 0.01f, .decoupled = true};
+      kernels::adam_update(context, table, {&group, 1}, t[6], t[7]);
+    });
     add_measure(dtype);
   }
 }

@@ -77,6 +77,7 @@ void report(benchmark::State& state, const Work& work, const Roofs& roofs, std::
   state.counters["p10_us"] = quantile(seconds, 0.1) * 1e6;
   state.counters["p90_us"] = quantile(seconds, 0.9) * 1e6;
   state.counters["max_err"] = max_error;
+  if (work.elements > 0) state.counters["B/element"] = work.bytes / work.elements;
   const std::pair<double, const Roof*> parts[] = {{work.bytes, &roofs.bytes}, {work.flops, &roofs.flops}};
   const char* const units[] = {"GB/s", "GFLOP/s"};
   double best = 0;

@@ -35,6 +35,7 @@ struct Id {
 struct Work {
   double bytes = 0;
   double flops = 0;
+  double elements = 0;  ///< for a column of bytes per element
 };
 
 /// A case made ready: its tensors are alive in `run`, and its result has been compared with a reference.
@@ -48,8 +49,9 @@ struct Prepared {
 /// row. (A row for a GPU: bench/support/device_case.h.)
 void add(const Id& id, const Work& work, std::function<Prepared()> prepare);
 
-/// Fills the columns of a row: median_us, p10_us, p90_us, GB/s and GFLOP/s (at the median), max_err, and
-/// `roof_%`, the larger part of its roofs that the median reaches, whose name becomes the row's label.
+/// Fills the columns of a row: median_us, p10_us, p90_us, GB/s and GFLOP/s (at the median), B/element,
+/// max_err, and `roof_%`, the larger part of its roofs that the median reaches, whose name becomes the row's
+/// label.
 void report(benchmark::State& state, const Work& work, const Roofs& roofs, std::vector<double>& seconds,
             double max_error);
 

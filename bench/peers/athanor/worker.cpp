@@ -1,0 +1,71 @@
+#include "bench/peers/athanor/worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <iostream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kernels/context.h"
+
+namespace athanor::peers {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Samples of one run each, for half a second and at least five; the first run of all warms up.
+std::vector<double> time_of(const std::function<void()>& run) {
+  run();
+  std::vector<double> samples;
+  const auto start = Clock::now();
+  while (samples.size() < 5 || seconds_since(start) < 0.5) {
+    const auto begin = Clock::now();
+    run();
+    samples.push_back(seconds_since(begin));
+  }
+  return samples;
+}
+
+}  // namespace
+
+int serve(const std::vector<PeerCase>& cases) {
+  std::string names;
+  for (const PeerCase& known : cases) {
+    names += fmt::format(R"({}"{}":["athanor"])", names.empty() ? "" : ",", known.name);
+  }
+  std::cout << fmt::format(R"({{"name":"athanor","version":"{}","threads":{},"cases":{{{}}}}})", "main",
+                           cpu_context().threads(), names)
+            << std::endl;
+  // The last case stays ready: the driver comes back to it once a round.
+  std::string current;
+  Ready ready;
+  for (std::string name, variant; std::cin >> name >> variant;) {
+    const auto found =
+        std::find_if(cases.begin(), cases.end(), [&](const PeerCase& known) { return known.name == name; });
+    if (found == cases.end() || variant != "athanor") {
+      std::cout << fmt::format(R"({{"error":"there is no case {} {}"}})", name, variant) << std::endl;
+      continue;
+    }
+    try {
+      if (current != name) {
+        ready = {};
+        ready = found->prepare();
+        current = name;
+      }
+      std::cout << fmt::format(R"({{"seconds":[{}],"check":[{}],"bytes":{}}})",
+                               fmt::join(time_of(ready.run), ","), fmt::join(ready.check, ","), found->bytes)
+                << std::endl;
+    } catch (const std::exception& error) {
+      std::cout << fmt::format(R"({{"error":"{}"}})", error.what()) << std::endl;
+    }
+  }
+  return 0;
+}
+
+}  // namespace athanor::peers

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+// Our side of a comparison with a peer: the protocol of bench/peers/README.md over standard input and output.
+
+namespace athanor::peers {
+
+/// A case made ready: what is timed, and a few values by which both sides show that they computed the same.
+struct Ready {
+  std::function<void()> run;
+  std::vector<double> check;
+};
+
+struct PeerCase {
+  std::string name;  ///< "adamw/f32/flat": the same on both sides
+  double bytes = 0;  ///< what one run must move; 0 where that says nothing
+  std::function<Ready()> prepare;
+};
+
+/// Answers requests until the input ends. Returns main()'s exit code.
+int serve(const std::vector<PeerCase>& cases);
+
+}  // namespace athanor::peers
