@@ -29,6 +29,7 @@ set(ATHANOR_CUDA_KERNELS
   batch_norm
   conv
   conv_depthwise
+  conv_products
   copy
   dropout
   elementwise

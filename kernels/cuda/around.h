@@ -8,18 +8,23 @@
 
 namespace athanor::cuda {
 
-/// A dense tensor seen as [outer, n, inner] around an axis, and how a kernel folds along it where inner > 1:
-/// neighbouring lanes take neighbouring slices, so that accesses are whole lines, and the warps of a block
-/// share a slice's length and join what they have in shared memory. Passed to kernels by value.
-struct Columns {
-  static constexpr int width = kWarp, height = 8, threads = width * height;
-
+/// A dense tensor seen as [outer, n, inner] around an axis.
+struct Around {
   std::int64_t outer = 1, n, inner = 1;
 
-  Columns(const Shape& shape, int axis) : n(shape[axis]) {
+  Around(const Shape& shape, int axis) : n(shape[axis]) {
     for (int i = 0; i < axis; ++i) outer *= shape[i];
     for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
   }
+};
+
+/// How a kernel folds along the axis where inner > 1: neighbouring lanes take neighbouring slices, so that
+/// accesses are whole lines, and the warps of a block share a slice's length and join what they have in
+/// shared memory. Passed to kernels by value.
+struct Columns : Around {
+  static constexpr int width = kWarp, height = 8, threads = width * height;
+
+  using Around::Around;
 
   static dim3 block() { return dim3(width, height); }
   __host__ __device__ std::int64_t across() const { return (inner + width - 1) / width; }

@@ -26,7 +26,7 @@ ColumnTiling tiling_of(const Tensor& x, int width) {
 // Statistics -----------------------------------------------------------------------------------------------
 
 /// Sums of x - shift and of its square, shift a rough mean per channel of rows spread evenly over x: every
-/// block works out the same one. Reads x once, 3 FLOPs an element.
+/// block works out the same one. Reads x once, 4 FLOPs an element.
 template <int V, class T, class A>
 __global__ void __launch_bounds__(kThreads, 4)
     sum_deviations(const T* __restrict__ x, ColumnTiling tiling, A* shifts, A* partials) {

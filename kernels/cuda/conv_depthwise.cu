@@ -3,6 +3,7 @@
 #include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/conv_depthwise.h"
 #include "kernels/cuda/conv_views.h"
+#include "kernels/cuda/cut.h"
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/vec.h"
@@ -55,11 +56,11 @@ struct Place {
     int image, row, column, packet;
   };
   __device__ __forceinline__ At operator()(std::uint32_t index) const {
-    const std::uint32_t pixel = packets.divide(index), line = columns.divide(pixel),
-                        image = rows.divide(line);
-    return {static_cast<int>(image), static_cast<int>(rows.remainder(line, image)),
-            static_cast<int>(columns.remainder(pixel, line)),
-            static_cast<int>(packets.remainder(index, pixel))};
+    const auto [pixel, packet] = packets.divide(index);
+    const auto [line, column] = columns.divide(pixel);
+    const auto [image, row] = rows.divide(line);
+    return {static_cast<int>(image), static_cast<int>(row), static_cast<int>(column),
+            static_cast<int>(packet)};
   }
 };
 
@@ -78,7 +79,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Sizes z, Place place,
   for (std::uint32_t index = blockIdx.x * kThreads + threadIdx.x; index < count;
        index += gridDim.x * kThreads) {
     const auto at = place(index);
-    const int k = at.packet * W, c = static_cast<int>(z.channels_of.divide(static_cast<std::uint32_t>(k)));
+    const int k = at.packet * W,
+              c = static_cast<int>(z.channels_of.divide(static_cast<std::uint32_t>(k)).whole);
     const T* const image = x + std::int64_t{at.image} * z.h * z.w * z.c + c;
     A sums[W];
 #pragma unroll
@@ -116,15 +118,13 @@ __global__ void __launch_bounds__(kThreads)
     for (int v = 0; v < W; ++v) sums[v] = 0;
     for (int r = 0; r < z.r; ++r) {
       const int top = at.row + z.padding_h - r * z.dilation_h;
-      const auto p = z.by_stride_h.divide(static_cast<std::uint32_t>(top < 0 ? 0 : top));
-      if (top < 0 || p >= static_cast<std::uint32_t>(z.p) || static_cast<int>(p) * z.stride_h != top)
-        continue;
+      const auto [p, beside] = z.by_stride_h.divide(static_cast<std::uint32_t>(top < 0 ? 0 : top));
+      if (top < 0 || p >= static_cast<std::uint32_t>(z.p) || beside != 0) continue;
 #pragma unroll 4
       for (int s = 0; s < z.s; ++s) {
         const int left = at.column + z.padding_w - s * z.dilation_w;
-        const auto q = z.by_stride_w.divide(static_cast<std::uint32_t>(left < 0 ? 0 : left));
-        if (left < 0 || q >= static_cast<std::uint32_t>(z.q) || static_cast<int>(q) * z.stride_w != left)
-          continue;
+        const auto [q, off] = z.by_stride_w.divide(static_cast<std::uint32_t>(left < 0 ? 0 : left));
+        if (left < 0 || q >= static_cast<std::uint32_t>(z.q) || off != 0) continue;
         for (int k = first; k < first + z.per_channel; ++k) {
           const auto gradient = load<W>(image + (std::int64_t{p} * z.q + q) * z.k + k);
           const auto tap = load<W>(filters + std::int64_t{r * z.s + s} * z.k + k);
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kThreads)
   const int thread = static_cast<int>(threadIdx.x), lane = thread % across;
   const int height = kThreads / across;
   const int k = (static_cast<int>(blockIdx.x) * across + lane) * W;
-  const int c = static_cast<int>(z.channels_of.divide(static_cast<std::uint32_t>(k)));
+  const int c = static_cast<int>(z.channels_of.divide(static_cast<std::uint32_t>(k)).whole);
   for (int first = 0; first < z.r * z.s; first += kTaps) {
     A sums[kTaps][W];
 #pragma unroll
@@ -229,12 +229,12 @@ std::size_t filter_elements(const ConvSize& z) {
 
 template <class T>
 void depthwise_forward(const CudaContext& context, const ConvSize& z, Activation activation, const T* x,
-                       const T* w, const T* bias, T* y) {
+                       const T* w, const T* bias, T* y, std::int64_t most) {
   const Scratch scratch = context.scratch(filter_elements(z) * sizeof(T));
   const T* const filters = transpose_filters(context, z, w, scratch);
   with_width<T>(z, x, y, [&]<int W>() {
     const std::int64_t packets = z.k / W;
-    for_images(z.n, z.p * z.q * packets, [&](std::int64_t first, std::int64_t images) {
+    for_images(z.n, z.p * z.q * packets, most, [&](std::int64_t first, std::int64_t images) {
       const std::int64_t count = images * z.p * z.q * packets;
       const Finish<T> finish{y + first * z.p * z.q * z.k, false, bias, activation, false};
       launch(context, {"conv2d_forward", blocks_for(context, count, kThreads), kThreads},
@@ -245,12 +245,13 @@ void depthwise_forward(const CudaContext& context, const ConvSize& z, Activation
 }
 
 template <class T>
-void depthwise_backward_data(const CudaContext& context, const ConvSize& z, const T* dy, const T* w, T* dx) {
+void depthwise_backward_data(const CudaContext& context, const ConvSize& z, const T* dy, const T* w, T* dx,
+                             std::int64_t most) {
   const Scratch scratch = context.scratch(filter_elements(z) * sizeof(T));
   const T* const filters = transpose_filters(context, z, w, scratch);
   with_width<T>(z, dy, dx, [&]<int W>() {
     const std::int64_t packets = z.c / W;
-    for_images(z.n, z.h * z.w * packets, [&](std::int64_t first, std::int64_t images) {
+    for_images(z.n, z.h * z.w * packets, most, [&](std::int64_t first, std::int64_t images) {
       const std::int64_t count = images * z.h * z.w * packets;
       const Finish<T> finish{dx + first * z.h * z.w * z.c, false, nullptr, Activation::none, false};
       launch(context, {"conv2d_backward_data", blocks_for(context, count, kThreads), kThreads},
@@ -262,44 +263,40 @@ void depthwise_backward_data(const CudaContext& context, const ConvSize& z, cons
 
 template <class T, class D>
 void depthwise_backward_weights(const CudaContext& context, const ConvSize& z, const T* x, const T* dy, D* dw,
-                                bool accumulate) {
+                                bool accumulate, std::int64_t most) {
   using A = Accumulate<T>;
   const int taps = static_cast<int>(z.r * z.s);
   with_width<T>(z, x, dy, [&]<int W>() {
-    const std::int64_t packets = z.k / W;
-    int across = 1;
-    while (across < packets && across < 32) across *= 2;
-    const auto groups = static_cast<unsigned>((packets + across - 1) / across);
-    for_images(z.n, z.p * z.q, [&](std::int64_t first, std::int64_t images) {
-      const std::int64_t pixels = images * z.p * z.q, height = kThreads / across,
-                         wanted = (pixels + height * 16 - 1) / (height * 16),
-                         room =
-                             std::max<std::int64_t>(1, std::int64_t{context.multiprocessors()} * 4 / groups);
-      const auto pieces = static_cast<unsigned>(std::clamp<std::int64_t>(wanted, 1, room));
-      const Scratch scratch = context.scratch(pieces * filter_elements(z) * sizeof(A));
-      launch(context, {"conv2d_backward_weights", dim3(groups, pieces), kThreads},
+    for_images(z.n, z.p * z.q, most, [&](std::int64_t first, std::int64_t images) {
+      const std::int64_t pixels = images * z.p * z.q;
+      const ColumnCut cut(pixels, z.k / W, kThreads);
+      const Scratch scratch = context.scratch(cut.pieces * filter_elements(z) * sizeof(A));
+      launch(context, {"conv2d_backward_weights", dim3(cut.groups, cut.pieces), kThreads},
              backward_weights_kernel<T, W>, Sizes(z), Place(z.p, z.q, 1), static_cast<std::uint32_t>(pixels),
-             across, x + first * z.h * z.w * z.c, dy + first * z.p * z.q * z.k, scratch.as<A>());
+             cut.across, x + first * z.h * z.w * z.c, dy + first * z.p * z.q * z.k, scratch.as<A>());
       const Finish<T> finish{dw, !std::is_same_v<T, D>, nullptr, Activation::none, accumulate || first > 0};
       launch(context, {"conv2d_backward_weights", blocks_for(context, z.k * taps, kThreads), kThreads},
-             add_pieces<T>, scratch.as<A>(), static_cast<int>(pieces), static_cast<int>(z.k), taps, finish);
+             add_pieces<T>, scratch.as<A>(), static_cast<int>(cut.pieces), static_cast<int>(z.k), taps,
+             finish);
     });
   });
 }
 
-#define ATH_INSTANTIATE(T)                                                                             \
-  template void depthwise_forward(const CudaContext&, const ConvSize&, Activation, const T*, const T*, \
-                                  const T*, T*);                                                       \
-  template void depthwise_backward_data(const CudaContext&, const ConvSize&, const T*, const T*, T*);  \
-  template void depthwise_backward_weights(const CudaContext&, const ConvSize&, const T*, const T*, T*, bool);
+#define ATH_INSTANTIATE(T)                                                                              \
+  template void depthwise_forward(const CudaContext&, const ConvSize&, Activation, const T*, const T*,  \
+                                  const T*, T*, std::int64_t);                                          \
+  template void depthwise_backward_data(const CudaContext&, const ConvSize&, const T*, const T*, T*,    \
+                                        std::int64_t);                                                  \
+  template void depthwise_backward_weights(const CudaContext&, const ConvSize&, const T*, const T*, T*, \
+                                           bool, std::int64_t);
 ATH_INSTANTIATE(double)
 ATH_INSTANTIATE(float)
 ATH_INSTANTIATE(Half)
 ATH_INSTANTIATE(BFloat16)
 #undef ATH_INSTANTIATE
 template void depthwise_backward_weights(const CudaContext&, const ConvSize&, const Half*, const Half*,
-                                         float*, bool);
+                                         float*, bool, std::int64_t);
 template void depthwise_backward_weights(const CudaContext&, const ConvSize&, const BFloat16*,
-                                         const BFloat16*, float*, bool);
+                                         const BFloat16*, float*, bool, std::int64_t);
 
 }  // namespace athanor::cuda

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/divide.h"
@@ -10,19 +9,6 @@
 // is, and conv.cu for which pass multiplies what.
 
 namespace athanor::cuda {
-
-/// Indices of pixels are 32-bit numbers in kernels, so more images than that go in several rounds: calls
-/// f(first image, images), once at least, with less than 2^30 elements in a round where an image has
-/// `elements`.
-template <class F> void for_images(std::int64_t images, std::int64_t elements, const F& f) {
-  const std::int64_t most =
-      std::max<std::int64_t>(1, (std::int64_t{1} << 30) / std::max<std::int64_t>(1, elements));
-  std::int64_t first = 0;
-  do {
-    f(first, std::min(most, images - first));
-    first += most;
-  } while (first < images);
-}
 
 /// How an axis of the image under the filter is walked: position = origin + out * stride + tap * step.
 struct PatchAxis {
@@ -39,16 +25,18 @@ template <class T, bool kDeep> struct PatchView {
     const T* base;
     std::uint32_t along, across;
   };
-  struct Part {
-    std::int64_t offset;
-    int h, w;
+  // A tap and channel, and an output pixel: an element is at their sums. (Few numbers, for a thread has
+  // several.)
+  struct Along {
+    int h, w, c;
   };
-  using Along = Part;
-  using Across = Part;
+  struct Across {
+    int h, w, n;
+  };
 
   const T* data;  // image 0, the group's first channel
   PatchAxis h, w;
-  std::int64_t pixel;            // elements from one pixel to the next
+  int pixel;                     // elements from one pixel to the next
   std::int64_t image;            // from one image to the next
   Divider image_outs, row_outs;  // output pixels of an image and of a row
   Divider channels, row_taps;    // of the group; of a row of the filter
@@ -60,28 +48,26 @@ template <class T, bool kDeep> struct PatchView {
   }
   __device__ __forceinline__ Along along(const Origin& origin, int i) const {
     const std::uint32_t index = origin.along + static_cast<std::uint32_t>(i);
-    const std::uint32_t tap = channels.divide(index), c = channels.remainder(index, tap);
-    const std::uint32_t r = row_taps.divide(tap), s = row_taps.remainder(tap, r);
-    return part(static_cast<int>(r) * h.step, static_cast<int>(s) * w.step, c);
+    const auto [tap, c] = channels.divide(index);
+    const auto [r, s] = row_taps.divide(tap);
+    return {static_cast<int>(r) * h.step, static_cast<int>(s) * w.step, static_cast<int>(c)};
   }
   __device__ __forceinline__ Across across(const Origin& origin, int i) const {
     const std::uint32_t index = origin.across + static_cast<std::uint32_t>(i);
-    const std::uint32_t n = image_outs.divide(index), out = image_outs.remainder(index, n);
-    const std::uint32_t p = row_outs.divide(out), q = row_outs.remainder(out, p);
-    return part(static_cast<int>(p) * h.stride + h.origin, static_cast<int>(q) * w.stride + w.origin,
-                n * image);
+    const auto [n, out] = image_outs.divide(index);
+    const auto [p, q] = row_outs.divide(out);
+    return {static_cast<int>(p) * h.stride + h.origin, static_cast<int>(q) * w.stride + w.origin,
+            static_cast<int>(n)};
   }
   __device__ __forceinline__ FactorAddress<T> at(const Origin& origin, const Along& along,
                                                  const Across& across) const {
     const int y = along.h + across.h, x = along.w + across.w;
     const bool inside = static_cast<unsigned>(y) < static_cast<unsigned>(h.size) &&
                         static_cast<unsigned>(x) < static_cast<unsigned>(w.size);
-    return {origin.base + (along.offset + across.offset), inside};
-  }
-
- private:
-  __device__ __forceinline__ Part part(int y, int x, std::int64_t offset) const {
-    return {offset + (std::int64_t{y} * w.size + x) * pixel, y, x};
+    // Unsigned, for beyond the filter's last tap it may wrap.
+    const auto at =
+        static_cast<int>(static_cast<unsigned>(y) * static_cast<unsigned>(w.size) + static_cast<unsigned>(x));
+    return {origin.base + (across.n * image + std::int64_t{at} * pixel + along.c), inside};
   }
 };
 
@@ -109,8 +95,8 @@ template <class T> struct FilterView {
   __device__ __forceinline__ Along along(const Origin&, int i) const { return i; }
   __device__ __forceinline__ Across across(const Origin& origin, int i) const {
     const std::uint32_t index = origin.across + static_cast<std::uint32_t>(i);
-    const std::uint32_t at = channels.divide(index), k = channels.remainder(index, at);
-    const std::uint32_t r = row_taps.divide(at), s = row_taps.remainder(at, r);
+    const auto [at, k] = channels.divide(index);
+    const auto [r, s] = row_taps.divide(at);
     return k * filter + r * row + s * tap;
   }
   __device__ __forceinline__ FactorAddress<T> at(const Origin& origin, Along along, Across across) const {
@@ -126,8 +112,8 @@ struct PixelTo {
   __host__ __device__ static constexpr bool by_columns() { return false; }
   __device__ __forceinline__ std::int64_t at(std::int64_t m, std::int64_t n) const {
     const auto index = static_cast<std::uint32_t>(m);
-    const std::uint32_t one = image_outs.divide(index), out = image_outs.remainder(index, one);
-    const std::uint32_t i = row_outs.divide(out), j = row_outs.remainder(out, i);
+    const auto [one, out] = image_outs.divide(index);
+    const auto [i, j] = row_outs.divide(out);
     return one * image + i * row + j * pixel + n;
   }
 };

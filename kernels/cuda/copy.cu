@@ -66,10 +66,6 @@ __global__ void __launch_bounds__(kThreads) cast(const std::byte* x, DType from,
   for_each_pair(walk, y, [=](std::int64_t in, std::int64_t) { return converted<To>(x, from, in); });
 }
 
-template <class From, class To> struct Cast {
-  __device__ __forceinline__ To operator()(From x) const { return convert<To>(x); }
-};
-
 // The sum is made in the wider of the two types' accumulation types, and rounded once.
 template <class From, class To> struct Add {
   using A = std::conditional_t<std::is_same_v<From, double>, double, Accumulate<To>>;
@@ -223,7 +219,7 @@ void cast_any(const CudaContext& context, const Tensor& x, const Tensor& y) {
     To* to = y.data<To>();
     const bool queued = walk.dense() && dispatch_any(x.dtype(), [&]<class From>() {
                           if constexpr (kVectorCast<From, To>)
-                            cuda::map_dense(context, "cast", walk.numel, Cast<From, To>{}, to,
+                            cuda::map_dense(context, "cast", walk.numel, cuda::Cast<From, To>{}, to,
                                             static_cast<const From*>(x.data<From>()));
                           return kVectorCast<From, To>;
                         });
@@ -251,7 +247,7 @@ template <class T> struct Range {
 template <class T> struct Identity {
   std::int64_t columns;
   __device__ __forceinline__ T operator()(std::int64_t i) const {
-    const cuda::Quotient at = cuda::divide(i, columns);
+    const auto at = cuda::divide(i, columns);
     return convert<T>(at.whole == at.rest ? 1.0 : 0.0);
   }
 };

@@ -1,66 +1,36 @@
-#include "kernels/cuda/vec.h"
+#include "kernels/cuda/map.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/elementwise.h"
 
 // Elementwise ops only move memory: their time is bytes over bandwidth. Dense operands go by 16 bytes a
-// thread, kUnroll vectors in flight each; the rest one element at a time, by index.
+// thread (map.h); the rest one element at a time, by index.
 
 namespace athanor::kernels {
 namespace {
 
-using cuda::kVec;
-using cuda::Vec;
-
 constexpr int kThreads = 256;
-constexpr int kUnroll = 4;
 
 // The operands of one op, y last.
 template <class T, int N> struct Operands { T* pointer[N]; };
 
-// f(x...) of one element from each operand but the last.
+// What F computes of elements of T, rounded once.
+template <class T, class F> struct Rounded {
+  F f;
+  template <class... X> __device__ __forceinline__ T operator()(X... x) const {
+    return T(f(Accumulate<T>(x)...));
+  }
+};
+
 template <class T, class F, int N, std::size_t... K>
 __device__ __forceinline__ T apply(const F& f, const T (&x)[N], std::index_sequence<K...>) {
-  using A = Accumulate<T>;
-  return T(f(A(x[K])...));
+  return f(x[K]...);
 }
 
 /// N operands of T, the last written: N * sizeof(T) bytes and a handful of FLOPs an element.
 template <class T, int N, class F>
-__global__ void __launch_bounds__(kThreads) map_dense(Operands<T, N> operands, std::int64_t vectors, F f) {
-  constexpr int kWidth = kVec<T>;
+__global__ void __launch_bounds__(kThreads) map_strided(Operands<T, N> operands, cuda::Walk<N> walk, F f) {
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
-  for (std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; first < vectors;
-       first += step * kUnroll) {
-    Vec<T, kWidth> in[kUnroll][N - 1];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const std::int64_t at = first + u * step;
-      if (at >= vectors) break;
-#pragma unroll
-      for (int k = 0; k < N - 1; ++k) in[u][k] = cuda::load<kWidth>(operands.pointer[k] + at * kWidth);
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const std::int64_t at = first + u * step;
-      if (at >= vectors) break;
-      Vec<T, kWidth> out;
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) {
-        T x[N - 1];
-#pragma unroll
-        for (int k = 0; k < N - 1; ++k) x[k] = in[u][k][i];
-        out[i] = apply(f, x, std::make_index_sequence<N - 1>());
-      }
-      cuda::store<kWidth>(operands.pointer[N - 1] + at * kWidth, out);
-    }
-  }
-}
-
-template <class T, int N, class F>
-__global__ void __launch_bounds__(kThreads)
-    map_strided(Operands<T, N> operands, cuda::Walk<N> walk, std::int64_t first, F f) {
-  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
-  for (std::int64_t flat = first + std::int64_t{blockIdx.x} * kThreads + threadIdx.x; flat < walk.numel;
+  for (std::int64_t flat = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; flat < walk.numel;
        flat += step) {
     const auto offset = walk.offsets(flat);
     T x[N - 1];
@@ -70,23 +40,19 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// y = f(x...), the operands broadcast to y's shape, y last.
+// y = f(x...), the operands broadcast to y's shape.
 template <class T, class F, class... Tensors>
 void map(const CudaContext& context, const char* name, const F& f, const Tensor& y, const Tensors&... x) {
   constexpr int N = sizeof...(x) + 1;
+  using Op = Rounded<T, F>;
   const cuda::Walk<N> walk = cuda::walk_of<N>(y.shape(), x..., y);
   if (walk.numel == 0) return;
+  if (walk.dense() && cuda::map_aligned(context, name, walk.numel, Op{f}, y.data<T>(),
+                                        static_cast<const T*>(x.template data<T>())...))
+    return;
   const Operands<T, N> operands{{x.template data<T>()..., y.data<T>()}};
-  std::int64_t done = 0;
-  if (walk.dense() && cuda::aligned<kVec<T>>(x.template data<T>()..., y.data<T>())) {
-    const std::int64_t vectors = walk.numel / kVec<T>;
-    const unsigned blocks = cuda::blocks_for(context, (vectors + kUnroll - 1) / kUnroll, kThreads);
-    cuda::launch(context, {name, blocks, kThreads}, map_dense<T, N, F>, operands, vectors, f);
-    done = vectors * kVec<T>;
-  }
-  if (done == walk.numel) return;
-  const unsigned blocks = cuda::blocks_for(context, walk.numel - done, kThreads);
-  cuda::launch(context, {name, blocks, kThreads}, map_strided<T, N, F>, operands, walk, done, f);
+  cuda::launch(context, {name, cuda::blocks_for(context, walk.numel, kThreads), kThreads},
+               map_strided<T, N, Op>, operands, walk, Op{f});
 }
 
 // Functors rather than lambdas: a kernel's name then says what it computes.

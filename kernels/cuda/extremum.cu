@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads)
                  std::int64_t inner) {
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += step) {
-    const cuda::Quotient line = cuda::divide(i, inner), outer = cuda::divide(line.whole, n);
+    const auto line = cuda::divide(i, inner), outer = cuda::divide(line.whole, n);
     const std::int64_t slice = outer.whole * inner + line.rest;
     dx[i] = index[slice] == outer.rest ? dy[slice] : T(Accumulate<T>(0));
   }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "kernels/activation.h"
+#include "kernels/cuda/cut.h"
 #include "kernels/cuda/gemm_fma.h"
 #include "kernels/cuda/gemm_mma.h"
 #include "kernels/cuda/walk.h"
@@ -14,11 +15,12 @@
 // gathered on the way (implicit GEMM: im2col without writing it anywhere).
 //
 // y = a b takes 2 M N K FLOPs on M K + K N + M N numbers: the work is to fetch each number rarely. A block
-// owns a tile of y, and walks along the depth K in steps of 16 (32 for half types): it brings a tile of a and
-// one of b into shared memory, so that a number fetched from global memory serves 64 or 128 multiply-adds.
-// From there a thread reads 8 + 8 numbers (8 + 4) into registers for 64 (32) multiply-adds. There are two
-// pairs of tiles: while one is multiplied, the next step's numbers are on their way into registers, and from
-// there they go to the other pair. That takes one barrier a step:
+// owns a tile of y, 128 x 128, 64 x 64 or 64 x 16, and walks along the depth K in steps of 32 for half types,
+// else of 16, or 8 in the large tile: it brings a tile of a and one of b into shared memory, so that a number
+// fetched from global memory serves up to 128 multiply-adds. From there a thread reads 8 + 8 numbers (8 + 4)
+// into registers for 64 (32) multiply-adds. There are two pairs of tiles: while one is multiplied, the next
+// step's numbers are on their way into registers, and from there they go to the other pair. That takes one
+// barrier a step:
 //
 //   for each step: fetch(step); multiply(tiles[(step - 1) % 2]); registers -> tiles[step % 2]; barrier
 //
@@ -26,9 +28,9 @@
 // free.
 //
 // Where y has too few tiles to fill the GPU (weight gradients: small y, very deep), the depth is cut into
-// pieces, too: each writes its sums to a buffer of its own, and a second kernel adds them up in their order,
-// so the bits do not depend on timing. Sums are kept in f32 (f64 for f64) and rounded once, after bias and
-// activation.
+// pieces, too: each writes its sums to a buffer of its own, and a second kernel adds them up in their order.
+// How many pieces there are depends on the sizes alone, not on the GPU, and neither do the bits. Sums are
+// kept in f32 (f64 for f64) and rounded once, after bias and activation.
 //
 // What differs between matmul and the passes of a convolution is where numbers come from (the views: Left and
 // Right, see TileCopy) and where they go (To). How a block multiplies its tiles is a policy: FmaProduct for
@@ -138,20 +140,20 @@ template <class T, class Left, class Right, class To> struct Gemm {
   std::int64_t batch_channels = 0;  ///< how far the bias of the next batch is
 
   unsigned tiles_m = 1, tiles_n = 1;
-  std::int64_t steps = 1;  ///< of one product
+  unsigned steps = 1;  ///< of one product; those of all that are summed are below 2^31
   std::int64_t first_batch = 0;
   Accumulate<T>* partials = nullptr;  ///< [gridDim.y, y's size], or null
   std::int64_t partial_size = 0;
 };
 
 /// Tiles are numbered down strips 8 tiles high, so that blocks that run together share rows and columns.
-__device__ __forceinline__ void locate_tile(unsigned tile, unsigned tiles_m, unsigned tiles_n, unsigned& row,
-                                            unsigned& column) {
+__device__ __forceinline__ void locate_tile(unsigned tile, unsigned tiles_m, unsigned tiles_n, int& row,
+                                            int& column) {
   constexpr unsigned kStrip = 8;
   const unsigned strip = tile / (kStrip * tiles_n), inside = tile % (kStrip * tiles_n);
   const unsigned rest = tiles_m - strip * kStrip, height = rest < kStrip ? rest : kStrip;
-  row = strip * kStrip + inside % height;
-  column = inside / height;
+  row = static_cast<int>(strip * kStrip + inside % height);
+  column = static_cast<int>(inside / height);
 }
 
 template <class T, class Tile>
@@ -175,44 +177,48 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocks<T, Tile>) gemm_kernel(
                 kStageBytes = Product::kStageRows * Product::kStagePitch * static_cast<int>(sizeof(A));
   __shared__ __align__(16) unsigned char shared[kTileBytes > kStageBytes ? kTileBytes : kStageBytes];
 
-  unsigned tile_row, tile_column;
+  int tile_row, tile_column;
   locate_tile(blockIdx.x, g.tiles_m, g.tiles_n, tile_row, tile_column);
-  const std::int64_t first_m = std::int64_t{tile_row} * Tile::kM,
-                     first_n = std::int64_t{tile_column} * Tile::kN;
   const auto batch = g.batches.offsets(g.first_batch + blockIdx.z);
-  const std::int64_t steps = g.steps * g.summed.numel, begin = steps * blockIdx.y / gridDim.y,
-                     end = steps * (blockIdx.y + 1) / gridDim.y;
+  const auto cut = [&](unsigned piece) {
+    return static_cast<unsigned>(g.steps * g.summed.numel * piece / gridDim.y);
+  };
+  const unsigned end = cut(blockIdx.y + 1);
 
   TileCopy<Left, Tile::kM, Product> left;
   TileCopy<Right, Tile::kN, Product> right;
-  const auto fetch = [&](std::int64_t step) {
+  const auto fetch = [&](unsigned step) {
     const T *a = g.a.data + batch[0], *b = g.b.data + batch[1];
     if (g.summed.numel != 1) {
-      const std::int64_t product = step / g.steps;
+      const unsigned product = step / g.steps;
       const auto offset = g.summed.offsets(product);
       a += offset[0], b += offset[1];
       step -= product * g.steps;
     }
-    left.fetch(g.a, a, first_m, step * Product::kDepth, g.m, g.k);
-    right.fetch(g.b, b, first_n, step * Product::kDepth, g.n, g.k);
+    const std::int64_t depth = std::int64_t{step} * Product::kDepth;
+    left.fetch(g.a, a, std::int64_t{afresh(tile_row)} * Tile::kM, depth, g.m, g.k);
+    right.fetch(g.b, b, std::int64_t{afresh(tile_column)} * Tile::kN, depth, g.n, g.k);
   };
 
+  // One copy of each part: the first round only fetches, the last one only multiplies.
   Product product;
-  for (std::int64_t step = begin; begin < end && step <= end; ++step) {
-    if (step < end) fetch(step);
-    Stored* const tiles = reinterpret_cast<Stored*>(shared) + ((step - begin) % 2 == 0 ? 0 : kStep);
-    Stored* const before = reinterpret_cast<Stored*>(shared) + ((step - begin) % 2 == 0 ? kStep : 0);
-    if (step > begin) product.multiply(before, g.a.deep(), before + kLeft, g.b.deep());
-    if (step < end) {
-      left.store(g.a, tiles);
-      right.store(g.b, tiles + kLeft);
-      __syncthreads();
-    }
+  Stored* const tiles = reinterpret_cast<Stored*>(shared);
+  int next = 0, full = -1;  // where in it the next step's tiles begin, and where the last one's
+  for (unsigned step = cut(blockIdx.y);; ++step) {
+    const bool more = step < end;
+    if (more) fetch(step);
+    if (full >= 0) product.multiply(tiles + full, g.a.deep(), tiles + full + kLeft, g.b.deep());
+    if (!more) break;
+    left.store(g.a, tiles + next);
+    right.store(g.b, tiles + next + kLeft);
+    __syncthreads();
+    full = next, next = kStep - next;
   }
 
   // By way of shared memory, so that neighbouring threads write neighbours whatever part of it they computed.
   A* const stage = reinterpret_cast<A*>(shared);
   const bool by_columns = g.to.by_columns();
+  const std::int64_t batch_index = g.first_batch + blockIdx.z, first = g.batches.offsets(batch_index)[2];
 #pragma unroll 1
   for (int group = 0; group < Product::kGroups; ++group) {
     __syncthreads();
@@ -221,15 +227,15 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocks<T, Tile>) gemm_kernel(
     for (int e = static_cast<int>(threadIdx.x); e < Product::kStageRows * Tile::kN; e += Tile::kThreads) {
       const int row = by_columns ? e % Product::kStageRows : e / Tile::kN;
       const int column = by_columns ? e / Product::kStageRows : e % Tile::kN;
-      const std::int64_t m = first_m + group * Product::kStageRows + row, n = first_n + column;
+      const std::int64_t m = std::int64_t{tile_row} * Tile::kM + group * Product::kStageRows + row,
+                         n = std::int64_t{tile_column} * Tile::kN + column;
       if (m >= g.m || n >= g.n) continue;
-      const std::int64_t at = batch[2] + g.to.at(m, n);
+      const std::int64_t at = first + g.to.at(m, n);
       const A sum = stage[row * Product::kStagePitch + column];
       if (g.partials) {
         g.partials[blockIdx.y * g.partial_size + at] = sum;
       } else {
-        const std::int64_t channel = (g.first_batch + blockIdx.z) * g.batch_channels;
-        g.finish(at, channel + (g.channels_are_rows ? m : n), sum);
+        g.finish(at, batch_index * g.batch_channels + (g.channels_are_rows ? m : n), sum);
       }
     }
   }
@@ -262,14 +268,18 @@ void launch_gemm(const CudaContext& context, const char* name, Gemm<T, Left, Rig
   constexpr int kDepth = GemmProduct<T, Tile>::kDepth;
   g.tiles_m = static_cast<unsigned>((g.m + Tile::kM - 1) / Tile::kM);
   g.tiles_n = static_cast<unsigned>((g.n + Tile::kN - 1) / Tile::kN);
-  g.steps = (g.k + kDepth - 1) / kDepth;
-  // Enough blocks for every multiprocessor to hide waiting, in pieces that are not all overhead, and buffers
-  // of at most 256 MiB.
+  const std::int64_t steps = (g.k + kDepth - 1) / kDepth;
+  ATH_CHECK(steps * g.summed.numel < std::int64_t{1} << 31,
+            "{}: a sum must have less than 2^31 x {} terms, but has {} of {}", name, kDepth, g.summed.numel,
+            g.k);
+  g.steps = static_cast<unsigned>(steps);
+  // Enough blocks for every multiprocessor of a large GPU to hide waiting, in pieces that are not all
+  // overhead, and buffers of at most 256 MiB.
   std::int64_t pieces = 1;
   if (cut) {
     const std::int64_t tiles = std::int64_t{g.tiles_m} * g.tiles_n * g.batches.numel,
-                       wanted = std::int64_t{context.multiprocessors()} * (512 / Tile::kThreads),
-                       longest = g.steps * g.summed.numel / 8,
+                       wanted = kMultiprocessors * (512 / Tile::kThreads),
+                       longest = steps * g.summed.numel / 8,
                        room = (std::int64_t{1} << 28) / static_cast<std::int64_t>(sizeof(Accumulate<T>)) /
                               std::max<std::int64_t>(cut->y_size, 1);
     pieces = std::clamp<std::int64_t>(std::min({wanted / tiles, longest, room}), 1, 1024);
@@ -302,7 +312,7 @@ void gemm(const CudaContext& context, const char* name, const Gemm<T, Left, Righ
   if constexpr (!std::is_same_v<T, double>) {
     // The large tile moves half the bytes of the other, once there are enough of it.
     const std::int64_t tiles = (g.m + 127) / 128 * ((g.n + 127) / 128) * g.batches.numel;
-    if (g.m > 64 && g.n > 64 && tiles >= context.multiprocessors())
+    if (g.m > 64 && g.n > 64 && tiles >= kMultiprocessors)
       return detail::launch_gemm<GemmTile<128, 128, 64>>(context, name, g, cut);
   }
   detail::launch_gemm<GemmTile<64, 64, 32>>(context, name, g, cut);

@@ -42,10 +42,6 @@ template <class T, class Tile> class FmaProduct {
   }
 
   __device__ __forceinline__ FmaProduct() {
-    constexpr int kAcross = Tile::kN / kColumns, kWarpColumns = kAcross < 8 ? kAcross : 8;
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    row_ = warp / (kAcross / kWarpColumns) * (32 / kWarpColumns) + lane / kWarpColumns;
-    column_ = warp % (kAcross / kWarpColumns) * kWarpColumns + lane % kWarpColumns;
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
@@ -54,15 +50,16 @@ template <class T, class Tile> class FmaProduct {
 
   /// Adds the product of two tiles. (Whether they came along the depth was put()'s business.)
   __device__ __forceinline__ void multiply(const T* left_tile, bool, const T* right_tile, bool) {
+    const Place place;
 #pragma unroll
     for (int depth = 0; depth < kDepth; ++depth) {
       Vec<T, kGroup> left[kRows / kGroup], right[kColumns / kGroup];
 #pragma unroll
       for (int g = 0; g < kRows / kGroup; ++g)
-        left[g] = load<kGroup>(left_tile + at<Tile::kM>(g * kStageRows + row_ * kGroup, depth));
+        left[g] = load<kGroup>(left_tile + at<Tile::kM>(g * kStageRows + place.row, depth));
 #pragma unroll
       for (int g = 0; g < kColumns / kGroup; ++g)
-        right[g] = load<kGroup>(right_tile + at<Tile::kN>(column_of(g * kGroup), depth));
+        right[g] = load<kGroup>(right_tile + at<Tile::kN>(place.column_of(g * kGroup), depth));
 #pragma unroll
       for (int i = 0; i < kRows; ++i)
 #pragma unroll
@@ -73,6 +70,7 @@ template <class T, class Tile> class FmaProduct {
 
   /// Writes the rows [group * kStageRows, (group + 1) * kStageRows) of the block's product to shared memory.
   __device__ __forceinline__ void stage(int group, T* to) const {
+    const Place place;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       if (g != group) continue;  // registers have no index
@@ -80,7 +78,7 @@ template <class T, class Tile> class FmaProduct {
       for (int i = 0; i < kGroup; ++i)
 #pragma unroll
         for (int j = 0; j < kColumns; ++j)
-          to[(row_ * kGroup + i) * kStagePitch + column_of(j)] = sums_[g * kGroup + i][j];
+          to[(place.row + i) * kStagePitch + place.column_of(j)] = sums_[g * kGroup + i][j];
     }
   }
 
@@ -91,12 +89,22 @@ template <class T, class Tile> class FmaProduct {
     static_assert(kTurn % kGroup == 0);
     return depth * kExtent + (row ^ depth / kGroup * kTurn);
   }
-  __device__ __forceinline__ int column_of(int j) const {
-    constexpr int kSpread = Tile::kN / (kColumns / kGroup);
-    return j / kGroup * kSpread + column_ * kGroup + j % kGroup;
-  }
+  /// Where in the block's product the groups of this thread are; computed when needed.
+  struct Place {
+    int row, column;
 
-  int row_, column_;
+    __device__ __forceinline__ Place() {
+      constexpr int kAcross = Tile::kN / kColumns, kWarpColumns = kAcross < 8 ? kAcross : 8;
+      const int thread = afresh(static_cast<int>(threadIdx.x)), warp = thread / 32, lane = thread % 32;
+      row = (warp / (kAcross / kWarpColumns) * (32 / kWarpColumns) + lane / kWarpColumns) * kGroup;
+      column = (warp % (kAcross / kWarpColumns) * kWarpColumns + lane % kWarpColumns) * kGroup;
+    }
+    __device__ __forceinline__ int column_of(int j) const {
+      constexpr int kSpread = Tile::kN / (kColumns / kGroup);
+      return j / kGroup * kSpread + column + j % kGroup;
+    }
+  };
+
   T sums_[kRows][kColumns];
 };
 

@@ -104,10 +104,6 @@ template <class T, class Tile> class MmaProduct {
   }
 
   __device__ __forceinline__ MmaProduct() {
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    lane_ = static_cast<int>(threadIdx.x) % 32;
-    row_ = warp / kWarpsAcross * 16;
-    column_ = warp % kWarpsAcross * (Tile::kN / kWarpsAcross);
 #pragma unroll
     for (int i = 0; i < kDown; ++i)
 #pragma unroll
@@ -127,14 +123,14 @@ template <class T, class Tile> class MmaProduct {
 
   /// Writes the rows [group * kStageRows, (group + 1) * kStageRows) of the block's product to shared memory.
   __device__ __forceinline__ void stage(int group, float* to) const {
+    const Place at;
 #pragma unroll
     for (int i = 0; i < kDown; ++i) {
       if (i != group) continue;  // registers have no index
 #pragma unroll
       for (int j = 0; j < kAcross; ++j)
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          to[(row_ + row_in_fragment(e)) * kStagePitch + column_of(j, e)] = sums_[i][j][e];
+        for (int e = 0; e < 4; ++e) to[at.row(e) * kStagePitch + at.column(j, e)] = sums_[i][j][e];
     }
   }
 
@@ -163,21 +159,33 @@ template <class T, class Tile> class MmaProduct {
     static constexpr int shift_of(int line) { return turns_of(line) == 8 ? 0 : turns_of(line) == 4 ? 1 : 2; }
   };
 
-  __device__ __forceinline__ int row_in_fragment(int e) const {
-    return lane_ / 4 + e / 2 * 8;
-  }
-  __device__ __forceinline__ int column_of(int j, int e) const {
-    return column_ + j * 8 + lane_ % 4 * 2 + e % 2;
-  }
+  /// Where in the block's product the fragments of this thread's warp are; computed when needed.
+  struct Place {
+    int lane, first_row, first_column;
+
+    __device__ __forceinline__ Place() {
+      const int thread = afresh(static_cast<int>(threadIdx.x)), warp = thread / 32;
+      lane = thread % 32;
+      first_row = warp / kWarpsAcross * 16;
+      first_column = warp % kWarpsAcross * (Tile::kN / kWarpsAcross);
+    }
+    /// Of element e of a fragment.
+    __device__ __forceinline__ int row(int e) const { return first_row + lane / 4 + e / 2 * 8; }
+    __device__ __forceinline__ int column(int j, int e) const {
+      return first_column + j * 8 + lane % 4 * 2 + e % 2;
+    }
+  };
 
   __device__ __forceinline__ void multiply_fragments(const T* left, bool left_deep, const T* right,
                                                      bool right_deep) {
     const Lines<Tile::kM> left_lines(left_deep);
     const Lines<Tile::kN> right_lines(right_deep);
     // Which row of which of the four matrices this lane gives the address of.
-    const int inner = lane_ % 8, second = lane_ / 8 % 2 * 8, half = lane_ / 16 * 8;
-    const int left_row = row_ + second + (left_deep ? inner : 0), left_depth = half + (left_deep ? 0 : inner);
-    const int right_row = column_ + half + (right_deep ? inner : 0),
+    const Place at;
+    const int inner = at.lane % 8, second = at.lane / 8 % 2 * 8, half = at.lane / 16 * 8;
+    const int left_row = at.first_row + second + (left_deep ? inner : 0),
+              left_depth = half + (left_deep ? 0 : inner);
+    const int right_row = at.first_column + half + (right_deep ? inner : 0),
               right_depth = second + (right_deep ? 0 : inner);
 #pragma unroll
     for (int depth = 0; depth < kDepth; depth += 16) {
@@ -206,6 +214,7 @@ template <class T, class Tile> class MmaProduct {
 
   __device__ __forceinline__ void multiply_plainly(const T* left, bool left_deep, const T* right,
                                                    bool right_deep) {
+    const Place at;
 #pragma unroll 1
     for (int depth = 0; depth < kDepth; ++depth) {
       float a[kDown][2], b[kAcross][2];
@@ -213,11 +222,11 @@ template <class T, class Tile> class MmaProduct {
       for (int i = 0; i < kDown; ++i)
 #pragma unroll
         for (int e = 0; e < 2; ++e)
-          a[i][e] = element<Tile::kM>(left, left_deep, i * kStageRows + row_ + row_in_fragment(2 * e), depth);
+          a[i][e] = element<Tile::kM>(left, left_deep, i * kStageRows + at.row(2 * e), depth);
 #pragma unroll
       for (int j = 0; j < kAcross; ++j)
 #pragma unroll
-        for (int e = 0; e < 2; ++e) b[j][e] = element<Tile::kN>(right, right_deep, column_of(j, e), depth);
+        for (int e = 0; e < 2; ++e) b[j][e] = element<Tile::kN>(right, right_deep, at.column(j, e), depth);
 #pragma unroll
       for (int i = 0; i < kDown; ++i)
 #pragma unroll
@@ -227,8 +236,10 @@ template <class T, class Tile> class MmaProduct {
     }
   }
 
-  int lane_, row_, column_;
   float sums_[kDown][kAcross][4];
 };
+
+#undef ATH_MMA_F16
+#undef ATH_MMA_BF16
 
 }  // namespace athanor::cuda

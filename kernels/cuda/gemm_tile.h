@@ -27,6 +27,25 @@ template <class T> struct FactorAddress {
   bool inside;
 };
 
+/// n, which the compiler cannot know: what follows from it is computed where it is needed, each time, and not
+/// kept in registers through a loop.
+__device__ __forceinline__ int afresh(int n) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+r"(n));
+#endif
+  return n;
+}
+
+/// The same packet, its elements side by side in registers: each of a half type would else have one of its
+/// own.
+template <class T> __device__ __forceinline__ Vec<std::uint32_t, 4> packed(const Vec<T, kVec<T>>& packet) {
+  auto words = std::bit_cast<Vec<std::uint32_t, 4>>(packet);
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3]));
+#endif
+  return words;
+}
+
 /// What one thread carries from a factor in global memory to its tile: packets of 16 bytes, neighbours along
 /// the axis that is dense in memory. A view says what the factor is:
 ///   Element; Origin, Along, Across: where a tile begins, and parts of an address relative to it;
@@ -57,40 +76,56 @@ template <class View, int kExtent, class Product> class TileCopy {
         const int line = place.across + i * place.step;
         const auto from = view.at(origin, inner, view.across(origin, line));
         packets_[i] = {};
-        if (starts_inside && line < end_across && from.inside) packets_[i] = load<kWidth>(from.address);
+        if (starts_inside && line < end_across && from.inside)
+          packets_[i] = load<4>(reinterpret_cast<const std::uint32_t*>(from.address));
       }
     } else {
-      typename View::Across lines[kPackets];
+      // A chunk at a time, which goes behind those before it: registers have no index.
+#pragma unroll 1
+      for (int first = 0; first < kPackets; first += kChunk) {
+        Vec<T, kWidth> elements[kChunk];
+        typename View::Across lines[kChunk];
 #pragma unroll
-      for (int i = 0; i < kPackets; ++i) lines[i] = view.across(origin, place.across + i * place.step);
+        for (int i = 0; i < kChunk; ++i)
+          lines[i] = view.across(origin, place.across + (first + i) * place.step);
 #pragma unroll
-      for (int v = 0; v < kWidth; ++v) {
-        const auto inner = view.along(origin, place.along + v);
-        const bool inside = place.along + v < end_along;
+        for (int v = 0; v < kWidth; ++v) {
+          const auto inner = view.along(origin, place.along + v);
+          const bool inside = place.along + v < end_along;
 #pragma unroll
-        for (int i = 0; i < kPackets; ++i) {
-          const auto from = view.at(origin, inner, lines[i]);
-          packets_[i][v] = T{};
-          if (inside && place.across + i * place.step < end_across && from.inside)
-            packets_[i][v] = *from.address;
+          for (int i = 0; i < kChunk; ++i) {
+            const auto from = view.at(origin, inner, lines[i]);
+            elements[i][v] = T{};
+            if (inside && place.across + (first + i) * place.step < end_across && from.inside)
+              elements[i][v] = *from.address;
+          }
         }
+#pragma unroll
+        for (int i = 0; i < kPackets - kChunk; ++i) packets_[i] = packets_[i + kChunk];
+#pragma unroll
+        for (int i = 0; i < kChunk; ++i) packets_[kPackets - kChunk + i] = packed(elements[i]);
       }
     }
   }
 
   /// Writes what was read to the tile.
   __device__ __forceinline__ void store(const View& view, typename Product::Stored* tile) const {
-    Product::template put<kExtent>(tile, view.deep(), place_of(view.deep()), packets_);
+    Vec<T, kWidth> packets[kPackets];
+#pragma unroll
+    for (int i = 0; i < kPackets; ++i) packets[i] = std::bit_cast<Vec<T, kWidth>>(packets_[i]);
+    Product::template put<kExtent>(tile, view.deep(), place_of(view.deep()), packets);
   }
 
  private:
   static constexpr int kWidth = kVec<T>;
   static constexpr int kPackets = kExtent * kDepth / kWidth / kThreads;
   static_assert(kPackets * kWidth * kThreads == kExtent * kDepth);
+  static constexpr int kChunk = kPackets * kWidth > 32 ? 32 / kWidth : kPackets;  // read element by element
+  static_assert(kPackets % kChunk == 0);
 
   __device__ __forceinline__ static PacketPlace place_of(bool deep) {
     constexpr int kDeep = kDepth / kWidth, kFlat = kExtent / kWidth;  // packets of a line
-    const int thread = static_cast<int>(threadIdx.x);
+    const int thread = afresh(static_cast<int>(threadIdx.x));
     return {(deep ? thread % kDeep : thread % kFlat) * kWidth, deep ? thread / kDeep : thread / kFlat,
             deep ? kThreads / kDeep : kThreads / kFlat};
   }
@@ -98,7 +133,7 @@ template <class View, int kExtent, class Product> class TileCopy {
     return n > kExtent + kDepth ? kExtent + kDepth : static_cast<int>(n);
   }
 
-  Vec<T, kWidth> packets_[kPackets];
+  Vec<std::uint32_t, 4> packets_[kPackets] = {};
 };
 
 }  // namespace athanor::cuda

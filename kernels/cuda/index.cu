@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernels/convert.h"
+#include "kernels/cuda/around.h"
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/index.h"
@@ -26,15 +26,6 @@ template <class F> void dispatch_size(DType dtype, const F& f) {
   }
 }
 
-struct Around {
-  std::int64_t outer = 1, size, inner = 1;
-
-  Around(const Shape& shape, int axis) : size(shape[axis]) {
-    for (int i = 0; i < axis; ++i) outer *= shape[i];
-    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  }
-};
-
 // --- reading
 // ------------------------------------------------------------------------------------------------
 
@@ -45,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
 #pragma unroll 4
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < numel; i += step) {
-    const cuda::Quotient row = cuda::divide(i, inner), place = cuda::divide(row.whole, count);
+    const auto row = cuda::divide(i, inner), place = cuda::divide(row.whole, count);
     const std::int64_t at = index[place.rest];
     y[i] = at >= 0 && at < size ? x[(place.whole * size + at) * inner + row.rest] : T{};
   }
@@ -126,10 +117,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class From, class To> struct Cast {
-  __device__ __forceinline__ To operator()(From x) const { return convert<To>(x); }
-};
-
 // Calls f(sums) with dx itself, or for a half type with an f32 copy that is rounded back afterwards.
 template <class T, class F>
 void with_wide_sums(const CudaContext& context, const char* name, const Tensor& dx, const F& f) {
@@ -141,9 +128,9 @@ void with_wide_sums(const CudaContext& context, const char* name, const Tensor& 
     const std::int64_t n = dx.numel();
     const Scratch scratch = context.scratch(static_cast<std::size_t>(n) * sizeof(A));
     A* sums = scratch.as<A>();
-    cuda::map_dense(context, name, n, Cast<T, A>{}, sums, static_cast<const T*>(out));
+    cuda::map_dense(context, name, n, cuda::Cast<T, A>{}, sums, static_cast<const T*>(out));
     f(sums);
-    cuda::map_dense(context, name, n, Cast<A, T>{}, out, static_cast<const A*>(sums));
+    cuda::map_dense(context, name, n, cuda::Cast<A, T>{}, out, static_cast<const A*>(sums));
   }
 }
 
@@ -194,7 +181,7 @@ template <> void check_indices(CudaContext&, const char*, const Tensor&, std::in
 template <>
 void index_select(CudaContext& context, const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
   if (y.numel() == 0) return;
-  const Around in(x.shape(), axis);
+  const cuda::Around in(x.shape(), axis);
   // Rows move in the widest pieces that divide them.
   const std::int64_t row = in.inner * static_cast<std::int64_t>(size_of(x.dtype()));
   const auto addresses =
@@ -204,7 +191,7 @@ void index_select(CudaContext& context, const Tensor& x, int axis, const Tensor&
     const std::int64_t inner = row / bytes, numel = in.outer * index.numel() * inner;
     cuda::launch(context, {"index_select", cuda::blocks_for(context, numel, kThreads), kThreads}, select<T>,
                  reinterpret_cast<const T*>(x.raw_data()), index.data<std::int64_t>(),
-                 reinterpret_cast<T*>(y.raw_data()), index.numel(), in.size, inner, numel);
+                 reinterpret_cast<T*>(y.raw_data()), index.numel(), in.n, inner, numel);
   };
   const auto divides = [&](int bytes) {
     return row % bytes == 0 && addresses % static_cast<unsigned>(bytes) == 0;
@@ -230,14 +217,14 @@ void gather(CudaContext& context, const Tensor& x, int axis, const Tensor& index
 
 template <>
 void index_add(CudaContext& context, const Tensor& dy, int axis, const Tensor& index, const Tensor& dx) {
-  const Around out(dx.shape(), axis);
+  const cuda::Around out(dx.shape(), axis);
   const std::int64_t count = index.numel();
   const Lines lines{.walk = cuda::Walk<3>(
-                        {out.outer}, {Strides{0}, Strides{count * out.inner}, Strides{out.size * out.inner}}),
+                        {out.outer}, {Strides{0}, Strides{count * out.inner}, Strides{out.n * out.inner}}),
                     .length = count,
                     .index_step = 1,
                     .dy_step = out.inner,
-                    .size = out.size,
+                    .size = out.n,
                     .sum_step = out.inner,
                     .columns = out.inner};
   add_lines(context, "index_add", lines, index, dy, dx);

@@ -23,4 +23,9 @@ inline unsigned blocks_for(const CudaContext& context, std::int64_t work, int th
   return static_cast<unsigned>(wanted < full ? wanted : full);
 }
 
+/// What a kernel gets for a tensor that may be undefined.
+template <class T> T* data_or_null(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
+}
+
 }  // namespace athanor::cuda

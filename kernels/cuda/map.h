@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "kernels/convert.h"
 #include "kernels/cuda/vec.h"
 
 // y[i] = f(x[i]...) over dense operands whose element types may differ: bytes over bandwidth. W elements of
@@ -43,20 +44,30 @@ __global__ void __launch_bounds__(kMapThreads) map_kernel(std::int64_t n, F f, T
   }
 }
 
-/// Queues y[i] = f(x[i]...) for n elements. y may be one of the x.
+template <class From, class To> struct Cast {
+  __device__ __forceinline__ To operator()(From x) const { return kernels::convert<To>(x); }
+};
+
+/// Queues y[i] = f(x[i]...) for n elements, where every operand is aligned to 16 bytes (or to 8 elements);
+/// false, and nothing, where not. y may be one of the x.
+template <class F, class To, class... From>
+bool map_aligned(const CudaContext& context, const char* name, std::int64_t n, const F& f, To* y,
+                 const From*... x) {
+  constexpr int W = 16 / static_cast<int>(std::max({std::size_t{2}, sizeof(To), sizeof(From)...}));
+  if (!aligned<W>(y) || !(aligned<W>(x) && ...)) return false;
+  if (n == 0) return true;
+  const unsigned blocks = blocks_for(context, std::max<std::int64_t>(n / W / kMapUnroll<W>, 1), kMapThreads);
+  launch(context, {name, blocks, kMapThreads}, map_kernel<W, F, To, From...>, n, f, y, x...);
+  return true;
+}
+
+/// The same, wherever they lie.
 template <class F, class To, class... From>
 void map_dense(const CudaContext& context, const char* name, std::int64_t n, const F& f, To* y,
                const From*... x) {
-  constexpr int W = 16 / static_cast<int>(std::max({std::size_t{2}, sizeof(To), sizeof(From)...}));
-  if (n == 0) return;
-  if (aligned<W>(y) && (aligned<W>(x) && ...)) {
-    const unsigned blocks =
-        blocks_for(context, std::max<std::int64_t>(n / W / kMapUnroll<W>, 1), kMapThreads);
-    launch(context, {name, blocks, kMapThreads}, map_kernel<W, F, To, From...>, n, f, y, x...);
-  } else {
-    const unsigned blocks = blocks_for(context, std::max<std::int64_t>(n / kMapUnroll<1>, 1), kMapThreads);
-    launch(context, {name, blocks, kMapThreads}, map_kernel<1, F, To, From...>, n, f, y, x...);
-  }
+  if (n == 0 || map_aligned(context, name, n, f, y, x...)) return;
+  const unsigned blocks = blocks_for(context, std::max<std::int64_t>(n / kMapUnroll<1>, 1), kMapThreads);
+  launch(context, {name, blocks, kMapThreads}, map_kernel<1, F, To, From...>, n, f, y, x...);
 }
 
 }  // namespace athanor::cuda

@@ -106,20 +106,12 @@ template <class T, int W>
 void launch_sums(const CudaContext& context, const T* x, std::int64_t rows, std::int64_t n,
                  const cuda::Finish<T>& finish) {
   using A = Accumulate<T>;
-  const std::int64_t packets = n / W;
-  int across = 1;
-  while (across < packets && across < 32) across *= 2;
-  const auto groups = static_cast<unsigned>((packets + across - 1) / across);
-  // Sixteen rows a thread at least, and no more blocks than fill the device a few times.
-  const std::int64_t height = kThreads / across, wanted = (rows + height * 16 - 1) / (height * 16),
-                     room = std::max<std::int64_t>(1, std::int64_t{context.multiprocessors()} * 4 / groups);
-  const auto pieces =
-      static_cast<unsigned>(std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(room, 1024)));
-  const Scratch scratch = context.scratch(static_cast<std::size_t>(pieces * n) * sizeof(A));
-  cuda::launch(context, {"column_sums", dim3(groups, pieces), kThreads}, sum_rows<T, W>, x, rows, n, across,
-               scratch.as<A>());
+  const cuda::ColumnCut cut(rows, n / W, kThreads);
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(cut.pieces * n) * sizeof(A));
+  cuda::launch(context, {"column_sums", dim3(cut.groups, cut.pieces), kThreads}, sum_rows<T, W>, x, rows, n,
+               cut.across, scratch.as<A>());
   cuda::launch(context, {"column_sums", cuda::blocks_for(context, n, 256), 256}, cuda::gemm_finish<T>,
-               scratch.as<A>(), pieces, n, finish, n);
+               scratch.as<A>(), cut.pieces, n, finish, n);
 }
 
 }  // namespace

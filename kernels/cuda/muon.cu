@@ -153,7 +153,7 @@ template <class T> struct ScaleAddIdentity {
   float alpha, beta;
   const T* x;
   T* y;
-  cuda::WideDivider next;  // n + 1
+  cuda::Divider next;  // n + 1
 
   __device__ void move_to(std::int64_t matrix, std::int64_t n) {
     x += matrix * n;
@@ -161,9 +161,9 @@ template <class T> struct ScaleAddIdentity {
   }
   template <int V> __device__ void at(std::int64_t i) const {
     auto values = cuda::load<V>(x + i);
-    std::int64_t past = next.divide(i).remainder;
+    std::int64_t past = next.divide(i).rest;
 #pragma unroll
-    for (int k = 0; k < V; ++k, past = past + 1 == next.divisor ? 0 : past + 1) {
+    for (int k = 0; k < V; ++k, past = past + 1 == next.divisor() ? 0 : past + 1) {
       const float value = float(values[k]);
       values[k] = T(past == 0 ? std::fma(alpha, value, beta) : alpha * value);
     }
@@ -218,7 +218,7 @@ void scale_add_identity(CudaContext& context, const Tensor& x, float alpha, floa
     const T* in = x.data<T>();
     T* out = y.data<T>();
     launch_on_matrices<T>(context, "scale_add_identity", x,
-                          ScaleAddIdentity<T>{alpha, beta, in, out, cuda::WideDivider(x.dim(1) + 1)}, in,
+                          ScaleAddIdentity<T>{alpha, beta, in, out, cuda::Divider(x.dim(1) + 1)}, in,
                           out);
   });
 }

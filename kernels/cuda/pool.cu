@@ -12,9 +12,9 @@
 namespace athanor::kernels {
 namespace {
 
+using cuda::Divider;
 using cuda::kVec;
 using cuda::Vec;
-using cuda::WideDivider;
 
 constexpr int kThreads = 128;
 constexpr int kResident = 6;  // blocks a multiprocessor holds at least: 80 registers a thread
@@ -22,7 +22,7 @@ constexpr int kResident = 6;  // blocks a multiprocessor holds at least: 80 regi
 /// The windows along one axis, for kernels.
 struct Axis {
   PoolAxis axis;
-  WideDivider stride, inputs, outputs;
+  Divider stride, inputs, outputs;
 
   explicit Axis(const PoolAxis& of) : axis(of), stride(of.stride), inputs(of.inputs), outputs(of.outputs) {}
 
@@ -33,8 +33,8 @@ struct Axis {
     Window w;
     std::int64_t end;
     if (axis.adaptive) {
-      w.start = outputs.divide(i * axis.inputs).quotient;
-      end = outputs.divide((i + 1) * axis.inputs + axis.outputs - 1).quotient;
+      w.start = outputs.divide(i * axis.inputs).whole;
+      end = outputs.divide((i + 1) * axis.inputs + axis.outputs - 1).whole;
     } else {
       w.start = i * axis.stride - axis.padding;
       end = std::min(w.start + axis.window, axis.inputs + axis.padding);
@@ -50,12 +50,11 @@ struct Axis {
   };
   __device__ __forceinline__ Cover cover(std::int64_t at) const {
     if (axis.adaptive) {
-      return {inputs.divide(at * axis.outputs).quotient,
-              inputs.divide((at + 1) * axis.outputs - 1).quotient + 1};
+      return {inputs.divide(at * axis.outputs).whole, inputs.divide((at + 1) * axis.outputs - 1).whole + 1};
     }
     const std::int64_t last = at + axis.padding, before = last - axis.window;
-    return {before < 0 ? 0 : stride.divide(before).quotient + 1,
-            std::min(stride.divide(last).quotient + 1, axis.outputs)};
+    return {before < 0 ? 0 : stride.divide(before).whole + 1,
+            std::min(stride.divide(last).whole + 1, axis.outputs)};
   }
 };
 
@@ -69,7 +68,7 @@ struct Windows {
 
 /// The places of a tensor [N, H, W, C], V channels each, by flat index.
 template <int V> struct Places {
-  WideDivider height, width, channels;
+  Divider height, width, channels;
   std::int64_t count;
 
   explicit Places(const Tensor& t)
@@ -79,8 +78,8 @@ template <int V> struct Places {
     std::int64_t n, h, w, c;
   };
   __device__ __forceinline__ Place operator[](std::int64_t flat) const {
-    const auto c = channels.divide(flat), w = width.divide(c.quotient), h = height.divide(w.quotient);
-    return {h.quotient, h.remainder, w.remainder, c.remainder * V};
+    const auto c = channels.divide(flat), w = width.divide(c.whole), h = height.divide(w.whole);
+    return {h.whole, h.rest, w.rest, c.rest * V};
   }
 };
 
@@ -89,16 +88,6 @@ template <class F> __device__ __forceinline__ void for_each_place(std::int64_t c
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t flat = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; flat < count; flat += step)
     f(flat);
-}
-
-/// Calls f.operator()<V>() with the channels a thread takes.
-template <class T, class F, class... P>
-void dispatch_channels(const Tensor& t, const F& f, const P*... pointers) {
-  if constexpr (sizeof(T) < 8) {
-    if (t.shape()[3] % kVec<T> == 0 && cuda::aligned<kVec<T>>(pointers...))
-      return f.template operator()<kVec<T>>();
-  }
-  f.template operator()<1>();
 }
 
 template <class Kernel, class... A>
@@ -121,7 +110,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
     const auto at = places[flat];
     const auto rows = windows.h.window(at.h, false), columns = windows.w.window(at.w, false);
     const std::int64_t H = windows.h.axis.inputs, W = windows.w.axis.inputs;
-    const std::int64_t C = places.channels.divisor * V, window_w = windows.w.axis.window;
+    const std::int64_t C = places.channels.divisor() * V, window_w = windows.w.axis.window;
     const T* from = x + ((at.n * H + rows.start) * W + columns.start) * C + at.c;
     const auto first =
         static_cast<std::int32_t>((rows.begin - rows.start) * window_w + columns.begin - columns.start);
@@ -180,7 +169,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
   for_each_place(places.count, [&](std::int64_t flat) {
     const auto at = places[flat];
     const PoolAxis &rows = windows.h.axis, &columns = windows.w.axis;
-    const std::int64_t C = places.channels.divisor * V;
+    const std::int64_t C = places.channels.divisor() * V;
     const auto gradient = cuda::load<V>(dy + flat * V);
     const auto won = cuda::load<V>(index + flat * V);
     const std::int64_t h0 = at.h * rows.stride, w0 = at.w * columns.stride;
@@ -211,7 +200,7 @@ __device__ __forceinline__ void gather(const T* __restrict__ dy, const Windows& 
   for (std::int64_t p = rows.begin; p < rows.end; ++p) {
     for (std::int64_t q = columns.begin; q < columns.end; ++q) {
       const std::int64_t window = (at.n * windows.h.axis.outputs + p) * windows.w.axis.outputs + q;
-      const std::int64_t from = window * places.channels.divisor * V + at.c;
+      const std::int64_t from = window * places.channels.divisor() * V + at.c;
       const auto gradient = cuda::load<V>(dy + from);
       const auto weigh = term(at, from, p, q);
 #pragma unroll
@@ -263,7 +252,7 @@ void run_max(const CudaContext& context, const PoolWindows& windows, const Tenso
     const Places<V> places(y);
     launch_over(context, "max_pool2d", places.count, kernel, in, Windows(windows), places, out, index);
   };
-  dispatch_channels<T>(x, run, in, out, index);
+  cuda::dispatch_width<T>(x.shape()[3], run, in, out, index);
 }
 
 template <class T, class I>
@@ -279,7 +268,7 @@ void run_max_backward(const CudaContext& context, const PoolWindows& windows, co
                 scatters ? max_scatter<V, T, I> : max_gather<V, T, I>, gradient, won, Windows(windows),
                 places, out);
   };
-  dispatch_channels<T>(dx, run, gradient, won, out);
+  cuda::dispatch_width<T>(dx.shape()[3], run, gradient, won, out);
 }
 
 }  // namespace
@@ -325,7 +314,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
     const auto at = places[flat];
     const auto rows = windows.h.window(at.h, windows.count_padding);
     const auto columns = windows.w.window(at.w, windows.count_padding);
-    const std::int64_t C = places.channels.divisor * V, W = windows.w.axis.inputs;
+    const std::int64_t C = places.channels.divisor() * V, W = windows.w.axis.inputs;
     A sum[V] = {};
     for (std::int64_t h = rows.begin; h < rows.end; ++h) {
       const T* from = x + ((at.n * windows.h.axis.inputs + h) * W + columns.begin) * C + at.c;
@@ -371,7 +360,7 @@ void avg_pool_forward(CudaContext& context, const PoolWindows& windows, const Te
       launch_over(context, "avg_pool2d", places.count, average_forward<V, T>, in, Windows(windows), places,
                   out);
     };
-    dispatch_channels<T>(x, run, in, out);
+    cuda::dispatch_width<T>(x.shape()[3], run, in, out);
   });
 }
 
@@ -386,7 +375,7 @@ void avg_pool_backward(CudaContext& context, const PoolWindows& windows, const T
       launch_over(context, "avg_pool2d_backward", places.count, average_gather<V, T>, gradient,
                   Windows(windows), places, out);
     };
-    dispatch_channels<T>(dx, run, gradient, out);
+    cuda::dispatch_width<T>(dx.shape()[3], run, gradient, out);
   });
 }
 

@@ -104,7 +104,7 @@ struct Rows {
 
   __device__ __forceinline__ std::int64_t offset(std::int64_t term) const {
     if (reduced.rank == 0) return term * step;
-    const cuda::Quotient row = cuda::divide(term, n);
+    const auto row = cuda::divide(term, n);
     return reduced.at(row.whole).x + row.rest * step;
   }
 };

@@ -327,8 +327,8 @@ template <> void copy_if_skipped(CudaContext& context, const Tensor& from, const
   const auto* source = reinterpret_cast<const float*>(from.raw_data());
   auto* target = reinterpret_cast<float*>(to.raw_data());
   const auto words = static_cast<std::int64_t>(to.bytes() / sizeof(float));
-  launch_flat<float>(context, "copy_if_skipped", words, CopyIfSkipped{context.step(), source, target},
-                     source, target);
+  launch_flat<float>(context, "copy_if_skipped", words, CopyIfSkipped{context.step(), source, target}, source,
+                     target);
 }
 
 template <>

@@ -76,4 +76,14 @@ template <int N, class... T> bool aligned(const T*... pointers) {
   return ((reinterpret_cast<std::uintptr_t>(pointers) % (sizeof(T) * N) == 0) && ...);
 }
 
+/// Calls f.operator()<V>() with the elements a thread moves at a time: 16 bytes' worth where every row of
+/// every operand begins on that boundary. (f64 is there for checks: one element.)
+template <class T, class F, class... P>
+void dispatch_width(std::int64_t row, const F& f, const P*... pointers) {
+  if constexpr (sizeof(T) < 8) {
+    if (row % kVec<T> == 0 && aligned<kVec<T>>(pointers...)) return f.template operator()<kVec<T>>();
+  }
+  f.template operator()<1>();
+}
+
 }  // namespace athanor::cuda

@@ -4,24 +4,11 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/cuda/divide.h"
 #include "kernels/cuda/launch.h"
 #include "tensor/tensor.h"
 
 namespace athanor::cuda {
-
-struct Quotient {
-  std::int64_t whole, rest;
-};
-/// a / b and a % b of numbers that are not negative: in 32 bits where they fit, which is several times faster
-/// than in 64.
-__host__ __device__ __forceinline__ Quotient divide(std::int64_t a, std::int64_t b) {
-  const auto dividend = static_cast<std::uint64_t>(a), divisor = static_cast<std::uint64_t>(b);
-  const bool narrow = ((dividend | divisor) >> 32) == 0;
-  const std::uint64_t whole = narrow
-                                  ? static_cast<std::uint32_t>(dividend) / static_cast<std::uint32_t>(divisor)
-                                  : dividend / divisor;
-  return {static_cast<std::int64_t>(whole), static_cast<std::int64_t>(dividend - whole * divisor)};
-}
 
 /// Strides of t when it is broadcast to `shape`: 0 along the axes it repeats.
 inline Strides broadcast_strides(const Tensor& t, const Shape& shape) {
@@ -75,7 +62,7 @@ template <int N> struct Walk {
     for (int axis = rank - 1; axis >= 0; --axis) {
       std::int64_t index = flat;
       if (axis > 0) {
-        const Quotient row = divide(flat, size[axis]);
+        const auto row = divide(flat, size[axis]);
         index = row.rest;
         flat = row.whole;
       }

@@ -1,5 +1,8 @@
 #include "kernels/conv.h"
 
+#include "kernels/copy.h"
+#include "kernels/cuda/conv_depthwise.h"
+#include "kernels/cuda/conv_products.h"
 #include "kernels/cuda/vendor.h"
 #include "tests/cuda/exact.h"
 
@@ -128,12 +131,109 @@ TEST_F(ConvOnDevice, TensorsMayStartOffAlignment) {
   }
 }
 
-// Enough pixels and channels for the large tile, and weights whose gradients are summed in pieces.
-TEST_F(ConvOnDevice, LargeTilesAndPiecesEqualCpu) {
+// Each pass with as many tiles of 128 x 128 as gemm() takes them for, with channels that are whole packets
+// and such that are not.
+TEST_F(ConvOnDevice, LargeTilesEqualCpu) {
+  constexpr std::int64_t kLines = cuda::kMultiprocessors / 2 * 128;  // by two tiles of channels
+  constexpr std::int64_t images = kLines / (16 * 16) + 1;
+  const Case forward[] = {{{images, 16, 16, 8}, {136, 2, 1, 8}, {.padding = {1, 0}}},  // y [npq, k]
+                          {{images, 16, 16, 3}, {135, 2, 2, 3}, {.padding = {1, 1}}}};
+  const Case data[] = {{{images, 16, 16, 136}, {8, 2, 1, 136}, {.padding = {1, 0}}},  // dx [nhw, c]
+                       {{images, 16, 16, 135}, {3, 2, 1, 135}, {.padding = {1, 0}}}};
+  const Case weights[] = {{{1, 4, 4, 232}, {1024, 3, 3, 232}, {}},  // dw [rsc, k]
+                          {{1, 4, 4, 229}, {1025, 3, 3, 229}, {}}};
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    for (int odd = 0; odd < 2; ++odd) {
+      SCOPED_TRACE(fmt::format("{} odd {}", dtype, odd));
+      const auto check = [&](const Case& c, const Shape& result, const auto& run) {
+        Conv2dParams params = c.params;
+        params.impl = ConvImpl::reference;
+        const Shape out = conv2d_shape(c.x, c.w, params);
+        const Tensor x = exact({c.x}, dtype, {1}), w = exact({c.w}, dtype, {2}),
+                     dy = exact({out}, dtype, {3});
+        const Tensor to = Tensor::empty(result.rank() == 0 ? out : result, {dtype}),
+                     to_on = on_device_like(to);
+        run(cpu_context(), params, x, w, dy, to);
+        run(context(), params, on_device_like(x), on_device_like(w), on_device_like(dy), to_on);
+        EXPECT_TRUE(test::same_bits(to_on.to(kCpu), to));
+      };
+      check(forward[odd], {}, [](auto& on, auto& params, auto x, auto w, auto, auto y) {
+        kernels::conv2d_forward(on, params, x, w, {}, y);
+      });
+      check(data[odd], data[odd].x, [](auto& on, auto& params, auto, auto w, auto dy, auto dx) {
+        kernels::conv2d_backward_data(on, params, dy, w, dx);
+      });
+      check(weights[odd], weights[odd].w, [](auto& on, auto& params, auto x, auto, auto dy, auto dw) {
+        kernels::conv2d_backward_weights(on, params, x, dy, dw, Write::overwrite, {}, Write::overwrite);
+      });
+    }
+  }
+}
+
+// Weights whose gradients are summed in pieces.
+TEST_F(ConvOnDevice, PiecesEqualCpu) {
   for (const DType dtype : {DType::f32, DType::f16}) {
     check_case({{3, 14, 14, 16}, {136, 3, 3, 16}, {.padding = {1, 1}}}, dtype);
     check_case({{1, 12, 12, 136}, {144, 1, 1, 136}, {}}, dtype);
   }
+}
+
+// What 2^30 elements and more go in, here of a few images each.
+TEST_F(ConvOnDevice, ImagesGoInRounds) {
+  for (const std::int64_t groups : {1, 4}) {
+    const Shape xs{7, 5, 6, 4}, ws{8, 3, 3, 4 / groups}, ys{7, 5, 6, 8};
+    const Conv2dParams params{.padding = {1, 1}, .groups = groups, .impl = ConvImpl::reference};
+    const ConvSize z(xs, ws, ys, params);
+    const Tensor x = exact({xs}, DType::f32, {1}), w = exact({ws}, DType::f32, {2}),
+                 dy = exact({ys}, DType::f32, {3});
+    const Tensor x_on = on_device_like(x), w_on = on_device_like(w), dy_on = on_device_like(dy);
+    const float *in = x_on.data<float>(), *filters = w_on.data<float>(), *gradient = dy_on.data<float>();
+    const Tensor y = Tensor::empty(ys), dx = Tensor::empty(xs), dw = exact({ws}, DType::f32, {4});
+    const Tensor start = on_device_like(dw);
+    kernels::conv2d_forward(cpu_context(), params, x, w, {}, y);
+    kernels::conv2d_backward_data(cpu_context(), params, dy, w, dx);
+    kernels::conv2d_backward_weights(cpu_context(), params, x, dy, dw, Write::accumulate, {},
+                                     Write::overwrite);
+    for (const std::int64_t most :
+         {1, 70, 500, 10000}) {  // an image a round, two or none whole, several, all
+      SCOPED_TRACE(fmt::format("groups {} at most {}", groups, most));
+      const Tensor y_on = empty_like(dy_on), dx_on = empty_like(x_on), dw_on = empty_like(start);
+      kernels::copy(context(), start, dw_on);
+      const auto run = [&](auto forward, auto backward_data, auto backward_weights) {
+        forward(context(), z, Activation::none, in, filters, nullptr, y_on.data<float>(), most);
+        backward_data(context(), z, gradient, filters, dx_on.data<float>(), most);
+        backward_weights(context(), z, in, gradient, dw_on.data<float>(), true, most);
+      };
+      if (groups == 1) {
+        run(cuda::product_forward<float>, cuda::product_backward_data<float>,
+            cuda::product_backward_weights<float, float>);
+      } else {
+        run(cuda::depthwise_forward<float>, cuda::depthwise_backward_data<float>,
+            cuda::depthwise_backward_weights<float, float>);
+      }
+      EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y));
+      EXPECT_TRUE(test::same_bits(dx_on.to(kCpu), dx));
+      EXPECT_TRUE(test::same_bits(dw_on.to(kCpu), dw));
+    }
+  }
+}
+
+// One element that is read everywhere: only sizes are looked at.
+TEST_F(ConvOnDevice, ImagesTooLargeForTheirIndicesAreRefused) {
+  const Tensor one = Tensor::zeros({1}, {DType::f32, test::device()});
+  const auto image = [&](std::int64_t side, std::int64_t channels) {
+    return one.view_as_strided({1, side, side, channels}, {0, 0, 0, 0}, 0);
+  };
+  const auto filter = [&](std::int64_t k, std::int64_t c) {
+    return one.view_as_strided({k, 3, 3, c}, {0, 0, 0, 0}, 0);
+  };
+  const Conv2dParams depthwise{.padding = {1, 1}, .groups = 3, .impl = ConvImpl::reference};
+  EXPECT_THROW(
+      kernels::conv2d_forward(context(), depthwise, image(30000, 3), filter(3, 1), {}, image(30000, 3)),
+      ArgumentError);
+  const Conv2dParams plain{.padding = {1, 1}, .impl = ConvImpl::reference};
+  EXPECT_THROW(kernels::conv2d_forward(context(), plain, image(40000, 3), filter(3, 3), {}, image(40000, 3)),
+               ArgumentError);
 }
 
 TEST_F(ConvOnDevice, SumsThatRoundAreTheSameEveryTime) {

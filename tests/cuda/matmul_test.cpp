@@ -1,5 +1,6 @@
 #include "kernels/matmul.h"
 
+#include "kernels/cuda/cut.h"
 #include "kernels/cuda/vendor.h"
 #include "tests/cuda/exact.h"
 
@@ -75,10 +76,13 @@ TEST_F(MatmulOnDevice, EqualsCpuForEveryTypeSizeAndLayout) {
   }
 }
 
+// At least as many tiles of 128 x 128 as gemm() takes them for.
 TEST_F(MatmulOnDevice, LargeTilesEqualCpu) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     for (const std::int64_t edge : {0, 1}) {
-      const std::int64_t m = 512 + edge, n = 768 - edge, k = 40 + edge;
+      constexpr std::int64_t kAcross = 8;
+      const std::int64_t m = cuda::kMultiprocessors / kAcross * 128 + edge, n = kAcross * 128 - edge,
+                         k = 40 + edge;
       SCOPED_TRACE(fmt::format("{} {}x{}x{}", dtype, m, k, n));
       const Tensor a = exact({{m, k}}, dtype, {1}), b = exact({{k, n}}, dtype, {2});
       check(a, b, Tensor::empty({m, n}, {dtype}));

@@ -94,16 +94,37 @@ TEST_F(ReduceOnDevice, ByHand) {
   EXPECT_EQ(columns.to_vector(), (std::vector<double>{15, 21, 27}));
 }
 
-// 2^24 + 1 has no f32: a plain f32 sum of ones would stop growing.
+// 2^24 + 1 has no f32: a thread's f32 sum that begins with 2^24 does not grow by ones, until it is emptied
+// into a double. Of `terms` terms a thread, the first of them 2^24, 64 may be lost; `threads` share a sum.
+void expect_grown(const std::vector<double>& sums, double threads, double terms) {
+  for (const double sum : {sums.front(), sums.back()}) {
+    const double grown = sum / threads - 0x1p24;
+    EXPECT_LE(grown, terms - 1);
+    EXPECT_GE(grown, terms - 1 - 64);
+  }
+}
+
+// So many outputs that none is cut into units.
 TEST_F(ReduceOnDevice, LongSumsDoNotStall) {
-  const Tensor one = Tensor::from(std::vector<float>{1}, {1}, test::device());
-  const Tensor y = Tensor::empty({1, 1}, {DType::f64, test::device()});
-  kernels::sum(context(), one.view_as_strided({16, 12345}, {0, 0}, 0), y, 100);
-  EXPECT_EQ(y.to_vector()[0], 16 * 12345 * 100.0);
-  const Tensor big = Tensor::from(std::vector<float>{0x1p24f, 1, 1}, {3, 1}, test::device());
-  const Tensor sum = Tensor::empty({1, 1}, {DType::f64, test::device()});
-  kernels::sum(context(), big, sum);
-  EXPECT_NEAR(sum.to_vector()[0], 0x1p24 + 2, 2);
+  constexpr std::int64_t kOutputs = 520, kPerThread = 192, kThreads = 256, kColumns = 255;
+  // Rows: every second number, so that a thread takes one at a time.
+  {
+    constexpr std::int64_t n = kThreads * kPerThread;
+    const Tensor x = Tensor::empty({2 * n}), y = Tensor::empty({kOutputs, 1}, {DType::f64, test::device()});
+    for (std::int64_t i = 0; i < 2 * n; ++i) x.data<float>()[i] = i < 2 * kThreads ? 0x1p24f : 1;
+    kernels::sum(context(), x.to(test::device()).view_as_strided({kOutputs, n}, {0, 2}, 0), y);
+    expect_grown(y.to_vector(), kThreads, kPerThread);
+  }
+  // Columns: a thread has one of them, in a row of 255.
+  {
+    const Tensor x = Tensor::empty({kPerThread, kColumns}),
+                 y = Tensor::empty({kOutputs, 1, kColumns}, {DType::f64, test::device()});
+    for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = i < kColumns ? 0x1p24f : 1;
+    kernels::sum(context(),
+                 x.to(test::device()).view_as_strided({kOutputs, kPerThread, kColumns}, {0, kColumns, 1}, 0),
+                 y);
+    expect_grown(y.to_vector(), 1, kPerThread);
+  }
 }
 
 TEST_F(ReduceOnDevice, BitsDoNotDependOnAlignmentOrTime) {

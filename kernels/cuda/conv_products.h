@@ -1,0 +1,21 @@
+#pragma once
+
+#include "kernels/cuda/cut.h"
+#include "kernels/detail/conv_size.h"
+
+namespace athanor::cuda {
+
+// Convolutions as products of matrices (conv.cu). Contracts as in kernels/conv.h; `most` elements are counted
+// in one launch.
+
+template <class T>
+void product_forward(const CudaContext& context, const ConvSize& z, Activation activation, const T* x,
+                     const T* w, const T* bias, T* y, std::int64_t most = kMostCounted);
+template <class T>
+void product_backward_data(const CudaContext& context, const ConvSize& z, const T* dy, const T* w, T* dx,
+                           std::int64_t most = kMostCounted);
+template <class T, class W>
+void product_backward_weights(const CudaContext& context, const ConvSize& z, const T* x, const T* dy, W* dw,
+                              bool accumulate, std::int64_t most = kMostCounted);
+
+}  // namespace athanor::cuda
