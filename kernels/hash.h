@@ -15,6 +15,18 @@ ATH_HD constexpr std::uint64_t mix64(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
+/// A hash of several numbers, in their order.
+class HashOf {
+ public:
+  template <class... T> constexpr void add(const T&... values) {
+    ((value_ = mix64(value_ + 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(values))), ...);
+  }
+  constexpr std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0;
+};
+
 /// What the value with the bits `bits` at `index` adds to a hash: index and value are mixed in turn, so that
 /// equal values in other places, and swapped ones, add something else.
 ATH_HD constexpr std::uint64_t hash_element(std::uint64_t index, std::uint32_t bits) {

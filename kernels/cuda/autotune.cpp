@@ -5,10 +5,16 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/vendor.h"
 #include "tensor/cuda/runtime.h"
 #include "tensor/detail/device_memory.h"
 
 namespace athanor::cuda {
+
+void check(const VendorOptions& options) {
+  ATH_CHECK(options.candidates >= 1, "vendor options: candidates must be 1 or more, but got {}",
+            options.candidates);
+}
 
 Stopwatch::Stopwatch(const CudaContext& context)
     : stream_(current_stream(context.device())),

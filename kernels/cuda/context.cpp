@@ -17,10 +17,19 @@ CudaContext::CudaContext(Device device) : device_(device) {
   const StepState fresh;
   detail::copy_device_bytes(own_step_memory_->as<StepState>(), device, &fresh, kCpu, sizeof fresh,
                             Site::current());
+  // Once for all streams that will read it; and they must be done with it before it is given back.
+  const AllowSync once;
+  current_stream(device).synchronize();
   set_own_step(own_step_memory_->as<StepState>());
 }
 
-CudaContext::~CudaContext() = default;
+CudaContext::~CudaContext() {
+  try {
+    const AllowSync once;
+    synchronize(device_);
+  } catch (const BackendError&) {  // nothing runs on a device that has failed, or that the process has left
+  }
+}
 
 void* CudaContext::native_stream() const {
   return detail::current_stream_state(device_).native;

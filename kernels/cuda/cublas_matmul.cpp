@@ -105,29 +105,25 @@ constexpr std::size_t kWords = std::size(cublasLtMatmulAlgo_t{}.data);
 }  // namespace
 
 std::size_t MatmulSignature::hash() const {
-  std::uint64_t hash = 0;
-  const auto mix = [&hash](auto value) {
-    hash = kernels::mix64(hash + 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(value));
-  };
-  for (const auto value :
-       {layout.m, layout.n, layout.k, layout.batch, layout.a.ld, layout.a.batch_stride, layout.b.ld,
-        layout.b.batch_stride, alignment[0], alignment[1], alignment[2], alignment[3]})
-    mix(value);
-  mix(workspace_bytes);
-  mix(static_cast<unsigned>(in) << 16 | static_cast<unsigned>(out) << 8 | layout.a.transposed << 5 |
-      layout.b.transposed << 4 | bias << 3 | accumulate << 2 | tf32 << 1 |
-      static_cast<unsigned>(deterministic));
-  return static_cast<std::size_t>(hash);
+  kernels::HashOf hash;
+  hash.add(layout.m, layout.n, layout.k, layout.batch, layout.a.ld, layout.a.batch_stride,
+           layout.a.transposed, layout.b.ld, layout.b.batch_stride, layout.b.transposed);
+  for (const auto bytes : alignment) hash.add(bytes);
+  hash.add(workspace_bytes, in, out, bias, accumulate, tf32, deterministic, after, bias_after);
+  return static_cast<std::size_t>(hash.value());
 }
 
 std::string MatmulSignature::str() const {
   const auto& z = layout;
-  return fmt::format(
+  std::string text = fmt::format(
       "matmul {} {}{}{}{}{} m {} n {} k {} batch {} a {}{} {} b {}{} {} alignment {},{},{},{} workspace {}",
       in, out, bias ? " bias" : "", accumulate ? " accumulate" : "", tf32 ? " tf32" : "",
       deterministic ? " deterministic" : "", z.m, z.n, z.k, z.batch, z.a.transposed ? "t" : "", z.a.ld,
       z.a.batch_stride, z.b.transposed ? "t" : "", z.b.ld, z.b.batch_stride, alignment[0], alignment[1],
       alignment[2], alignment[3], workspace_bytes);
+  if (bias_after) text += " then bias";
+  if (after != Activation::none) text += fmt::format(" then activation {}", static_cast<int>(after));
+  return text;
 }
 
 Handle::Handle() {

@@ -10,6 +10,7 @@
 
 #include <cublasLt.h>
 
+#include "kernels/activation.h"
 #include "kernels/cuda/gemm_layout.h"
 #include "tensor/detail/status.h"
 
@@ -34,6 +35,9 @@ struct MatmulSignature {
   bool bias = false;        ///< [n], of y's dtype, added before y is rounded
   bool accumulate = false;  ///< y += instead of y =
   bool tf32 = false, deterministic = false;
+  // What kernels of ours do to y then, which does not change the algorithm, but what is faster.
+  Activation after = Activation::none;
+  bool bias_after = false;  ///< first the bias, where it is not in cuBLASLt's power
   /// Of the addresses of a, b, y and bias, in bytes: a power of two, at most 256.
   std::array<std::int64_t, 4> alignment{256, 256, 256, 256};
   std::size_t workspace_bytes = std::size_t{32} << 20;

@@ -66,7 +66,10 @@ void Descriptor::finalize() {
   ATH_TRY(cudnnBackendFinalize(native_));
 }
 bool Descriptor::try_finalize() {
-  return cudnnBackendFinalize(native_) == CUDNN_STATUS_SUCCESS;
+  const cudnnStatus_t status = cudnnBackendFinalize(native_);
+  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+  ATH_TRY(status);
+  return true;
 }
 
 // Devices and types ----------------------------------------------------------------------------------------
@@ -326,11 +329,14 @@ std::optional<Plan> Plan::make(const EngineConfig& config, const DevicePropertie
 }
 
 std::optional<Plan> Plan::from_json(std::string_view json, const DeviceProperties& device) {
-  Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.descriptor());  // cuDNN 9.19 crashes without
-  plan.set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, json);
-  if (!plan.try_finalize()) return std::nullopt;
-  return Plan(std::move(plan));
+  try {
+    Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.descriptor());  // cuDNN 9.19 crashes without
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, json);
+    if (plan.try_finalize()) return Plan(std::move(plan));
+  } catch (const BackendError&) {  // whatever is the matter, another plan can be made
+  }
+  return std::nullopt;
 }
 
 void Plan::run(const Handle& handle, std::span<void* const> pointers, void* workspace) const {

@@ -109,7 +109,8 @@ class Descriptor {
   std::size_t count(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const;
 
   void finalize();
-  /// False where cuDNN cannot do what was described.
+  /// False where cuDNN says that it does not support what was described; all else that it refuses for is
+  /// an error.
   bool try_finalize();
 
   cudnnBackendDescriptor_t native() const { return native_; }

@@ -22,25 +22,18 @@ Strides channels_last(std::int64_t h, std::int64_t w, std::int64_t c) {
 }  // namespace
 
 std::size_t ConvSignature::hash() const {
-  std::uint64_t hash = 0;
-  const auto mix = [&hash](auto value) {
-    hash = kernels::mix64(hash + 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(value));
-  };
-  for (const auto value : {n, h, w, c, k, r, s, p, q, groups}) mix(value);
-  for (int axis = 0; axis < 2; ++axis) {
-    mix(window.stride[axis]);
-    mix(window.padding[axis]);
-    mix(window.dilation[axis]);
-  }
-  for (const auto bytes : alignment) mix(bytes);
-  mix(rules.workspace_bytes);
-  mix(static_cast<unsigned>(pass) << 16 | static_cast<unsigned>(dtype) << 8 | bias << 4 | relu << 3 |
-      rules.tf32 << 2 | rules.deterministic << 1 | static_cast<unsigned>(rules.runtime_compiled));
-  return static_cast<std::size_t>(hash);
+  kernels::HashOf hash;
+  hash.add(n, h, w, c, k, r, s, p, q, groups);
+  for (int axis = 0; axis < 2; ++axis)
+    hash.add(window.stride[axis], window.padding[axis], window.dilation[axis]);
+  for (const auto bytes : alignment) hash.add(bytes);
+  hash.add(rules.workspace_bytes, pass, dtype, bias, relu, after, out, accumulate, rules.tf32,
+           rules.deterministic, rules.runtime_compiled);
+  return static_cast<std::size_t>(hash.value());
 }
 
 std::string ConvSignature::str() const {
-  return fmt::format(
+  std::string text = fmt::format(
       "conv2d {} {}{}{} x[{},{},{},{}] w[{},{},{},{}] y[{},{}] stride {},{} padding {},{} dilation {},{} "
       "groups {} alignment {},{},{},{} workspace {}{}{}{}",
       name_of(pass), dtype, bias ? " bias" : "", relu ? " relu" : "", n, h, w, c, k, r, s, c / groups, p, q,
@@ -48,15 +41,20 @@ std::string ConvSignature::str() const {
       window.dilation[1], groups, alignment[0], alignment[1], alignment[2], alignment[3],
       rules.workspace_bytes, rules.tf32 ? " tf32" : "", rules.deterministic ? " deterministic" : "",
       rules.runtime_compiled ? " runtime_compiled" : "");
+  if (after != Activation::none) text += fmt::format(" then activation {}", static_cast<int>(after));
+  if (out != dtype) text += fmt::format(" to {}", out);
+  if (accumulate) text += " accumulate";
+  return text;
 }
 
 ConvSignature conv_signature(Graph::Pass pass, DType dtype, const Shape& x, const Shape& w, const Shape& y,
                              bool bias, const Conv2dParams& params) {
   ConvSignature z;
   z.pass = pass;
-  z.dtype = dtype;
+  z.dtype = z.out = dtype;
   z.bias = bias && pass == Graph::Pass::forward;
   z.relu = z.bias && params.activation == Activation::relu;
+  if (pass == Graph::Pass::forward && !z.relu) z.after = params.activation;
   z.n = x[0], z.h = x[1], z.w = x[2], z.c = x[3];
   z.k = w[0], z.r = w[1], z.s = w[2];
   z.p = y[1], z.q = y[2];
@@ -96,7 +94,7 @@ Graph conv_graph(const ConvSignature& z) {
   return graph;
 }
 
-std::vector<Plan> find_conv_plans(const ConvSignature& signature, const DeviceProperties& device,
+cuda::Found<Plan> find_conv_plans(const ConvSignature& signature, const DeviceProperties& device,
                                   std::size_t most) {
   if (signature.dtype == DType::bf16 && device.sm() < 80) return {};
   // Asked for a relu without a bias, cuDNN takes a second to say that it has none.

@@ -53,22 +53,17 @@ void add_backward(const NormSignature& z, Graph& graph) {
 }  // namespace
 
 std::size_t NormSignature::hash() const {
-  std::uint64_t hash = 0;
-  const auto mix = [&hash](auto value) {
-    hash = kernels::mix64(hash + 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(value));
-  };
-  for (const auto value : {n, h, w, c, alignment}) mix(value);
-  mix(rules.workspace_bytes);
-  mix(static_cast<unsigned>(pass) << 16 | static_cast<unsigned>(dtype) << 8 | residual << 4 | relu << 3 |
-      rules.tf32 << 2 | rules.deterministic << 1 | static_cast<unsigned>(rules.runtime_compiled));
-  return static_cast<std::size_t>(hash);
+  kernels::HashOf hash;
+  hash.add(n, h, w, c, alignment, rules.workspace_bytes, pass, dtype, residual, relu, rules.tf32,
+           rules.deterministic, rules.runtime_compiled);
+  return static_cast<std::size_t>(hash.value());
 }
 
 std::string NormSignature::str() const {
-  return fmt::format("batch_norm {} {}{}{} x[{},{},{},{}] alignment {} workspace {}{}{}",
+  return fmt::format("batch_norm {} {}{}{} x[{},{},{},{}] alignment {} workspace {}{}{}{}",
                      pass == Pass::forward ? "forward" : "backward", dtype, residual ? " residual" : "",
                      relu ? " relu" : "", n, h, w, c, alignment, rules.workspace_bytes,
-                     rules.deterministic ? " deterministic" : "",
+                     rules.tf32 ? " tf32" : "", rules.deterministic ? " deterministic" : "",
                      rules.runtime_compiled ? " runtime_compiled" : "");
 }
 
@@ -83,7 +78,7 @@ Graph norm_graph(const NormSignature& signature) {
   return graph;
 }
 
-std::vector<Plan> find_norm_plans(const NormSignature& signature, const DeviceProperties& device,
+cuda::Found<Plan> find_norm_plans(const NormSignature& signature, const DeviceProperties& device,
                                   std::size_t most) {
   if (signature.dtype == DType::bf16 && device.sm() < 80) return {};
   return find_plans(norm_graph(signature), device, signature.dtype, signature.rules, most);

@@ -34,7 +34,7 @@ struct NormSignature {
 /// Backward: dy, x, scale, mean, 1 / deviation, dscale, dbias, dx.
 Graph norm_graph(const NormSignature& signature);
 
-std::vector<Plan> find_norm_plans(const NormSignature& signature, const DeviceProperties& device,
+cuda::Found<Plan> find_norm_plans(const NormSignature& signature, const DeviceProperties& device,
                                   std::size_t most);
 
 }  // namespace athanor::cudnn

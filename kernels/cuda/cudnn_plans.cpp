@@ -18,20 +18,30 @@ bool permits(const PlanRules& rules, DType dtype, const EngineConfig& config) {
   return !(is_half(dtype) && config.has(CUDNN_NUMERICAL_NOTE_WINOGRAD));
 }
 
-std::vector<Plan> find_plans(const Graph& graph, const DeviceProperties& device, DType dtype,
+cuda::Found<Plan> find_plans(const Graph& graph, const DeviceProperties& device, DType dtype,
                              const PlanRules& rules, std::size_t most) {
-  std::vector<Plan> plans;
+  cuda::Found<Plan> found;
+  const auto attempt = [&](const auto& f) {
+    try {
+      f();
+    } catch (const BackendError&) {
+      found.certain = false;
+    }
+  };
   // Fallbacks are slow, and take cuDNN 40 ms to list: for what nothing else can do.
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    if (!plans.empty()) break;
-    for (const EngineConfig& config : propose(graph, device, mode)) {
-      if (plans.size() >= most) break;
+    if (!found.plans.empty()) break;
+    std::vector<EngineConfig> configs;
+    attempt([&] { configs = propose(graph, device, mode); });
+    for (const EngineConfig& config : configs) {
+      if (found.plans.size() >= most) break;
       if (!permits(rules, dtype, config)) continue;
-      std::optional<Plan> plan = Plan::make(config, device);
-      if (plan && plan->workspace_bytes() <= rules.workspace_bytes) plans.push_back(std::move(*plan));
+      std::optional<Plan> plan;
+      attempt([&] { plan = Plan::make(config, device); });
+      if (plan && plan->workspace_bytes() <= rules.workspace_bytes) found.plans.push_back(std::move(*plan));
     }
   }
-  return plans;
+  return found;
 }
 
 }  // namespace athanor::cudnn

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cuda/cudnn_backend.h"
+#include "kernels/cuda/found.h"
 
 // Which of the plans cuDNN proposes we take.
 
@@ -23,7 +24,8 @@ struct PlanRules {
 bool permits(const PlanRules& rules, DType dtype, const EngineConfig& config);
 
 /// Up to `most` plans for a graph over tensors of `dtype`, cuDNN's favourite first; empty where it has none.
-std::vector<Plan> find_plans(const Graph& graph, const DeviceProperties& device, DType dtype,
+/// Engines that fail for another reason than that they do not support the graph are passed over.
+cuda::Found<Plan> find_plans(const Graph& graph, const DeviceProperties& device, DType dtype,
                              const PlanRules& rules, std::size_t most);
 
 }  // namespace athanor::cudnn

@@ -4,7 +4,10 @@
 #include <cstdlib>
 #include <utility>
 
+#include "kernels/activate.h"
 #include "kernels/cuda/vendor_impl.h"
+#include "kernels/elementwise.h"
+#include "tensor/cuda/runtime.h"
 
 namespace athanor::cuda {
 
@@ -17,13 +20,19 @@ std::filesystem::path default_plan_directory() {
   return path.empty() ? from("HOME", ".cache/athanor/plans") : path;
 }
 
+// Raise it when our products or convolutions become faster or slower: what was measured against them is
+// measured again.
+constexpr int kOwnKernels = 2;
+
 Vendor::Impl::Impl(const Vendor& vendor)
     : properties(cudnn::DeviceProperties::of_device(vendor.device().index)),
       folder(vendor.options().plan_directory) {}
 
 std::string Vendor::Impl::disk_key(const std::string& signature, std::int64_t library_version) const {
-  return fmt::format("{} on {} sm_{} x{} by {}", signature, properties.name(), properties.sm(),
-                     properties.multiprocessors(), library_version);
+  int driver = 0;
+  ATH_TRY(cudaDriverGetVersion(&driver));
+  return fmt::format("{} on {} sm_{} x{} by {}, driver {}, athanor kernels {}", signature, properties.name(),
+                     properties.sm(), properties.multiprocessors(), library_version, driver, kOwnKernels);
 }
 
 const cudnn::Handle& Vendor::Impl::cudnn_on(void* stream) {
@@ -46,6 +55,7 @@ Vendor::Impl& Vendor::impl() {
 }
 
 void Vendor::set_options(VendorOptions options) {
+  check(options);
   options_ = std::move(options);
   if (impl_) impl_->folder = PlanFolder(options_.plan_directory);
 }
@@ -59,6 +69,13 @@ void Vendor::clear() {
 
 Planner Vendor::planner(CudaContext& context) {
   return {context, options_, stats_, impl().folder};
+}
+
+void activate(CudaContext& context, Activation activation, const Tensor& y) {
+  if (activation == Activation::none) return;
+  kernels::dispatch_activation(activation, [&]<class Op>() {
+    if constexpr (!std::is_same_v<Op, kernels::Identity>) kernels::unary_forward<Op>(context, y, y);
+  });
 }
 
 cudnn::PlanRules plan_rules(const CudaContext& context, const VendorOptions& options) {

@@ -28,13 +28,16 @@ struct VendorOptions {
   /// `deterministic` (a measurement may go the other way next time) or a stream is being captured, the
   /// vendor's own guess runs.
   bool autotune = true;
-  int candidates = 10;                                   ///< how many of the vendor's guesses are measured
+  int candidates = 10;                                   ///< of the vendor's guesses, measured: 1 or more
   std::size_t workspace_bytes = std::size_t{256} << 20;  ///< a plan that needs more is not taken
   /// Engines that cuDNN compiles when a plan is made: 1 to 2 s each time.
   bool runtime_compiled = false;
   /// Where plans are kept between runs; empty: nowhere.
   std::filesystem::path plan_directory = default_plan_directory();
 };
+
+/// Throws ArgumentError where an option is out of its range.
+void check(const VendorOptions& options);
 
 /// What a Vendor has done so far.
 struct VendorStats {

@@ -16,6 +16,7 @@ std::filesystem::path default_plan_directory() {
 Vendor::Vendor(Device device) : device_(device) {}
 Vendor::~Vendor() = default;
 void Vendor::set_options(VendorOptions options) {
+  check(options);
   options_ = std::move(options);
 }
 void Vendor::clear() {}

@@ -6,7 +6,6 @@
 #include "kernels/copy.h"
 #include "kernels/cuda/read_back.h"
 #include "kernels/cuda/vendor_impl.h"
-#include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "tensor/detail/device_memory.h"
 
@@ -68,45 +67,31 @@ bool keeps_nan(CudaContext& context, const ConvSignature& z, const Plan& plan, c
   });
 }
 
-enum class Answer { done, no_plan, own_is_faster };
-
-/// Runs one pass by the plan chosen for it, if `impl` does not prefer our own kernel, `own`.
-template <class Own>
-Answer run(CudaContext& context, ConvImpl impl, const ConvSignature& z, const Operands& t, const Own& own) {
-  struct Steps {
-    CudaContext& context;
+/// Runs one pass by the plan chosen for it, if `impl` does not prefer our own kernel. `own` is all of the
+/// pass by ours, `finish` what kernels of ours do after the plan's work: both write nothing that a
+/// measurement may not write again and again.
+template <class Own, class Finish>
+Answer run(CudaContext& context, ConvImpl impl, const ConvSignature& z, const Operands& t, const Own& own,
+           const Finish& finish) {
+  struct Steps : PlanSteps {
     const ConvSignature& z;
     const Operands& t;
     const Own& run_own;
+    const Finish& finish;
 
-    std::string key() const { return context.vendor().impl().disk_key(z.str(), cudnn::version()); }
-    std::vector<Plan> find(std::size_t most) const {
-      return cudnn::find_conv_plans(z, context.vendor().impl().properties, most);
-    }
-    std::optional<Plan> read(const std::string& text) const {
-      return Plan::from_json(text, context.vendor().impl().properties);
-    }
-    std::string write(const Plan& plan) const { return plan.json(); }
+    std::string key() const { return disk_key(z.str(), cudnn::version()); }
+    Found<Plan> find(std::size_t most) const { return cudnn::find_conv_plans(z, properties(), most); }
     bool accept(const Plan& plan) const { return !z.relu || keeps_nan(context, z, plan, t); }
-    void run(const Plan& plan) const { run_plan(context, z, plan, t, z.bias ? t.bias.raw_data() : nullptr); }
+    void run(const Plan& plan) const {
+      run_plan(context, z, plan, t, z.bias ? t.bias.raw_data() : nullptr);
+      finish();
+    }
   };
   Vendor& vendor = context.vendor();
-  const Choice<Plan>& choice =
-      choose(vendor.planner(context), vendor.impl().convolutions, z, Steps{context, z, t, own});
-  if (!choice.plan) return Answer::no_plan;
-  if (impl == ConvImpl::automatic && choice.own_is_faster()) return Answer::own_is_faster;
-  run_plan(context, z, *choice.plan, t, z.bias ? t.bias.raw_data() : nullptr);
-  ++vendor.mutable_stats().calls;
-  return Answer::done;
-}
-
-void activate(CudaContext& context, Activation activation, const Tensor& y) {
-  switch (activation) {
-    case Activation::none: return;
-    case Activation::relu: return kernels::unary_forward<kernels::Relu>(context, y, y);
-    case Activation::gelu: return kernels::unary_forward<kernels::Gelu>(context, y, y);
-    case Activation::silu: return kernels::unary_forward<kernels::Silu>(context, y, y);
-  }
+  return serve(vendor.planner(context), vendor.impl().convolutions, z, impl == ConvImpl::automatic,
+               Steps{{context}, z, t, own, finish}, [&](const Plan& plan) {
+                 run_plan(context, z, plan, t, z.bias ? t.bias.raw_data() : nullptr);
+               });
 }
 
 }  // namespace
@@ -116,13 +101,12 @@ bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const
   if (!wanted(context, params, x.dtype())) return false;
   const DeviceGuard guard(context.device());
   const Operands t{x, w, bias, y};
+  Conv2dParams own = params;
+  own.impl = ConvImpl::reference;
   const auto run_as = [&](const ConvSignature& z) {
-    return run(context, params.impl, z, t, [&] {
-      Conv2dParams own = params;
-      own.impl = ConvImpl::reference;
-      own.activation = z.relu ? Activation::relu : Activation::none;
-      kernels::conv2d_forward(context, own, x, w, bias, y);
-    });
+    return run(
+        context, params.impl, z, t, [&] { kernels::conv2d_forward(context, own, x, w, bias, y); },
+        [&] { activate(context, z.after, y); });
   };
   ConvSignature z = signature_of(context, Graph::Pass::forward, params, t);
   // Whether a fused relu is ours can only be tried outside of a capture.
@@ -130,9 +114,9 @@ bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const
     const Answer fused = run_as(z);
     if (fused != Answer::no_plan) return fused == Answer::done;
   }
-  z.relu = false;
+  z.relu = false, z.after = params.activation;
   if (run_as(z) != Answer::done) return false;
-  activate(context, params.activation, y);
+  activate(context, z.after, y);
   return true;
 }
 
@@ -143,11 +127,11 @@ bool vendor_conv_backward_data(CudaContext& context, const Conv2dParams& params,
   const Tensor none;
   const Operands t{dx, w, none, dy};
   const ConvSignature z = signature_of(context, Graph::Pass::backward_data, params, t);
-  return run(context, params.impl, z, t, [&] {
-           Conv2dParams own = params;
-           own.impl = ConvImpl::reference;
-           kernels::conv2d_backward_data(context, own, dy, w, dx);
-         }) == Answer::done;
+  Conv2dParams own = params;
+  own.impl = ConvImpl::reference;
+  const Answer answer = run(
+      context, params.impl, z, t, [&] { kernels::conv2d_backward_data(context, own, dy, w, dx); }, [] {});
+  return answer == Answer::done;
 }
 
 bool vendor_conv_backward_weights(CudaContext& context, const Conv2dParams& params, const Tensor& x,
@@ -160,15 +144,27 @@ bool vendor_conv_backward_weights(CudaContext& context, const Conv2dParams& para
   const Tensor fresh = direct ? dw : Tensor::empty(dw.shape(), x.options());
   const Tensor none;
   const Operands t{x, fresh, none, dy};
-  const ConvSignature z = signature_of(context, Graph::Pass::backward_weights, params, t);
-  const Answer answer = run(context, params.impl, z, t, [&] {
-    Conv2dParams own = params;
-    own.impl = ConvImpl::reference;
-    kernels::conv2d_backward_weights(context, own, x, dy, fresh, Write::overwrite, none, Write::overwrite);
-  });
+  ConvSignature z = signature_of(context, Graph::Pass::backward_weights, params, t);
+  z.out = dw.dtype(), z.accumulate = write_dw == Write::accumulate;
+  const auto finish = [&](const Tensor& to) {
+    if (!direct && write_dw == Write::overwrite) kernels::copy(context, fresh, to);
+    if (!direct && write_dw == Write::accumulate) kernels::add_into(context, fresh, to);
+  };
+  Conv2dParams own = params;
+  own.impl = ConvImpl::reference;
+  // What is added to must not be added to once per measurement.
+  Tensor trial;
+  const auto target = [&]() -> const Tensor& {
+    if (!z.accumulate) return dw;
+    if (!trial.defined()) trial = empty_like(dw);
+    return trial;
+  };
+  const Answer answer = run(
+      context, params.impl, z, t,
+      [&] { kernels::conv2d_backward_weights(context, own, x, dy, target(), write_dw, none, write_dw); },
+      [&] { finish(target()); });
   if (answer != Answer::done) return false;
-  if (!direct && write_dw == Write::overwrite) kernels::copy(context, fresh, dw);
-  if (!direct && write_dw == Write::accumulate) kernels::add_into(context, fresh, dw);
+  finish(dw);
   if (dbias.defined()) kernels::column_sums(context, dy, dbias, write_dbias);
   return true;
 }

@@ -20,8 +20,8 @@ struct Vendor::Impl {
 
   explicit Impl(const Vendor& vendor);
 
-  /// What a signature is kept under on disk: with the device and the library's version, which its plan is
-  /// for.
+  /// What a signature is kept under on disk: with the device, the driver's and the library's version, which
+  /// its plan is for, and that of our kernels, which it was measured against.
   std::string disk_key(const std::string& signature, std::int64_t library_version) const;
   const cudnn::Handle& cudnn_on(void* stream);
   const cublas::Handle& cublas();
@@ -36,6 +36,24 @@ struct Vendor::Impl {
   std::optional<cudnn::Handle> cudnn_;
   std::optional<cublas::Handle> cublas_;
 };
+
+/// The steps that all plans of cuDNN take (plan_choice.h).
+struct PlanSteps {
+  CudaContext& context;
+
+  Vendor::Impl& impl() const { return context.vendor().impl(); }
+  const cudnn::DeviceProperties& properties() const { return impl().properties; }
+  std::string disk_key(const std::string& signature, std::int64_t library_version) const {
+    return impl().disk_key(signature, library_version);
+  }
+  std::optional<cudnn::Plan> read(const std::string& text) const {
+    return cudnn::Plan::from_json(text, properties());
+  }
+  std::string write(const cudnn::Plan& plan) const { return plan.json(); }
+};
+
+/// y = activation(y).
+void activate(CudaContext& context, Activation activation, const Tensor& y);
 
 cudnn::PlanRules plan_rules(const CudaContext& context, const VendorOptions& options);
 /// The largest power of two, at most `most`, that an address is a multiple of.

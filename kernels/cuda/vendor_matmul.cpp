@@ -20,14 +20,20 @@ void run_algorithm(CudaContext& context, const MatmulSignature& z, const Algorit
               context.native_stream());
 }
 
+/// What cuBLASLt leaves to do: its own relu turns NaN into 0, and its gelu is the approximation by tanh.
+void finish(CudaContext& context, const MatmulSignature& z, const Tensor& bias, const Tensor& y) {
+  if (z.bias_after) kernels::add_into(context, bias, y);
+  activate(context, z.after, y);
+}
+
 struct Steps {
   CudaContext& context;
   const MatmulSignature& z;
   const Tensor &a, &b, &bias, &y;
 
   std::string key() const { return context.vendor().impl().disk_key(z.str(), cublas::version()); }
-  std::vector<Algorithm> find(std::size_t most) const {
-    return cublas::propose(context.vendor().impl().cublas(), z, most);
+  Found<Algorithm> find(std::size_t most) const {
+    return {cublas::propose(context.vendor().impl().cublas(), z, most)};
   }
   std::optional<Algorithm> read(const std::string& text) const {
     return cublas::read(context.vendor().impl().cublas(), z, text);
@@ -40,10 +46,13 @@ struct Steps {
     if (!fresh.defined()) fresh = empty_like(y);
     return fresh;
   }
-  void run(const Algorithm& algorithm) const { run_algorithm(context, z, algorithm, a, b, bias, target()); }
+  void run(const Algorithm& algorithm) const {
+    run_algorithm(context, z, algorithm, a, b, bias, target());
+    finish(context, z, bias, target());
+  }
   void run_own() const {
-    kernels::matmul(context, MatmulImpl::reference, a, b, z.bias ? bias : Tensor(), Activation::none,
-                    target(), z.accumulate ? Write::accumulate : Write::overwrite);
+    kernels::matmul(context, MatmulImpl::reference, a, b, bias, z.after, target(),
+                    z.accumulate ? Write::accumulate : Write::overwrite);
   }
 
   mutable Tensor fresh{};
@@ -71,20 +80,14 @@ bool vendor_matmul(CudaContext& context, MatmulImpl impl, const Tensor& a, const
                  alignment_of(y.raw_data(), 256), z.bias ? alignment_of(bias.raw_data(), 256) : 256};
   z.workspace_bytes = std::min(vendor.options().workspace_bytes, kMostWorkspace);
 
-  const Choice<Algorithm>& choice =
-      choose(vendor.planner(context), vendor.impl().matmuls, z, Steps{context, z, a, b, bias, y});
-  if (!choice.plan || (impl == MatmulImpl::automatic && choice.own_is_faster())) return false;
-  run_algorithm(context, z, *choice.plan, a, b, bias, y);
-  ++vendor.mutable_stats().calls;
+  z.after = activation, z.bias_after = bias.defined() && !z.bias;
 
-  if (bias.defined() && !z.bias) kernels::add_into(context, bias, y);
-  // cuBLASLt's own relu turns NaN into 0, and its gelu is the approximation by tanh.
-  switch (activation) {
-    case Activation::none: break;
-    case Activation::relu: kernels::unary_forward<kernels::Relu>(context, y, y); break;
-    case Activation::gelu: kernels::unary_forward<kernels::Gelu>(context, y, y); break;
-    case Activation::silu: kernels::unary_forward<kernels::Silu>(context, y, y); break;
-  }
+  const Answer answer =
+      serve(vendor.planner(context), vendor.impl().matmuls, z, impl == MatmulImpl::automatic,
+            Steps{context, z, a, b, bias, y},
+            [&](const Algorithm& algorithm) { run_algorithm(context, z, algorithm, a, b, bias, y); });
+  if (answer != Answer::done) return false;
+  finish(context, z, bias, y);
   return true;
 }
 

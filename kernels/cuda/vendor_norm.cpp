@@ -43,20 +43,13 @@ void run_plan(CudaContext& context, const Plan& plan, const Pointers& pointers) 
            std::span(pointers.at.data(), pointers.count), workspace.as<void>());
 }
 
-template <class Accept> struct Steps {
-  CudaContext& context;
+template <class Accept> struct Steps : PlanSteps {
   const NormSignature& z;
   const Pointers& trial;
   const Accept& accept;
 
-  std::string key() const { return context.vendor().impl().disk_key(z.str(), cudnn::version()); }
-  std::vector<Plan> find(std::size_t most) const {
-    return cudnn::find_norm_plans(z, context.vendor().impl().properties, most);
-  }
-  std::optional<Plan> read(const std::string& text) const {
-    return Plan::from_json(text, context.vendor().impl().properties);
-  }
-  std::string write(const Plan& plan) const { return plan.json(); }
+  std::string key() const { return disk_key(z.str(), cudnn::version()); }
+  Found<Plan> find(std::size_t most) const { return cudnn::find_norm_plans(z, properties(), most); }
   void run(const Plan& plan) const { run_plan(context, plan, trial); }
 };
 
@@ -65,12 +58,9 @@ template <class Accept>
 bool run(CudaContext& context, const NormSignature& z, const Pointers& trial, const Pointers& real,
          const Accept& accept) {
   Vendor& vendor = context.vendor();
-  const Choice<Plan>& choice =
-      choose(vendor.planner(context), vendor.impl().norms, z, Steps<Accept>{context, z, trial, accept});
-  if (!choice.plan) return false;
-  run_plan(context, *choice.plan, real);
-  ++vendor.mutable_stats().calls;
-  return true;
+  return serve(vendor.planner(context), vendor.impl().norms, z, false,
+               Steps<Accept>{{context}, z, trial, accept},
+               [&](const Plan& plan) { run_plan(context, plan, real); }) == Answer::done;
 }
 
 bool wanted(CudaContext& context, const Tensor& x, const Tensor& gamma) {
@@ -114,6 +104,7 @@ bool vendor_batch_norm_forward(CudaContext& context, Activation activation, cons
   NormSignature z =
       signature_of(context, NormSignature::Pass::forward, x,
                    {x.raw_data(), y.raw_data(), gamma.raw_data(), beta.raw_data(), mean, mean + channels,
+                    keeps ? running.mean.raw_data() : nullptr, keeps ? running.var.raw_data() : nullptr,
                     idle[1], residual.defined() ? residual.raw_data() : nullptr});
   z.relu = relu;
   z.residual = residual.defined();

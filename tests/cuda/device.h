@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstdlib>
+
 #include <gtest/gtest.h>
 
 #include "kernels/context.h"
 #include "tensor/stream.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
+#include "tests/support/temp_dir.h"
 
 namespace athanor::test {
 
@@ -20,6 +23,9 @@ class DeviceTest : public testing::Test {
  protected:
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << why_no_cuda();
+    // What is measured here is no user's: plans go to a folder that goes with the process.
+    static const TempDir cache;
+    setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
   }
   void TearDown() override {
     if (!IsSkipped()) synchronize(device());

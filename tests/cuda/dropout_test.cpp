@@ -56,6 +56,31 @@ TEST_F(DropoutOnDevice, HasTheBitsOfTheCpu) {
   }
 }
 
+// A context that was just made, on a stream other than the one it is used on; and one that goes while it is.
+TEST_F(DropoutOnDevice, TheContextsOwnStepIsThereForEveryStream) {
+  const Tensor ones = Tensor::from(std::vector<float>(512, 1), {512}, test::device());
+  const Tensor expected = Tensor::empty({512}, {DType::f32, kCpu});
+  kernels::dropout(cpu_context(), 0.5f, 1, ones.to(kCpu), expected);
+  synchronize(test::device());
+  const Stream first = Stream::create(test::device()), second = Stream::create(test::device());
+  const Tensor y = empty_like(ones);
+  const auto spoil = [] {  // what the step's memory holds before and after
+    const Scratch memory(sizeof(StepState), test::device());
+    detail::set_device_bytes(memory.as<void>(), test::device(), 0xff, sizeof(StepState));
+  };
+  {
+    const StreamGuard made_on(first);
+    spoil();
+    CudaContext fresh(test::device());
+    const StreamGuard used_on(second);
+    kernels::dropout(fresh, 0.5f, 1, ones, y);
+  }
+  const StreamGuard guard(first);
+  spoil();
+  synchronize(test::device());
+  EXPECT_TRUE(test::same_bits(y.to(kCpu), expected));
+}
+
 TEST_F(DropoutOnDevice, StreamsDifferByOpSeedAndStep) {
   const Tensor ones = Tensor::from(std::vector<float>(512, 1), {512}, test::device());
   const auto mask = [&](std::uint64_t seed, std::int64_t steps, std::int64_t op) {

@@ -38,5 +38,22 @@ INSTANTIATE_TEST_SUITE_P(Files, GoldenImplOnDevice,
                            return std::get<0>(test.param).stem().string() + "_" + std::get<1>(test.param);
                          });
 
+// Each case may be skipped, but not all of an op's.
+using GoldenVendorOnDevice = test::DeviceTest;
+TEST_F(GoldenVendorOnDevice, HasCodeForEveryOp) {
+  if (cuda_is_emulated()) GTEST_SKIP() << "an emulated device has no vendor";
+  for (const char* op : {"conv2d", "linear", "matmul"}) {
+    int ran = 0;
+    for (const std::filesystem::path& file : golden_files({op})) {
+      try {
+        check_golden(file, "vendor", test::device());
+        ++ran;
+      } catch (const BackendError&) {
+      }
+    }
+    EXPECT_GT(ran, 0) << op;
+  }
+}
+
 }  // namespace
 }  // namespace athanor::tool

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime.h>
 
+#include "tensor/cuda/graph_pool.h"
 #include "tensor/detail/device_memory.h"
 #include "tests/cuda/device.h"
 #include "tests/support/temp_dir.h"
@@ -30,7 +31,8 @@ struct Plan {
 };
 
 constexpr std::size_t kQuick = std::size_t{1} << 10, kSlow = std::size_t{32} << 20;
-constexpr std::size_t kBroken = 1;  // bytes of a plan that does not run
+// Bytes of plans that do not run, that need more memory than there is, and whose trial goes wrong.
+constexpr std::size_t kBroken = 1, kHuge = 2, kUntestable = 3;
 
 struct Steps {
   CudaContext& context;
@@ -38,25 +40,30 @@ struct Steps {
   std::size_t own_bytes = kSlow;
   std::size_t unacceptable = 0;
   std::string name = "signature";
+  bool certain = true;
   mutable std::size_t asked_for = 0, runs = 0;
 
   std::string key() const { return name; }
-  std::vector<Plan> find(std::size_t most) const {
+  cuda::Found<Plan> find(std::size_t most) const {
     asked_for = most;
-    std::vector<Plan> plans;
-    for (std::size_t bytes : candidates) plans.push_back({bytes});
-    if (plans.size() > most) plans.resize(most);
-    return plans;
+    cuda::Found<Plan> found{{}, certain};
+    for (std::size_t bytes : candidates) found.plans.push_back({bytes});
+    if (found.plans.size() > most) found.plans.resize(most);
+    return found;
   }
   std::optional<Plan> read(const std::string& text) const {
     if (text.find_first_not_of("0123456789") != text.npos) return std::nullopt;
     return Plan{std::stoull(text)};
   }
   std::string write(const Plan& plan) const { return std::to_string(plan.bytes); }
-  bool accept(const Plan& plan) const { return plan.bytes != unacceptable; }
+  bool accept(const Plan& plan) const {
+    if (plan.bytes == kUntestable) throw OutOfMemoryError("no room for its workspace");
+    return plan.bytes != unacceptable;
+  }
   void run(const Plan& plan) const {
     ++runs;
     if (plan.bytes == kBroken) throw BackendError("does not run");
+    if (plan.bytes == kHuge) throw OutOfMemoryError("no room for its workspace");
     set(plan.bytes);
   }
   void run_own() const { set(own_bytes); }
@@ -71,12 +78,20 @@ class PlanChoice : public test::DeviceTest {
  protected:
   CudaContext& context() { return cuda_context(test::device()); }
   void TearDown() override {
-    if (!IsSkipped()) context().deterministic = false;
+    if (!IsSkipped()) {
+      context().deterministic = false;
+      allocator_of(test::device()).set_limit(0);
+    }
     DeviceTest::TearDown();
   }
   const Choice<Plan>& choose(const Steps& steps, int signature = 0) {
     return cuda::choose<Plan>({context(), options, stats, folder}, cache, Signature{signature}, steps);
   }
+  cuda::Answer serve(const Steps& steps, bool may_prefer_own = true) {
+    return cuda::serve<Plan>({context(), options, stats, folder}, cache, Signature{0}, may_prefer_own, steps,
+                             [&](const Plan& plan) { steps.run(plan); });
+  }
+  bool kept(const std::string& name = "signature") { return std::filesystem::exists(folder.path_of(name)); }
   std::size_t chosen(const Steps& steps, int signature = 0) {
     const Choice<Plan>& choice = choose(steps, signature);
     return choice.plan ? choice.plan->bytes : 0;
@@ -108,6 +123,73 @@ TEST_F(PlanChoice, PassesOverPlansThatDoNotRunOrAreNotAccepted) {
   const Choice<Plan>& broken = choose({context(), {kBroken}, kSlow, 0, "broken"}, 2);
   EXPECT_FALSE(broken.plan);
   EXPECT_FALSE(std::filesystem::exists(folder.path_of("broken")));  // it may run the next time
+}
+
+TEST_F(PlanChoice, WhatGoesWrongOnTheWayIsNoErrorAndNotKept) {
+  EXPECT_EQ(chosen({context(), {kUntestable, kQuick}}), kQuick);
+  EXPECT_FALSE(kept());
+  EXPECT_EQ(chosen({context(), {kHuge, kQuick}}, 1), kQuick);
+  EXPECT_FALSE(kept());
+  Steps left_out{context(), {kQuick}};
+  left_out.certain = false;
+  EXPECT_EQ(chosen(left_out, 2), kQuick);
+  left_out.candidates = {};
+  EXPECT_EQ(chosen(left_out, 3), 0u);
+  EXPECT_FALSE(kept());
+}
+
+TEST_F(PlanChoice, WithoutMemoryToMeasureInTheFirstGuessServes) {
+  Allocator& allocator = allocator_of(test::device());
+  allocator.trim();
+  allocator.set_limit(1 << 20);  // the cache cannot be written over
+  const Steps steps{context(), {kSlow, kQuick}};
+  EXPECT_EQ(chosen(steps), kSlow);
+  allocator.set_limit(0);
+  EXPECT_EQ(steps.runs, 0u);
+  EXPECT_FALSE(kept());
+  cache.clear();
+  EXPECT_EQ(chosen(steps), kQuick);
+}
+
+TEST_F(PlanChoice, MeasuringTakesNothingFromTheGraphsPool) {
+  cuda::GraphPool pool(test::device());
+  const cuda::GraphPool::Use use(pool);
+  choose({context(), {kSlow, kQuick}});
+  EXPECT_EQ(pool.held_bytes(), 0);
+}
+
+TEST_F(PlanChoice, ServesByThePlanOrLeavesItToOurOwnKernel) {
+  const Steps steps{context(), {kQuick}};
+  EXPECT_EQ(serve(steps), cuda::Answer::done);
+  EXPECT_EQ(stats.calls, 1);
+  cache.clear();
+  EXPECT_EQ(serve({context(), {}, kSlow, 0, "none"}), cuda::Answer::no_plan);
+  cache.clear();
+  const Steps slow{context(), {kSlow}, kQuick, 0, "slow"};
+  EXPECT_EQ(serve(slow), cuda::Answer::own_is_faster);
+  EXPECT_EQ(serve(slow, false), cuda::Answer::done);
+  EXPECT_EQ(stats.calls, 2);
+}
+
+TEST_F(PlanChoice, APlanFromDiskThatDoesNotRunIsChosenAgainOnce) {
+  ASSERT_TRUE(folder.save("signature", {std::to_string(kBroken), 1, 2}));
+  const Steps steps{context(), {kQuick}};
+  EXPECT_EQ(serve(steps), cuda::Answer::done);
+  EXPECT_EQ(cache.find({0})->plan->bytes, kQuick);
+  EXPECT_EQ(stats.disk_rejected, 1);
+  EXPECT_EQ(folder.load("signature").second.plan, std::to_string(kQuick));
+  cache.clear();
+  EXPECT_EQ(serve(steps), cuda::Answer::done);
+  EXPECT_EQ(stats.disk_rejected, 1);
+  // Not from disk: what was chosen here and then fails is the caller's to hear of.
+  cache.insert({0}, {Plan{kBroken}});
+  EXPECT_THROW(serve(steps), BackendError);
+}
+
+TEST_F(PlanChoice, OptionsOutOfRangeAreRefused) {
+  cuda::VendorOptions none;
+  none.candidates = 0;
+  EXPECT_THROW(context().vendor().set_options(none), ArgumentError);
 }
 
 TEST_F(PlanChoice, AsksOncePerSignature) {

@@ -11,7 +11,9 @@
 
 #include "autograd/conv.h"
 #include "autograd/grad_mode.h"
+#include "kernels/cuda/cublas_matmul.h"
 #include "kernels/cuda/cudnn_conv.h"
+#include "kernels/cuda/cudnn_norm.h"
 #include "nn/models/model.h"
 
 namespace athanor {
@@ -116,10 +118,10 @@ Tally tally_of(const cudnn::DeviceProperties& device, DType dtype) {
   Tally tally;
   for (const auto& [model, signature] : signatures()) {
     ConvSignature z = signature;
-    z.dtype = dtype;
+    z.dtype = z.out = dtype;
     z.rules.deterministic = true;
     const std::string name = model + ": " + z.str();
-    const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(z, device, 1);
+    const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(z, device, 1).plans;
     if (plans.empty()) {
       const bool refused = dtype == DType::bf16 && device.sm() < 80;
       (!refused && needs_nvrtc(z, device) ? tally.with_nvrtc : tally.without_plan).push_back(name);
@@ -177,7 +179,7 @@ ConvSignature example(DType dtype = DType::f16) {
 
 TEST(ConvPlan, TextGivesThePlanBack) {
   const cudnn::DeviceProperties device = device_of("sm90_h200");
-  const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(example(), device, 3);
+  const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(example(), device, 3).plans;
   ASSERT_EQ(plans.size(), 3u);
   for (const cudnn::Plan& plan : plans) {
     const std::optional<cudnn::Plan> read = cudnn::Plan::from_json(plan.json(), device);
@@ -190,7 +192,7 @@ TEST(ConvPlan, TextGivesThePlanBack) {
 
 TEST(ConvPlan, TextOfNoPlanIsRefused) {
   const cudnn::DeviceProperties device = device_of("sm90_h200");
-  const std::string good = cudnn::find_conv_plans(example(), device, 1).at(0).json();
+  const std::string good = cudnn::find_conv_plans(example(), device, 1).plans.at(0).json();
   std::string older = good;
   older.replace(older.find("\"cudnnVersion\":9"), 16, "\"cudnnVersion\":8");
   for (const std::string& text : {std::string(), std::string("{}"), good.substr(0, good.size() / 2), older})
@@ -201,7 +203,7 @@ TEST(ConvPlan, RulesDecideWhichEnginesAreTaken) {
   const cudnn::DeviceProperties device = device_of("sm80_a100");
   ConvSignature z = example(DType::f32);
   const auto all_on_tensor_cores = [&](bool expected) {
-    const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(z, device, 100);
+    const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(z, device, 100).plans;
     EXPECT_FALSE(plans.empty());
     return std::all_of(plans.begin(), plans.end(),
                        [&](const cudnn::Plan& plan) { return plan.tensor_cores() == expected; });
@@ -212,8 +214,8 @@ TEST(ConvPlan, RulesDecideWhichEnginesAreTaken) {
 
   z = example();
   z.rules.workspace_bytes = 4096;
-  for (const cudnn::Plan& plan : cudnn::find_conv_plans(z, device, 100))
-    EXPECT_LE(plan.workspace_bytes(), 4096u);
+  const cuda::Found<cudnn::Plan> small = cudnn::find_conv_plans(z, device, 100);
+  for (const cudnn::Plan& plan : small.plans) EXPECT_LE(plan.workspace_bytes(), 4096u);
 
   z.pass = Graph::Pass::backward_weights;
   z.rules = {};
@@ -229,9 +231,29 @@ TEST(ConvPlan, RulesDecideWhichEnginesAreTaken) {
   EXPECT_GT(nondeterministic, 0u);
 }
 
+TEST(ConvPlan, OnlyWhatIsNotSupportedIsSurelyNotThere) {
+  const cudnn::DeviceProperties device = device_of("sm90_h200");
+  const cuda::Found<cudnn::Plan> found = cudnn::find_conv_plans(example(), device, 10);
+  EXPECT_FALSE(found.plans.empty());
+  EXPECT_TRUE(found.certain);
+  // A descriptor that lacks what it needs is no answer to the question whether cuDNN can.
+  EXPECT_THROW(cudnn::Descriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR).try_finalize(), BackendError);
+}
+
 TEST(ConvPlan, NoneBeforeTheHardwareHasTheType) {
-  EXPECT_TRUE(cudnn::find_conv_plans(example(DType::bf16), device_of("sm75_t4"), 1).empty());
-  EXPECT_FALSE(cudnn::find_conv_plans(example(DType::bf16), device_of("sm80_a100"), 1).empty());
+  EXPECT_TRUE(cudnn::find_conv_plans(example(DType::bf16), device_of("sm75_t4"), 1).plans.empty());
+  EXPECT_FALSE(cudnn::find_conv_plans(example(DType::bf16), device_of("sm80_a100"), 1).plans.empty());
+}
+
+/// Of signatures that differ in one thing each.
+template <class Signature> void expect_all_different(const std::vector<Signature>& all) {
+  std::unordered_set<std::string> texts;
+  std::unordered_set<std::size_t> hashes;
+  for (const Signature& z : all) {
+    EXPECT_TRUE(texts.insert(z.str()).second) << z.str();
+    EXPECT_TRUE(hashes.insert(z.hash()).second) << z.str();
+    EXPECT_EQ(z == all[0], &z == &all[0]) << z.str();
+  }
 }
 
 TEST(ConvPlan, SignaturesDifferInAllThatDecides) {
@@ -244,6 +266,10 @@ TEST(ConvPlan, SignaturesDifferInAllThatDecides) {
   with([](ConvSignature& z) { z.dtype = DType::bf16; });
   with([](ConvSignature& z) { z.bias = true; });
   with([](ConvSignature& z) { z.relu = true; });
+  with([](ConvSignature& z) { z.after = Activation::relu; });
+  with([](ConvSignature& z) { z.after = Activation::gelu; });
+  with([](ConvSignature& z) { z.out = DType::f32; });
+  with([](ConvSignature& z) { z.accumulate = true; });
   for (std::int64_t ConvSignature::*size :
        {&ConvSignature::n, &ConvSignature::h, &ConvSignature::w, &ConvSignature::c, &ConvSignature::k,
         &ConvSignature::r, &ConvSignature::s, &ConvSignature::p, &ConvSignature::q})
@@ -260,13 +286,53 @@ TEST(ConvPlan, SignaturesDifferInAllThatDecides) {
   with([](ConvSignature& z) { z.rules.deterministic = true; });
   with([](ConvSignature& z) { z.rules.runtime_compiled = true; });
   with([](ConvSignature& z) { z.rules.workspace_bytes = 1; });
-  std::unordered_set<std::string> texts;
-  std::unordered_set<std::size_t> hashes;
-  for (const ConvSignature& z : all) {
-    EXPECT_TRUE(texts.insert(z.str()).second) << z.str();
-    EXPECT_TRUE(hashes.insert(z.hash()).second) << z.str();
-    EXPECT_EQ(z == all[0], &z == &all[0]) << z.str();
+  expect_all_different(all);
+}
+
+TEST(NormPlan, SignaturesDifferInAllThatDecides) {
+  using cudnn::NormSignature;
+  std::vector<NormSignature> all(1);
+  const auto with = [&](auto&& change) { change(all.emplace_back()); };
+  with([](NormSignature& z) { z.pass = NormSignature::Pass::backward; });
+  with([](NormSignature& z) { z.dtype = DType::bf16; });
+  with([](NormSignature& z) { z.residual = true; });
+  with([](NormSignature& z) { z.relu = true; });
+  for (std::int64_t NormSignature::*size :
+       {&NormSignature::n, &NormSignature::h, &NormSignature::w, &NormSignature::c})
+    with([&](NormSignature& z) { z.*size += 1; });
+  with([](NormSignature& z) { z.alignment = 2; });
+  with([](NormSignature& z) { z.rules.tf32 = true; });
+  with([](NormSignature& z) { z.rules.deterministic = true; });
+  with([](NormSignature& z) { z.rules.runtime_compiled = true; });
+  with([](NormSignature& z) { z.rules.workspace_bytes = 1; });
+  expect_all_different(all);
+}
+
+TEST(MatmulPlan, SignaturesDifferInAllThatDecides) {
+  using cublas::MatmulSignature;
+  using cuda::GemmLayout;
+  std::vector<MatmulSignature> all(1);
+  const auto with = [&](auto&& change) { change(all.emplace_back()); };
+  for (std::int64_t GemmLayout::*size : {&GemmLayout::m, &GemmLayout::n, &GemmLayout::k, &GemmLayout::batch})
+    with([&](MatmulSignature& z) { z.layout.*size += 1; });
+  for (GemmLayout::Operand GemmLayout::*operand : {&GemmLayout::a, &GemmLayout::b}) {
+    with([&](MatmulSignature& z) { (z.layout.*operand).transposed = true; });
+    with([&](MatmulSignature& z) { (z.layout.*operand).ld = 3; });
+    with([&](MatmulSignature& z) { (z.layout.*operand).batch_stride = 3; });
   }
+  with([](MatmulSignature& z) { z.in = DType::f16; });
+  with([](MatmulSignature& z) { z.out = DType::f16; });
+  with([](MatmulSignature& z) { z.bias = true; });
+  with([](MatmulSignature& z) { z.accumulate = true; });
+  with([](MatmulSignature& z) { z.tf32 = true; });
+  with([](MatmulSignature& z) { z.deterministic = true; });
+  with([](MatmulSignature& z) { z.after = Activation::relu; });
+  with([](MatmulSignature& z) { z.after = Activation::gelu; });
+  with([](MatmulSignature& z) { z.bias_after = true; });
+  for (std::size_t operand = 0; operand < 4; ++operand)
+    with([&](MatmulSignature& z) { z.alignment[operand] = 2; });
+  with([](MatmulSignature& z) { z.workspace_bytes = 1; });
+  expect_all_different(all);
 }
 
 std::string name_of_device(const testing::TestParamInfo<const char*>& info) {
