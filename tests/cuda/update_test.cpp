@@ -182,7 +182,8 @@ template <class F> void compare(const F& update, bool skipped, Kind kind, bool a
     const Tensor before = filled({{fused.numel()}}, DType::f32, {5});
     for (std::int64_t i = 0; i < fused.numel(); ++i) {  // Muon updates one of the parameters alone
       const float value = fused.data<float>()[i];
-      if (value != before.data<float>()[i]) ASSERT_EQ(value, separate.data<float>()[i]) << i;
+      if (value == before.data<float>()[i]) continue;
+      ASSERT_EQ(value, separate.data<float>()[i]) << i;
     }
   }
 }
