@@ -55,7 +55,8 @@ void update_range(const Op& op, const Scale& scale, const Average& move, std::in
                   const G* __restrict gradient, W* __restrict weight, float* __restrict master,
                   float* __restrict average, State* __restrict... state) {
   // By value: a reference to op's floats could point into what the loop writes, for all the compiler knows.
-  // ivdep: it would check every pair of streams for overlap, and gives up where there are more than ten pairs.
+  // ivdep: it would check every pair of streams for overlap, and gives up where there are more than ten
+  // pairs.
   cpu::vectorize([=] {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) {
