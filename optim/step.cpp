@@ -1,23 +1,12 @@
 #include "optim/step.h"
 
 #include <cmath>
-#include <vector>
 
 #include "autograd/engine.h"
 #include "kernels/update.h"
 
 namespace athanor {
-namespace {
-
-std::vector<UpdatePlan::Member> everything(const ParameterArena& arena) {
-  std::vector<UpdatePlan::Member> members;
-  for (int i = 0; i < arena.size(); ++i) members.push_back({.parameter = i});
-  return members;
-}
-
-}  // namespace
-
-GradientMeter::GradientMeter(const ParameterArena& arena) : arena_(arena), plan_(arena, everything(arena)) {}
+GradientMeter::GradientMeter(const ParameterArena& arena) : arena_(arena), plan_(arena) {}
 
 void GradientMeter::measure(StepBuffer& step, const GradientLimits& limits) {
   check(limits);

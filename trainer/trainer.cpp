@@ -141,6 +141,7 @@ void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& hel
   schedule_ = config_.schedule ? config_.schedule(config_.lr, steps) : default_schedule(config_.lr, steps);
   ema_ = config_.ema_decay > 0 ? std::make_unique<Ema>(*arena_, EmaOptions{.decay = config_.ema_decay})
                                : nullptr;
+  if (ema_) ema_->fuse_into(*optimizer_);
   totals_ = Tensor::zeros({3}, {DType::f64, config_.device});
   totals_before_ = empty_like(totals_);
   val_totals_ = empty_like(totals_);

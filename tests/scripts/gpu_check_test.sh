@@ -107,9 +107,10 @@ json 'len([f for f in r["figures"] if f["op"] == "relu"]) == 2'
 json 'r["trainings"][0]["verdict"] == "pass"'
 
 # Ended from outside, it reports at once, and leaves nothing running.
+rm -rf "$folder/report"
 FAKE_HANG=reduce "$script" --out "$folder/report" --data-dir "$folder/data" >"$folder/out" 2>"$folder/err" &
 pid=$!
-for _ in $(seq 100); do grep -q cuda_elementwise_test "$folder/out" && break; sleep 0.1; done
+for _ in $(seq 300); do [ -e "$folder/report/raw/cuda_reduce_test.log" ] && break; sleep 0.1; done
 kill -TERM $pid
 code=0 ended=$SECONDS
 wait $pid || code=$?
