@@ -19,14 +19,15 @@ set(ATHANOR_HEADERS
   autograd/reduce.h
   autograd/shape.h
   autograd/softmax.h
-  data/cifar.h
   data/dataset.h
   data/digits.h
-  data/image_folder.h
+  data/formats/cifar.h
+  data/formats/image_folder.h
+  data/formats/mnist.h
   data/in_memory.h
   data/loader.h
-  data/mnist.h
   data/preprocess.h
+  data/sample_store.h
   data/synthetic.h
   kernels/activate.h
   kernels/activation.h

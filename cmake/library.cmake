@@ -90,16 +90,17 @@ set(ATHANOR_AUTOGRAD
 )
 
 add_library(athanor
-  data/cifar.cpp
-  data/detail/input_file.cpp
-  data/detail/jpeg.cpp
-  data/detail/resize.cpp
   data/digits.cpp
-  data/image_folder.cpp
+  data/formats/cifar.cpp
+  data/formats/image_folder.cpp
+  data/formats/input_file.cpp
+  data/formats/mnist.cpp
+  data/image/jpeg.cpp
+  data/image/resize.cpp
   data/in_memory.cpp
   data/loader.cpp
-  data/mnist.cpp
   data/preprocess.cpp
+  data/sample_store.cpp
   data/synthetic.cpp
   tensor/allocator.cpp
   tensor/atomic_file.cpp

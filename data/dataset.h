@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace athanor {
 
@@ -31,6 +32,15 @@ class Dataset {
   /// Writes image `index` in [0, size()), row by row, channels last, into `pixels` (spec().bytes() long), and
   /// returns its label in [0, classes). Thread-safe. Throws IoError naming the file when it cannot.
   virtual std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const = 0;
+  /// The image as training sees it in `epoch`. A data set whose images are drawn anew each time (random
+  /// crops) overrides it; what is drawn is a function of its seed, the epoch and the index alone. Else:
+  /// read().
+  virtual std::int64_t read_in_epoch(std::int64_t index, std::int64_t /*epoch*/,
+                                     std::span<std::uint8_t> pixels) const {
+    return read(index, pixels);
+  }
+  /// Where image `index` comes from, for messages: "FILE, offset N", or nothing.
+  virtual std::string where(std::int64_t /*index*/) const { return {}; }
   /// True where read() only copies from memory: a loader then keeps no copy of its own.
   virtual bool resident() const { return false; }
 };

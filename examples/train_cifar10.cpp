@@ -2,7 +2,7 @@
 // build/cpu/bin/train_cifar10 --epochs 5
 
 #include "common/train.h"
-#include "data/cifar.h"
+#include "data/formats/cifar.h"
 
 int main(int argc, char** argv) {
   athanor::TrainerConfig config;

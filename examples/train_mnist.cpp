@@ -2,7 +2,7 @@
 // build/cpu/bin/train_mnist --epochs 3
 
 #include "common/train.h"
-#include "data/mnist.h"
+#include "data/formats/mnist.h"
 
 int main(int argc, char** argv) {
   athanor::TrainerConfig config;

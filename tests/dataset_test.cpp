@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include "data/cifar.h"
 #include "data/digits.h"
-#include "data/image_folder.h"
+#include "data/formats/cifar.h"
+#include "data/formats/image_folder.h"
+#include "data/formats/mnist.h"
 #include "data/in_memory.h"
-#include "data/mnist.h"
 #include "data/preprocess.h"
 #include "data/synthetic.h"
 #include "support/temp_dir.h"

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "data/detail/jpeg.h"
+#include "data/image/jpeg.h"
 
 namespace athanor {
 

@@ -1,4 +1,4 @@
-#include "data/detail/input_file.h"
+#include "data/formats/input_file.h"
 
 #include <algorithm>
 #include <array>

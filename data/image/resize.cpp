@@ -1,4 +1,4 @@
-#include "data/detail/resize.h"
+#include "data/image/resize.h"
 
 #include <algorithm>
 #include <cmath>

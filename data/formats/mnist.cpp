@@ -1,8 +1,8 @@
-#include "data/mnist.h"
+#include "data/formats/mnist.h"
 
 #include <string>
 
-#include "data/detail/input_file.h"
+#include "data/formats/input_file.h"
 #include "tensor/error.h"
 
 namespace athanor {

@@ -1,4 +1,4 @@
-#include "data/detail/jpeg.h"
+#include "data/image/jpeg.h"
 
 #include <fstream>
 #include <memory>

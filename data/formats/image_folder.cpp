@@ -1,10 +1,10 @@
-#include "data/image_folder.h"
+#include "data/formats/image_folder.h"
 
 #include <algorithm>
 #include <cctype>
 
-#include "data/detail/jpeg.h"
-#include "data/detail/resize.h"
+#include "data/image/jpeg.h"
+#include "data/image/resize.h"
 #include "tensor/error.h"
 
 namespace athanor {

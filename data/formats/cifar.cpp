@@ -1,9 +1,9 @@
-#include "data/cifar.h"
+#include "data/formats/cifar.h"
 
 #include <string>
 #include <vector>
 
-#include "data/detail/input_file.h"
+#include "data/formats/input_file.h"
 #include "tensor/error.h"
 
 namespace athanor {
