@@ -22,6 +22,7 @@ set(ATHANOR_HEADERS
   data/dataset.h
   data/digits.h
   data/formats/cifar.h
+  data/formats/crc32c.h
   data/formats/image_folder.h
   data/formats/mnist.h
   data/in_memory.h

@@ -92,6 +92,7 @@ set(ATHANOR_AUTOGRAD
 add_library(athanor
   data/digits.cpp
   data/formats/cifar.cpp
+  data/formats/crc32c.cpp
   data/formats/image_folder.cpp
   data/formats/input_file.cpp
   data/formats/mnist.cpp
