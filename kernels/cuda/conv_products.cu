@@ -65,6 +65,12 @@ struct Residue {
   }
 };
 
+/// How many of a sum's terms are read. None where images have no pixels: all of them lie in the padding then,
+/// and there is no memory to point into.
+std::int64_t terms_of(const ConvSize& z, std::int64_t terms) {
+  return z.h * z.w > 0 ? terms : 0;
+}
+
 }  // namespace
 
 template <class T>
@@ -80,7 +86,7 @@ void product_forward(const CudaContext& context, const ConvSize& z, Activation a
         .to = {z.k, 1},
         .m = images * z.p * z.q,
         .n = gk,
-        .k = depth,
+        .k = terms_of(z, depth),
         .batches = groups<3>(z.groups, {z.group_c(), gk * depth, gk}),
         .summed = no_sum(),
         .finish = {to, false, bias, activation, false},
@@ -100,7 +106,7 @@ void product_backward_weights(const CudaContext& context, const ConvSize& z, con
         .to = {1, depth},
         .m = depth,
         .n = gk,
-        .k = images * z.p * z.q,
+        .k = terms_of(z, images * z.p * z.q),
         .batches = groups<3>(z.groups, {z.group_c(), gk, gk * depth}),
         .summed = no_sum(),
         .finish = {dw, !std::is_same_v<T, W>, nullptr, Activation::none, accumulate || first > 0}};

@@ -279,6 +279,7 @@ TEST_F(ConvOnDevice, EmptySizesGiveNothingOrZeros) {
     check_case({{2, 6, 6, 3}, {0, 3, 3, 3}, {}}, dtype);
     check_case({{2, 6, 6, 3}, {0, 1, 1, 3}, {}}, dtype);
     check_case({{2, 0, 5, 3}, {4, 3, 3, 3}, {.padding = {2, 1}}}, dtype);
+    check_case({{2, 0, 5, 4}, {4, 3, 3, 1}, {.padding = {2, 1}, .groups = 4}}, dtype);
   }
   // No channels: y is what is left, and the weights have no elements.
   const Tensor x = Tensor::empty({2, 4, 4, 0}, {DType::f32, test::device()}),
