@@ -17,6 +17,13 @@ inline Device device() {
   return {DeviceType::cuda, 0};
 }
 
+/// True where the emulator looks at every access: what repeats itself need not be repeated as often.
+#if defined(__SANITIZE_ADDRESS__) || defined(ATHANOR_SIMT_RACE)
+inline constexpr bool kChecksEveryAccess = true;
+#else
+inline constexpr bool kChecksEveryAccess = false;
+#endif
+
 /// `using Relu = test::DeviceTest; TEST_F(Relu, ...)`: skipped, with the reason, where there is no device. An
 /// error of a kernel that the test never waited for fails the test, too.
 class DeviceTest : public testing::Test {
