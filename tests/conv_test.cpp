@@ -39,6 +39,14 @@ using test::epsilon_of;
 using test::same_bits;
 
 constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+bool multiplies_bf16() {
+#if defined(__x86_64__) && defined(__GNUC__)
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 constexpr ConvImpl kImpls[] = {ConvImpl::automatic, ConvImpl::reference, ConvImpl::eigen};
 
 // Runs f; false where the direct code refuses: no AVX-512, groups, many input channels.
@@ -409,6 +417,23 @@ TEST(Conv2d, ReferenceCodeOfOneDnnIsNeverChosen) {
       const bool good = !info.implementation.empty() && info.implementation.find("ref") == std::string::npos;
       EXPECT_EQ(found, good) << info.implementation;
     }
+  }
+}
+
+// Our own loops widen bf16 to f32; a CPU that multiplies it does so several times as fast.
+TEST(Conv2d, Bf16GoesToOneDnnWhereTheCpuMultipliesIt) {
+  if (!cpu::has_onednn() || !multiplies_bf16()) GTEST_SKIP() << "no oneDNN, or a CPU without AVX512_BF16";
+  const Tensor x = require_grad(values({2, 11, 7, 5}, DType::bf16, 1));
+  const Tensor w = require_grad(values({16, 3, 3, 5}, DType::bf16, 2));
+  const Tensor y = conv2d(x, w, {}, {});
+  backward(y, values(y.shape(), DType::bf16, 3));
+  using Op = cpu::PrimitiveKey::Op;
+  for (const Op pass : {Op::conv_forward, Op::conv_backward_data, Op::conv_backward_weights}) {
+    const auto contents = cpu_context().primitives().contents();
+    EXPECT_TRUE(std::any_of(contents.begin(), contents.end(), [&](const cpu::PrimitiveInfo& info) {
+      return info.key.op == pass && info.key.in == DType::bf16 && info.key.sizes[1] == 11 &&
+             !info.implementation.empty();
+    })) << static_cast<int>(pass);
   }
 }
 
