@@ -25,6 +25,8 @@ set(ATHANOR_HEADERS
   data/formats/crc32c.h
   data/formats/image_folder.h
   data/formats/mnist.h
+  data/formats/packed.h
+  data/formats/packed_writer.h
   data/in_memory.h
   data/loader.h
   data/preprocess.h

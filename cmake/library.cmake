@@ -93,9 +93,14 @@ add_library(athanor
   data/digits.cpp
   data/formats/cifar.cpp
   data/formats/crc32c.cpp
+  data/formats/detail/packed_layout.cpp
+  data/formats/detail/sha256.cpp
   data/formats/image_folder.cpp
   data/formats/input_file.cpp
   data/formats/mnist.cpp
+  data/formats/packed.cpp
+  data/formats/packed_verify.cpp
+  data/formats/packed_writer.cpp
   data/image/jpeg.cpp
   data/image/resize.cpp
   data/in_memory.cpp

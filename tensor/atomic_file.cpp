@@ -12,6 +12,11 @@
 #include "tensor/error.h"
 
 namespace athanor {
+namespace {
+
+constexpr std::size_t kMost = std::size_t{1} << 30;  // Linux writes no more than 2 GiB at a time
+
+}  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   static std::atomic<unsigned> serial{0};  // threads of one process may save to one folder
@@ -27,13 +32,23 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // Linux writes no more than 2 GiB at a time
   while (!bytes.empty()) {
     const ssize_t count = ::write(file_, bytes.data(), std::min(bytes.size(), kMost));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail("cannot write");
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     written_ += static_cast<std::size_t>(count);
+  }
+}
+
+void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        ::pwrite(file_, bytes.data(), std::min(bytes.size(), kMost), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("cannot write", offset);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
   }
 }
 
@@ -57,10 +72,14 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::fail(const char* what) const {
+  fail(what, written_);
+}
+
+void AtomicFile::fail(const char* what, std::uint64_t offset) const {
   const int reason = errno;
   const std::string name = (committed_ ? path_ : temporary_).string();
   // The destructor does not run when the constructor throws, and nothing is left to remove then.
-  detail::fail<IoError>("save: {} {} at byte {}: {}", what, name, written_, std::strerror(reason));
+  detail::fail<IoError>("save: {} {} at byte {}: {}", what, name, offset, std::strerror(reason));
 }
 
 }  // namespace athanor

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 
@@ -17,11 +18,14 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
+  /// Writes at `offset`, where write() does not come. Threads may write to different places at once.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Replaces what was at the path.
   void commit();
 
  private:
   [[noreturn]] void fail(const char* what) const;
+  [[noreturn]] void fail(const char* what, std::uint64_t offset) const;
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;

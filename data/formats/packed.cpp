@@ -1,0 +1,296 @@
+#include "data/formats/packed.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "data/formats/crc32c.h"
+#include "data/formats/detail/packed_layout.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+using packed::Entry, packed::Header;
+
+constexpr char kAdvice[] = "pack it again, or fetch another copy";
+
+/// File systems whose files live and die on this machine: a mapping of others may fail at any time.
+bool is_local(int file) {
+  struct statfs system {};
+  if (::fstatfs(file, &system) != 0) return false;
+  switch (static_cast<std::uint32_t>(system.f_type)) {
+    case 0xef53:                   // ext2, ext3, ext4
+    case 0x58465342:               // XFS
+    case 0x9123683e:               // Btrfs
+    case 0x2fc12fc1:               // ZFS
+    case 0xf2f52010:               // F2FS
+    case 0x01021994:               // tmpfs
+    case 0x858458f6:               // ramfs
+    case 0x794c7630:               // overlayfs
+    case 0x73717368:               // squashfs
+    case 0xe0f5e1e2: return true;  // EROFS
+    default: return false;
+  }
+}
+
+std::uint64_t length_of(int file) {
+  struct stat status {};
+  return ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) ? static_cast<std::uint64_t>(status.st_size)
+                                                                : 0;
+}
+
+bool is_codec(std::uint8_t codec) {
+  return codec <= static_cast<std::uint8_t>(Codec::png);
+}
+
+bool is_raw_size(const Entry& entry) {
+  // Each factor fits 32 bits; the product of two of them fits 64.
+  const packed::Form& form = entry.form;
+  const std::uint64_t area = std::uint64_t{form.height} * form.width;
+  return area != 0 && form.channels != 0 && area <= entry.length && area * form.channels == entry.length;
+}
+
+}  // namespace
+
+PackedStore::PackedStore(const std::filesystem::path& path, const PackedOptions& options)
+    : path_(path), check_(options.check), header_(std::make_unique<Header>()) {
+  file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file_ < 0) fail(0, fmt::format("must be a readable file, but got: {}", std::strerror(errno)));
+  try {
+    read_head();
+    read_tail();
+    check_entries();
+    map_data(options.access);
+  } catch (...) {
+    ::close(file_);
+    throw;
+  }
+}
+
+PackedStore::~PackedStore() {
+  if (mapped()) ::munmap(const_cast<std::byte*>(map_.data()), map_.size());
+  ::close(file_);
+}
+
+/// The header, and whether it can be believed: bytes that are not there must not be asked for.
+void PackedStore::read_head() {
+  const std::uint64_t length = length_of(file_);
+  packed::HeaderBytes bytes{};
+  read_at(0, std::span(bytes).first(std::min<std::uint64_t>(length, bytes.size())), "the header");
+  if (!packed::has_header_magic(bytes)) fail(0, "must be a packed file, but does not begin like one");
+  const std::uint64_t least = packed::kHeaderBytes + packed::kFooterBytes;
+  if (length < least) {
+    fail(length, fmt::format("must have at least {} bytes, but the file ends after {}", least, length));
+  }
+  Header& header = *header_;
+  header = packed::decode_header(bytes);
+  const std::uint32_t crc = packed::header_crc(bytes),
+                      stored = packed::u32_at(bytes.data() + bytes.size() - 4);
+  if (crc != stored) {
+    fail(0, fmt::format("the CRC of the header (bytes 0 to {}) must be {:08x}, but is {:08x}", bytes.size(),
+                        stored, crc));
+  }
+  if (header.version != packed::kVersion || header.byte_order != packed::kByteOrder) {
+    fail(8, fmt::format("must be of version {}, but is of {}: a newer Athanor wrote it", packed::kVersion,
+                        header.version));
+  }
+  // Each size fits the file, so that their sum cannot overflow.
+  const bool sizes =
+      header.page_bytes >= packed::kMinPageBytes && header.page_bytes <= packed::kMaxPageBytes &&
+      (header.page_bytes & (header.page_bytes - 1)) == 0 &&
+      (header.entry_bytes == packed::kShortEntry || header.entry_bytes == packed::kLongEntry) &&
+      header.data_bytes <= length && header.data_bytes % packed::kAlignment == 0 &&
+      header.pages == (header.data_bytes + header.page_bytes - 1) / header.page_bytes &&
+      header.samples <= length / header.entry_bytes && header.name_bytes <= length &&
+      header.classes <= packed::kMaxClasses;
+  const bool form =
+      header.form.codec == packed::kVaries ? header.form == packed::Form{} : is_codec(header.form.codec);
+  if (!sizes || !form) fail(32, "the header's numbers must fit the file, but contradict it");
+  if (header.file_bytes() != length) {
+    fail(std::min(length, header.file_bytes()),
+         fmt::format("must have {} bytes, but has {}: the file is {}", header.file_bytes(), length,
+                     length < header.file_bytes() ? "cut short" : "followed by something else"));
+  }
+}
+
+void PackedStore::read_tail() {
+  const Header& header = *header_;
+  packed::FooterBytes footer_bytes;
+  read_at(header.footer_offset(), footer_bytes, "the footer");
+  const packed::Footer footer = packed::decode_footer(footer_bytes);
+  if (!packed::has_footer_magic(footer_bytes) || packed::footer_crc(footer_bytes) != footer.own_crc) {
+    fail(header.footer_offset(), fmt::format("the CRC of the footer (64 bytes) must be {:08x}, but is {:08x}",
+                                             footer.own_crc, packed::footer_crc(footer_bytes)));
+  }
+  if (footer.index_offset != header.index_offset() || footer.names_offset != header.names_offset() ||
+      footer.page_crcs_offset != header.page_crcs_offset() || footer.file_bytes != header.file_bytes()) {
+    fail(header.footer_offset() + 8, "header and footer must name the same offsets, but do not");
+  }
+  packed::HeaderBytes header_bytes;
+  read_at(0, header_bytes, "the header");
+  const std::uint64_t names = header.names_offset() - header.index_offset();
+  const std::uint64_t page_crcs = header.page_crcs_offset() - header.index_offset();
+  tail_.resize(header.footer_offset() - header.index_offset());
+  read_at(header.index_offset(), tail_, "the index");
+  const auto tail = std::span<const std::byte>(tail_);
+  const auto compare = [&](const char* what, std::uint64_t offset, std::span<const std::byte> bytes,
+                           std::uint32_t stored) {
+    if (const std::uint32_t crc = crc32c(bytes); crc != stored) {
+      fail(offset, fmt::format("the CRC of {} (bytes {} to {}) must be {:08x}, but is {:08x}", what, offset,
+                               offset + bytes.size(), stored, crc));
+    }
+  };
+  compare("the header", 0, header_bytes, footer.header_crc);
+  compare("the index", header.index_offset(), tail.first(names), footer.index_crc);
+  compare("the class names", header.names_offset(), tail.subspan(names, page_crcs - names), footer.names_crc);
+  compare("the page CRCs", header.page_crcs_offset(), tail.subspan(page_crcs), footer.page_crcs_crc);
+  if (!packed::decode_names(tail.subspan(names, page_crcs - names), header.classes, class_names_)) {
+    fail(header.names_offset(), fmt::format("must name {} classes, but does not", header.classes));
+  }
+}
+
+/// A file may be whole and still not one of ours.
+void PackedStore::check_entries() {
+  const Header& header = *header_;
+  const std::uint64_t data_end = header.index_offset();
+  std::uint64_t free = packed::kHeaderBytes;  // first byte that no sample has
+  for (std::int64_t i = 0; i < size(); ++i) {
+    const Entry entry = this->entry(i);
+    const bool inside = entry.offset % packed::kAlignment == 0 && entry.offset >= free &&
+                        entry.offset <= data_end && entry.length <= data_end - entry.offset &&
+                        packed::may_lie_at(entry.offset, entry.length, header.page_bytes);
+    const bool labelled = entry.label >= 0 && static_cast<std::uint64_t>(entry.label) < header.classes;
+    const bool formed = is_codec(entry.form.codec) &&
+                        (entry.form.codec != static_cast<std::uint8_t>(Codec::raw) || is_raw_size(entry));
+    if (!inside || !labelled || !formed) {
+      fail(header.index_offset() + static_cast<std::uint64_t>(i) * header.entry_bytes,
+           fmt::format(
+               "sample {} must lie in the data, after the one before it, and have a label below {} and "
+               "the size of its form, but its index entry says otherwise",
+               i, header.classes));
+    }
+    free = entry.offset + entry.length;
+  }
+  spec_.classes = static_cast<std::int64_t>(header.classes);
+  if (header.form.codec == static_cast<std::uint8_t>(Codec::raw)) {
+    spec_.height = header.form.height;
+    spec_.width = header.form.width;
+    spec_.channels = header.form.channels;
+  }
+}
+
+void PackedStore::map_data(PackedAccess access) {
+  if (access == PackedAccess::automatic) access = is_local(file_) ? PackedAccess::map : PackedAccess::read;
+  if (access == PackedAccess::read || header_->data_bytes == 0) return;
+  void* const at = ::mmap(nullptr, header_->index_offset(), PROT_READ, MAP_SHARED, file_, 0);
+  if (at == MAP_FAILED) fail(0, fmt::format("cannot be mapped: {}", std::strerror(errno)));
+  map_ = {static_cast<const std::byte*>(at), header_->index_offset()};
+}
+
+Entry PackedStore::entry(std::int64_t index) const {
+  ATH_CHECK(index >= 0 && index < size(), "packed file: index must be in [0, {}), but got {}", size(), index);
+  return packed::decode_entry(tail_.data() + static_cast<std::uint64_t>(index) * header_->entry_bytes,
+                              header_->entry_bytes, header_->form);
+}
+
+StoredSample PackedStore::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
+  const Entry entry = this->entry(index);
+  StoredSample sample{{},
+                      static_cast<Codec>(entry.form.codec),
+                      entry.form.height,
+                      entry.form.width,
+                      entry.form.channels,
+                      entry.label};
+  if (mapped()) {
+    check_length();
+    sample.bytes = map_.subspan(entry.offset, entry.length);
+  } else {
+    if (scratch.size() < entry.length) scratch.resize(entry.length);
+    const auto bytes = std::span(scratch).first(entry.length);
+    read_at(entry.offset, bytes, "a sample");
+    sample.bytes = bytes;
+  }
+  if (check_) {
+    if (const std::uint32_t crc = crc32c(sample.bytes); crc != entry.crc) [[unlikely]] {
+      fail(entry.offset, fmt::format("the CRC of sample {} ({} bytes) must be {:08x}, but is {:08x}", index,
+                                     entry.length, entry.crc, crc));
+    }
+  }
+  return sample;
+}
+
+std::string PackedStore::where(std::int64_t index) const {
+  return fmt::format("{}, offset {}", path_.string(), entry(index).offset);
+}
+
+void PackedStore::will_need(std::int64_t first, std::int64_t count) const {
+  first = std::max<std::int64_t>(first, 0);
+  count = std::min(count, size() - first);
+  if (count <= 0) return;
+  const Entry last = entry(first + count - 1);
+  const std::uint64_t begin = entry(first).offset / 4096 * 4096, end = last.offset + last.length;
+  // Advice: where it is not taken, nothing is lost.
+  if (mapped()) {
+    ::madvise(const_cast<std::byte*>(map_.data()) + begin, end - begin, MADV_WILLNEED);
+  } else {
+    ::posix_fadvise(file_, static_cast<off_t>(begin), static_cast<off_t>(end - begin), POSIX_FADV_WILLNEED);
+  }
+}
+
+void PackedStore::check_length() const {
+  const std::uint64_t length = length_of(file_);
+  if (length < map_.size()) [[unlikely]] {
+    fail(length, fmt::format("must stay as long as it was, {} bytes, but was cut to {} while it was open",
+                             header_->file_bytes(), length));
+  }
+}
+
+void PackedStore::read_at(std::uint64_t offset, std::span<std::byte> to, const char* what) const {
+  while (!to.empty()) {
+    const ssize_t count = ::pread(file_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(offset, fmt::format("cannot read {}: {}", what, std::strerror(errno)));
+    if (count == 0)
+      fail(offset, fmt::format("{} must have {} more bytes, but the file ends", what, to.size()));
+    to = to.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
+void PackedStore::fail(std::uint64_t offset, const std::string& message) const {
+  detail::fail<IoError>("packed file: {}, offset {}: {}; {}", path_.string(), offset, message, kAdvice);
+}
+
+std::int64_t PackedStore::size() const {
+  return static_cast<std::int64_t>(header_->samples);
+}
+std::string PackedStore::content_id() const {
+  return packed::hex(header_->content_id);
+}
+std::int64_t PackedStore::file_bytes() const {
+  return static_cast<std::int64_t>(header_->file_bytes());
+}
+std::int64_t PackedStore::data_bytes() const {
+  return static_cast<std::int64_t>(header_->data_bytes);
+}
+std::int64_t PackedStore::page_bytes() const {
+  return static_cast<std::int64_t>(header_->page_bytes);
+}
+std::int64_t PackedStore::length(std::int64_t index) const {
+  return entry(index).length;
+}
+std::int64_t PackedStore::offset(std::int64_t index) const {
+  return static_cast<std::int64_t>(entry(index).offset);
+}
+Codec PackedStore::codec(std::int64_t index) const {
+  return static_cast<Codec>(entry(index).form.codec);
+}
+
+}  // namespace athanor

@@ -1,0 +1,231 @@
+#include "data/formats/packed_writer.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "data/formats/crc32c.h"
+#include "data/formats/detail/packed_layout.h"
+#include "tensor/atomic_file.h"
+#include "tensor/error.h"
+
+namespace athanor {
+
+using packed::Entry;
+
+/// Consecutive pages that no sample straddles at either end: one page, or the pages of a sample larger than
+/// one and what fits behind it. The caller decides what lies where; whoever seals a chunk computes CRCs and
+/// writes, and touches nothing else.
+struct PackedWriter::Chunk {
+  std::uint64_t offset = 0;  // in the file
+  std::vector<std::byte> bytes;
+  std::vector<Entry> entries;
+  std::vector<std::uint32_t> page_crcs;
+};
+
+struct PackedWriter::Workers {
+  PackedWriter& writer;
+  std::size_t most_waiting;
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::deque<Chunk*> waiting;  // deque elements stay where they are
+  std::size_t busy = 0;
+  std::exception_ptr error;
+  std::vector<std::jthread> threads;
+
+  Workers(PackedWriter& owner, int count) : writer(owner), most_waiting(1) {
+    for (int i = 0; i < count; ++i) threads.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  }
+
+  void work(const std::stop_token& stop) {
+    std::unique_lock lock(mutex);
+    while (changed.wait(lock, stop, [&] { return !waiting.empty(); })) {
+      Chunk* const chunk = std::exchange(waiting.front(), nullptr);
+      waiting.pop_front();
+      ++busy;
+      lock.unlock();
+      changed.notify_all();
+      std::exception_ptr caught;
+      try {
+        writer.seal(*chunk);
+      } catch (...) {
+        caught = std::current_exception();
+      }
+      lock.lock();
+      --busy;
+      if (caught && !error) error = caught;
+      changed.notify_all();
+    }
+  }
+
+  void give(Chunk& chunk) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return waiting.size() < most_waiting; });
+    if (error) std::rethrow_exception(error);
+    waiting.push_back(&chunk);
+    lock.unlock();
+    changed.notify_all();
+  }
+
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return waiting.empty() && busy == 0; });
+    if (error) std::rethrow_exception(error);
+  }
+};
+
+PackedWriter::PackedWriter(const std::filesystem::path& path, PackedWriterOptions options)
+    : options_(std::move(options)), end_(packed::kHeaderBytes), classes_(options_.classes) {
+  const auto page = static_cast<std::uint64_t>(options_.page_bytes);
+  ATH_CHECK(page >= packed::kMinPageBytes && page <= packed::kMaxPageBytes && (page & (page - 1)) == 0,
+            "packed file: page_bytes must be a power of two from {} to {}, but got {}", packed::kMinPageBytes,
+            packed::kMaxPageBytes, options_.page_bytes);
+  ATH_CHECK(options_.threads >= 0 && options_.threads <= 1024,
+            "packed file: threads must be in [0, 1024], but got {}", options_.threads);
+  ATH_CHECK(classes_ >= 0 && classes_ <= static_cast<std::int64_t>(packed::kMaxClasses),
+            "packed file: classes must be in [0, {}], but got {}", packed::kMaxClasses, classes_);
+  const std::int64_t names = std::ssize(options_.class_names);
+  ATH_CHECK(names == 0 || classes_ == 0 || classes_ == names,
+            "packed file: there must be no class names or one for each of {} classes, but there are {}",
+            classes_, names);
+  if (names > 0) options_.classes = classes_ = names;
+  file_ = std::make_unique<AtomicFile>(path);
+  if (options_.threads > 0) workers_ = std::make_unique<Workers>(*this, options_.threads);
+}
+
+PackedWriter::~PackedWriter() = default;
+
+void PackedWriter::check(const StoredSample& sample) const {
+  const auto classes =
+      options_.classes > 0 ? options_.classes : static_cast<std::int64_t>(packed::kMaxClasses);
+  ATH_CHECK(sample.label >= 0 && sample.label < classes,
+            "packed file: the label of sample {} must be in [0, {}), but got {}", samples_, classes,
+            sample.label);
+  constexpr std::int64_t kMost = UINT32_MAX;
+  ATH_CHECK(std::ssize(sample.bytes) <= kMost,
+            "packed file: sample {} must have less than 4 GiB, but has {} bytes", samples_,
+            sample.bytes.size());
+  const std::int64_t h = sample.height, w = sample.width, c = sample.channels;
+  const bool sizes = h >= 0 && h <= kMost && w >= 0 && w <= kMost && c >= 0 && c <= kMost;
+  if (sample.codec != Codec::raw) {
+    ATH_CHECK(sizes,
+              "packed file: height, width and channels of sample {} must not be negative, but are {}x{}x{}",
+              samples_, h, w, c);
+    return;
+  }
+  // Neither product can overflow: the first factors fit 32 bits, and the area fits the sample.
+  const std::int64_t bytes = std::ssize(sample.bytes);
+  ATH_CHECK(sizes && bytes > 0 && h > 0 && w > 0 && h <= bytes / w && c <= bytes && h * w * c == bytes,
+            "packed file: sample {} must have height x width x channels bytes, but has {}x{}x{} and {} bytes",
+            samples_, h, w, c, bytes);
+}
+
+void PackedWriter::add(const StoredSample& sample) {
+  ATH_CHECK(!finished_, "packed file: add() must come before finish()");
+  check(sample);
+  const auto page = static_cast<std::uint64_t>(options_.page_bytes);
+  std::uint64_t offset = packed::align_up(end_, packed::kAlignment);
+  if (!packed::may_lie_at(offset, sample.bytes.size(), page)) {
+    offset = packed::kHeaderBytes + packed::align_up(offset - packed::kHeaderBytes, page);
+  }
+  if (chunks_.empty() || (offset - packed::kHeaderBytes) % page == 0) begin_chunk(offset);
+  Chunk& chunk = chunks_.back();
+  chunk.bytes.resize(offset - chunk.offset);
+  chunk.bytes.insert(chunk.bytes.end(), sample.bytes.begin(), sample.bytes.end());
+  chunk.entries.push_back(
+      {offset,
+       static_cast<std::uint32_t>(sample.bytes.size()),
+       0,
+       sample.label,
+       {static_cast<std::uint8_t>(sample.codec), static_cast<std::uint32_t>(sample.height),
+        static_cast<std::uint32_t>(sample.width), static_cast<std::uint32_t>(sample.channels)}});
+  end_ = offset + sample.bytes.size();
+  if (options_.classes == 0) classes_ = std::max(classes_, sample.label + 1);
+  ++samples_;
+}
+
+/// Ends the chunk before, if there is one, at `offset`. An empty sample may begin a page without filling any
+/// of it: then the chunk goes on.
+void PackedWriter::begin_chunk(std::uint64_t offset) {
+  if (!chunks_.empty()) {
+    if (chunks_.back().offset == offset) return;
+    end_chunk(offset - chunks_.back().offset);
+  }
+  chunks_.emplace_back();
+  chunks_.back().offset = offset;
+  chunks_.back().bytes.reserve(static_cast<std::size_t>(options_.page_bytes));
+}
+
+/// Pads the chunk being filled to `bytes`, and has it sealed.
+void PackedWriter::end_chunk(std::uint64_t bytes) {
+  Chunk& chunk = chunks_.back();
+  chunk.bytes.resize(bytes);
+  if (workers_) {
+    workers_->give(chunk);
+  } else {
+    seal(chunk);
+  }
+}
+
+void PackedWriter::seal(Chunk& chunk) const {
+  const auto all = std::span<const std::byte>(chunk.bytes);
+  for (Entry& entry : chunk.entries)
+    entry.crc = crc32c(all.subspan(entry.offset - chunk.offset, entry.length));
+  const auto page = static_cast<std::size_t>(options_.page_bytes);
+  for (std::size_t at = 0; at < all.size(); at += page) {
+    chunk.page_crcs.push_back(crc32c(all.subspan(at, std::min(page, all.size() - at))));
+  }
+  file_->write_at(chunk.offset, all);
+  chunk.bytes = {};
+}
+
+void PackedWriter::finish() {
+  ATH_CHECK(!finished_, "packed file: finish() must come once");
+  finished_ = true;
+  packed::Header header;
+  header.data_bytes = packed::align_up(end_, packed::kAlignment) - packed::kHeaderBytes;
+  if (!chunks_.empty()) end_chunk(packed::kHeaderBytes + header.data_bytes - chunks_.back().offset);
+  if (workers_) workers_->wait();
+  workers_.reset();
+
+  bool uniform = true;
+  std::vector<std::uint32_t> crcs;
+  for (const Chunk& chunk : chunks_) {
+    for (const Entry& entry : chunk.entries)
+      uniform = uniform && entry.form == chunks_.front().entries.front().form;
+    crcs.insert(crcs.end(), chunk.page_crcs.begin(), chunk.page_crcs.end());
+  }
+  const auto page = static_cast<std::uint64_t>(options_.page_bytes);
+  header.samples = static_cast<std::uint64_t>(samples_);
+  header.page_bytes = page;
+  header.pages = (header.data_bytes + page - 1) / page;
+  header.classes = static_cast<std::uint64_t>(classes_);
+  header.entry_bytes = uniform ? packed::kShortEntry : packed::kLongEntry;
+  if (uniform && samples_ > 0) header.form = chunks_.front().entries.front().form;
+
+  std::vector<std::byte> index;
+  index.reserve(static_cast<std::size_t>(samples_) * header.entry_bytes);
+  for (const Chunk& chunk : chunks_) {
+    for (const Entry& entry : chunk.entries) packed::append(index, entry, header.entry_bytes);
+  }
+  const std::vector<std::byte> names = packed::encode_names(options_.class_names);
+  const std::vector<std::byte> page_crcs = packed::encode_u32(crcs);
+  header.name_bytes = names.size();
+  header.content_id = packed::content_id(header, index, names, page_crcs);
+  const packed::HeaderBytes header_bytes = encode(header);
+  const packed::Footer footer{header.index_offset(), header.names_offset(), header.page_crcs_offset(),
+                              header.file_bytes(),   crc32c(header_bytes),  crc32c(index),
+                              crc32c(names),         crc32c(page_crcs)};
+  file_->write_at(header.index_offset(), index);
+  file_->write_at(header.names_offset(), names);
+  file_->write_at(header.page_crcs_offset(), page_crcs);
+  file_->write_at(header.footer_offset(), encode(footer));
+  file_->write_at(0, header_bytes);
+  file_->commit();
+  content_id_ = packed::hex(header.content_id);
+  file_bytes_ = static_cast<std::int64_t>(header.file_bytes());
+}
+
+}  // namespace athanor

@@ -1,0 +1,40 @@
+#include "data/formats/detail/sha256.h"
+
+#include <string>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace athanor {
+namespace {
+
+std::string digest(const std::string& text, std::size_t piece = 1000) {
+  Sha256 hash;
+  const auto bytes = std::as_bytes(std::span(text));
+  for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    hash.add(bytes.subspan(at, std::min(piece, bytes.size() - at)));
+  }
+  std::string hex;
+  for (const std::byte byte : hash.digest()) hex += fmt::format("{:02x}", std::to_integer<int>(byte));
+  return hex;
+}
+
+TEST(Sha256, GivesTheValuesOfFips180) {
+  EXPECT_EQ(digest(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(digest(std::string(1'000'000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256, DoesNotDependOnThePieces) {
+  for (std::size_t length = 0; length < 200; ++length) {
+    const std::string text(length, 'x');
+    for (const std::size_t piece : {1u, 3u, 63u, 64u, 65u})
+      ASSERT_EQ(digest(text, piece), digest(text)) << length;
+  }
+}
+
+}  // namespace
+}  // namespace athanor
