@@ -56,6 +56,9 @@ TEST_F(Copies, ToTheDeviceDoNotWaitAndTheSourceIsFreeAtOnce) {
 }
 
 TEST_F(Copies, OfMoreThanIsPageLockedAtOnceWaitAndSaySo) {
+#if defined(ATHANOR_SIMT_RACE)
+  GTEST_SKIP() << "the race detector would need 14 GB to remember who touched 64 MiB last";
+#endif
   const auto values = pattern((64 << 20) + 5, 2);
   const Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())}, test::device());
   EXPECT_EQ(host_syncs() - waits, 1);
