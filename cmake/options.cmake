@@ -13,13 +13,15 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
 endif()
 
 # Tests are read by the compiler for longer than they run. Builds that check rather than run compile them without
-# optimisation (with sanitizers a third of the time); what they test is optimised as ever.
+# optimisation (with sanitizers a third of the time), those with CUDA with little; what they test is optimised as ever.
 define_property(TARGET PROPERTY ATHANOR_IS_TEST BRIEF_DOCS "A test, without code under test in its own sources")
 set(ATHANOR_OPTIMIZE -O3)
 if(ATHANOR_SANITIZE)
   set(ATHANOR_OPTIMIZE "$<IF:$<BOOL:$<TARGET_PROPERTY:ATHANOR_IS_TEST>>,-O0,-O1>")
 elseif(ATHANOR_CUDA STREQUAL "SIMT")
   set(ATHANOR_OPTIMIZE "$<IF:$<BOOL:$<TARGET_PROPERTY:ATHANOR_IS_TEST>>,-O0,-O3>")
+elseif(ATHANOR_CUDA STREQUAL "ON")
+  set(ATHANOR_OPTIMIZE "$<IF:$<BOOL:$<TARGET_PROPERTY:ATHANOR_IS_TEST>>,-O1,-O3>")
 endif()
 
 add_library(athanor_flags INTERFACE)
