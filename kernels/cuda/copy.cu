@@ -217,12 +217,14 @@ void cast_any(const CudaContext& context, const Tensor& x, const Tensor& y) {
   const Walk walk = walk_of(x, y);
   dispatch_any(y.dtype(), [&]<class To>() {
     To* to = y.data<To>();
-    const bool queued = walk.dense() && dispatch_any(x.dtype(), [&]<class From>() {
-                          if constexpr (kVectorCast<From, To>)
-                            cuda::map_dense(context, "cast", walk.numel, cuda::Cast<From, To>{}, to,
-                                            static_cast<const From*>(x.data<From>()));
-                          return kVectorCast<From, To>;
-                        });
+    const bool queued =
+        walk.dense() && dispatch_any(x.dtype(), [&]<class From>() {
+          if constexpr (kVectorCast<From, To>) {
+            const From* from = x.data<From>();
+            return cuda::map_aligned(context, "cast", walk.numel, cuda::Cast<From, To>{}, to, from);
+          }
+          return false;
+        });
     if (queued) return;
     cuda::launch(context, {"cast", strided_blocks(context, walk), kThreads}, cast<To>, x.raw_data(),
                  x.dtype(), to, walk);
@@ -287,12 +289,12 @@ template <> void add_into(CudaContext& context, const Tensor& x, const Tensor& y
   const Walk walk = walk_of(x, y);
   dispatch_floating(y.dtype(), "add_into", [&]<class To>() {
     To* to = y.data<To>();
-    if (walk.dense()) {
-      return dispatch_floating(x.dtype(), "add_into", [&]<class From>() {
-        cuda::map_dense(context, "add_into", walk.numel, Add<From, To>{}, to,
-                        static_cast<const From*>(x.data<From>()), static_cast<const To*>(to));
-      });
-    }
+    const bool queued = walk.dense() && dispatch_floating(x.dtype(), "add_into", [&]<class From>() {
+                          const From* from = x.data<From>();
+                          return cuda::map_aligned(context, "add_into", walk.numel, Add<From, To>{}, to, from,
+                                                   static_cast<const To*>(to));
+                        });
+    if (queued) return;
     cuda::launch(context, {"add_into", strided_blocks(context, walk), kThreads}, add_strided<To>,
                  x.raw_data(), x.dtype(), to, walk);
   });

@@ -131,7 +131,7 @@ template <class A, class Shape> struct RowPart {
 };
 
 /// Calls f.template operator()<Shape>() with how a row of n elements of T is best shared. `aligned`: every
-/// row starts at a multiple of 16 bytes.
+/// row starts at a multiple of 16 bytes. (f64 is there for checks: an element at a time.)
 template <class T, class F> void dispatch_row(std::int64_t n, bool aligned, const F& f) {
   const auto pick = [&]<int W, int kMany>() {
     if (n <= 8 * kWarp) return f.template operator()<RowShape<kWarp, 8, W>>();
@@ -140,7 +140,10 @@ template <class T, class F> void dispatch_row(std::int64_t n, bool aligned, cons
     return f.template operator()<RowShape<kRowBlock, 0, W>>();
   };
   // An element at a time costs registers for addresses and bounds, too.
-  return aligned ? pick.template operator()<kVec<T>, 32>() : pick.template operator()<1, 16>();
+  if constexpr (sizeof(T) < 8) {
+    if (aligned) return pick.template operator()<kVec<T>, 32>();
+  }
+  pick.template operator()<1, 16>();
 }
 
 /// Whether rows of n elements may be accessed 16 bytes at a time.

@@ -28,33 +28,38 @@ template <class T> __device__ __forceinline__ T* dynamic_shared() {
 #endif
 }
 
+#if defined(__CUDACC__)
+/// Queues the kernel at that address; `arguments` point to what it is called with.
+inline cudaError_t queue_kernel(cudaStream_t stream, const Launch& how, const void* kernel,
+                                void** arguments) {
+  if (how.shared_bytes > 48 * 1024) {
+    const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                    static_cast<int>(how.shared_bytes));
+    if (status != cudaSuccess) return status;
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = how.grid;
+  config.blockDim = how.block;
+  config.dynamicSmemBytes = how.shared_bytes;
+  config.stream = stream;
+  return cudaLaunchKernelExC(&config, kernel, arguments);
+}
+#endif
+
 /// Queues a kernel on the stream. Arguments are converted to the kernel's parameter types. An empty grid
 /// launches nothing. More than 48 KiB of dynamic shared memory is asked for by itself.
 template <class... P, class... A>
 cudaError_t launch_on(cudaStream_t stream, const Launch& how, void (*kernel)(P...), A&&... args) {
   static_assert(sizeof...(P) == sizeof...(A));
   if (how.grid.x == 0 || how.grid.y == 0 || how.grid.z == 0) return cudaSuccess;
-  std::tuple<P...> parameters(std::forward<A>(args)...);
-  const auto address = reinterpret_cast<const void*>(kernel);
-  if (how.shared_bytes > 48 * 1024) {
-    const cudaError_t status = cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                    static_cast<int>(how.shared_bytes));
-    if (status != cudaSuccess) return status;
-  }
 #if defined(__CUDACC__)
-  cudaLaunchConfig_t config{};
-  config.gridDim = how.grid;
-  config.blockDim = how.block;
-  config.dynamicSmemBytes = how.shared_bytes;
-  config.stream = stream;
-  return std::apply(
-      [&](P&... parameter) {
-        void* pointers[] = {static_cast<void*>(&parameter)..., nullptr};
-        return cudaLaunchKernelExC(&config, address, pointers);
-      },
-      parameters);
+  return [&](P... parameter) {
+    void* pointers[] = {static_cast<void*>(&parameter)..., nullptr};
+    return queue_kernel(stream, how, reinterpret_cast<const void*>(kernel), pointers);
+  }(std::forward<A>(args)...);
 #else
-  return simt::launch(how.name, kernel, how.grid, how.block, how.shared_bytes, stream, std::move(parameters));
+  return simt::launch(how.name, kernel, how.grid, how.block, how.shared_bytes, stream,
+                      std::tuple<P...>(std::forward<A>(args)...));
 #endif
 }
 

@@ -12,8 +12,8 @@
 namespace athanor::cuda {
 
 inline constexpr int kMapThreads = 256;
-/// Vectors of W elements that a thread reads before it writes: more would cost registers.
-template <int W> inline constexpr int kMapUnroll = W > 4 ? 2 : 4;
+/// Vectors of W elements that a thread reads before it writes: more would cost registers, and f64 spills.
+template <int W> inline constexpr int kMapUnroll = W > 4 || W == 2 ? 2 : 4;
 
 template <int W, class F, class To, class... From>
 __global__ void __launch_bounds__(kMapThreads) map_kernel(std::int64_t n, F f, To* y, const From*... x) {

@@ -23,6 +23,25 @@ std::int64_t pieces(std::int64_t n, std::int64_t of) {
   return (n + of - 1) / of;
 }
 
+// axes.at(index), in 32 bits where that will do, and one axis after the other: with copies of the division
+// for several axes of several loads the kernels would not fit the instruction cache.
+__device__ __forceinline__ ReduceAxes::Offset locate(const ReduceAxes& axes, std::int64_t index) {
+  ReduceAxes::Offset offset;
+#pragma unroll 1
+  for (int i = axes.rank - 1; i >= 0; --i) {
+    const ReduceAxes::Axis& axis = axes.axes[static_cast<std::size_t>(i)];
+    std::int64_t k = index;
+    if (i > 0) {
+      const auto row = cuda::divide(index, axis.size);
+      k = row.rest;
+      index = row.whole;
+    }
+    offset.x += k * axis.x;
+    offset.y += k * axis.y;
+  }
+  return offset;
+}
+
 // What is summed. at(y offset) is what a term needs to know of its output.
 struct Sum {
   template <class A> __device__ __forceinline__ A at(std::int64_t) const { return A(0); }
@@ -105,7 +124,7 @@ struct Rows {
   __device__ __forceinline__ std::int64_t offset(std::int64_t term) const {
     if (reduced.rank == 0) return term * step;
     const auto row = cuda::divide(term, n);
-    return reduced.at(row.whole).x + row.rest * step;
+    return locate(reduced, row.whole).x + row.rest * step;
   }
 };
 
@@ -116,13 +135,14 @@ __global__ void __launch_bounds__(kThreads)
   using Shape = cuda::RowShape<kGroup, 0, W>;
   constexpr int kStep = kGroup * W;
   for (std::int64_t task = Shape::first(); task < rows.outputs * rows.units; task += Shape::step()) {
-    const auto base = rows.kept.at(task / rows.units);
+    const auto place = cuda::divide(task, rows.units);  // which output, which unit of it
+    const auto base = locate(rows.kept, place.whole);
     A known[W];
 #pragma unroll
     for (int i = 0; i < W; ++i) known[i] = f.template at<A>(base.y);
     const T* in = x + base.x;
-    std::int64_t at = task % rows.units * rows.unit + std::int64_t{Shape::rank()} * W;
-    const std::int64_t end = min(task % rows.units * rows.unit + rows.unit, rows.terms);
+    std::int64_t at = place.rest * rows.unit + std::int64_t{Shape::rank()} * W;
+    const std::int64_t end = min((place.rest + 1) * rows.unit, rows.terms);
     Sums<A, W> sums;
     for (int full = 1; at + (kUnroll - 1) * kStep + W <= end; at += kUnroll * kStep, ++full) {
       Vec<T, W> value[kUnroll];
@@ -161,7 +181,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 4
     for (std::int64_t unit = threadIdx.x; unit < units; unit += kThreads) total += partial[k * units + unit];
     total = cuda::group_sum<kThreads>(total);
-    if (threadIdx.x == 0) store(kept.at(k).y, total);
+    if (threadIdx.x == 0) store(locate(kept, k).y, total);
   }
 }
 
@@ -195,15 +215,16 @@ struct Columns {
 };
 
 template <int W, bool kAligned, class T, class F>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     sum_columns(const T* x, Columns columns, F f, double* partial, Store store) {
   using A = Accumulate<T>;
   __shared__ double of_lane[W][kThreads];
   const int thread = static_cast<int>(threadIdx.x), lane = thread / columns.width;
   for (std::int64_t task = blockIdx.x; task < columns.outputs * columns.units * columns.tiles;
        task += gridDim.x) {
-    const std::int64_t tile = task % columns.tiles, part = task / columns.tiles, unit = part % columns.units;
-    const auto base = columns.kept.at(part / columns.units);
+    const auto [part, tile] = cuda::divide(task, columns.tiles);
+    const auto [output, unit] = cuda::divide(part, columns.units);
+    const auto base = locate(columns.kept, output);
     const std::int64_t column = (tile * columns.width + thread % columns.width) * W;
     const bool inside = lane < columns.lanes && column < columns.n;
     Sums<A, W> sums;
@@ -218,13 +239,13 @@ __global__ void __launch_bounds__(kThreads)
         Vec<T, W> value[kUnroll];
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u)
-          value[u] = cuda::load_vector<kAligned, W>(in + columns.reduced.at(row + u * step).x);
+          value[u] = cuda::load_vector<kAligned, W>(in + locate(columns.reduced, row + u * step).x);
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) sums.take(value[u], f, known);
         if (full % kFlush == 0) sums.flush();
       }
       for (; row < last; row += step)
-        sums.take(cuda::load_vector<kAligned, W>(in + columns.reduced.at(row).x), f, known);
+        sums.take(cuda::load_vector<kAligned, W>(in + locate(columns.reduced, row).x), f, known);
     }
     sums.flush();
 #pragma unroll
@@ -260,7 +281,8 @@ __global__ void __launch_bounds__(cuda::kWarp* kHeight)
   __shared__ double of[kHeight][cuda::kWarp];
   const std::int64_t across = (columns.n + cuda::kWarp - 1) / cuda::kWarp;
   for (std::int64_t task = blockIdx.x; task < columns.outputs * across; task += gridDim.x) {
-    const std::int64_t k = task / across, column = task % across * cuda::kWarp + threadIdx.x;
+    const auto [k, strip] = cuda::divide(task, across);
+    const std::int64_t column = strip * cuda::kWarp + threadIdx.x;
     double total = 0;
 #pragma unroll 4
     for (std::int64_t unit = threadIdx.y; unit < columns.units; unit += kHeight) {
@@ -271,7 +293,7 @@ __global__ void __launch_bounds__(cuda::kWarp* kHeight)
     if (threadIdx.y == 0 && column < columns.n) {
 #pragma unroll
       for (int h = 1; h < kHeight; ++h) total += of[h][threadIdx.x];
-      store(columns.kept.at(k).y + column * columns.y_step, total);
+      store(locate(columns.kept, k).y + column * columns.y_step, total);
     }
     __syncthreads();
   }

@@ -52,13 +52,15 @@ template <int N> struct Walk {
     return true;
   }
 
-  /// The operands' element offsets at a flat index.
   struct Offsets {
     std::int64_t at[N];
-    __host__ __device__ std::int64_t operator[](int k) const { return at[k]; }
+    __device__ __forceinline__ std::int64_t operator[](int k) const { return at[k]; }
   };
-  __host__ __device__ Offsets offsets(std::int64_t flat) const {
+  /// The operands' element offsets at a flat index. An axis takes a division: unrolled, a few of these would
+  /// not fit the instruction cache.
+  __device__ __forceinline__ Offsets offsets(std::int64_t flat) const {
     Offsets result{};
+#pragma unroll 1
     for (int axis = rank - 1; axis >= 0; --axis) {
       std::int64_t index = flat;
       if (axis > 0) {
@@ -72,7 +74,8 @@ template <int N> struct Walk {
   }
 };
 
-template <int N, class... T> Walk<N> walk_of(const Shape& shape, const T&... operands) {
+/// Not inlined: an op has callers by the hundred.
+template <int N, class... T> [[gnu::noinline]] Walk<N> walk_of(const Shape& shape, const T&... operands) {
   return Walk<N>(shape, {broadcast_strides(operands, shape)...});
 }
 
