@@ -47,6 +47,13 @@ Preprocess::Preprocess(const ImageSpec& spec, const Normalization& normalization
   ATH_CHECK(augment.pad >= 0 && augment.pad < std::min(spec.height, spec.width) && augment.cutout >= 0,
             "preprocess: padding must be in [0, {}) and cutout at least 0, but got {} and {}",
             std::min(spec.height, spec.width), augment.pad, augment.cutout);
+  const ColourJitter& colour = augment.colour;
+  for (const float amount : {colour.brightness, colour.contrast, colour.saturation, 4 * colour.hue}) {
+    ATH_CHECK(amount >= 0 && amount <= 2 && (amount == 0 || channels == 3),
+              "preprocess: colours must change by amounts in [0, 2] and a hue in [0, 0.5], and only of 3 "
+              "channels, but got {}, {}, {} and {} for {}",
+              colour.brightness, colour.contrast, colour.saturation, colour.hue, channels);
+  }
   std::vector<double> values;
   for (std::size_t c = 0; c < channels; ++c) {
     for (int byte = 0; byte < 256; ++byte) {

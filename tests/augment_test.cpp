@@ -1,6 +1,8 @@
 #include "kernels/augment.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -32,7 +34,8 @@ double naive(const Augment& augment, const kernels::AugmentPlan& plan, const std
     from_x = reflect(from_x, spec.width);
   }
   if (from_y >= 0 && from_y < spec.height && from_x >= 0 && from_x < spec.width) {
-    byte = image[(from_y * spec.width + from_x) * spec.channels + c];
+    const std::uint8_t* pixel = image + (from_y * spec.width + from_x) * spec.channels;
+    byte = plan.recolours ? plan.colour(pixel, c) : pixel[c];
   }
   return table[static_cast<std::size_t>(c * 256 + byte)];
 }
@@ -42,6 +45,7 @@ class AugmentMatchesNaive : public testing::TestWithParam<std::tuple<ImageSpec, 
 TEST_P(AugmentMatchesNaive, ForEverySample) {
   auto [spec, augment, dtype] = GetParam();
   augment.pad = std::min({augment.pad, spec.height - 1, spec.width - 1});
+  if (spec.channels != 3) augment.colour = {};
   constexpr std::int64_t kImages = 13, kBatch = 37;
   const auto data = synthetic(spec, kImages, 5);
   const Tensor images = Tensor::from(std::vector(data->pixels().begin(), data->pixels().end()),
@@ -81,13 +85,16 @@ TEST_P(AugmentMatchesNaive, ForEverySample) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, AugmentMatchesNaive,
-    testing::Combine(testing::Values(ImageSpec{8, 8, 1, 10}, ImageSpec{9, 32, 3, 10}, ImageSpec{3, 5, 4, 2},
-                                     ImageSpec{1, 1, 1, 1}),
-                     testing::Values(Augment{}, Augment{.pad = 2},
-                                     Augment{.pad = 2, .padding = Padding::reflect, .flip = true},
-                                     Augment{.flip = true}, Augment{.cutout = 3},
-                                     Augment{.pad = 4, .flip = true, .cutout = 8}),
-                     testing::Values(DType::f32, DType::f64, DType::bf16, DType::f16)));
+    testing::Combine(
+        testing::Values(ImageSpec{8, 8, 1, 10}, ImageSpec{9, 32, 3, 10}, ImageSpec{3, 5, 4, 2},
+                        ImageSpec{1, 1, 1, 1}),
+        testing::Values(
+            Augment{}, Augment{.pad = 2}, Augment{.pad = 2, .padding = Padding::reflect, .flip = true},
+            Augment{.flip = true}, Augment{.cutout = 3}, Augment{.pad = 4, .flip = true, .cutout = 8},
+            Augment{.colour = {0.4f, 0.4f, 0.4f, 0.1f}},
+            Augment{
+                .pad = 2, .padding = Padding::reflect, .flip = true, .cutout = 3, .colour = {.hue = 0.5f}}),
+        testing::Values(DType::f32, DType::f64, DType::bf16, DType::f16)));
 
 TEST(Augment, DrawsEveryShiftAndBothSides) {
   std::set<std::int64_t> dy, dx;
@@ -134,6 +141,86 @@ TEST(Augment, CutoutStaysInsideAndCoversTheEdges) {
   EXPECT_TRUE(cut_at_edge && whole);
 }
 
+/// A pixel's new colours, one step after the other, in double.
+std::array<double, 3> recoloured(const double* pixel, double brightness, double contrast, double saturation,
+                                 double hue) {
+  const double to_yiq[3][3] = {
+      {0.299, 0.587, 0.114}, {0.595716, -0.274453, -0.321263}, {0.211456, -0.522591, 0.311135}};
+  const double to_rgb[3][3] = {
+      {1, 0.9562948, 0.6210251}, {1, -0.2721215, -0.6473810}, {1, -1.1069890, 1.7046149}};
+  double yiq[3] = {};
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 3; ++j) yiq[i] += to_yiq[i][j] * ((pixel[j] * brightness - 127.5) * contrast + 127.5);
+  }
+  const double angle = hue * 2 * 3.14159265358979, i = yiq[1] * saturation, q = yiq[2] * saturation;
+  yiq[1] = std::cos(angle) * i - std::sin(angle) * q;
+  yiq[2] = std::sin(angle) * i + std::cos(angle) * q;
+  std::array<double, 3> rgb{};
+  for (std::size_t c = 0; c < 3; ++c) {
+    for (std::size_t j = 0; j < 3; ++j) rgb[c] += to_rgb[c][j] * yiq[j];
+    rgb[c] = std::clamp(rgb[c], 0.0, 255.0);
+  }
+  return rgb;
+}
+
+TEST(Colour, IsBrightnessContrastSaturationAndHueInYiq) {
+  double worst = 0;
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    const PhiloxBlock random = philox({1, 1}, i), bytes = philox({1, 2}, i);
+    float factor[4];
+    for (int k = 0; k < 4; ++k) factor[k] = 2.2f * random_uniform(random.word[k]);
+    const float hue = factor[3] / 2.2f - 0.5f;
+    const auto matrix = kernels::colour_matrix(factor[0], factor[1], factor[2], hue);
+    std::uint8_t pixel[3];
+    double exact[3];
+    for (int c = 0; c < 3; ++c) exact[c] = pixel[c] = static_cast<std::uint8_t>(bytes.word[c]);
+    const auto want = recoloured(exact, double{factor[0]}, double{factor[1]}, double{factor[2]}, double{hue});
+    for (int c = 0; c < 3; ++c) {
+      worst = std::max(worst, std::abs(matrix(pixel, c) - want[static_cast<std::size_t>(c)]));
+    }
+  }
+  EXPECT_LT(worst, 0.55);  // 0.5 is what rounding costs
+}
+
+TEST(Colour, KnownValues) {
+  const std::uint8_t pixel[] = {200, 100, 50};
+  const auto colours = [&](const kernels::ColourMatrix& matrix) {
+    return std::vector<int>{matrix(pixel, 0), matrix(pixel, 1), matrix(pixel, 2)};
+  };
+  EXPECT_EQ(colours(kernels::colour_matrix(1, 1, 1, 0)), (std::vector<int>{200, 100, 50}));
+  EXPECT_EQ(colours(kernels::colour_matrix(0.5, 1, 1, 0)), (std::vector<int>{100, 50, 25}));
+  EXPECT_EQ(colours(kernels::colour_matrix(2, 1, 1, 0)), (std::vector<int>{255, 200, 100}));
+  EXPECT_EQ(colours(kernels::colour_matrix(1, 0, 1, 0)), (std::vector<int>{128, 128, 128}));
+  EXPECT_EQ(colours(kernels::colour_matrix(1, 1, 0, 0)), (std::vector<int>{124, 124, 124}));   // 124.2
+  EXPECT_EQ(colours(kernels::colour_matrix(1, 1, 1, 0.5)), (std::vector<int>{48, 148, 198}));  // 2 luma - x
+  EXPECT_EQ(colours(kernels::colour_matrix(1, 1, 1, -0.5)), (std::vector<int>{48, 148, 198}));
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::uint8_t grey[] = {std::uint8_t(byte), std::uint8_t(byte), std::uint8_t(byte)};
+    for (const float hue : {-0.4f, 0.0f, 0.3f}) {  // grey has none
+      for (int c = 0; c < 3; ++c) ASSERT_EQ(kernels::colour_matrix(1, 1, 1.7f, hue)(grey, c), byte);
+    }
+  }
+}
+
+TEST(Colour, FactorsAreDrawnFromTheirRanges) {
+  double low = 9, high = 0, sum = 0;
+  constexpr int kSamples = 4000;
+  for (std::int64_t sample = 0; sample < kSamples; ++sample) {
+    const auto plan = kernels::plan_augment({.colour = {.brightness = 0.4f}}, 8, 8, 0, 0, sample);
+    ASSERT_TRUE(plan.recolours);
+    // A grey pixel of 1: the row's sum.
+    const double factor =
+        double(plan.colour.row[0][0] + plan.colour.row[0][1] + plan.colour.row[0][2]) / 16384;
+    low = std::min(low, factor);
+    high = std::max(high, factor);
+    sum += factor;
+  }
+  EXPECT_NEAR(low, 0.6, 0.003);
+  EXPECT_NEAR(high, 1.4, 0.003);
+  EXPECT_NEAR(sum / kSamples, 1, 4 * 0.8 / std::sqrt(12.0 * kSamples));
+  EXPECT_FALSE(kernels::plan_augment({.flip = true}, 8, 8, 0, 0, 1).recolours);
+}
+
 TEST(Preprocess, NormalisesToZeroMeanAndUnitDeviation) {
   const ImageSpec spec{6, 6, 3, 10};
   const auto data = synthetic(spec, 50);
@@ -172,6 +259,12 @@ TEST(Preprocess, RefusesWhatDoesNotFit) {
   const Normalization one{{0.0}, {1.0}};
   EXPECT_THROW(Preprocess({8, 8, 3, 10}, one, DType::f32, kCpu), ArgumentError);
   EXPECT_THROW(Preprocess({8, 8, 1, 10}, one, DType::f32, kCpu, {.pad = 8}), ArgumentError);
+  EXPECT_THROW(Preprocess({8, 8, 1, 10}, one, DType::f32, kCpu, {.colour = {.hue = 0.1f}}), ArgumentError);
+  const Normalization three{{0.0, 0.0, 0.0}, {1.0, 1.0, 1.0}};
+  EXPECT_NO_THROW(Preprocess({8, 8, 3, 10}, three, DType::f32, kCpu, {.colour = {.hue = 0.5f}}));
+  EXPECT_THROW(Preprocess({8, 8, 3, 10}, three, DType::f32, kCpu, {.colour = {.hue = 0.6f}}), ArgumentError);
+  EXPECT_THROW(Preprocess({8, 8, 3, 10}, three, DType::f32, kCpu, {.colour = {.contrast = -1}}),
+               ArgumentError);
   EXPECT_THROW(Preprocess({8, 8, 1, 10}, one, DType::i64, kCpu), ArgumentError);
 }
 

@@ -43,6 +43,7 @@ std::string describe(const Augment& augment) {
   std::string text;
   if (augment.pad > 0) text += fmt::format(", shifts up to {} px", augment.pad);
   if (augment.flip) text += ", flips";
+  if (augment.colour.any()) text += ", colours";
   if (augment.cutout > 0) text += fmt::format(", cutout {}", augment.cutout);
   return text;
 }

@@ -164,8 +164,15 @@ std::string describe(const LossScaling& scaling) {
 }
 
 std::string describe(const Augment& augment) {
-  return fmt::format("pad {}{}, flip {}, cutout {}", augment.pad,
-                     augment.padding == Padding::reflect ? " reflected" : "", augment.flip, augment.cutout);
+  std::string text =
+      fmt::format("pad {}{}, flip {}, cutout {}", augment.pad,
+                  augment.padding == Padding::reflect ? " reflected" : "", augment.flip, augment.cutout);
+  const ColourJitter& colour = augment.colour;
+  if (colour.any()) {
+    text += fmt::format(", brightness {}, contrast {}, saturation {}, hue {}", colour.brightness,
+                        colour.contrast, colour.saturation, colour.hue);
+  }
+  return text;
 }
 
 }  // namespace

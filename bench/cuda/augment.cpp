@@ -14,6 +14,7 @@ struct Images {
 const Images kImages[] = {
     {"augment_crop_flip", {16, 32, 32, 3}, {.pad = 4, .padding = Padding::reflect, .flip = true}},
     {"augment_flip", {1, 224, 224, 3}, {.flip = true}},
+    {"augment_colour", {1, 224, 224, 3}, {.flip = true, .colour = {0.4f, 0.4f, 0.4f, 0.1f}}},
     {"normalise", {1, 224, 224, 3}, {}},
 };
 

@@ -26,6 +26,14 @@ template <int C, class T> struct RowLookup {
     }
   }
 
+  /// Like copy(), of pixels with other colours.
+  void recolour(const ColourMatrix& colour, const std::uint8_t* from, std::int64_t step, std::int64_t pixels,
+                T* to) const {
+    for (std::int64_t x = 0; x < pixels; ++x) {
+      for (std::int64_t c = 0; c < 3; ++c) to[x * 3 + c] = table[c * 256 + colour(from + x * step, c)];
+    }
+  }
+
   void pixel(const std::uint8_t* from, T* to) const {
     const std::int64_t n = C ? C : channels;
     for (std::int64_t c = 0; c < n; ++c) to[c] = table[c * 256 + (from ? from[c] : 0)];
@@ -54,11 +62,18 @@ void transform(const Augment& augment, const AugmentPlan& plan, const Image& siz
     const std::uint8_t* from = source < 0 ? nullptr : in + source * row;
     const auto edge = [&](std::int64_t x) {
       const std::int64_t at = padded_index(column(x), size.width, augment.padding);
-      lookup.pixel(from && at >= 0 ? from + at * size.channels : nullptr, to + x * size.channels);
+      if (plan.recolours && from && at >= 0) {
+        lookup.recolour(plan.colour, from + at * size.channels, size.channels, 1, to + x * size.channels);
+      } else {
+        lookup.pixel(from && at >= 0 ? from + at * size.channels : nullptr, to + x * size.channels);
+      }
     };
     const std::int64_t inner_first = from ? first : size.width, inner_last = from ? last : size.width;
     for (std::int64_t x = 0; x < inner_first; ++x) edge(x);
-    if (inner_first < inner_last) {
+    if (inner_first < inner_last && plan.recolours) {
+      lookup.recolour(plan.colour, from + column(inner_first) * size.channels, step, inner_last - inner_first,
+                      to + inner_first * size.channels);
+    } else if (inner_first < inner_last) {
       lookup.copy(from + column(inner_first) * size.channels, step, inner_last - inner_first,
                   to + inner_first * size.channels);
     }

@@ -19,7 +19,8 @@ struct Batch {
 // AugmentPlan, as shared memory holds it.
 struct Plan {
   int dy, dx, blank_y, blank_x, blank_y_end, blank_x_end;
-  bool flip;
+  bool flip, recolours;
+  ColourMatrix colour;
 };
 
 __device__ __forceinline__ Plan plan_of(const AugmentPlan& plan) {
@@ -30,7 +31,9 @@ __device__ __forceinline__ Plan plan_of(const AugmentPlan& plan) {
           narrow(plan.blank_x),
           narrow(plan.blank_y + plan.blank_height),
           narrow(plan.blank_x + plan.blank_width),
-          plan.flip};
+          plan.flip,
+          plan.recolours,
+          plan.colour};
 }
 
 // Walks the values of an image in order; what it gives are bytes of the source, or -1 for a blanked one.
@@ -51,7 +54,8 @@ struct Reader {
     if (blank) source = -2;
   }
   __device__ __forceinline__ int byte() const {
-    return source < 0 ? (source == -1 ? 0 : -1) : image[source + channel];
+    if (source < 0) return source == -1 ? 0 : -1;
+    return plan.recolours ? plan.colour(image + source, channel) : image[source + channel];
   }
   __device__ __forceinline__ void next() {
     if (++channel < batch.channels) return;

@@ -25,22 +25,28 @@ void check(const Augment& augment, const Size& size, DType dtype, bool gather) {
   kernels::augment(cuda_context(test::device()), augment, 11, 5, on(images), on(rows), on(samples), on(table),
                    y_on);
   EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y))
-      << fmt::format("{} {} pad {} {} flip {} cutout {}", dtype, y.shape(), augment.pad, int(augment.padding),
-                     augment.flip, augment.cutout);
+      << fmt::format("{} {} pad {} {} flip {} cutout {} hue {}", dtype, y.shape(), augment.pad,
+                     int(augment.padding), augment.flip, augment.cutout, augment.colour.hue);
 }
 
 TEST_F(AugmentOnDevice, HasTheBitsOfTheCpu) {
-  const Augment changes[] = {{},
-                             {.flip = true},
-                             {.pad = 2},
-                             {.pad = 2, .padding = Padding::reflect},
-                             {.pad = 3, .padding = Padding::reflect, .flip = true, .cutout = 3},
-                             {.pad = 1, .flip = true, .cutout = 40}};
+  const Augment changes[] = {
+      {},
+      {.flip = true},
+      {.pad = 2},
+      {.pad = 2, .padding = Padding::reflect},
+      {.pad = 3, .padding = Padding::reflect, .flip = true, .cutout = 3},
+      {.pad = 1, .flip = true, .cutout = 40},
+      {.colour = {.brightness = 0.4f, .contrast = 0.4f, .saturation = 0.4f, .hue = 0.1f}},
+      {.pad = 3, .flip = true, .cutout = 3, .colour = {.saturation = 2, .hue = 0.5f}}};
   const Size sizes[] = {{6, 8, 8, 3},   {5, 7, 9, 3},  {4, 8, 8, 1}, {3, 5, 5, 4},
                         {2, 33, 40, 3}, {2, 4, 6, 17}, {0, 4, 4, 3}};
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     for (const Augment& augment : changes) {
-      for (const Size& size : sizes) check(augment, size, dtype, size.count % 2 == 0);
+      for (const Size& size : sizes) {
+        if (augment.colour.any() && size.channels != 3) continue;
+        check(augment, size, dtype, size.count % 2 == 0);
+      }
     }
   }
 }
