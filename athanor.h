@@ -19,6 +19,7 @@
 #include "autograd/shape.h"
 #include "autograd/softmax.h"
 #include "data/dataset.h"
+#include "data/decoded_dataset.h"
 #include "data/digits.h"
 #include "data/formats/cifar.h"
 #include "data/formats/image_folder.h"

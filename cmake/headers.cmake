@@ -20,6 +20,7 @@ set(ATHANOR_HEADERS
   autograd/shape.h
   autograd/softmax.h
   data/dataset.h
+  data/decoded_dataset.h
   data/digits.h
   data/formats/cifar.h
   data/formats/crc32c.h
@@ -27,6 +28,12 @@ set(ATHANOR_HEADERS
   data/formats/mnist.h
   data/formats/packed.h
   data/formats/packed_writer.h
+  data/image/decoder.h
+  data/image/image.h
+  data/image/jpeg.h
+  data/image/png.h
+  data/image/resize.h
+  data/image/transform.h
   data/in_memory.h
   data/loader.h
   data/preprocess.h

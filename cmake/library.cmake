@@ -90,19 +90,23 @@ set(ATHANOR_AUTOGRAD
 )
 
 add_library(athanor
+  data/decoded_dataset.cpp
   data/digits.cpp
   data/formats/cifar.cpp
   data/formats/crc32c.cpp
   data/formats/detail/packed_layout.cpp
   data/formats/detail/sha256.cpp
   data/formats/image_folder.cpp
+  data/formats/image_folder_writer.cpp
   data/formats/input_file.cpp
   data/formats/mnist.cpp
   data/formats/packed.cpp
   data/formats/packed_verify.cpp
   data/formats/packed_writer.cpp
   data/image/jpeg.cpp
+  data/image/png.cpp
   data/image/resize.cpp
+  data/image/transform.cpp
   data/in_memory.cpp
   data/loader.cpp
   data/preprocess.cpp
@@ -228,9 +232,8 @@ set_target_properties(athanor PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 target_link_libraries(athanor
   PUBLIC fmt::fmt Threads::Threads
   PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>
-  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> ${TURBOJPEG_LIBRARY} ZLIB::ZLIB
+  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> JPEG::JPEG PNG::PNG ZLIB::ZLIB
   $<BUILD_INTERFACE:CLI11::CLI11>)
-target_include_directories(athanor SYSTEM PRIVATE ${TURBOJPEG_INCLUDE_DIR})
 target_compile_features(athanor PUBLIC cxx_std_20)
 target_include_directories(athanor PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/athanor>)

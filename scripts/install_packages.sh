@@ -13,7 +13,8 @@ packages=(
   libeigen3-dev
   libfmt-dev
   libgtest-dev
-  libturbojpeg0-dev
+  libjpeg-dev
+  libpng-dev
   ninja-build
   nlohmann-json3-dev
   zlib1g-dev

@@ -1,14 +1,12 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <thread>
 
 #include <gtest/gtest.h>
 #include <zlib.h>
 
 #include "data/digits.h"
 #include "data/formats/cifar.h"
-#include "data/formats/image_folder.h"
 #include "data/formats/mnist.h"
 #include "data/in_memory.h"
 #include "data/preprocess.h"
@@ -246,62 +244,6 @@ TEST(Synthetic, IsAFunctionOfItsSeed) {
   const auto a = synthetic(spec, 30, 1), b = synthetic(spec, 30, 1), c = synthetic(spec, 30, 2);
   EXPECT_TRUE(std::equal(a->pixels().begin(), a->pixels().end(), b->pixels().begin()));
   EXPECT_FALSE(std::equal(a->pixels().begin(), a->pixels().end(), c->pixels().begin()));
-}
-
-TEST(ImageFolder, ReadsClassesInOrderAndCropsTheMiddle) {
-  ATHANOR_NEEDS_DATA(photos, "imagenet-sample");
-  const TempDir dir;
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(photos)) {
-    if (entry.path().extension() == ".JPEG") files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
-  ASSERT_GE(files.size(), 6u);
-  for (std::size_t i = 0; i < 6; ++i) {
-    const auto folder = dir / (i % 2 ? "b" : "a");
-    std::filesystem::create_directories(folder);
-    std::filesystem::copy(files[i], folder / files[i].filename());
-  }
-  write_file(dir / "a/notes.txt", "not an image");
-  const ImageFolder data(dir.path(), 24, 40);
-  EXPECT_EQ(data.size(), 6);
-  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(data.spec(), (ImageSpec{24, 40, 3, 2}));
-  std::vector<std::uint8_t> image(24 * 40 * 3), again(image.size());
-  for (std::int64_t i = 0; i < data.size(); ++i) {
-    EXPECT_EQ(data.read(i, image), i < 3 ? 0 : 1);
-    EXPECT_GT(*std::max_element(image.begin(), image.end()),
-              *std::min_element(image.begin(), image.end()) + 50);
-  }
-  std::thread other([&] { data.read(5, again); });  // read() is thread-safe
-  data.read(0, image);
-  other.join();
-  data.read(5, image);
-  EXPECT_EQ(image, again);
-
-  // A copy cut short, and one that is no JPEG at all.
-  const std::string whole = test::read_file(data.path(0));
-  write_file(data.path(0), whole.substr(0, whole.size() / 2));
-  expect_one_line(io_error([&] { data.read(0, image); }), data.path(0).filename(), "whole JPEG");
-  write_file(data.path(0), "hello");
-  expect_one_line(io_error([&] { data.read(0, image); }), data.path(0).filename(), "must be a JPEG");
-  write_file(data.path(0), "");
-  expect_one_line(io_error([&] { data.read(0, image); }), data.path(0).filename(), "must be a JPEG");
-  std::filesystem::remove(data.path(0));
-  expect_one_line(io_error([&] { data.read(0, image); }), data.path(0).filename(), "readable file");
-  // Every prefix step of a damaged file is an error or an image, never a crash.
-  for (std::size_t at = 0; at < whole.size(); at += whole.size() / 40) {
-    std::string damaged = whole;
-    damaged[at] = static_cast<char>(~damaged[at]);
-    write_file(data.path(0), damaged);
-    io_error([&] { data.read(0, image); });
-  }
-}
-
-TEST(ImageFolder, AnEmptyOrMissingFolderIsAnIoError) {
-  const TempDir dir;
-  expect_one_line(io_error([&] { ImageFolder(dir.path(), 8, 8); }), dir.path(), "one folder per class");
-  expect_one_line(io_error([&] { ImageFolder(dir / "nowhere", 8, 8); }), "nowhere", "readable folder");
 }
 
 }  // namespace

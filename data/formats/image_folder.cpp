@@ -2,69 +2,123 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <optional>
 
-#include "data/image/jpeg.h"
-#include "data/image/resize.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "tensor/error.h"
 
 namespace athanor {
 namespace {
 
-constexpr std::int64_t kRgb = 3, kMaxSide = 16384;
+constexpr std::int64_t kMaxFileBytes = std::int64_t{1} << 30;
 
-bool is_jpeg(const std::filesystem::path& path) {
-  std::string suffix = path.extension().string();
+std::optional<Codec> codec_of(const std::string& name) {
+  std::string suffix = name.substr(std::min(name.rfind('.'), name.size()));
   std::transform(suffix.begin(), suffix.end(), suffix.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return suffix == ".jpg" || suffix == ".jpeg";
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (suffix == ".jpg" || suffix == ".jpeg") return Codec::jpeg;
+  if (suffix == ".png") return Codec::png;
+  return std::nullopt;
 }
 
-std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> paths;
+std::vector<std::string> sorted_names(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    paths.push_back(at->path());
+    names.push_back(at->path().filename().string());
   }
   if (error) {
     detail::fail<IoError>("image folder: {} must be a readable folder, but got: {}", folder.string(),
                           error.message());
   }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  std::sort(names.begin(), names.end());
+  return names;
 }
+
+/// Closes a file whatever happens.
+struct OpenFile {
+  int file;
+  ~OpenFile() {
+    if (file >= 0) ::close(file);
+  }
+};
 
 }  // namespace
 
-ImageFolder::ImageFolder(const std::filesystem::path& folder, std::int64_t height, std::int64_t width) {
-  ATH_CHECK(height > 0 && width > 0 && height <= kMaxSide && width <= kMaxSide,
-            "image folder: height and width must be in [1, {}], but got {}x{}", kMaxSide, height, width);
-  for (const auto& entry : sorted_entries(folder)) {
+ImageFolder::ImageFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
+  for (const std::string& entry : sorted_names(folder_)) {
     std::error_code error;
-    if (!std::filesystem::is_directory(entry, error)) continue;
-    const auto label = std::ssize(class_names_);
-    class_names_.push_back(entry.filename().string());
-    for (const auto& file : sorted_entries(entry)) {
-      if (is_jpeg(file)) samples_.push_back({file, label});
+    if (!std::filesystem::is_directory(folder_ / entry, error)) continue;
+    const auto label = static_cast<std::int32_t>(class_names_.size());
+    class_names_.push_back(entry);
+    for (const std::string& file : sorted_names(folder_ / entry)) {
+      const std::optional<Codec> codec = codec_of(file);
+      if (!codec) continue;
+      samples_.push_back({names_.size(), label, *codec});
+      const std::string path = entry + "/" + file;
+      names_.insert(names_.end(), path.c_str(), path.c_str() + path.size() + 1);
     }
   }
   if (samples_.empty()) {
     detail::fail<IoError>(
-        "image folder: {} must hold one folder per class with .jpg or .jpeg files in it, but has {} folders "
-        "and no "
-        "such file",
-        folder.string(), class_names_.size());
+        "image folder: {} must hold one folder per class with .jpg, .jpeg or .png files in it, but has {} "
+        "folders and no such file",
+        folder_.string(), class_names_.size());
   }
-  spec_ = {height, width, kRgb, std::ssize(class_names_)};
+  spec_ = {0, 0, 0, std::ssize(class_names_)};
+  directory_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory_ < 0) {
+    detail::fail<IoError>("image folder: {} must be a readable folder, but got: {}", folder_.string(),
+                          std::strerror(errno));
+  }
 }
 
-std::int64_t ImageFolder::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
-  ATH_CHECK(index >= 0 && index < size() && std::ssize(pixels) == spec_.bytes(),
-            "image folder: image {} of {} cannot be read into {} bytes, which must be {}", index, size(),
-            pixels.size(), spec_.bytes());
+ImageFolder::~ImageFolder() {
+  if (directory_ >= 0) ::close(directory_);
+}
+
+const char* ImageFolder::name(std::int64_t index) const {
+  ATH_CHECK(index >= 0 && index < size(), "image folder: sample must be in [0, {}), but got {}", size(),
+            index);
+  return names_.data() + samples_[static_cast<std::size_t>(index)].name;
+}
+
+std::string ImageFolder::where(std::int64_t index) const {
+  return (folder_ / name(index)).string();
+}
+
+void ImageFolder::fail(std::int64_t index, const std::string& message) const {
+  detail::fail<IoError>("image folder: {}: {}", where(index), message);
+}
+
+StoredSample ImageFolder::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
+  const OpenFile in{::openat(directory_, name(index), O_RDONLY | O_CLOEXEC)};
+  struct stat about {};
+  if (in.file < 0 || ::fstat(in.file, &about) != 0) {
+    fail(index, fmt::format("must be a readable file, but got: {}", std::strerror(errno)));
+  }
+  const std::int64_t bytes = about.st_size;
+  if (!S_ISREG(about.st_mode) || bytes > kMaxFileBytes) {
+    fail(index, "must be a readable file of at most 1 GiB");
+  }
+  if (std::ssize(scratch) < bytes) scratch.resize(static_cast<std::size_t>(bytes));
+  for (std::int64_t done = 0; done < bytes;) {
+    const ssize_t got = ::read(in.file, scratch.data() + done, static_cast<std::size_t>(bytes - done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      fail(index, fmt::format("offset {}: must be readable, but got: {}", done, std::strerror(errno)));
+    if (got == 0) fail(index, fmt::format("offset {}: must have {} bytes, but ends here", done, bytes));
+    done += got;
+  }
   const Sample& sample = samples_[static_cast<std::size_t>(index)];
-  const Rgb image = decode_jpeg(sample.path, spec_.height, spec_.width);
-  resize_to_cover(image, spec_.height, spec_.width, pixels);
-  return sample.label;
+  return {.bytes = {scratch.data(), static_cast<std::size_t>(bytes)},
+          .codec = sample.codec,
+          .label = sample.label};
 }
 
 }  // namespace athanor

@@ -4,35 +4,67 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/sample_store.h"
 
 namespace athanor {
 
-/// One folder per class, JPEG files (.jpg, .jpeg, any case) in each; classes are the folders' names in byte
-/// order. Each image is scaled, with its proportions kept, to cover height x width, and cropped to its
-/// middle; grey images become RGB. Files are decoded at every read(). Throws IoError naming the file.
-class ImageFolder final : public Dataset {
+/// One folder per class, with JPEG (.jpg, .jpeg) and PNG files (.png, any case) in each; others are not
+/// looked at. Classes are the folders' names in byte order, samples go class by class, in the byte order of
+/// their files' names. Constructor and fetch() throw IoError naming the file or folder.
+class ImageFolder final : public SampleStore {
  public:
-  ImageFolder(const std::filesystem::path& folder, std::int64_t height, std::int64_t width);
+  explicit ImageFolder(std::filesystem::path folder);
+  ~ImageFolder() override;
 
   std::int64_t size() const override { return static_cast<std::int64_t>(samples_.size()); }
   const ImageSpec& spec() const override { return spec_; }
-  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
-
-  const std::vector<std::string>& class_names() const { return class_names_; }
-  const std::filesystem::path& path(std::int64_t index) const {
-    return samples_[static_cast<std::size_t>(index)].path;
-  }
+  std::vector<std::string> class_names() const override { return class_names_; }
+  /// Reads the file into `scratch`, which grows to the largest file and keeps its size.
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
+  std::string where(std::int64_t index) const override;
 
  private:
   struct Sample {
-    std::filesystem::path path;
-    std::int64_t label;
+    std::uint64_t name;  // where "class/file" begins in names_
+    std::int32_t label;
+    Codec codec;
   };
 
+  const char* name(std::int64_t index) const;
+  [[noreturn]] void fail(std::int64_t index, const std::string& message) const;
+
+  std::filesystem::path folder_;
+  int directory_ = -1;  // names are opened below it
   ImageSpec spec_;
   std::vector<std::string> class_names_;
   std::vector<Sample> samples_;
+  std::vector<char> names_;  // each ends with 0: a million paths of their own would take half a gigabyte
+};
+
+/// Writes a folder that ImageFolder reads: CLASS/00000012.jpg, numbered as they come. (It reads class by
+/// class: where samples do not come so, their order is another, class and pixels are not.) Class folders have
+/// the names given, behind their number where those are not in byte order; without names, their number. Raw
+/// samples of 1 or 3 channels become PNG, which loses nothing.
+class ImageFolderWriter final : public SampleWriter {
+ public:
+  /// `folder` must not exist: it appears, whole, at finish(). Throws ArgumentError on a name that cannot be a
+  /// folder's or is there twice, and IoError.
+  explicit ImageFolderWriter(std::filesystem::path folder, std::vector<std::string> class_names = {});
+  ~ImageFolderWriter() override;
+
+  void add(const StoredSample& sample) override;
+  void finish() override;
+
+ private:
+  void make_class(std::int64_t label);
+  [[noreturn]] void fail(const std::filesystem::path& path, const char* what) const;
+
+  std::filesystem::path folder_, temporary_;
+  bool named_;
+  std::vector<std::string> class_folders_;  // made so far, or all where they have names
+  std::int64_t count_ = 0;
+  std::vector<std::byte> encoded_;
+  bool finished_ = false;
 };
 
 }  // namespace athanor

@@ -1,73 +1,196 @@
 #include "data/image/jpeg.h"
 
-#include <fstream>
-#include <memory>
-#include <span>
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>  // for jpeglib.h
+#include <vector>
 
-#include <turbojpeg.h>
+#include <jerror.h>
+#include <jpeglib.h>
 
 #include "tensor/error.h"
+
+#if !defined(LIBJPEG_TURBO_VERSION)
+#error "libjpeg-turbo is needed: other libjpegs cannot decode parts of an image"
+#endif
 
 namespace athanor {
 namespace {
 
-constexpr std::int64_t kMaxPixels = 100'000'000, kMaxFileBytes = std::int64_t{1} << 30;
-
-template <class... Args>
-[[noreturn]] void fail(const std::filesystem::path& path, fmt::format_string<Args...> format,
-                       Args&&... args) {
-  detail::fail<IoError>("jpeg: {}: {}; replace or delete the file", path.string(),
-                        fmt::format(format, std::forward<Args>(args)...));
-}
-
-std::vector<unsigned char> read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  const std::int64_t bytes = in ? static_cast<std::int64_t>(in.tellg()) : -1;
-  if (bytes < 0 || bytes > kMaxFileBytes) fail(path, "must be a readable file of at most 1 GiB");
-  std::vector<unsigned char> content(static_cast<std::size_t>(bytes));
-  in.seekg(0);
-  in.read(reinterpret_cast<char*>(content.data()), bytes);
-  if (in.gcount() != bytes) fail(path, "offset {}: must have {} bytes", in.gcount(), bytes);
-  return content;
-}
-
-/// The smallest of the decoder's scales (eighths) that still covers the wanted size.
-tjscalingfactor choose_scale(int width, int height, std::int64_t min_width, std::int64_t min_height) {
-  tjscalingfactor best{1, 1};
-  int count = 0;
-  const tjscalingfactor* factors = tjGetScalingFactors(&count);
-  for (const tjscalingfactor& factor : std::span(factors, static_cast<std::size_t>(count))) {
-    const bool smaller = factor.num * best.denom < best.num * factor.denom;
-    if (smaller && TJSCALED(width, factor) >= min_width && TJSCALED(height, factor) >= min_height)
-      best = factor;
-  }
-  return best;
-}
+// A part is decoded with as many columns more on each side: at the edge of what libjpeg decodes, its smooth
+// upsampling lacks a neighbour, and its result is another than in the middle of the image.
+constexpr std::int64_t kMargin = 2;
+// A file of a few bytes can ask for any number of passes over the image. Encoders make about ten.
+constexpr int kMaxScans = 500;
 
 }  // namespace
 
-Rgb decode_jpeg(const std::filesystem::path& path, std::int64_t min_height, std::int64_t min_width) {
-  const std::vector<unsigned char> content = read_file(path);
-  const std::unique_ptr<void, int (*)(void*)> decoder(tjInitDecompress(), tjDestroy);
-  if (!decoder) detail::fail<BackendError>("jpeg: the decoder cannot start");
-  int width = 0, height = 0, subsampling = 0, colours = 0;
-  if (tjDecompressHeader3(decoder.get(), content.data(), content.size(), &width, &height, &subsampling,
-                          &colours) != 0) {
-    fail(path, "must be a JPEG image, but got: {}", tjGetErrorStr2(decoder.get()));
+struct JpegDecoder::State {
+  jpeg_decompress_struct info{};
+  jpeg_error_mgr errors{};
+  jpeg_progress_mgr progress{};
+  std::jmp_buf escape{};
+  char message[JMSG_LENGTH_MAX] = {};
+
+  const unsigned char* bytes = nullptr;
+  std::size_t size = 0;
+  bool opened = false;
+
+  int reduce = 1;
+  JDIMENSION first_column = 0, columns = 0;  // that are decoded
+  JDIMENSION first_row = 0, end_row = 0;
+  std::vector<std::uint8_t> pixels;
+  std::size_t stride = 0;
+
+  ~State() { jpeg_destroy_decompress(&info); }
+
+  static State& of(j_common_ptr info) { return *static_cast<State*>(info->client_data); }
+  [[noreturn]] static void give_up(j_common_ptr info) {
+    State& state = of(info);
+    info->err->format_message(info, state.message);
+    std::longjmp(state.escape, 1);
   }
-  if (std::int64_t{width} * height > kMaxPixels) {
-    fail(path, "must have at most {} pixels, but is {}x{}", kMaxPixels, width, height);
+  static void on_message(j_common_ptr info, int level) {
+    const int code = info->err->msg_code;
+    // Warnings, but for those that say nothing of the pixels.
+    if (level < 0 && code != JWRN_ADOBE_XFORM && code != JWRN_JFIF_MAJOR) give_up(info);
   }
-  if (colours == TJCS_CMYK || colours == TJCS_YCCK) fail(path, "must be grey or RGB, but is CMYK");
-  const tjscalingfactor scale = choose_scale(width, height, min_width, min_height);
-  Rgb image{TJSCALED(height, scale), TJSCALED(width, scale), {}};
-  image.pixels.resize(static_cast<std::size_t>(image.height * image.width * 3));
-  if (tjDecompress2(decoder.get(), content.data(), content.size(), image.pixels.data(),
-                    static_cast<int>(image.width), 0, static_cast<int>(image.height), TJPF_RGB,
-                    TJFLAG_ACCURATEDCT) != 0) {
-    fail(path, "must be a whole JPEG image, but got: {}", tjGetErrorStr2(decoder.get()));
+  static void on_progress(j_common_ptr info) {
+    if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
+    State& state = of(info);
+    std::snprintf(state.message, sizeof state.message, "more than %d scans", kMaxScans);
+    std::longjmp(state.escape, 1);
   }
-  return image;
+
+  /// libjpeg-turbo 2.1 takes the wrong columns of a colour it has reduced less than the others and then has
+  /// to widen: of images that have one sample of it for four pixels, say.
+  bool can_crop() const {
+    if (reduce == 1) return true;
+    return std::all_of(info.comp_info, info.comp_info + info.num_components, [&](const auto& component) {
+      return component.h_samp_factor * 2 >= info.max_h_samp_factor;
+    });
+  }
+  bool is_cmyk() const { return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK; }
+};
+
+JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.info.err = jpeg_std_error(&s.errors);
+  s.errors.error_exit = State::give_up;
+  s.errors.emit_message = State::on_message;
+  s.errors.output_message = [](j_common_ptr) {};
+  s.info.client_data = &s;
+  if (!attempt([](State& state) { jpeg_create_decompress(&state.info); })) {
+    detail::fail<BackendError>("jpeg: the decoder cannot start: {}", s.message);
+  }
+  s.progress.progress_monitor = State::on_progress;
+}
+
+JpegDecoder::~JpegDecoder() = default;
+
+/// Calls step(state) until it returns or libjpeg gives up, which jumps here: nothing with a destructor may
+/// live in between.
+bool JpegDecoder::attempt(void (*step)(State&)) {
+  if (setjmp(state_->escape) != 0) return false;
+  step(*state_);
+  return true;
+}
+
+void JpegDecoder::fail() const {
+  const State& s = *state_;
+  const std::size_t left = s.info.src ? s.info.src->bytes_in_buffer : s.size;
+  detail::fail<IoError>("jpeg: offset {}: must be whole JPEG data, but got: {}",
+                        s.size - std::min(left, s.size), s.message);
+}
+
+ImageSize JpegDecoder::open(std::span<const std::byte> bytes) {
+  State& s = *state_;
+  s.bytes = reinterpret_cast<const unsigned char*>(bytes.data());
+  s.size = bytes.size();
+  s.opened = false;
+  const bool read = attempt([](State& state) {
+    jpeg_abort_decompress(&state.info);
+    jpeg_mem_src(&state.info, state.bytes, static_cast<unsigned long>(state.size));
+    jpeg_read_header(&state.info, TRUE);
+  });
+  if (!read) fail();
+  const ImageSize size{s.info.image_height, s.info.image_width};
+  if (size.height * size.width > kMaxPixels) {
+    detail::fail<IoError>("jpeg: image must have at most {} pixels, but is {}x{}", kMaxPixels, size.width,
+                          size.height);
+  }
+  if (s.info.jpeg_color_space == JCS_UNKNOWN) {
+    detail::fail<IoError>("jpeg: colours must be grey, RGB or CMYK, but there are {} components",
+                          s.info.num_components);
+  }
+  s.opened = true;
+  return size;
+}
+
+ImageView JpegDecoder::decode(const Box& box, int reduce) {
+  State& s = *state_;
+  ATH_CHECK(s.opened && (reduce == 1 || reduce == 2 || reduce == 4 || reduce == 8),
+            "jpeg: decode must follow open, and reduce be 1, 2, 4 or 8, but got {}", reduce);
+  const auto reduced = [&](JDIMENSION side) { return (std::int64_t{side} + reduce - 1) / reduce; };
+  const std::int64_t height = reduced(s.info.image_height), width = reduced(s.info.image_width);
+  ATH_CHECK(box.top >= 0 && box.left >= 0 && box.height > 0 && box.width > 0 &&
+                box.top + box.height <= height && box.left + box.width <= width,
+            "jpeg: box must lie in an image of {}x{}, but is {}x{} at ({}, {})", height, width, box.height,
+            box.width, box.top, box.left);
+  s.opened = false;
+  s.reduce = reduce;
+  s.first_column = static_cast<JDIMENSION>(std::max<std::int64_t>(box.left - kMargin, 0));
+  s.columns = static_cast<JDIMENSION>(std::min(box.left + box.width + kMargin, width)) - s.first_column;
+  s.first_row = static_cast<JDIMENSION>(box.top);
+  s.end_row = static_cast<JDIMENSION>(box.top + box.height);
+  const bool started = attempt([](State& state) {
+    jpeg_decompress_struct& info = state.info;
+    info.out_color_space = state.is_cmyk() ? JCS_CMYK : JCS_RGB;
+    info.scale_num = 1;
+    info.scale_denom = static_cast<unsigned>(state.reduce);
+    info.dct_method = JDCT_ISLOW;
+    info.do_fancy_upsampling = TRUE;
+    info.do_block_smoothing = FALSE;
+    info.progress = jpeg_has_multiple_scans(&info) ? &state.progress : nullptr;
+    jpeg_start_decompress(&info);
+    if (!state.can_crop()) {
+      state.first_column = 0;
+    } else if (state.columns < info.output_width) {
+      jpeg_crop_scanline(&info, &state.first_column, &state.columns);
+    }
+  });
+  if (!started) fail();
+  s.stride = std::size_t{s.info.output_width} * static_cast<std::size_t>(s.info.output_components);
+  const std::size_t needed = s.stride * static_cast<std::size_t>(box.height);
+  if (s.pixels.size() < needed) s.pixels.resize(needed);
+  const bool decoded = attempt([](State& state) {
+    jpeg_decompress_struct& info = state.info;
+    if (state.first_row > 0) jpeg_skip_scanlines(&info, state.first_row);
+    while (info.output_scanline < state.end_row) {
+      constexpr JDIMENSION kRows = 8;
+      JSAMPROW rows[kRows];
+      const JDIMENSION count = std::min(kRows, state.end_row - info.output_scanline);
+      for (JDIMENSION i = 0; i < count; ++i) {
+        rows[i] = state.pixels.data() + state.stride * (info.output_scanline - state.first_row + i);
+      }
+      jpeg_read_scanlines(&info, rows, count);
+    }
+  });
+  if (!decoded) fail();
+  if (s.is_cmyk()) {
+    const bool inverted = s.info.saw_Adobe_marker != FALSE;
+    const std::uint8_t* from = s.pixels.data();
+    std::uint8_t* to = s.pixels.data();  // never ahead of `from`
+    for (std::size_t i = 0; i < needed; i += 4, from += 4) {
+      const auto light = [&](int c) { return inverted ? from[c] : 255 - from[c]; };
+      const int black = light(3);
+      for (int c = 0; c < 3; ++c) *to++ = static_cast<std::uint8_t>((light(c) * black + 127) / 255);
+    }
+    s.stride = s.stride / 4 * 3;
+  }
+  jpeg_abort_decompress(&s.info);
+  return {s.pixels.data() + (box.left - s.first_column) * 3, box.height, box.width, 3,
+          static_cast<std::int64_t>(s.stride)};
 }
 
 }  // namespace athanor

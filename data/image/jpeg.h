@@ -1,21 +1,43 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <vector>
+#include <memory>
+#include <span>
+
+#include "data/image/image.h"
 
 namespace athanor {
 
-/// An image of 3 bytes a pixel, row by row.
-struct Rgb {
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-  std::vector<std::uint8_t> pixels;
-};
+/// Decodes parts of JPEG images that lie in memory, to RGB. Grey becomes RGB; CMYK and YCCK (Photoshop's
+/// inverted inks, too) become red = (1 - cyan)(1 - black) and so on. The orientation in EXIF data is not
+/// looked at: pixels are as they are stored, as other loaders of training data have them.
+///
+/// A defect that decoders otherwise fill in (an end that comes too early, a bad code) is an error. Only what
+/// a part needs is decoded, so defects behind it are not seen. IoErrors name the offset, not the file.
+///
+/// For one thread at a time. Memory for pixels is kept from image to image.
+class JpegDecoder {
+ public:
+  JpegDecoder();
+  ~JpegDecoder();
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-/// Decodes a JPEG file (colour or grey). Where the image is much larger than min_height x min_width, it is
-/// decoded at a fraction of its size, which is faster, but at least at that. Throws IoError naming the file
-/// when it is missing, damaged, cut short, of unsupported colours, or over 100 million pixels.
-Rgb decode_jpeg(const std::filesystem::path& path, std::int64_t min_height, std::int64_t min_width);
+  /// Reads the header. `bytes` must stay until decode() is done.
+  ImageSize open(std::span<const std::byte> bytes);
+  /// Decodes `box` of the image open() read, once. With `reduce` 2, 4 or 8, of the image reduced so many
+  /// times in each direction, whose sides are ceil(side / reduce): means of squares of pixels, which cost
+  /// less than all of them. The pixels are those that the whole image decoded has there, bit for bit.
+  /// Valid until the next open().
+  ImageView decode(const Box& box, int reduce = 1);
+
+ private:
+  struct State;
+  bool attempt(void (*step)(State&));
+  [[noreturn]] void fail() const;
+
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace athanor

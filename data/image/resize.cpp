@@ -2,77 +2,274 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <cstring>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #include "tensor/error.h"
+
+// Fixed point throughout. A byte v enters as v * 256, and is multiplied by weights that sum to 65535 / 65536;
+// the upper halves of the products are summed. So both passes keep eight bits behind the point, sums stay
+// below 65536, and each product costs one instruction for 16 values. A product is cut off, which loses
+// half of the last bit on average: the sum of n starts with n / 2. The result is rounded (128), and what the
+// weights lack in two passes made up for (1).
 
 namespace athanor {
 namespace {
 
-/// For each output position: where its source pixels start, and their weights (which sum to 1).
-struct Taps {
-  std::vector<std::int64_t> first;
-  std::vector<float> weight;  // `count` for each output
-  std::int64_t count = 0;
+constexpr int kLanes = 8;            // values of a group
+constexpr int kBytes = 16;           // that a group is picked from
+constexpr std::int64_t kSlack = 32;  // values behind a row that are written and read without a meaning
 
-  Taps(std::int64_t from, std::int64_t to, double scale, double offset) {
-    const double radius = std::max(scale, 1.0);
-    count = std::min(from, static_cast<std::int64_t>(std::ceil(radius)) * 2 + 1);
-    for (std::int64_t i = 0; i < to; ++i) {
-      const double centre = (static_cast<double>(i) + 0.5) * scale + offset;
-      const auto low = static_cast<std::int64_t>(std::floor(centre - radius + 0.5));
-      first.push_back(std::clamp<std::int64_t>(low, 0, from - count));
-      double total = 0;
-      std::vector<double> raw(static_cast<std::size_t>(count));
-      for (std::size_t k = 0; k < raw.size(); ++k) {
-        const double at = static_cast<double>(first.back()) + static_cast<double>(k) + 0.5;
-        raw[k] = std::max(0.0, 1.0 - std::abs(at - centre) / radius);
-        total += raw[k];
-      }
-      for (double value : raw) weight.push_back(static_cast<float>(value / total));
+std::int64_t taps_of(const Window& window) {
+  const auto most = static_cast<std::int64_t>(std::ceil(2 * std::max(window.scale, 1.0)));
+  return std::min(most, window.high - window.low);
+}
+
+std::int64_t first_of(const Window& window, std::int64_t taps, std::int64_t i) {
+  const double centre = (static_cast<double>(i) + 0.5) * window.scale + window.offset;
+  const auto low = static_cast<std::int64_t>(std::floor(centre - std::max(window.scale, 1.0) + 0.5));
+  return std::clamp(low, window.low, window.high - taps);
+}
+
+/// The groups of one row: see Resizer.
+struct Groups {
+  const std::int32_t *from, *to;
+  const std::uint8_t* pick;
+  const std::uint16_t* weight;
+  std::size_t count;
+  std::int64_t taps, channels;
+};
+
+#if defined(__AVX2__)
+
+__m256i load_32(const void* at) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(at));
+}
+
+// Two groups at a time. No loop makes a compiler pick bytes by a table, so this is written out.
+template <int Taps> void narrow_row(const std::uint8_t* row, const Groups& groups, std::uint16_t* out) {
+  const std::int64_t taps = Taps ? Taps : groups.taps;
+  const auto load = [](const void* at) { return _mm_loadu_si128(static_cast<const __m128i*>(at)); };
+  const std::uint16_t* weight = groups.weight;
+  for (std::size_t g = 0; g < groups.count; g += 2) {
+    const std::uint8_t *a = row + groups.from[g], *b = row + groups.from[g + 1];
+    const __m256i pick = load_32(groups.pick + g * kBytes);
+    __m256i sum = _mm256_set1_epi16(static_cast<short>(taps / 2));
+    for (std::int64_t k = 0; k < taps; ++k, weight += 2 * kLanes) {
+      const std::int64_t shift = k * groups.channels;
+      const __m256i bytes =
+          _mm256_inserti128_si256(_mm256_castsi128_si256(load(a + shift)), load(b + shift), 1);
+      const __m256i values = _mm256_shuffle_epi8(bytes, pick);
+      sum = _mm256_add_epi16(sum, _mm256_mulhi_epu16(values, load_32(weight)));
+    }
+    // What a group writes too much, the next one overwrites.
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + groups.to[g]), _mm256_castsi256_si128(sum));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + groups.to[g + 1]), _mm256_extracti128_si256(sum, 1));
+  }
+}
+
+/// One row of the result: the blend of `taps` rows of its width, which have kSlack values more.
+template <int Taps>
+void blend_rows(std::int64_t values, std::int64_t taps_given, const std::uint16_t* weight,
+                const std::uint16_t* const* rows, std::uint8_t* out) {
+  const std::int64_t taps = Taps ? Taps : taps_given;
+  const __m256i start = _mm256_set1_epi16(static_cast<short>(129 + taps / 2));
+  for (std::int64_t x = 0; x < values; x += 32) {
+    __m256i low = start, high = start;
+    for (std::int64_t k = 0; k < taps; ++k) {
+      const __m256i w = _mm256_set1_epi16(static_cast<short>(weight[k]));
+      low = _mm256_add_epi16(low, _mm256_mulhi_epu16(load_32(rows[k] + x), w));
+      high = _mm256_add_epi16(high, _mm256_mulhi_epu16(load_32(rows[k] + x + 16), w));
+    }
+    // Packs within halves of 16 bytes; the permutation puts them in order.
+    const __m256i packed = _mm256_packus_epi16(_mm256_srli_epi16(low, 8), _mm256_srli_epi16(high, 8));
+    const __m256i bytes = _mm256_permute4x64_epi64(packed, 0b11'01'10'00);
+    if (values - x >= 32) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + x), bytes);
+    } else {
+      std::uint8_t last[32];
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(last), bytes);
+      std::memcpy(out + x, last, static_cast<std::size_t>(values - x));
     }
   }
-};
+}
+
+#else  // the same bits
+
+std::uint16_t upper_half(std::uint16_t a, std::uint16_t b) {
+  return static_cast<std::uint16_t>((std::uint32_t{a} * b) >> 16);
+}
+
+template <int Taps> void narrow_row(const std::uint8_t* row, const Groups& groups, std::uint16_t* out) {
+  const std::int64_t taps = Taps ? Taps : groups.taps;
+  const std::uint16_t* weight = groups.weight;
+  for (std::size_t g = 0; g < groups.count; ++g) {
+    const std::uint8_t* from = row + groups.from[g];
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const std::uint8_t at = groups.pick[g * kBytes + 2 * lane + 1];
+      auto sum = static_cast<std::uint16_t>(taps / 2);
+      for (std::int64_t k = 0; k < taps && at < kBytes; ++k) {
+        const std::size_t w = (g / 2 * static_cast<std::size_t>(taps) + static_cast<std::size_t>(k)) * 2;
+        const auto value = static_cast<std::uint16_t>(from[at + k * groups.channels] << 8);
+        sum = static_cast<std::uint16_t>(sum + upper_half(value, weight[(w + g % 2) * kLanes + lane]));
+      }
+      out[static_cast<std::size_t>(groups.to[g]) + lane] = sum;
+    }
+  }
+}
+
+template <int Taps>
+void blend_rows(std::int64_t values, std::int64_t taps_given, const std::uint16_t* weight,
+                const std::uint16_t* const* rows, std::uint8_t* out) {
+  const std::int64_t taps = Taps ? Taps : taps_given;
+  for (std::int64_t x = 0; x < values; ++x) {
+    auto sum = static_cast<std::uint16_t>(129 + taps / 2);
+    for (std::int64_t k = 0; k < taps; ++k) {
+      sum = static_cast<std::uint16_t>(sum + upper_half(rows[k][x], weight[k]));
+    }
+    out[x] = static_cast<std::uint8_t>(sum >> 8);
+  }
+}
+
+#endif
+
+/// f.operator()<taps>() for the usual numbers of taps, 0 for others.
+template <class F> void with_taps(std::int64_t taps, const F& f) {
+  switch (taps) {
+    case 2: return f.template operator()<2>();
+    case 3: return f.template operator()<3>();
+    case 4: return f.template operator()<4>();
+    default: return f.template operator()<0>();
+  }
+}
 
 }  // namespace
 
-void resize_to_cover(const Rgb& image, std::int64_t height, std::int64_t width, std::span<std::uint8_t> out) {
-  ATH_CHECK(image.height > 0 && image.width > 0 && std::ssize(out) == height * width * 3,
-            "resize: output must have {} bytes, but got {}", height * width * 3, out.size());
-  // Source pixels per output pixel; what is left over on the longer side is cut off evenly.
-  const double scale = std::min(static_cast<double>(image.height) / static_cast<double>(height),
-                                static_cast<double>(image.width) / static_cast<double>(width));
-  const double top = (static_cast<double>(image.height) - scale * static_cast<double>(height)) / 2;
-  const double left = (static_cast<double>(image.width) - scale * static_cast<double>(width)) / 2;
-  const Taps rows(image.height, height, scale, top), columns(image.width, width, scale, left);
+Reach reach(const Window& window, std::int64_t count) {
+  const std::int64_t taps = taps_of(window);
+  return {first_of(window, taps, 0), first_of(window, taps, count - 1) + taps};
+}
 
-  std::vector<float> narrow(
-      static_cast<std::size_t>(image.height * width * 3));  // columns done, rows not yet
-  for (std::int64_t y = 0; y < image.height; ++y) {
-    const std::uint8_t* line = image.pixels.data() + y * image.width * 3;
-    float* to = narrow.data() + y * width * 3;
-    for (std::int64_t x = 0; x < width; ++x) {
-      const std::uint8_t* from = line + columns.first[static_cast<std::size_t>(x)] * 3;
-      const float* w = columns.weight.data() + x * columns.count;
-      for (std::int64_t c = 0; c < 3; ++c) {
-        float sum = 0;
-        for (std::int64_t k = 0; k < columns.count; ++k) sum += w[k] * from[k * 3 + c];
-        to[x * 3 + c] = sum;
+bool Resizer::Axis::prepare(const Window& wanted, std::int64_t size) {
+  if (window == wanted && count == size) return false;
+  window = wanted;
+  count = size;
+  taps = taps_of(window);
+  first.resize(static_cast<std::size_t>(count));
+  weight.resize(static_cast<std::size_t>(count * taps));
+  const double radius = std::max(window.scale, 1.0), per_radius = 1 / radius;
+  std::uint16_t* w = weight.data();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t start = first_of(window, taps, i);
+    first[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(start);
+    const double centre = (static_cast<double>(i) + 0.5) * window.scale + window.offset;
+    const auto height = [&](std::int64_t k) {
+      return std::max(0.0, 1 - std::abs(static_cast<double>(start + k) + 0.5 - centre) * per_radius);
+    };
+    double total = 0;
+    for (std::int64_t k = 0; k < taps; ++k) total += height(k);
+    // Sums are rounded rather than weights, so that the last sum is what it must be.
+    const double unit = 65535 / total;
+    double sum = 0;
+    std::int32_t before = 0;
+    for (std::int64_t k = 0; k < taps; ++k) {
+      sum += height(k);
+      const auto now = static_cast<std::int32_t>(sum * unit + 0.5);
+      *w++ = static_cast<std::uint16_t>(now - before);
+      before = now;
+    }
+  }
+  return true;
+}
+
+/// Cuts a row of the result into groups: as many values, up to eight, as sixteen bytes of the source hold for
+/// each tap.
+void Resizer::prepare_groups(std::int64_t channels) {
+  channels_ = channels;
+  const std::int64_t values = columns_.count * channels, taps = columns_.taps;
+  group_from_.clear();
+  group_to_.clear();
+  group_pick_.clear();
+  const auto source = [&](std::int64_t value) {
+    return columns_.first[static_cast<std::size_t>(value / channels)] * channels + value % channels;
+  };
+  for (std::int64_t value = 0; value < values;) {
+    const std::int64_t from = columns_.first[static_cast<std::size_t>(value / channels)] * channels;
+    std::int64_t n = 0;
+    while (n < kLanes && value + n < values && source(value + n) - from < kBytes) ++n;
+    group_from_.push_back(static_cast<std::int32_t>(from));
+    group_to_.push_back(static_cast<std::int32_t>(value));
+    for (std::int64_t i = 0; i < kLanes; ++i) {
+      group_pick_.push_back(0x80);  // no byte: 0
+      group_pick_.push_back(i < n ? static_cast<std::uint8_t>(source(value + i) - from) : 0x80);
+    }
+    value += n;
+  }
+  if (group_from_.size() % 2 == 1) {  // the last one twice makes a pair
+    group_from_.push_back(group_from_.back());
+    group_to_.push_back(group_to_.back());
+    for (int i = 0; i < kBytes; ++i) group_pick_.push_back(group_pick_[group_pick_.size() - kBytes]);
+  }
+  group_weight_.assign(group_from_.size() * static_cast<std::size_t>(taps) * kLanes, 0);
+  for (std::size_t g = 0; g < group_from_.size(); ++g) {
+    for (std::int64_t lane = 0; lane < kLanes && group_to_[g] + lane < values; ++lane) {
+      const std::uint16_t* weight = columns_.weight.data() + (group_to_[g] + lane) / channels * taps;
+      for (std::int64_t k = 0; k < taps; ++k) {
+        const std::size_t pair = (g / 2 * static_cast<std::size_t>(taps) + static_cast<std::size_t>(k)) * 2;
+        group_weight_[(pair + g % 2) * kLanes + static_cast<std::size_t>(lane)] = weight[k];
       }
     }
   }
-  std::vector<float> sum(static_cast<std::size_t>(width * 3));
+}
+
+/// Row y, or a copy of it where groups would read behind the image's end.
+const std::uint8_t* Resizer::readable(const ImageView& image, std::int64_t y) {
+  const std::uint8_t *row = image.row(y), *end = image.row(image.height - 1) + image.width * image.channels;
+  const std::int64_t bytes = image.width * image.channels;
+  if (end - row >= bytes + kBytes) return row;
+  padded_.resize(static_cast<std::size_t>(bytes + kBytes));
+  std::memcpy(padded_.data(), row, static_cast<std::size_t>(bytes));
+  return padded_.data();
+}
+
+void Resizer::operator()(const ImageView& image, const Window& rows, const Window& columns,
+                         std::int64_t height, std::int64_t width, std::span<std::uint8_t> out) {
+  const auto fits = [](const Window& window, std::int64_t side) {
+    return window.low >= 0 && window.low < window.high && window.high <= side && window.scale > 0;
+  };
+  ATH_CHECK(
+      fits(rows, image.height) && fits(columns, image.width) && image.channels >= 1 && image.channels <= 4,
+      "resize: windows must lie in the image, but are [{}, {}) and [{}, {}) of {}x{}x{}", rows.low, rows.high,
+      columns.low, columns.high, image.height, image.width, image.channels);
+  const std::int64_t values = width * image.channels;
+  ATH_CHECK(height > 0 && width > 0 && std::ssize(out) == height * values,
+            "resize: result must have {} bytes, but got {}", height * values, out.size());
+  rows_.prepare(rows, height);
+  if (columns_.prepare(columns, width) || channels_ != image.channels) prepare_groups(image.channels);
+  // Rows of the result's width go round in a ring of as many as one of the result needs.
+  const std::int64_t stride = values + kSlack, ring = rows_.taps;
+  narrow_.resize(static_cast<std::size_t>(stride * ring));
+  tap_rows_.resize(static_cast<std::size_t>(ring));
+  const Groups groups{group_from_.data(), group_to_.data(), group_pick_.data(), group_weight_.data(),
+                      group_from_.size(), columns_.taps,    image.channels};
+  std::int64_t done = rows_.first.front();
   for (std::int64_t y = 0; y < height; ++y) {
-    std::fill(sum.begin(), sum.end(), 0.5f);  // rounds
-    const float* w = rows.weight.data() + y * rows.count;
-    for (std::int64_t k = 0; k < rows.count; ++k) {
-      const float* from = narrow.data() + (rows.first[static_cast<std::size_t>(y)] + k) * width * 3;
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += w[k] * from[i];
+    const std::int64_t first = rows_.first[static_cast<std::size_t>(y)];
+    for (done = std::max(done, first); done < first + ring; ++done) {
+      const std::uint8_t* row = readable(image, done);
+      std::uint16_t* to = narrow_.data() + done % ring * stride;
+      with_taps(columns_.taps, [&]<int Taps>() { narrow_row<Taps>(row, groups, to); });
     }
-    std::uint8_t* to = out.data() + y * width * 3;
-    for (std::size_t i = 0; i < sum.size(); ++i) {
-      to[i] = static_cast<std::uint8_t>(std::clamp(sum[i], 0.0f, 255.0f));
+    for (std::int64_t k = 0; k < ring; ++k) {
+      tap_rows_[static_cast<std::size_t>(k)] = narrow_.data() + (first + k) % ring * stride;
     }
+    with_taps(ring, [&]<int Taps>() {
+      blend_rows<Taps>(values, ring, rows_.weight.data() + y * ring, tap_rows_.data(),
+                       out.data() + y * values);
+    });
   }
 }
 

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/image/transform.h"
+#include "data/sample_store.h"
+
+namespace athanor {
+
+/// Images of one size from stored ones of any: decoded and transformed at each read. Encoded images are RGB;
+/// a store of raw ones keeps its channels.
+///
+///     const auto photos = std::make_shared<ImageFolder>("imagenet/train");
+///     const DecodedDataset train(photos, {.random_crop = RandomResizedCrop{}}, {.shorter_side = 256}, seed);
+///
+/// read_in_epoch() is the training transform, drawn by (seed, epoch, index) alone; read() the evaluation
+/// transform, which must not draw. Errors name the sample's place.
+class DecodedDataset final : public Dataset {
+ public:
+  /// Throws ArgumentError where the two transforms differ in size, or one cannot be.
+  DecodedDataset(std::shared_ptr<const SampleStore> store, const ImageTransform& training,
+                 const ImageTransform& evaluation, std::uint64_t seed);
+  /// Without a transform for training: both are `evaluation`.
+  DecodedDataset(std::shared_ptr<const SampleStore> store, const ImageTransform& evaluation);
+
+  std::int64_t size() const override { return store_->size(); }
+  const ImageSpec& spec() const override { return spec_; }
+  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
+  std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
+                             std::span<std::uint8_t> pixels) const override;
+  std::string where(std::int64_t index) const override { return store_->where(index); }
+
+  const SampleStore& store() const { return *store_; }
+  const ImageTransform& training() const { return training_; }
+  const ImageTransform& evaluation() const { return evaluation_; }
+
+ private:
+  std::int64_t transformed(const ImageTransform& transform, const DrawKey& key,
+                           std::span<std::uint8_t> pixels) const;
+
+  std::shared_ptr<const SampleStore> store_;
+  ImageTransform training_, evaluation_;
+  std::uint64_t seed_;
+  ImageSpec spec_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "data/formats/image_folder.h"
+#include "data/image/png.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+constexpr std::int64_t kMaxClasses = 100'000, kMaxSamples = 100'000'000;
+
+bool can_be_a_folder(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.size() <= 200 && name.find('/') == name.npos &&
+         name.find('\0') == name.npos;
+}
+
+}  // namespace
+
+ImageFolderWriter::ImageFolderWriter(std::filesystem::path folder, std::vector<std::string> class_names)
+    : folder_(std::move(folder)),
+      temporary_(fmt::format("{}.{}.partial", folder_.string(), ::getpid())),
+      named_(!class_names.empty()),
+      class_folders_(std::move(class_names)) {
+  ATH_CHECK(std::ssize(class_folders_) <= kMaxClasses, "image folder: at most {} classes, but got {}",
+            kMaxClasses, class_folders_.size());
+  for (const std::string& name : class_folders_) {
+    ATH_CHECK(can_be_a_folder(name),
+              "image folder: a class's name must be able to be a folder's, but is '{}'", name);
+  }
+  std::vector<std::string> sorted = class_folders_;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  ATH_CHECK(twice == sorted.end(), "image folder: names of classes must be unique, but '{}' is there twice",
+            *twice);
+  if (sorted != class_folders_) {
+    for (std::size_t i = 0; i < class_folders_.size(); ++i) {
+      class_folders_[i] = fmt::format("{:05}_{}", i, class_folders_[i]);
+    }
+  }
+  std::error_code error;
+  if (std::filesystem::exists(folder_, error)) {
+    detail::fail<IoError>("image folder: {} must not exist yet: remove it, or choose another name",
+                          folder_.string());
+  }
+  if (!std::filesystem::create_directories(temporary_, error)) {
+    fail(temporary_, error ? error.message().c_str() : "it is there already");
+  }
+  for (const std::string& name : class_folders_) {
+    if (!std::filesystem::create_directory(temporary_ / name, error)) {
+      fail(temporary_ / name, error.message().c_str());
+    }
+  }
+}
+
+ImageFolderWriter::~ImageFolderWriter() {
+  std::error_code ignored;
+  if (!finished_) std::filesystem::remove_all(temporary_, ignored);
+}
+
+void ImageFolderWriter::fail(const std::filesystem::path& path, const char* what) const {
+  detail::fail<IoError>("image folder: cannot write {}: {}", path.string(), what);
+}
+
+void ImageFolderWriter::make_class(std::int64_t label) {
+  const std::int64_t known = std::ssize(class_folders_);
+  ATH_CHECK(label >= 0 && label < (named_ ? known : kMaxClasses),
+            "image folder: label must be in [0, {}), but got {}", named_ ? known : kMaxClasses, label);
+  // Classes without samples have folders, too: numbers are places in the list of them.
+  while (std::ssize(class_folders_) <= label) {
+    const std::string name = fmt::format("{:05}", class_folders_.size());
+    std::error_code error;
+    if (!std::filesystem::create_directory(temporary_ / name, error)) {
+      fail(temporary_ / name, error.message().c_str());
+    }
+    class_folders_.push_back(name);
+  }
+}
+
+void ImageFolderWriter::add(const StoredSample& sample) {
+  ATH_CHECK(count_ < kMaxSamples, "image folder: at most {} samples; write a packed file", kMaxSamples);
+  std::span<const std::byte> bytes = sample.bytes;
+  if (sample.codec == Codec::raw) {
+    ATH_CHECK(sample.channels == 1 || sample.channels == 3,
+              "image folder: raw samples must have 1 or 3 channels, but got {}; write a packed file",
+              sample.channels);
+    ATH_CHECK(std::ssize(bytes) == sample.height * sample.width * sample.channels,
+              "image folder: a raw sample of {}x{}x{} must have as many bytes, but got {}", sample.height,
+              sample.width, sample.channels, bytes.size());
+    encode_png({reinterpret_cast<const std::uint8_t*>(bytes.data()), sample.height, sample.width,
+                sample.channels, sample.width * sample.channels},
+               encoded_);
+    bytes = encoded_;
+  }
+  make_class(sample.label);
+  const auto path = temporary_ / class_folders_[static_cast<std::size_t>(sample.label)] /
+                    fmt::format("{:08}.{}", count_, sample.codec == Codec::jpeg ? "jpg" : "png");
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) fail(path, std::strerror(errno));
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t put = ::write(file, bytes.data() + done, bytes.size() - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      const int error = errno;
+      ::close(file);
+      fail(path, std::strerror(error));
+    }
+    done += static_cast<std::size_t>(put);
+  }
+  if (::close(file) != 0) fail(path, std::strerror(errno));
+  ++count_;
+}
+
+void ImageFolderWriter::finish() {
+  ATH_CHECK(!finished_ && count_ > 0, "image folder: finish() comes once, after the samples");
+  // One flush for all files; then the name.
+  const int file = ::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool flushed = file >= 0 && ::syncfs(file) == 0;
+  if (file >= 0) ::close(file);
+  if (!flushed) fail(temporary_, std::strerror(errno));
+  if (::rename(temporary_.c_str(), folder_.c_str()) != 0) fail(folder_, std::strerror(errno));
+  finished_ = true;
+  const std::filesystem::path parent = folder_.has_parent_path() ? folder_.parent_path() : ".";
+  const int above = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool kept = above >= 0 && ::fsync(above) == 0;
+  if (above >= 0) ::close(above);
+  if (!kept) fail(parent, std::strerror(errno));
+}
+
+}  // namespace athanor

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "data/image/jpeg.h"
+#include "data/image/png.h"
+
+namespace athanor {
+
+/// Decodes parts of JPEG and PNG images that lie in memory, to RGB: JpegDecoder and PngDecoder say how. Which
+/// it is, the first bytes say: among the files of ImageNet is a PNG that is called .JPEG. For one thread at a
+/// time.
+class ImageDecoder {
+ public:
+  /// Reads the header. `bytes` must stay until decode() is done. Throws IoError that names the offset, not
+  /// the file.
+  ImageSize open(std::span<const std::byte> bytes) {
+    is_png_ = PngDecoder::recognises(bytes);
+    return is_png_ ? png_.open(bytes) : jpeg_.open(bytes);
+  }
+  /// True where decode() can reduce.
+  bool reduces() const { return !is_png_; }
+  /// Decodes `box` of the image open() read, once; see JpegDecoder for `reduce`. Valid until the next open().
+  ImageView decode(const Box& box, int reduce = 1) {
+    return is_png_ ? png_.decode(box) : jpeg_.decode(box, reduce);
+  }
+
+ private:
+  JpegDecoder jpeg_;
+  PngDecoder png_;
+  bool is_png_ = false;
+};
+
+}  // namespace athanor

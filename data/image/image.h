@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+namespace athanor {
+
+struct ImageSize {
+  std::int64_t height = 0, width = 0;
+
+  bool operator==(const ImageSize&) const = default;
+};
+
+/// Part of an image, in pixels.
+struct Box {
+  std::int64_t top = 0, left = 0, height = 0, width = 0;
+
+  bool operator==(const Box&) const = default;
+};
+
+/// Pixels that lie somewhere else: rows of width * channels bytes, channels last, `stride` bytes apart.
+struct ImageView {
+  const std::uint8_t* pixels = nullptr;
+  std::int64_t height = 0, width = 0, channels = 0, stride = 0;
+
+  const std::uint8_t* row(std::int64_t y) const { return pixels + y * stride; }
+};
+
+/// Images of more pixels are refused: a damaged header must not ask for all memory there is.
+inline constexpr std::int64_t kMaxPixels = 100'000'000;
+
+}  // namespace athanor

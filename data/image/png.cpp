@@ -1,0 +1,266 @@
+#include "data/image/png.h"
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstring>
+#include <vector>
+
+#include <png.h>
+
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+constexpr std::size_t kSignature = 8;
+
+/// Memory for one image at a time: taken piece by piece, given back all at once, kept for the next one.
+class Arena {
+ public:
+  void* take(std::size_t size) {
+    constexpr std::size_t kAlign = 16, kBlock = 1 << 18;
+    size = (size + kAlign - 1) / kAlign * kAlign;
+    while (block_ < blocks_.size() && used_ + size > blocks_[block_].size) next();
+    if (block_ == blocks_.size()) {
+      const std::size_t bytes = std::max(size, kBlock);
+      std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
+      if (!memory) return nullptr;
+      blocks_.push_back({std::move(memory), bytes});
+    }
+    std::byte* at = blocks_[block_].memory.get() + used_;
+    used_ += size;
+    return at;
+  }
+  void reset() { block_ = used_ = 0; }
+
+ private:
+  struct Block {
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t size;
+  };
+  void next() {
+    ++block_;
+    used_ = 0;
+  }
+
+  std::vector<Block> blocks_;
+  std::size_t block_ = 0, used_ = 0;
+};
+
+}  // namespace
+
+struct PngDecoder::State {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::jmp_buf escape{};
+  char message[128] = {};
+  Arena arena;
+
+  const png_byte* bytes = nullptr;
+  std::size_t size = 0, at = 0;
+  bool opened = false;
+
+  Box box;
+  std::size_t row_bytes = 0;  // of RGB or RGBA
+  bool interlaced = false;
+  std::vector<std::uint8_t> pixels, skipped;
+  std::vector<png_bytep> rows;
+
+  ~State() { close(); }
+  void close() {
+    if (png) png_destroy_read_struct(&png, &info, nullptr);
+    arena.reset();
+  }
+
+  [[noreturn]] static void give_up(png_structp png, png_const_charp text) {
+    State& state = *static_cast<State*>(png_get_error_ptr(png));
+    std::strncpy(state.message, text, sizeof state.message - 1);
+    std::longjmp(state.escape, 1);
+  }
+  static void read(png_structp png, png_bytep to, std::size_t count) {
+    State& state = *static_cast<State*>(png_get_io_ptr(png));
+    if (count > state.size - state.at) give_up(png, "the data ends here");
+    std::memcpy(to, state.bytes + state.at, count);
+    state.at += count;
+  }
+};
+
+PngDecoder::PngDecoder() : state_(std::make_unique<State>()) {}
+PngDecoder::~PngDecoder() = default;
+
+bool PngDecoder::recognises(std::span<const std::byte> bytes) {
+  return bytes.size() >= kSignature &&
+         png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, kSignature) == 0;
+}
+
+/// Calls step(state) until it returns or libpng gives up, which jumps here: nothing with a destructor may
+/// live in between.
+bool PngDecoder::attempt(void (*step)(State&)) {
+  if (setjmp(state_->escape) != 0) return false;
+  step(*state_);
+  return true;
+}
+
+void PngDecoder::fail() const {
+  detail::fail<IoError>("png: offset {}: must be whole PNG data, but got: {}", state_->at, state_->message);
+}
+
+ImageSize PngDecoder::open(std::span<const std::byte> bytes) {
+  State& s = *state_;
+  s.close();
+  s.bytes = reinterpret_cast<const png_byte*>(bytes.data());
+  s.size = bytes.size();
+  s.at = 0;
+  s.opened = false;
+  const bool read = attempt([](State& state) {
+    // Warnings are about what lies beside the pixels, which is not looked at; libpng has no other for them.
+    state.png = png_create_read_struct_2(
+        PNG_LIBPNG_VER_STRING, &state, State::give_up, [](png_structp, png_const_charp) {}, &state,
+        [](png_structp png, png_alloc_size_t size) {
+          return static_cast<State*>(png_get_mem_ptr(png))->arena.take(size);
+        },
+        [](png_structp, png_voidp) {});
+    state.info = state.png ? png_create_info_struct(state.png) : nullptr;
+    if (!state.info) {
+      std::strcpy(state.message, "no memory for the decoder");
+      std::longjmp(state.escape, 1);
+    }
+    png_set_read_fn(state.png, &state, State::read);
+    png_set_user_limits(state.png, static_cast<png_uint_32>(kMaxPixels),
+                        static_cast<png_uint_32>(kMaxPixels));
+    png_set_chunk_malloc_max(state.png, 1 << 20);
+    // Texts and profiles are stored compressed: left alone, they cost no memory.
+    png_set_keep_unknown_chunks(state.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+    png_read_info(state.png, state.info);
+  });
+  if (!read) fail();
+  const ImageSize size{png_get_image_height(s.png, s.info), png_get_image_width(s.png, s.info)};
+  if (size.height * size.width > kMaxPixels) {
+    detail::fail<IoError>("png: image must have at most {} pixels, but is {}x{}", kMaxPixels, size.width,
+                          size.height);
+  }
+  s.opened = true;
+  return size;
+}
+
+ImageView PngDecoder::decode(const Box& box) {
+  State& s = *state_;
+  const std::int64_t height = s.opened ? png_get_image_height(s.png, s.info) : 0;
+  const std::int64_t width = s.opened ? png_get_image_width(s.png, s.info) : 0;
+  ATH_CHECK(s.opened && box.top >= 0 && box.left >= 0 && box.height > 0 && box.width > 0 &&
+                box.top + box.height <= height && box.left + box.width <= width,
+            "png: box must lie in the image that was opened, of {}x{}, but is {}x{} at ({}, {})", height,
+            width, box.height, box.width, box.top, box.left);
+  s.opened = false;
+  s.box = box;
+  const bool started = attempt([](State& state) {
+    png_set_expand(state.png);  // palettes, less than 8 bits, a transparent colour
+    png_set_scale_16(state.png);
+    png_set_gray_to_rgb(state.png);
+    state.interlaced = png_set_interlace_handling(state.png) > 1;
+    png_read_update_info(state.png, state.info);
+    state.row_bytes = png_get_rowbytes(state.png, state.info);
+  });
+  if (!started) fail();
+  // Each pass of an interlaced image goes over all of it.
+  const std::int64_t kept = s.interlaced ? height : box.height, first = s.interlaced ? 0 : box.top;
+  const std::size_t needed = s.row_bytes * static_cast<std::size_t>(kept);
+  if (s.pixels.size() < needed) s.pixels.resize(needed);
+  if (s.skipped.size() < s.row_bytes) s.skipped.resize(s.row_bytes);
+  if (s.interlaced) {
+    s.rows.clear();
+    for (std::int64_t y = 0; y < height; ++y) {
+      s.rows.push_back(s.pixels.data() + static_cast<std::size_t>(y) * s.row_bytes);
+    }
+  }
+  const bool decoded = attempt([](State& state) {
+    if (state.interlaced) {
+      png_read_image(state.png, state.rows.data());
+      return;
+    }
+    for (std::int64_t y = 0; y < state.box.top; ++y) png_read_row(state.png, state.skipped.data(), nullptr);
+    for (std::int64_t y = 0; y < state.box.height; ++y) {
+      png_read_row(state.png, state.pixels.data() + static_cast<std::size_t>(y) * state.row_bytes, nullptr);
+    }
+  });
+  if (!decoded) fail();
+  const auto channels = static_cast<std::int64_t>(s.row_bytes) / width;
+  if (channels == 4) {
+    const std::uint8_t* from = s.pixels.data();
+    std::uint8_t* to = s.pixels.data();  // never ahead of `from`
+    for (std::size_t i = 0; i < needed; i += 4, from += 4) {
+      const int alpha = from[3];
+      for (int c = 0; c < 3; ++c) {
+        *to++ = static_cast<std::uint8_t>((from[c] * alpha + 255 * (255 - alpha) + 127) / 255);
+      }
+    }
+  }
+  s.close();
+  const std::int64_t stride = width * 3;
+  return {s.pixels.data() + (box.top - first) * stride + box.left * 3, box.height, box.width, 3, stride};
+}
+
+// Writing
+// ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Writer {
+  std::jmp_buf escape{};
+  char message[128] = {};
+  std::vector<std::byte>* out = nullptr;
+  const ImageView* image = nullptr;
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+};
+
+void write_all(Writer& writer) {
+  const ImageView& image = *writer.image;
+  png_set_write_fn(
+      writer.png, &writer,
+      [](png_structp png, png_bytep bytes, std::size_t count) {
+        auto& out = *static_cast<Writer*>(png_get_io_ptr(png))->out;
+        const auto* from = reinterpret_cast<const std::byte*>(bytes);
+        out.insert(out.end(), from, from + count);
+      },
+      [](png_structp) {});
+  png_set_IHDR(writer.png, writer.info, static_cast<png_uint_32>(image.width),
+               static_cast<png_uint_32>(image.height), 8,
+               image.channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_write_info(writer.png, writer.info);
+  for (std::int64_t y = 0; y < image.height; ++y) png_write_row(writer.png, image.row(y));
+  png_write_end(writer.png, nullptr);
+}
+
+bool attempt_write(Writer& writer) {
+  if (setjmp(writer.escape) != 0) return false;
+  write_all(writer);
+  return true;
+}
+
+}  // namespace
+
+void encode_png(const ImageView& image, std::vector<std::byte>& out) {
+  ATH_CHECK((image.channels == 1 || image.channels == 3) && image.height > 0 && image.width > 0,
+            "png: image must have 1 or 3 channels and a pixel, but is {}x{}x{}", image.height, image.width,
+            image.channels);
+  out.clear();
+  Writer writer;
+  writer.out = &out;
+  writer.image = &image;
+  writer.png = png_create_write_struct(
+      PNG_LIBPNG_VER_STRING, &writer,
+      [](png_structp png, png_const_charp text) {
+        Writer& self = *static_cast<Writer*>(png_get_error_ptr(png));
+        std::strncpy(self.message, text, sizeof self.message - 1);
+        std::longjmp(self.escape, 1);
+      },
+      [](png_structp, png_const_charp) {});
+  writer.info = writer.png ? png_create_info_struct(writer.png) : nullptr;
+  const bool written = writer.info && attempt_write(writer);
+  png_destroy_write_struct(&writer.png, &writer.info);
+  if (!written) detail::fail<BackendError>("png: the encoder must not fail, but got: {}", writer.message);
+}
+
+}  // namespace athanor

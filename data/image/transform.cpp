@@ -1,0 +1,167 @@
+#include "data/image/transform.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/augment.h"
+#include "kernels/math.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+constexpr std::int64_t kMaxSide = 16384;
+constexpr int kAttempts = 10;
+
+std::int64_t below(std::uint32_t word, std::int64_t range) {
+  return static_cast<std::int64_t>((std::uint64_t{word} * static_cast<std::uint64_t>(range)) >> 32);
+}
+
+/// The middle of an image, scaled so that its sides become `scaled`.
+Window middle(std::int64_t side, std::int64_t scaled, std::int64_t wanted) {
+  const double scale = static_cast<double>(side) / static_cast<double>(scaled);
+  // Half a pixel is rounded to even, as in Python.
+  const double skipped = std::nearbyint(static_cast<double>(scaled - wanted) / 2);
+  return {scale, skipped * scale, 0, side};
+}
+
+Window reduced(const Window& window, int by) {
+  return {window.scale / by, window.offset / by, window.low / by, (window.high + by - 1) / by};
+}
+
+Window moved(Window window, std::int64_t by) {
+  window.offset -= static_cast<double>(by);
+  window.low -= by;
+  window.high -= by;
+  return window;
+}
+
+}  // namespace
+
+Box draw(const RandomResizedCrop& crop, const ImageSize& size, const DrawKey& key) {
+  const auto height = static_cast<double>(size.height), width = static_cast<double>(size.width);
+  const double low = math::log(crop.min_ratio), high = math::log(crop.max_ratio);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const auto op =
+        static_cast<std::uint64_t>(kernels::AugmentOp::resized_crop) + static_cast<std::uint64_t>(attempt);
+    const std::uint64_t stream =
+        random_stream(RandomPurpose::augment, static_cast<std::uint64_t>(key.epoch), op);
+    const PhiloxBlock random = philox({key.seed, stream}, static_cast<std::uint64_t>(key.sample));
+    const double share = random.word[0] * 0x1p-32, at = random.word[1] * 0x1p-32;
+    const double area = height * width * (crop.min_area + (crop.max_area - crop.min_area) * share);
+    const double ratio = math::exp(low + (high - low) * at);
+    const auto w = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area * ratio)));
+    const auto h = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area / ratio)));
+    if (w < 1 || h < 1 || w > size.width || h > size.height) continue;
+    return {below(random.word[2], size.height - h + 1), below(random.word[3], size.width - w + 1), h, w};
+  }
+  Box box{0, 0, size.height, size.width};
+  if (width / height < crop.min_ratio) {
+    box.height = static_cast<std::int64_t>(std::nearbyint(width / crop.min_ratio));
+  } else if (width / height > crop.max_ratio) {
+    box.width = static_cast<std::int64_t>(std::nearbyint(height * crop.max_ratio));
+  }
+  box.height = std::clamp<std::int64_t>(box.height, 1, size.height);
+  box.width = std::clamp<std::int64_t>(box.width, 1, size.width);
+  box.top = (size.height - box.height) / 2;
+  box.left = (size.width - box.width) / 2;
+  return box;
+}
+
+std::string describe(const ImageTransform& transform) {
+  const std::string size = fmt::format("{}x{}", transform.height, transform.width);
+  if (const auto& crop = transform.random_crop) {
+    return fmt::format("random part of {} to {} of the area, {} to {} as wide as high, to {}", crop->min_area,
+                       crop->max_area, crop->min_ratio, crop->max_ratio, size);
+  }
+  if (transform.shorter_side == 0) return fmt::format("middle that covers {}", size);
+  return fmt::format("shorter side to {}, middle of {}", transform.shorter_side, size);
+}
+
+void check(const ImageTransform& transform) {
+  const auto is_side = [](std::int64_t side) { return side >= 1 && side <= kMaxSide; };
+  ATH_CHECK(is_side(transform.height) && is_side(transform.width),
+            "image transform: height and width must be in [1, {}], but got {}x{}", kMaxSide, transform.height,
+            transform.width);
+  if (const auto& crop = transform.random_crop) {
+    ATH_CHECK(crop->min_area > 0 && crop->min_area <= crop->max_area && crop->max_area <= 1 &&
+                  crop->min_ratio >= 1e-3 && crop->min_ratio <= crop->max_ratio && crop->max_ratio <= 1e3,
+              "image transform: a random part must have an area in (0, 1] and a ratio in [0.001, 1000], but "
+              "got [{}, {}] and [{}, {}]",
+              crop->min_area, crop->max_area, crop->min_ratio, crop->max_ratio);
+  }
+  ATH_CHECK(
+      transform.shorter_side == 0 || (transform.shorter_side >= std::max(transform.height, transform.width) &&
+                                      transform.shorter_side <= kMaxSide),
+      "image transform: the shorter side must be 0 or in [{}, {}], but got {}",
+      std::max(transform.height, transform.width), kMaxSide, transform.shorter_side);
+}
+
+Placement place(const ImageTransform& transform, const ImageSize& size, const DrawKey& key) {
+  if (transform.random_crop) {
+    const Box box = draw(*transform.random_crop, size, key);
+    const auto window = [](std::int64_t from, std::int64_t length, std::int64_t wanted) {
+      return Window{static_cast<double>(length) / static_cast<double>(wanted), static_cast<double>(from),
+                    from, from + length};
+    };
+    return {window(box.top, box.height, transform.height), window(box.left, box.width, transform.width)};
+  }
+  if (transform.shorter_side > 0) {
+    const std::int64_t shorter = std::min(size.height, size.width);
+    const auto scaled = [&](std::int64_t side) { return transform.shorter_side * side / shorter; };
+    return {middle(size.height, scaled(size.height), transform.height),
+            middle(size.width, scaled(size.width), transform.width)};
+  }
+  const auto per = [](std::int64_t side, std::int64_t wanted) {
+    return static_cast<double>(side) / static_cast<double>(wanted);
+  };
+  const double scale = std::min(per(size.height, transform.height), per(size.width, transform.width));
+  const auto window = [&](std::int64_t side, std::int64_t wanted) {
+    const double rest = static_cast<double>(side) - scale * static_cast<double>(wanted);
+    return Window{scale, std::max(rest, 0.0) / 2, 0, side};
+  };
+  return {window(size.height, transform.height), window(size.width, transform.width)};
+}
+
+void ImageReader::read(const StoredSample& sample, const ImageTransform& transform, const DrawKey& key,
+                       std::int64_t channels, std::span<std::uint8_t> out) {
+  const bool raw = sample.codec == Codec::raw;
+  const ImageSize size = raw ? ImageSize{sample.height, sample.width} : decoder_.open(sample.bytes);
+  Placement at = place(transform, size, key);
+  int reduce = 1;
+  if (transform.random_crop && !raw && decoder_.reduces()) {
+    const double scale = std::min(at.rows.scale, at.columns.scale);
+    reduce = scale >= 8 ? 8 : scale >= 4 ? 4 : scale >= 2 ? 2 : 1;
+    at = {reduced(at.rows, reduce), reduced(at.columns, reduce)};
+  }
+  const Reach rows = reach(at.rows, transform.height), columns = reach(at.columns, transform.width);
+  const Box box{rows.first, columns.first, rows.last - rows.first, columns.last - columns.first};
+  const auto clipped = [](Window window, const Reach& within) {
+    window.low = std::max(window.low, within.first);
+    window.high = std::min(window.high, within.last);
+    return moved(window, within.first);
+  };
+  at = {clipped(at.rows, rows), clipped(at.columns, columns)};
+  if (!raw) {
+    resize_(decoder_.decode(box, reduce), at.rows, at.columns, transform.height, transform.width, out);
+    return;
+  }
+  const std::int64_t stride = sample.width * sample.channels;
+  if (sample.height < 1 || stride < 1 || std::ssize(sample.bytes) != sample.height * stride ||
+      (sample.channels != channels && (sample.channels != 1 || channels != 3))) {
+    detail::fail<IoError>("raw: image must have {} channels and as many bytes, but is {}x{}x{} in {} bytes",
+                          channels, sample.height, sample.width, sample.channels, sample.bytes.size());
+  }
+  const auto* pixels = reinterpret_cast<const std::uint8_t*>(sample.bytes.data());
+  const ImageView view{pixels + box.top * stride + box.left * sample.channels, box.height, box.width,
+                       sample.channels, stride};
+  const std::int64_t count = transform.height * transform.width;
+  const auto narrow = static_cast<std::size_t>(count * sample.channels);
+  resize_(view, at.rows, at.columns, transform.height, transform.width, out.first(narrow));
+  if (sample.channels == channels) return;
+  for (std::int64_t i = count - 1; i >= 0; --i) {  // from the back: in place
+    std::fill_n(out.data() + 3 * i, 3, out[static_cast<std::size_t>(i)]);
+  }
+}
+
+}  // namespace athanor

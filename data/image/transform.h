@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "data/image/decoder.h"
+#include "data/image/resize.h"
+#include "data/sample_store.h"
+
+// Which part of an image becomes a sample, and how large. This is what a decoder can save work by; what
+// happens to each pixel (flip, colours, cutout, normalisation) is kernels::augment, on the device.
+
+namespace athanor {
+
+/// A random part of an image: its area as a share of the image's, its width as a multiple of its height
+/// (drawn evenly between the logarithms), and where it lies. Ten draws that do not fit give the middle, as
+/// large as fits. Source: Szegedy et al. 2015, arXiv:1409.4842, section 6; torchvision's RandomResizedCrop.
+struct RandomResizedCrop {
+  double min_area = 0.08, max_area = 1;
+  double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;
+
+  bool operator==(const RandomResizedCrop&) const = default;
+};
+
+/// What a draw is a function of.
+struct DrawKey {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0, sample = 0;
+};
+
+Box draw(const RandomResizedCrop& crop, const ImageSize& size, const DrawKey& key);
+
+/// An image of any size to one of height x width.
+struct ImageTransform {
+  std::int64_t height = 224, width = 224;
+  /// Scales a random part to that size.
+  std::optional<RandomResizedCrop> random_crop = {};
+  /// Without: the shorter side is scaled to so many pixels, the longer one in proportion, and the middle cut
+  /// out. 0: as small as covers height x width.
+  std::int64_t shorter_side = 0;
+
+  bool operator==(const ImageTransform&) const = default;
+};
+
+/// "random part of 8 to 100 %, 224x224": for messages and settings.
+std::string describe(const ImageTransform& transform);
+/// Throws ArgumentError where a transform cannot be.
+void check(const ImageTransform& transform);
+
+/// Where the pixels of a result come from, in pixels of the whole image.
+struct Placement {
+  Window rows, columns;
+};
+Placement place(const ImageTransform& transform, const ImageSize& size, const DrawKey& key);
+
+/// Decodes samples and brings them to one size. Decodes no more than the part that is wanted and, where that
+/// is drawn and is to shrink twice or more, not all its pixels (see JpegDecoder::decode). For one thread at a
+/// time: once its memory has grown to the largest image, it allocates none of its own.
+class ImageReader {
+ public:
+  /// Writes the sample's height x width pixels of `channels` to `out`. Encoded images have 3 channels; raw
+  /// ones as many as asked for, or 1 that becomes 3. Throws IoError that does not name the sample.
+  void read(const StoredSample& sample, const ImageTransform& transform, const DrawKey& key,
+            std::int64_t channels, std::span<std::uint8_t> out);
+
+ private:
+  ImageDecoder decoder_;
+  Resizer resize_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,181 @@
+#include "data/formats/image_folder.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "data/decoded_dataset.h"
+#include "data/image/png.h"
+#include "support/temp_dir.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+using test::TempDir;
+using test::write_file;
+
+template <class E, class F> std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string text_of(const StoredSample& sample) {
+  return {reinterpret_cast<const char*>(sample.bytes.data()), sample.bytes.size()};
+}
+
+StoredSample encoded(const std::string& bytes, Codec codec, std::int64_t label) {
+  return {.bytes = {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()},
+          .codec = codec,
+          .label = label};
+}
+
+TEST(ImageFolder, ReadsFilesInByteOrder) {
+  const TempDir dir;
+  for (const char* file :
+       {"b/2.jpg", "b/10.JPEG", "B/x.png", "\xc3\xa9/y.Jpg", "b/notes.txt", "b/jpg", "b/a.jpg.txt"})
+    write_file(dir / file, file);
+  std::filesystem::create_directories(dir / "empty");
+  write_file(dir / "at_the_top.jpg", "not in a class");
+  const ImageFolder data(dir.path());
+  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"B", "b", "empty", "\xc3\xa9"}));
+  EXPECT_EQ(data.spec(), (ImageSpec{0, 0, 0, 4}));
+  ASSERT_EQ(data.size(), 4);
+  std::vector<std::byte> scratch;
+  const char* names[] = {"B/x.png", "b/10.JPEG", "b/2.jpg", "\xc3\xa9/y.Jpg"};
+  const std::int64_t labels[] = {0, 1, 1, 3};
+  for (std::int64_t i = 0; i < 4; ++i) {
+    const StoredSample sample = data.fetch(i, scratch);
+    EXPECT_EQ(text_of(sample), names[i]);
+    EXPECT_EQ(sample.label, labels[i]);
+    EXPECT_EQ(sample.codec, i == 0 ? Codec::png : Codec::jpeg);
+    EXPECT_EQ(data.where(i), dir / names[i]);
+  }
+  EXPECT_FALSE(data.resident());
+  EXPECT_THROW(data.fetch(4, scratch), ArgumentError);
+  EXPECT_THROW(data.where(-1), ArgumentError);
+  // What changed since is one line that names the file.
+  std::filesystem::remove(dir / "b/2.jpg");
+  EXPECT_EQ(error_of<IoError>([&] { data.fetch(2, scratch); }),
+            fmt::format("image folder: {}: must be a readable file, but got: No such file or directory",
+                        (dir / "b/2.jpg").string()));
+  std::filesystem::create_directories(dir / "b/2.jpg");
+  EXPECT_NE(
+      error_of<IoError>([&] { data.fetch(2, scratch); }).find("must be a readable file of at most 1 GiB"),
+      std::string::npos);
+}
+
+TEST(ImageFolder, AnEmptyOrMissingFolderIsAnIoError) {
+  const TempDir dir;
+  EXPECT_NE(error_of<IoError>([&] { ImageFolder(dir.path()); }).find("must hold one folder per class"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of<IoError>([&] { ImageFolder(dir / "nowhere"); }).find("nowhere must be a readable folder"),
+      std::string::npos);
+}
+
+TEST(ImageFolder, DecodesRealPhotos) {
+  ATHANOR_NEEDS_DATA(photos, "imagenet-sample");
+  const TempDir dir;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(photos)) {
+    if (entry.path().extension() == ".JPEG") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  ASSERT_GE(files.size(), 40u);
+  for (std::size_t i = 0; i < 40; ++i) {
+    const auto folder = dir / (i % 2 ? "b" : "a");
+    std::filesystem::create_directories(folder);
+    std::filesystem::create_symlink(files[i], folder / files[i].filename());
+  }
+  const DecodedDataset data(std::make_shared<ImageFolder>(dir.path()),
+                            {.height = 24, .width = 40, .random_crop = RandomResizedCrop{}},
+                            {.height = 24, .width = 40}, 1);
+  std::vector<std::uint8_t> image(24 * 40 * 3);
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    EXPECT_EQ(data.read(i, image), i < 20 ? 0 : 1);
+    EXPECT_GT(*std::max_element(image.begin(), image.end()),
+              *std::min_element(image.begin(), image.end()) + 50);
+    EXPECT_EQ(data.read_in_epoch(i, 2, image), i < 20 ? 0 : 1);
+  }
+}
+
+TEST(ImageFolderWriter, WhatIsWrittenIsReadBack) {
+  const TempDir dir;
+  const std::vector<std::uint8_t> grey{1, 2, 3, 4, 5, 6};
+  StoredSample raw{.bytes = std::as_bytes(std::span(grey)), .codec = Codec::raw, .label = 3};
+  raw.height = 2;
+  raw.width = 3;
+  raw.channels = 1;
+  {
+    ImageFolderWriter writer(dir / "out");
+    writer.add(encoded("one", Codec::jpeg, 3));
+    writer.add(raw);
+    writer.add(encoded("two", Codec::png, 0));
+    EXPECT_FALSE(std::filesystem::exists(dir / "out"));
+    writer.finish();
+    EXPECT_THROW(writer.finish(), ArgumentError);
+  }
+  const ImageFolder data(dir / "out");
+  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"00000", "00001", "00002", "00003"}));
+  ASSERT_EQ(data.size(), 3);
+  std::vector<std::byte> scratch;
+  EXPECT_EQ(data.where(0), dir / "out/00000/00000002.png");
+  EXPECT_EQ(text_of(data.fetch(0, scratch)), "two");
+  EXPECT_EQ(text_of(data.fetch(1, scratch)), "one");
+  EXPECT_EQ(data.fetch(1, scratch).label, 3);
+  PngDecoder png;
+  png.open(data.fetch(2, scratch).bytes);
+  const ImageView view = png.decode({0, 0, 2, 3});
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(view.pixels[3 * i], grey[i]);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);  // nothing else is left
+  EXPECT_NE(error_of<IoError>([&] { ImageFolderWriter(dir / "out"); }).find("must not exist yet"),
+            std::string::npos);
+}
+
+TEST(ImageFolderWriter, ClassesKeepTheirNumbers) {
+  const TempDir dir;
+  for (const bool sorted : {true, false}) {
+    const std::vector<std::string> names = sorted ? std::vector<std::string>{"ant", "bee", "cat"}
+                                                  : std::vector<std::string>{"cat", "ant", "bee"};
+    const auto path = dir / (sorted ? "sorted" : "unsorted");
+    ImageFolderWriter writer(path, names);
+    writer.add(encoded("x", Codec::jpeg, 2));
+    EXPECT_THROW(writer.add(encoded("x", Codec::jpeg, 3)), ArgumentError);
+    EXPECT_THROW(writer.add(encoded("x", Codec::jpeg, -1)), ArgumentError);
+    writer.finish();
+    const ImageFolder data(path);
+    EXPECT_EQ(data.class_names(),
+              sorted ? names : (std::vector<std::string>{"00000_cat", "00001_ant", "00002_bee"}));
+    std::vector<std::byte> scratch;
+    EXPECT_EQ(data.fetch(0, scratch).label, 2);
+  }
+}
+
+TEST(ImageFolderWriter, RefusesWhatAFolderCannotHoldAndLeavesNothing) {
+  const TempDir dir;
+  for (const std::string name : {"", ".", "..", "a/b"})
+    EXPECT_THROW(ImageFolderWriter(dir / "out", {"fine", name}), ArgumentError) << name;
+  EXPECT_THROW(ImageFolderWriter(dir / "out", {"twice", "twice"}), ArgumentError);
+  {
+    ImageFolderWriter writer(dir / "out");
+    StoredSample four{.bytes = std::as_bytes(std::span("abc")), .codec = Codec::raw};
+    four.height = four.width = 1;
+    four.channels = 4;
+    EXPECT_NE(error_of<ArgumentError>([&] { writer.add(four); }).find("write a packed file"),
+              std::string::npos);
+    four.channels = 3;
+    EXPECT_NE(error_of<ArgumentError>([&] { writer.add(four); }).find("must have as many bytes, but got 4"),
+              std::string::npos);
+    writer.add(encoded("x", Codec::jpeg, 0));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+  EXPECT_THROW(ImageFolderWriter("/proc/nowhere/out"), IoError);
+}
+
+}  // namespace
+}  // namespace athanor
