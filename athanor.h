@@ -40,6 +40,7 @@
 #include "nn/loss.h"
 #include "nn/models/model.h"
 #include "nn/module.h"
+#include "nn/pretrained.h"
 #include "nn/pool.h"
 #include "nn/sequential.h"
 #include "nn/torch_layout.h"

@@ -91,6 +91,7 @@ set(ATHANOR_HEADERS
   nn/models/vgg.h
   nn/module.h
   nn/pool.h
+  nn/pretrained.h
   nn/sequential.h
   nn/torch_layout.h
   nn/whitening.h

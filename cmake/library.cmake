@@ -153,6 +153,7 @@ add_library(athanor
   nn/models/resnet.cpp
   nn/models/vgg.cpp
   nn/module.cpp
+  nn/pretrained.cpp
   nn/sequential.cpp
   nn/torch_layout.cpp
   nn/whitening.cpp

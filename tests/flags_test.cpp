@@ -169,14 +169,32 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
 }
 
 TEST(Flags, PartsThatAreNotBuiltAreRefusedNotIgnored) {
-  const std::vector<std::vector<std::string>> cases{{"--devices", "2"},      {"--strategy", "ddp"},
-                                                    {"--strategy", "zero1"}, {"--workers", "4"},
-                                                    {"--pretrained", "x"},   {"--profile", "trace"}};
+  const std::vector<std::vector<std::string>> cases{{"--devices", "2"},
+                                                    {"--strategy", "ddp"},
+                                                    {"--strategy", "zero1"},
+                                                    {"--workers", "4"},
+                                                    {"--profile", "trace"}};
   for (const auto& arguments : cases) {
     const std::string message = refusal(arguments);
     EXPECT_NE(message.find("not part of this version"), std::string::npos) << arguments[0] << ": " << message;
     EXPECT_NE(message.find(arguments[1]), std::string::npos) << message;
   }
+}
+
+TEST(Flags, PretrainedWeightsMustBeThere) {
+  EXPECT_NE(refusal({"--pretrained", "/nowhere/x"}).find("there is no /nowhere/x"), std::string::npos);
+  EXPECT_NE(refusal({"--pretrained", ""}).find("must be a file"), std::string::npos);
+}
+
+TEST(Flags, ImagesHaveFlagsWhereTheyHaveAnySize) {
+  EXPECT_NE(refusal({"--image-size", "64"}).find("there is no flag '--image-size'"), std::string::npos);
+  TrainerConfig defaults;
+  defaults.image_size = 224;
+  const char* arguments[] = {"program", "--image-size", "64", "--train", "a", "--val", "b"};
+  const TrainerConfig config = parse_flags(7, arguments, defaults);
+  EXPECT_EQ(config.image_size, 64);
+  EXPECT_EQ(config.train_data, "a");
+  EXPECT_EQ(config.val_data, "b");
 }
 
 TEST(Flags, ADeviceThatIsNotThereIsNamed) {

@@ -9,6 +9,7 @@
 #include "autograd/loss.h"
 #include "nn/models/cifarnet.h"
 #include "nn/models/model.h"
+#include "nn/pretrained.h"
 #include "nn/torch_layout.h"
 #include "nn/whitening.h"
 #include "support/temp_dir.h"
@@ -267,6 +268,58 @@ TEST(CifarNet, StartsAsItsRecipeSays) {
   EXPECT_NEAR(std::sqrt(squares / 2559), 1, 1e-5);
   EXPECT_FALSE(state.contains("group1.bn1.weight"));  // no scale
   EXPECT_FALSE(state.contains("head.bias"));
+}
+
+TEST(Pretrained, TakesAllOrAllButTheHead) {
+  const auto weights = make_model("resnet20", {.classes = 10}, 1);
+  const auto values = [](const Module& model, const char* name) {
+    return model.state_dict().tensor(name).to_vector();
+  };
+  {
+    const auto model = make_model("resnet20", {.classes = 10}, 2);
+    const Pretrained taken = load_pretrained(*model, weights->state_dict());
+    EXPECT_TRUE(taken.fresh.empty());
+    EXPECT_EQ(taken.loaded, std::ssize(weights->state_dict().names()));
+    for (const std::string& name : weights->state_dict().names())
+      EXPECT_EQ(values(*model, name.c_str()), values(*weights, name.c_str())) << name;
+  }
+  const auto model = make_model("resnet20", {.classes = 7}, 2),
+             before = make_model("resnet20", {.classes = 7}, 2);
+  const Pretrained taken = load_pretrained(*model, weights->state_dict());
+  EXPECT_EQ(taken.fresh, (std::vector<std::string>{"fc.weight", "fc.bias"}));
+  EXPECT_EQ(taken.classes, 10);
+  EXPECT_EQ(taken.loaded, std::ssize(weights->state_dict().names()) - 2);
+  for (const std::string& name : weights->state_dict().names()) {
+    const auto& source = name.starts_with("fc.") ? *before : *weights;
+    EXPECT_EQ(values(*model, name.c_str()), values(source, name.c_str())) << name;
+  }
+}
+
+TEST(Pretrained, RefusesWhatDoesNotFitAndChangesNothing) {
+  const auto model = make_model("resnet20", {.classes = 10}, 1);
+  const auto before = model->state_dict().tensor("conv1.weight").to_vector();
+  const auto refused = [&](const StateDict& weights, const char* says) {
+    try {
+      load_pretrained(*model, weights);
+      ADD_FAILURE() << "no error";
+    } catch (const ArgumentError& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(model->state_dict().tensor("conv1.weight").to_vector(), before);
+  };
+  const auto other = make_model("resnet20", {.classes = 10}, 2);
+  StateDict more = other->state_dict(), fewer, half_a_head;
+  more.set("extra", Tensor::zeros({1}, {DType::f32, kCpu}));
+  refused(more, "not in the model: 'extra'");
+  for (const auto& entry : other->state_dict()) {
+    if (entry.name != "bn1.weight") fewer.set(entry.name, entry.value);
+    half_a_head.set(entry.name,
+                    entry.name == "fc.bias" ? Tensor::zeros({7}, {DType::f32, kCpu}) : entry.value);
+  }
+  refused(fewer, "missing 'bn1.weight'");
+  refused(half_a_head, "'fc.bias' must have shape");
+  refused(make_model("resnet20", {.classes = 10, .in_channels = 1}, 2)->state_dict(),
+          "'conv1.weight' must have shape");
 }
 
 }  // namespace

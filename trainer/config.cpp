@@ -173,6 +173,17 @@ void add_training(Flags& flags, TrainerConfig& config) {
   });
 }
 
+void add_images(Flags& flags, TrainerConfig& config) {
+  if (config.image_size == 0) return;
+  flags.value("--image-size", "PIXELS",
+              fmt::format("side that images are brought to [{}]", config.image_size),
+              [&](auto& flag, auto& text) { config.image_size = at_least(flag, text, 1); });
+  flags.value("--train", "PATH", "training images [DIR/train below --data-dir]",
+              [&](auto&, auto& text) { config.train_data = text; });
+  flags.value("--val", "PATH", "images to validate on [DIR/val below --data-dir]",
+              [&](auto&, auto& text) { config.val_data = text; });
+}
+
 void add_machine(Flags& flags, TrainerConfig& config) {
   flags.value("--threads", "N", "of the CPU [all cores]", [&](auto& flag, auto& text) {
     const std::int64_t threads = at_least(flag, text, 1);
@@ -227,7 +238,6 @@ void add_reports(Flags& flags, TrainerConfig& config) {
               });
   flags.on("--forbid-sync", "waiting for the device inside a step is an error", config.forbid_sync);
   flags.on("--fast-dev-run", "one step and one batch of validation, to try everything", config.fast_dev_run);
-  const auto refuse = [](auto& flag, auto& text) { not_built(flag, text, "leave the flag out"); };
   flags.value("--checkpoint-dir", "DIR", "save checkpoints there, and keep the newest three [none]",
               [&](auto&, auto& text) { config.checkpoint_dir = text; });
   flags.value("--checkpoint-every", "STEPS",
@@ -239,7 +249,13 @@ void add_reports(Flags& flags, TrainerConfig& config) {
                 ATH_CHECK(!text.empty(), "{}: must be auto or a checkpoint's file, but is empty", flag);
                 config.resume = text;
               });
-  flags.value("--pretrained", "FILE", "not part of this version", refuse);
+  flags.value("--pretrained", "FILE",
+              "begin with these weights (a checkpoint, or safetensors with this model's names); with other "
+              "classes the last layer begins anew [random ones]",
+              [&](auto& flag, auto& text) {
+                ATH_CHECK(!text.empty(), "{}: must be a file, but is empty", flag);
+                config.pretrained = text;
+              });
 }
 
 }  // namespace
@@ -262,6 +278,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     config.device_note = choice.note;
   }
   add_training(flags, config);
+  add_images(flags, config);
   add_machine(flags, config);
   add_reports(flags, config);
   try {
@@ -318,6 +335,8 @@ void check(const TrainerConfig& config) {
             "--resume: must be auto or a checkpoint's file, but there is no {}", config.resume);
   ATH_CHECK(config.resume.empty() || !config.fast_dev_run,
             "--fast-dev-run: must go without --resume, as it makes one step of its own");
+  ATH_CHECK(config.pretrained.empty() || std::filesystem::exists(config.pretrained),
+            "--pretrained: must be a file of weights, but there is no {}", config.pretrained.string());
   if (config.early_stop) {
     const std::vector<std::string> metrics{"val_loss", "val_accuracy", "train_loss"};
     const std::string& metric = config.early_stop->metric;

@@ -60,10 +60,17 @@ struct TrainerConfig {
   std::int64_t checkpoint_every = 0;     ///< attempted steps; 0: once per epoch. At the end in any case.
   std::int64_t checkpoint_keep = 3;      ///< the newest ones
   std::string resume;  ///< "auto": the newest in checkpoint_dir, if any; a checkpoint; empty: begin
-  std::filesystem::path metrics;   ///< JSON lines are appended there; empty: none
-  std::filesystem::path data_dir;  ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
+  std::filesystem::path pretrained;  ///< weights to begin with, see nn/pretrained.h; empty: random ones
+  std::filesystem::path metrics;     ///< JSON lines are appended there; empty: none
+  std::filesystem::path data_dir;    ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
+
+  // Of programs whose images have any size: with image_size 0 there are no such flags.
+  std::int64_t image_size = 0;                 ///< pixels a side that they are brought to
+  std::filesystem::path train_data, val_data;  ///< where they are; empty: below data_dir
 
   // The recipe, which has no flags.
+  /// Of bytes / 255, for each channel; empty: measured on the training set, which reads all of it.
+  std::vector<double> pixel_mean, pixel_stddev;
   std::int64_t patience_at_floor = 16;  ///< overflows in a row at the lowest loss scale that are an error
   double momentum = 0.9;                ///< Nesterov's
   double weight_decay = 5e-4;

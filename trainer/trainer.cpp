@@ -126,7 +126,8 @@ void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& hel
   const std::int64_t val_batch =
       config_.val_batch_size > 0 ? config_.val_batch_size : std::max<std::int64_t>(config_.batch_size, 256);
   held_out_ = std::make_unique<Loader>(held_out, LoaderOptions{.batch_size = val_batch});
-  pixels_ = measure(train);
+  pixels_ =
+      config_.pixel_mean.empty() ? measure(train) : Normalization{config_.pixel_mean, config_.pixel_stddev};
   preprocess_ = std::make_unique<Preprocess>(train.spec(), pixels_, compute_dtype(config_.precision),
                                              config_.device, config_.augment, config_.seed);
   // Unlinked before the new one: a model trained again moves from one arena to the next.

@@ -1,11 +1,41 @@
 #include "common/train.h"
 
+#include <fmt/ranges.h>
+
 #include "nn/models/model.h"
+#include "nn/pretrained.h"
+#include "tensor/error.h"
+#include "tensor/safetensors.h"
+#include "trainer/checkpoint.h"
 #include "trainer/progress.h"
 #include "trainer/run_main.h"
 #include "trainer/trainer.h"
 
 namespace athanor::examples {
+namespace {
+
+/// Weights of a checkpoint, which is checked, or of any safetensors file.
+StateDict weights_of(const std::filesystem::path& file) {
+  const StateDict all = safetensors::load(file);
+  return all.contains_prefix("model.") ? load_checkpoint(file).under("model.") : all;
+}
+
+void begin_with(nn::Module& model, const std::filesystem::path& file, std::int64_t classes) {
+  nn::Pretrained taken;
+  try {
+    taken = nn::load_pretrained(model, weights_of(file));
+  } catch (const ArgumentError& error) {
+    detail::fail<>("--pretrained: {}: {}", file.string(), error.what());
+  }
+  fmt::print("pretrained: {} tensors from {}", taken.loaded, file.string());
+  if (!taken.fresh.empty()) {
+    fmt::print("; new, for {} classes in place of {}: {}", classes, taken.classes,
+               fmt::join(taken.fresh, ", "));
+  }
+  fmt::print("\n");
+}
+
+}  // namespace
 
 int train(int argc, char** argv, TrainerConfig defaults,
           const std::function<Data(const TrainerConfig&)>& data) {
@@ -17,6 +47,7 @@ int train(int argc, char** argv, TrainerConfig defaults,
     const auto [training, test] = data(config);
     const ImageSpec& spec = training->spec();
     const auto model = nn::make_model(config.model, {spec.classes, spec.channels, spec.height}, config.seed);
+    if (!config.pretrained.empty()) begin_with(*model, config.pretrained, spec.classes);
     return exit_code(trainer.fit(*model, *training, *test));
   });
 }

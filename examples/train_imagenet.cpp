@@ -1,0 +1,55 @@
+// Trains a ResNet-18 (or --model NAME) on images of any size: one folder per class, below
+// --data-dir/imagenet/train and val, or wherever --train and --val say. build/cpu/bin/train_imagenet --train
+// photos/train --val photos/val --model resnet50 --pretrained FILE
+
+#include "common/train.h"
+#include "data/decoded_dataset.h"
+#include "data/formats/image_folder.h"
+#include "tensor/error.h"
+
+namespace {
+
+using namespace athanor;
+
+void check_classes(const SampleStore& train, const SampleStore& val) {
+  const auto ours = train.class_names(), theirs = val.class_names();
+  for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
+    ATH_CHECK(ours[i] == theirs[i],
+              "train_imagenet: both sets must have the same classes, but class {} is '{}' in training and "
+              "'{}' in validation",
+              i, ours[i], theirs[i]);
+  }
+}
+
+examples::Data images(const TrainerConfig& flags) {
+  const auto open = [&](const std::filesystem::path& path, const char* part) {
+    return std::make_shared<ImageFolder>(path.empty() ? flags.data_dir / "imagenet" / part : path);
+  };
+  const auto train = open(flags.train_data, "train"), val = open(flags.val_data, "val");
+  check_classes(*train, *val);
+  const std::int64_t side = flags.image_size;
+  const ImageTransform drawn{.height = side, .width = side, .random_crop = RandomResizedCrop{}};
+  // The middle 224 of 256 pixels, or as much of another size.
+  const ImageTransform middle{.height = side, .width = side, .shorter_side = (side * 8 + 3) / 7};
+  return {std::make_unique<DecodedDataset>(train, drawn, middle, flags.seed),
+          std::make_unique<DecodedDataset>(val, middle)};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  TrainerConfig config;
+  config.program = "train_imagenet";
+  config.model = "resnet18";
+  config.image_size = 224;
+  config.epochs = 18;
+  config.batch_size = 256;
+  config.lr = 0.5;
+  config.weight_decay = 1e-4;
+  config.label_smoothing = 0.1;
+  config.augment = {.flip = true};
+  // Of ImageNet's training set, as everybody has them.
+  config.pixel_mean = {0.485, 0.456, 0.406};
+  config.pixel_stddev = {0.229, 0.224, 0.225};
+  return examples::train(argc, argv, config, images);
+}

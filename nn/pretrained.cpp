@@ -1,0 +1,59 @@
+#include "nn/pretrained.h"
+
+#include <algorithm>
+
+#include "autograd/grad_mode.h"
+#include "autograd/shape.h"
+#include "tensor/error.h"
+
+namespace athanor::nn {
+namespace {
+
+/// True where the shapes differ in their first dimension, and in nothing else.
+bool differ_in_classes(const Shape& a, const Shape& b) {
+  if (a.rank() != b.rank() || a.rank() == 0 || a[0] == b[0]) return false;
+  for (int i = 1; i < a.rank(); ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Pretrained load_pretrained(Module& model, const StateDict& given) {
+  const StateDict own = model.state_dict();
+  const std::vector<Parameter> parameters = model.parameters();
+  ATH_CHECK(!parameters.empty(), "pretrained: the model must have parameters");
+  const std::string& last = parameters.back().name;
+  const std::string head = last.substr(0, last.rfind('.') + 1);
+  // The head is taken as a whole, or not at all.
+  Pretrained result;
+  std::int64_t of_head = 0;
+  for (const Parameter& parameter : parameters) {
+    if (!parameter.name.starts_with(head)) continue;
+    ++of_head;
+    const StateDict::Value* value = given.find(parameter.name);
+    const Tensor* theirs = value ? std::get_if<Tensor>(value) : nullptr;
+    if (!theirs || !differ_in_classes(theirs->shape(), parameter.tensor.shape())) continue;
+    result.fresh.push_back(parameter.name);
+    result.classes = theirs->shape()[0];
+  }
+  if (head.empty() || std::ssize(result.fresh) != of_head) result.fresh.clear();
+
+  const NoGrad no_grad;
+  StateDict state;
+  for (const StateDict::Entry& entry : given) {
+    const bool is_fresh =
+        std::find(result.fresh.begin(), result.fresh.end(), entry.name) != result.fresh.end();
+    if (!is_fresh) {
+      state.set(entry.name, entry.value);
+      ++result.loaded;
+    } else {
+      state.set(entry.name, clone(std::get<Tensor>(*own.find(entry.name)).detach()));
+    }
+  }
+  model.load_state_dict(state);
+  return result;
+}
+
+}  // namespace athanor::nn

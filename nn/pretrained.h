@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace athanor::nn {
+
+/// What load_pretrained() did.
+struct Pretrained {
+  std::int64_t loaded = 0;         ///< tensors taken over
+  std::vector<std::string> fresh;  ///< the head's parameters, where the classes are others: as they were
+  std::int64_t classes = 0;        ///< of the weights, where the head is fresh
+};
+
+/// Fills a model that has values with others' of the same names: all its parameters and buffers. The last
+/// layer (the head: the module of the last parameter) keeps its own where `weights` have another number of
+/// classes, its parameters' first dimension, and fit otherwise. Throws ArgumentError naming what does not
+/// fit: a name too few or too many, another shape. Then nothing has changed.
+Pretrained load_pretrained(Module& model, const StateDict& weights);
+
+}  // namespace athanor::nn
