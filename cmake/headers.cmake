@@ -25,6 +25,7 @@ set(ATHANOR_HEADERS
   data/formats/cifar.h
   data/formats/crc32c.h
   data/formats/image_folder.h
+  data/formats/input_file.h
   data/formats/mnist.h
   data/formats/packed.h
   data/formats/packed_writer.h
