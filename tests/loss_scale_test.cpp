@@ -81,6 +81,8 @@ const ScalerCase kScalerCases[] = {
     {"stuck_at_the_floor", "iiiii", kQuick, 2, 0, 3, 0, 5},
     {"unstuck_by_one_step", "iiiii.", kQuick, 2, 1, 0, 1, 5},
     {"resumed_in_the_middle", "..r.i.r..", kQuick, 16, 0, 0, 6, 1},
+    {"resumed_with_the_scale_it_had", "...r..", kQuick, 16, 2, 0, 5, 0},
+    {"resumed_while_stuck", "iiiiri", kQuick, 2, 0, 3, 0, 5},
     {"pinned", "..i.i....", LossScaling::fixed(1024), 1024, 0, 0, 7, 2},
     {"pinned_is_stuck_at_once", "iii", LossScaling::fixed(1), 1, 0, 3, 0, 3},
     {"other_factors",
@@ -240,6 +242,38 @@ TEST(OutlierGuard, SkipsWhatIsFarOffAndFollowsWhatStays) {
   EXPECT_EQ(run.step->outlier_steps, 4);
 }
 
+// `warm_up` norms are enough, and not one less. Where all are equal, 5 % of the mean count as a deviation.
+TEST(OutlierGuard, KnowsEnoughAfterWarmUp) {
+  const GradientLimits limits{.outliers = {.z = 4, .warm_up = 10}};
+  for (const int known : {9, 10}) {
+    OneWeight run(LossScaling::fixed(1));
+    for (int i = 0; i < known; ++i) run.run(1, limits);
+    run.run(50, limits);
+    EXPECT_EQ(run.step->outlier_steps, known == 10 ? 1 : 0) << known;
+  }
+  OneWeight run(LossScaling::fixed(1));
+  for (int i = 0; i < 10; ++i) run.run(1, limits);
+  run.run(1.18f, limits);
+  EXPECT_EQ(run.step->outlier_steps, 0);
+  OneWeight other(LossScaling::fixed(1));
+  for (int i = 0; i < 10; ++i) other.run(1, limits);
+  other.run(1.22f, limits);
+  EXPECT_EQ(other.step->outlier_steps, 1);
+}
+
+// Outliers with a good step between them are no new level, however many.
+TEST(OutlierGuard, PatienceIsForOutliersInARow) {
+  const GradientLimits limits{.outliers = {.z = 4, .warm_up = 10, .patience = 3}};
+  OneWeight run(LossScaling::fixed(1));
+  for (int i = 0; i < 10; ++i) run.run(1, limits);
+  for (int i = 0; i < 8; ++i) {
+    run.run(50, limits);
+    run.run(1, limits);
+  }
+  EXPECT_EQ(run.step->outlier_steps, 8);
+  EXPECT_EQ(run.step->applied_steps, 18);
+}
+
 // A skipped step leaves no trace ---------------------------------------------------------------------------
 
 class Skipped : public testing::TestWithParam<Precision> {};
@@ -257,6 +291,9 @@ TEST_P(Skipped, LeavesNoTrace) {
   EXPECT_TRUE(with.bits == without.bits);
   EXPECT_EQ(with.end.learning_rate[0], without.end.learning_rate[0]);
   EXPECT_EQ(with.end.loss_scale, pinned.initial);
+  EXPECT_EQ(with.end.norm_mean, without.end.norm_mean);
+  EXPECT_EQ(with.end.norm_variance, without.end.norm_variance);
+  EXPECT_EQ(with.end.norm_count, without.end.norm_count);
   EXPECT_LT(with.losses.back(), 0.8 * with.losses.front()) << "it learns";
 }
 

@@ -450,14 +450,16 @@ TEST(Clip, NormCoefficientAndValueByHand) {
 }
 
 TEST(Clip, LargeGradientsDoNotOverflowTheNorm) {
-  const Tensor w = filled({4}, {0, 0, 0, 0});
-  ParameterArena arena({{"w", w}}, {});
-  GradientMeter meter(arena);
-  StepBuffer state;
-  deliver(w, {1e30f, 1e30f, 1e30f, 1e30f});
-  meter.measure(state, {.max_norm = 1});
-  EXPECT_EQ(state->found_inf, 0);
-  EXPECT_FLOAT_EQ(state->grad_norm, 2e30f);
+  for (const std::int64_t n : {4, 100}) {  // less than a vector; several, and some over
+    const Tensor w = filled({n}, std::vector<float>(static_cast<std::size_t>(n)));
+    ParameterArena arena({{"w", w}}, {});
+    GradientMeter meter(arena);
+    StepBuffer state;
+    deliver(w, std::vector<float>(static_cast<std::size_t>(n), 1e30f));
+    meter.measure(state, {.max_norm = 1});
+    EXPECT_EQ(state->found_inf, 0) << n;
+    EXPECT_FLOAT_EQ(state->grad_norm, std::sqrt(static_cast<float>(n)) * 1e30f);
+  }
 }
 
 TEST(FoundInf, MakesTheStepANoOpBitForBit) {
@@ -660,6 +662,7 @@ TEST(Ema, AveragesMastersAndBuffersByHand) {
     EXPECT_EQ(w.item(), expected);
     EXPECT_EQ(mean.item(), 2 * expected);
     EXPECT_THROW(ema.update(state), ArgumentError);
+    EXPECT_THROW(ema.state_dict(), ArgumentError) << "what is saved now are the weights";
   }
   EXPECT_EQ(w.item(), 4);
   EXPECT_EQ(mean.item(), 8);

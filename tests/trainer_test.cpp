@@ -15,6 +15,7 @@
 #include "data/synthetic.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/metrics.h"
+#include "nn/batch_norm.h"
 #include "nn/linear.h"
 #include "nn/models/model.h"
 #include "support/compare.h"
@@ -140,6 +141,25 @@ TEST(Trainer, AccumulatingEqualsTheLargerBatch) {
   EXPECT_LT(test::max_relative_error(b.weights, a.weights), 1e-5);
 }
 
+// A sum of many passes in sixteen bits would lose the later ones.
+TEST(Trainer, HalfPrecisionsAccumulateInF32) {
+  for (const Precision precision : {Precision::bf16, Precision::f16}) {
+    TrainerConfig config = small_config();
+    config.epochs = 1;
+    config.batch_size = 8;
+    config.accumulate = 4;
+    config.precision = precision;
+    config.deterministic = true;
+    const std::uint64_t hash = run(config).report.weights_hash;
+    config.f32_gradients = true;
+    EXPECT_EQ(run(config).report.weights_hash, hash);
+    config.accumulate = 1;
+    const std::uint64_t wide = run(config).report.weights_hash;
+    config.f32_gradients = false;
+    EXPECT_NE(run(config).report.weights_hash, wide) << "or the first comparison says nothing";
+  }
+}
+
 TEST(Trainer, AShorterLastStepIsAnExactMean) {
   // 5 passes of 8, two a step: the last step has one pass. It must weigh like a step of one batch of 8.
   TrainerConfig config = small_config();
@@ -222,6 +242,54 @@ TEST(Trainer, ANonFiniteStepChangesNothingAndIsCounted) {
     EXPECT_EQ(bad.log.results[i].attempted, static_cast<std::int64_t>(i) + 1);
     EXPECT_EQ(bad.log.results[i].result, i == 3 ? StepResult::skipped_overflow : StepResult::applied);
   }
+}
+
+// The forward pass of a step that is skipped has moved the statistics of norms: they are put back.
+TEST(Trainer, ASkippedStepLeavesWeightsAndStatisticsAlone) {
+  class Net final : public nn::Module {
+   public:
+    Net() {
+      register_module("norm", norm);
+      register_module("out", out);
+      initialize(1);
+    }
+    Tensor forward(const Tensor& x) override {
+      Tensor y = out(flatten(norm(x)));
+      if (training() && ++calls == spoiled) y.data<float>()[0] = std::numeric_limits<float>::infinity();
+      return y;
+    }
+    nn::BatchNorm norm{1};
+    nn::Linear out{16, 5};
+    int calls = 0, spoiled = 0;
+  };
+  const auto train = synthetic(kSpec, 160, 1), test = synthetic(kSpec, 50, 2);
+  const auto values = [&](int spoiled, std::int64_t steps, double ema_decay = 0) {
+    Net net;
+    net.spoiled = spoiled;
+    TrainerConfig config = small_config();
+    config.schedule = [](double lr, std::int64_t) { return schedules::constant(lr); };
+    config.max_steps = steps;
+    config.ema_decay = ema_decay;
+    Trainer trainer(config);
+    EXPECT_EQ(trainer.fit(net, *train, *test).steps.skipped_overflow, spoiled > 0 ? 1 : 0);
+    std::vector<double> all;
+    for (const NamedTensor& buffer : net.buffers()) {
+      for (const double value : buffer.tensor.to_vector()) all.push_back(value);
+    }
+    EXPECT_FALSE(all.empty());
+    for (const Parameter& parameter : net.parameters()) {
+      for (const double value : parameter.tensor.to_vector()) all.push_back(value);
+    }
+    return all;
+  };
+  const std::vector<double> five = values(0, 5);
+  EXPECT_EQ(values(6, 6), five);
+  EXPECT_NE(values(0, 6), five);
+  // The statistics are averaged with the weights; the step that is skipped moves no average either.
+  const std::vector<double> averaged = values(0, 5, 0.9);
+  EXPECT_EQ(values(6, 6, 0.9), averaged);
+  EXPECT_NE(averaged[0], five[0]) << "the mean";
+  EXPECT_NE(averaged[0], 0) << "what it was at first";
 }
 
 // When every step is lost, somebody must say so: which parameter, which op, what to do.
