@@ -1,12 +1,10 @@
-// Kernels on the GPU: bench_cuda [--benchmark_filter=REGEX] [--benchmark_out=FILE]. With the emulator instead
-// of a GPU there are no times: bench_cuda --counters prints what each line of a kernel touches.
+// Kernels on the GPU: bench_cuda [--benchmark_filter=REGEX] [--benchmark_out=FILE]. The emulator has nothing
+// to time: scripts/kernel_lab.sh counts what kernels touch there.
 
 #include <cstdio>
-#include <cstring>
 
 #include <benchmark/benchmark.h>
 
-#include "bench/cuda/counters.h"
 #include "bench/cuda/families.h"
 #include "bench/support/device_case.h"
 #include "bench/support/device_roof.h"
@@ -43,33 +41,16 @@ void describe_device() {
                               fmt::format("{:.0f}", device_flops_roof(device, "FMA").per_second * 1e-9));
 }
 
-// Removes the flag where it is given.
-bool take_flag(int& argc, char** argv, const char* name) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], name) != 0) continue;
-    std::memmove(argv + i, argv + i + 1, sizeof(char*) * static_cast<std::size_t>(argc - i));
-    --argc;
-    return true;
-  }
-  return false;
-}
-
 int refuse(int code, const std::string& why) {
   std::fprintf(stderr, "bench_cuda: %s\n", why.c_str());
   return code;
 }
 
 int run(int argc, char** argv) {
-  const bool counters = take_flag(argc, argv, "--counters");
-  if (counters && !cuda_is_emulated())
-    return refuse(2, "--counters: only the emulator counts; use the simt preset");
-  if (!counters && cuda_is_emulated())
-    return refuse(2, "emulated on the CPU: correct, not fast; there is nothing to time, but see --counters");
+  if (cuda_is_emulated())
+    return refuse(
+        2, "must run on a GPU, but this build emulates one on the CPU; configure with the cuda preset");
   if (cuda_device_count() == 0) return refuse(3, why_no_cuda());
-  if (counters) {
-    add_all();
-    return print_counters(argc, argv);
-  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   add_all();

@@ -13,10 +13,6 @@
 namespace athanor::bench {
 namespace {
 
-std::vector<DeviceCase>& rows() {
-  static std::vector<DeviceCase> all;
-  return all;
-}
 int failures = 0;
 
 Tensor flat_view(const Tensor& dense, std::int64_t first, std::int64_t count) {
@@ -177,7 +173,6 @@ Operand result(Role role, const Shape& shape, DType dtype) {
 void add(DeviceCase row) {
   const std::string shape = row.name.empty() ? shape_name(grown(row.shape, row.tiles)) : row.name;
   const std::string id = Id{row.op, row.dir, row.dtype, shape, row.impl, bench_device()}.str();
-  rows().push_back(row);
   benchmark::RegisterBenchmark(id.c_str(),
                                [row = std::move(row)](benchmark::State& state) { run_row(state, row); })
       ->Unit(benchmark::kMicrosecond)
@@ -185,9 +180,6 @@ void add(DeviceCase row) {
       ->UseManualTime();
 }
 
-const std::vector<DeviceCase>& device_cases() {
-  return rows();
-}
 Device bench_device() {
   return {DeviceType::cuda, 0};
 }

@@ -81,8 +81,6 @@ struct DeviceCase {
 void add(DeviceCase row);
 /// The half types the device computes with, and f32.
 std::vector<DType> bench_dtypes();
-/// All rows added, in that order.
-const std::vector<DeviceCase>& device_cases();
 /// The device they run on.
 Device bench_device();
 /// Rows whose time was not taken, because something failed or a result was wrong.
