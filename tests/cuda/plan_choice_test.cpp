@@ -30,7 +30,8 @@ struct Plan {
   std::size_t bytes = 0;
 };
 
-constexpr std::size_t kQuick = std::size_t{1} << 10, kSlow = std::size_t{32} << 20;
+constexpr std::size_t kQuick = std::size_t{1} << 10,
+                      kSlow = std::size_t{1} << (test::kChecksEveryAccess ? 20 : 25);
 // Bytes of plans that do not run, that need more memory than there is, and whose trial goes wrong.
 constexpr std::size_t kBroken = 1, kHuge = 2, kUntestable = 3;
 
