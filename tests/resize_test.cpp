@@ -89,7 +89,9 @@ INSTANTIATE_TEST_SUITE_P(All, ResizeMatchesDouble,
                                          Case{30, 44, 2, 61, 70}, Case{100, 120, 3, 40, 50},
                                          Case{150, 160, 3, 17, 13}, Case{320, 400, 3, 10, 9},
                                          Case{20, 600, 3, 20, 16}, Case{3, 5, 3, 2, 2}, Case{9, 4, 1, 4, 3},
-                                         Case{128, 150, 3, 64, 112}, Case{60, 56, 3, 64, 56}));
+                                         Case{128, 150, 3, 64, 112}, Case{520, 500, 3, 8, 9},
+                                         Case{700, 650, 3, 4, 5}, Case{6000, 4, 1, 3, 2},
+                                         Case{3, 9000, 2, 2, 7}, Case{60, 56, 3, 64, 56}));
 
 TEST(Resize, KnownValues) {
   Resizer resize;
@@ -116,6 +118,13 @@ TEST(Resize, SameSizeChangesNothingAndOneColourStays) {
     std::vector<std::uint8_t> small(9 * 41 * 3);
     resize({flat.data(), 60, 70, 3, 210}, whole(60, 9), whole(70, 41), 9, 41, small);
     ASSERT_EQ(small, std::vector<std::uint8_t>(small.size(), static_cast<std::uint8_t>(colour)));
+    for (const std::int64_t to : {18, 30, 33, 100}) {  // 233, 140, 127 and 42 times
+      std::vector<std::uint8_t> line(static_cast<std::size_t>(to));
+      resize({flat.data(), 3, 4200, 1, 4200}, whole(3, 1), whole(4200, to), 1, to, line);
+      ASSERT_EQ(line, std::vector<std::uint8_t>(line.size(), static_cast<std::uint8_t>(colour)));
+      resize({flat.data(), 4200, 3, 1, 3}, whole(4200, to), whole(3, 1), to, 1, line);
+      ASSERT_EQ(line, std::vector<std::uint8_t>(line.size(), static_cast<std::uint8_t>(colour)));
+    }
   }
 }
 

@@ -136,6 +136,32 @@ void blend_rows(std::int64_t values, std::int64_t taps_given, const std::uint16_
 
 #endif
 
+// Of many taps, what each product loses adds up, and not always to the half that is made up for. These sum
+// all 32 bits; they are for images that shrink 64 times or more.
+constexpr std::int64_t kManyTaps = 128;
+
+void narrow_row_exactly(const std::uint8_t* row, std::span<const std::int32_t> first, std::int64_t taps,
+                        const std::uint16_t* weight, std::int64_t channels, std::uint16_t* out) {
+  for (const std::int32_t start : first) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const std::uint8_t* from = row + start * channels + c;
+      std::uint32_t sum = 128;
+      for (std::int64_t k = 0; k < taps; ++k) sum += std::uint32_t{weight[k]} * from[k * channels];
+      *out++ = static_cast<std::uint16_t>(sum >> 8);
+    }
+    weight += taps;
+  }
+}
+
+void blend_rows_exactly(std::int64_t values, std::int64_t taps, const std::uint16_t* weight,
+                        const std::uint16_t* const* rows, std::uint8_t* out) {
+  for (std::int64_t x = 0; x < values; ++x) {
+    std::uint32_t sum = 0;  // of values up to 65280 with weights of 65535 together
+    for (std::int64_t k = 0; k < taps; ++k) sum += std::uint32_t{weight[k]} * rows[k][x];
+    out[x] = static_cast<std::uint8_t>(((sum >> 16) + 129) >> 8);
+  }
+}
+
 /// f.operator()<taps>() for the usual numbers of taps, 0 for others.
 template <class F> void with_taps(std::int64_t taps, const F& f) {
   switch (taps) {
@@ -261,15 +287,22 @@ void Resizer::operator()(const ImageView& image, const Window& rows, const Windo
     for (done = std::max(done, first); done < first + ring; ++done) {
       const std::uint8_t* row = readable(image, done);
       std::uint16_t* to = narrow_.data() + done % ring * stride;
-      with_taps(columns_.taps, [&]<int Taps>() { narrow_row<Taps>(row, groups, to); });
+      if (columns_.taps > kManyTaps) {
+        narrow_row_exactly(row, columns_.first, columns_.taps, columns_.weight.data(), image.channels, to);
+      } else {
+        with_taps(columns_.taps, [&]<int Taps>() { narrow_row<Taps>(row, groups, to); });
+      }
     }
     for (std::int64_t k = 0; k < ring; ++k) {
       tap_rows_[static_cast<std::size_t>(k)] = narrow_.data() + (first + k) % ring * stride;
     }
-    with_taps(ring, [&]<int Taps>() {
-      blend_rows<Taps>(values, ring, rows_.weight.data() + y * ring, tap_rows_.data(),
-                       out.data() + y * values);
-    });
+    const std::uint16_t* weight = rows_.weight.data() + y * ring;
+    std::uint8_t* to = out.data() + y * values;
+    if (ring > kManyTaps) {
+      blend_rows_exactly(values, ring, weight, tap_rows_.data(), to);
+    } else {
+      with_taps(ring, [&]<int Taps>() { blend_rows<Taps>(values, ring, weight, tap_rows_.data(), to); });
+    }
   }
 }
 

@@ -27,8 +27,8 @@ Reach reach(const Window& window, std::int64_t count);
 /// by a triangle max(scale, 1) to each side; where that reaches over the window's ends, by what is left of
 /// it. The same as torchvision's resize with antialias=True.
 ///
-/// Within 1 of the exact result (where an image shrinks at most 64 times), and the same bits everywhere.
-/// For one thread at a time; memory and the last weights are kept.
+/// Within 1 of the exact result, and the same bits everywhere. For one thread at a time; memory and the last
+/// weights are kept.
 class Resizer {
  public:
   /// Writes height x width pixels of image.channels (1 to 4) to `out`. Windows are in pixels of `image`.
