@@ -69,7 +69,7 @@ std::string encode(const std::uint8_t* pixels, std::int64_t height, std::int64_t
 
 std::string made_up_photo(std::uint64_t seed) {
   std::vector<std::uint8_t> pixels;
-  for (std::int64_t i = 0; i < 375 * 500 * 3; ++i) {
+  for (std::int64_t i = 0; i < std::int64_t{375} * 500 * 3; ++i) {
     const std::int64_t x = i / 3 % 500, y = i / 1500;
     const std::int64_t wave = (x * x / (40 + i % 3) + y * static_cast<std::int64_t>(3 + seed % 5)) % 200;
     pixels.push_back(

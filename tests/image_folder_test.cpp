@@ -95,7 +95,7 @@ TEST(ImageFolder, DecodesRealPhotos) {
   const DecodedDataset data(std::make_shared<ImageFolder>(dir.path()),
                             {.height = 24, .width = 40, .random_crop = RandomResizedCrop{}},
                             {.height = 24, .width = 40}, 1);
-  std::vector<std::uint8_t> image(24 * 40 * 3);
+  std::vector<std::uint8_t> image(2880);
   for (std::int64_t i = 0; i < data.size(); ++i) {
     EXPECT_EQ(data.read(i, image), i < 20 ? 0 : 1);
     EXPECT_GT(*std::max_element(image.begin(), image.end()),

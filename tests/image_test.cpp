@@ -69,8 +69,9 @@ TEST(Jpeg, AnyPartIsThatPartOfTheWhole) {
         SCOPED_TRACE(fmt::format("{} {}x{} / {}", kind.name, height, width, reduce));
         const Pixels whole = test::decode_whole(bytes_of(file), reduce);
         for (std::uint64_t i = 0; i < 25; ++i) {
-          const Box box = i == 0 ? Box{0, 0, whole.height, whole.width}
-                                 : draw_box(whole.height, whole.width, 5, i + 100 * reduce);
+          const Box box =
+              i == 0 ? Box{0, 0, whole.height, whole.width}
+                     : draw_box(whole.height, whole.width, 5, i + 100 * static_cast<std::uint64_t>(reduce));
           ASSERT_EQ(decoder.open(bytes_of(file)), (ImageSize{height, width}));
           ASSERT_TRUE(equals_part(decoder.decode(box, reduce), whole, box));
         }
@@ -227,6 +228,7 @@ TEST(Png, EveryKindIsRgbOverWhite) {
   constexpr std::int64_t kHeight = 21, kWidth = 19;
   PngDecoder decoder;
   std::vector<png_color> palette;
+  palette.reserve(256);
   for (int i = 0; i < 256; ++i) {
     palette.push_back(
         {static_cast<png_byte>(i), static_cast<png_byte>(3 * i), static_cast<png_byte>(255 - i)});
@@ -313,7 +315,7 @@ TEST(Png, DamagedFilesAreAnErrorOrAnImage) {
   PngDecoder decoder;
   const Pixels image = test::photo(61, 83, 3);
   std::vector<std::vector<std::uint8_t>> rows;
-  for (std::int64_t y = 0; y < 61; ++y) rows.emplace_back(image.at(y, 0), image.at(y, 0) + 83 * 3);
+  for (std::int64_t y = 0; y < 61; ++y) rows.emplace_back(image.at(y, 0), image.at(y, 82) + 3);
   for (const bool interlaced : {false, true}) {
     const std::string file = test::png_file(61, 83, PNG_COLOR_TYPE_RGB, 8, interlaced, rows);
     for (std::size_t size = 0; size < file.size() - 20; size += 97) {

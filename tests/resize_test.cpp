@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "data/image/detail/resize_rows.h"
 #include "tensor/error.h"
 #include "tensor/philox.h"
 
@@ -93,6 +94,43 @@ INSTANTIATE_TEST_SUITE_P(All, ResizeMatchesDouble,
                                          Case{700, 650, 3, 4, 5}, Case{6000, 4, 1, 3, 2},
                                          Case{3, 9000, 2, 2, 7}, Case{60, 56, 3, 64, 56}));
 
+#if defined(__AVX2__)
+TEST(Resize, EveryCpuGetsTheSameBits) {
+  using namespace resize_rows;
+  constexpr std::int64_t kTaps = 3, kChannels = 3;
+  const auto row = noise(600, 8), weights = noise(8000, 9), picks = noise(256, 10);
+  std::vector<std::uint16_t> weight;
+  for (std::size_t i = 0; i + 1 < weights.size(); i += 2) {
+    weight.push_back(static_cast<std::uint16_t>((weights[i] << 8 | weights[i + 1]) / kTaps));
+  }
+  std::vector<std::int32_t> from, to;
+  std::vector<std::uint8_t> pick;
+  for (std::int32_t g = 0; g < 16; ++g) {
+    from.push_back(g * 31);
+    to.push_back(g * 7);  // the last value of each is the next one's
+    for (std::size_t lane = 0; lane < 8; ++lane) {
+      const std::uint8_t at = picks[static_cast<std::size_t>(g) * 8 + lane];
+      pick.push_back(0x80);
+      pick.push_back(at < 40 ? 0x80 : at % 16);
+    }
+  }
+  const Groups groups{from.data(), to.data(), pick.data(), weight.data(), from.size(), kTaps, kChannels};
+  std::vector<std::uint16_t> a(200), b(200);
+  plain::narrow_row<0>(row.data(), groups, a.data());
+  avx2::narrow_row<0>(row.data(), groups, b.data());
+  EXPECT_EQ(a, b);
+  avx2::narrow_row<3>(row.data(), groups, b.data());
+  EXPECT_EQ(a, b);
+  const std::uint16_t* rows[] = {weight.data(), weight.data() + 777, weight.data() + 1500};
+  for (const std::int64_t values : {1, 31, 32, 33, 150}) {
+    std::vector<std::uint8_t> c(static_cast<std::size_t>(values)), d(c.size());
+    plain::blend_rows<0>(values, kTaps, weight.data() + 40, rows, c.data());
+    avx2::blend_rows<3>(values, kTaps, weight.data() + 40, rows, d.data());
+    EXPECT_EQ(c, d);
+  }
+}
+#endif
+
 TEST(Resize, KnownValues) {
   Resizer resize;
   // Halved: weights 3 3 1 of 7, cut off by the edge.
@@ -108,14 +146,14 @@ TEST(Resize, KnownValues) {
 }
 
 TEST(Resize, SameSizeChangesNothingAndOneColourStays) {
-  const auto pixels = noise(33 * 47 * 3, 5);
+  const auto pixels = noise(4653, 5);
   Resizer resize;
   std::vector<std::uint8_t> out(pixels.size());
   resize({pixels.data(), 33, 47, 3, 141}, whole(33, 33), whole(47, 47), 33, 47, out);
   EXPECT_EQ(out, pixels);
   for (int colour = 0; colour < 256; ++colour) {
-    const std::vector<std::uint8_t> flat(60 * 70 * 3, static_cast<std::uint8_t>(colour));
-    std::vector<std::uint8_t> small(9 * 41 * 3);
+    const std::vector<std::uint8_t> flat(12600, static_cast<std::uint8_t>(colour));
+    std::vector<std::uint8_t> small(1107);
     resize({flat.data(), 60, 70, 3, 210}, whole(60, 9), whole(70, 41), 9, 41, small);
     ASSERT_EQ(small, std::vector<std::uint8_t>(small.size(), static_cast<std::uint8_t>(colour)));
     for (const std::int64_t to : {18, 30, 33, 100}) {  // 233, 140, 127 and 42 times
@@ -129,14 +167,15 @@ TEST(Resize, SameSizeChangesNothingAndOneColourStays) {
 }
 
 TEST(Resize, APartOfALargerImageIsThatImage) {
-  // Rows that lie far apart, and the last one at the very end of the memory (which a sanitizer watches).
-  const auto pixels = noise(50 * 64 * 3, 6);
-  const ImageView part{pixels.data() + (9 * 64 + 20) * 3, 41, 44, 3, 64 * 3};
-  std::vector<std::uint8_t> dense, a(30 * 31 * 3), b(a.size()), c(a.size());
-  for (std::int64_t y = 0; y < 41; ++y) dense.insert(dense.end(), part.row(y), part.row(y) + 44 * 3);
+  // 41x44 at (9, 20) of 50x64: rows that lie far apart, and the last one at the very end of the memory (which
+  // a sanitizer watches).
+  const auto pixels = noise(9600, 6);
+  const ImageView part{pixels.data() + 1788, 41, 44, 3, 192};
+  std::vector<std::uint8_t> dense, a(2790), b(a.size()), c(a.size());
+  for (std::int64_t y = 0; y < 41; ++y) dense.insert(dense.end(), part.row(y), part.row(y) + 132);
   Resizer resize, other;
   resize(part, whole(41, 30), whole(44, 31), 30, 31, a);
-  resize({dense.data(), 41, 44, 3, 44 * 3}, whole(41, 30), whole(44, 31), 30, 31, b);
+  resize({dense.data(), 41, 44, 3, 132}, whole(41, 30), whole(44, 31), 30, 31, b);
   EXPECT_EQ(a, b);
   std::thread thread([&] { other(part, whole(41, 30), whole(44, 31), 30, 31, c); });
   thread.join();
@@ -160,9 +199,9 @@ TEST(Resize, ReachIsWhatThePixelsAreMadeOf) {
 }
 
 TEST(Resize, RefusesWhatDoesNotFit) {
-  const std::vector<std::uint8_t> pixels(10 * 10 * 3);
+  const std::vector<std::uint8_t> pixels(300);
   const ImageView image{pixels.data(), 10, 10, 3, 30};
-  std::vector<std::uint8_t> out(4 * 4 * 3);
+  std::vector<std::uint8_t> out(48);
   Resizer resize;
   EXPECT_THROW(resize(image, whole(11, 4), whole(10, 4), 4, 4, out), ArgumentError);
   EXPECT_THROW(resize(image, whole(10, 4), {1, 0, -1, 10}, 4, 4, out), ArgumentError);

@@ -62,7 +62,8 @@ TEST(RandomResizedCrop, DrawsAreaLogRatioAndPlaceEvenly) {
   }
   for (const int* bins : {area, ratio, y, x}) {
     double chi = 0;
-    for (int i = 0; i < kBins; ++i) chi += std::pow(bins[i] - kSamples / kBins, 2) / (kSamples / kBins);
+    constexpr double kExpected = 1.0 * kSamples / kBins;
+    for (int i = 0; i < kBins; ++i) chi += std::pow(bins[i] - kExpected, 2) / kExpected;
     EXPECT_LT(chi, 35);  // 7 degrees of freedom: one in 100,000
   }
   EXPECT_NEAR(together / kSamples, 0, 5 / 12.0 / std::sqrt(kSamples));

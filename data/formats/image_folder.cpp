@@ -60,8 +60,10 @@ ImageFolder::ImageFolder(std::filesystem::path folder) : folder_(std::move(folde
       const std::optional<Codec> codec = codec_of(file);
       if (!codec) continue;
       samples_.push_back({names_.size(), label, *codec});
-      const std::string path = entry + "/" + file;
-      names_.insert(names_.end(), path.c_str(), path.c_str() + path.size() + 1);
+      names_.insert(names_.end(), entry.begin(), entry.end());
+      names_.push_back('/');
+      names_.insert(names_.end(), file.begin(), file.end());
+      names_.push_back('\0');
     }
   }
   if (samples_.empty()) {

@@ -4,24 +4,13 @@
 #include <cmath>
 #include <cstring>
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
+#include "data/image/detail/resize_rows.h"
 #include "tensor/error.h"
-
-// Fixed point throughout. A byte v enters as v * 256, and is multiplied by weights that sum to 65535 / 65536;
-// the upper halves of the products are summed. So both passes keep eight bits behind the point, sums stay
-// below 65536, and each product costs one instruction for 16 values. A product is cut off, which loses
-// half of the last bit on average: the sum of n starts with n / 2. The result is rounded (128), and what the
-// weights lack in two passes made up for (1).
 
 namespace athanor {
 namespace {
 
-constexpr int kLanes = 8;            // values of a group
-constexpr int kBytes = 16;           // that a group is picked from
-constexpr std::int64_t kSlack = 32;  // values behind a row that are written and read without a meaning
+using namespace resize_rows;
 
 std::int64_t taps_of(const Window& window) {
   const auto most = static_cast<std::int64_t>(std::ceil(2 * std::max(window.scale, 1.0)));
@@ -32,134 +21,6 @@ std::int64_t first_of(const Window& window, std::int64_t taps, std::int64_t i) {
   const double centre = (static_cast<double>(i) + 0.5) * window.scale + window.offset;
   const auto low = static_cast<std::int64_t>(std::floor(centre - std::max(window.scale, 1.0) + 0.5));
   return std::clamp(low, window.low, window.high - taps);
-}
-
-/// The groups of one row: see Resizer.
-struct Groups {
-  const std::int32_t *from, *to;
-  const std::uint8_t* pick;
-  const std::uint16_t* weight;
-  std::size_t count;
-  std::int64_t taps, channels;
-};
-
-#if defined(__AVX2__)
-
-__m256i load_32(const void* at) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(at));
-}
-
-// Two groups at a time. No loop makes a compiler pick bytes by a table, so this is written out.
-template <int Taps> void narrow_row(const std::uint8_t* row, const Groups& groups, std::uint16_t* out) {
-  const std::int64_t taps = Taps ? Taps : groups.taps;
-  const auto load = [](const void* at) { return _mm_loadu_si128(static_cast<const __m128i*>(at)); };
-  const std::uint16_t* weight = groups.weight;
-  for (std::size_t g = 0; g < groups.count; g += 2) {
-    const std::uint8_t *a = row + groups.from[g], *b = row + groups.from[g + 1];
-    const __m256i pick = load_32(groups.pick + g * kBytes);
-    __m256i sum = _mm256_set1_epi16(static_cast<short>(taps / 2));
-    for (std::int64_t k = 0; k < taps; ++k, weight += 2 * kLanes) {
-      const std::int64_t shift = k * groups.channels;
-      const __m256i bytes =
-          _mm256_inserti128_si256(_mm256_castsi128_si256(load(a + shift)), load(b + shift), 1);
-      const __m256i values = _mm256_shuffle_epi8(bytes, pick);
-      sum = _mm256_add_epi16(sum, _mm256_mulhi_epu16(values, load_32(weight)));
-    }
-    // What a group writes too much, the next one overwrites.
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + groups.to[g]), _mm256_castsi256_si128(sum));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + groups.to[g + 1]), _mm256_extracti128_si256(sum, 1));
-  }
-}
-
-/// One row of the result: the blend of `taps` rows of its width, which have kSlack values more.
-template <int Taps>
-void blend_rows(std::int64_t values, std::int64_t taps_given, const std::uint16_t* weight,
-                const std::uint16_t* const* rows, std::uint8_t* out) {
-  const std::int64_t taps = Taps ? Taps : taps_given;
-  const __m256i start = _mm256_set1_epi16(static_cast<short>(129 + taps / 2));
-  for (std::int64_t x = 0; x < values; x += 32) {
-    __m256i low = start, high = start;
-    for (std::int64_t k = 0; k < taps; ++k) {
-      const __m256i w = _mm256_set1_epi16(static_cast<short>(weight[k]));
-      low = _mm256_add_epi16(low, _mm256_mulhi_epu16(load_32(rows[k] + x), w));
-      high = _mm256_add_epi16(high, _mm256_mulhi_epu16(load_32(rows[k] + x + 16), w));
-    }
-    // Packs within halves of 16 bytes; the permutation puts them in order.
-    const __m256i packed = _mm256_packus_epi16(_mm256_srli_epi16(low, 8), _mm256_srli_epi16(high, 8));
-    const __m256i bytes = _mm256_permute4x64_epi64(packed, 0b11'01'10'00);
-    if (values - x >= 32) {
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + x), bytes);
-    } else {
-      std::uint8_t last[32];
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(last), bytes);
-      std::memcpy(out + x, last, static_cast<std::size_t>(values - x));
-    }
-  }
-}
-
-#else  // the same bits
-
-std::uint16_t upper_half(std::uint16_t a, std::uint16_t b) {
-  return static_cast<std::uint16_t>((std::uint32_t{a} * b) >> 16);
-}
-
-template <int Taps> void narrow_row(const std::uint8_t* row, const Groups& groups, std::uint16_t* out) {
-  const std::int64_t taps = Taps ? Taps : groups.taps;
-  const std::uint16_t* weight = groups.weight;
-  for (std::size_t g = 0; g < groups.count; ++g) {
-    const std::uint8_t* from = row + groups.from[g];
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const std::uint8_t at = groups.pick[g * kBytes + 2 * lane + 1];
-      auto sum = static_cast<std::uint16_t>(taps / 2);
-      for (std::int64_t k = 0; k < taps && at < kBytes; ++k) {
-        const std::size_t w = (g / 2 * static_cast<std::size_t>(taps) + static_cast<std::size_t>(k)) * 2;
-        const auto value = static_cast<std::uint16_t>(from[at + k * groups.channels] << 8);
-        sum = static_cast<std::uint16_t>(sum + upper_half(value, weight[(w + g % 2) * kLanes + lane]));
-      }
-      out[static_cast<std::size_t>(groups.to[g]) + lane] = sum;
-    }
-  }
-}
-
-template <int Taps>
-void blend_rows(std::int64_t values, std::int64_t taps_given, const std::uint16_t* weight,
-                const std::uint16_t* const* rows, std::uint8_t* out) {
-  const std::int64_t taps = Taps ? Taps : taps_given;
-  for (std::int64_t x = 0; x < values; ++x) {
-    auto sum = static_cast<std::uint16_t>(129 + taps / 2);
-    for (std::int64_t k = 0; k < taps; ++k) {
-      sum = static_cast<std::uint16_t>(sum + upper_half(rows[k][x], weight[k]));
-    }
-    out[x] = static_cast<std::uint8_t>(sum >> 8);
-  }
-}
-
-#endif
-
-// Of many taps, what each product loses adds up, and not always to the half that is made up for. These sum
-// all 32 bits; they are for images that shrink 64 times or more.
-constexpr std::int64_t kManyTaps = 128;
-
-void narrow_row_exactly(const std::uint8_t* row, std::span<const std::int32_t> first, std::int64_t taps,
-                        const std::uint16_t* weight, std::int64_t channels, std::uint16_t* out) {
-  for (const std::int32_t start : first) {
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const std::uint8_t* from = row + start * channels + c;
-      std::uint32_t sum = 128;
-      for (std::int64_t k = 0; k < taps; ++k) sum += std::uint32_t{weight[k]} * from[k * channels];
-      *out++ = static_cast<std::uint16_t>(sum >> 8);
-    }
-    weight += taps;
-  }
-}
-
-void blend_rows_exactly(std::int64_t values, std::int64_t taps, const std::uint16_t* weight,
-                        const std::uint16_t* const* rows, std::uint8_t* out) {
-  for (std::int64_t x = 0; x < values; ++x) {
-    std::uint32_t sum = 0;  // of values up to 65280 with weights of 65535 together
-    for (std::int64_t k = 0; k < taps; ++k) sum += std::uint32_t{weight[k]} * rows[k][x];
-    out[x] = static_cast<std::uint8_t>(((sum >> 16) + 129) >> 8);
-  }
 }
 
 /// f.operator()<taps>() for the usual numbers of taps, 0 for others.
@@ -203,7 +64,7 @@ bool Resizer::Axis::prepare(const Window& wanted, std::int64_t size) {
     std::int32_t before = 0;
     for (std::int64_t k = 0; k < taps; ++k) {
       sum += height(k);
-      const auto now = static_cast<std::int32_t>(sum * unit + 0.5);
+      const auto now = static_cast<std::int32_t>(std::floor(sum * unit + 0.5));
       *w++ = static_cast<std::uint16_t>(now - before);
       before = now;
     }
@@ -290,7 +151,7 @@ void Resizer::operator()(const ImageView& image, const Window& rows, const Windo
       if (columns_.taps > kManyTaps) {
         narrow_row_exactly(row, columns_.first, columns_.taps, columns_.weight.data(), image.channels, to);
       } else {
-        with_taps(columns_.taps, [&]<int Taps>() { narrow_row<Taps>(row, groups, to); });
+        with_taps(columns_.taps, [&]<int Taps>() { in_use::narrow_row<Taps>(row, groups, to); });
       }
     }
     for (std::int64_t k = 0; k < ring; ++k) {
@@ -301,7 +162,8 @@ void Resizer::operator()(const ImageView& image, const Window& rows, const Windo
     if (ring > kManyTaps) {
       blend_rows_exactly(values, ring, weight, tap_rows_.data(), to);
     } else {
-      with_taps(ring, [&]<int Taps>() { blend_rows<Taps>(values, ring, weight, tap_rows_.data(), to); });
+      with_taps(ring,
+                [&]<int Taps>() { in_use::blend_rows<Taps>(values, ring, weight, tap_rows_.data(), to); });
     }
   }
 }

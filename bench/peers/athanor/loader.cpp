@@ -83,6 +83,7 @@ struct Pass {
       }
     };
     std::vector<std::thread> threads;
+    threads.reserve(static_cast<std::size_t>(cpu_context().threads()));
     for (int t = 0; t < cpu_context().threads(); ++t) threads.emplace_back(work);
     for (std::thread& thread : threads) thread.join();
     ++epoch;
