@@ -24,11 +24,20 @@ set(ATHANOR_HEADERS
   data/digits.h
   data/formats/cifar.h
   data/formats/crc32c.h
+  data/formats/dataset_store.h
+  data/formats/example.h
+  data/formats/hdf5.h
+  data/formats/idx.h
   data/formats/image_folder.h
-  data/formats/input_file.h
+  data/formats/join.h
+  data/formats/lmdb.h
   data/formats/mnist.h
+  data/formats/npy.h
   data/formats/packed.h
   data/formats/packed_writer.h
+  data/formats/raw.h
+  data/formats/tar.h
+  data/formats/tfrecord.h
   data/image/decoder.h
   data/image/image.h
   data/image/jpeg.h

@@ -93,16 +93,35 @@ add_library(athanor
   data/decoded_dataset.cpp
   data/digits.cpp
   data/formats/cifar.cpp
+  data/formats/cifar_store.cpp
   data/formats/crc32c.cpp
+  data/formats/dataset_store.cpp
+  data/formats/detail/dense_store.cpp
+  data/formats/detail/file_bytes.cpp
+  data/formats/detail/input_file.cpp
+  data/formats/detail/lmdb_tree.cpp
+  data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
+  data/formats/detail/protobuf.cpp
   data/formats/detail/sha256.cpp
+  data/formats/detail/tar_reader.cpp
+  data/formats/detail/temporary_file.cpp
+  data/formats/detail/writing.cpp
+  data/formats/example.cpp
+  data/formats/idx.cpp
   data/formats/image_folder.cpp
   data/formats/image_folder_writer.cpp
-  data/formats/input_file.cpp
+  data/formats/join.cpp
+  data/formats/lmdb.cpp
   data/formats/mnist.cpp
+  data/formats/npy.cpp
+  data/formats/npz.cpp
   data/formats/packed.cpp
   data/formats/packed_verify.cpp
   data/formats/packed_writer.cpp
+  data/formats/raw.cpp
+  data/formats/tar.cpp
+  data/formats/tfrecord.cpp
   data/image/jpeg.cpp
   data/image/png.cpp
   data/image/resize.cpp
@@ -247,3 +266,24 @@ if(ATHANOR_WITH_ONEDNN)
 else()
   target_sources(athanor PRIVATE kernels/cpu/onednn_absent.cpp)
 endif()
+
+# Formats that are read or written through a library. A program that uses none of them is not bound to it.
+target_link_options(athanor INTERFACE LINKER:--as-needed)
+# athanor_format_library(NAME SOURCES file... ABSENT file)
+function(athanor_format_library name)
+  cmake_parse_arguments(arg "" "ABSENT" "SOURCES" ${ARGN})
+  if(ATHANOR_WITH_${name})
+    target_sources(athanor PRIVATE ${arg_SOURCES})
+    target_include_directories(athanor SYSTEM PRIVATE ${${name}_INCLUDE_DIR})
+    target_link_libraries(athanor PRIVATE ${${name}_LIBRARY})
+  else()
+    target_sources(athanor PRIVATE ${arg_ABSENT})
+  endif()
+endfunction()
+athanor_format_library(HDF5
+  SOURCES data/formats/detail/hdf5_library.cpp data/formats/hdf5.cpp data/formats/hdf5_writer.cpp
+  ABSENT data/formats/hdf5_absent.cpp)
+athanor_format_library(LIBZIP
+  SOURCES data/formats/detail/zip_reader.cpp ABSENT data/formats/detail/zip_reader_absent.cpp)
+athanor_format_library(LMDB
+  SOURCES data/formats/lmdb_writer.cpp ABSENT data/formats/lmdb_writer_absent.cpp)

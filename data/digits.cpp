@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstddef>
 
-#include "data/formats/input_file.h"
+#include "data/formats/detail/input_file.h"
 #include "tensor/error.h"
 
 namespace athanor {

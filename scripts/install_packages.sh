@@ -20,7 +20,7 @@ packages=(
   zlib1g-dev
   "$@"
 )
-optional=(libdnnl-dev) # not on every architecture; the build does without
+optional=(libdnnl-dev libhdf5-dev liblmdb-dev libzip-dev) # the build does without; the first is not on every architecture
 
 if ! command -v dpkg-query >/dev/null; then
   echo "This is no Debian or Ubuntu: install what these packages hold, then run cmake --workflow --preset cpu:" >&2

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "data/formats/input_file.h"
+#include "data/formats/detail/input_file.h"
 #include "tensor/error.h"
 
 namespace athanor {

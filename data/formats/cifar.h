@@ -5,6 +5,7 @@
 
 #include "data/digits.h"
 #include "data/in_memory.h"
+#include "data/sample_store.h"
 
 namespace athanor {
 
@@ -14,5 +15,13 @@ namespace athanor {
 std::unique_ptr<InMemoryDataset> cifar10(const std::filesystem::path& folder, Part part);
 /// CIFAR-100, likewise (train.bin, test.bin), with its 100 fine labels.
 std::unique_ptr<InMemoryDataset> cifar100(const std::filesystem::path& folder, Part part);
+
+/// The same records as a store, any number >= 1 of them: `path` is one such file, plain (mapped) or .gz (in
+/// memory), or a folder, of which `part` is taken. `classes` is 10 or 100. Throws IoError.
+std::unique_ptr<SampleStore> open_cifar(const std::filesystem::path& path, std::int64_t classes,
+                                        Part part = Part::train);
+/// Writes one file of records: raw images of 32x32x3, labels below `classes`, which is 10 or 100. The coarse
+/// label of CIFAR-100, which nothing here reads, is written as 0.
+std::unique_ptr<SampleWriter> create_cifar(const std::filesystem::path& path, std::int64_t classes);
 
 }  // namespace athanor

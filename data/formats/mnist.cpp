@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "data/formats/input_file.h"
+#include "data/formats/detail/input_file.h"
 #include "tensor/error.h"
 
 namespace athanor {

@@ -24,6 +24,8 @@ class InputFile {
   /// The next `count` bytes. Memory grows with what is really there: a damaged header that promises
   /// terabytes fails at the end of the file.
   std::vector<std::uint8_t> read_vector(std::int64_t count, std::string_view what);
+  /// All bytes from here to the end.
+  std::vector<std::uint8_t> read_rest();
   /// A big-endian 32-bit number.
   std::uint32_t read_u32(std::string_view what);
   /// Throws unless the file ends here.

@@ -1,4 +1,4 @@
-#include "data/formats/input_file.h"
+#include "data/formats/detail/input_file.h"
 
 #include <algorithm>
 #include <array>
@@ -76,6 +76,18 @@ std::vector<std::uint8_t> InputFile::read_vector(std::int64_t count, std::string
     }
   }
   return bytes;
+}
+
+std::vector<std::uint8_t> InputFile::read_rest() {
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t used = 0;;) {
+    bytes.resize(used + static_cast<std::size_t>(std::max<std::int64_t>(1 << 16, std::ssize(bytes))));
+    const std::int64_t got =
+        read_some(bytes.data() + used, std::ssize(bytes) - static_cast<std::int64_t>(used));
+    used += static_cast<std::size_t>(got);
+    bytes.resize(used);
+    if (got == 0) return bytes;
+  }
 }
 
 std::uint32_t InputFile::read_u32(std::string_view what) {

@@ -1,0 +1,128 @@
+#include <array>
+#include <string>
+
+#include "data/formats/cifar.h"
+#include "data/formats/detail/dense_store.h"
+#include "data/formats/detail/input_file.h"
+#include "data/formats/detail/writing.h"
+#include "data/formats/join.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+constexpr std::int64_t kSide = 32, kPlane = kSide * kSide, kChannels = 3, kImage = kChannels * kPlane;
+
+std::int64_t label_bytes(std::int64_t classes) {
+  ATH_CHECK(classes == 10 || classes == 100, "cifar: classes must be 10 or 100, but got {}", classes);
+  return classes == 10 ? 1 : 2;
+}
+
+/// A record is one label or, of CIFAR-100, a coarse and a fine one; then three planes of pixels.
+class CifarStore final : public SampleStore {
+ public:
+  CifarStore(const std::filesystem::path& path, std::int64_t classes)
+      : label_bytes_(label_bytes(classes)),
+        record_(label_bytes_ + kImage),
+        spec_{kSide, kSide, kChannels, classes},
+        file_(path, "cifar", "fetch or write the file again", detail::FileBytes::Gzip::expand) {
+    if (file_.size() == 0 || file_.size() % record_ != 0) {
+      file_.fail(file_.size() / record_ * record_,
+                 fmt::format("the file must be records of {} bytes, at least one, but has {} bytes", record_,
+                             file_.size()));
+    }
+    for (std::int64_t i = 0; i < size(); ++i) {
+      if (const auto bad = detail::bad_label(label(i), classes)) file_.fail(label_offset(i), *bad);
+    }
+  }
+
+  std::int64_t size() const override { return file_.size() / record_; }
+  const ImageSpec& spec() const override { return spec_; }
+  std::string where(std::int64_t index) const override { return file_.where(index * record_); }
+  bool resident() const override { return true; }
+  void will_need(std::int64_t first, std::int64_t count) const override {
+    if (first >= 0 && first < size())
+      file_.will_need(first * record_, std::min(count, size() - first) * record_);
+  }
+
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
+    detail::check_index(index, size(), "store");
+    scratch.resize(static_cast<std::size_t>(kImage));
+    const std::byte* planes = file_.bytes().data() + index * record_ + label_bytes_;
+    std::byte* to = scratch.data();
+    for (std::int64_t p = 0; p < kPlane; ++p) {
+      for (std::int64_t c = 0; c < kChannels; ++c) *to++ = planes[c * kPlane + p];
+    }
+    return {scratch, Codec::raw, kSide, kSide, kChannels, label(index)};
+  }
+
+ private:
+  std::int64_t label_offset(std::int64_t index) const { return index * record_ + label_bytes_ - 1; }
+  std::int64_t label(std::int64_t index) const {
+    return std::to_integer<std::int64_t>(file_.bytes()[static_cast<std::size_t>(label_offset(index))]);
+  }
+
+  std::int64_t label_bytes_, record_;
+  ImageSpec spec_;
+  detail::FileBytes file_;
+};
+
+class CifarWriter final : public SampleWriter {
+ public:
+  CifarWriter(const std::filesystem::path& path, std::int64_t classes)
+      : label_bytes_(label_bytes(classes)), classes_(classes), file_(path) {}
+
+  void add(const StoredSample& sample) override {
+    samples_.add(sample);
+    ATH_CHECK(sample.height == kSide && sample.width == kSide && sample.channels == kChannels,
+              "cifar: images must be 32x32x3, but got {}x{}x{}; every other format holds them", sample.height,
+              sample.width, sample.channels);
+    ATH_CHECK(sample.label < classes_, "cifar: labels must be below {}, but got {}", classes_, sample.label);
+    std::array<std::byte, 2 + kImage> record{};
+    std::byte* to = record.data() + label_bytes_;
+    to[-1] = static_cast<std::byte>(sample.label);
+    for (std::int64_t c = 0; c < kChannels; ++c) {
+      for (std::int64_t p = 0; p < kPlane; ++p) {
+        *to++ = sample.bytes[static_cast<std::size_t>(p * kChannels + c)];
+      }
+    }
+    file_.write({record.data(), to});
+  }
+
+  void finish() override {
+    samples_.check_some();
+    file_.commit();
+  }
+
+ private:
+  std::int64_t label_bytes_, classes_;
+  detail::UniformSamples samples_{"cifar"};
+  detail::OutputFile file_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleStore> open_cifar(const std::filesystem::path& path, std::int64_t classes, Part part) {
+  label_bytes(classes);
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return std::make_unique<CifarStore>(path, classes);
+  std::vector<std::string> names{part == Part::train ? "train.bin" : "test.bin"};
+  if (classes == 10 && part == Part::test) names = {"test_batch.bin"};
+  if (classes == 10 && part == Part::train) {
+    names.clear();
+    for (int i = 1; i <= 5; ++i) names.push_back(fmt::format("data_batch_{}.bin", i));
+  }
+  std::vector<std::unique_ptr<SampleStore>> parts;
+  for (const std::string& name : names) {
+    const auto file = find_plain_or_gz(path, name, "cifar",
+                                       fmt::format("fetch it with scripts/get_data.sh cifar{}", classes));
+    parts.push_back(std::make_unique<CifarStore>(file, classes));
+  }
+  return join(std::move(parts));
+}
+
+std::unique_ptr<SampleWriter> create_cifar(const std::filesystem::path& path, std::int64_t classes) {
+  return std::make_unique<CifarWriter>(path, classes);
+}
+
+}  // namespace athanor

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+// Numbers as files hold them, and arithmetic on numbers that a file made up.
+
+namespace athanor::detail {
+
+/// The number in the first sizeof(T) bytes of `bytes`, which the caller has checked to be there.
+template <class T> T load(std::span<const std::byte> bytes, std::endian order) {
+  std::array<std::byte, sizeof(T)> raw;
+  std::copy_n(bytes.begin(), sizeof(T), raw.begin());
+  if (order != std::endian::native) std::reverse(raw.begin(), raw.end());
+  return std::bit_cast<T>(raw);
+}
+template <class T> T load_le(std::span<const std::byte> bytes) {
+  return load<T>(bytes, std::endian::little);
+}
+template <class T> T load_be(std::span<const std::byte> bytes) {
+  return load<T>(bytes, std::endian::big);
+}
+
+/// The number as bytes, to be appended to a file or a buffer.
+template <class T> std::array<std::byte, sizeof(T)> stored(T value, std::endian order) {
+  auto raw = std::bit_cast<std::array<std::byte, sizeof(T)>>(value);
+  if (order != std::endian::native) std::reverse(raw.begin(), raw.end());
+  return raw;
+}
+template <class T> auto stored_le(T value) {
+  return stored(value, std::endian::little);
+}
+template <class T> auto stored_be(T value) {
+  return stored(value, std::endian::big);
+}
+
+inline std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+inline std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// The product of numbers >= 0, or nothing where it does not fit.
+inline std::optional<std::int64_t> product(std::initializer_list<std::int64_t> factors) {
+  std::int64_t result = 1;
+  for (const std::int64_t factor : factors) {
+    if (factor < 0 || __builtin_mul_overflow(result, factor, &result)) return std::nullopt;
+  }
+  return result;
+}
+
+/// Text from a file for a message of one line: control bytes become '?', and it is cut at 80.
+inline std::string printable(std::string_view text) {
+  std::string result(text.substr(0, 80));
+  for (char& c : result) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return text.size() > 80 ? result + "..." : result;
+}
+
+}  // namespace athanor::detail

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <bit>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/formats/detail/file_bytes.h"
+#include "data/sample_store.h"
+
+// What readers share: which numbers may be shapes and labels, and images of one size that lie row by row.
+
+namespace athanor::detail {
+
+/// Labels are below it: counts of classes stay far from overflow, and a damaged label is found.
+inline constexpr std::int64_t kMaxClasses = std::int64_t{1} << 31;
+inline constexpr std::int64_t kMaxImageBytes = std::int64_t{1} << 30;
+
+/// What is wrong with the shape of an image, or nothing.
+std::optional<std::string> bad_image(std::int64_t height, std::int64_t width, std::int64_t channels);
+/// What is wrong with `label`, where `classes` are stated (0: they are not), or nothing.
+std::optional<std::string> bad_label(std::int64_t label, std::int64_t classes);
+/// `stated`, or where it is 0 the largest label + 1.
+std::int64_t count_classes(const std::vector<std::int64_t>& labels, std::int64_t stated);
+/// Throws ArgumentError unless `classes` is 0 (not stated) or may be a count of classes.
+void check_classes(std::int64_t classes, const char* format);
+
+/// How a file holds whole numbers.
+struct IntType {
+  int bytes = 1;  ///< 1, 2, 4 or 8
+  bool is_signed = false;
+  std::endian order = std::endian::little;
+};
+/// "u8", "i16", ..., or nothing where `name` is no such type. Little-endian.
+std::optional<IntType> int_type(std::string_view name);
+/// The smallest of u8, u16 and i32 that holds all of `labels`, which are below kMaxClasses.
+IntType smallest_type(const std::vector<std::int64_t>& labels);
+std::string name_of(const IntType& type);
+/// `count` labels from `offset` on. Throws IoError where the file ends before, or at the first that is not in
+/// [0, classes) (with classes = 0: [0, kMaxClasses)).
+std::vector<std::int64_t> read_labels(const FileBytes& file, std::int64_t offset, std::int64_t count,
+                                      IntType type, std::int64_t classes);
+/// The labels as bytes of that type.
+std::vector<std::byte> stored_labels(const std::vector<std::int64_t>& labels, IntType type);
+
+/// Raw images that lie in a file, one after the other.
+class DenseStore : public SampleStore {
+ public:
+  /// The images of `spec` start at `offset` and have been checked to lie in the file, one for each label.
+  DenseStore(std::shared_ptr<const FileBytes> file, std::int64_t offset, const ImageSpec& spec,
+             std::vector<std::int64_t> labels);
+
+  std::int64_t size() const override { return std::ssize(labels_); }
+  const ImageSpec& spec() const override { return spec_; }
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
+  std::string where(std::int64_t index) const override;
+  bool resident() const override { return true; }
+  void will_need(std::int64_t first, std::int64_t count) const override;
+
+ private:
+  std::shared_ptr<const FileBytes> file_;
+  std::int64_t offset_;
+  ImageSpec spec_;
+  std::vector<std::int64_t> labels_;
+};
+
+/// Throws ArgumentError where `index` is not in [0, size).
+void check_index(std::int64_t index, std::int64_t size, const char* format);
+
+}  // namespace athanor::detail

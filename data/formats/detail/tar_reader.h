@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+
+#include "data/formats/detail/file_bytes.h"
+
+namespace athanor::detail {
+
+/// Walks over the regular files in a tar archive: ustar, pax and GNU.
+class TarReader {
+ public:
+  /// `file` must outlive it.
+  explicit TarReader(const FileBytes& file) : file_(file) {}
+
+  /// Steps to the next file; false at the archive's end. Throws IoError where the archive is damaged or cut
+  /// short.
+  bool next();
+  const std::string& name() const { return name_; }
+  /// Where its content lies.
+  std::int64_t offset() const { return offset_; }
+  std::int64_t size() const { return size_; }
+
+ private:
+  std::int64_t number(std::int64_t header, std::int64_t at, std::int64_t length, const char* what) const;
+  void check_sum(std::int64_t header) const;
+  void read_pax();
+
+  const FileBytes& file_;
+  std::int64_t at_ = 0;  ///< of the next header
+  std::string name_, long_name_;
+  std::int64_t offset_ = 0, size_ = 0;
+  std::int64_t pax_size_ = -1;
+};
+
+}  // namespace athanor::detail

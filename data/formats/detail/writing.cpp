@@ -1,0 +1,73 @@
+#include "data/formats/detail/writing.h"
+
+#include "data/formats/detail/dense_store.h"
+#include "tensor/error.h"
+
+namespace athanor::detail {
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  constexpr std::size_t kBuffer = std::size_t{1} << 20;
+  size_ += std::ssize(bytes);
+  if (buffer_.size() + bytes.size() > kBuffer) flush();
+  if (bytes.size() > kBuffer) {
+    file_.write(bytes);
+  } else {
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  }
+}
+
+void OutputFile::flush() {
+  file_.write(buffer_);
+  buffer_.clear();
+}
+
+void OutputFile::rewrite(std::int64_t offset, std::span<const std::byte> bytes) {
+  flush();
+  file_.write_at(static_cast<std::uint64_t>(offset), bytes);
+}
+
+void OutputFile::commit() {
+  flush();
+  file_.commit();
+}
+
+void check_sample(const StoredSample& sample, std::int64_t index, const char* format) {
+  ATH_CHECK(sample.label >= 0 && sample.label < kMaxClasses,
+            "{}: the label of sample {} must be in [0, {}), but got {}", format, index, kMaxClasses,
+            sample.label);
+  ATH_CHECK(!sample.bytes.empty() && std::ssize(sample.bytes) <= kMaxImageBytes,
+            "{}: sample {} must have 1 byte to 1 GiB, but has {}", format, index, sample.bytes.size());
+  if (sample.codec != Codec::raw) return;
+  ATH_CHECK(!bad_image(sample.height, sample.width, sample.channels) &&
+                sample.height * sample.width * sample.channels == std::ssize(sample.bytes),
+            "{}: sample {} must have height x width x channels bytes, but has {}x{}x{} and {} bytes", format,
+            index, sample.height, sample.width, sample.channels, sample.bytes.size());
+}
+
+void UniformSamples::add(const StoredSample& sample) {
+  ATH_CHECK(
+      sample.codec == Codec::raw,
+      "{}: holds raw images only, but sample {} is {}; decode it first, or write a format that keeps it: "
+      "packed, TFRecord, LMDB or tar",
+      format_, size(), name_of(sample.codec));
+  check_sample(sample, size(), format_);
+  const ImageSpec spec{sample.height, sample.width, sample.channels, 0};
+  if (labels_.empty()) spec_ = spec;
+  ATH_CHECK(spec == spec_,
+            "{}: holds images of one size only, but sample {} is {}x{}x{} and those before it {}x{}x{}; "
+            "resize them "
+            "first, or write a format that holds any: packed, TFRecord or LMDB",
+            format_, size(), spec.height, spec.width, spec.channels, spec_.height, spec_.width,
+            spec_.channels);
+  labels_.push_back(sample.label);
+}
+
+void UniformSamples::check_some() const {
+  if (labels_.empty()) fail_no_sample(format_);
+}
+
+void fail_no_sample(const char* format) {
+  fail<>("{}: a file must hold at least one sample, but got none", format);
+}
+
+}  // namespace athanor::detail

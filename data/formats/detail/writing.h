@@ -1,0 +1,61 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "data/sample_store.h"
+#include "tensor/atomic_file.h"
+
+// What writers share.
+
+namespace athanor::detail {
+
+/// A file that grows through a buffer and appears when it is whole.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::filesystem::path& path) : file_(path) {}
+
+  void write(std::span<const std::byte> bytes);
+  /// How much has been written.
+  std::int64_t size() const { return size_; }
+  void rewrite(std::int64_t offset, std::span<const std::byte> bytes);
+  void commit();
+
+ private:
+  void flush();
+
+  AtomicFile file_;
+  std::vector<std::byte> buffer_;
+  std::int64_t size_ = 0;
+};
+
+/// What every writer asks of a sample: bytes, a label in range and, of raw ones, a shape that fits the bytes.
+/// Throws ArgumentError.
+void check_sample(const StoredSample& sample, std::int64_t index, const char* format);
+
+/// What writers of images of one size ask: raw samples, all of the first one's shape. Counts them and keeps
+/// their labels.
+class UniformSamples {
+ public:
+  explicit UniformSamples(const char* format) : format_(format) {}
+
+  /// Throws ArgumentError where the sample cannot stand beside those before it.
+  void add(const StoredSample& sample);
+  /// Throws ArgumentError where there is none.
+  void check_some() const;
+  /// Of the first sample; the classes are not known before the last.
+  const ImageSpec& spec() const { return spec_; }
+  const std::vector<std::int64_t>& labels() const { return labels_; }
+  std::int64_t size() const { return std::ssize(labels_); }
+
+ private:
+  const char* format_;
+  ImageSpec spec_;
+  std::vector<std::int64_t> labels_;
+};
+
+/// Throws ArgumentError: a file without samples is not written.
+[[noreturn]] void fail_no_sample(const char* format);
+
+}  // namespace athanor::detail

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "data/formats/detail/file_bytes.h"
+
+namespace athanor::detail {
+
+/// A zip archive's members, stored or deflated, through libzip. Without it the constructor throws IoError
+/// that says so.
+class ZipReader {
+ public:
+  explicit ZipReader(const std::filesystem::path& path);
+  ~ZipReader();
+  ZipReader(const ZipReader&) = delete;
+  ZipReader& operator=(const ZipReader&) = delete;
+
+  bool has(const std::string& member) const;
+  /// The whole member, its CRC-32 checked, under the name "FILE:MEMBER". Throws IoError.
+  std::shared_ptr<const FileBytes> read(const std::string& member) const;
+  [[noreturn]] void fail(const std::string& message) const { file_.fail(0, message); }
+
+ private:
+  FileBytes file_;
+  void* archive_ = nullptr;
+};
+
+}  // namespace athanor::detail

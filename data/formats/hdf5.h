@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "data/sample_store.h"
+
+namespace athanor {
+
+struct Hdf5Options {
+  /// The data sets' names, groups before them included. Empty: the first pair that is there of images and
+  /// labels, x and y, x_train and y_train, x_test and y_test, data and label, X and Y.
+  std::string images = {}, labels = {};
+  /// 0: the largest label + 1.
+  std::int64_t classes = 0;
+  /// Decompressed images kept in memory; at least one row of chunks.
+  std::int64_t cache_bytes = std::int64_t{64} << 20;
+};
+
+/// Reads images [N, H, W, C] or [N, H, W] u8 and labels [N] or [N, 1] of any whole type through libhdf5, N >=
+/// 1: whole rows of chunks at a time, kept for the next fetch(). One thread reads at a time, because the
+/// library has one lock: to train from such a file, convert it. External and virtual data sets are refused.
+/// The library itself does not promise to survive a file made to harm it. Throws IoError, and where this one
+/// was built without libhdf5. Source: The HDF Group, "HDF5 File Format Specification".
+std::unique_ptr<SampleStore> open_hdf5(const std::filesystem::path& path, const Hdf5Options& options = {});
+
+/// Writes "images" [N, H, W, C] u8 and "labels" [N] i64: raw images of one size, in chunks of about 1 MiB
+/// that carry Fletcher-32 checksums and, with `deflate` in [1, 9], are compressed.
+std::unique_ptr<SampleWriter> create_hdf5(const std::filesystem::path& path, int deflate = 0);
+
+}  // namespace athanor

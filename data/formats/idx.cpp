@@ -1,0 +1,171 @@
+#include "data/formats/idx.h"
+
+#include <string>
+
+#include "data/formats/detail/bytes.h"
+#include "data/formats/detail/dense_store.h"
+#include "data/formats/detail/writing.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+// A magic number (two zero bytes, the element type, the number of dimensions), the dimensions as big-endian
+// 32-bit numbers, then the elements.
+constexpr std::uint32_t kU8 = 0x08, kI8 = 0x09, kI16 = 0x0b, kI32 = 0x0c;
+constexpr char kAdvice[] = "fetch or write the file again";
+
+std::shared_ptr<const detail::FileBytes> open_file(const std::filesystem::path& path) {
+  return std::make_shared<detail::FileBytes>(path, "idx", kAdvice, detail::FileBytes::Gzip::expand);
+}
+
+struct Header {
+  std::uint32_t type = 0;
+  std::vector<std::int64_t> dims;
+  std::int64_t bytes = 0;
+};
+
+Header read_header(const detail::FileBytes& file) {
+  const auto magic = detail::load_be<std::uint32_t>(file.at(0, 4, "the magic number"));
+  Header header{magic >> 8, {}, 4};
+  if (magic >> 16 != 0) {
+    file.fail(0, fmt::format("the magic number must begin with two zero bytes, but is {:#010x}", magic));
+  }
+  for (std::uint32_t i = 0; i < (magic & 0xff); ++i, header.bytes += 4) {
+    const auto dim = detail::load_be<std::uint32_t>(file.at(header.bytes, 4, fmt::format("dimension {}", i)));
+    if (dim == 0) file.fail(header.bytes, fmt::format("dimension {} must be positive, but is 0", i));
+    header.dims.push_back(dim);
+  }
+  return header;
+}
+
+void check_end(const detail::FileBytes& file, std::int64_t end) {
+  if (file.size() > end) file.fail(end, "the file must end here, but goes on");
+}
+
+std::filesystem::path labels_beside(const std::filesystem::path& images) {
+  std::string name = images.filename().string();
+  const auto replace = [&](std::string_view from, std::string_view to) {
+    const std::size_t at = name.rfind(from);
+    if (at != std::string::npos) name.replace(at, from.size(), to);
+    return at != std::string::npos;
+  };
+  ATH_CHECK(
+      replace("images", "labels"),
+      "idx: the name of a file of images must have the word images in it, but is {}; or name the file of "
+      "labels too",
+      images.string());
+  if (!replace("idx3", "idx1")) replace("idx4", "idx1");
+  return images.parent_path() / name;
+}
+
+std::filesystem::path existing_labels_beside(const std::filesystem::path& images) {
+  std::filesystem::path path = labels_beside(images), other = path;
+  if (path.extension() == ".gz") {
+    other.replace_extension();
+  } else {
+    other += ".gz";
+  }
+  std::error_code error;
+  return !std::filesystem::exists(path, error) && std::filesystem::exists(other, error) ? other : path;
+}
+
+class IdxWriter final : public SampleWriter {
+ public:
+  IdxWriter(const std::filesystem::path& images, const std::filesystem::path& labels)
+      : images_(images), labels_(labels) {}
+
+  void add(const StoredSample& sample) override {
+    samples_.add(sample);
+    if (samples_.size() == 1) images_.write(header());
+    images_.write(sample.bytes);
+  }
+
+  void finish() override {
+    samples_.check_some();
+    images_.rewrite(0, header());
+    detail::IntType type = detail::smallest_type(samples_.labels());
+    if (type.bytes > 1) type = {4, true, std::endian::big};
+    std::vector<std::byte> head = magic(type.bytes > 1 ? kI32 : kU8, {samples_.size()});
+    labels_.write(head);
+    labels_.write(detail::stored_labels(samples_.labels(), type));
+    labels_.commit();
+    images_.commit();
+  }
+
+ private:
+  static std::vector<std::byte> magic(std::uint32_t type, const std::vector<std::int64_t>& dims) {
+    std::vector<std::byte> bytes;
+    const auto append = [&](std::uint32_t value) {
+      for (const std::byte byte : detail::stored_be(value)) bytes.push_back(byte);
+    };
+    append(type << 8 | static_cast<std::uint32_t>(dims.size()));
+    for (const std::int64_t dim : dims) append(static_cast<std::uint32_t>(dim));
+    return bytes;
+  }
+
+  std::vector<std::byte> header() const {
+    const ImageSpec& spec = samples_.spec();
+    ATH_CHECK(samples_.size() <= UINT32_MAX, "idx: holds at most {} samples, but got {}", UINT32_MAX,
+              samples_.size());
+    std::vector<std::int64_t> dims{samples_.size(), spec.height, spec.width};
+    if (spec.channels != 1) dims.push_back(spec.channels);
+    return magic(kU8, dims);
+  }
+
+  detail::UniformSamples samples_{"idx"};
+  detail::OutputFile images_, labels_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleStore> open_idx(const std::filesystem::path& images, const IdxOptions& options) {
+  detail::check_classes(options.classes, "idx");
+  const auto file = open_file(images);
+  const Header header = read_header(*file);
+  if (header.type != kU8) {
+    file->fail(
+        0, fmt::format("images must be unsigned bytes (type 0x08), but are of type {:#04x}", header.type));
+  }
+  if (header.dims.size() != 3 && header.dims.size() != 4) {
+    file->fail(0, fmt::format("images must have 3 or 4 dimensions, but have {}", header.dims.size()));
+  }
+  const std::vector<std::int64_t>& dims = header.dims;
+  ImageSpec spec{dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, 0};
+  if (const auto bad = detail::bad_image(spec.height, spec.width, spec.channels)) file->fail(8, *bad);
+  const std::optional<std::int64_t> bytes = detail::product({dims[0], spec.bytes()});
+  if (!bytes) file->fail(4, fmt::format("{} images must fit into the file, but do not", dims[0]));
+  file->at(header.bytes, *bytes, "pixels");
+  check_end(*file, header.bytes + *bytes);
+
+  const auto label_file = open_file(options.labels.empty() ? existing_labels_beside(images) : options.labels);
+  const Header label_header = read_header(*label_file);
+  detail::IntType type{1, false, std::endian::big};
+  switch (label_header.type) {
+    case kU8: break;
+    case kI8: type.is_signed = true; break;
+    case kI16: type = {2, true, std::endian::big}; break;
+    case kI32: type = {4, true, std::endian::big}; break;
+    default:
+      label_file->fail(
+          0, fmt::format("labels must be whole numbers (type 0x08, 0x09, 0x0b or 0x0c), but are of type "
+                         "{:#04x}",
+                         label_header.type));
+  }
+  if (label_header.dims.size() != 1 || label_header.dims[0] != dims[0]) {
+    label_file->fail(0, fmt::format("there must be one label for each of {} images, but the shape is [{}]",
+                                    dims[0], fmt::join(label_header.dims, ", ")));
+  }
+  std::vector<std::int64_t> labels =
+      detail::read_labels(*label_file, label_header.bytes, dims[0], type, options.classes);
+  check_end(*label_file, label_header.bytes + dims[0] * type.bytes);
+  spec.classes = detail::count_classes(labels, options.classes);
+  return std::make_unique<detail::DenseStore>(file, header.bytes, spec, std::move(labels));
+}
+
+std::unique_ptr<SampleWriter> create_idx(const std::filesystem::path& images,
+                                         const std::filesystem::path& labels) {
+  return std::make_unique<IdxWriter>(images, labels.empty() ? labels_beside(images) : labels);
+}
+
+}  // namespace athanor

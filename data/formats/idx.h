@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "data/sample_store.h"
+
+namespace athanor {
+
+struct IdxOptions {
+  /// The file of labels. Empty: beside the images, "images" and "idx3" in the name turned into "labels",
+  /// "idx1".
+  std::filesystem::path labels = {};
+  /// 0: the largest label + 1.
+  std::int64_t classes = 0;
+};
+
+/// Reads a pair of IDX files, MNIST's format, plain (mapped) or .gz (in memory): images [N, H, W] or
+/// [N, H, W, C] u8 and labels [N] u8, i8, i16 or i32, N >= 1. Throws IoError naming file and offset.
+/// Source: LeCun, Cortes and Burges, "The MNIST database", section "File formats".
+std::unique_ptr<SampleStore> open_idx(const std::filesystem::path& images, const IdxOptions& options = {});
+
+/// Writes such a pair, plain: raw images of one size, without a fourth dimension where they have one channel;
+/// labels as u8 where they fit, else i32. `labels` empty: as above.
+std::unique_ptr<SampleWriter> create_idx(const std::filesystem::path& images,
+                                         const std::filesystem::path& labels = {});
+
+}  // namespace athanor

@@ -1,0 +1,73 @@
+#include "data/formats/join.h"
+
+#include <algorithm>
+
+#include "data/formats/detail/dense_store.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+class JoinedStore final : public SampleStore {
+ public:
+  explicit JoinedStore(std::vector<std::unique_ptr<SampleStore>> parts) : parts_(std::move(parts)) {
+    ATH_CHECK(!parts_.empty(), "join: needs at least one store, but got none");
+    spec_ = parts_[0]->spec();
+    std::int64_t end = 0;
+    for (const auto& part : parts_) {
+      const ImageSpec& spec = part->spec();
+      const std::int64_t classes = std::max(spec_.classes, spec.classes);
+      const ImageSpec size{spec_.height, spec_.width, spec_.channels, spec.classes};
+      spec_ = size == spec ? size : ImageSpec{};
+      spec_.classes = classes;
+      ATH_CHECK(part->class_names() == parts_[0]->class_names(),
+                "join: all stores must have the same class names, but that of {} has others than that of {}",
+                part->where(0), parts_[0]->where(0));
+      ends_.push_back(end += part->size());
+    }
+  }
+
+  std::int64_t size() const override { return ends_.back(); }
+  const ImageSpec& spec() const override { return spec_; }
+  std::vector<std::string> class_names() const override { return parts_[0]->class_names(); }
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
+    detail::check_index(index, size(), "store");
+    const std::size_t part = part_of(index);
+    return parts_[part]->fetch(index - start_of(part), scratch);
+  }
+  std::string where(std::int64_t index) const override {
+    detail::check_index(index, size(), "store");
+    const std::size_t part = part_of(index);
+    return parts_[part]->where(index - start_of(part));
+  }
+  bool resident() const override {
+    return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->resident(); });
+  }
+  void will_need(std::int64_t first, std::int64_t count) const override {
+    const std::int64_t end = first + std::min(count, size() - first);
+    while (first >= 0 && first < end) {
+      const std::size_t part = part_of(first);
+      const std::int64_t here = std::min(end, ends_[part]) - first;
+      parts_[part]->will_need(first - start_of(part), here);
+      first += here;
+    }
+  }
+
+ private:
+  std::size_t part_of(std::int64_t index) const {
+    return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
+  }
+  std::int64_t start_of(std::size_t part) const { return part == 0 ? 0 : ends_[part - 1]; }
+
+  std::vector<std::unique_ptr<SampleStore>> parts_;
+  std::vector<std::int64_t> ends_;
+  ImageSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleStore> join(std::vector<std::unique_ptr<SampleStore>> parts) {
+  return std::make_unique<JoinedStore>(std::move(parts));
+}
+
+}  // namespace athanor

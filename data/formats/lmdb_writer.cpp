@@ -1,0 +1,122 @@
+#include <memory>
+#include <utility>
+
+#include <lmdb.h>
+
+#include "data/formats/crc32c.h"
+#include "data/formats/detail/bytes.h"
+#include "data/formats/detail/dense_store.h"
+#include "data/formats/detail/lmdb_value.h"
+#include "data/formats/detail/temporary_file.h"
+#include "data/formats/detail/writing.h"
+#include "data/formats/lmdb.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+constexpr std::size_t kFirstMap = std::size_t{64} << 20;
+constexpr std::size_t kBatch = std::size_t{16} << 20;  // bytes in a transaction, which holds them in memory
+
+std::filesystem::path target(const std::filesystem::path& path) {
+  return path.extension() == ".mdb" ? path : path / "data.mdb";
+}
+
+class LmdbWriter final : public SampleWriter {
+ public:
+  explicit LmdbWriter(const std::filesystem::path& path) : file_(target(path)) {
+    MDB_env* environment = nullptr;
+    check(mdb_env_create(&environment), "start");
+    environment_.reset(environment);
+    check(mdb_env_set_mapsize(environment, map_), "size");
+    // One process writes, to a file nobody else knows of, and flushes it at the end.
+    check(mdb_env_open(environment, file_.name().c_str(), MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, 0666),
+          "create");
+  }
+
+  ~LmdbWriter() override {
+    if (transaction_) mdb_txn_abort(transaction_);
+  }
+
+  void add(const StoredSample& sample) override {
+    detail::check_sample(sample, count_, "lmdb");
+    const bool is_raw = sample.codec == Codec::raw;
+    std::vector<std::byte> value;
+    value.reserve(static_cast<std::size_t>(detail::kLmdbHeader) + sample.bytes.size());
+    const auto append = [&](std::span<const std::byte> bytes) {
+      value.insert(value.end(), bytes.begin(), bytes.end());
+    };
+    append(detail::bytes_of(detail::kLmdbMagic));
+    append(detail::stored_le(static_cast<std::uint32_t>(sample.codec)));
+    append(detail::stored_le(sample.label));
+    for (const std::int64_t side : {sample.height, sample.width, sample.channels}) {
+      append(detail::stored_le(static_cast<std::uint32_t>(is_raw ? side : 0)));
+    }
+    append(detail::stored_le(crc32c(sample.bytes, crc32c(value))));
+    append(sample.bytes);
+
+    make_room(value.size());
+    if (!transaction_) begin();
+    auto key = detail::stored_be(static_cast<std::uint64_t>(count_));
+    MDB_val key_view{key.size(), key.data()}, value_view{value.size(), value.data()};
+    check(mdb_put(transaction_, database_, &key_view, &value_view, MDB_APPEND), "write");
+    ++count_;
+    if ((batch_ += value.size()) >= kBatch) commit_batch();
+  }
+
+  void finish() override {
+    if (count_ == 0) detail::fail_no_sample("lmdb");
+    commit_batch();
+    check(mdb_env_sync(environment_.get(), 1), "flush");
+    environment_.reset();
+    file_.commit();
+  }
+
+ private:
+  struct Close {
+    void operator()(MDB_env* environment) const { mdb_env_close(environment); }
+  };
+
+  void check(int code, const char* what) const {
+    if (code != 0) {
+      detail::fail<IoError>("lmdb: cannot {} {} at sample {}: {}", what, file_.name().string(), count_,
+                            mdb_strerror(code));
+    }
+  }
+
+  void begin() {
+    check(mdb_txn_begin(environment_.get(), nullptr, 0, &transaction_), "begin a transaction of");
+    check(mdb_dbi_open(transaction_, nullptr, 0, &database_), "open the database of");
+  }
+
+  void commit_batch() {
+    batch_ = 0;
+    if (transaction_) check(mdb_txn_commit(std::exchange(transaction_, nullptr)), "write");
+  }
+
+  /// The map's size is a limit set beforehand: it grows between transactions. A page more for each value, and
+  /// one for the tree, is more than is needed.
+  void make_room(std::size_t bytes) {
+    constexpr std::size_t kPage = 32768;
+    used_ += bytes + 2 * kPage;
+    if (used_ < map_) return;
+    commit_batch();
+    while (map_ <= used_) map_ *= 2;
+    check(mdb_env_set_mapsize(environment_.get(), map_), "enlarge");
+  }
+
+  detail::TemporaryFile file_;
+  std::unique_ptr<MDB_env, Close> environment_;
+  MDB_txn* transaction_ = nullptr;
+  MDB_dbi database_ = 0;
+  std::size_t map_ = kFirstMap, used_ = kFirstMap / 2, batch_ = 0;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleWriter> create_lmdb(const std::filesystem::path& path) {
+  return std::make_unique<LmdbWriter>(path);
+}
+
+}  // namespace athanor

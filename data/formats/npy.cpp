@@ -1,0 +1,75 @@
+#include "data/formats/npy.h"
+
+#include <array>
+
+#include "data/formats/detail/npy_header.h"
+#include "data/formats/detail/writing.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+constexpr char kAdvice[] = "write it again with numpy.save";
+
+std::filesystem::path labels_beside(const std::filesystem::path& images) {
+  std::string name = images.stem().string();
+  constexpr std::array<std::array<std::string_view, 2>, 4> kPairs{
+      {{"images", "labels"}, {"image", "label"}, {"x", "y"}, {"X", "Y"}}};
+  for (const auto& [from, to] : kPairs) {
+    if (const std::size_t at = name.rfind(from); at != std::string::npos) {
+      name.replace(at, from.size(), to);
+      return images.parent_path() / (name + images.extension().string());
+    }
+  }
+  detail::fail<>(
+      "npy: the name of a file of images must have the word images, image or x in it, but is {}; or name "
+      "the file of labels too",
+      images.string());
+}
+
+class NpyWriter final : public SampleWriter {
+ public:
+  NpyWriter(const std::filesystem::path& images, const std::filesystem::path& labels)
+      : images_(images), labels_(labels) {}
+
+  void add(const StoredSample& sample) override {
+    samples_.add(sample);
+    if (samples_.size() == 1) images_.write(header());
+    images_.write(sample.bytes);
+  }
+
+  void finish() override {
+    samples_.check_some();
+    images_.rewrite(0, header());
+    labels_.write(detail::npy_header("<i8", {samples_.size()}));
+    labels_.write(detail::stored_labels(samples_.labels(), {8, true, std::endian::little}));
+    labels_.commit();
+    images_.commit();
+  }
+
+ private:
+  std::vector<std::byte> header() const {
+    const ImageSpec& spec = samples_.spec();
+    return detail::npy_header("|u1", {samples_.size(), spec.height, spec.width, spec.channels});
+  }
+
+  detail::UniformSamples samples_{"npy"};
+  detail::OutputFile images_, labels_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleStore> open_npy(const std::filesystem::path& images, const NpyOptions& options) {
+  detail::check_classes(options.classes, "npy");
+  const std::filesystem::path beside = options.labels.empty() ? labels_beside(images) : options.labels;
+  const auto file = std::make_shared<detail::FileBytes>(images, "npy", kAdvice);
+  const detail::FileBytes labels(beside, "npy", kAdvice);
+  return detail::npy_store(file, labels, options.classes);
+}
+
+std::unique_ptr<SampleWriter> create_npy(const std::filesystem::path& images,
+                                         const std::filesystem::path& labels) {
+  return std::make_unique<NpyWriter>(images, labels.empty() ? labels_beside(images) : labels);
+}
+
+}  // namespace athanor

@@ -1,0 +1,290 @@
+#include "data/formats/cifar.h"
+#include "data/formats/dataset_store.h"
+#include "data/formats/idx.h"
+#include "data/formats/join.h"
+#include "data/formats/mnist.h"
+#include "data/formats/raw.h"
+#include "data/synthetic.h"
+#include "support/stores.h"
+
+namespace athanor {
+namespace {
+
+using namespace test;
+
+std::string big_endian(std::uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
+          static_cast<char>(value)};
+}
+
+struct Size {
+  std::int64_t count, height, width, channels, classes;
+};
+const std::vector<Size> kSizes{
+    {1, 1, 1, 1, 1}, {3, 5, 7, 1, 3}, {13, 3, 2, 3, 300}, {4, 1, 9, 4, 70000}, {2, 640, 601, 3, 2}};
+
+TEST(IdxStore, ReadsWhatItWrote) {
+  for (const Size& s : kSizes) {
+    const TempDir dir;
+    const auto samples = raw_samples(s.count, s.height, s.width, s.channels, s.classes);
+    write_all(create_idx(dir / "train-images-idx3-ubyte"), samples);
+    const auto store = open_idx(dir / "train-images-idx3-ubyte", {.classes = s.classes});
+    EXPECT_EQ(store->spec(), (ImageSpec{s.height, s.width, s.channels, s.classes}));
+    EXPECT_TRUE(store->resident());
+    expect_same(*store, samples);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 2)
+        << "nothing else is left";
+  }
+}
+
+TEST(IdxStore, WritesTheBytesOfTheFormatThatMnistReads) {
+  const TempDir dir;
+  std::vector<OwnedSample> samples = raw_samples(2, 2, 3, 1, 10);
+  samples[0].label = 7;
+  write_all(create_idx(dir / "train-images-idx3-ubyte"), samples);
+  EXPECT_EQ(read_file(dir / "train-images-idx3-ubyte"), big_endian(0x803) + big_endian(2) + big_endian(2) +
+                                                            big_endian(3) + samples[0].bytes +
+                                                            samples[1].bytes);
+  EXPECT_EQ(read_file(dir / "train-labels-idx1-ubyte"),
+            big_endian(0x801) + big_endian(2) + std::string("\7\0", 2));
+  EXPECT_EQ(mnist(dir.path(), Part::train)->labels()[0], 7);
+  EXPECT_EQ(open_idx(dir / "train-images-idx3-ubyte")->spec().classes, 8) << "the largest label + 1";
+}
+
+TEST(IdxStore, TakesLabelsOfEveryWholeType) {
+  const TempDir dir;
+  write_file(dir / "images", big_endian(0x803) + big_endian(2) + big_endian(1) + big_endian(1) + "ab");
+  const auto labels_of = [&](std::uint32_t type, const std::string& bytes) {
+    write_file(dir / "labels", big_endian(type << 8 | 1) + big_endian(2) + bytes);
+    const auto store = open_idx(dir / "images");
+    std::vector<std::byte> scratch;
+    return std::pair{store->fetch(0, scratch).label, store->fetch(1, scratch).label};
+  };
+  EXPECT_EQ(labels_of(0x08, {'\xff', 1}), (std::pair<std::int64_t, std::int64_t>{255, 1}));
+  EXPECT_EQ(labels_of(0x09, {'\x7f', 1}), (std::pair<std::int64_t, std::int64_t>{127, 1}));
+  EXPECT_EQ(labels_of(0x0b, {1, 2, 0, 3}), (std::pair<std::int64_t, std::int64_t>{258, 3}));
+  EXPECT_EQ(labels_of(0x0c, big_endian(70000) + big_endian(5)),
+            (std::pair<std::int64_t, std::int64_t>{70000, 5}));
+  expect_one_line(io_error([&] {
+                    labels_of(0x09, {1, '\xff'});
+                  }),
+                  "labels", "offset 9: the label must be in [0, ");
+  expect_one_line(io_error([&] { labels_of(0x0d, std::string(8, 0)); }), "labels", "must be whole numbers");
+  expect_one_line(io_error([&] { labels_of(0x08, "abc"); }), "labels", "offset 10: the file must end here");
+}
+
+TEST(IdxStore, EveryCutAndEveryByteIsSafe) {
+  const TempDir dir;
+  write_all(create_idx(dir / "images"), raw_samples(3, 2, 2, 3, 3));
+  const auto read = [&] { read_all(*open_idx(dir / "images")); };
+  expect_every_cut_fails(dir / "images", read);
+  expect_every_cut_fails(dir / "labels", read);
+  EXPECT_GT(expect_no_flip_crashes(dir / "images", read), 30);
+  EXPECT_GT(expect_no_flip_crashes(dir / "labels", read), 20);
+  write_file(dir / "images", big_endian(0x804) + big_endian(0xffffffff) + big_endian(0xffffffff) +
+                                 big_endian(0xffffffff) + big_endian(0xffffffff));
+  expect_one_line(io_error(read), "images", "offset 8: height, width and channels");
+  write_file(dir / "images", big_endian(0x804) + big_endian(0xffffffff) + big_endian(0x4000) +
+                                 big_endian(0x4000) + big_endian(4));
+  expect_one_line(io_error(read), "images", "offset 20: pixels must have 4611686017353646080 bytes");
+  std::filesystem::remove(dir / "labels");
+  write_file(dir / "images", big_endian(0x803) + big_endian(1) + big_endian(1) + big_endian(1) + "a");
+  expect_one_line(io_error(read), "labels", "No such file");
+}
+
+TEST(Writers, RefuseWhatTheyCannotHoldAndLeaveNothing) {
+  const TempDir dir;
+  const auto raw = raw_samples(2, 2, 2, 3, 3);
+  const auto writers = [&] {
+    std::vector<std::unique_ptr<SampleWriter>> all;
+    all.push_back(create_idx(dir / "images"));
+    all.push_back(create_raw(dir / "x.bin"));
+    return all;
+  };
+  for (auto& writer : writers()) {
+    EXPECT_THROW(writer->finish(), ArgumentError) << "no sample";
+    EXPECT_THROW(writer->add(encoded_sample(Codec::jpeg, 20, 0).view()), ArgumentError);
+    writer->add(raw[0].view());
+    EXPECT_THROW(writer->add(raw_samples(1, 2, 3, 3, 1)[0].view()), ArgumentError) << "another size";
+    OwnedSample bad = raw[1];
+    bad.label = -1;
+    EXPECT_THROW(writer->add(bad.view()), ArgumentError);
+    bad = raw[1];
+    bad.bytes.pop_back();
+    EXPECT_THROW(writer->add(bad.view()), ArgumentError);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+  EXPECT_THROW(create_cifar(dir / "c.bin", 10)->add(raw[0].view()), ArgumentError);
+  EXPECT_THROW(create_cifar(dir / "c.bin", 11), ArgumentError);
+  EXPECT_THROW(create_raw(dir / "x.bin", 2)->add(raw[0].view()), ArgumentError) << "label 2 of 2 classes";
+  EXPECT_THROW(create_idx(dir / "pixels"), ArgumentError);
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(CifarStore, ReadsWhatItWrote) {
+  for (const std::int64_t classes : {10, 100}) {
+    for (const std::int64_t count : {1, 7}) {
+      const TempDir dir;
+      const auto samples = raw_samples(count, 32, 32, 3, classes);
+      write_all(create_cifar(dir / "c.bin", classes), samples);
+      const auto store = open_cifar(dir / "c.bin", classes);
+      EXPECT_EQ(store->spec(), (ImageSpec{32, 32, 3, classes}));
+      expect_same(*store, samples);
+    }
+  }
+}
+
+TEST(CifarStore, WritesPlanesAfterTheLabel) {
+  const TempDir dir;
+  const auto samples = raw_samples(1, 32, 32, 3, 10);
+  write_all(create_cifar(dir / "c.bin", 10), samples);
+  const std::string file = read_file(dir / "c.bin");
+  ASSERT_EQ(file.size(), 3073u);
+  EXPECT_EQ(file[0], 9);
+  EXPECT_EQ(file[1], samples[0].bytes[0]);
+  EXPECT_EQ(file[2], samples[0].bytes[3]);
+  EXPECT_EQ(file[1 + 1024], samples[0].bytes[1]);
+  EXPECT_EQ(file[1 + 2048 + 1023], samples[0].bytes[3071]);
+}
+
+TEST(CifarStore, DamagedFilesAreOneLine) {
+  const TempDir dir;
+  write_all(create_cifar(dir / "c.bin", 10), raw_samples(2, 32, 32, 3, 10));
+  const auto read = [&] { read_all(*open_cifar(dir / "c.bin", 10)); };
+  std::string file = read_file(dir / "c.bin");
+  for (const std::size_t length :
+       {std::size_t{0}, std::size_t{1}, std::size_t{3072}, std::size_t{3074}, file.size() - 1}) {
+    write_file(dir / "c.bin", file.substr(0, length));
+    expect_one_line(io_error(read), "c.bin", "records of 3073 bytes");
+  }
+  file[3073] = 10;
+  write_file(dir / "c.bin", file);
+  expect_one_line(io_error(read), "c.bin", "offset 3073: the label must be in [0, 10), but is 10");
+  expect_one_line(io_error([&] { open_cifar(dir.path(), 10); }), "data_batch_1.bin", "must exist");
+}
+
+TEST(CifarStore, AFolderIsItsFilesOneAfterTheOther) {
+  ATHANOR_NEEDS_DATA(folder, "cifar10");
+  const auto store = open_cifar(folder, 10);
+  const auto known = cifar10(folder, Part::train);
+  ASSERT_EQ(store->size(), known->size());
+  std::vector<std::byte> scratch;
+  std::vector<std::uint8_t> image(3072);
+  for (std::int64_t i = 0; i < store->size(); i += 997) {
+    const StoredSample sample = store->fetch(i, scratch);
+    EXPECT_EQ(sample.label, known->read(i, image));
+    EXPECT_EQ(std::memcmp(sample.bytes.data(), image.data(), 3072), 0);
+  }
+}
+
+TEST(RawStore, ReadsWhatItWrote) {
+  for (const Size& s : kSizes) {
+    const TempDir dir;
+    const auto samples = raw_samples(s.count, s.height, s.width, s.channels, s.classes);
+    write_all(create_raw(dir / "x.bin", s.classes + 1), samples);
+    const auto store = open_raw(dir / "x.bin");
+    EXPECT_EQ(store->spec(), (ImageSpec{s.height, s.width, s.channels, s.classes + 1}));
+    expect_same(*store, samples);
+  }
+}
+
+TEST(RawStore, TakesShapeOffsetAndLabelsFromOptions) {
+  const TempDir dir;
+  write_file(dir / "pixels", "headABCDEFGHIJKL");
+  RawOptions options{.height = 1, .width = 2, .channels = 3, .offset = 4};
+  expect_same(*open_raw(dir / "pixels", options),
+              {{"ABCDEF", Codec::raw, 1, 2, 3, 0}, {"GHIJKL", Codec::raw, 1, 2, 3, 0}});
+  EXPECT_EQ(open_raw(dir / "pixels", options)->where(1), (dir / "pixels").string() + ", offset 10");
+  options.labels = dir / "labels";
+  for (const std::string type : {"u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"}) {
+    const std::size_t width = static_cast<std::size_t>(std::stoi(type.substr(1))) / 8;
+    std::string label(width, '\0'), negative(width, '\xff');
+    label[0] = 5;
+    options.label_dtype = type;
+    write_file(dir / "labels", label + label);
+    EXPECT_EQ(open_raw(dir / "pixels", options)->spec().classes, 6) << type;
+    write_file(dir / "labels", label + label + "x");
+    expect_one_line(io_error([&] { open_raw(dir / "pixels", options); }), "labels", "must end here");
+    write_file(dir / "labels", label + negative);
+    const bool small = type == "u8" || type == "u16";
+    if (!small) {
+      expect_one_line(io_error([&] { open_raw(dir / "pixels", options); }), "labels",
+                      fmt::format("offset {}: the label must be in", width));
+    }
+  }
+  options.label_dtype = "f32";
+  EXPECT_THROW(open_raw(dir / "pixels", options), ArgumentError);
+}
+
+TEST(RawStore, EveryCutAndEveryByteIsSafe) {
+  const TempDir dir;
+  write_all(create_raw(dir / "x.bin"), raw_samples(3, 2, 2, 3, 3));
+  const auto read = [&] { read_all(*open_raw(dir / "x.bin")); };
+  expect_every_cut_fails(dir / "x.labels.bin", read);
+  // Pixels cut to fewer whole images are missing labels' images, and found as such.
+  const std::string pixels = read_file(dir / "x.bin");
+  for (std::size_t length = 0; length < pixels.size(); ++length) {
+    replace_file(dir / "x.bin", pixels.substr(0, length));
+    ASSERT_TRUE(names_place(io_error(read), dir.path().string())) << length << io_error(read);
+  }
+  write_file(dir / "x.bin", pixels);
+  const std::string text = read_file(dir / "x.json");
+  for (std::size_t length = 0; length + 2 < text.size(); ++length) {
+    replace_file(dir / "x.json", text.substr(0, length));
+    ASSERT_TRUE(names_place(io_error(read), "x.json")) << length << io_error(read);
+  }
+  write_file(dir / "x.json", text);
+  EXPECT_GT(expect_no_flip_crashes(dir / "x.json", read), 100);
+  for (const char* hostile : {"[]", "{}", "{\"height\": -1}", "{\"height\": 1e999}",
+                              "{\"height\": 18446744073709551615, \"width\": 1}",
+                              "{\"height\": 4294967296, \"width\": 4294967296, \"channels\": 4294967296}",
+                              "{\"height\": 2, \"width\": 2, \"dtype\": \"f32\"}",
+                              "{\"height\": 2, \"width\": 2, \"labels\": \"../x\"}",
+                              "{\"height\": 2, \"width\": 2, \"lables\": \"x\"}",
+                              "{\"height\": 2, \"width\": 2, \"offset\": 9223372036854775807}",
+                              "{\"height\": 2, \"width\": 2, \"label_dtype\": 3}"}) {
+    write_file(dir / "x.json", hostile);
+    EXPECT_TRUE(names_place(io_error(read), dir.path().string())) << hostile << ": " << io_error(read);
+  }
+  std::filesystem::remove(dir / "x.json");
+  expect_one_line(io_error(read), "x.json", "state height, width and channels in it");
+}
+
+TEST(DatasetStore, GivesWhatTheDataSetReads) {
+  const std::shared_ptr<const Dataset> data = synthetic({3, 5, 3, 4}, 17);
+  const auto store = dataset_store(data);
+  EXPECT_EQ(store->spec(), data->spec());
+  std::vector<OwnedSample> samples;
+  for (std::int64_t i = 0; i < data->size(); ++i) {
+    OwnedSample sample{std::string(45, '\0'), Codec::raw, 3, 5, 3, 0};
+    sample.label = data->read(i, {reinterpret_cast<std::uint8_t*>(sample.bytes.data()), 45});
+    samples.push_back(sample);
+  }
+  expect_same(*store, samples);
+}
+
+TEST(Join, IsThePartsInOrder) {
+  const TempDir dir;
+  const auto a = raw_samples(3, 2, 2, 1, 3), b = raw_samples(1, 2, 2, 1, 7), c = raw_samples(2, 2, 3, 1, 2);
+  write_all(create_raw(dir / "a.bin"), a);
+  write_all(create_raw(dir / "b.bin"), b);
+  write_all(create_raw(dir / "c.bin"), c);
+  const auto open = [&](std::initializer_list<const char*> names) {
+    std::vector<std::unique_ptr<SampleStore>> parts;
+    for (const char* name : names) parts.push_back(open_raw(dir / name));
+    return join(std::move(parts));
+  };
+  std::vector<OwnedSample> all = a;
+  all.insert(all.end(), b.begin(), b.end());
+  EXPECT_EQ(open({"a.bin", "b.bin"})->spec(), (ImageSpec{2, 2, 1, 7}));
+  expect_same(*open({"a.bin", "b.bin"}), all);
+  all.insert(all.end(), c.begin(), c.end());
+  const auto three = open({"a.bin", "b.bin", "c.bin"});
+  EXPECT_EQ(three->spec(), (ImageSpec{0, 0, 0, 7})) << "two sizes";
+  expect_same(*three, all);
+  EXPECT_EQ(three->where(3), (dir / "b.bin").string() + ", offset 0");
+  EXPECT_THROW(join({}), ArgumentError);
+}
+
+}  // namespace
+}  // namespace athanor

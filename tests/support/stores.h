@@ -1,0 +1,167 @@
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "data/sample_store.h"
+#include "temp_dir.h"
+#include "tensor/error.h"
+
+// What the tests of formats share: samples to write, comparing what comes back, and files that are damaged.
+
+namespace athanor::test {
+
+struct OwnedSample {
+  std::string bytes;
+  Codec codec = Codec::raw;
+  std::int64_t height = 0, width = 0, channels = 0, label = 0;
+
+  StoredSample view() const {
+    return {std::as_bytes(std::span(bytes)), codec, height, width, channels, label};
+  }
+};
+
+/// `count` raw images, no two alike, with labels `first_label`, `first_label` + 1, ... below `classes`.
+inline std::vector<OwnedSample> raw_samples(std::int64_t count, std::int64_t height, std::int64_t width,
+                                            std::int64_t channels, std::int64_t classes) {
+  std::vector<OwnedSample> samples;
+  for (std::int64_t i = 0; i < count; ++i) {
+    OwnedSample sample{{}, Codec::raw, height, width, channels, (classes - 1 + i) % classes};
+    for (std::int64_t p = 0; p < height * width * channels; ++p) {
+      sample.bytes.push_back(static_cast<char>(7 * p + 31 * i + 1));
+    }
+    samples.push_back(sample);
+  }
+  return samples;
+}
+
+/// What tests/golden/make_format_goldens.py wrote.
+inline std::vector<OwnedSample> golden_samples() {
+  std::vector<OwnedSample> samples;
+  for (int i = 0; i < 5; ++i) {
+    samples.push_back({{}, Codec::raw, 3, 4, 3, 3 * i});
+    for (int p = 0; p < 36; ++p) samples.back().bytes.push_back(static_cast<char>(11 * p + 50 * i));
+  }
+  return samples;
+}
+
+/// Bytes that begin as a JPEG or PNG does; nothing here decodes them.
+inline OwnedSample encoded_sample(Codec codec, std::size_t bytes, std::int64_t label) {
+  OwnedSample sample{codec == Codec::jpeg ? "\xff\xd8\xff\xe0" : "\x89PNG\r\n\x1a\n", codec, 0, 0, 0, label};
+  for (std::size_t i = sample.bytes.size(); i < bytes; ++i) {
+    sample.bytes.push_back(static_cast<char>(5 * i + static_cast<std::size_t>(label)));
+  }
+  return sample;
+}
+
+inline void write_all(std::unique_ptr<SampleWriter> writer, const std::vector<OwnedSample>& samples) {
+  for (const OwnedSample& sample : samples) writer->add(sample.view());
+  writer->finish();
+}
+
+/// Fetches everything and adds it up, so that every byte is touched.
+inline std::uint64_t read_all(const SampleStore& store) {
+  std::vector<std::byte> scratch;
+  std::uint64_t sum = 0;
+  for (std::int64_t i = 0; i < store.size(); ++i) {
+    const StoredSample sample = store.fetch(i, scratch);
+    for (const std::byte byte : sample.bytes) sum = sum * 31 + std::to_integer<std::uint64_t>(byte);
+    sum = sum * 31 + static_cast<std::uint64_t>(sample.label);
+  }
+  return sum;
+}
+
+inline void expect_same(const SampleStore& store, const std::vector<OwnedSample>& samples) {
+  ASSERT_EQ(store.size(), std::ssize(samples));
+  std::vector<std::byte> scratch;
+  store.will_need(0, store.size());
+  for (std::int64_t i = store.size() - 1; i >= 0; --i) {
+    SCOPED_TRACE(store.where(i));
+    const OwnedSample& wanted = samples[static_cast<std::size_t>(i)];
+    const StoredSample sample = store.fetch(i, scratch);
+    ASSERT_EQ(sample.bytes.size(), wanted.bytes.size());
+    EXPECT_EQ(std::memcmp(sample.bytes.data(), wanted.bytes.data(), wanted.bytes.size()), 0);
+    EXPECT_EQ(sample.codec, wanted.codec);
+    EXPECT_EQ(sample.label, wanted.label);
+    if (sample.codec == Codec::raw) {
+      EXPECT_EQ(sample.height, wanted.height);
+      EXPECT_EQ(sample.width, wanted.width);
+      EXPECT_EQ(sample.channels, wanted.channels);
+    }
+  }
+  EXPECT_THROW(store.fetch(-1, scratch), ArgumentError);
+  EXPECT_THROW(store.fetch(store.size(), scratch), ArgumentError);
+}
+
+/// What `read` throws: the message of an IoError, else what happened instead.
+inline std::string io_error(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const IoError& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return std::string("not an IoError: ") + error.what();
+  }
+  return "no error";
+}
+
+inline void expect_one_line(const std::string& message, const std::string& file, const std::string& wanted) {
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 0) << message;
+  EXPECT_NE(message.find(file), std::string::npos) << message << "\n  must name " << file;
+  EXPECT_NE(message.find(wanted), std::string::npos) << message << "\n  must say " << wanted;
+}
+
+/// True where `message` is an IoError's: one line that names the file and an offset.
+inline bool names_place(const std::string& message, const std::string& file) {
+  return message.rfind("not an IoError", 0) != 0 && message.find('\n') == std::string::npos &&
+         message.find(file) != std::string::npos && message.find("offset ") != std::string::npos;
+}
+
+/// As write_file(), but to a new file: file systems take their time over one that is cut to nothing and
+/// written again.
+inline void replace_file(const std::filesystem::path& path, const std::string& content) {
+  std::filesystem::remove(path);
+  write_file(path, content);
+}
+
+/// Cuts the file at every length below its own: each must be an IoError that names the file and an offset.
+inline void expect_every_cut_fails(const std::filesystem::path& path, const std::function<void()>& read) {
+  const std::string whole = read_file(path);
+  EXPECT_EQ(io_error(read), "no error");
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    replace_file(path, whole.substr(0, length));
+    const std::string message = io_error(read);
+    ASSERT_TRUE(names_place(message, path.filename().string()))
+        << length << " of " << whole.size() << " bytes: " << message;
+  }
+  write_file(path, whole);
+}
+
+/// Changes one byte at a time, every byte by `steps` values: a result or an IoError that names the place,
+/// never a crash. Returns how many changes were found.
+inline std::int64_t expect_no_flip_crashes(const std::filesystem::path& path,
+                                           const std::function<void()>& read) {
+  const std::string whole = read_file(path);
+  std::int64_t found = 0;
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    for (const int change : {0x01, 0x80, 0xff}) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(damaged[at] ^ change);
+      replace_file(path, damaged);
+      const std::string message = io_error(read);
+      found += message != "no error";
+      EXPECT_TRUE(message == "no error" || names_place(message, path.parent_path().string()))
+          << "byte " << at << " ^ " << change << ": " << message;
+    }
+  }
+  write_file(path, whole);
+  return found;
+}
+
+}  // namespace athanor::test
