@@ -23,7 +23,10 @@ struct Plan {
   ColourMatrix colour;
 };
 
-__device__ __forceinline__ Plan plan_of(const AugmentPlan& plan) {
+// A call of its own: one thread makes it, and inlined it would take registers from all.
+[[gnu::noinline]] __device__ Plan draw_plan(const Augment& augment, std::uint64_t seed, std::int64_t epoch,
+                                            const Batch& batch, std::int64_t sample) {
+  const AugmentPlan plan = plan_augment(augment, batch.height, batch.width, seed, epoch, sample);
   const auto narrow = [](std::int64_t i) { return static_cast<int>(i); };
   return {narrow(plan.dy),
           narrow(plan.dx),
@@ -84,8 +87,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t task = blockIdx.x; task < batch.count * batch.pieces; task += gridDim.x) {
     const std::int64_t n = task / batch.pieces;
     __syncthreads();  // the table is there, and nobody needs the last plan
-    if (threadIdx.x == 0)
-      plan = plan_of(plan_augment(augment, batch.height, batch.width, seed, epoch, batch.samples[n]));
+    if (threadIdx.x == 0) plan = draw_plan(augment, seed, epoch, batch, batch.samples[n]);
     __syncthreads();
     const std::uint8_t* image = batch.images + (batch.rows ? batch.rows[n] : n) * numel;
     const int first = static_cast<int>(task % batch.pieces) * kThreads * kPerThread;
