@@ -129,14 +129,16 @@ class Hdf5Store final : public SampleStore {
     }
     spec_ = {side(1), side(2), dims_.size() == 4 ? side(3) : 1, 0};
     if (const auto bad = detail::bad_image(spec_.height, spec_.width, spec_.channels)) fail(*bad);
-    const std::int64_t most = map_.size() * kMostExpansion / spec_.bytes();
+    const std::int64_t image_bytes =
+        std::max<std::int64_t>(1, spec_.bytes());  // the analyzer sees no check above
+    const std::int64_t most = map_.size() * kMostExpansion / image_bytes;
     if (dims_[0] == 0 || dims_[0] > static_cast<hsize_t>(most)) {
       fail(fmt::format(
           "there must be at least one image, and no more than fit into the file, but there are {}",
           dims_[0]));
     }
     const auto count = static_cast<std::int64_t>(dims_[0]);
-    rows_ = std::clamp<std::int64_t>((std::int64_t{1} << 20) / spec_.bytes(), 1, count);
+    rows_ = std::clamp<std::int64_t>((std::int64_t{1} << 20) / image_bytes, 1, count);
     const Hdf5Handle created(H5Dget_create_plist(images_.get()), &H5Pclose);
     if (H5Pget_layout(created.get()) == H5D_CHUNKED) {
       Dims chunk(dims_.size());

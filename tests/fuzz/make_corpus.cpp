@@ -1,0 +1,104 @@
+// make_corpus FOLDER: the inputs that fuzzing starts from, FOLDER/NAME/* for the target NAME, made by our own
+// writers.
+
+#include <iostream>
+#include <sstream>
+
+#include "data/formats/cifar.h"
+#include "data/formats/hdf5.h"
+#include "data/formats/idx.h"
+#include "data/formats/lmdb.h"
+#include "data/formats/npy.h"
+#include "data/formats/raw.h"
+#include "data/formats/tar.h"
+#include "data/formats/tfrecord.h"
+#include "fuzz.h"
+
+namespace athanor {
+namespace {
+
+using Writer = std::unique_ptr<SampleWriter>;
+
+std::string content(const char* name) {
+  std::ifstream in(fuzz::folder() / name, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// `count` raw images of side x side x channels with small labels.
+void write_raw(const Writer& writer, std::int64_t count, std::int64_t side, std::int64_t channels) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::string pixels(static_cast<std::size_t>(side * side * channels), static_cast<char>('a' + i));
+    writer->add({std::as_bytes(std::span(pixels)), Codec::raw, side, side, channels, i % 3});
+  }
+  writer->finish();
+}
+
+void write_encoded(const Writer& writer) {
+  const std::string jpeg = "\xff\xd8\xff\xe0", png = "\x89PNG\r\n\x1a\n";
+  writer->add({std::as_bytes(std::span(jpeg)), Codec::jpeg, 0, 0, 0, 1});
+  writer->add({std::as_bytes(std::span(png)), Codec::png, 0, 0, 0, 2});
+  writer->finish();
+}
+
+void save(const std::filesystem::path& folder, const char* target, const char* name,
+          const std::string& input) {
+  std::filesystem::create_directories(folder / target);
+  std::ofstream(folder / target / name, std::ios::binary) << input;
+}
+
+void make(const std::filesystem::path& to) {
+  const std::filesystem::path& from = fuzz::folder();
+  for (const std::int64_t channels : {1, 3}) {
+    const char* name = channels == 1 ? "grey" : "rgb";
+    write_raw(create_idx(from / "images", from / "labels"), 3, 2, channels);
+    save(to, "idx", name, fuzz::join_parts({content("images"), content("labels")}));
+    write_raw(create_npy(from / "x.npy", from / "y.npy"), 3, 2, channels);
+    save(to, "npy", name, fuzz::join_parts({content("x.npy"), content("y.npy")}));
+    write_raw(create_npz(from / "a.npz"), 3, 2, channels);
+    save(to, "npz", name, content("a.npz"));
+    write_raw(create_raw(from / "x.bin"), 3, 2, channels);
+    save(to, "raw", name, fuzz::join_parts({content("x.json"), content("x.labels.bin"), content("x.bin")}));
+    write_raw(create_tfrecord(from / "a.tfrecord"), 2, 2, channels);
+    save(to, "tfrecord", name, std::string(1, '\0') + content("a.tfrecord"));
+#ifdef ATHANOR_FUZZ_LMDB
+    write_raw(create_lmdb(from / "data.mdb"), 3, 2, channels);
+    save(to, "lmdb", name, content("data.mdb"));
+#endif
+#ifdef ATHANOR_FUZZ_HDF5
+    write_raw(create_hdf5(from / "a.h5", channels == 1 ? 0 : 6), 3, 2, channels);
+    save(to, "hdf5", name, content("a.h5"));
+#endif
+  }
+  write_encoded(create_tfrecord(from / "a.tfrecord"));
+  const std::string records = content("a.tfrecord");
+  save(to, "tfrecord", "encoded", std::string(1, '\0') + records);
+  // One record's data, for the target that puts the CRCs around it.
+  const std::string record = records.substr(12, static_cast<unsigned char>(records[0]));
+  save(to, "tfrecord", "record", "\1" + record);
+  save(to, "example", "record", record);
+  const std::string words = "bytes";
+  const FeatureMap kinds{
+      {"floats", std::vector<float>{1, 2}},
+      {"ints", std::vector<std::int64_t>{-1, 300}},
+      {"none", {}},
+      {"strings", std::vector<std::span<const std::byte>>{std::as_bytes(std::span(words))}}};
+  const std::vector<std::byte> message = write_example(kinds);
+  save(to, "example", "kinds", {reinterpret_cast<const char*>(message.data()), message.size()});
+  write_encoded(create_tar(from / "a.tar"));
+  save(to, "tar", "encoded", content("a.tar").substr(0, 6 * 1024));
+  write_raw(create_cifar(from / "c.bin", 10), 1, 32, 3);
+  save(to, "cifar", "ten", "\1" + content("c.bin"));
+}
+
+}  // namespace
+}  // namespace athanor
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: make_corpus FOLDER\n";
+    return 2;
+  }
+  athanor::make(argv[1]);
+}
