@@ -130,7 +130,10 @@ ATH_HD inline void back_off(StepState& step, const LossScaling& scaling) {
 ATH_HD inline void grow(StepState& step, const LossScaling& scaling) {
   step.stuck_steps = 0;
   if (++step.growth_counter < scaling.growth_interval) return;
-  step.loss_scale = std::max(step.loss_scale, std::min(scaling.ceiling, step.loss_scale * scaling.growth));
+  // By value: references, as std::min and std::max take them, would put the settings on a kernel's stack.
+  const float wanted = step.loss_scale * scaling.growth;
+  const float grown = wanted < scaling.ceiling ? wanted : scaling.ceiling;
+  if (grown > step.loss_scale) step.loss_scale = grown;
   step.growth_counter = 0;
 }
 
