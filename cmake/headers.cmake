@@ -49,6 +49,20 @@ set(ATHANOR_HEADERS
   data/preprocess.h
   data/sample_store.h
   data/synthetic.h
+  dist/barrier.h
+  dist/broadcast.h
+  dist/collective.h
+  dist/communicator.h
+  dist/group.h
+  dist/hierarchical.h
+  dist/mpi_transport.h
+  dist/rank_order.h
+  dist/ring.h
+  dist/slice.h
+  dist/thread_transport.h
+  dist/transport.h
+  dist/wait.h
+  kernels/accumulate.h
   kernels/activate.h
   kernels/activation.h
   kernels/augment.h

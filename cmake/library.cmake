@@ -3,6 +3,7 @@
 # One op family has the same base name everywhere: kernels/F.h, kernels/cpu/F.cpp, autograd/F.{h,cpp},
 # tests/F_test.cpp, bench/bench_F.cpp. A new family is one word here, and its headers in headers.cmake.
 set(ATHANOR_KERNELS
+  accumulate
   augment
   batch_norm
   conv
@@ -25,6 +26,7 @@ set(ATHANOR_KERNELS
 )
 # Those of them that kernels/cuda/ has.
 set(ATHANOR_CUDA_KERNELS
+  accumulate
   augment
   batch_norm
   conv
@@ -131,6 +133,13 @@ add_library(athanor
   data/preprocess.cpp
   data/sample_store.cpp
   data/synthetic.cpp
+  dist/broadcast.cpp
+  dist/communicator.cpp
+  dist/hierarchical.cpp
+  dist/rank_order.cpp
+  dist/ring.cpp
+  dist/thread_transport.cpp
+  dist/wait.cpp
   tensor/allocator.cpp
   tensor/atomic_file.cpp
   tensor/counters.cpp
@@ -287,3 +296,14 @@ athanor_format_library(LIBZIP
   SOURCES data/formats/detail/zip_reader.cpp ABSENT data/formats/detail/zip_reader_absent.cpp)
 athanor_format_library(LMDB
   SOURCES data/formats/lmdb_writer.cpp ABSENT data/formats/lmdb_writer_absent.cpp)
+
+# Ranks as processes: a library of its own, so that only the programs that want it load MPI.
+if(ATHANOR_WITH_MPI)
+  add_library(athanor_mpi dist/mpi_transport.cpp)
+  add_library(athanor::mpi ALIAS athanor_mpi)
+  set_target_properties(athanor_mpi PROPERTIES EXPORT_NAME mpi)
+  set(libraries ${MPI_CXX_LIBRARIES})
+  list(FILTER libraries EXCLUDE REGEX mpi_cxx) # bindings that nobody uses
+  target_include_directories(athanor_mpi SYSTEM PRIVATE ${MPI_CXX_INCLUDE_DIRS})
+  target_link_libraries(athanor_mpi PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags> ${libraries})
+endif()

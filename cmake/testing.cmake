@@ -29,6 +29,22 @@ function(athanor_discover name filter labels)
     DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${labels}" TIMEOUT 300)
 endfunction()
 
+# athanor_mpi_test(NAME WORLD...): one binary from NAME_mpi_test.cpp, run by mpirun once per world size, all on this
+# machine; skipped over where MPI was not found.
+function(athanor_mpi_test name)
+  if(NOT ATHANOR_WITH_MPI)
+    return()
+  endif()
+  add_executable(${name}_mpi_test ${name}_mpi_test.cpp support/mpi_main.cpp)
+  set_target_properties(${name}_mpi_test PROPERTIES ATHANOR_IS_TEST ON)
+  target_link_libraries(${name}_mpi_test PRIVATE athanor::mpi athanor_flags GTest::gtest)
+  foreach(world ${ARGN})
+    add_test(NAME mpi.${name}_${world} COMMAND ${MPIEXEC_EXECUTABLE} -n ${world} $<TARGET_FILE:${name}_mpi_test>)
+    set_tests_properties(mpi.${name}_${world} PROPERTIES LABELS dist TIMEOUT 300 ENVIRONMENT
+      "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none")
+  endforeach()
+endfunction()
+
 # athanor_compile_fail(NAME): NAME.cpp compiles, and no longer does with -DATHANOR_MUST_FAIL, with an error that
 # matches the regular expression in its first line, `// error: REGEX`.
 function(athanor_compile_fail name)

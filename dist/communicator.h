@@ -1,0 +1,82 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "dist/collective.h"
+#include "dist/group.h"
+#include "dist/transport.h"
+#include "kernels/accumulate.h"
+#include "tensor/tensor.h"
+
+namespace athanor::dist {
+
+/// How values are brought together; the headers of that name explain each.
+enum class Algorithm : std::uint8_t {
+  ring,          ///< the fewest bytes, P - 1 steps each way
+  hierarchical,  ///< rings within nodes, then between them
+  rank_order,    ///< everyone to everyone; sums of halves are exact to one rounding
+};
+
+/// "ring", "hierarchical", "rank_order"
+const char* name_of(Algorithm algorithm);
+
+struct CommunicatorOptions {
+  Algorithm algorithm = Algorithm::rank_order;
+  int node_size = 1;  ///< ranks per node, for hierarchical; neighbouring ranks are on one node
+  std::int64_t segment_bytes = 1 << 20;  ///< of rings
+  /// How long a collective may stand still before its ranks are given up.
+  std::chrono::milliseconds timeout{300'000};
+};
+
+/// The piece of `count` elements that is `rank`'s own: which piece goes to whom depends on the algorithm, but
+/// they are all the same size where world_size divides count.
+Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank);
+
+/// The collectives of a job: all its ranks, one algorithm. Every rank makes the same calls in the same order.
+/// Memory for arriving values is shared between its collectives, of which one may be under way at a time.
+class Communicator {
+ public:
+  /// Throws ArgumentError on an option out of range.
+  explicit Communicator(Transport& transport, const CommunicatorOptions& options = {});
+
+  int rank() const { return transport_.rank(); }
+  int world_size() const { return transport_.world_size(); }
+  Transport& transport() const { return transport_; }
+  const CommunicatorOptions& options() const { return options_; }
+
+  /// piece_of() this job.
+  Range piece(std::int64_t count, int rank) const { return piece_of(options_, count, world_size(), rank); }
+
+  // Each is for one dense flat tensor on the CPU, which it keeps; start() and push, or run().
+
+  /// buffer[piece] = the buffers of all ranks combined; the rest holds nothing of use afterwards.
+  std::unique_ptr<Collective> reduce_scatter(const Tensor& buffer,
+                                             kernels::Combine how = kernels::Combine::sum);
+  /// Every rank's buffer[its piece] to all, in place.
+  std::unique_ptr<Collective> all_gather(const Tensor& buffer);
+  /// Both: every rank has the same bits then.
+  std::unique_ptr<Collective> all_reduce(const Tensor& buffer, kernels::Combine how = kernels::Combine::sum);
+  /// What rank `root` has, to all.
+  std::unique_ptr<Collective> broadcast(const Tensor& buffer, int root);
+  /// Few values: buffer[r * n / P ...) of each rank r to all, in one step whatever the algorithm.
+  std::unique_ptr<Collective> all_gather_small(const Tensor& buffer);
+  std::unique_ptr<Collective> barrier();
+
+  /// Tag of the next collective.
+  Tag next_tag() { return static_cast<Tag>(static_cast<std::uint32_t>(started_++) % kTags); }
+  /// From start to end. Throws PeerLostError.
+  void run(Collective& collective, std::int64_t bucket = -1);
+
+ private:
+  Group world() const { return {0, 1, world_size()}; }
+  Tensor scratch(std::int64_t bytes);
+
+  Transport& transport_;
+  CommunicatorOptions options_;
+  Tensor scratch_;
+  std::uint32_t started_ = 0;
+};
+
+}  // namespace athanor::dist

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace athanor::dist {
+
+/// Some ranks of a job, evenly spaced: the world, those of a node, those with the same place on every node.
+struct Group {
+  int first = 0, stride = 1, size = 1;
+
+  /// Member i; i may be up to `size` below or above [0, size), which it wraps around.
+  int rank(int i) const { return first + stride * ((i + size) % size); }
+  int index_of(int rank) const { return (rank - first) / stride; }
+};
+
+/// Elements [begin, end) of a flat tensor.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t count() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+/// Piece `index` of `parts` pieces of [0, count): the first count % parts are one element larger.
+constexpr Range piece_of(std::int64_t count, int parts, int index) {
+  const std::int64_t small = count / parts, larger = count % parts;
+  const std::int64_t begin = small * index + std::min<std::int64_t>(larger, index);
+  return {begin, begin + small + (index < larger ? 1 : 0)};
+}
+
+}  // namespace athanor::dist

@@ -1,0 +1,194 @@
+#include "dist/mpi_transport.h"
+
+#define OMPI_SKIP_MPICXX
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include <mpi.h>
+
+#include "tensor/error.h"
+
+namespace athanor::dist {
+namespace {
+
+void check(int status, const char* what) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  detail::fail<BackendError>("{}: MPI must succeed, but says: {}", what, text);
+}
+
+// Open MPI 4 waits by spinning, and with more ranks than cores each waits for the one that does not run: a
+// thousand times slower. On one machine it notices by itself; with ranks on several, it does not.
+void set_defaults() {
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+  // Where this process is no child of mpirun, MPI starts a daemon of its own.
+  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+  setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+}
+
+struct Slot {
+  std::vector<MPI_Request> requests;  // one per chunk
+  std::vector<MPI_Status> statuses;
+  std::size_t bytes = 0;
+  int peer = 0;
+  bool receives = false;
+};
+
+}  // namespace
+
+struct MpiTransport::Impl {
+  MPI_Comm comm = MPI_COMM_NULL;
+  bool ends_mpi = false;
+  std::size_t chunk_bytes = 0;
+  int rank = 0, size = 1, local_rank = 0, local_size = 1;
+  std::vector<Slot> slots;
+  std::vector<std::int32_t> free;
+
+  explicit Impl(const MpiOptions& options) : chunk_bytes(options.chunk_bytes) {
+    ATH_CHECK(chunk_bytes >= 1 && chunk_bytes <= std::size_t{1} << 30,
+              "mpi: chunk_bytes must be in [1, 2^30], but got {}", chunk_bytes);
+    int running = 0;
+    check(MPI_Initialized(&running), "mpi start");
+    if (!running) {
+      set_defaults();
+      int level = 0;
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "mpi start");
+      ends_mpi = true;
+    }
+    int level = 0;
+    check(MPI_Query_thread(&level), "mpi start");
+    if (level < MPI_THREAD_SERIALIZED) {
+      detail::fail<BackendError>(
+          "mpi start: threads must be allowed to call in turns (MPI_THREAD_SERIALIZED), "
+          "but the level is {}",
+          level);
+    }
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "mpi start");
+    check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "mpi start");
+    check(MPI_Comm_rank(comm, &rank), "mpi start");
+    check(MPI_Comm_size(comm, &size), "mpi start");
+    MPI_Comm local = MPI_COMM_NULL;
+    check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &local), "mpi start");
+    check(MPI_Comm_rank(local, &local_rank), "mpi start");
+    check(MPI_Comm_size(local, &local_size), "mpi start");
+    check(MPI_Comm_free(&local), "mpi start");
+  }
+
+  ~Impl() {
+    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+    if (ends_mpi) MPI_Finalize();
+  }
+
+  Request take(int peer, std::size_t bytes, bool receives) {
+    ATH_CHECK(peer >= 0 && peer < size && peer != rank,
+              "transport: a message must go to another rank of {}, but rank {} names {}", size, rank, peer);
+    if (free.empty()) {
+      free.push_back(static_cast<std::int32_t>(slots.size()));
+      slots.emplace_back();
+    }
+    const Request request{free.back()};
+    free.pop_back();
+    Slot& slot = slots[static_cast<std::size_t>(request.slot)];
+    slot.bytes = bytes;
+    slot.peer = peer;
+    slot.receives = receives;
+    // An empty message is one chunk, too.
+    slot.requests.assign(std::max<std::size_t>(1, (bytes + chunk_bytes - 1) / chunk_bytes), MPI_REQUEST_NULL);
+    slot.statuses.resize(slot.requests.size());
+    return request;
+  }
+
+  int chunk(const Slot& slot, std::size_t i) const {
+    return static_cast<int>(std::min(chunk_bytes, slot.bytes - i * chunk_bytes));
+  }
+
+  void release(Request& request) {
+    free.push_back(request.slot);
+    request.slot = -1;
+  }
+};
+
+MpiTransport::MpiTransport(const MpiOptions& options) : MpiTransport(std::make_unique<Impl>(options)) {}
+MpiTransport::MpiTransport(std::unique_ptr<Impl> impl)
+    : Transport(impl->rank, impl->size), impl_(std::move(impl)) {}
+MpiTransport::~MpiTransport() = default;
+
+int MpiTransport::local_size() const {
+  return impl_->local_size;
+}
+int MpiTransport::local_rank() const {
+  return impl_->local_rank;
+}
+
+Request MpiTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
+  const Request request = impl_->take(to, bytes.size(), false);
+  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  for (std::size_t i = 0; i < slot.requests.size(); ++i) {
+    check(MPI_Isend(bytes.data() + i * impl_->chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, to, tag,
+                    impl_->comm, &slot.requests[i]),
+          "mpi send");
+  }
+  return request;
+}
+
+Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
+  const Request request = impl_->take(from, bytes.size(), true);
+  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  for (std::size_t i = 0; i < slot.requests.size(); ++i) {
+    check(MPI_Irecv(bytes.data() + i * impl_->chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, from, tag,
+                    impl_->comm, &slot.requests[i]),
+          "mpi receive");
+  }
+  return request;
+}
+
+bool MpiTransport::test(Request& request) {
+  if (!request.pending()) return true;
+  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  int done = 0;
+  const int status =
+      MPI_Testall(static_cast<int>(slot.requests.size()), slot.requests.data(), &done, slot.statuses.data());
+  if (status == MPI_ERR_IN_STATUS) {
+    for (const MPI_Status& chunk : slot.statuses) {
+      if (chunk.MPI_ERROR != MPI_SUCCESS && chunk.MPI_ERROR != MPI_ERR_PENDING)
+        check(chunk.MPI_ERROR, "mpi test");
+    }
+  }
+  check(status, "mpi test");
+  if (!done) return false;
+  for (std::size_t i = 0; slot.receives && i < slot.statuses.size(); ++i) {
+    int count = 0;
+    check(MPI_Get_count(&slot.statuses[i], MPI_BYTE, &count), "mpi test");
+    if (count != impl_->chunk(slot, i)) {
+      detail::fail<Error>(
+          "transport: a message must have the size its receiver asks for, but {} asks for {} bytes "
+          "and {} sends {}",
+          rank(), impl_->chunk(slot, i), slot.peer, count);
+    }
+  }
+  impl_->release(request);
+  return true;
+}
+
+void MpiTransport::cancel(Request& request) noexcept {
+  if (!request.pending()) return;
+  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  for (MPI_Request& chunk : slot.requests) {
+    if (chunk == MPI_REQUEST_NULL) continue;
+    MPI_Cancel(&chunk);
+    MPI_Request_free(&chunk);
+  }
+  impl_->release(request);
+}
+
+void MpiTransport::abort(int exit_code) {
+  MPI_Abort(impl_->comm, exit_code);
+  std::_Exit(exit_code);
+}
+
+}  // namespace athanor::dist

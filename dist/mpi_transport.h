@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+
+#include "dist/transport.h"
+
+namespace athanor::dist {
+
+struct MpiOptions {
+  /// Longer messages travel in several: MPI counts in int, and cuts off what is above without a word.
+  std::size_t chunk_bytes = std::size_t{1} << 30;
+};
+
+/// Ranks as processes started by mpirun or Slurm, over MPI's point-to-point messages of bytes; in the target
+/// athanor_mpi, where the build found MPI. A process that was started otherwise is a world of one.
+///
+/// Starts MPI where the program has not, with settings for ranks that share cores (they yield while they
+/// wait), and ends it again. MPI never waits here: a rank that is stopped is noticed by our own deadlines,
+/// one that has died by mpirun, which ends the others after a second.
+class MpiTransport final : public Transport {
+ public:
+  /// Throws BackendError where MPI cannot be started or allows one thread only.
+  explicit MpiTransport(const MpiOptions& options = {});
+  ~MpiTransport() override;
+
+  /// Ranks on this machine, and this one's place among them.
+  int local_size() const;
+  int local_rank() const;
+
+  Request isend(int to, Tag tag, std::span<const std::byte> bytes) override;
+  Request irecv(int from, Tag tag, std::span<std::byte> bytes) override;
+  bool test(Request& request) override;
+  void cancel(Request& request) noexcept override;
+
+  /// Ends all ranks at once, with that exit code, for one that has found another lost. Does not return.
+  [[noreturn]] void abort(int exit_code);
+
+ private:
+  struct Impl;
+  explicit MpiTransport(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace athanor::dist

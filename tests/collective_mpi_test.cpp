@@ -1,0 +1,83 @@
+// The bodies of collective_test, with ranks as processes: run by mpirun, once per world size.
+#include "dist/mpi_transport.h"
+#include "tests/support/collective_cases.h"
+#include "tests/support/mpi_main.h"
+
+namespace athanor {
+namespace {
+
+dist::Transport& transport() {
+  return test::mpi_transport();
+}
+
+TEST(MpiCollectives, GiveWhatAllRanksMakeTogether) {
+  test::check_reductions(transport());
+}
+TEST(MpiCollectives, RestartOnNewValues) {
+  test::check_restarts(transport());
+}
+TEST(MpiCollectives, BroadcastFromEveryRoot) {
+  test::check_broadcasts(transport());
+}
+TEST(MpiCollectives, AllRanksHaveTheSameBits) {
+  test::check_all_ranks_agree(transport());
+}
+TEST(MpiCollectives, RankOrderRoundsOnce) {
+  test::check_rank_order_rounds_once(transport());
+}
+TEST(MpiCollectives, Barriers) {
+  test::check_barriers(transport());
+}
+
+TEST(MpiCollectives, LongMessagesTravelInChunks) {
+  dist::MpiTransport chunked({.chunk_bytes = 100});
+  dist::Communicator comm(chunked);
+  for (const std::int64_t n : {1, 25, 26, 1000}) {
+    const Tensor x = test::ranks_part(chunked.rank(), n * chunked.world_size(), DType::f32);
+    comm.run(*comm.all_reduce(x));
+    EXPECT_EQ(test::first_wrong(x, {0, x.numel()}, kernels::Combine::sum, chunked.world_size()), -1) << n;
+  }
+}
+
+TEST(MpiCollectives, ASilentRankIsNamedAfterTheTimeout) {
+  if (transport().world_size() < 3) GTEST_SKIP() << "takes three ranks";
+  dist::Communicator comm(transport(), {.timeout = std::chrono::milliseconds(1000)});
+  dist::Communicator patient(transport());
+  if (transport().rank() != 1) {
+    const auto sum = comm.all_reduce(test::ranks_part(0, 64, DType::f32));
+    try {
+      comm.run(*sum, 5);
+      FAIL();
+    } catch (const PeerLostError& error) {
+      EXPECT_EQ(
+          std::string(error.what()),
+          fmt::format("rank_order all_reduce of bucket 5: rank 1 must answer within 1 s, but rank {} has "
+                      "heard nothing from it",
+                      transport().rank()));
+    }
+  }
+  // Tags of the collective that failed are not used again.
+  for (int i = 0; i < 3; ++i) (void)patient.next_tag();
+  patient.run(*patient.barrier());
+}
+
+TEST(MpiCollectives, SizesThatDifferAreAnError) {
+  if (transport().world_size() != 2) GTEST_SKIP() << "takes two ranks";
+  dist::Communicator comm(transport(), {.segment_bytes = 1 << 20});
+  const Tensor x = test::ranks_part(0, 20 - 10 * transport().rank(), DType::f32);
+  for (int i = 0; i < 1000; ++i) (void)comm.next_tag();
+  if (transport().rank() == 0) {
+    comm.run(*comm.broadcast(x, 0));
+  } else {
+    EXPECT_THROW(comm.run(*comm.broadcast(x, 0)), Error);
+  }
+}
+
+TEST(MpiCollectives, KnowTheirPlaceOnTheMachine) {
+  const auto& mpi = test::mpi_transport();
+  EXPECT_EQ(mpi.local_size(), mpi.world_size());
+  EXPECT_EQ(mpi.local_rank(), mpi.rank());
+}
+
+}  // namespace
+}  // namespace athanor

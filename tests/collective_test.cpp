@@ -1,0 +1,282 @@
+#include <atomic>
+#include <thread>
+
+#include "dist/barrier.h"
+#include "dist/thread_transport.h"
+#include "dist/wait.h"
+#include "tests/support/collective_cases.h"
+#include "tests/support/count_new.h"
+
+namespace athanor {
+namespace {
+
+using namespace std::chrono_literals;
+using dist::Collective;
+using dist::Request;
+using dist::run_ranks;
+using dist::Tag;
+using dist::ThreadJob;
+using dist::Transport;
+using test::Algorithm;
+using test::Communicator;
+
+constexpr int kWorlds[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+
+TEST(Collectives, GiveWhatAllRanksMakeTogether) {
+  for (const int world : kWorlds) run_ranks(world, test::check_reductions);
+}
+TEST(Collectives, SlowSixteenRanks) {
+  run_ranks(16, test::check_reductions);
+}
+TEST(Collectives, RestartOnNewValues) {
+  for (const int world : {1, 2, 4, 5}) run_ranks(world, test::check_restarts);
+}
+TEST(Collectives, BroadcastFromEveryRoot) {
+  for (const int world : {1, 2, 3, 8}) run_ranks(world, test::check_broadcasts);
+}
+TEST(Collectives, AllRanksHaveTheSameBits) {
+  for (const int world : {2, 3, 4, 8}) run_ranks(world, test::check_all_ranks_agree);
+}
+TEST(Collectives, RankOrderRoundsOnce) {
+  for (const int world : {1, 2, 5, 8}) run_ranks(world, test::check_rank_order_rounds_once);
+}
+
+TEST(Collectives, DelaysChangeNothing) {
+  for (const std::uint64_t seed : {1, 2}) {
+    run_ranks(4, test::check_all_ranks_agree, {.delay = 300us, .seed = seed});
+    run_ranks(3, test::check_restarts, {.delay = 300us, .seed = seed});
+  }
+}
+
+TEST(Collectives, NobodyLeavesABarrierBeforeAllHaveCome) {
+  for (const int world : kWorlds) {
+    std::atomic<int> arrived{0};
+    run_ranks(world, [&](Transport& transport) {
+      Communicator comm(transport);
+      const auto barrier = comm.barrier();
+      for (int round = 1; round <= 20; ++round) {
+        if (round % world == transport.rank()) std::this_thread::sleep_for(100us);
+        ++arrived;
+        comm.run(*barrier);
+        EXPECT_GE(arrived.load(), round * world);
+        comm.run(*barrier);
+      }
+    });
+  }
+}
+
+// What they cost --------------------------------------------------------------------------------------------
+
+/// Counts what a rank sends.
+class Counting final : public Transport {
+ public:
+  explicit Counting(Transport& below) : Transport(below.rank(), below.world_size()), below_(below) {}
+
+  Request isend(int to, Tag tag, std::span<const std::byte> bytes) override {
+    ++messages;
+    sent_bytes += static_cast<std::int64_t>(bytes.size());
+    if (to / node_size != rank() / node_size) between_nodes += static_cast<std::int64_t>(bytes.size());
+    return below_.isend(to, tag, bytes);
+  }
+  Request irecv(int from, Tag tag, std::span<std::byte> bytes) override {
+    return below_.irecv(from, tag, bytes);
+  }
+  bool test(Request& request) override { return below_.test(request); }
+  void cancel(Request& request) noexcept override { below_.cancel(request); }
+
+  int node_size = 1;
+  std::int64_t messages = 0, sent_bytes = 0, between_nodes = 0;
+
+ private:
+  Transport& below_;
+};
+
+template <class F> void expect_cost(int world, const dist::CommunicatorOptions& options, const F& expected) {
+  constexpr std::int64_t kPerRank = 96;
+  const std::int64_t n = kPerRank * world;
+  run_ranks(world, [&](Transport& below) {
+    Counting transport(below);
+    transport.node_size = options.node_size;
+    Communicator comm(transport, options);
+    const Tensor x = test::ranks_part(below.rank(), n, DType::f32);
+    const std::int64_t bytes = n * 4;
+    comm.run(*comm.reduce_scatter(x));
+    const auto [steps, between] = expected(bytes);
+    EXPECT_EQ(transport.messages, steps) << name_of(options.algorithm) << " " << world;
+    EXPECT_EQ(transport.sent_bytes, bytes * (world - 1) / world);
+    EXPECT_EQ(transport.between_nodes, between);
+    comm.run(*comm.all_gather(x));
+    EXPECT_EQ(transport.messages, 2 * steps);
+    EXPECT_EQ(transport.sent_bytes, 2 * bytes * (world - 1) / world);
+    EXPECT_EQ(transport.between_nodes, 2 * between);
+  });
+}
+
+struct Cost {
+  std::int64_t steps, between;
+};
+
+TEST(Collectives, SendAsManyBytesAsTheirHeadersSay) {
+  for (const int world : {1, 2, 4, 6, 8}) {
+    const auto flat = [&](std::int64_t bytes) { return Cost{world - 1, bytes * (world - 1) / world}; };
+    expect_cost(world, {.algorithm = Algorithm::ring}, flat);
+    expect_cost(world, {.algorithm = Algorithm::rank_order}, flat);
+    // 96 elements in segments of 16.
+    expect_cost(world, {.algorithm = Algorithm::ring, .segment_bytes = 64}, [&](std::int64_t bytes) {
+      return Cost{6 * (world - 1), bytes * (world - 1) / world};
+    });
+    for (const int node : {1, 2, 4}) {
+      if (world % node != 0) continue;
+      const int nodes = world / node;
+      expect_cost(world, {.algorithm = Algorithm::hierarchical, .node_size = node}, [&](std::int64_t bytes) {
+        return Cost{node - 1 + nodes - 1, bytes * (nodes - 1) / world};
+      });
+    }
+  }
+}
+
+TEST(Collectives, ABroadcastPassesEverySegmentOnOnce) {
+  run_ranks(5, [](Transport& below) {
+    Counting transport(below);
+    Communicator comm(transport, {.segment_bytes = 64});
+    comm.run(*comm.broadcast(test::ranks_part(below.rank(), 100, DType::f32), 3));
+    const bool last = below.rank() == 2;
+    EXPECT_EQ(transport.messages, last ? 0 : 7);
+    EXPECT_EQ(transport.sent_bytes, last ? 0 : 400);
+  });
+}
+
+TEST(Collectives, ABarrierTakesLogarithmicallyManySteps) {
+  const std::pair<int, int> rounds[] = {{1, 0}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {8, 3}, {9, 4}};
+  for (const auto& [world, expected] : rounds) {
+    run_ranks(world, [&, steps = expected](Transport& below) {
+      Counting transport(below);
+      Communicator comm(transport);
+      comm.run(*comm.barrier());
+      EXPECT_EQ(transport.messages, steps);
+      EXPECT_EQ(transport.sent_bytes, steps);
+    });
+  }
+}
+
+TEST(Collectives, AllocateNothingOnceWarm) {
+  for (const auto& options : test::all_algorithms(4)) {
+    std::atomic<std::int64_t> before{0}, after{0};
+    run_ranks(4, [&](Transport& transport) {
+      Communicator comm(transport, options);
+      const Tensor x = Tensor::zeros({5000}, {DType::bf16, kCpu});
+      const auto sum = comm.all_reduce(x);
+      const auto barrier = comm.barrier();
+      for (int i = 0; i < 20; ++i) comm.run(*sum);
+      comm.run(*barrier);
+      if (transport.rank() == 0) before = test::operator_news();
+      comm.run(*barrier);
+      for (int i = 0; i < 20; ++i) comm.run(*sum);
+      comm.run(*barrier);
+      if (transport.rank() == 0) after = test::operator_news();
+      comm.run(*barrier);
+    });
+    EXPECT_EQ(after - before, 0) << name_of(options.algorithm) << " " << options.segment_bytes;
+  }
+}
+
+// What goes wrong -------------------------------------------------------------------------------------------
+
+std::string error_of(Communicator& comm, Collective& collective, std::int64_t bucket) {
+  try {
+    comm.run(collective, bucket);
+  } catch (const PeerLostError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(LostRanks, AStoppedOneIsNamedAfterTheTimeout) {
+  ThreadJob job(4);
+  job.stop(2);
+  run_ranks(job, 4, [](Transport& transport) {
+    if (transport.rank() == 2) return std::this_thread::sleep_for(4s);
+    Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 1500ms});
+    const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32);
+    const std::string error = error_of(comm, *comm.all_reduce(x), 7);
+    EXPECT_EQ(error,
+              fmt::format("rank_order all_reduce of bucket 7: rank 2 must answer within 1.5 s, but rank {} "
+                          "has heard nothing from it",
+                          transport.rank()));
+  });
+}
+
+TEST(LostRanks, InARingTheNextOneNamesIt) {
+  ThreadJob job(4);
+  job.stop(2);
+  run_ranks(job, 4, [](Transport& transport) {
+    if (transport.rank() == 2) return std::this_thread::sleep_for(4s);
+    Communicator comm(transport, {.algorithm = Algorithm::ring, .timeout = 1500ms});
+    const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32);
+    const std::string error = error_of(comm, *comm.all_reduce(x), -1);
+    EXPECT_NE(error.find("ring all_reduce: rank "), std::string::npos) << error;
+    if (transport.rank() == 3) {
+      EXPECT_NE(error.find("rank 2 must answer"), std::string::npos) << error;
+    }
+  });
+}
+
+TEST(LostRanks, OneThatIsGoneIsNamedAtOnce) {
+  const auto began = std::chrono::steady_clock::now();
+  run_ranks(4, [](Transport& transport) {
+    if (transport.rank() == 2) return;
+    Communicator comm(transport, {.algorithm = Algorithm::rank_order});
+    const std::string error = error_of(comm, *comm.all_reduce(test::ranks_part(0, 64, DType::f32)), 3);
+    EXPECT_NE(error.find("rank_order all_reduce of bucket 3: rank "), std::string::npos) << error;
+    EXPECT_NE(error.find("is gone"), std::string::npos) << error;
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 60s);
+}
+
+TEST(LostRanks, TheFirstErrorIsTheOneThatIsThrown) {
+  for (const int culprit : {0, 1, 3}) {
+    try {
+      run_ranks(4, [&](Transport& transport) {
+        Communicator comm(transport);
+        const auto sum = comm.all_reduce(test::ranks_part(transport.rank(), 999, DType::f32));
+        for (int i = 0; i < 5; ++i) comm.run(*sum);
+        ATH_CHECK(transport.rank() != culprit, "test: rank {} fails", culprit);
+        comm.run(*sum);
+      });
+      FAIL();
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(std::string(error.what()), fmt::format("test: rank {} fails", culprit));
+    }
+  }
+}
+
+TEST(LostRanks, SizesThatDifferAreAnError) {
+  try {
+    run_ranks(2, [](Transport& transport) {
+      Communicator comm(transport);
+      comm.run(*comm.broadcast(test::ranks_part(0, 10 + transport.rank(), DType::f32), 0));
+    });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("must have the size its receiver asks for"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Communicators, RefuseWhatTheyCannotDo) {
+  run_ranks(6, [](Transport& transport) {
+    EXPECT_THROW(Communicator(transport, {.algorithm = Algorithm::hierarchical, .node_size = 4}),
+                 ArgumentError);
+    EXPECT_THROW(Communicator(transport, {.algorithm = Algorithm::hierarchical, .node_size = 0}),
+                 ArgumentError);
+    EXPECT_THROW(Communicator(transport, {.segment_bytes = 0}), ArgumentError);
+    EXPECT_THROW(Communicator(transport, {.timeout = 0ms}), ArgumentError);
+    Communicator comm(transport);
+    EXPECT_THROW(comm.broadcast(Tensor::zeros({4}), 6), ArgumentError);
+    EXPECT_THROW(comm.all_reduce(Tensor::zeros({4}, {DType::boolean, kCpu})), ArgumentError);
+    EXPECT_THROW(comm.all_reduce(Tensor::zeros({4, 4})), ArgumentError);
+  });
+}
+
+}  // namespace
+}  // namespace athanor
