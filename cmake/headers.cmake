@@ -51,8 +51,12 @@ set(ATHANOR_HEADERS
   data/synthetic.h
   dist/barrier.h
   dist/broadcast.h
+  dist/bucket_layout.h
+  dist/bucket_runner.h
   dist/collective.h
   dist/communicator.h
+  dist/ddp.h
+  dist/gradient_sync.h
   dist/group.h
   dist/hierarchical.h
   dist/mpi_transport.h
@@ -62,6 +66,7 @@ set(ATHANOR_HEADERS
   dist/thread_transport.h
   dist/transport.h
   dist/wait.h
+  dist/zero1.h
   kernels/accumulate.h
   kernels/activate.h
   kernels/activation.h

@@ -134,12 +134,16 @@ add_library(athanor
   data/sample_store.cpp
   data/synthetic.cpp
   dist/broadcast.cpp
+  dist/bucket_layout.cpp
+  dist/bucket_runner.cpp
   dist/communicator.cpp
+  dist/gradient_sync.cpp
   dist/hierarchical.cpp
   dist/rank_order.cpp
   dist/ring.cpp
   dist/thread_transport.cpp
   dist/wait.cpp
+  dist/zero1.cpp
   tensor/allocator.cpp
   tensor/atomic_file.cpp
   tensor/counters.cpp

@@ -91,16 +91,20 @@ void ParameterArena::lay_out() {
     const std::size_t element = size_of(parts_[part].dtype);
     const auto align = static_cast<std::int64_t>(kSliceAlignment / element);
     // From the back: which parameters begin a bucket.
+    const std::size_t gradient = options_.f32_gradients ? sizeof(float) : element;
     std::vector<bool> begins(parameters_.size());
     std::size_t held = 0, first = parameters_.size();
+    std::size_t cap = options_.first_bucket_bytes > 0 ? options_.first_bucket_bytes : options_.bucket_bytes;
     for (std::size_t i = parameters_.size(); i-- > 0;) {
       if (part_of[i] != static_cast<int>(part)) continue;
-      first = i;
-      held += static_cast<std::size_t>(parameters_[i].tensor.numel()) * element;
-      if (options_.bucket_bytes > 0 && held >= options_.bucket_bytes) {
-        begins[i] = true;
+      const std::size_t bytes = static_cast<std::size_t>(parameters_[i].tensor.numel()) * gradient;
+      if (options_.bucket_bytes > 0 && held > 0 && held + bytes > cap) {
+        begins[first] = true;
         held = 0;
+        cap = options_.bucket_bytes;
       }
+      first = i;
+      held += bytes;
     }
     begins[first] = true;
     // From the front: where everything lies.
@@ -127,6 +131,42 @@ void ParameterArena::lay_out() {
   std::sort(ordered.begin(), ordered.end(),
             [](const Ordered& a, const Ordered& b) { return a.first > b.first; });
   for (const Ordered& entry : ordered) buckets_.push_back(entry.bucket);
+}
+
+void ParameterArena::check_whole(const char* op) const {
+  ATH_CHECK(!sharded_, "{}: takes the masters of all parameters, but this rank keeps those of its shard", op);
+}
+
+void ParameterArena::keep_masters_of(std::vector<Owned> owned) {
+  check_whole("keep_masters_of");
+  std::sort(owned.begin(), owned.end(), [](const Owned& a, const Owned& b) {
+    return a.part != b.part ? a.part < b.part : a.begin < b.begin;
+  });
+  std::vector<std::int64_t> size(parts_.size());
+  for (std::size_t i = 0; i < owned.size(); ++i) {
+    Owned& range = owned[i];
+    const auto part = static_cast<std::size_t>(range.part);
+    ATH_CHECK(part < parts_.size() && range.begin >= 0 && range.begin <= range.end &&
+                  range.end <= parts_[part].size &&
+                  (i == 0 || owned[i - 1].part < range.part || owned[i - 1].end <= range.begin),
+              "keep_masters_of: ranges must lie in the arena, apart, but one is [{}, {}) of part {}",
+              range.begin, range.end, range.part);
+    range.masters = parts_[part].dtype == DType::f32 ? range.begin : size[part];
+    size[part] += range.end - range.begin;
+  }
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    if (parts_[i].dtype == DType::f32) continue;
+    const AllocTag named("masters");
+    const Tensor kept = make_flat(size[i], DType::f32, device());
+    for (const Owned& range : owned) {
+      if (range.part != static_cast<int>(i)) continue;
+      const Shape shape{range.end - range.begin};
+      slice_of(kept, range.masters, shape).copy_bytes_from(slice_of(parts_[i].masters, range.begin, shape));
+    }
+    parts_[i].masters = kept;
+  }
+  owned_ = std::move(owned);
+  sharded_ = true;
 }
 
 Tensor ParameterArena::view(Tensor Part::*flat, int parameter) const {
@@ -175,6 +215,7 @@ void ParameterArena::take_over_buffers() {
 }
 
 void ParameterArena::weights_from_masters() {
+  check_whole("weights_from_masters");
   for (const Part& part : parts_) {
     if (part.dtype == DType::f32) continue;
     on_device(device(), [&](auto& context) { kernels::copy(context, part.masters, part.weights); });
@@ -183,6 +224,7 @@ void ParameterArena::weights_from_masters() {
 }
 
 void ParameterArena::masters_from_weights() {
+  check_whole("masters_from_weights");
   for (const Part& part : parts_) {
     if (part.dtype == DType::f32) continue;
     on_device(device(), [&](auto& context) { kernels::copy(context, part.weights, part.masters); });

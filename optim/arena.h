@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,8 +29,11 @@ struct ArenaOptions {
   Device device = kCpu;
   /// Gradients are f32 although the compute dtype is a half type: for accumulation over micro-batches.
   bool f32_gradients = false;
-  /// Gradient buckets are filled from the last parameter backwards until they hold this much; 0: one bucket.
+  /// Gradient buckets are filled from the last parameter backwards and hold at most this much, or one
+  /// parameter that is larger; 0: one bucket.
   std::size_t bucket_bytes = 0;
+  /// The same for the bucket that is complete first, of each part; 0: as the others.
+  std::size_t first_bucket_bytes = 0;
   /// Every bucket ends where `shards` equal, aligned pieces of it end.
   int shards = 1;
 };
@@ -54,6 +58,13 @@ class ParameterArena {
     std::int64_t begin = 0, end = 0;
   };
 
+  /// A range of a part whose masters this rank keeps.
+  struct Owned {
+    int part = 0;
+    std::int64_t begin = 0, end = 0;
+    std::int64_t masters = 0;  ///< where it begins in the part's masters; set by the arena
+  };
+
   /// Takes over the storage of f32 parameters and buffers and casts the weights to the compute dtype, except
   /// for parameters with keep_f32. Values stay; handles follow. A tensor listed twice (tied) is taken once,
   /// under its first name. Throws ArgumentError on a dtype other than f32, on tensors that overlap without
@@ -76,10 +87,25 @@ class ParameterArena {
   /// Elements of all parameters, padding not counted.
   std::int64_t numel() const { return numel_; }
 
+  /// Keeps masters, and what optimizers made from now on hold, of these ranges alone, which must not overlap:
+  /// ZeRO-1, see dist/zero1.h. Masters that are no weights themselves move into a tensor that holds no
+  /// others. What takes all masters (state_dict(), weights_hash(), ...) throws ArgumentError from now on.
+  void keep_masters_of(std::vector<Owned> owned);
+  bool sharded() const { return sharded_; }
+  std::span<const Owned> owned() const { return owned_; }
+  /// Calls f(begin, count, masters) for every run of a parameter's elements whose masters are here: all of
+  /// them, unless sharded. `begin` counts from the parameter's first element.
+  template <class F> void for_each_owned(int parameter, const F& f) const;
+  /// Throws ArgumentError where sharded(), naming who asks.
+  void check_whole(const char* op) const;
+
   const Slice& slice(int parameter) const { return slices_[static_cast<std::size_t>(parameter)]; }
   /// Views shaped like the parameter.
   Tensor gradient(int parameter) const { return view(&Part::gradients, parameter); }
-  Tensor master(int parameter) const { return view(&Part::masters, parameter); }
+  Tensor master(int parameter) const {
+    check_whole("master");
+    return view(&Part::masters, parameter);
+  }
 
   /// Binds leaves that came into being since (a layer unfrozen), and marks every gradient as not there yet.
   /// Writes no memory.
@@ -129,8 +155,21 @@ class ParameterArena {
   std::vector<Slice> slices_;
   std::vector<Part> parts_;
   std::vector<Bucket> buckets_;
+  bool sharded_ = false;
+  std::vector<Owned> owned_;
   std::int64_t numel_ = 0;
   Tensor flat_buffers_, snapshot_;
 };
+
+template <class F> void ParameterArena::for_each_owned(int parameter, const F& f) const {
+  const Slice& at = slice(parameter);
+  if (!sharded_) return f(std::int64_t{0}, at.count, at.begin);
+  for (const Owned& range : owned_) {
+    if (range.part != at.part) continue;
+    const std::int64_t begin = std::max(range.begin, at.begin);
+    const std::int64_t end = std::min(range.end, at.begin + at.count);
+    if (begin < end) f(begin - at.begin, end - begin, range.masters + begin - range.begin);
+  }
+}
 
 }  // namespace athanor

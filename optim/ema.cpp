@@ -12,6 +12,7 @@ namespace athanor {
 
 Ema::Ema(ParameterArena& arena, const EmaOptions& options)
     : arena_(arena), options_(options), left_(static_cast<std::size_t>(arena.size())), rest_(arena) {
+  arena.check_whole("ema");
   ATH_CHECK(options.decay >= 0 && options.decay < 1, "ema: decay must be in [0, 1), but got {}",
             options.decay);
   const AllocTag named("ema");

@@ -37,6 +37,7 @@ Muon::Muon(ParameterArena& arena, const std::vector<Group>& groups, int first_sl
       options_(static_cast<std::size_t>(first_slot)),
       rest_(std::move(rest)),
       momentum_(add_state("momentum")) {
+  arena.check_whole("muon");  // it orthogonalises whole matrices
   for (const Group& group : groups) {
     const MuonOptions& o = group.options;
     ATH_CHECK(o.momentum >= 0 && o.momentum < 1, "muon: momentum must be in [0, 1), but got {}", o.momentum);

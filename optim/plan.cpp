@@ -72,6 +72,10 @@ std::span<const UpdateTable> UpdatePlan::refresh(std::span<const char> marked) {
 }
 
 template <class F> std::span<const UpdateTable> UpdatePlan::refresh_by(const F& is_active) {
+  for (std::size_t part = 0; part < tables_.size(); ++part) {
+    ATH_CHECK(tables_[part].masters.same_as(arena_.parts()[part].masters),
+              "optimizer: must be made after the arena was sharded, but is older");
+  }
   bool changed = !std::exchange(built_, true);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const char active = is_active(members_[i].parameter);
@@ -92,19 +96,27 @@ void UpdatePlan::rebuild() {
     UpdateTable& table = tables_[part];
     auto* ranges = reinterpret_cast<UpdateRange*>(staging_[part].raw_data());
     first_range_[i] = table.count;
-    for (std::int64_t at = 0; at < slice.count; at += kUpdateChunk) {
-      UpdateRange range;
-      range.start = table.elements;
-      range.count = std::min(kUpdateChunk, slice.count - at);
-      range.gradients = range.weights = range.masters = slice.begin + at;
-      range.state = member.state + at;
-      range.member = static_cast<std::int32_t>(i);
-      range.group = static_cast<std::int16_t>(member.group);
-      range.decay = member.decay;
-      range.last = at + range.count == slice.count;
-      ranges[table.count++] = range;
-      table.elements += range.count;
-    }
+    std::int64_t state = member.state;
+    UpdateRange* newest = nullptr;
+    const auto add = [&](std::int64_t begin, std::int64_t owned, std::int64_t masters) {
+      for (std::int64_t at = 0; at < owned; at += kUpdateChunk) {
+        UpdateRange range;
+        range.start = table.elements;
+        range.count = std::min(kUpdateChunk, owned - at);
+        range.gradients = range.weights = slice.begin + begin + at;
+        range.masters = masters + at;
+        range.state = state;
+        range.member = static_cast<std::int32_t>(i);
+        range.group = static_cast<std::int16_t>(member.group);
+        range.decay = member.decay;
+        range.last = false;
+        newest = &(ranges[table.count++] = range);
+        table.elements += range.count;
+        state += range.count;
+      }
+    };
+    arena_.for_each_owned(member.parameter, add);
+    if (newest) newest->last = true;
   }
   for (std::size_t part = 0; part < tables_.size(); ++part) {
     if (!arena_.device().is_cpu()) tables_[part].ranges.copy_bytes_from(staging_[part]);

@@ -229,9 +229,50 @@ TEST(Arena, BucketsCoverAllGradientsFromTheBack) {
     covered[part] += bucket.end - bucket.begin;
     EXPECT_EQ((bucket.end - bucket.begin) * element % (kShards * 128), 0);
   }
-  EXPECT_EQ(arena.buckets().size(), 2u);  // head and conv are one: 140 + 270 bytes; the scale is f32
+  EXPECT_EQ(arena.buckets().size(), 3u);  // head: 140 bytes; conv: 270, more than there may be; the f32 scale
   for (std::size_t part = 0; part < covered.size(); ++part)
     EXPECT_EQ(covered[part], arena.parts()[part].size);
+}
+
+TEST(Arena, KeepsTheMastersOfAShard) {
+  const Model model;
+  ParameterArena arena(model.parameters(), model.buffers(), Precision::bf16, kCpu);
+  const auto conv = arena.slice(0), head = arena.slice(2);
+  const std::vector<double> before = arena.master(0).to_vector();
+  // The last elements of conv and the first of head; a few of the f32 scale, whose weights are its masters.
+  const std::int64_t first = conv.begin + 100, last = head.begin + 20;
+  arena.keep_masters_of({{arena.slice(1).part, 2, 5}, {conv.part, first, last}});
+  struct Run {
+    std::int64_t begin, count, masters;
+    bool operator==(const Run&) const = default;
+  };
+  const auto runs = [&](int parameter) {
+    std::vector<Run> found;
+    arena.for_each_owned(parameter, [&](std::int64_t begin, std::int64_t count, std::int64_t masters) {
+      found.push_back({begin, count, masters});
+    });
+    return found;
+  };
+  EXPECT_EQ(runs(0), (std::vector<Run>{{100, 35, 0}}));
+  EXPECT_EQ(runs(1), (std::vector<Run>{{2, 3, 2}}));
+  EXPECT_EQ(runs(2), (std::vector<Run>{{0, 20, head.begin - first}}));
+  EXPECT_TRUE(runs(3).empty());
+  const Tensor& kept = arena.parts()[static_cast<std::size_t>(conv.part)].masters;
+  EXPECT_EQ(kept.numel(), last - first);
+  for (std::int64_t i = 0; i < 35; ++i)
+    EXPECT_EQ(kept.data<float>()[i], before[static_cast<std::size_t>(100 + i)]);
+  EXPECT_THROW((void)arena.master(0), ArgumentError);
+  EXPECT_THROW(arena.load_state_dict({}), ArgumentError);
+}
+
+TEST(Arena, RefusesShardsThatOverlapOrLieOutside) {
+  const Model model;
+  ParameterArena arena(model.parameters(), model.buffers(), Precision::bf16, kCpu);
+  const std::int64_t size = arena.parts()[0].size;
+  EXPECT_THROW(arena.keep_masters_of({{0, 0, 10}, {0, 9, 20}}), ArgumentError);
+  EXPECT_THROW(arena.keep_masters_of({{0, 0, size + 1}}), ArgumentError);
+  EXPECT_THROW(arena.keep_masters_of({{2, 0, 1}}), ArgumentError);
+  EXPECT_FALSE(arena.sharded());
 }
 
 TEST(Arena, MemoryIsTaggedByWhatItIsFor) {

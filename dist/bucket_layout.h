@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "dist/communicator.h"
+#include "dist/group.h"
+#include "optim/arena.h"
+
+// Where gradients travel and who owns what. Fixed when training begins: bits of sums depend on it, so that
+// a layout that changed on the way would make runs that cannot be repeated.
+//
+//     part of the arena  | p0 .. | p1 .......... | p2 . |  padding  | p3 ................ | padding |
+//     buckets            |                 bucket 1                 |       bucket 0                |
+//     shards, 2 ranks    |      rank 0         |       rank 1       |    rank 0     |    rank 1     |
+
+namespace athanor::dist {
+
+struct BucketOptions {
+  /// Gradients of at most so many bytes travel together, or one parameter that is larger.
+  std::size_t bucket_bytes = std::size_t{25} << 20;
+  /// The bucket that is complete first, and sent while nothing else is: small, to begin early.
+  std::size_t first_bucket_bytes = std::size_t{1} << 20;
+};
+
+/// Options for an arena whose buckets `world_size` ranks share.
+ArenaOptions bucketed(ArenaOptions options, int world_size, const BucketOptions& buckets = {});
+
+class BucketLayout {
+ public:
+  struct Bucket {
+    int part = 0;                 ///< of the arena
+    Range range;                  ///< elements of that part; a multiple of 128 bytes per rank
+    std::vector<int> parameters;  ///< of the arena, in declared order
+  };
+
+  /// Elements of one parameter that one rank owns.
+  struct Piece {
+    int bucket = 0, parameter = 0, rank = 0;
+    std::int64_t begin = 0;  ///< first element, within the parameter
+    std::int64_t count = 0;
+    std::int64_t offset = 0;   ///< in the flat tensors of the part
+    std::int64_t logical = 0;  ///< among the elements of all parameters in declared order, without padding
+  };
+
+  /// Throws ArgumentError where the arena's buckets are not made for so many ranks.
+  BucketLayout(const ParameterArena& arena, int world_size, const CommunicatorOptions& options = {});
+
+  int world_size() const { return world_size_; }
+  /// In the order in which they are sent.
+  std::span<const Bucket> buckets() const { return buckets_; }
+  int bucket_of(int parameter) const { return bucket_of_[static_cast<std::size_t>(parameter)]; }
+
+  /// What `rank` owns of a bucket: elements of its part, padding included. The same number for all ranks.
+  Range shard(int bucket, int rank) const;
+
+  /// Everything a rank owns, padding left out, in logical order: what it writes to a checkpoint.
+  std::vector<Piece> pieces(int rank) const;
+  /// Who owns the logical elements [begin, end), in their order: what a rank reads from a checkpoint that was
+  /// written by another number of ranks. Throws ArgumentError where they are not all there.
+  std::vector<Piece> pieces(const Range& logical) const;
+
+  /// Of names, shapes, dtypes, buckets, ranks and the algorithm: equal where ranks fit together.
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  std::uint64_t hash_of(const ParameterArena& arena) const;
+
+  int world_size_;
+  CommunicatorOptions options_;
+  std::vector<Bucket> buckets_;
+  std::vector<int> bucket_of_;
+  std::vector<ParameterArena::Slice> slices_;
+  std::vector<std::int64_t> logical_;  // where each parameter begins
+  std::int64_t numel_ = 0;
+  std::uint64_t hash_ = 0;
+};
+
+}  // namespace athanor::dist

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "dist/collective.h"
+#include "dist/communicator.h"
+#include "dist/wait.h"
+
+namespace athanor::dist {
+
+/// Who pushes the collectives of a backward pass.
+enum class Overlap : std::uint8_t {
+  none,    ///< nobody, until the end: to compare with
+  pumped,  ///< the backward pass itself, whenever a gradient is complete; where threads may not communicate
+  thread,  ///< a thread of its own
+};
+
+/// Runs the collectives of the buckets, one at a time and strictly in the order of their numbers: every rank
+/// has the same order, whatever is complete first on it. Results do not depend on the Overlap.
+class BucketRunner {
+ public:
+  BucketRunner(Communicator& comm, Overlap overlap, std::vector<std::unique_ptr<Collective>> collectives);
+  ~BucketRunner();
+  BucketRunner(const BucketRunner&) = delete;
+  BucketRunner& operator=(const BucketRunner&) = delete;
+
+  int launched() const { return launched_; }
+  /// The next bucket in order is ready to be sent; its memory is the collective's until finish().
+  void launch();
+  /// Where the caller pushes: does so. Throws PeerLostError.
+  void pump();
+  /// Returns when all are done, and begins anew. Throws PeerLostError; is of no use afterwards.
+  void finish();
+
+ private:
+  void run_thread();
+  bool push(bool wait);
+
+  Communicator& comm_;
+  Overlap overlap_;
+  std::vector<std::unique_ptr<Collective>> collectives_;
+  int launched_ = 0;
+  int done_ = 0;
+  bool started_ = false;  // the collective `done_`, where the caller pushes
+
+  std::mutex mutex_;  // of what follows, and of launched_ and done_ where there is a thread
+  std::condition_variable changed_;
+  std::exception_ptr error_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace athanor::dist

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "dist/gradient_sync.h"
+
+namespace athanor::dist {
+
+/// Distributed data parallel: every rank holds all of the model and its optimizer, computes on samples of its
+/// own, and updates with the gradients of all. All ranks hold the same weights, bit for bit, after every
+/// step.
+///
+/// Per rank and step, 2 n (P - 1) / P gradients are sent. Source: Li et al. 2020, "PyTorch Distributed",
+/// arXiv:2006.15704 (buckets, hooks, overlap).
+class Ddp final : public GradientSync {
+ public:
+  /// For an arena made with bucketed() options. Throws as GradientSync does.
+  Ddp(ParameterArena& arena, Communicator& comm, const SyncOptions& options = {})
+      : GradientSync("ddp", Kind::all_reduce, arena, comm, options) {}
+};
+
+}  // namespace athanor::dist

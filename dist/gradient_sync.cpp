@@ -1,0 +1,210 @@
+#include "dist/gradient_sync.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "autograd/engine.h"
+#include "dist/slice.h"
+#include "kernels/accumulate.h"
+#include "kernels/copy.h"
+#include "optim/step.h"
+
+namespace athanor::dist {
+
+float batch_weight(std::int64_t samples, std::int64_t samples_of_all) {
+  ATH_CHECK(samples >= 0 && samples <= samples_of_all && samples_of_all > 0,
+            "batch_weight: samples must be among those of all ranks, but got {} of {}", samples,
+            samples_of_all);
+  return static_cast<float>(static_cast<double>(samples) / static_cast<double>(samples_of_all));
+}
+
+GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, Communicator& comm,
+                           const SyncOptions& options)
+    : name_(name),
+      arena_(arena),
+      comm_(comm),
+      layout_(arena, comm.world_size(), comm.options()),
+      watched_(static_cast<std::size_t>(arena.size())),
+      arrived_(static_cast<std::size_t>(arena.size())),
+      missing_(layout_.buckets().size()),
+      runner_(comm, options.overlap, make_collectives(kind)) {
+  ATH_CHECK(arena.device().is_cpu(), "{}: parameters must be on the CPU, but are on {}", name,
+            arena.device().str());
+  const auto buckets = static_cast<std::int64_t>(layout_.buckets().size());
+  row_bytes_ =
+      align_elements(buckets * static_cast<std::int64_t>(sizeof(double)) + arena.size(), sizeof(double));
+  const AllocTag named("comm");
+  rows_ = make_flat(row_bytes_ * comm.world_size(), DType::u8, kCpu);
+  squares_ = make_flat(buckets * comm.world_size(), DType::f64, kCpu);
+  exchange_ = comm.all_gather_small(rows_);
+  agree_on_layout();
+  take_values_of_rank_0();
+  begin_step();
+}
+
+GradientSync::~GradientSync() {
+  for (int i = 0; i < arena_.size(); ++i) {
+    const Tensor& handle = arena_.parameters()[static_cast<std::size_t>(i)].tensor;
+    if (watched_[static_cast<std::size_t>(i)] && handle.requires_grad()) on_grad_ready(handle, nullptr);
+  }
+}
+
+std::vector<std::unique_ptr<Collective>> GradientSync::make_collectives(Kind kind) {
+  std::vector<std::unique_ptr<Collective>> collectives;
+  for (const BucketLayout::Bucket& bucket : layout_.buckets()) {
+    const Tensor gradients =
+        slice(arena_.parts()[static_cast<std::size_t>(bucket.part)].gradients, bucket.range);
+    collectives.push_back(kind == Kind::all_reduce ? comm_.all_reduce(gradients)
+                                                   : comm_.reduce_scatter(gradients));
+  }
+  return collectives;
+}
+
+// Beginning ------------------------------------------------------------------------------------------------
+
+void GradientSync::agree_on_layout() {
+  const Tensor hashes = Tensor::zeros({comm_.world_size()}, {DType::i64, kCpu});
+  auto* values = hashes.data<std::int64_t>();
+  values[comm_.rank()] = static_cast<std::int64_t>(layout_.hash());
+  comm_.run(*comm_.all_gather_small(hashes));
+  for (int rank = 1; rank < comm_.world_size(); ++rank) {
+    ATH_CHECK(values[rank] == values[0],
+              "{}: all ranks must have the same parameters, precision and settings, but rank {} differs from "
+              "rank 0",
+              name_, rank);
+  }
+}
+
+void GradientSync::take_values_of_rank_0() {
+  for (const ParameterArena::Part& part : arena_.parts()) comm_.run(*comm_.broadcast(part.masters, 0));
+  arena_.weights_from_masters();
+  broadcast_buffers();
+}
+
+void GradientSync::broadcast_buffers() {
+  if (!arena_.flat_buffers().defined()) return;
+  comm_.run(*comm_.broadcast(arena_.flat_buffers(), 0));
+  arena_.bump_buffers();
+}
+
+// A step ---------------------------------------------------------------------------------------------------
+
+// Hooks for parameters that ask for a gradient since: layers that were unfrozen.
+void GradientSync::watch() {
+  for (int i = 0; i < arena_.size(); ++i) {
+    const Tensor& handle = arena_.parameters()[static_cast<std::size_t>(i)].tensor;
+    char& watched = watched_[static_cast<std::size_t>(i)];
+    if (handle.requires_grad() && !watched) on_grad_ready(handle, [this, i] { ready(i); });
+    watched = handle.requires_grad();
+  }
+}
+
+void GradientSync::begin_step() {
+  watch();
+  std::fill(arrived_.begin(), arrived_.end(), 0);
+  for (std::size_t b = 0; b < missing_.size(); ++b) {
+    const auto& parameters = layout_.buckets()[b].parameters;
+    missing_[b] = static_cast<int>(std::count_if(parameters.begin(), parameters.end(), [&](int parameter) {
+      return watched_[static_cast<std::size_t>(parameter)];
+    }));
+  }
+}
+
+void GradientSync::ready(int parameter) {
+  if (silent_) return;
+  char& arrived = arrived_[static_cast<std::size_t>(parameter)];
+  ATH_CHECK(!arrived,
+            "{}: the gradient of {} must be complete after one backward pass, but a second one adds to it; "
+            "put no_sync() "
+            "around all but the last, and reduce() after it",
+            name_, arena_.parameters()[static_cast<std::size_t>(parameter)].name);
+  arrived = 1;
+  --missing_[static_cast<std::size_t>(layout_.bucket_of(parameter))];
+  launch_complete();
+  runner_.pump();
+}
+
+void GradientSync::launch_complete() {
+  const auto count = static_cast<int>(layout_.buckets().size());
+  while (runner_.launched() < count && missing_[static_cast<std::size_t>(runner_.launched())] == 0) {
+    join_with_zeros(runner_.launched());
+    runner_.launch();
+  }
+}
+
+// What neither this pass nor one before it, kept from the others, has written.
+void GradientSync::join_with_zeros(int bucket) {
+  for (const int parameter : layout_.buckets()[static_cast<std::size_t>(bucket)].parameters) {
+    if (arrived_[static_cast<std::size_t>(parameter)] || arena_.has_gradient(parameter)) continue;
+    kernels::fill(cpu_context(), arena_.gradient(parameter), 0);
+  }
+}
+
+void GradientSync::reduce(StepBuffer& step, const GradientLimits& limits) {
+  check(limits);
+  for (int i = 0; i < arena_.size(); ++i) {
+    ATH_CHECK(!arena_.has_gradient(i) || watched_[static_cast<std::size_t>(i)],
+              "{}: {} must ask for its gradient when a step begins, but was unfrozen during it", name_,
+              arena_.parameters()[static_cast<std::size_t>(i)].name);
+  }
+  std::fill(missing_.begin(), missing_.end(), 0);
+  launch_complete();
+  runner_.finish();
+  agree(step, limits);
+  begin_step();
+}
+
+// One message each: sums of squares of a rank's own shards, and what it has used. All ranks come to the same
+// end.
+void GradientSync::agree(StepBuffer& step, const GradientLimits& limits) {
+  const int rank = comm_.rank();
+  const std::size_t buckets = layout_.buckets().size();
+  const Tensor mine =
+      as_type(rows_, DType::f64, rank * row_bytes_ / static_cast<std::int64_t>(sizeof(double)),
+              static_cast<std::int64_t>(buckets));
+  for (std::size_t b = 0; b < buckets; ++b) {
+    const auto& part = arena_.parts()[static_cast<std::size_t>(layout_.buckets()[b].part)];
+    kernels::sum_squares(cpu_context(), slice(part.gradients, layout_.shard(static_cast<int>(b), rank)),
+                         slice(mine, {static_cast<std::int64_t>(b), static_cast<std::int64_t>(b) + 1}));
+  }
+  for (int i = 0; i < arena_.size(); ++i) flags_of(rank)[i] = arena_.has_gradient(i);
+  comm_.run(*exchange_);
+
+  for (int i = 0; i < arena_.size(); ++i) {
+    if (flags_of(rank)[i]) continue;
+    for (int other = 0; other < comm_.world_size(); ++other) {
+      if (!flags_of(other)[i]) continue;
+      const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(i)];
+      ATH_CHECK(parameter.tensor.requires_grad(),
+                "{}: {} must ask for a gradient on all ranks, but only rank {} does", name_, parameter.name,
+                other);
+      leaf_of(parameter.tensor).direct();  // counts as delivered
+      break;
+    }
+  }
+  auto* squares = squares_.data<double>();
+  for (int other = 0; other < comm_.world_size(); ++other) {
+    std::memcpy(squares + static_cast<std::size_t>(other) * buckets, rows_.raw_data() + other * row_bytes_,
+                buckets * sizeof(double));
+  }
+  on_device(step.device(), [&](auto& context) {
+    const BoundStep bound(context, step);
+    kernels::measure_squares(context, squares_, limits);
+  });
+}
+
+char* GradientSync::flags_of(int rank) const {
+  const auto squares = static_cast<std::int64_t>(layout_.buckets().size() * sizeof(double));
+  return reinterpret_cast<char*>(rows_.raw_data()) + rank * row_bytes_ + squares;
+}
+
+std::vector<std::string> GradientSync::unused(int rank) const {
+  std::vector<std::string> names;
+  for (int i = 0; i < arena_.size(); ++i) {
+    const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(i)];
+    if (!flags_of(rank)[i] && parameter.tensor.requires_grad()) names.push_back(parameter.name);
+  }
+  return names;
+}
+
+}  // namespace athanor::dist

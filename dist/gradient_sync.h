@@ -1,0 +1,110 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/bucket_layout.h"
+#include "dist/bucket_runner.h"
+#include "dist/communicator.h"
+#include "kernels/step_rules.h"
+#include "optim/arena.h"
+#include "optim/step_buffer.h"
+
+namespace athanor::dist {
+
+struct SyncOptions {
+  Overlap overlap = Overlap::thread;
+};
+
+/// What DDP and ZeRO-1 have in common: the gradients of all ranks added up while the backward pass still
+/// runs, and one agreement on what the step does with them.
+///
+///     arena.zero_grad();
+///     backward_scaled(loss, step, batch_weight(samples, samples of all ranks));
+///     sync.reduce(step, limits);        // instead of GradientMeter::measure()
+///     optimizer.step(step);
+///
+/// Gradients live in the arena and are sent from there. A hook on each parameter counts its bucket down when
+/// the backward pass has made its last contribution; a bucket that is complete, with all before it, is on its
+/// way. What a pass has not touched joins with zeros.
+///
+/// Every rank must run the same number of steps.
+class GradientSync {
+ public:
+  virtual ~GradientSync();
+  GradientSync(const GradientSync&) = delete;
+  GradientSync& operator=(const GradientSync&) = delete;
+
+  const BucketLayout& layout() const { return layout_; }
+  Communicator& comm() const { return comm_; }
+  ParameterArena& arena() const { return arena_; }
+
+  /// While alive, backward passes keep their gradients to themselves, and add them up: all micro-batches of a
+  /// step but the last. What counts is whether it is alive during the backward pass; the forward pass does
+  /// not matter.
+  class NoSync {
+   public:
+    explicit NoSync(GradientSync& sync) : sync_(sync), saved_(sync.silent_) { sync.silent_ = true; }
+    ~NoSync() { sync_.silent_ = saved_; }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    GradientSync& sync_;
+    bool saved_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  /// Completes the step's gradients on all ranks, and sets norm, found_inf and clipping of `step` as
+  /// GradientMeter::measure() does, with the same bits on every rank: the norm is the root of the sums of
+  /// squares of all shards, in f64, added in the order of ranks. A parameter with a gradient on any rank has
+  /// one on all afterwards. Throws PeerLostError.
+  void reduce(StepBuffer& step, const GradientLimits& limits = {});
+
+  /// Names of parameters that had no gradient in the last step on that rank, though they ask for one: for who
+  /// wonders why they do not learn.
+  std::vector<std::string> unused(int rank) const;
+
+  /// Buffers (running statistics) of rank 0 to all: before one evaluates or saves.
+  void broadcast_buffers();
+
+ protected:
+  enum class Kind : std::uint8_t { all_reduce, reduce_scatter };
+
+  /// Compares layouts, then takes weights and buffers from rank 0. Throws ArgumentError where a rank has
+  /// another layout, naming it; PeerLostError.
+  GradientSync(const char* name, Kind kind, ParameterArena& arena, Communicator& comm,
+               const SyncOptions& options);
+
+ private:
+  void agree_on_layout();
+  void take_values_of_rank_0();
+  std::vector<std::unique_ptr<Collective>> make_collectives(Kind kind);
+  void watch();
+  void begin_step();
+  void ready(int parameter);
+  void launch_complete();
+  void join_with_zeros(int bucket);
+  void agree(StepBuffer& step, const GradientLimits& limits);
+  char* flags_of(int rank) const;
+
+  const char* name_;
+  ParameterArena& arena_;
+  Communicator& comm_;
+  BucketLayout layout_;
+  bool silent_ = false;
+  std::vector<char> watched_, arrived_;  // per parameter: has a hook; is complete in this step
+  std::vector<int> missing_;             // per bucket: parameters that are not
+  // The agreement: of every rank a row of the squares of its shards and a flag per parameter.
+  Tensor rows_, squares_;
+  std::int64_t row_bytes_ = 0;
+  std::unique_ptr<Collective> exchange_;
+  BucketRunner runner_;
+};
+
+/// What a rank's mean loss weighs among those of all ranks: its part of their samples. By it the gradient is
+/// that of the mean over all samples, whatever the last batch of each rank holds.
+float batch_weight(std::int64_t samples, std::int64_t samples_of_all);
+
+}  // namespace athanor::dist

@@ -1,0 +1,48 @@
+#include "dist/zero1.h"
+
+#include "dist/slice.h"
+#include "kernels/hash.h"
+
+namespace athanor::dist {
+
+Zero1::Zero1(ParameterArena& arena, Communicator& comm, const SyncOptions& options)
+    : GradientSync("zero1", Kind::reduce_scatter, arena, comm, options) {
+  std::vector<ParameterArena::Owned> owned;
+  for (std::size_t b = 0; b < layout().buckets().size(); ++b) {
+    const BucketLayout::Bucket& bucket = layout().buckets()[b];
+    const Range shard = layout().shard(static_cast<int>(b), comm.rank());
+    owned.push_back({bucket.part, shard.begin, shard.end});
+    const ParameterArena::Part& part = arena.parts()[static_cast<std::size_t>(bucket.part)];
+    gathers_.push_back(comm.all_gather(slice(part.weights, bucket.range)));
+  }
+  arena.keep_masters_of(std::move(owned));
+}
+
+// The first layers are in the last bucket.
+void Zero1::gather_weights() {
+  for (std::size_t b = gathers_.size(); b-- > 0;) comm().run(*gathers_[b], static_cast<std::int64_t>(b));
+  arena().bump_weights();
+}
+
+std::uint64_t Zero1::weights_hash() {
+  std::uint64_t sum = 0, first = 0;
+  for (int i = 0; i < arena().size(); ++i) {
+    const ParameterArena::Slice& at = arena().slice(i);
+    const Tensor& masters = arena().parts()[static_cast<std::size_t>(at.part)].masters;
+    arena().for_each_owned(i, [&](std::int64_t begin, std::int64_t count, std::int64_t offset) {
+      const Tensor mine = slice(masters, {offset, offset + count});
+      sum += kernels::hash_elements(cpu_context(), mine, first + static_cast<std::uint64_t>(begin));
+    });
+    first += static_cast<std::uint64_t>(at.count);
+  }
+  // A sum modulo 2^64 has no order.
+  const Tensor sums = Tensor::zeros({comm().world_size()}, {DType::i64, kCpu});
+  auto* values = sums.data<std::int64_t>();
+  values[comm().rank()] = static_cast<std::int64_t>(sum);
+  comm().run(*comm().all_gather_small(sums));
+  std::uint64_t total = 0;
+  for (int rank = 0; rank < comm().world_size(); ++rank) total += static_cast<std::uint64_t>(values[rank]);
+  return kernels::mix64(total + first);
+}
+
+}  // namespace athanor::dist

@@ -1,0 +1,232 @@
+#include <atomic>
+#include <chrono>
+
+#include "dist/thread_transport.h"
+#include "tests/support/data_parallel_cases.h"
+
+namespace athanor {
+namespace {
+
+using namespace std::chrono_literals;
+using dist::run_ranks;
+using dist::ThreadJob;
+using dist::Transport;
+using test::Communicator;
+using test::Ddp;
+using test::Overlap;
+using test::WholeModel;
+using test::Zero1;
+
+constexpr int kWorlds[] = {1, 2, 3, 4, 8};
+
+TEST(ZeroOne, EqualsDdpBitForBit) {
+  for (const int world : {1, 2, 3}) run_ranks(world, test::check_zero1_equals_ddp);
+}
+TEST(ZeroOne, SlowEqualsDdpBitForBitOnMoreRanks) {
+  for (const int world : {4, 8}) run_ranks(world, test::check_zero1_equals_ddp);
+}
+
+TEST(ZeroOne, DelaysChangeNoBit) {
+  for (const auto& comm : test::training_algorithms(4)) {
+    std::vector<test::ParallelResult> results;
+    for (const auto delay : {0us, 400us}) {
+      std::vector<test::ParallelResult> of(4);
+      run_ranks(4,
+                [&](Transport& transport) {
+                  of[static_cast<std::size_t>(transport.rank())] = test::parallel_run<Zero1>(
+                      transport, {.precision = Precision::bf16, .comm = comm, .steps = 12});
+                },
+                {.delay = delay, .seed = 5});
+      for (const auto& result : of)
+        EXPECT_TRUE(result.hashes == of[0].hashes && result.weights == of[0].weights);
+      results.push_back(of[0]);
+    }
+    EXPECT_TRUE(results[0] == results[1]) << name_of(comm.algorithm);
+  }
+}
+
+// A rank keeps its part of masters and state: all ranks together, one set of them.
+TEST(ZeroOne, KeepsOneSetOfMastersAndStateAmongAllRanks) {
+  struct Bytes {
+    std::int64_t masters = 0, optimizer = 0;
+  };
+  const auto bytes = [](int world, bool sharded) {
+    const auto now = [] {
+      auto tags = allocator_of(kCpu).stats().by_tag;
+      return Bytes{tags["masters"], tags["optimizer"]};
+    };
+    const Bytes before = now();
+    Bytes during;
+    run_ranks(world, [&](Transport& transport) {
+      std::vector<Parameter> parameters;
+      for (const std::int64_t size : {100003, 70001, 50000}) {
+        parameters.push_back({fmt::format("p{}", size), Tensor::zeros({size})});
+        require_grad(parameters.back().tensor);
+      }
+      ParameterArena arena(parameters, {}, dist::bucketed({.precision = Precision::bf16}, world));
+      Communicator comm(transport);
+      std::unique_ptr<dist::GradientSync> sync;
+      if (sharded) {
+        sync = std::make_unique<Zero1>(arena, comm);
+      } else {
+        sync = std::make_unique<Ddp>(arena, comm);
+      }
+      const Adam adam(arena);
+      comm.run(*comm.barrier());
+      if (transport.rank() == 0) during = now();
+      comm.run(*comm.barrier());
+    });
+    return Bytes{during.masters - before.masters, during.optimizer - before.optimizer};
+  };
+  constexpr double kElements = 220004;  // the allocator rounds sizes up by a few percent
+  for (const int world : {1, 2, 4}) {
+    EXPECT_NEAR(static_cast<double>(bytes(world, true).masters), 4 * kElements, 0.06 * 4 * kElements)
+        << world;
+    EXPECT_NEAR(static_cast<double>(bytes(world, true).optimizer), 8 * kElements, 0.06 * 8 * kElements)
+        << world;
+    EXPECT_NEAR(static_cast<double>(bytes(world, false).masters), world * 4 * kElements,
+                world * 0.06 * 4 * kElements);
+  }
+}
+
+TEST(ZeroOne, RefusesWhatNeedsAllMasters) {
+  run_ranks(2, [](Transport& transport) {
+    test::MixedNet net;
+    ParameterArena arena(net.parameters(), net.buffers(), dist::bucketed({}, 2, test::kSmallBuckets));
+    Adam early(arena);
+    Communicator comm(transport);
+    Zero1 zero1(arena, comm);
+    EXPECT_THROW((void)arena.state_dict(), ArgumentError);
+    EXPECT_THROW((void)arena.weights_hash(), ArgumentError);
+    EXPECT_THROW(arena.weights_from_masters(), ArgumentError);
+    EXPECT_THROW(Ema(arena, {}), ArgumentError);
+    EXPECT_THROW(arena.keep_masters_of({}), ArgumentError);
+    Adam adam(arena);
+    EXPECT_THROW((void)adam.state_dict(), ArgumentError);
+  });
+}
+
+TEST(ZeroOne, AnOptimizerMadeBeforeIsAnError) {
+  run_ranks(2, [](Transport& transport) {
+    test::MixedNet net;
+    ParameterArena arena(net.parameters(), net.buffers(),
+                         dist::bucketed({.precision = Precision::bf16}, 2, test::kSmallBuckets));
+    Adam early(arena);
+    Communicator comm(transport);
+    Zero1 zero1(arena, comm);
+    StepBuffer step;
+    early.set_learning_rates(step, schedules::constant(1));
+    EXPECT_THROW(early.step(step), ArgumentError);
+  });
+}
+
+TEST(DistributedDataParallel, EqualsOneRankOnTheJoinedBatch) {
+  for (const int world : kWorlds) run_ranks(world, test::check_ddp_equals_one_rank);
+}
+TEST(DistributedDataParallel, AccumulationEqualsOneRankOnTheJoinedBatch) {
+  for (const int world : kWorlds) run_ranks(world, test::check_accumulation_equals_one_rank);
+}
+TEST(DistributedDataParallel, UnusedParametersJoinWithZeros) {
+  for (const int world : kWorlds) run_ranks(world, test::check_unused_parameters);
+}
+TEST(DistributedDataParallel, RanksBeginAlike) {
+  for (const int world : kWorlds) run_ranks(world, test::check_ranks_begin_alike);
+}
+TEST(DistributedDataParallel, WhoPushesDoesNotMatter) {
+  for (const int world : {1, 2, 4}) run_ranks(world, test::check_overlap_changes_nothing);
+}
+
+TEST(DistributedDataParallel, RanksThatDifferAreNamed) {
+  run_ranks(3, [](Transport& transport) {
+    // 7 x 2 on rank 2, 7 x 1 elsewhere.
+    nn::Linear layer(7, transport.rank() == 2 ? 2 : 1);
+    layer.initialize(1);
+    ParameterArena arena(layer.parameters(), {}, dist::bucketed({}, 3));
+    Communicator comm(transport);
+    try {
+      const Ddp ddp(arena, comm);
+      FAIL();
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "ddp: all ranks must have the same parameters, precision and settings, but rank 2 differs "
+                "from rank 0");
+    }
+  });
+}
+
+TEST(DistributedDataParallel, ASecondBackwardPassNeedsNoSync) {
+  run_ranks(1, [](Transport& transport) {
+    WholeModel model(1);
+    Communicator comm(transport);
+    Ddp ddp(model.arena, comm);
+    model.arena.zero_grad();
+    backward_scaled(test::whole_loss(model.net, test::whole_samples(0, 2)), model.step);
+    EXPECT_THROW(backward_scaled(test::whole_loss(model.net, test::whole_samples(0, 2)), model.step),
+                 ArgumentError);
+  });
+}
+
+TEST(DistributedDataParallel, AStoppedRankIsNamedWithItsBucket) {
+  for (const Overlap overlap : {Overlap::thread, Overlap::pumped, Overlap::none}) {
+    ThreadJob job(2);
+    run_ranks(job, 2, [&](Transport& transport) {
+      WholeModel model(2);
+      Communicator comm(transport, {.timeout = 500ms});
+      Ddp ddp(model.arena, comm, {.overlap = overlap});
+      comm.run(*comm.barrier());
+      if (transport.rank() == 0) job.stop(1);
+      model.arena.zero_grad();
+      try {
+        backward_scaled(test::whole_loss(model.net, test::whole_samples(0, 2)), model.step);
+        ddp.reduce(model.step);
+        ADD_FAILURE() << "nobody was missed";
+      } catch (const PeerLostError& error) {
+        const std::string text = error.what();
+        EXPECT_NE(text.find("all_reduce of bucket"), std::string::npos) << text;
+        EXPECT_NE(text.find(fmt::format("rank {}", 1 - transport.rank())), std::string::npos) << text;
+      }
+    });
+  }
+}
+
+// A rank that fails in its backward pass must not have to wait for those that wait for it.
+TEST(DistributedDataParallel, ARankThatFailsTakesTheOthersAlong) {
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_THROW(run_ranks(3,
+                         [&](Transport& transport) {
+                           WholeModel model(3);
+                           Communicator comm(transport);
+                           Ddp ddp(model.arena, comm);
+                           model.arena.zero_grad();
+                           backward_scaled(test::whole_loss(model.net, test::whole_samples(0, 2)),
+                                           model.step);
+                           ATH_CHECK(transport.rank() != 1, "test: rank 1 fails");
+                           ddp.reduce(model.step);
+                         }),
+               ArgumentError);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 60s);
+}
+
+TEST(DistributedDataParallel, BatchesWeighBySamples) {
+  EXPECT_EQ(dist::batch_weight(3, 12), 0.25f);
+  EXPECT_EQ(dist::batch_weight(0, 5), 0);
+  EXPECT_THROW(dist::batch_weight(6, 5), ArgumentError);
+  EXPECT_THROW(dist::batch_weight(0, 0), ArgumentError);
+  // Means of 1, 2 and 3 samples, weighed, are the mean of 6.
+  run_ranks(3, [](Transport& transport) {
+    const int rank = transport.rank();
+    WholeModel one(1), many(3);
+    Communicator comm(transport);
+    Ddp ddp(many.arena, comm);
+    one.arena.zero_grad();
+    backward_scaled(mean(square(one.net(test::whole_samples(0, 6)))), one.step);
+    many.arena.zero_grad();
+    backward_scaled(mean(square(many.net(test::whole_samples(rank * (rank + 1) / 2, rank + 1)))), many.step,
+                    dist::batch_weight(rank + 1, 6));
+    ddp.reduce(many.step);
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(test::close(many.arena.gradient(i), one.arena.gradient(i), 1e-6));
+  });
+}
+
+}  // namespace
+}  // namespace athanor

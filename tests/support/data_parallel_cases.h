@@ -1,0 +1,318 @@
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "autograd/elementwise.h"
+#include "autograd/engine.h"
+#include "autograd/reduce.h"
+#include "dist/ddp.h"
+#include "dist/zero1.h"
+#include "nn/linear.h"
+#include "optim/sgd.h"
+#include "tests/support/compare.h"
+#include "tests/support/mixed_run.h"
+
+// What training on several ranks must give, whatever lies between them: bodies that each rank runs.
+
+namespace athanor::test {
+
+using dist::Communicator;
+using dist::CommunicatorOptions;
+using dist::Ddp;
+using dist::Overlap;
+using dist::Zero1;
+
+/// Buckets small enough for a small model to have several.
+inline constexpr dist::BucketOptions kSmallBuckets{.bucket_bytes = 700, .first_bucket_bytes = 100};
+
+inline std::vector<CommunicatorOptions> training_algorithms(int world_size) {
+  using dist::Algorithm;
+  std::vector<CommunicatorOptions> all{{.algorithm = Algorithm::rank_order},
+                                       {.algorithm = Algorithm::ring, .segment_bytes = 256}};
+  for (const int size : {2, 4}) {
+    if (size < world_size && world_size % size == 0)
+      all.push_back({.algorithm = Algorithm::hierarchical, .node_size = size});
+  }
+  return all;
+}
+
+// ZeRO-1 and DDP --------------------------------------------------------------------------------------------
+
+struct ParallelRun {
+  Precision precision = Precision::f32;
+  bool f32_gradients = false;
+  CommunicatorOptions comm{};
+  Overlap overlap = Overlap::thread;
+  int steps = 50;
+};
+
+/// All that may differ between two runs.
+struct ParallelResult {
+  std::vector<std::uint64_t> hashes;  ///< of the masters, now and then
+  std::vector<std::byte> weights;     ///< of the end
+  std::vector<float> norms;           ///< of every step
+  std::int64_t applied = 0, overflows = 0;
+  bool operator==(const ParallelResult&) const = default;
+};
+
+/// Trains the mixed network with clipping; in step 7 one rank has an infinite pixel.
+template <class Sync> ParallelResult parallel_run(dist::Transport& transport, const ParallelRun& options) {
+  MixedNet net;
+  const int world = transport.world_size(), rank = transport.rank();
+  ParameterArena arena(
+      net.parameters(), net.buffers(),
+      dist::bucketed({.precision = options.precision, .f32_gradients = options.f32_gradients}, world,
+                     kSmallBuckets));
+  Communicator comm(transport, options.comm);
+  Sync sync(arena, comm, {.overlap = options.overlap});
+  EXPECT_GE(sync.layout().buckets().size(), 3u);
+  AdamW adam(arena, AdamWOptions{.weight_decay = 0.01f});
+  const LossScaling scaling =
+      options.precision == Precision::f16 ? LossScaling{.initial = 1024} : LossScaling::fixed(1);
+  StepBuffer step(kCpu, {.seed = 1, .loss_scale = scaling.initial});
+  ParallelResult result;
+  for (int i = 0; i < options.steps; ++i) {
+    const bool poisoned = i == 7 && rank == world / 2;
+    const auto batch =
+        detail::mixed_batch(i * world + rank, poisoned, compute_dtype(options.precision), kCpu);
+    arena.snapshot_buffers();
+    arena.zero_grad();
+    backward_scaled(cross_entropy(net(batch.images), batch.labels), step, dist::batch_weight(8, 8 * world));
+    sync.reduce(step, {.max_norm = 0.5f});
+    result.norms.push_back(step->found_inf ? -1 : step->grad_norm);
+    adam.set_learning_rates(step, schedules::cosine(0.01, 60));
+    adam.step(step);
+    arena.restore_buffers_if_skipped(step);
+    finish_step(step, scaling);
+    if constexpr (std::is_same_v<Sync, Zero1>) sync.gather_weights();
+    if (i % 10 != 9) continue;
+    if constexpr (std::is_same_v<Sync, Zero1>) {
+      result.hashes.push_back(sync.weights_hash());
+    } else {
+      result.hashes.push_back(arena.weights_hash());
+    }
+  }
+  for (const ParameterArena::Part& part : arena.parts()) {
+    const auto bits = detail::bits_of(part.weights);
+    result.weights.insert(result.weights.end(), bits.begin(), bits.end());
+  }
+  result.applied = step->applied_steps;
+  result.overflows = step->overflow_steps;
+  return result;
+}
+
+/// The one that matters: every algorithm and precision, odd sizes, clipping, an overflow on one rank.
+inline void check_zero1_equals_ddp(dist::Transport& transport) {
+  struct Kind {
+    Precision precision;
+    bool f32_gradients;
+  };
+  for (const CommunicatorOptions& comm : training_algorithms(transport.world_size())) {
+    for (const Kind kind : {Kind{Precision::f32, false}, Kind{Precision::bf16, false},
+                            Kind{Precision::bf16, true}, Kind{Precision::f16, false}}) {
+      const ParallelRun options{
+          .precision = kind.precision, .f32_gradients = kind.f32_gradients, .comm = comm};
+      const ParallelResult ddp = parallel_run<Ddp>(transport, options);
+      const ParallelResult zero1 = parallel_run<Zero1>(transport, options);
+      EXPECT_TRUE(ddp == zero1) << name_of(comm.algorithm) << " " << name_of(compute_dtype(kind.precision));
+      EXPECT_EQ(ddp.hashes, zero1.hashes);
+      EXPECT_EQ(ddp.norms, zero1.norms);
+      // The infinite pixel, and in f16 what overflows besides.
+      EXPECT_EQ(ddp.norms[7], -1);
+      EXPECT_EQ(ddp.applied + ddp.overflows, options.steps);
+      EXPECT_GE(ddp.applied, options.steps - 5);
+    }
+  }
+}
+
+/// Who pushes the collectives does not matter.
+inline void check_overlap_changes_nothing(dist::Transport& transport) {
+  for (const CommunicatorOptions& comm : training_algorithms(transport.world_size())) {
+    const auto run = [&](Overlap overlap) {
+      return parallel_run<Ddp>(transport,
+                               {.precision = Precision::bf16, .comm = comm, .overlap = overlap, .steps = 10});
+    };
+    const ParallelResult plain = run(Overlap::none);
+    EXPECT_TRUE(run(Overlap::thread) == plain) << name_of(comm.algorithm);
+    EXPECT_TRUE(run(Overlap::pumped) == plain) << name_of(comm.algorithm);
+  }
+}
+
+// DDP and one rank ------------------------------------------------------------------------------------------
+
+/// Two layers of small whole weights, odd sizes; `spare` is used only where asked for.
+class WholeNet final : public nn::Module {
+ public:
+  explicit WholeNet(int offset = 0) {
+    register_module("first", first);
+    register_module("second", second);
+    register_module("spare", spare);
+    initialize(3);
+    int at = offset;
+    for (const Parameter& parameter : parameters()) {
+      auto* values = parameter.tensor.template data<float>();
+      for (std::int64_t i = 0; i < parameter.tensor.numel(); ++i)
+        values[i] = static_cast<float>(at++ % 3 - 1);
+    }
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = second(first(x));
+    return use_spare ? y + spare(x) : y;
+  }
+
+  nn::Linear first{7, 11, {.activation = Activation::relu}}, second{11, 3}, spare{7, 3};
+  bool use_spare = false;
+};
+
+/// Whole numbers; sample i of a data set.
+inline Tensor whole_samples(std::int64_t first, std::int64_t count) {
+  std::vector<float> values;
+  for (std::int64_t i = first * 7; i < (first + count) * 7; ++i)
+    values.push_back(static_cast<float>((i * 5 + i / 3) % 5 - 2));
+  return Tensor::from(values, {count, 7});
+}
+
+inline Tensor whole_loss(WholeNet& net, const Tensor& x) {
+  return sum(square(net(x)));
+}
+
+struct WholeModel {
+  WholeNet net;
+  ParameterArena arena;
+  Sgd sgd;
+  StepBuffer step;
+
+  explicit WholeModel(int world_size, int offset = 0)
+      : net(offset),
+        arena(net.parameters(), net.buffers(), dist::bucketed({}, world_size, kSmallBuckets)),
+        sgd(arena, SgdOptions{.momentum = 0.5f, .weight_decay = 0.5f}) {}
+
+  /// All there are. A zero is +0: one that is the product of a single sample may be -0, of a sum it is not.
+  std::vector<float> gradients() const {
+    std::vector<float> all;
+    for (int i = 0; i < arena.size(); ++i) {
+      if (!arena.has_gradient(i)) continue;
+      const Tensor gradient = arena.gradient(i);
+      for (std::int64_t k = 0; k < gradient.numel(); ++k) all.push_back(gradient.data<float>()[k] + 0.0f);
+    }
+    return all;
+  }
+  void apply() {
+    sgd.set_learning_rates(step, schedules::constant(0.25f));
+    sgd.step(step);
+    finish_step(step);
+  }
+};
+
+/// P ranks on their samples, and one on all of them: gradients, norm and updated weights have the same bits.
+inline void check_ddp_equals_one_rank(dist::Transport& transport) {
+  const int world = transport.world_size(), rank = transport.rank();
+  for (const CommunicatorOptions& options : training_algorithms(world)) {
+    WholeModel one(1), many(world);
+    Communicator comm(transport, options);
+    Ddp ddp(many.arena, comm);
+    GradientMeter meter(one.arena);
+    for (int batch = 0; batch < 3; ++batch) {
+      // Ranks have different numbers of samples: r + 1 each, for some more.
+      const std::int64_t first = batch * 100 + rank * (rank + 1) / 2, all = world * (world + 1) / 2;
+      one.arena.zero_grad();
+      backward_scaled(whole_loss(one.net, whole_samples(batch * 100, all)), one.step);
+      meter.measure(one.step, {.max_norm = 64});
+      many.arena.zero_grad();
+      backward_scaled(whole_loss(many.net, whole_samples(first, rank + 1)), many.step);
+      ddp.reduce(many.step, {.max_norm = 64});
+      EXPECT_EQ(many.gradients(), one.gradients()) << name_of(options.algorithm);
+      EXPECT_EQ(many.step->grad_norm, one.step->grad_norm);
+      EXPECT_EQ(many.step->clip_coefficient, one.step->clip_coefficient);
+    }
+    one.apply();
+    many.apply();
+    EXPECT_EQ(many.arena.weights_hash(), one.arena.weights_hash()) << name_of(options.algorithm);
+  }
+}
+
+/// Micro-batches add up, and travel with the last of them.
+inline void check_accumulation_equals_one_rank(dist::Transport& transport) {
+  const int world = transport.world_size(), rank = transport.rank();
+  constexpr int kMicroBatches = 3;
+  WholeModel one(1), many(world);
+  Communicator comm(transport);
+  Ddp ddp(many.arena, comm);
+  for (int batch = 0; batch < 2; ++batch) {
+    one.arena.zero_grad();
+    backward_scaled(whole_loss(one.net, whole_samples(batch * 100, 2 * world * kMicroBatches)), one.step);
+    many.arena.zero_grad();
+    for (int micro = 0; micro < kMicroBatches; ++micro) {
+      const auto samples = whole_samples(batch * 100 + 2 * (micro * world + rank), 2);
+      const Tensor loss = whole_loss(many.net, samples);  // the forward pass is outside on purpose
+      if (micro + 1 < kMicroBatches) {
+        const auto silent = ddp.no_sync();
+        backward_scaled(loss, many.step);
+      } else {
+        backward_scaled(loss, many.step);
+      }
+    }
+    ddp.reduce(many.step);
+    EXPECT_EQ(many.gradients(), one.gradients());
+  }
+}
+
+/// Ranks that use different parameters end with the same gradients; what nobody uses is left alone.
+inline void check_unused_parameters(dist::Transport& transport) {
+  const int world = transport.world_size(), rank = transport.rank();
+  WholeModel model(world);
+  Communicator comm(transport);
+  Ddp ddp(model.arena, comm);
+  const auto pass = [&](bool use_spare) {
+    model.net.use_spare = use_spare;
+    model.arena.zero_grad();
+    backward_scaled(whole_loss(model.net, whole_samples(rank * 4, 4)), model.step);
+    ddp.reduce(model.step);
+  };
+  const std::vector<std::string> spare{"spare.weight", "spare.bias"};
+
+  pass(true);
+  EXPECT_TRUE(ddp.unused(world - 1).empty());
+  // Gradients of this pass must not come back as those of a rank that has none.
+  pass(rank == 0);
+  EXPECT_TRUE(ddp.unused(0).empty());
+  if (world > 1) {
+    EXPECT_EQ(ddp.unused(world - 1), spare);
+  }
+  for (int i = 0; i < model.arena.size(); ++i) EXPECT_TRUE(model.arena.has_gradient(i)) << i;
+  const Tensor mine = model.arena.parts()[0].gradients, of_rank_0 = empty_like(mine);
+  of_rank_0.copy_bytes_from(mine);
+  comm.run(*comm.broadcast(of_rank_0, 0));
+  EXPECT_TRUE(same_bits(mine, of_rank_0));
+  {
+    WholeModel alone(1);
+    alone.net.use_spare = true;
+    alone.arena.zero_grad();
+    backward_scaled(whole_loss(alone.net, whole_samples(0, 4)), alone.step);
+    const int index = alone.arena.size() - 1;
+    EXPECT_TRUE(same_bits(model.arena.gradient(index), alone.arena.gradient(index)));
+  }
+
+  pass(false);
+  EXPECT_EQ(ddp.unused(0), spare);
+  const auto before = detail::bits_of(model.net.spare.weight());
+  const auto used_before = detail::bits_of(model.net.first.weight());
+  model.apply();
+  EXPECT_EQ(detail::bits_of(model.net.spare.weight()), before);  // in spite of weight decay
+  EXPECT_NE(detail::bits_of(model.net.first.weight()), used_before);
+}
+
+/// Whatever the ranks begin with, they go on with what rank 0 has.
+inline void check_ranks_begin_alike(dist::Transport& transport) {
+  WholeModel model(transport.world_size(), transport.rank()), of_rank_0(1);
+  Communicator comm(transport);
+  const Ddp ddp(model.arena, comm);
+  EXPECT_EQ(model.arena.weights_hash(), of_rank_0.arena.weights_hash());
+}
+
+}  // namespace athanor::test
