@@ -10,8 +10,8 @@ fail() { # fail CODE MESSAGE
 }
 
 # Installs what is missing and enters the project's root.
-set_up() {
-  "$root/scripts/install_packages.sh"
+set_up() { # set_up [PACKAGE...]: with packages that this script needs beyond a build's
+  "$root/scripts/install_packages.sh" "$@"
   cd "$root"
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*//p')

@@ -12,7 +12,7 @@ case "${1-}" in
   *) fail 2 "usage: scripts/test.sh [--all | --every]" ;;
 esac
 
-set_up
+set_up python3 # some scripts under test are written in it
 jobs=$(nproc)
 status=0
 rows=()

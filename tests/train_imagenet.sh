@@ -4,7 +4,7 @@
 set -euo pipefail
 bin=$1
 photos=${ATHANOR_DATA_DIR:-/nowhere}/imagenet-sample
-[ -d "$photos" ] || exit 77
+[ -d "$photos" ] || { printf '%s: Skipped\nATHANOR_DATA_DIR names no folder with imagenet-sample\n' "$0"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"

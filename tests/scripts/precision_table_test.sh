@@ -2,7 +2,7 @@
 # precision_table_test.sh BIN: bench/precision_table.py over trainers that are made up.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
+command -v python3 >/dev/null || { printf '%s: Skipped\npython3 is not installed here\n' "$0"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
