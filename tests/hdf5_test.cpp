@@ -48,6 +48,7 @@ TEST(Hdf5, ManyThreadsReadTheSame) {
   write_all(create_hdf5(dir / "a.h5", 1), samples);
   const auto store = open_hdf5(dir / "a.h5", {.cache_bytes = 0});
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) threads.emplace_back([&] { expect_same(*store, samples); });
   for (std::thread& thread : threads) thread.join();
 }
