@@ -93,6 +93,13 @@ set(ATHANOR_AUTOGRAD
 
 add_library(athanor
   data/decoded_dataset.cpp
+  data/detail/batch_readers.cpp
+  data/detail/cores.cpp
+  data/detail/device_feed.cpp
+  data/detail/resident_images.cpp
+  data/detail/sample_order.cpp
+  data/detail/sample_reader.cpp
+  data/detail/worker_tuner.cpp
   data/digits.cpp
   data/formats/cifar.cpp
   data/formats/cifar_store.cpp

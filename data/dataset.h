@@ -41,8 +41,10 @@ class Dataset {
   }
   /// Where image `index` comes from, for messages: "FILE, offset N", or nothing.
   virtual std::string where(std::int64_t /*index*/) const { return {}; }
-  /// True where read() only copies from memory: a loader then keeps no copy of its own.
+  /// True where read() only copies from memory: a loader then needs no threads.
   virtual bool resident() const { return false; }
+  /// Says that images [first, first + count) will be read soon. Thread-safe.
+  virtual void will_need(std::int64_t /*first*/, std::int64_t /*count*/) const {}
 };
 
 }  // namespace athanor

@@ -31,6 +31,7 @@ class DecodedDataset final : public Dataset {
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;
   std::string where(std::int64_t index) const override { return store_->where(index); }
+  void will_need(std::int64_t first, std::int64_t count) const override { store_->will_need(first, count); }
 
   const SampleStore& store() const { return *store_; }
   const ImageTransform& training() const { return training_; }

@@ -61,9 +61,22 @@ Subset::Subset(std::shared_ptr<const Dataset> source, std::vector<std::int64_t> 
   }
 }
 
-std::int64_t Subset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
+std::int64_t Subset::in_source(std::int64_t index) const {
   ATH_CHECK(index >= 0 && index < size(), "subset: index must be in [0, {}), but got {}", size(), index);
-  return source_->read(indices_[static_cast<std::size_t>(index)], pixels);
+  return indices_[static_cast<std::size_t>(index)];
+}
+
+std::int64_t Subset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
+  return source_->read(in_source(index), pixels);
+}
+
+std::int64_t Subset::read_in_epoch(std::int64_t index, std::int64_t epoch,
+                                   std::span<std::uint8_t> pixels) const {
+  return source_->read_in_epoch(in_source(index), epoch, pixels);
+}
+
+std::string Subset::where(std::int64_t index) const {
+  return source_->where(in_source(index));
 }
 
 std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> split(std::shared_ptr<const Dataset> source,

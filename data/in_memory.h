@@ -38,9 +38,14 @@ class Subset final : public Dataset {
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
   const ImageSpec& spec() const override { return source_->spec(); }
   std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
+  std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
+                             std::span<std::uint8_t> pixels) const override;
+  std::string where(std::int64_t index) const override;
   bool resident() const override { return source_->resident(); }
 
  private:
+  std::int64_t in_source(std::int64_t index) const;
+
   std::shared_ptr<const Dataset> source_;
   std::vector<std::int64_t> indices_;
 };

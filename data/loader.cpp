@@ -1,76 +1,308 @@
 #include "data/loader.h"
 
 #include <algorithm>
-#include <numeric>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
 
-#include "data/in_memory.h"
+#include "data/detail/batch_readers.h"
+#include "data/detail/cores.h"
+#include "data/detail/device_feed.h"
+#include "data/detail/resident_images.h"
+#include "data/detail/worker_tuner.h"
 #include "tensor/error.h"
-#include "tensor/philox.h"
 
 namespace athanor {
 namespace {
 
-Batch make_batch(std::int64_t size, const ImageSpec& spec) {
-  return {Tensor::empty({size, spec.height, spec.width, spec.channels}, {DType::u8, kCpu}),
-          Tensor::empty({size}, {DType::i64, kCpu}), Tensor::empty({size}, {DType::i64, kCpu})};
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+
+// While the consumer waits for threads it looks up now and then; for copies, which nobody tells it of, often.
+constexpr microseconds kGlance{200'000}, kQuery{50};
+constexpr int kAsksAtOnce = 64;  // about as long as one sleep
+
+double seconds(Clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+LoaderOptions checked(const Dataset& data, LoaderOptions options) {
+  ATH_CHECK(data.size() > 0, "loader: the data set must hold at least one sample, but is empty");
+  ATH_CHECK(options.batch_size > 0, "loader: batch size must be at least 1, but got {}", options.batch_size);
+  ATH_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
+            "loader: rank must be in [0, {}), but got {}", options.world_size, options.rank);
+  ATH_CHECK(options.workers >= LoaderOptions::kAuto && options.workers <= 1024 && options.prefetch >= 1,
+            "loader: workers must be kAuto or in [0, 1024] and prefetch at least 1, but got {} and {}",
+            options.workers, options.prefetch);
+  ATH_CHECK(options.page_samples >= 1 && options.window_pages >= 1,
+            "loader: a page must have at least 1 sample and a window 1 page, but got {} and {}",
+            options.page_samples, options.window_pages);
+  ATH_CHECK(!options.data_on_device || data.resident(),
+            "loader: data_on_device needs a data set in memory; this one reads files");
+  options.batch_size = std::min(options.batch_size, data.size());
+  if (options.bad_samples.limit < 0) options.bad_samples.limit = std::max<std::int64_t>(data.size() / 100, 1);
+  return options;
+}
+
+detail::BatchPlan plan_of(const Dataset& data, const LoaderOptions& options) {
+  return {data.size(), options.batch_size, options.rank, options.world_size, options.drop_last};
+}
+
+struct Crew {
+  int threads, awake;
+};
+
+/// Threads that are made, and those that are to begin.
+Crew crew_of(const Dataset& data, const LoaderOptions& options) {
+  if (data.resident() && (options.workers == LoaderOptions::kAuto || options.data_on_device)) return {0, 0};
+  if (options.workers != LoaderOptions::kAuto) return {options.workers, options.workers};
+  const int cores = detail::usable_cores();
+  return {std::min(2 * cores, 64), std::clamp(cores - 1, 1, 64)};
+}
+
+int slots_of(const Crew& crew, const LoaderOptions& options) {
+  return crew.threads == 0 && options.device.is_cpu() ? 1 : options.prefetch;
 }
 
 }  // namespace
 
-Loader::Loader(const Dataset& data, const LoaderOptions& options)
-    : decoded_(data.resident() ? nullptr : std::make_unique<InMemoryDataset>(data)),
-      data_(decoded_ ? decoded_.get() : &data),
-      options_(options) {
-  ATH_CHECK(data_->size() > 0, "loader: the data set must hold at least one sample, but is empty");
-  ATH_CHECK(options_.batch_size > 0, "loader: batch size must be at least 1, but got {}",
-            options_.batch_size);
-  options_.batch_size = std::min(options_.batch_size, data_->size());
-  full_ = make_batch(options_.batch_size, spec());
-  if (const std::int64_t rest = samples_per_epoch() % options_.batch_size; rest > 0) {
-    last_ = make_batch(rest, spec());
+struct Loader::Parts {
+  Parts(const Dataset& set, const LoaderOptions& wanted)
+      : data(set),
+        options(checked(set, wanted)),
+        plan(plan_of(set, options)),
+        crew(crew_of(set, options)),
+        resident(options.data_on_device ? std::make_unique<detail::ResidentImages>(set, options.device)
+                                        : nullptr),
+        readers(resident ? *resident : set, options, plan, crew.threads, crew.awake, slots_of(crew, options)),
+        tuner(options.workers == LoaderOptions::kAuto ? crew.threads : 0) {
+    if (options.device.is_cuda()) {
+      feed.emplace(options.device, readers.slots(), std::max<std::int64_t>(plan.rows(), 1),
+                   resident ? resident->spec() : set.spec());
+    }
   }
-  order_.resize(static_cast<std::size_t>(data_->size()));
-  start_epoch(0);
+
+  void go_to(std::int64_t to_epoch, std::int64_t to_step);
+  void let_go();
+  void send();
+  void reclaim();
+  void wait();
+  void wait_for_threads();
+  void check();
+  void hand_out(Batch& batch);
+  void warn(const std::string& line) const {
+    if (options.on_warning) options.on_warning(line);
+  }
+
+  const Dataset& data;
+  const LoaderOptions options;
+  const detail::BatchPlan plan;
+  const Crew crew;
+  const std::unique_ptr<detail::ResidentImages> resident;
+  detail::BatchReaders readers;
+  std::optional<detail::DeviceFeed> feed;
+  detail::WorkerTuner tuner;
+
+  // Where the caller stands, and that step's number: what lies below it is free, or about to be.
+  std::int64_t epoch = 0, step = 0, number = 0;
+  bool begun = false, holds = false;
+  std::int64_t sent = 0, reclaimed = 0;  // numbers: copies queued, host slots given back
+
+  LoaderStats stats;
+  detail::BatchReaders::Work work_before;
+};
+
+// Finds the place where the threads are, if that is it.
+void Loader::Parts::go_to(std::int64_t to_epoch, std::int64_t to_step) {
+  const bool same_every_epoch = !options.training && !options.shuffle && options.epochs == 0;
+  const bool at_end = step == plan.steps() && to_step == 0 && readers.goes_on_after(epoch);
+  const bool here = begun && ((to_step == step && (to_epoch == epoch || (same_every_epoch && step == 0))) ||
+                              (at_end && (to_epoch == epoch + 1 || same_every_epoch)));
+  epoch = to_epoch;
+  step = to_step;
+  if (here) return;
+  begun = true;
+  readers.go_to(epoch, step);
+  number = sent = reclaimed = 0;
 }
 
+// The batch the caller had is the caller's no more.
+void Loader::Parts::let_go() {
+  if (std::exchange(holds, false) && feed) feed->let_go(number - 1);
+  if (feed) {
+    reclaim();
+  } else {
+    readers.free_below(number);
+  }
+}
+
+// Not before the caller was told what became of the step's samples.
+void Loader::Parts::reclaim() {
+  while (reclaimed < std::min(sent, number) && feed->arrived(reclaimed)) ++reclaimed;
+  readers.free_below(reclaimed);
+}
+
+// Whatever is complete is on its way, in order; a place on the device is free once its batch was let go.
+void Loader::Parts::send() {
+  while (sent < number + readers.slots() && readers.complete(sent)) {
+    // Past the last epoch there are no rows, and nothing to send.
+    feed->send(sent, readers.of(sent).tensors, readers.rows(sent));
+    ++sent;
+  }
+}
+
+void Loader::Parts::wait() {
+  const Clock::time_point began = Clock::now();
+  double device_s = 0;
+  if (feed) {
+    send();
+    reclaim();
+    if (!readers.has_slot(number)) {  // all slots are in the device's queue
+      for (int asks = 0; !readers.has_slot(number); ++asks) {
+        if (asks >= kAsksAtOnce) std::this_thread::sleep_for(kQuery);
+        reclaim();
+      }
+      device_s = seconds(Clock::now() - began);
+    }
+  }
+  const Clock::time_point asked = feed ? Clock::now() : began;
+  if (crew.threads == 0) {
+    if (!readers.complete(number)) readers.fill_here(number);
+  } else if (!readers.complete(number)) {
+    wait_for_threads();
+  }
+  const Clock::time_point there = Clock::now();
+  stats.waits.data_s += seconds(there - asked);
+  stats.waits.device_s += device_s;
+  if (!feed) return;
+  send();
+  stats.waits.copy_s += seconds(Clock::now() - there) + seconds(asked - began) - device_s;
+}
+
+void Loader::Parts::wait_for_threads() {
+  const Clock::time_point began = Clock::now();
+  bool told = false;
+  while (!readers.wait(number, feed && reclaimed < sent ? kQuery : kGlance)) {
+    if (feed) reclaim();
+    if (told || seconds(Clock::now() - began) < options.stuck_after_s) continue;
+    const std::string line = readers.stuck(options.stuck_after_s);
+    if (line.empty()) continue;
+    told = true;
+    warn(fmt::format("loader: step {} of epoch {} waits: {}; is the disk or the network slow?", step + 1,
+                     epoch + 1, line));
+  }
+}
+
+void Loader::Parts::check() {
+  const detail::Slot& slot = readers.of(number);
+  if (slot.failed.row >= 0) {
+    if (slot.failed.fatal) std::rethrow_exception(slot.failed.fatal);
+    throw IoError(slot.failed.line);
+  }
+  if (slot.replacements == 0) return;
+  if (stats.skipped + slot.replacements > options.bad_samples.limit) {
+    detail::fail<IoError>("{}; these are more than the {} an epoch may have (--bad-samples skip:LIMIT)",
+                          slot.replaced.line, options.bad_samples.limit);
+  }
+  if (stats.skipped == 0) {
+    stats.first_skipped = slot.replaced.line;
+    warn(slot.replaced.line);
+  }
+  stats.skipped += slot.replacements;
+}
+
+void Loader::Parts::hand_out(Batch& batch) {
+  const std::int64_t rows = plan.part(step).count;
+  const detail::SlotTensors& from = feed ? feed->take(number) : readers.of(number).tensors;
+  const auto first = [&](const Tensor& all) {
+    all.bump_version();
+    if (all.shape()[0] == rows) return all;
+    Shape shape = all.shape();
+    shape[0] = rows;
+    return all.view_as_strided(shape, all.strides(), 0);
+  };
+  batch.labels = first(from.labels);
+  batch.samples = first(from.samples);
+  batch.images = resident ? resident->images() : first(from.images);
+  batch.rows = resident ? batch.samples : Tensor();
+}
+
+// ----------------------------------------------------------------------------------------------------------
+
+Loader::Loader(const Dataset& data, const LoaderOptions& options)
+    : parts_(std::make_unique<Parts>(data, options)) {}
+
+Loader::~Loader() = default;
+
 void Loader::start_epoch(std::int64_t epoch, std::int64_t delivered) {
+  Parts& at = *parts_;
   ATH_CHECK(epoch >= 0, "loader: epoch must be at least 0, but got {}", epoch);
-  const bool ends_a_batch = delivered % options_.batch_size == 0 || delivered == samples_per_epoch();
+  const bool ends_a_batch = delivered % at.plan.batch == 0 || delivered == samples_per_epoch();
   ATH_CHECK(delivered >= 0 && delivered <= samples_per_epoch() && ends_a_batch,
             "loader: an epoch of {} samples must go on at the end of a batch of {}, but got {} delivered",
-            samples_per_epoch(), options_.batch_size, delivered);
-  epoch_ = epoch;
-  at_ = delivered;
-  if (options_.shuffle) {
-    const auto stream = random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch));
-    order_ = philox_permutation(data_->size(), {options_.seed, stream});
-  } else {
-    std::iota(order_.begin(), order_.end(), std::int64_t{0});
-  }
+            samples_per_epoch(), at.plan.batch, delivered);
+  at.let_go();
+  at.go_to(epoch, (delivered + at.plan.batch - 1) / at.plan.batch);
+  at.stats = {};
+  at.work_before = at.readers.work();
 }
 
 bool Loader::next(Batch& batch) {
-  const std::int64_t count = std::min(options_.batch_size, samples_per_epoch() - at_);
-  if (count <= 0) return false;
-  batch = count == options_.batch_size ? full_ : last_;
-  auto* pixels = batch.images.data<std::uint8_t>();
-  auto *labels = batch.labels.data<std::int64_t>(), *samples = batch.samples.data<std::int64_t>();
-  const auto bytes = static_cast<std::size_t>(spec().bytes());
-  for (std::int64_t i = 0; i < count; ++i, ++at_) {
-    samples[i] = order_[static_cast<std::size_t>(at_)];
-    labels[i] = data_->read(samples[i], {pixels + static_cast<std::size_t>(i) * bytes, bytes});
-  }
-  for (const Tensor* tensor : {&batch.images, &batch.labels, &batch.samples}) tensor->bump_version();
+  Parts& at = *parts_;
+  at.let_go();
+  if (at.step == at.plan.steps()) return false;
+  if (!at.begun) at.go_to(at.epoch, at.step);
+  at.wait();
+  at.check();
+  at.hand_out(batch);
+  ++at.step;
+  ++at.number;
+  at.holds = true;
+  at.tuner.step(at.readers, at.stats.waits.data_s);
   return true;
 }
 
 std::int64_t Loader::samples_per_epoch() const {
-  const std::int64_t n = data_->size();
-  return options_.drop_last ? n - n % options_.batch_size : n;
+  return parts_->plan.delivered();
 }
 
 std::int64_t Loader::batches_per_epoch() const {
-  return (samples_per_epoch() + options_.batch_size - 1) / options_.batch_size;
+  return parts_->plan.steps();
+}
+
+std::int64_t Loader::samples() const {
+  return parts_->data.size();
+}
+
+std::int64_t Loader::epoch() const {
+  return parts_->epoch;
+}
+
+const ImageSpec& Loader::spec() const {
+  return parts_->data.spec();
+}
+
+const LoaderOptions& Loader::options() const {
+  return parts_->options;
+}
+
+std::int64_t Loader::memory_bytes() const {
+  return parts_->readers.slots() * parts_->readers.slot_bytes();
+}
+
+const LoaderWaits& Loader::waits() const {
+  return parts_->stats.waits;
+}
+
+LoaderStats Loader::stats() const {
+  LoaderStats stats = parts_->stats;
+  const detail::BatchReaders::Work now = parts_->readers.work();
+  const double capacity = now.capacity_s - parts_->work_before.capacity_s;
+  if (capacity > 0) stats.busy = (now.busy_s - parts_->work_before.busy_s) / capacity;
+  stats.workers = parts_->readers.awake();
+  stats.threads = parts_->readers.threads();
+  return stats;
 }
 
 }  // namespace athanor

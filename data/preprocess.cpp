@@ -6,23 +6,42 @@
 
 #include "data/in_memory.h"
 #include "tensor/error.h"
+#include "tensor/philox.h"
 
 namespace athanor {
 
-Normalization measure(const Dataset& data) {
+Normalization measure(const Dataset& data, std::int64_t most, bool skip_unreadable) {
+  ATH_CHECK(data.size() > 0 && most > 0, "measure: there must be images, but got {} of {}", most,
+            data.size());
   const ImageSpec& spec = data.spec();
   const auto channels = static_cast<std::size_t>(spec.channels);
   // Counting bytes keeps the sums exact, whatever the order.
   std::vector<std::array<std::int64_t, 256>> count(channels);
   std::vector<std::uint8_t> image(static_cast<std::size_t>(spec.bytes()));
-  for (std::int64_t i = 0; i < data.size(); ++i) {
-    data.read(i, image);
+  std::int64_t images = 0;
+  // One drawn from each of as many stretches of equal length: every k-th would miss whole classes where files
+  // take them in turns.
+  const std::int64_t stretches = std::min(most, data.size());
+  for (std::int64_t i = 0; i < stretches; ++i) {
+    const std::int64_t first = i * data.size() / stretches, end = (i + 1) * data.size() / stretches;
+    const std::uint64_t word =
+        philox_word64({0, random_stream(RandomPurpose::order, 0, 2)}, static_cast<std::uint64_t>(i));
+    try {
+      data.read(
+          first + static_cast<std::int64_t>(random_below(word, static_cast<std::uint64_t>(end - first))),
+          image);
+    } catch (const IoError&) {
+      if (!skip_unreadable) throw;
+      continue;
+    }
+    ++images;
     for (std::size_t p = 0; p < image.size(); p += channels) {
       for (std::size_t c = 0; c < channels; ++c) ++count[c][image[p + c]];
     }
   }
+  if (images == 0) detail::fail<IoError>("measure: none of the images can be read");
   Normalization result;
-  const auto pixels = static_cast<double>(data.size() * spec.height * spec.width);
+  const auto pixels = static_cast<double>(images * spec.height * spec.width);
   for (const auto& histogram : count) {
     double sum = 0, squares = 0;
     for (std::size_t v = 0; v < histogram.size(); ++v) {
@@ -72,11 +91,16 @@ Preprocess::Preprocess(const ImageSpec& spec, const Normalization& normalization
 Tensor Preprocess::operator()(const Batch& batch, std::int64_t epoch, bool training) const {
   const Device device = table_.device();
   const Tensor images = batch.images.to(device), samples = batch.samples.to(device);
-  const Shape shape{images.shape()[0], spec_.height, spec_.width, spec_.channels};
-  ATH_CHECK(images.shape() == shape, "preprocess: images must be {}, but got {}", shape, images.shape());
+  const Tensor rows = batch.rows.defined() ? batch.rows.to(device) : Tensor();
+  const Shape shape{batch.size(), spec_.height, spec_.width, spec_.channels};
+  Shape all = shape;
+  all[0] = rows.defined() ? images.shape()[0] : batch.size();
+  ATH_CHECK(images.shape() == all, "preprocess: images must be {}, but got {}", all, images.shape());
   const Tensor y = Tensor::empty(shape, table_.options());
+  if (batch.size() == 0) return y;
   on_device(device, [&](auto& context) {
-    kernels::augment(context, training ? augment_ : Augment{}, seed_, epoch, images, {}, samples, table_, y);
+    kernels::augment(context, training ? augment_ : Augment{}, seed_, epoch, images, rows, samples, table_,
+                     y);
   });
   return y;
 }

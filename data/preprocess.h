@@ -15,9 +15,9 @@ struct Normalization {
   std::vector<double> stddev;
 };
 
-/// Mean and standard deviation of each channel over a whole data set, exact. A constant channel counts as
-/// having a standard deviation of 1.
-Normalization measure(const Dataset& data);
+/// Mean and standard deviation of each channel over a data set, or over `most` of its images, drawn;
+/// of those exact. A constant channel counts as having a standard deviation of 1. Throws what reading does.
+Normalization measure(const Dataset& data, std::int64_t most = INT64_MAX, bool skip_unreadable = false);
 
 /// Batches of bytes to batches a network can take.
 class Preprocess {
@@ -27,7 +27,8 @@ class Preprocess {
   Preprocess(const ImageSpec& spec, const Normalization& normalization, DType dtype, Device device,
              const Augment& augment = {}, std::uint64_t seed = 0);
 
-  /// [N, H, W, C], normalised and, when training, changed at random as (seed, epoch, sample) say.
+  /// [N, H, W, C], normalised and, when training, changed at random as (seed, epoch, sample) say. A batch may
+  /// be on this device already, and may have no samples.
   Tensor operator()(const Batch& batch, std::int64_t epoch, bool training) const;
 
  private:

@@ -6,9 +6,17 @@
 
 #include <gtest/gtest.h>
 
+#include "data/decoded_dataset.h"
+#include "data/formats/image_folder.h"
 #include "data/in_memory.h"
+#include "data/preprocess.h"
 #include "data/synthetic.h"
 #include "tensor/error.h"
+#include "tensor/philox.h"
+#include "tests/support/count_new.h"
+#include "tests/support/loader_steps.h"
+#include "tests/support/made_up_set.h"
+#include "tests/support/temp_dir.h"
 
 namespace athanor {
 namespace {
@@ -117,30 +125,301 @@ TEST(Loader, BatchesHoldTheSamplesTheyName) {
   EXPECT_FALSE(loader.next(batch));  // stays at the end
 }
 
-/// Counts how often each sample is decoded.
-class Counting final : public Dataset {
- public:
-  std::int64_t size() const override { return 10; }
-  const ImageSpec& spec() const override { return kSpec; }
-  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
-    ++reads;
-    std::fill(pixels.begin(), pixels.end(), static_cast<std::uint8_t>(index));
-    return index % 5;
-  }
-  mutable int reads = 0;
-};
-
-TEST(Loader, DecodesEachSampleOnceForAllEpochs) {
-  const Counting data;
-  Loader loader(data, {.batch_size = 3, .shuffle = true});
-  for (std::int64_t epoch = 0; epoch < 5; ++epoch) epoch_order(loader, epoch);
-  EXPECT_EQ(data.reads, 10);
-}
-
 TEST(Loader, RefusesNothingToLoad) {
   const auto none = synthetic(kSpec, 0), some = synthetic(kSpec, 3);
   EXPECT_THROW(Loader(*none, {}), ArgumentError);
   EXPECT_THROW(Loader(*some, {.batch_size = 0}), ArgumentError);
+  EXPECT_THROW(Loader(*some, {.workers = -2}), ArgumentError);
+  EXPECT_THROW(Loader(*some, {.prefetch = 0}), ArgumentError);
+  EXPECT_THROW(Loader(*some, {.rank = 2, .world_size = 2}), ArgumentError);
+  EXPECT_THROW(Loader(*some, {.page_samples = 0}), ArgumentError);
+  const test::MadeUpSet files(3);
+  EXPECT_THROW(Loader(files, {.data_on_device = true}), ArgumentError);
+}
+
+// The same bytes, however they are made --------------------------------------------------------------------
+
+/// What two epochs and the first again must be, from the set and the order alone.
+std::vector<std::vector<test::Step>> expected_epochs(const Dataset& data, const LoaderOptions& options) {
+  std::vector<std::vector<test::Step>> epochs;
+  for (const std::int64_t epoch : {0, 1, 0}) {
+    const auto order = philox_permutation(
+        data.size(), {options.seed, random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch))});
+    auto& steps = epochs.emplace_back();
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (i % static_cast<std::size_t>(options.batch_size) == 0) steps.emplace_back();
+      std::vector<std::uint8_t> image(static_cast<std::size_t>(data.spec().bytes()));
+      steps.back().labels.push_back(data.read_in_epoch(order[i], epoch, image));
+      steps.back().samples.push_back(order[i]);
+      steps.back().pixels.insert(steps.back().pixels.end(), image.begin(), image.end());
+    }
+  }
+  return epochs;
+}
+
+void expect_same_for_any_number_of_threads(const Dataset& data, std::int64_t batch_size) {
+  LoaderOptions options{.batch_size = batch_size, .shuffle = true, .seed = 5, .training = true};
+  const auto expected = expected_epochs(data, options);
+  for (const int workers : {0, 1, 2, 7, 16}) {
+    SCOPED_TRACE(workers);
+    options.workers = workers;
+    Loader loader(data, options);
+    EXPECT_EQ(test::steps_of(loader, 0), expected[0]);
+    EXPECT_EQ(test::steps_of(loader, 1), expected[1]);
+    EXPECT_EQ(test::steps_of(loader, 0), expected[2]) << "back where nobody was heading";
+  }
+  // And for any number of ranks, their rows one after the other.
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    options.world_size = ranks;
+    std::vector<test::Step> joined(expected[1].size());
+    for (options.rank = 0; options.rank < ranks; ++options.rank) {
+      options.workers = options.rank;
+      Loader loader(data, options);
+      test::steps_of(loader, 0);
+      const auto part = test::steps_of(loader, 1);
+      ASSERT_EQ(part.size(), joined.size());
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+        append(joined[i].samples, part[i].samples);
+        append(joined[i].labels, part[i].labels);
+        append(joined[i].pixels, part[i].pixels);
+      }
+    }
+    EXPECT_EQ(joined, expected[1]);
+  }
+  // And in a loader that goes on at any step.
+  options.rank = 0;
+  options.world_size = 1;
+  for (const int workers : {0, 2}) {
+    options.workers = workers;
+    for (const std::int64_t epoch : {0, 1}) {
+      for (std::size_t at = 0; at <= expected[0].size(); ++at) {
+        SCOPED_TRACE(fmt::format("{} workers, epoch {}, step {}", workers, epoch, at));
+        const auto& all = expected[static_cast<std::size_t>(epoch)];
+        Loader resumed(data, options);
+        const std::int64_t delivered =
+            std::min(static_cast<std::int64_t>(at) * batch_size, resumed.samples_per_epoch());
+        EXPECT_EQ(test::steps_of(resumed, epoch, delivered),
+                  std::vector<test::Step>(all.begin() + static_cast<std::ptrdiff_t>(at), all.end()));
+        if (epoch == 0) {
+          EXPECT_EQ(test::steps_of(resumed, 1), expected[1]);
+        }
+      }
+    }
+  }
+}
+
+TEST(LoaderBytes, OfASetInMemory) {
+  expect_same_for_any_number_of_threads(*synthetic({4, 4, 3, 5}, 45), 8);
+}
+
+TEST(LoaderBytes, OfASlowSet) {
+  test::MadeUpSet data(29);
+  data.before = test::take_a_while;
+  expect_same_for_any_number_of_threads(data, 6);
+}
+
+TEST(LoaderBytes, OfEpochsShorterThanTheRing) {
+  expect_same_for_any_number_of_threads(test::MadeUpSet(3), 2);
+  expect_same_for_any_number_of_threads(test::MadeUpSet(1), 1);
+}
+
+TEST(LoaderBytes, OfAnImageFolder) {
+  ATHANOR_NEEDS_DATA(sample, "imagenet-sample");
+  const test::TempDir dir;
+  int file = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(sample)) {
+    if (entry.path().extension() != ".JPEG") continue;
+    const auto folder = dir.path() / (file++ % 2 == 0 ? "even" : "odd");
+    std::filesystem::create_directories(folder);
+    std::filesystem::copy(entry.path(), folder / entry.path().filename());
+    if (file == 5) break;
+  }
+  const auto photos = std::make_shared<ImageFolder>(dir.path());
+  const ImageTransform middle{.height = 24, .width = 32},
+      drawn{.height = 24, .width = 32, .random_crop = RandomResizedCrop{}};
+  expect_same_for_any_number_of_threads(DecodedDataset(photos, drawn, middle, 3), 2);
+}
+
+// What becomes of the last, short batch when it is shared out.
+TEST(LoaderRanks, MakeAsManyStepsAndReadEachSampleOnce) {
+  const test::MadeUpSet data(23);
+  for (const int ranks : {1, 2, 3, 4, 9, 16, 40}) {
+    for (const std::int64_t batch : {4, 8, 23}) {
+      SCOPED_TRACE(fmt::format("{} ranks, batches of {}", ranks, batch));
+      std::vector<std::int64_t> all;
+      for (int rank = 0; rank < ranks; ++rank) {
+        Loader loader(data, {.batch_size = batch, .workers = rank % 3, .rank = rank, .world_size = ranks});
+        EXPECT_EQ(loader.batches_per_epoch(), (23 + batch - 1) / batch);
+        for (int pass = 0; pass < 2; ++pass) {  // a validation, and another one
+          const auto steps = test::steps_of(loader, 0);
+          ASSERT_EQ(std::ssize(steps), loader.batches_per_epoch());
+          for (const test::Step& step : steps) {
+            EXPECT_LE(std::ssize(step.samples), batch / ranks + 1);
+          }
+          if (pass == 0) continue;
+          const auto part = test::samples_of(steps);
+          all.insert(all.end(), part.begin(), part.end());
+        }
+      }
+      std::vector<std::int64_t> once(23);
+      std::iota(once.begin(), once.end(), 0);
+      EXPECT_EQ(sorted(all), once);
+    }
+  }
+}
+
+TEST(LoaderRanks, ABatchOfNothingIsABatch) {
+  const test::MadeUpSet data(5);
+  Loader loader(data, {.batch_size = 4, .workers = 1, .rank = 1, .world_size = 2});
+  const Preprocess preprocess(data.spec(), {{0, 0, 0}, {1, 1, 1}}, DType::f32, kCpu);
+  Batch batch;
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_EQ(preprocess(batch, 0, true).shape(), (Shape{2, 3, 5, 3}));
+  ASSERT_TRUE(loader.next(batch));  // one sample is left, and the other rank's
+  EXPECT_EQ(batch.size(), 0);
+  EXPECT_EQ(batch.images.shape(), (Shape{0, 3, 5, 3}));
+  EXPECT_EQ(preprocess(batch, 0, true).shape(), (Shape{0, 3, 5, 3}));
+  EXPECT_FALSE(loader.next(batch));
+}
+
+TEST(Loader, OnTheDeviceABatchIsRowsOfAllImages) {
+  const auto data = synthetic(kSpec, 23);
+  const Preprocess preprocess(kSpec, measure(*data), DType::f32, kCpu, {.pad = 1, .flip = true}, 3);
+  const LoaderOptions options{.batch_size = 8, .shuffle = true, .training = true};
+  LoaderOptions resident_options = options;
+  resident_options.data_on_device = true;
+  Loader usual(*data, options), resident(*data, resident_options);
+  for (const std::int64_t epoch : {0, 1}) {
+    usual.start_epoch(epoch);
+    resident.start_epoch(epoch);
+    Batch a, b;
+    while (usual.next(a)) {
+      ASSERT_TRUE(resident.next(b));
+      EXPECT_EQ(b.images.shape(), (Shape{23, 3, 2, 2}));
+      EXPECT_EQ(a.labels.to_vector(), b.labels.to_vector());
+      EXPECT_EQ(preprocess(a, epoch, true).to_vector(), preprocess(b, epoch, true).to_vector());
+    }
+    EXPECT_FALSE(resident.next(b));
+  }
+}
+
+TEST(Loader, MeasuresPartOfALargeSet) {
+  const auto data = synthetic({4, 4, 3, 5}, 1000);
+  const Normalization all = measure(*data), part = measure(*data, 200);
+  EXPECT_NE(all.mean, part.mean);
+  for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(all.mean[c], part.mean[c], 0.02);
+  EXPECT_EQ(measure(*data, 5000).mean, all.mean);
+  test::MadeUpSet damaged(50);
+  damaged.before = [](std::int64_t i) { i % 10 == 3 ? throw IoError("x") : void(); };
+  EXPECT_THROW(measure(damaged), IoError);
+  EXPECT_EQ(measure(damaged, 1000, true).mean.size(), 3u);
+}
+
+// Memory ---------------------------------------------------------------------------------------------------
+
+TEST(LoaderMemory, IsWhatTheHeaderSays) {
+  const test::MadeUpSet data(100, {16, 16, 3, 10});
+  for (const int prefetch : {1, 2, 5}) {
+    const auto before = allocator_of(kCpu).stats().by_tag["data"];
+    const LoaderOptions options{.batch_size = 32, .workers = 2, .prefetch = prefetch, .world_size = 2};
+    Loader loader(data, options);
+    EXPECT_EQ(loader.memory_bytes(), prefetch * 16 * (16 * 16 * 3 + 16));
+    const auto slots = allocator_of(kCpu).stats().by_tag["data"] - before;
+    EXPECT_GE(slots, loader.memory_bytes());
+    EXPECT_LE(slots, loader.memory_bytes() * 9 / 8) << "size classes of small blocks";
+    for (const std::int64_t epoch : {0, 1, 2}) test::steps_of(loader, epoch);
+    EXPECT_EQ(allocator_of(kCpu).stats().by_tag["data"] - before, slots);
+  }
+}
+
+TEST(LoaderMemory, AWarmStepAsksForNothing) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers allocate on their own, and the pool is off under them";
+#endif
+  test::MadeUpSet data(2000);
+  for (const int workers : {0, 2}) {
+    for (const bool shuffle : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} workers, shuffle {}", workers, shuffle));
+      Loader loader(data, {.batch_size = 4, .shuffle = shuffle, .training = true, .workers = workers});
+      Batch batch;
+      for (const std::int64_t epoch : {0, 1}) {
+        loader.start_epoch(epoch);
+        while (loader.next(batch)) continue;
+      }
+      loader.start_epoch(2);
+      for (int i = 0; i < 10; ++i) loader.next(batch);
+      const std::int64_t news = test::operator_news();
+      while (loader.next(batch)) continue;
+      // 490 steps; the next epoch's order is a few allocations.
+      EXPECT_LE(test::operator_news() - news, shuffle && workers > 0 ? 3 : 0);
+    }
+  }
+}
+
+// Pages ----------------------------------------------------------------------------------------------------
+
+TEST(LoaderPages, EverySampleOnceAndFewPagesAtATime) {
+  for (const std::int64_t size : {1, 7, 64, 100, 1003}) {
+    const test::MadeUpSet data(size);
+    const LoaderOptions options{.batch_size = 8,
+                                .shuffle = true,
+                                .seed = 2,
+                                .workers = 2,
+                                .order = Order::page_random,
+                                .page_samples = 10,
+                                .window_pages = 3};
+    Loader loader(data, options);
+    const auto first = test::samples_of(test::steps_of(loader, 0));
+    const auto second = test::samples_of(test::steps_of(loader, 1));
+    std::vector<std::int64_t> all(static_cast<std::size_t>(size));
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_EQ(sorted(first), all);
+    EXPECT_EQ(sorted(second), all);
+    if (size >= 64) {
+      EXPECT_NE(first, second);
+      EXPECT_NE(first, all);
+    }
+    // Whatever is read next to each other is of few pages: those of two windows at most.
+    for (std::size_t i = 0; i + 20 <= first.size(); ++i) {
+      std::set<std::int64_t> pages;
+      for (std::size_t k = i; k < i + 20; ++k) pages.insert(first[k] / 10);
+      EXPECT_LE(pages.size(), 6u);
+    }
+    LoaderOptions inline_options = options;
+    inline_options.workers = 0;
+    Loader same(data, inline_options);
+    EXPECT_EQ(test::samples_of(test::steps_of(same, 1)), second) << "a function of (seed, epoch)";
+  }
+}
+
+TEST(LoaderPages, AreAnnouncedBeforeTheyAreRead) {
+  for (const bool shuffle : {true, false}) {
+    for (const int rank : {0, 1}) {
+      SCOPED_TRACE(fmt::format("shuffle {}, rank {}", shuffle, rank));
+      test::MadeUpSet data(203);
+      std::vector<bool> announced(203);
+      std::int64_t early = 0, calls = 0;
+      data.on_will_need = [&](std::int64_t first, std::int64_t count) {
+        ++calls;
+        ASSERT_TRUE(first >= 0 && count > 0 && first + count <= 203);
+        for (std::int64_t i = first; i < first + count; ++i) announced[static_cast<std::size_t>(i)] = true;
+      };
+      data.before = [&](std::int64_t index) { early += announced[static_cast<std::size_t>(index)] ? 1 : 0; };
+      Loader loader(data, {.batch_size = 16,
+                           .shuffle = shuffle,
+                           .workers = 0,
+                           .order = Order::page_random,
+                           .page_samples = 10,
+                           .window_pages = 2,
+                           .rank = rank,
+                           .world_size = 2});
+      const auto read = std::ssize(test::samples_of(test::steps_of(loader, 0, 32)));
+      EXPECT_EQ(early, read);
+      EXPECT_LE(calls, 24) << "21 pages, and the first window of the next epoch";
+    }
+  }
 }
 
 }  // namespace

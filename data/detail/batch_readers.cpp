@@ -1,0 +1,256 @@
+#include "data/detail/batch_readers.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "tensor/allocator.h"
+
+namespace athanor::detail {
+namespace {
+
+/// New threads take over the mask: signals are the main thread's business, and cut no read short.
+class BlockSignals {
+ public:
+  BlockSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockSignals(const BlockSignals&) = delete;
+  BlockSignals& operator=(const BlockSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+std::int64_t epochs_at_once(const BatchPlan& plan, int slots) {
+  return slots / plan.steps() + 3;  // one is drawn ahead; the others have tickets
+}
+
+double seconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+BatchReaders::BatchReaders(const Dataset& data, const LoaderOptions& options, const BatchPlan& plan,
+                           int threads, int awake, int slots)
+    : data_(data),
+      spec_(data.spec()),
+      plan_(plan),
+      last_epoch_(options.epochs > 0 ? options.epochs - 1 : INT64_MAX),
+      capacity_(std::max<std::int64_t>(plan.rows(), 1)),
+      reader_(data, options),
+      order_(plan.samples, options, epochs_at_once(plan, slots)),
+      awake_(awake),
+      desks_(static_cast<std::size_t>(threads)) {
+  const AllocTag named("data");
+  for (int i = 0; i < slots; ++i) {
+    const Shape bytes{slot_bytes()};
+    const bool pinned = options.device.is_cuda() && options.pin_memory;
+    const Tensor memory = pinned ? empty_pinned(bytes, DType::u8) : Tensor::empty(bytes, {DType::u8, kCpu});
+    slots_.emplace_back(memory, capacity_, spec_);
+  }
+  const BlockSignals blocked;
+  threads_.reserve(static_cast<std::size_t>(threads));
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back([this, i](const std::stop_token& stop) { run(stop, i); });
+  }
+}
+
+BatchReaders::~BatchReaders() {
+  for (std::jthread& thread : threads_) thread.request_stop();  // all, before one is waited for
+  threads_.clear();
+}
+
+// The consumer's side --------------------------------------------------------------------------------------
+
+std::int64_t BatchReaders::rows(std::int64_t number) const {
+  const std::int64_t at = step_ + number, steps = plan_.steps();
+  return epoch_ + at / steps > last_epoch() ? 0 : plan_.part(at % steps).count;
+}
+
+void BatchReaders::go_to(std::int64_t epoch, std::int64_t step) {
+  std::unique_lock lock(mutex_);
+  open_.store(false);
+  room_.notify_all();
+  done_.wait(lock, [&] { return inside_ == 0; });
+  epoch_ = epoch;
+  step_ = step;
+  first_ticket_ = plan_.rows_before(step);
+  tickets_.store(0);
+  bound_.store(slots());
+  for (std::int64_t number = 0; number < slots(); ++number) {
+    Slot& slot = of(number);
+    slot.left.store(rows(number));
+    slot.failed = slot.replaced = {};
+    slot.replacements = 0;
+  }
+  order_.prepare(epoch);
+  open_.store(plan_.rows() > 0);
+  gate_.notify_all();
+}
+
+void BatchReaders::free_below(std::int64_t number) {
+  std::int64_t next = bound_.load(std::memory_order_relaxed);
+  if (number + slots() <= next) return;
+  const std::lock_guard lock(mutex_);
+  for (; next < number + slots(); ++next) {
+    Slot& slot = of(next);
+    if (slot.failed.row >= 0 || slot.replaced.row >= 0) slot.failed = slot.replaced = {};
+    slot.replacements = 0;
+    slot.left.store(rows(next), std::memory_order_relaxed);
+  }
+  bound_.store(next, std::memory_order_release);
+  if (waiting_ > 0) room_.notify_all();
+}
+
+bool BatchReaders::wait(std::int64_t number, std::chrono::microseconds most) {
+  std::unique_lock lock(mutex_);
+  return done_.wait_for(lock, most, [&] { return complete(number); });
+}
+
+void BatchReaders::fill_here(std::int64_t number) {
+  const std::int64_t at = step_ + number, steps = plan_.steps();
+  BatchPlan::Place place{at / steps, at % steps, 0};
+  for (const std::int64_t count = rows(number); place.row < count; ++place.row) {
+    announce(place);
+    read_row(number, place, -1);
+  }
+}
+
+void BatchReaders::set_awake(int count) {
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  capacity_before_s_ += awake() * seconds(now - counted_from_);
+  counted_from_ = now;
+  awake_.store(count);
+  gate_.notify_all();
+}
+
+BatchReaders::Work BatchReaders::work() const {
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  Work work{0, capacity_before_s_ + awake() * seconds(now - counted_from_)};
+  for (const Desk& desk : desks_) {
+    const Clock::rep since = desk.since.load(std::memory_order_relaxed);
+    if (since != 0) work.busy_s += seconds(now - Clock::time_point(Clock::duration(since)));
+    work.busy_s += static_cast<double>(desk.busy_ns.load(std::memory_order_relaxed)) * 1e-9;
+  }
+  return work;
+}
+
+std::string BatchReaders::stuck(double at_least) const {
+  const Clock::time_point now = Clock::now();
+  int worst = -1;
+  double longest = at_least;
+  for (std::size_t i = 0; i < desks_.size(); ++i) {
+    const Clock::rep since = desks_[i].since.load(std::memory_order_relaxed);
+    const double lasts = since == 0 ? 0 : seconds(now - Clock::time_point(Clock::duration(since)));
+    if (lasts < longest) continue;
+    longest = lasts;
+    worst = static_cast<int>(i);
+  }
+  if (worst < 0) return {};
+  const std::int64_t sample = desks_[static_cast<std::size_t>(worst)].sample.load(std::memory_order_relaxed);
+  return fmt::format("worker {} has been reading {} for {:.0f} s", worst, reader_.name_of(sample), longest);
+}
+
+// The threads' side ----------------------------------------------------------------------------------------
+
+void BatchReaders::run(const std::stop_token& stop, int me) {
+  pthread_setname_np(pthread_self(), fmt::format("loader/{}", me).c_str());
+  std::unique_lock lock(mutex_);
+  while (gate_.wait(lock, stop, [&] { return wanted(me); }) && !stop.stop_requested()) {
+    ++inside_;
+    lock.unlock();
+    take_tickets(stop, me);
+    lock.lock();
+    if (--inside_ == 0) done_.notify_all();
+  }
+}
+
+void BatchReaders::take_tickets(const std::stop_token& stop, int me) {
+  while (wanted(me) && !stop.stop_requested()) {
+    const std::int64_t ticket = tickets_.fetch_add(1, std::memory_order_relaxed) + first_ticket_;
+    const BatchPlan::Place place = plan_.place(ticket);
+    const std::int64_t number = place.epoch * plan_.steps() + place.step - step_;
+    if (!may_read(stop, place, number)) return;
+    announce(place);
+    read_row(number, place, me);
+  }
+}
+
+// False only when the ticket is void: the gate was closed, or the end has come.
+bool BatchReaders::may_read(const std::stop_token& stop, const BatchPlan::Place& place, std::int64_t number) {
+  const auto ready = [&] {
+    return number < bound_.load(std::memory_order_acquire) && epoch_ + place.epoch <= last_epoch();
+  };
+  if (ready()) return true;
+  std::unique_lock lock(mutex_);
+  ++waiting_;
+  room_.wait(lock, stop, [&] { return ready() || !open_.load(std::memory_order_relaxed); });
+  --waiting_;
+  return ready() && open_.load(std::memory_order_relaxed) && !stop.stop_requested();
+}
+
+void BatchReaders::announce(const BatchPlan::Place& place) {
+  const std::int64_t epoch = epoch_ + place.epoch;
+  const std::int64_t position = plan_.part(place.step).first + place.row;
+  // Drawn while there is time: the first ticket of an epoch finds its order ready. Without threads there is
+  // no better time than when it is needed.
+  const bool ahead = !desks_.empty() && goes_on_after(epoch);
+  if (ahead && place.step == plan_.steps() / 2 && place.row == 0) order_.prepare(epoch + 1);
+  std::int64_t before = position - 1;  // of this rank's row before
+  if (place.row == 0 && place.step > 0) {
+    const BatchPlan::Part part = plan_.part(place.step - 1);
+    before = part.first + part.count - 1;
+  }
+  if (place.row == 0 && (place.step == 0 || (place.epoch == 0 && place.step == step_))) before = -1;
+  order_.announce(data_, epoch, before, position);
+}
+
+void BatchReaders::read_row(std::int64_t number, const BatchPlan::Place& place, int me) {
+  Slot& slot = of(number);
+  const std::int64_t epoch = epoch_ + place.epoch;
+  const std::int64_t sample = order_.at(epoch, plan_.part(place.step).first + place.row);
+  const auto bytes = static_cast<std::size_t>(spec_.bytes()), row = static_cast<std::size_t>(place.row);
+  std::uint8_t* pixels = slot.tensors.images.data<std::uint8_t>() + row * bytes;
+
+  Desk* desk = me < 0 ? nullptr : &desks_[static_cast<std::size_t>(me)];
+  const Clock::time_point began = desk ? Clock::now() : Clock::time_point();
+  if (desk) {
+    desk->sample.store(sample, std::memory_order_relaxed);
+    desk->since.store(began.time_since_epoch().count(), std::memory_order_relaxed);
+  }
+  Read result = reader_.read(sample, epoch, me, {pixels, bytes});
+  if (desk) {
+    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - began);
+    desk->since.store(0, std::memory_order_relaxed);
+    desk->busy_ns.fetch_add(took.count(), std::memory_order_relaxed);
+  }
+
+  slot.tensors.labels.data<std::int64_t>()[row] = result.label;
+  slot.tensors.samples.data<std::int64_t>()[row] = result.sample;
+  if (result.failed || result.replaced) {
+    const std::lock_guard lock(mutex_);
+    const auto keep_first = [&](Problem& kept, std::optional<Problem>& found) {
+      if (!found || (kept.row >= 0 && kept.row < place.row)) return;
+      kept = std::move(*found);
+      kept.row = place.row;
+    };
+    slot.replacements += result.replaced ? 1 : 0;
+    keep_first(slot.failed, result.failed);
+    keep_first(slot.replaced, result.replaced);
+  }
+  if (slot.left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    { const std::lock_guard lock(mutex_); }  // who looked before this waits by now
+    done_.notify_all();
+  }
+}
+
+}  // namespace athanor::detail

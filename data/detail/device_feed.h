@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "data/detail/slot.h"
+#include "tensor/stream.h"
+
+namespace athanor::detail {
+
+/// Slots on a GPU, each with two marks: `arrived` on the copy stream, which the caller's stream waits for and
+/// which tells when the host's slot may be filled anew; `used` on the caller's stream, which the copy
+/// stream waits for before it writes the next batch there.
+class DeviceFeed {
+ public:
+  DeviceFeed(Device device, int slots, std::int64_t rows, const ImageSpec& spec);
+  ~DeviceFeed();
+  DeviceFeed(const DeviceFeed&) = delete;
+  DeviceFeed& operator=(const DeviceFeed&) = delete;
+
+  /// Queues the copy of the first `rows` rows of step `number`.
+  void send(std::int64_t number, const SlotTensors& from, std::int64_t rows);
+  /// Whether the copy of step `number` is done. Does not wait.
+  bool arrived(std::int64_t number) const { return of(number).arrived.done(); }
+  /// What the caller queues from now on sees step `number`.
+  const SlotTensors& take(std::int64_t number) const;
+  /// What the caller has queued so far is all that uses step `number`.
+  void let_go(std::int64_t number);
+
+ private:
+  struct Place {
+    Place(const Tensor& memory, std::int64_t rows, const ImageSpec& spec)
+        : tensors(memory, rows, spec), arrived(memory.device()), used(memory.device()) {}
+    SlotTensors tensors;
+    Event arrived, used;
+  };
+  Place& of(std::int64_t number) { return places_[static_cast<std::size_t>(number) % places_.size()]; }
+  const Place& of(std::int64_t number) const {
+    return places_[static_cast<std::size_t>(number) % places_.size()];
+  }
+
+  Device device_;
+  Stream copies_;
+  std::int64_t rows_, row_bytes_;
+  std::deque<Place> places_;
+};
+
+}  // namespace athanor::detail

@@ -1,0 +1,97 @@
+#include "data/detail/sample_order.h"
+
+#include <algorithm>
+
+#include "tensor/philox.h"
+
+namespace athanor::detail {
+namespace {
+
+// Minor numbers of an epoch's streams of order: 0 is all samples, 1 is split()'s.
+constexpr std::uint64_t kPages = 2, kWindows = 3;
+constexpr std::int64_t kWindowStreams = 1 << 15;
+
+RandomKey window_key(std::uint64_t seed, std::int64_t epoch, std::int64_t window) {
+  // There are 2^16 minor numbers; sets of more windows than that go on under another seed.
+  const auto far = static_cast<std::uint64_t>(window / kWindowStreams);
+  const auto near = static_cast<std::uint64_t>(window % kWindowStreams);
+  return {seed + far * 0x9E3779B97F4A7C15ull,
+          random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch), kWindows + near)};
+}
+
+}  // namespace
+
+SampleOrder::SampleOrder(std::int64_t samples, const LoaderOptions& options, std::int64_t kept)
+    : samples_(samples),
+      page_samples_(std::min(options.page_samples, samples)),
+      window_pages_(options.window_pages),
+      shuffle_(options.shuffle),
+      by_pages_(options.order == Order::page_random || !options.shuffle),
+      seed_(options.seed),
+      count_(static_cast<std::size_t>(kept)),
+      epochs_(std::make_unique<Epoch[]>(count_)) {}
+
+void SampleOrder::draw(Epoch& kept, std::int64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  if (kept.number.load(std::memory_order_relaxed) == epoch) return;
+  if (by_pages_) {
+    draw_pages(kept, epoch);
+  } else {
+    const auto stream = random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch));
+    kept.order = philox_permutation(samples_, {seed_, stream});
+  }
+  kept.number.store(epoch, std::memory_order_release);
+}
+
+// The pages in random order, then the samples within each window of as many pages as may be in memory.
+void SampleOrder::draw_pages(Epoch& kept, std::int64_t epoch) const {
+  const auto stream = random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch), kPages);
+  kept.pages = philox_permutation(pages(), {seed_, stream});
+  kept.order.clear();
+  kept.order.reserve(static_cast<std::size_t>(samples_));
+  kept.windows.clear();
+  std::vector<std::int64_t> together;
+  for (std::int64_t window = 0; window < windows(); ++window) {
+    together.clear();
+    const std::int64_t first = window * window_pages_, last = std::min(first + window_pages_, pages());
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::int64_t begin = kept.pages[static_cast<std::size_t>(i)] * page_samples_;
+      const std::int64_t end = std::min(begin + page_samples_, samples_);
+      for (std::int64_t sample = begin; sample < end; ++sample) together.push_back(sample);
+    }
+    kept.windows.push_back(std::ssize(kept.order));
+    for (const std::int64_t i : philox_permutation(std::ssize(together), window_key(seed_, epoch, window))) {
+      kept.order.push_back(together[static_cast<std::size_t>(i)]);
+    }
+  }
+}
+
+std::int64_t SampleOrder::window_of(const Epoch& kept, std::int64_t position) const {
+  if (!shuffle_) return position / (page_samples_ * window_pages_);
+  return std::upper_bound(kept.windows.begin(), kept.windows.end(), position) - kept.windows.begin() - 1;
+}
+
+void SampleOrder::announce(const Dataset& data, std::int64_t epoch, std::int64_t before,
+                           std::int64_t position) {
+  if (!by_pages_) return;
+  const Epoch& kept = shuffle_ ? drawn(epoch) : epochs_[0];
+  const std::int64_t window = window_of(kept, position);
+  if (before >= 0 && window_of(kept, before) == window) return;
+  if (before < 0) announce_window(data, epoch, window);
+  if (window + 1 < windows()) {
+    announce_window(data, epoch, window + 1);
+  } else {
+    announce_window(data, epoch + 1, 0);
+  }
+}
+
+void SampleOrder::announce_window(const Dataset& data, std::int64_t epoch, std::int64_t window) {
+  const std::int64_t first = window * window_pages_, last = std::min(first + window_pages_, pages());
+  const Epoch* kept = shuffle_ ? &drawn(epoch) : nullptr;
+  for (std::int64_t i = first; i < last; ++i) {
+    const std::int64_t begin = (kept ? kept->pages[static_cast<std::size_t>(i)] : i) * page_samples_;
+    data.will_need(begin, std::min(page_samples_, samples_ - begin));
+  }
+}
+
+}  // namespace athanor::detail

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/loader.h"
+
+namespace athanor::detail {
+
+/// The order of the samples in every epoch: a function of (seed, epoch), whoever asks and in which order.
+/// Some epochs are kept, 8 bytes a sample, as those who read ahead are in a later one than those behind.
+class SampleOrder {
+ public:
+  /// `kept`: epochs that may be asked for in turns.
+  SampleOrder(std::int64_t samples, const LoaderOptions& options, std::int64_t kept);
+
+  /// The sample at `position` of `epoch`. Thread-safe; the first to ask for an epoch draws it.
+  std::int64_t at(std::int64_t epoch, std::int64_t position) {
+    return shuffle_ ? drawn(epoch).order[static_cast<std::size_t>(position)] : position;
+  }
+  /// Draws `epoch` before it is asked for.
+  void prepare(std::int64_t epoch) {
+    if (shuffle_) drawn(epoch);
+  }
+  /// Tells `data` which pages will be read after those around `position`, where the reader, who was at
+  /// `before` of this epoch (-1: elsewhere), enters another window. In full random order nobody can know.
+  void announce(const Dataset& data, std::int64_t epoch, std::int64_t before, std::int64_t position);
+
+ private:
+  struct Epoch {
+    std::atomic<std::int64_t> number{-1};
+    std::vector<std::int64_t> order, pages;
+    std::vector<std::int64_t> windows;  // where each begins
+  };
+
+  Epoch& drawn(std::int64_t epoch) {
+    Epoch& kept = epochs_[static_cast<std::size_t>(epoch) % count_];
+    if (kept.number.load(std::memory_order_acquire) != epoch) draw(kept, epoch);
+    return kept;
+  }
+  void draw(Epoch& kept, std::int64_t epoch);
+  void draw_pages(Epoch& kept, std::int64_t epoch) const;
+  void announce_window(const Dataset& data, std::int64_t epoch, std::int64_t window);
+  std::int64_t windows() const { return (pages() + window_pages_ - 1) / window_pages_; }
+  std::int64_t pages() const { return (samples_ + page_samples_ - 1) / page_samples_; }
+  std::int64_t window_of(const Epoch& kept, std::int64_t position) const;
+
+  std::int64_t samples_, page_samples_, window_pages_;
+  bool shuffle_, by_pages_;
+  std::uint64_t seed_;
+  std::size_t count_;
+  std::unique_ptr<Epoch[]> epochs_;
+  std::mutex mutex_;
+};
+
+}  // namespace athanor::detail

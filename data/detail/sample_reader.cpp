@@ -1,0 +1,99 @@
+#include "data/detail/sample_reader.h"
+
+#include <algorithm>
+#include <new>
+
+#include "tensor/error.h"
+#include "tensor/philox.h"
+
+namespace athanor::detail {
+namespace {
+
+constexpr std::uint64_t kSubstitutes = 0xffff;  // minor number of an epoch's stream of order
+constexpr std::uint64_t kAttempts = 16;
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+std::string SampleReader::name_of(std::int64_t sample) const {
+  std::string where;
+  try {
+    where = data_.where(sample);
+  } catch (const std::exception& error) {
+    where = one_line(error.what());
+  }
+  return where.empty() ? fmt::format("sample {}", sample) : fmt::format("sample {} ({})", sample, where);
+}
+
+std::optional<Problem> SampleReader::try_read(std::int64_t sample, std::int64_t epoch, int worker,
+                                              std::span<std::uint8_t> pixels, std::int64_t& label) const {
+  Problem problem;
+  const char* stage = "read";
+  std::string what;
+  try {
+    label = options_.training ? data_.read_in_epoch(sample, epoch, pixels) : data_.read(sample, pixels);
+    if (label >= 0 && label < data_.spec().classes) return std::nullopt;
+    stage = "label";
+    what = fmt::format("must be in [0, {}), but is {}", data_.spec().classes, label);
+  } catch (const std::bad_alloc&) {
+    problem.fatal = std::current_exception();
+  } catch (const OutOfMemoryError&) {
+    problem.fatal = std::current_exception();
+  } catch (const BackendError&) {
+    problem.fatal = std::current_exception();
+  } catch (const std::exception& error) {
+    what = one_line(error.what());
+  } catch (...) {
+    what = "an exception that is no std::exception";
+  }
+  if (!problem.fatal) {
+    problem.line = fmt::format("loader: {}{}, {}: {}: {}",
+                               options_.training ? fmt::format("epoch {}: ", epoch + 1) : "", name_of(sample),
+                               worker < 0 ? "calling thread" : fmt::format("worker {}", worker), stage, what);
+  }
+  return problem;
+}
+
+std::int64_t SampleReader::substitute(std::int64_t sample, std::int64_t epoch, std::uint64_t attempt) const {
+  const bool same_every_epoch = !options_.training && !options_.shuffle;
+  const auto stream = random_stream(RandomPurpose::order,
+                                    same_every_epoch ? 0 : static_cast<std::uint64_t>(epoch), kSubstitutes);
+  const std::uint64_t word =
+      philox_word64({options_.seed, stream}, static_cast<std::uint64_t>(sample) * kAttempts + attempt);
+  return static_cast<std::int64_t>(random_below(word, static_cast<std::uint64_t>(data_.size())));
+}
+
+Read SampleReader::read(std::int64_t sample, std::int64_t epoch, int worker,
+                        std::span<std::uint8_t> pixels) const {
+  Read result;
+  result.sample = sample;
+  std::optional<Problem> problem = try_read(sample, epoch, worker, pixels, result.label);
+  if (!problem) return result;
+  if (problem->fatal || !options_.bad_samples.skip) {
+    if (!problem->fatal) problem->line += "; --bad-samples skip goes on without it";
+    result.failed = std::move(problem);
+    return result;
+  }
+  for (std::uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
+    result.sample = substitute(sample, epoch, attempt);
+    const std::optional<Problem> again = try_read(result.sample, epoch, worker, pixels, result.label);
+    if (!again) {
+      problem->line += fmt::format("; replaced by sample {}", result.sample);
+      result.replaced = std::move(problem);
+      return result;
+    }
+    if (again->fatal) {
+      result.failed = again;
+      return result;
+    }
+  }
+  problem->line += fmt::format("; and none of {} samples in its place can be read", kAttempts);
+  result.failed = std::move(problem);
+  return result;
+}
+
+}  // namespace athanor::detail

@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <atomic>
+#include <new>
+
+#include <gtest/gtest.h>
+
+#include "data/loader.h"
+#include "tensor/error.h"
+#include "tests/support/loader_steps.h"
+#include "tests/support/made_up_set.h"
+
+namespace athanor {
+namespace {
+
+constexpr int kWorkers[] = {0, 1, 2, 7, 16};
+
+bool is_damaged(std::int64_t index) {
+  return index == 9 || index == 10 || index == 17 || index == 30;
+}
+
+/// Samples of which some cannot be read; the later ones fail sooner.
+struct Damaged {
+  Damaged() {
+    data.before = [](std::int64_t index) {
+      if (index < 12) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (is_damaged(index)) throw IoError("made-up: a byte is\nwrong");
+    };
+  }
+  test::MadeUpSet data{32};
+};
+
+std::string what_next_throws(Loader& loader) {
+  Batch batch;
+  try {
+    loader.next(batch);
+  } catch (const IoError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+}
+
+TEST(LoaderErrors, ComeAtTheirStepInOrderAndNameEverything) {
+  for (const int workers : kWorkers) {
+    SCOPED_TRACE(workers);
+    const Damaged damaged;
+    Loader loader(damaged.data, {.batch_size = 4, .training = true, .workers = workers});
+    Batch batch;
+    for (int step = 0; step < 2; ++step) {
+      ASSERT_TRUE(loader.next(batch));
+      EXPECT_EQ(batch.samples.to_vector().front(), 4 * step);
+    }
+    // Samples 9 and 10 are of one batch: the first of them is the one that is told of, each time.
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      expect_parts(what_next_throws(loader), {"epoch 1: ", "sample 9 (made-up/9.img, offset 900)",
+                                              workers > 0 ? "worker " : "calling thread",
+                                              ": read: ", "a byte is wrong", "--bad-samples skip"});
+    }
+    loader.start_epoch(0, 12);  // the caller may go on elsewhere
+    ASSERT_TRUE(loader.next(batch));
+    EXPECT_EQ(batch.samples.to_vector().front(), 12);
+    expect_parts(what_next_throws(loader), {"sample 17"});
+  }
+}
+
+TEST(LoaderErrors, OfLabelsAndOfUnknownKinds) {
+  test::MadeUpSet data(8);
+  data.label = [](std::int64_t index) { return index == 5 ? 7 : 0; };
+  Loader labels(data, {.batch_size = 8, .workers = 2});
+  expect_parts(what_next_throws(labels), {"sample 5", ": label: must be in [0, 7), but is 7"});
+  data.label = nullptr;
+  data.before = [](std::int64_t index) {
+    if (index == 2) throw 17;
+  };
+  Loader unknown(data, {.batch_size = 8, .workers = 2});
+  expect_parts(what_next_throws(unknown), {"sample 2", "no std::exception"});
+}
+
+TEST(LoaderErrors, SkippingReplacesByTheSameSamplesForAnyNumberOfThreads) {
+  std::vector<test::Step> first, second;
+  for (const int workers : kWorkers) {
+    SCOPED_TRACE(workers);
+    const Damaged damaged;
+    std::vector<std::string> told;
+    const LoaderOptions options{.batch_size = 5,
+                                .shuffle = true,
+                                .seed = 4,
+                                .training = true,
+                                .workers = workers,
+                                .bad_samples = {.skip = true, .limit = 4},
+                                .on_warning = [&](const std::string& line) { told.push_back(line); }};
+    Loader loader(damaged.data, options);
+    const auto epoch = test::steps_of(loader, 0), next = test::steps_of(loader, 1);
+    if (workers == 0) {
+      first = epoch;
+      second = next;
+      const auto samples = test::samples_of(epoch);
+      EXPECT_EQ(samples.size(), 32u);
+      EXPECT_TRUE(std::none_of(samples.begin(), samples.end(), is_damaged));
+      EXPECT_NE(samples, test::samples_of(next));
+      for (const test::Step& step : epoch) {  // the label goes with the sample that is there
+        for (std::size_t i = 0; i < step.samples.size(); ++i) EXPECT_EQ(step.labels[i], step.samples[i] % 7);
+      }
+    }
+    EXPECT_EQ(epoch, first);
+    EXPECT_EQ(next, second);
+    EXPECT_EQ(loader.stats().skipped, 4);
+    ASSERT_EQ(told.size(), 2u) << "the first of each epoch";
+    expect_parts(told[0], {"epoch 1: sample ", "a byte is wrong", "; replaced by sample "});
+    expect_parts(loader.stats().first_skipped, {"epoch 2: sample "});
+  }
+}
+
+TEST(LoaderErrors, SkippingEndsAtTheLimit) {
+  const Damaged damaged;
+  LoaderOptions options{.batch_size = 4, .workers = 2, .bad_samples = {.skip = true, .limit = 2}};
+  Loader loader(damaged.data, options);
+  Batch batch;
+  for (int step = 0; step < 4; ++step) ASSERT_TRUE(loader.next(batch));
+  expect_parts(what_next_throws(loader), {"sample 17", "more than the 2", "skip:LIMIT"});
+  options.bad_samples.limit = -1;  // a hundredth of 32, at least one
+  Loader usual(damaged.data, options);
+  EXPECT_EQ(usual.options().bad_samples.limit, 1);
+
+  test::MadeUpSet none(20);
+  none.before = [](std::int64_t) { throw IoError("made-up: gone"); };
+  options.bad_samples.limit = 1000;
+  Loader hopeless(none, options);
+  expect_parts(what_next_throws(hopeless), {"sample 0", "none of 16 samples in its place"});
+}
+
+TEST(LoaderErrors, WhatIsNoSamplesFaultIsNotSkipped) {
+  test::MadeUpSet data(8);
+  data.before = [](std::int64_t index) {
+    if (index == 6) throw std::bad_alloc();
+  };
+  for (const int workers : {0, 2}) {
+    Loader loader(data, {.batch_size = 4, .workers = workers, .bad_samples = {.skip = true}});
+    Batch batch;
+    ASSERT_TRUE(loader.next(batch));
+    EXPECT_THROW(loader.next(batch), std::bad_alloc);
+  }
+}
+
+TEST(LoaderErrors, AReadThatDoesNotEndIsNamed) {
+  test::MadeUpSet data(16);
+  test::Gate gate;
+  data.before = [&](std::int64_t index) {
+    if (index == 6) gate.wait();
+  };
+  std::vector<std::string> told;
+  Loader loader(data, {.batch_size = 4,
+                       .workers = 2,
+                       .on_warning =
+                           [&](const std::string& line) {
+                             told.push_back(line);
+                             gate.open();
+                           },
+                       .stuck_after_s = 0.05});
+  EXPECT_EQ(test::steps_of(loader, 0).size(), 4u);
+  ASSERT_EQ(told.size(), 1u);
+  expect_parts(told[0], {"step 2 of epoch 1", "worker ", "has been reading sample 6 (made-up/6.img"});
+}
+
+}  // namespace
+}  // namespace athanor

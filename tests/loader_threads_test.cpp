@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <optional>
+
+#include <gtest/gtest.h>
+
+#include "data/detail/cores.h"
+#include "data/loader.h"
+#include "tensor/error.h"
+#include "tests/support/loader_steps.h"
+#include "tests/support/made_up_set.h"
+
+namespace athanor {
+namespace {
+
+std::int64_t threads_of_this_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return std::distance(begin(tasks), end(tasks));
+}
+
+/// kB of memory that no file is behind.
+std::int64_t anonymous_kb() {
+  std::ifstream in("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("Anonymous:")) return std::stoll(line.substr(10));
+  }
+  return 0;
+}
+
+TEST(LoaderThreads, AreMadeOnceAndMemoryStaysWhatItIs) {
+  const test::MadeUpSet train(64), held_out(20);
+  const std::int64_t before = threads_of_this_process();
+  {
+    Loader loader(train, {.batch_size = 8, .shuffle = true, .training = true, .workers = 3});
+    Loader validation(held_out, {.batch_size = 8, .workers = 2});
+    [[maybe_unused]] std::int64_t warm_kb = 0;
+    for (std::int64_t epoch = 0; epoch < 100; ++epoch) {
+      EXPECT_EQ(test::steps_of(loader, epoch).size(), 8u);
+      EXPECT_EQ(test::steps_of(validation, 0).size(), 3u);
+      ASSERT_EQ(threads_of_this_process() - before, 5);
+      if (epoch == 20) warm_kb = anonymous_kb();
+    }
+    EXPECT_LE(train.threads(), 3u) << "others than those that were made have read";
+    EXPECT_LE(held_out.threads(), 2u);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    EXPECT_LE(static_cast<double>(anonymous_kb()), 1.01 * static_cast<double>(warm_kb));
+#endif
+  }
+  EXPECT_TRUE(test::becomes_true([&] { return threads_of_this_process() == before; }));
+}
+
+TEST(LoaderThreads, ReadNoFurtherAheadThanThereAreSlots) {
+  for (const int workers : {1, 2, 7}) {
+    const test::MadeUpSet data(1000);
+    Loader loader(data, {.batch_size = 4, .workers = workers, .prefetch = 3});
+    Batch batch;
+    for (std::int64_t step = 0; step < 5; ++step) {
+      ASSERT_TRUE(loader.next(batch));
+      // The caller holds one slot, two are read ahead.
+      EXPECT_TRUE(test::becomes_true([&] { return data.reads.load() == 4 * (step + 3); }));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      EXPECT_EQ(data.reads.load(), 4 * (step + 3));
+      EXPECT_EQ(batch.samples.to_vector().front(), static_cast<double>(4 * step)) << "the caller's own still";
+    }
+  }
+}
+
+TEST(LoaderThreads, GoOnAcrossTheEndOfAnEpoch) {
+  const test::MadeUpSet data(12);
+  Loader loader(data, {.batch_size = 4, .shuffle = true, .training = true, .workers = 2, .epochs = 2});
+  Batch batch;
+  for (int step = 0; step < 3; ++step) ASSERT_TRUE(loader.next(batch));
+  EXPECT_TRUE(test::becomes_true([&] { return data.reads.load() == 12 + 3 * 4; })) << "without being asked";
+  EXPECT_EQ(data.latest_epoch(), 1);
+  EXPECT_FALSE(loader.next(batch));
+  EXPECT_EQ(test::steps_of(loader, 1).size(), 3u);
+  EXPECT_EQ(data.reads.load(), 24) << "nothing was read twice, and nothing for an epoch that is not to be";
+  EXPECT_EQ(test::steps_of(loader, 2).size(), 3u) << "unless it is asked for";
+  EXPECT_EQ(test::steps_of(loader, 3).size(), 3u);
+}
+
+// Where each validation is like the one before, its first batches are there when it begins.
+TEST(LoaderThreads, ValidationsAreReadAhead) {
+  const test::MadeUpSet data(12);
+  Loader loader(data, {.batch_size = 4, .workers = 2});
+  for (int pass = 0; pass < 5; ++pass) EXPECT_EQ(test::steps_of(loader, 0).size(), 3u);
+  EXPECT_TRUE(test::becomes_true([&] { return data.reads.load() == 5 * 12 + 4 * 4; }));
+  const auto first = test::steps_of(loader, 0);
+  loader.start_epoch(0);
+  Batch batch;
+  loader.next(batch);
+  EXPECT_EQ(test::steps_of(loader, 0), first) << "left in the middle";
+}
+
+TEST(LoaderThreads, EndWithTheLoaderInAnyState) {
+  const auto at = [](const char* what, const std::function<void(Loader&, const test::MadeUpSet&)>& bring_it) {
+    SCOPED_TRACE(what);
+    for (int round = 0; round < 20; ++round) {
+      test::MadeUpSet data(100);
+      data.before = [](std::int64_t index) {
+        test::take_a_while(index);
+        if (index == 99) throw IoError("made-up: gone");
+      };
+      Loader loader(data, {.batch_size = 5, .shuffle = false, .workers = 4});
+      bring_it(loader, data);
+    }
+  };
+  Batch batch;
+  at("untouched", [](Loader&, const test::MadeUpSet&) {});
+  at("just begun", [](Loader& loader, const test::MadeUpSet&) { loader.start_epoch(0); });
+  at("in the first reads", [](Loader& loader, const test::MadeUpSet& data) {
+    loader.start_epoch(0);
+    test::becomes_true([&] { return data.reads.load() > 0; });
+  });
+  at("all slots full", [](Loader& loader, const test::MadeUpSet& data) {
+    loader.start_epoch(0);
+    test::becomes_true([&] { return data.reads.load() == 20; });
+  });
+  at("a batch in use", [&](Loader& loader, const test::MadeUpSet&) { loader.next(batch); });
+  at("elsewhere", [&](Loader& loader, const test::MadeUpSet&) {
+    loader.next(batch);
+    loader.start_epoch(7, 50);
+  });
+  at("an error waits to be told", [](Loader& loader, const test::MadeUpSet&) { loader.start_epoch(0, 90); });
+  at("an error was told", [&](Loader& loader, const test::MadeUpSet&) {
+    loader.start_epoch(0, 95);
+    EXPECT_THROW(loader.next(batch), IoError);
+  });
+  at("the caller throws", [&](Loader&, const test::MadeUpSet& data) {
+    const auto train = [&] {
+      Loader other(data, {.batch_size = 5, .workers = 4});
+      other.next(batch);
+      throw std::runtime_error("the caller's own");
+    };
+    EXPECT_THROW(train(), std::runtime_error);
+  });
+}
+
+TEST(LoaderThreads, TheEndWaitsForTheReadUnderWayAndNothingElse) {
+  test::MadeUpSet data(1000);
+  test::Gate gate;
+  data.before = [&](std::int64_t) { gate.wait(); };
+  std::optional<Loader> loader(std::in_place, data, LoaderOptions{.batch_size = 10, .workers = 3});
+  loader->start_epoch(0);
+  gate.wait_for_someone(3);
+  std::future<void> end = std::async(std::launch::async, [&] { loader.reset(); });
+  EXPECT_EQ(end.wait_for(std::chrono::milliseconds(30)), std::future_status::timeout);
+  gate.open();
+  end.get();
+  EXPECT_LE(data.reads.load(), 3 + 3) << "a thread may be between two reads when it is asked to stop";
+}
+
+TEST(LoaderThreads, ElsewhereWaitsForReadsUnderWayAndNoneOfThemIsSeen) {
+  test::MadeUpSet data(300);
+  data.before = test::take_a_while;
+  Loader loader(data, {.batch_size = 10, .shuffle = true, .training = true, .workers = 5});
+  Loader straight(data, {.batch_size = 10, .shuffle = true, .training = true, .workers = 0});
+  Batch batch;
+  for (std::int64_t i = 0; i < 40; ++i) {
+    const std::int64_t epoch = i % 3, delivered = i * 70 % 300;
+    loader.start_epoch(epoch, delivered);
+    straight.start_epoch(epoch, delivered);
+    for (int step = 0; step < i % 4; ++step) {
+      ASSERT_EQ(loader.next(batch), true);
+      const test::Step seen = test::copy_of(batch);
+      straight.next(batch);
+      EXPECT_EQ(seen, test::copy_of(batch));
+      if (delivered + 10 * (step + 1) == 300) break;
+    }
+  }
+}
+
+// How many threads work is found out, and never how many there are.
+TEST(LoaderThreads, AutomaticallyAsManyAsAreOfUse) {
+  const int cores = detail::usable_cores();
+  const std::int64_t before = threads_of_this_process();
+  Batch batch;
+  test::MadeUpSet slow(100'000);
+  slow.before = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  Loader waits(slow, {.batch_size = 2 * std::min(2 * cores, 64)});
+  for (int step = 0; step < 70; ++step) waits.next(batch);
+  EXPECT_GT(waits.stats().workers, std::max(1, cores - 1)) << "sleeping threads leave room for more";
+  EXPECT_EQ(threads_of_this_process() - before, std::min(2 * cores, 64));
+
+  const test::MadeUpSet fast(100'000);
+  Loader idle(fast, {.batch_size = 1});
+  for (int step = 0; step < 70; ++step) {
+    idle.next(batch);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(idle.stats().workers, 1) << "one is enough";
+  EXPECT_EQ(threads_of_this_process() - before, 2 * std::min(2 * cores, 64));
+}
+
+TEST(LoaderThreads, CountWhatTheyDo) {
+  test::MadeUpSet data(64);
+  data.before = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  for (const int workers : {0, 2}) {
+    Loader loader(data, {.batch_size = 8, .workers = workers});
+    const auto began = std::chrono::steady_clock::now();
+    test::steps_of(loader, 0);
+    const double wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    const LoaderStats stats = loader.stats();
+    EXPECT_EQ(stats.threads, workers);
+    EXPECT_GT(stats.waits.data_s, 0.064 / std::max(workers, 1)) << "there is nothing else to do";
+    EXPECT_LE(stats.waits.data_s, wall_s);
+    EXPECT_LE(stats.busy, 1.01);
+    if (workers > 0) {
+      EXPECT_GT(stats.busy, 0.5);
+    }
+    loader.start_epoch(0);
+    EXPECT_EQ(loader.waits().data_s, 0);
+  }
+}
+
+}  // namespace
+}  // namespace athanor
