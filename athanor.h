@@ -71,6 +71,7 @@
 #include "tensor/safetensors.h"
 #include "tensor/state_dict.h"
 #include "tensor/tensor.h"
+#include "trainer/bottleneck.h"
 #include "trainer/callback.h"
 #include "trainer/checkpoint.h"
 #include "trainer/config.h"

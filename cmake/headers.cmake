@@ -155,6 +155,7 @@ set(ATHANOR_HEADERS
   tensor/stream.h
   tensor/tensor.h
   tensor/trace.h
+  trainer/bottleneck.h
   trainer/callback.h
   trainer/checkpoint.h
   trainer/choose_device.h

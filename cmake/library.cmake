@@ -207,6 +207,7 @@ add_library(athanor
   optim/sgd.cpp
   optim/step.cpp
   optim/step_buffer.cpp
+  trainer/bottleneck.cpp
   trainer/checkpoint.cpp
   trainer/checkpoint_folder.cpp
   trainer/choose_device.cpp
@@ -219,6 +220,7 @@ add_library(athanor
   trainer/signals.cpp
   trainer/trainer.cpp
   trainer/trainer_checkpoints.cpp
+  trainer/trainer_feeding.cpp
   trainer/trainer_overflow.cpp
 )
 add_library(athanor::athanor ALIAS athanor)

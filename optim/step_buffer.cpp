@@ -1,5 +1,6 @@
 #include "optim/step_buffer.h"
 
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -79,7 +80,11 @@ void StepBuffer::collect(bool wait) const {
   const AllowSync allow;
   for (; pending_ > 0; wait = false) {
     const auto at = static_cast<std::size_t>(first_);
-    if (wait) arrived_[at].synchronize();
+    if (wait) {
+      const auto began = std::chrono::steady_clock::now();
+      arrived_[at].synchronize();
+      waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    }
     if (!arrived_[at].done()) return;
     std::memcpy(&host_, letters_[at].raw_data(), sizeof host_);
     --pending_;

@@ -45,6 +45,9 @@ class StepBuffer {
   /// else within known() or publish(), up to kLead steps later. One listener; null ends it.
   void on_known(std::function<void(const StepState&)> listener) { listener_ = std::move(listener); }
 
+  /// Seconds publish() has waited for a device that was kLead steps behind.
+  double waited_s() const { return waited_s_; }
+
   /// Called by finish_step(), after the device's own: sends the state to the host.
   void publish();
 
@@ -58,6 +61,7 @@ class StepBuffer {
   mutable std::array<Tensor, kLead> letters_;
   mutable std::array<Event, kLead> arrived_;
   mutable int first_ = 0, pending_ = 0;
+  mutable double waited_s_ = 0;
   std::function<void(const StepState&)> listener_;
 };
 

@@ -55,7 +55,14 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
                              "--strategy",
                              "single",
                              "--workers",
-                             "auto",
+                             "3",
+                             "--prefetch",
+                             "6",
+                             "--bad-samples",
+                             "skip:12",
+                             "--order",
+                             "pages",
+                             "--data-on-device",
                              "--data-dir",
                              "/data",
                              "--seed",
@@ -102,11 +109,22 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_EQ(config.checkpoint_every, 7);
   EXPECT_EQ(config.resume, "auto");
   EXPECT_EQ(config.memory_limit, std::int64_t{2} << 30);
+  EXPECT_EQ(config.workers, 3);
+  EXPECT_EQ(config.prefetch, 6);
+  EXPECT_TRUE(config.bad_samples.skip);
+  EXPECT_EQ(config.bad_samples.limit, 12);
+  EXPECT_EQ(config.order, Order::page_random);
+  EXPECT_TRUE(config.data_on_device);
+  EXPECT_EQ(parse({}).workers, LoaderOptions::kAuto);
+  EXPECT_EQ(parse({"--workers=auto"}).workers, LoaderOptions::kAuto);
+  EXPECT_FALSE(parse({"--bad-samples=strict"}).bad_samples.skip);
+  EXPECT_EQ(parse({"--bad-samples=skip"}).bad_samples.limit, -1);
 
   const auto lightning =
       parse({"--max-epochs=4", "--num-workers=0", "--accumulate-grad-batches=2", "--gradient-clip-val=0.5",
              "--profiler=simple", "--accelerator=cpu", "--precision=bf16-mixed"});
   EXPECT_EQ(lightning.epochs, 4);
+  EXPECT_EQ(lightning.workers, 0);
   EXPECT_EQ(lightning.accumulate, 2);
   EXPECT_EQ(lightning.clip_norm, 0.5);
   EXPECT_TRUE(lightning.profile);
@@ -158,6 +176,12 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
       {{"--resume", "auto"}, "--resume auto: needs --checkpoint-dir"},
       {{"--resume", "/none/such"},
        "--resume: must be auto or a checkpoint's file, but there is no /none/such"},
+      {{"--workers", "-1"}, "--workers: must be at least 0, but got -1"},
+      {{"--workers", "many"}, "--workers: must be a whole number, but got 'many'"},
+      {{"--prefetch", "0"}, "--prefetch: must be at least 1, but got 0"},
+      {{"--bad-samples", "ignore"}, "--bad-samples: must be strict, skip or skip:LIMIT, but got 'ignore'"},
+      {{"--bad-samples", "skip:x"}, "--bad-samples: must be a whole number, but got 'x'"},
+      {{"--order", "sorted"}, "--order: must be random or pages, but got 'sorted'"},
       {{"--checkpoint-dir", "x", "--resume", "auto", "--fast-dev-run"}, "--fast-dev-run"},
   };
   for (const Case& c : cases) {
@@ -172,7 +196,6 @@ TEST(Flags, PartsThatAreNotBuiltAreRefusedNotIgnored) {
   const std::vector<std::vector<std::string>> cases{{"--devices", "2"},
                                                     {"--strategy", "ddp"},
                                                     {"--strategy", "zero1"},
-                                                    {"--workers", "4"},
                                                     {"--profile", "trace"}};
   for (const auto& arguments : cases) {
     const std::string message = refusal(arguments);
@@ -222,13 +245,14 @@ TEST(Flags, HelpNamesEveryFlag) {
     FAIL();
   } catch (const HelpRequested& help) {
     const std::string text = help.what();
-    for (const char* flag :
-         {"--model",        "--epochs",       "--max-steps",  "--batch-size",     "--val-batch-size",
-          "--lr",           "--threads",      "--precision",  "--device",         "--devices",
-          "--strategy",     "--workers",      "--data-dir",   "--seed",           "--deterministic",
-          "--accumulate",   "--clip-norm",    "--early-stop", "--checkpoint-dir", "--checkpoint-every",
-          "--resume",       "--pretrained",   "--profile",    "--metrics",        "--forbid-sync",
-          "--fast-dev-run", "--memory-limit", "--help"}) {
+    for (const char* flag : {"--model",          "--epochs",       "--max-steps",      "--batch-size",
+                             "--val-batch-size", "--lr",           "--threads",        "--precision",
+                             "--device",         "--devices",      "--strategy",       "--workers",
+                             "--data-dir",       "--seed",         "--deterministic",  "--accumulate",
+                             "--clip-norm",      "--early-stop",   "--checkpoint-dir", "--checkpoint-every",
+                             "--resume",         "--pretrained",   "--profile",        "--metrics",
+                             "--forbid-sync",    "--fast-dev-run", "--memory-limit",   "--prefetch",
+                             "--bad-samples",    "--order",        "--data-on-device", "--help"}) {
       EXPECT_NE(text.find(flag), std::string::npos) << flag;
     }
   }

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/loader.h"
 #include "tensor/state_dict.h"
+#include "trainer/bottleneck.h"
 #include "trainer/config.h"
 
 namespace athanor {
@@ -71,6 +73,7 @@ struct FitInfo {
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;  ///< that will be attempted, if nothing ends them early
   int threads = 1;
+  std::string feeding = {};                 ///< how samples get to the model: "data in memory"
   std::filesystem::path resumed_from = {};  ///< the checkpoint this run goes on from; empty: it begins
   std::int64_t attempted = 0;               ///< steps that lie behind it
   std::vector<std::string> notes = {};      ///< lines for the user: how it came to begin or go on
@@ -96,6 +99,13 @@ struct EpochReport {
   float loss_scale = 1;     ///< of the step that follows
   StepCounts steps;         ///< since training began
   std::uint64_t weights_hash = 0;
+  /// Where the seconds of its training went, in this process, and what they say. `other_s`: callbacks and
+  /// what else is none of the step's parts.
+  Times times;
+  double other_s = 0;
+  Bottleneck bottleneck;
+  LoaderStats loader;              ///< of its training
+  std::vector<std::string> notes;  ///< lines for the user
 };
 
 /// The whole training. What was not measured is NaN.
@@ -125,6 +135,8 @@ class Callback {
   /// steps later, because nothing waits for it. All have been told of by on_epoch_end().
   virtual void on_step_result(Trainer&, const StepReport&) {}
   virtual void on_epoch_end(Trainer&, const EpochReport&) {}
+  /// Something a person should know at once: a read that does not end, a sample that was replaced.
+  virtual void on_note(Trainer&, const std::string&) {}
   /// After the last step, before the final evaluation: weights may still be exchanged.
   virtual void on_train_end(Trainer&) {}
   virtual void on_fit_end(Trainer&, const FitReport&) {}

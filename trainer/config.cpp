@@ -61,6 +61,23 @@ EarlyStop early_stop(const std::string& flag, const std::string& text) {
   return {text.substr(0, colon), at_least(flag, text.substr(colon + 1), 1)};
 }
 
+int workers(const std::string& flag, const std::string& text) {
+  if (text == "auto") return LoaderOptions::kAuto;
+  const std::int64_t threads = at_least(flag, text, 0);
+  ATH_CHECK(threads <= 1024, "{}: must be at most 1024, but got {}", flag, threads);
+  return static_cast<int>(threads);
+}
+
+/// "strict", "skip" or "skip:20".
+BadSamples bad_samples(const std::string& flag, const std::string& text) {
+  if (text == "strict") return {};
+  ATH_CHECK(text == "skip" || text.starts_with("skip:"),
+            "{}: must be strict, skip or skip:LIMIT, but got '{}'", flag, text);
+  BadSamples policy{.skip = true};
+  if (text != "skip") policy.limit = at_least(flag, text.substr(5), 0);
+  return policy;
+}
+
 [[noreturn]] void not_built(const std::string& flag, const std::string& value, const char* instead) {
   detail::fail<>("{} {}: not part of this version; {}", flag, value, instead);
 }
@@ -212,12 +229,25 @@ void add_machine(Flags& flags, TrainerConfig& config) {
     if (text == "ddp" || text == "zero1") not_built(flag, text, "use --strategy single");
     ATH_CHECK(text == "single", "{}: must be single, ddp or zero1, but got '{}'", flag, text);
   });
-  flags.value("--workers,--num-workers", "N", "auto or 0: data is read into memory once [auto]",
+  flags.value("--workers,--num-workers", "N", "threads that read data, auto, or 0: none [auto]",
+              [&](auto& flag, auto& text) { config.workers = workers(flag, text); });
+  flags.value("--prefetch", "N", fmt::format("batches there is memory for [{}]", config.prefetch),
               [&](auto& flag, auto& text) {
-                if (text != "auto" && at_least(flag, text, 0) > 0) {
-                  not_built(flag, text, "data is read into memory once: use auto or 0");
-                }
+                const std::int64_t batches = at_least(flag, text, 1);
+                ATH_CHECK(batches <= 1024, "{}: must be at most 1024, but got {}", flag, batches);
+                config.prefetch = static_cast<int>(batches);
               });
+  flags.value("--bad-samples", "POLICY",
+              "strict: end at a sample that cannot be read; skip[:LIMIT]: take another, LIMIT times an epoch "
+              "[strict]",
+              [&](auto& flag, auto& text) { config.bad_samples = bad_samples(flag, text); });
+  flags.value("--order", "O", "random, or pages: for files larger than memory [random]",
+              [&](auto& flag, auto& text) {
+                ATH_CHECK(text == "random" || text == "pages", "{}: must be random or pages, but got '{}'",
+                          flag, text);
+                config.order = text == "pages" ? Order::page_random : Order::random;
+              });
+  flags.on("--data-on-device", "keep data sets that are in memory on the device", config.data_on_device);
   flags.value("--data-dir", "DIR",
               "folder that holds mnist/, cifar10/, ... [$ATHANOR_DATA_DIR, else data-cache]",
               [&](auto&, auto& text) { config.data_dir = text; });
@@ -324,6 +354,9 @@ void check(const TrainerConfig& config) {
   ATH_CHECK(config.ema_decay >= 0 && config.ema_decay < 1, "trainer: ema_decay must be in [0, 1), but got {}",
             config.ema_decay);
   if (config.loss_scaling) check(*config.loss_scaling);
+  ATH_CHECK(config.workers >= LoaderOptions::kAuto && config.prefetch >= 1,
+            "trainer: workers must be at least 0 or kAuto and prefetch at least 1, but got {} and {}",
+            config.workers, config.prefetch);
   ATH_CHECK(config.checkpoint_every >= 0 && config.checkpoint_keep >= 1,
             "trainer: checkpoint_every must be at least 0 and checkpoint_keep at least 1, but got {} and {}",
             config.checkpoint_every, config.checkpoint_keep);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "data/loader.h"
 #include "kernels/augment.h"
 #include "kernels/step_rules.h"
 #include "optim/optimizer.h"
@@ -51,6 +52,11 @@ struct TrainerConfig {
   Device device = kCpu;
   std::string device_note;  ///< which GPU it is, or why it is that device
   std::uint64_t seed = 0;
+  int workers = LoaderOptions::kAuto;  ///< threads that read data; 0: the training thread itself
+  int prefetch = 4;                    ///< batches there is memory for, of training and of validation
+  BadSamples bad_samples;              ///< what becomes of samples that cannot be read
+  Order order = Order::random;         ///< of the training set's samples
+  bool data_on_device = false;         ///< keeps data sets that are in memory on the device
   bool deterministic = false;
   bool forbid_sync = false;              ///< waiting for the device inside a step is an error
   bool fast_dev_run = false;             ///< one step and one batch of validation

@@ -56,6 +56,8 @@ void JsonLines::on_fit_begin(Trainer&, const FitInfo& info) {
 }
 
 void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
+  const Times& times = report.times;
+  const auto seconds = [](double value) { return number(std::round(value * 1e6) / 1e6); };
   append(Json{{"event", "epoch"},
               {"epoch", report.epoch},
               {"train_loss", number(report.train_loss)},
@@ -67,8 +69,26 @@ void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
               {"loss_scale", number(report.loss_scale)},
               {"applied_steps", report.steps.applied},
               {"skipped_steps", report.steps.skipped()},
-              {"weights_hash", hex(report.weights_hash)}}
-             .dump());
+              {"weights_hash", hex(report.weights_hash)},
+              {"bound_by", report.bottleneck.bound_by},
+              {"verdict", report.bottleneck.line},
+              {"times_s",
+               {{"data", seconds(times.data)},
+                {"copy", seconds(times.copy)},
+                {"forward", seconds(times.forward)},
+                {"backward", seconds(times.backward)},
+                {"communication", seconds(times.communication)},
+                {"update", seconds(times.update)},
+                {"device", seconds(times.device)},
+                {"other", seconds(report.other_s)}}},
+              {"workers", report.loader.workers},
+              {"workers_busy", seconds(report.loader.busy)},
+              {"bad_samples", report.loader.skipped}}
+             .dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+void JsonLines::on_note(Trainer&, const std::string& note) {
+  append(Json{{"event", "note"}, {"text", note}}.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void JsonLines::on_fit_end(Trainer&, const FitReport& report) {

@@ -7,9 +7,10 @@
 
 namespace athanor {
 
-/// --metrics FILE: appends one JSON object per line, one for each epoch and one at the end, and one where a
-/// run goes on from a checkpoint: epochs after it may be there already, from before. A line is written in one
-/// piece, at once, so that a reader or a crash sees whole lines. What was not measured is null.
+/// --metrics FILE: appends one JSON object per line, one for each epoch and one at the end, one for each
+/// note, and one where a run goes on from a checkpoint: epochs after it may be there already, from before. A
+/// line is written in one piece, at once, so that a reader or a crash sees whole lines. What was not measured
+/// is null.
 class JsonLines final : public Callback {
  public:
   /// Throws IoError when the file cannot be written.
@@ -18,6 +19,7 @@ class JsonLines final : public Callback {
 
   void on_fit_begin(Trainer&, const FitInfo& info) override;
   void on_epoch_end(Trainer&, const EpochReport& report) override;
+  void on_note(Trainer&, const std::string& note) override;
   void on_fit_end(Trainer&, const FitReport& report) override;
 
  private:

@@ -76,11 +76,10 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   steps_per_epoch_ = info.steps_per_epoch;
   total_steps_ = info.total_steps;
   done_before_ = info.attempted;
-  print(out_, "{}: device {}{}, {} thread{}{}, precision {}, strategy single, data in memory, seed {}\n",
-        config.program, config.device.str(),
-        config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note), info.threads,
-        info.threads == 1 ? "" : "s", config.threads == 0 ? " (auto: all cores)" : "",
-        name_of(config.precision), config.seed);
+  print(out_, "{}: device {}{}, {} thread{}{}, precision {}, strategy single, {}, seed {}\n", config.program,
+        config.device.str(), config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
+        info.threads, info.threads == 1 ? "" : "s", config.threads == 0 ? " (auto: all cores)" : "",
+        name_of(config.precision), info.feeding, config.seed);
   print(out_, "{} with {} parameters; {} images to train on, {} to test, {}x{}x{}, {} classes\n",
         config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
         with_commas(info.train_samples), with_commas(info.val_samples), info.spec.height, info.spec.width,
@@ -126,6 +125,14 @@ void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
         report.train_loss, percent(report.train_accuracy), report.val_loss, percent(report.val_accuracy),
         rate(report.images_per_s), duration(report.wall_s - last_wall_s_), best ? " *" : "");
   last_wall_s_ = report.wall_s;
+  print(out_, "        {}\n", report.bottleneck.line);
+  for (const std::string& note : report.notes) print(out_, "        {}\n", note);
+  std::fflush(out_);
+}
+
+void Progress::on_note(Trainer&, const std::string& note) {
+  erase_live_line();
+  print(out_, "        {}\n", note);
   std::fflush(out_);
 }
 
@@ -161,16 +168,19 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
         bytes(report.peak_bytes), report.weights_hash);
   if (trainer.config().profile) {
     const Times& t = trainer.times();
-    const double other = report.wall_s - t.data - t.forward - t.backward - t.update - t.validation - t.saving;
+    const double other = report.wall_s - t.step() - t.validation - t.saving;
     print(out_, "\nwhere the time went\n");
     const auto row = [&](const char* what, double seconds) {
       print(out_, "  {:<12} {:>9.3f} s  {:>5.1f} %\n", what, seconds,
             100 * seconds / std::max(report.wall_s, 1e-9));
     };
     row("data", t.data);
+    row("copy", t.copy);
     row("forward", t.forward);
     row("backward", t.backward);
     row("update", t.update);
+    if (t.communication > 0) row("communication", t.communication);
+    if (t.device > 0) row("device", t.device);
     row("validation", t.validation);
     if (t.saving > 0) row("checkpoints", t.saving);
     row("other", other);

@@ -57,9 +57,12 @@ template <class Visit> void visit_fields(RunPosition& at, std::string& ended, Vi
   visit("epoch_began_s", at.epoch_began_s);
   visit("elapsed_s", at.elapsed_s);
   visit("times.data", at.times.data);
+  visit("times.copy", at.times.copy);
   visit("times.forward", at.times.forward);
   visit("times.backward", at.times.backward);
+  visit("times.communication", at.times.communication);
   visit("times.update", at.times.update);
+  visit("times.device", at.times.device);
   visit("times.validation", at.times.validation);
   visit("times.saving", at.times.saving);
   visit("validation.loss", at.validation.loss);
@@ -184,6 +187,7 @@ StateDict settings_of(const FitInfo& info, const Normalization& pixels, const Sc
   const auto set = [&](const char* name, const auto& value) { settings.set(name, fmt::format("{}", value)); };
   set("model", config.model);
   set("seed", config.seed);
+  set("order", name_of(config.order));
   set("precision", name_of(config.precision));
   set("batch_size", config.batch_size);
   set("val_batch_size", config.val_batch_size);

@@ -12,6 +12,7 @@
 #include "kernels/step_state.h"
 #include "optim/schedule.h"
 #include "tensor/state_dict.h"
+#include "trainer/bottleneck.h"
 #include "trainer/callback.h"
 
 // What a checkpoint of a training run holds. Every part of the run that has state writes one dictionary and
@@ -24,11 +25,6 @@
 //     optimizer.  ema.  model.     by the names of the parameters, whole and unpadded
 
 namespace athanor {
-
-/// Where a training's seconds went.
-struct Times {
-  double data = 0, forward = 0, backward = 0, update = 0, validation = 0, saving = 0;
-};
 
 /// Loss and accuracy over some samples; NaN where there were none.
 struct Metrics {

@@ -85,6 +85,7 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
   const SignalGuard signals;
   signals_ = &signals;
   const MemoryLimit limit(config_.device, config_.memory_limit);
+  const Loaders loaders(*this);
   return on_device(config_.device, [&](auto& context) {
     if (config_.threads > 0) context.set_threads(config_.threads);
     context.deterministic = config_.deterministic;
@@ -118,16 +119,7 @@ void Trainer::check_fits(const Dataset& train, const Dataset& held_out) const {
 
 void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& held_out) {
   model_ = &model;
-  const bool whole_batches = train.size() >= config_.batch_size;
-  train_ = std::make_unique<Loader>(train, LoaderOptions{.batch_size = config_.batch_size,
-                                                         .shuffle = true,
-                                                         .drop_last = whole_batches,
-                                                         .seed = config_.seed});
-  const std::int64_t val_batch =
-      config_.val_batch_size > 0 ? config_.val_batch_size : std::max<std::int64_t>(config_.batch_size, 256);
-  held_out_ = std::make_unique<Loader>(held_out, LoaderOptions{.batch_size = val_batch});
-  pixels_ =
-      config_.pixel_mean.empty() ? measure(train) : Normalization{config_.pixel_mean, config_.pixel_stddev};
+  make_loaders(train, held_out);
   preprocess_ = std::make_unique<Preprocess>(train.spec(), pixels_, compute_dtype(config_.precision),
                                              config_.device, config_.augment, config_.seed);
   // Unlinked before the new one: a model trained again moves from one arena to the next.
@@ -189,6 +181,7 @@ FitInfo Trainer::describe() const {
   if (config_.max_steps > 0) info.total_steps = std::min(info.total_steps, config_.max_steps);
   if (config_.fast_dev_run) info.total_steps = 1;
   info.threads = cpu_context().threads();
+  info.feeding = describe_feeding();
   info.resumed_from = resume_from_ ? resume_from_->path : std::filesystem::path();
   info.attempted = at_.attempted;
   info.notes = notes_;
@@ -225,6 +218,9 @@ void Trainer::train_epoch() {
     fill_zero(totals_);
     at_.epoch_began_s = seconds_since_start();
   }
+  times_before_ = at_.times;
+  steps_before_ = at_.attempted;
+  part_began_s_ = seconds_since_start();
   while (!stopping_) {
     const std::int64_t samples = train_step();
     if (samples == 0) break;
@@ -241,8 +237,13 @@ void Trainer::train_epoch() {
     check_limits();
     if (config_.checkpoint_every > 0 && at_.attempted % config_.checkpoint_every == 0) save();
   }
+  clock_.start();
+  const StepState last = step_->read();
+  clock_.lap(at_.times.device);
   const double epoch_s = seconds_since_start() - at_.epoch_began_s;
-  check_overflows(step_->read(), std::min(config_.patience_at_floor, at_.epoch_steps));
+  part_s_ = seconds_since_start() - part_began_s_;
+  fed_ = train_->stats();
+  check_overflows(last, std::min(config_.patience_at_floor, at_.epoch_steps));
   // What is not whole, or not reported, is so in the run that goes on from here.
   const bool whole = at_.epoch_samples == train_->samples_per_epoch();
   if (!whole) save();
@@ -265,11 +266,15 @@ std::int64_t Trainer::train_step() {
   const std::int64_t left = train_->samples_per_epoch() - at_.epoch_samples;
   const std::int64_t total = std::min(left, config_.accumulate * train_->options().batch_size);
   if (total == 0) return 0;
+  clock_.start();
   arena_->snapshot_buffers();
   totals_before_.copy_bytes_from(totals_);
   accumulate_gradients(total);
-  const Stopwatch watch(at_.times.update);
+  const double waited_s = step_->waited_s();
   update();
+  clock_.lap(at_.times.update);
+  at_.times.device += step_->waited_s() - waited_s;
+  at_.times.update -= step_->waited_s() - waited_s;
   return total;
 }
 
@@ -277,12 +282,10 @@ void Trainer::accumulate_gradients(std::int64_t samples) {
   arena_->zero_grad();
   // Random numbers are a function of the applied steps and of which op of the step draws them.
   on_device(config_.device, [](auto& context) { context.set_random_ops(0); });
+  clock_.lap(at_.times.update);
   Batch batch;
   for (std::int64_t done = 0; done < samples; done += batch.size()) {
-    {
-      const Stopwatch watch(at_.times.data);
-      train_->next(batch);
-    }
+    next_batch(batch);
     backward_pass(batch, static_cast<double>(batch.size()) / static_cast<double>(samples));
   }
 }
@@ -290,12 +293,8 @@ void Trainer::accumulate_gradients(std::int64_t samples) {
 void Trainer::backward_pass(const Batch& batch, double weight) {
   Tensor loss;
   {
-    Tensor images;
-    {
-      const Stopwatch watch(at_.times.data);
-      images = (*preprocess_)(batch, at_.epoch, true);
-    }
-    const Stopwatch watch(at_.times.forward);
+    const Tensor images = (*preprocess_)(batch, at_.epoch, true);
+    clock_.lap(at_.times.copy);
     const AllocTag named("activations");
     const Tensor target = batch.labels.to(config_.device);
     const Tensor logits = (*model_)(images);
@@ -306,8 +305,9 @@ void Trainer::backward_pass(const Batch& batch, double weight) {
     on_device(config_.device,
               [&](auto& context) { kernels::add_metrics(context, loss, logits, target, totals_); });
   }
-  const Stopwatch watch(at_.times.backward);
+  clock_.lap(at_.times.forward);
   backward_scaled(loss, *step_, static_cast<float>(weight));
+  clock_.lap(at_.times.backward);
 }
 
 void Trainer::update() {
@@ -390,6 +390,7 @@ bool Trainer::report_epoch(double epoch_s) {
   report.loss_scale = step_->known().loss_scale;
   report.steps = counts_of(step_->known());
   report.weights_hash = arena_->weights_hash();
+  report_times(report);
   for (auto& callback : callbacks_) callback->on_epoch_end(*this, report);
   return true;
 }

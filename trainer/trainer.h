@@ -71,13 +71,32 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
+  /// Where a step's seconds go, at one look at the clock per part: lap() gives what has passed since the last
+  /// one to a part.
+  class StepClock {
+   public:
+    void start() { last_ = Clock::now(); }
+    double lap(double& part) {
+      const Clock::time_point now = Clock::now();
+      const double passed = std::chrono::duration<double>(now - last_).count();
+      last_ = now;
+      part += passed;
+      return passed;
+    }
+
+   private:
+    Clock::time_point last_;
+  };
+
   void set_up(nn::Module& model, const Dataset& train, const Dataset& held_out);
   void check_fits(const Dataset& train, const Dataset& held_out) const;
+  void make_loaders(const Dataset& train, const Dataset& held_out);
   std::unique_ptr<Optimizer> make_optimizer() const;
   void train_epochs();
   void train_epoch();
   std::int64_t train_step();
   void accumulate_gradients(std::int64_t samples);
+  void next_batch(Batch& batch);
   void backward_pass(const Batch& batch, double weight);
   void update();
   void tell_result(const StepState& state);
@@ -85,6 +104,10 @@ class Trainer {
   std::string find_overflow();
   void check_limits();
   bool report_epoch(double epoch_s);
+  void report_times(EpochReport& report);
+  LoaderOptions feeding(const Dataset& data);
+  std::string describe_feeding() const;
+  void tell(const std::string& note);
   Metrics validate();
   Metrics read(const Tensor& totals) const;
   FitReport finish();
@@ -105,7 +128,22 @@ class Trainer {
   std::unique_ptr<GradientMeter> meter_;
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
+  /// Ends the loaders with fit(), however it ends: their threads read the caller's data sets.
+  class Loaders {
+   public:
+    explicit Loaders(Trainer& of) : of_(of) {}
+    ~Loaders() {
+      of_.train_.reset();
+      of_.held_out_.reset();
+    }
+    Loaders(const Loaders&) = delete;
+    Loaders& operator=(const Loaders&) = delete;
+
+   private:
+    Trainer& of_;
+  };
   std::unique_ptr<Loader> train_, held_out_;
+  bool resident_ = false;  // the training set is in memory
   std::unique_ptr<Preprocess> preprocess_;
   std::unique_ptr<Ema> ema_;
   std::optional<StepBuffer> step_;
@@ -116,6 +154,12 @@ class Trainer {
   Normalization pixels_;
 
   RunPosition at_;
+  StepClock clock_;
+  Times times_before_;             // of the part of the epoch that this process trains: what was before,
+  double part_began_s_ = 0;        // since training began: when it began,
+  std::int64_t steps_before_ = 0;  // and at which attempted step
+  LoaderStats fed_;                // what the loader did in it
+  double part_s_ = 0;              // and its length, once it is over
   Clock::time_point started_;
   std::int64_t syncs_at_start_ = 0;
   bool stopping_ = false;

@@ -1,0 +1,349 @@
+// A Trainer and its loaders: where the time goes, what is said about it, and how it ends.
+
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "autograd/shape.h"
+#include "data/synthetic.h"
+#include "nn/linear.h"
+#include "support/made_up_set.h"
+#include "support/temp_dir.h"
+#include "trainer/bottleneck.h"
+#include "trainer/progress.h"
+#include "trainer/trainer.h"
+
+namespace athanor {
+namespace {
+
+constexpr ImageSpec kSpec{4, 4, 1, 5};
+
+class Line final : public nn::Module {
+ public:
+  Line() {
+    register_module("out", out);
+    initialize(1);
+  }
+  Tensor forward(const Tensor& x) override { return out(flatten(x)); }
+  nn::Linear out{16, 5};
+};
+
+TrainerConfig small_config() {
+  TrainerConfig config;
+  config.epochs = 2;
+  config.batch_size = 10;
+  config.lr = 0.1;
+  return config;
+}
+
+class Reports final : public Callback {
+ public:
+  struct Log {
+    std::vector<EpochReport> epochs;
+    std::vector<std::string> notes;
+  };
+  explicit Reports(Log& log) : log_(log) {}
+  void on_epoch_end(Trainer&, const EpochReport& report) override { log_.epochs.push_back(report); }
+  void on_note(Trainer&, const std::string& note) override { log_.notes.push_back(note); }
+
+ private:
+  Log& log_;
+};
+
+struct Outcome {
+  FitReport report;
+  Reports::Log log;
+};
+
+Outcome train(const TrainerConfig& config, const Dataset& data, const Dataset& held_out) {
+  Outcome outcome;
+  Trainer trainer(config);
+  trainer.add(std::make_unique<Reports>(outcome.log));
+  Line model;
+  outcome.report = trainer.fit(model, data, held_out);
+  return outcome;
+}
+
+std::int64_t threads_of_this_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return std::distance(begin(tasks), end(tasks));
+}
+
+TEST(Feeding, WeightsAreTheSameHoweverSamplesCome) {
+  const test::MadeUpSet data(95, kSpec), held_out(33, kSpec);
+  TrainerConfig config = small_config();
+  config.deterministic = true;
+  config.workers = 0;
+  const Outcome alone = train(config, data, held_out);
+  for (const int workers : {1, 3}) {
+    config.workers = workers;
+    config.prefetch = workers;
+    const Outcome other = train(config, data, held_out);
+    EXPECT_EQ(other.report.weights_hash, alone.report.weights_hash);
+    EXPECT_EQ(other.report.test_loss, alone.report.test_loss);
+  }
+  config.order = Order::page_random;
+  EXPECT_NE(train(config, data, held_out).report.weights_hash, alone.report.weights_hash);
+  // The device's own copy of a set in memory.
+  const auto resident = synthetic(kSpec, 95), resident_test = synthetic(kSpec, 33, 1);
+  config = small_config();
+  const Outcome usual = train(config, *resident, *resident_test);
+  config.data_on_device = true;
+  EXPECT_EQ(train(config, *resident, *resident_test).report.weights_hash, usual.report.weights_hash);
+}
+
+TEST(Feeding, ThreadsEndWithTheTraining) {
+  const test::MadeUpSet held_out(20, kSpec);
+  TrainerConfig config = small_config();
+  config.workers = 3;
+  config.threads = 1;
+  Trainer trainer(config);
+  Line model;
+  const std::int64_t before = threads_of_this_process();
+  {
+    const test::MadeUpSet data(40, kSpec);
+    trainer.fit(model, data, held_out);
+    EXPECT_TRUE(test::becomes_true([&] { return threads_of_this_process() <= before; }));
+  }
+  test::MadeUpSet broken(40, kSpec);
+  broken.before = [](std::int64_t index) {
+    if (index == 33) throw IoError("made-up: gone");
+  };
+  EXPECT_THROW(trainer.fit(model, broken, held_out), IoError);
+  EXPECT_TRUE(test::becomes_true([&] { return threads_of_this_process() <= before; }));
+}
+
+TEST(Feeding, CtrlCEndsItAfterTheStep) {
+  test::MadeUpSet data(4000, kSpec), held_out(20, kSpec);
+  std::atomic<int> reads{0};
+  data.before = [&](std::int64_t) {
+    if (++reads == 300) kill(getpid(), SIGINT);  // the loader's threads leave it to others
+  };
+  for (const int workers : {0, 2}) {
+    TrainerConfig config = small_config();
+    config.workers = workers;
+    reads = -4000;  // measuring the pixels reads, too
+    const Outcome outcome = train(config, data, held_out);
+    EXPECT_EQ(outcome.report.stopped_by, StoppedBy::signal);
+    EXPECT_EQ(outcome.report.signal, SIGINT);
+    EXPECT_GT(outcome.report.steps.applied, 0);
+    EXPECT_LT(outcome.report.steps.applied, 100);
+  }
+}
+
+// What the data set takes is what the data is said to have taken, whatever else the machine does.
+TEST(Feeding, AStallOfTheDataIsDatasTime) {
+  test::MadeUpSet data(400, kSpec);
+  const test::MadeUpSet held_out(20, kSpec);
+  double stalled_s = 0;
+  data.before = [&](std::int64_t) {
+    static int row = 0;
+    if (row++ % 10 != 0) return;
+    const auto began = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    stalled_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  class Begin final : public Callback {
+   public:
+    explicit Begin(double& seconds) : seconds_(seconds) {}
+    void on_fit_begin(Trainer&, const FitInfo&) override { seconds_ = 0; }  // the pixels are measured
+   private:
+    double& seconds_;
+  };
+  TrainerConfig config = small_config();
+  config.workers = 0;
+  config.threads = 1;
+  Reports::Log log;
+  Trainer trainer(config);
+  trainer.add(std::make_unique<Begin>(stalled_s));
+  trainer.add(std::make_unique<Reports>(log));
+  Line model;
+  trainer.fit(model, data, held_out);
+  double data_s = 0, step_s = 0;
+  for (const EpochReport& epoch : log.epochs) {
+    data_s += epoch.times.data;
+    step_s += epoch.times.step();
+    EXPECT_EQ(epoch.bottleneck.bound_by, "data") << epoch.bottleneck.line;
+    EXPECT_NE(epoch.bottleneck.line.find("--workers auto"), std::string::npos) << epoch.bottleneck.line;
+    EXPECT_GE(epoch.other_s, 0);
+  }
+  EXPECT_GE(stalled_s, 0.4);
+  EXPECT_GE(data_s, stalled_s);
+  EXPECT_LE(data_s, 1.05 * stalled_s) << "of steps of " << step_s << " s";
+}
+
+TEST(Feeding, BadSamplesAreCountedOnceAnEpoch) {
+  test::MadeUpSet data(200, kSpec);
+  const test::MadeUpSet held_out(20, kSpec);
+  data.before = [](std::int64_t index) {
+    if (index == 7 || index == 90) throw IoError("made-up: gone");
+  };
+  TrainerConfig config = small_config();
+  EXPECT_THROW(train(config, data, held_out), IoError);
+  config.bad_samples = {.skip = true, .limit = 2};
+  const test::TempDir dir;
+  config.metrics = dir / "metrics.jsonl";
+  const Outcome outcome = train(config, data, held_out);
+  ASSERT_EQ(outcome.log.epochs.size(), 2u);
+  for (const EpochReport& epoch : outcome.log.epochs) {
+    EXPECT_EQ(epoch.loader.skipped, 2);
+    ASSERT_EQ(epoch.notes.size(), 1u);
+    EXPECT_TRUE(epoch.notes[0].starts_with("bad samples: 2 of training replaced, the first: "))
+        << epoch.notes[0];
+  }
+  ASSERT_EQ(outcome.log.notes.size(), 2u) << "the first of each epoch, at once";
+  std::istringstream file(test::read_file(config.metrics));
+  int epochs = 0, notes = 0;
+  for (std::string text; std::getline(file, text);) {
+    const auto line = nlohmann::json::parse(text);
+    notes += line["event"] == "note" ? 1 : 0;
+    if (line["event"] != "epoch") continue;
+    ++epochs;
+    EXPECT_EQ(line["bad_samples"], 2);
+    EXPECT_TRUE(line["verdict"].is_string());
+    for (const char* part :
+         {"data", "copy", "forward", "backward", "communication", "update", "device", "other"}) {
+      EXPECT_TRUE(line["times_s"].at(part).is_number()) << part;
+      EXPECT_GE(line["times_s"].at(part).get<double>(), 0) << part;
+    }
+  }
+  EXPECT_EQ(epochs, 2);
+  EXPECT_EQ(notes, 2);
+}
+
+TEST(Feeding, ProgressSaysWhereDataComesFromAndWhatHoldsItUp) {
+  const auto said = [](TrainerConfig config, const Dataset& data) {
+    char* text = nullptr;
+    std::size_t size = 0;
+    std::FILE* out = open_memstream(&text, &size);
+    {
+      Line model;
+      Trainer trainer(config);
+      trainer.add(std::make_unique<Progress>(out, false));
+      trainer.fit(model, data, data);
+    }
+    std::fclose(out);
+    const std::string all(text, size);
+    std::free(text);  // NOLINT: open_memstream's contract
+    return all;
+  };
+  test::MadeUpSet slow(40, kSpec);
+  slow.before = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  TrainerConfig config = small_config();
+  config.workers = 2;
+  std::string text = said(config, slow);
+  EXPECT_NE(text.find(", data read by 2 threads, "), std::string::npos) << text;
+  EXPECT_NE(text.find("        data: "), std::string::npos) << text;
+  EXPECT_NE(text.find(" % of the step; 2 workers busy "), std::string::npos) << text;
+  config.workers = 0;
+  EXPECT_NE(said(config, slow).find(", data read by the training thread, "), std::string::npos);
+  config.workers = LoaderOptions::kAuto;
+  text = said(config, *synthetic(kSpec, 40));
+  EXPECT_NE(text.find(", data in memory, "), std::string::npos) << text;
+  EXPECT_NE(text.find("        compute: forward "), std::string::npos) << text;
+}
+
+// The verdict, by the table.
+
+TEST(Bottleneck, IsNamedByTheTable) {
+  const Device gpu{DeviceType::cuda, 0};
+  struct Case {
+    const char* what;
+    Times times;
+    RunFacts run;
+    const char* bound_by;
+    const char* line;
+  };
+  const LoaderStats busy{.busy = 0.97, .workers = 4, .threads = 16},
+      idle{.busy = 0.5, .workers = 4, .threads = 4};
+  const LoaderStats one{.busy = 1.002, .workers = 1, .threads = 1};
+  const Times starved{.data = 38, .copy = 2, .forward = 20, .backward = 30, .update = 10};
+  const Times computing{.data = 1, .copy = 4, .forward = 30, .backward = 55, .update = 10};
+  const std::vector<Case> cases{
+      {"busy threads",
+       starved,
+       {.loader = busy, .cores = 8},
+       "data",
+       "data: 38 % of the step; 4 workers busy 97 %; try --workers 6 or athanor pack"},
+      {"no core left",
+       starved,
+       {.loader = busy, .cores = 4},
+       "data",
+       "data: 38 % of the step; 4 workers busy 97 %, on 4 cores; try athanor pack"},
+      {"one thread",
+       starved,
+       {.loader = one, .cores = 2},
+       "data",
+       "data: 38 % of the step; 1 worker busy 100 %; try --workers 2 or athanor pack"},
+      {"threads that wait, too",
+       starved,
+       {.loader = idle, .prefetch = 4, .cores = 8},
+       "data",
+       "data: 38 % of the step; 4 workers busy 50 %; try --prefetch 8"},
+      {"no threads",
+       starved,
+       {},
+       "data",
+       "data: 38 % of the step, read by the training thread; try --workers auto"},
+      {"in memory",
+       starved,
+       {.device = gpu, .resident = true},
+       "data",
+       "data: 38 % of the step, copied from memory by the training thread; try --data-on-device"},
+      {"threads for nothing",
+       starved,
+       {.resident = true, .loader = idle},
+       "data",
+       "data: 38 % of the step, handed over by threads, though it is in memory; try --workers auto"},
+      {"compute",
+       computing,
+       {.loader = idle, .cores = 1},
+       "compute",
+       "compute: forward 30 %, backward 55 %, optimizer 10 % of the step; data 1 %"},
+      {"compute with idle cores",
+       computing,
+       {.cores = 4, .per_step_s = 0.1},
+       "compute",
+       "compute: forward 30 %, backward 55 %, optimizer 10 % of the step; data 1 %; try --threads 4"},
+      {"a GPU at work",
+       {.data = 1, .forward = 10, .backward = 10, .update = 5, .device = 74},
+       {.device = gpu},
+       "device",
+       "device: the host waits for it 74 % of the step, and data is ready; try --precision bf16"},
+      {"a GPU that waits",
+       computing,
+       {.device = gpu},
+       "host",
+       "host: 95 % of the step goes into queueing work, and the device may be idle; try a larger "
+       "--batch-size"},
+      {"copies",
+       {.data = 5, .copy = 50, .forward = 45},
+       {.device = gpu, .resident = true},
+       "copy",
+       "copy: 50 % of the step goes into moving and normalising images; try --data-on-device"},
+      {"other ranks",
+       {.forward = 50, .communication = 50},
+       {},
+       "communication",
+       "communication: 50 % of the step; try a larger --batch-size"},
+      {"nothing was measured",
+       {},
+       {},
+       "compute",
+       "compute: forward 0 %, backward 0 %, optimizer 0 % of the step; data 0 %"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    const Bottleneck found = find_bottleneck(c.times, c.run);
+    EXPECT_EQ(found.bound_by, c.bound_by);
+    EXPECT_EQ(found.line, c.line);
+  }
+}
+
+}  // namespace
+}  // namespace athanor

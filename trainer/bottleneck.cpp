@@ -1,0 +1,92 @@
+#include "trainer/bottleneck.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace athanor {
+namespace {
+
+// Shares from which a part is worth a user's time.
+constexpr double kData = 0.1, kCopy = 0.2, kCommunication = 0.2, kDevice = 0.3, kQueueing = 0.6;
+// Threads that read for more than this part of the time have no more to give.
+constexpr double kBusy = 0.85;
+// Shorter steps are over before a second thread is awake.
+constexpr double kWorthThreads_s = 20e-3;
+
+int percent(double share) {
+  return static_cast<int>(std::lround(100 * share));
+}
+
+std::string data_line(double share, const RunFacts& run) {
+  const std::string begin = fmt::format("data: {} % of the step", percent(share));
+  const LoaderStats& loader = run.loader;
+  if (loader.threads == 0 && run.resident) {
+    return begin + ", copied from memory by the training thread; try " +
+           (run.device.is_cuda() ? "--data-on-device" : "--workers 1");
+  }
+  if (loader.threads == 0) return begin + ", read by the training thread; try --workers auto";
+  if (run.resident) return begin + ", handed over by threads, though it is in memory; try --workers auto";
+  const std::string workers =
+      fmt::format("{}; {} worker{} busy {} %", begin, loader.workers, loader.workers == 1 ? "" : "s",
+                  percent(std::min(loader.busy, 1.0)));
+  if (loader.busy < kBusy) return fmt::format("{}; try --prefetch {}", workers, 2 * run.prefetch);
+  if (loader.workers >= run.cores)
+    return fmt::format("{}, on {} core{}; try athanor pack", workers, run.cores, run.cores == 1 ? "" : "s");
+  const int more = std::min(run.cores, loader.workers + std::max(1, loader.workers / 2));
+  return fmt::format("{}; try --workers {} or athanor pack", workers, more);
+}
+
+}  // namespace
+
+Times operator-(const Times& now, const Times& before) {
+  return {.data = now.data - before.data,
+          .copy = now.copy - before.copy,
+          .forward = now.forward - before.forward,
+          .backward = now.backward - before.backward,
+          .communication = now.communication - before.communication,
+          .update = now.update - before.update,
+          .device = now.device - before.device,
+          .validation = now.validation - before.validation,
+          .saving = now.saving - before.saving};
+}
+
+Bottleneck find_bottleneck(const Times& times, const RunFacts& run) {
+  const double whole = std::max(times.step(), 1e-12);
+  const auto share = [&](double part) { return part / whole; };
+  if (share(times.data) >= kData) return {"data", data_line(share(times.data), run)};
+  if (share(times.communication) >= kCommunication) {
+    return {"communication", fmt::format("communication: {} % of the step; try a larger --batch-size",
+                                         percent(share(times.communication)))};
+  }
+  if (run.device.is_cuda() && share(times.device) >= kDevice) {
+    return {"device", fmt::format("device: the host waits for it {} % of the step, and data is ready; try "
+                                  "--precision bf16",
+                                  percent(share(times.device)))};
+  }
+  if (share(times.copy) >= kCopy) {
+    return {"copy",
+            fmt::format("copy: {} % of the step goes into moving and normalising images; try {}",
+                        percent(share(times.copy)),
+                        run.device.is_cuda() ? (run.resident ? "--data-on-device" : "fewer, larger batches")
+                                             : "more --threads")};
+  }
+  const double queueing = times.forward + times.backward + times.update;
+  if (run.device.is_cuda() && share(queueing) >= kQueueing) {
+    return {"host",
+            fmt::format("host: {} % of the step goes into queueing work, and the device may be idle; try a "
+                        "larger --batch-size",
+                        percent(share(queueing)))};
+  }
+  const std::string advice =
+      run.device.is_cpu() && run.threads < run.cores && run.per_step_s > kWorthThreads_s
+          ? fmt::format("; try --threads {}", run.cores)
+          : "";
+  return {"compute",
+          fmt::format("compute: forward {} %, backward {} %, optimizer {} % of the step; data {} %{}",
+                      percent(share(times.forward)), percent(share(times.backward)),
+                      percent(share(times.update)), percent(share(times.data)), advice)};
+}
+
+}  // namespace athanor
