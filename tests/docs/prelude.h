@@ -2,9 +2,13 @@
 
 // What the code blocks of docs/ see.
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
