@@ -19,6 +19,7 @@ set(ATHANOR_HEADERS
   autograd/reduce.h
   autograd/shape.h
   autograd/softmax.h
+  data/convert.h
   data/dataset.h
   data/decoded_dataset.h
   data/digits.h
@@ -29,10 +30,13 @@ set(ATHANOR_HEADERS
   data/formats/hdf5.h
   data/formats/idx.h
   data/formats/image_folder.h
+  data/formats/input_file.h
   data/formats/join.h
   data/formats/lmdb.h
+  data/formats/manifest.h
   data/formats/mnist.h
   data/formats/npy.h
+  data/formats/open.h
   data/formats/packed.h
   data/formats/packed_writer.h
   data/formats/raw.h

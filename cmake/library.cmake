@@ -92,6 +92,7 @@ set(ATHANOR_AUTOGRAD
 )
 
 add_library(athanor
+  data/convert.cpp
   data/decoded_dataset.cpp
   data/detail/batch_readers.cpp
   data/detail/cores.cpp
@@ -120,11 +121,14 @@ add_library(athanor
   data/formats/idx.cpp
   data/formats/image_folder.cpp
   data/formats/image_folder_writer.cpp
+  data/formats/input_file.cpp
   data/formats/join.cpp
   data/formats/lmdb.cpp
+  data/formats/manifest.cpp
   data/formats/mnist.cpp
   data/formats/npy.cpp
   data/formats/npz.cpp
+  data/formats/open.cpp
   data/formats/packed.cpp
   data/formats/packed_verify.cpp
   data/formats/packed_writer.cpp

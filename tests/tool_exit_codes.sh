@@ -31,3 +31,8 @@ refuses 'cut.safetensors' run-op "$folder/cut.safetensors" "${out[@]}"
 refuses '--impl' run-op "$golden/relu.safetensors" "${out[@]}" --impl eigen
 refuses 'abacus' run-op "$golden/relu.safetensors" "${out[@]}" --device abacus
 refuses 'absent' run-op "$golden/relu.safetensors" --out "$folder/absent/out.safetensors"
+refuses 'there is none' pack "$folder/absent" "$folder/a.athp"
+refuses 'DST' pack "$folder"
+refuses 'threads' pack "$folder" "$folder/a.athp" --threads -1
+refuses 'must be one of' inspect "$golden/relu.safetensors"
+refuses 'there is none' verify "$folder/absent"

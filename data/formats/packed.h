@@ -56,6 +56,9 @@ class PackedStore final : public SampleStore {
   std::string where(std::int64_t index) const override;
   void will_need(std::int64_t first, std::int64_t count) const override;
 
+  /// True where the file begins as a packed one does.
+  static bool recognises(const std::filesystem::path& path);
+
   /// 32 hex digits that depend on what is in the file alone: equal for the same samples in the same order
   /// with the same options. Not a defence against forgery: of the samples it covers their CRCs.
   std::string content_id() const;

@@ -19,7 +19,7 @@ struct PackedWriterOptions {
   int threads = 0;
   /// How many classes there are; 0: as many as there are names, or the largest label + 1.
   std::int64_t classes = 0;
-  std::vector<std::string> class_names;  ///< none, or one for each class
+  std::vector<std::string> class_names = {};  ///< none, or one for each class
 };
 
 /// Writes a packed file (data/formats/packed.h) that appears under its name when it is whole and on the disk.

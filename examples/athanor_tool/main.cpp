@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/run_op.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
@@ -35,6 +36,9 @@ int main(int argc, char** argv) try {
   CLI::App app("Athanor's tool for files");
   app.require_subcommand(1);
   athanor::tool::add_run_op(app);
+  athanor::tool::add_pack(app);
+  athanor::tool::add_inspect(app);
+  athanor::tool::add_verify(app);
 
   if (argc < 2 || argv[1][0] != '-') check_subcommand(app, argc < 2 ? "" : argv[1]);
   try {
@@ -49,6 +53,8 @@ int main(int argc, char** argv) try {
   return complain(2, error.what());
 } catch (const athanor::IoError& error) {
   return complain(2, error.what());
+} catch (const athanor::tool::Interrupted& error) {
+  return complain(128 + error.signal(), error.what());  // as shells have it
 } catch (const std::exception& error) {
   return complain(3, error.what());
 }

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/digits.h"
+#include "data/sample_store.h"
+
+namespace athanor {
+
+struct OpenOptions {
+  Part part = Part::train;  ///< of folders that hold both
+  bool check = true;        ///< packed files: compares each sample with its CRC when it is fetched
+};
+
+/// Opens whatever lies at `path`, which says itself what it is:
+///   a packed file, by its first bytes;
+///   a manifest of packed files, by its suffix .athp.json;
+///   a folder with MNIST's files, CIFAR-10's or CIFAR-100's, by their names.
+/// Throws IoError where there is nothing, or nothing known.
+std::unique_ptr<SampleStore> open_samples(const std::filesystem::path& path, const OpenOptions& options = {});
+
+struct CreateOptions {
+  int threads = 0;                                  ///< packed files: threads beside the caller's
+  std::int64_t file_bytes = std::int64_t{1} << 30;  ///< manifests: bytes of samples in each file
+  std::int64_t classes = 0;  ///< for formats that state them; 0: the largest label + 1, or the names'
+  std::vector<std::string> class_names = {};  ///< for formats that keep them
+};
+
+/// A writer of the format that `path` ends like: .athp, .athp.json (a manifest and its files). Throws
+/// ArgumentError on any other end, IoError where it cannot be written.
+std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
+                                             const CreateOptions& options = {});
+
+/// "packed file", "CIFAR-10 folder", ...: what open_samples() takes `path` for. Throws as it does.
+std::string format_of(const std::filesystem::path& path);
+
+}  // namespace athanor

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "tensor/error.h"
+
+// Subcommands for files of samples.
+
+namespace athanor::tool {
+
+/// The user ended it by a signal.
+class Interrupted : public Error {
+ public:
+  Interrupted(int signal, const std::string& what) : Error(what), signal_(signal) {}
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
+
+/// athanor pack SRC DST: converts.
+void add_pack(CLI::App& app);
+/// athanor inspect FILE: what is in it.
+void add_inspect(CLI::App& app);
+/// athanor verify FILE: reads everything and names what is damaged.
+void add_verify(CLI::App& app);
+
+}  // namespace athanor::tool

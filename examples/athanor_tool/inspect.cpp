@@ -1,0 +1,232 @@
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "data/formats/manifest.h"
+#include "data/formats/open.h"
+#include "data/formats/packed.h"
+#include "examples/athanor_tool/data_commands.h"
+#include "examples/athanor_tool/live_line.h"
+#include "tensor/error.h"
+#include "trainer/progress.h"
+
+namespace athanor::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kClassesShown = 20;
+
+/// The number that `share` of the sorted values do not exceed.
+std::int64_t quantile(const std::vector<std::int64_t>& sorted, double share) {
+  return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
+}
+
+Json describe_sizes(std::vector<std::int64_t> sizes) {
+  if (sizes.empty()) return nullptr;
+  std::sort(sizes.begin(), sizes.end());
+  double total = 0;
+  for (const std::int64_t size : sizes) total += static_cast<double>(size);
+  return {{"min", sizes.front()},
+          {"p10", quantile(sizes, 0.1)},
+          {"median", quantile(sizes, 0.5)},
+          {"p90", quantile(sizes, 0.9)},
+          {"max", sizes.back()},
+          {"mean", total / static_cast<double>(sizes.size())}};
+}
+
+Json describe_samples(const SampleStore& store) {
+  std::vector<std::int64_t> sizes;
+  std::map<std::string, std::int64_t> codecs;
+  std::vector<std::int64_t> per_class(static_cast<std::size_t>(store.spec().classes));
+  std::vector<std::byte> scratch;
+  for (std::int64_t i = 0; i < store.size(); ++i) {
+    const StoredSample sample = store.fetch(i, scratch);
+    sizes.push_back(std::ssize(sample.bytes));
+    ++codecs[name_of(sample.codec)];
+    ++per_class[static_cast<std::size_t>(sample.label)];
+  }
+  const ImageSpec& spec = store.spec();
+  Json classes = Json::array();
+  const std::vector<std::string> names = store.class_names();
+  for (std::size_t c = 0; c < per_class.size(); ++c) {
+    Json entry{{"samples", per_class[c]}};
+    if (c < names.size()) entry["name"] = names[c];
+    classes.push_back(entry);
+  }
+  Json all{{"samples", store.size()}, {"codecs", codecs}, {"sample_bytes", describe_sizes(std::move(sizes))}};
+  if (spec.height > 0) all["shape"] = {spec.height, spec.width, spec.channels};
+  all["classes"] = classes;
+  return all;
+}
+
+Json describe(const std::string& path, const OpenOptions& options) {
+  Json all{{"path", path}, {"format", format_of(path)}};
+  if (!PackedStore::recognises(path)) {
+    all.update(describe_samples(*open_samples(path, options)));
+    return all;
+  }
+  const PackedStore store(path, {.check = false});  // inspect describes; verify checks
+  all["content_id"] = store.content_id();
+  all["file_bytes"] = store.file_bytes();
+  all["page_bytes"] = store.page_bytes();
+  all["pages"] = (store.data_bytes() + store.page_bytes() - 1) / store.page_bytes();
+  std::int64_t filled = 0;
+  for (std::int64_t i = 0; i < store.size(); ++i) filled += store.length(i);
+  all["page_fill"] =
+      store.data_bytes() > 0 ? static_cast<double>(filled) / static_cast<double>(store.data_bytes()) : 1.0;
+  all.update(describe_samples(store));
+  return all;
+}
+
+void print(const Json& all) {
+  const auto number = [](const Json& value) { return with_commas(value.get<std::int64_t>()); };
+  fmt::print("{}: {}\n", all["path"].get<std::string>(), all["format"].get<std::string>());
+  const auto row = [](const char* what, const std::string& value) {
+    fmt::print("  {:<14} {}\n", what, value);
+  };
+  if (all.contains("content_id")) row("content id", all["content_id"].get<std::string>());
+  std::string codecs;
+  for (const auto& [name, count] : all["codecs"].items()) {
+    codecs += fmt::format("{}{} {}", codecs.empty() ? "" : ", ", number(count), name);
+  }
+  row("samples", fmt::format("{}{}", number(all["samples"]), codecs.empty() ? "" : " (" + codecs + ")"));
+  if (all.contains("shape")) {
+    const Json& shape = all["shape"];
+    row("shape", fmt::format("{}x{}x{} u8", shape[0].get<int>(), shape[1].get<int>(), shape[2].get<int>()));
+  }
+  if (const Json& sizes = all["sample_bytes"]; !sizes.is_null()) {
+    row("sample bytes", fmt::format("{} least, {} 10 %, {} median, {} 90 %, {} most, {:.0f} mean",
+                                    number(sizes["min"]), number(sizes["p10"]), number(sizes["median"]),
+                                    number(sizes["p90"]), number(sizes["max"]), sizes["mean"].get<double>()));
+  }
+  if (all.contains("pages")) {
+    row("file bytes", number(all["file_bytes"]));
+    row("pages", fmt::format("{} of {} bytes, {:.1f} % filled by samples", number(all["pages"]),
+                             number(all["page_bytes"]), 100 * all["page_fill"].get<double>()));
+  }
+  const Json& classes = all["classes"];
+  row("classes", with_commas(std::ssize(classes)));
+  std::int64_t shown = 0;
+  for (const Json& entry : classes) {
+    if (shown == kClassesShown) {
+      fmt::print("    ... and {} more\n", with_commas(std::ssize(classes) - shown));
+      break;
+    }
+    fmt::print("    {:>6}  {:>12} samples  {}\n", shown++, number(entry["samples"]), entry.value("name", ""));
+  }
+}
+
+struct VerifyArguments {
+  std::string path, part = "train";
+  int threads = 0;
+  bool json = false;
+};
+
+OpenOptions open_options(const VerifyArguments& arguments) {
+  return {.part = arguments.part == "test" ? Part::test : Part::train};
+}
+
+/// Formats without a check of their own: prints which samples cannot be read. Returns how many.
+std::size_t read_all(const SampleStore& store) {
+  LiveLine line;
+  std::size_t found = 0;
+  std::vector<std::byte> scratch;
+  for (std::int64_t i = 0; i < store.size(); ++i) {
+    try {
+      (void)store.fetch(i, scratch);
+    } catch (const IoError& error) {
+      line.clear();
+      fmt::print("sample {}: {}\n", i, error.what());
+      ++found;
+    }
+    if (line.due()) line.show(fmt::format("{} of {} samples", with_commas(i + 1), with_commas(store.size())));
+  }
+  return found;
+}
+
+/// Prints what is damaged in a packed file, each line behind `prefix`. Returns how much is.
+std::size_t verify_packed(const std::filesystem::path& path, int threads, const std::string& prefix,
+                          std::int64_t& samples) {
+  LiveLine line;
+  const PackedStore store(path);
+  const std::vector<Damage> found = store.verify(threads, [&](std::int64_t done) {
+    if (line.due()) {
+      line.show(fmt::format("{:3} %   {} of {} MB", 100 * done / store.data_bytes(),
+                            with_commas(done / 1'000'000), with_commas(store.data_bytes() / 1'000'000)));
+    }
+    return true;
+  });
+  line.clear();
+  for (const Damage& damage : found) fmt::print("{}offset {}: {}\n", prefix, damage.offset, damage.what);
+  samples += store.size();
+  if (found.empty()) {
+    fmt::print("{}: {} samples, all as they were written, content id {}\n", path.string(),
+               with_commas(store.size()), store.content_id());
+  }
+  return found.size();
+}
+
+void run_verify(const VerifyArguments& arguments) {
+  const int threads = arguments.threads > 0
+                          ? arguments.threads
+                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  std::size_t places = 0;
+  std::int64_t samples = 0;
+  if (PackedStore::recognises(arguments.path)) {
+    places = verify_packed(arguments.path, threads, "", samples);
+  } else if (format_of(arguments.path) == "manifest of packed files") {
+    for (const std::filesystem::path& file : manifest_files(arguments.path)) {
+      places += verify_packed(file, threads, file.string() + ", ", samples);
+    }
+    if (places == 0) (void)open_manifest(arguments.path);  // they are the files it names
+  } else {
+    const std::unique_ptr<SampleStore> store = open_samples(arguments.path, open_options(arguments));
+    places = read_all(*store);
+    samples = store->size();
+    if (places == 0) fmt::print("{}: {} samples, all can be read\n", arguments.path, with_commas(samples));
+  }
+  std::fflush(stdout);
+  if (places > 0) {
+    detail::fail<IoError>("verify: {}: {} samples must be as they were written, but {} place{} damaged",
+                          arguments.path, samples, places, places == 1 ? " is" : "s are");
+  }
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand("inspect", "Says what is in a file or folder of samples");
+  const auto arguments = std::make_shared<VerifyArguments>();
+  command->add_option("FILE", arguments->path, "A packed file, a manifest, or a folder of MNIST or CIFAR")
+      ->required();
+  command->add_flag("--json", arguments->json, "As JSON");
+  command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")
+      ->check(CLI::IsMember({"train", "test"}));
+  command->callback([arguments] {
+    const Json all = describe(arguments->path, open_options(*arguments));
+    if (arguments->json) {
+      fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+    } else {
+      print(all);
+    }
+  });
+}
+
+void add_verify(CLI::App& app) {
+  CLI::App* const command =
+      app.add_subcommand("verify", "Compares a file of samples with its CRCs, and names what is damaged");
+  const auto arguments = std::make_shared<VerifyArguments>();
+  command->add_option("FILE", arguments->path, "A packed file, a manifest, or a folder of MNIST or CIFAR")
+      ->required();
+  command->add_option("--threads", arguments->threads, "Threads; 0: one for each core")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")
+      ->check(CLI::IsMember({"train", "test"}));
+  command->callback([arguments] { run_verify(*arguments); });
+}
+
+}  // namespace athanor::tool

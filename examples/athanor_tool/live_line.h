@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include <unistd.h>
+
+namespace athanor::tool {
+
+/// A line on a terminal that is written over; nothing where stderr is none.
+class LiveLine {
+ public:
+  ~LiveLine() { clear(); }
+
+  /// True where the line may be rewritten now: ten times a second.
+  bool due() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!terminal_ || now - shown_ < std::chrono::milliseconds(100)) return false;
+    shown_ = now;
+    return true;
+  }
+  void show(const std::string& text) {
+    std::fprintf(stderr, "\r\033[K%s", text.c_str());
+    std::fflush(stderr);
+    visible_ = true;
+  }
+  void clear() {
+    if (visible_) std::fputs("\r\033[K", stderr);
+    visible_ = false;
+  }
+
+ private:
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+  bool visible_ = false;
+  std::chrono::steady_clock::time_point shown_{};
+};
+
+}  // namespace athanor::tool

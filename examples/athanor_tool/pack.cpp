@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <optional>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "data/convert.h"
+#include "data/formats/open.h"
+#include "data/formats/packed.h"
+#include "examples/athanor_tool/data_commands.h"
+#include "examples/athanor_tool/live_line.h"
+#include "tensor/error.h"
+#include "trainer/progress.h"
+#include "trainer/signals.h"
+
+namespace athanor::tool {
+namespace {
+
+struct PackArguments {
+  std::string source, target, part = "train";
+  int threads = 0;
+  std::int64_t limit = 0, file_mb = 1024;
+  std::optional<std::uint64_t> shuffle_seed;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1e-9);
+}
+
+void run_pack(const PackArguments& arguments) {
+  const SignalGuard signals;
+  const std::unique_ptr<SampleStore> from =
+      open_samples(arguments.source, {.part = arguments.part == "test" ? Part::test : Part::train});
+  const int threads = arguments.threads > 0
+                          ? arguments.threads
+                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const std::unique_ptr<SampleWriter> to =
+      create_samples(arguments.target, {.threads = threads > 1 ? 1 : 0,
+                                        .file_bytes = arguments.file_mb << 20,
+                                        .classes = from->spec().classes,
+                                        .class_names = from->class_names()});
+
+  const auto start = std::chrono::steady_clock::now();
+  const std::int64_t total = arguments.limit > 0 ? std::min(arguments.limit, from->size()) : from->size();
+  std::int64_t bytes_written = 0;
+  LiveLine line;
+  const auto progress = [&](std::int64_t samples, std::int64_t bytes) {
+    bytes_written = bytes;
+    if (line.due()) {
+      const double seconds = seconds_since(start);
+      const double left = seconds * static_cast<double>(total - samples) / static_cast<double>(samples);
+      line.show(fmt::format("{:3} %   {} of {} samples   {:.0f} samples/s   {:.1f} MB/s   {} left",
+                            100 * samples / total, with_commas(samples), with_commas(total),
+                            static_cast<double>(samples) / seconds,
+                            static_cast<double>(bytes) / seconds * 1e-6, duration(left)));
+    }
+    return signals.caught() == 0;
+  };
+  const bool done = convert(*from, *to,
+                            {.threads = threads,
+                             .limit = arguments.limit,
+                             .shuffle_seed = arguments.shuffle_seed,
+                             .progress = progress});
+  line.clear();
+  if (!done) {
+    throw Interrupted(signals.caught(),
+                      fmt::format("pack: ended by {}; {} is as it was",
+                                  signals.caught() == SIGINT ? "SIGINT" : "SIGTERM", arguments.target));
+  }
+  to->finish();
+  const double seconds = seconds_since(start);
+  fmt::print("{}: {} samples, {:.1f} MB, in {} ({:.0f} samples/s, {:.1f} MB/s)\n", arguments.target,
+             with_commas(total), static_cast<double>(bytes_written) * 1e-6, duration(seconds),
+             static_cast<double>(total) / seconds, static_cast<double>(bytes_written) / seconds * 1e-6);
+  if (PackedStore::recognises(arguments.target)) {
+    fmt::print("content id {}\n", PackedStore(arguments.target).content_id());
+  }
+}
+
+}  // namespace
+
+void add_pack(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand("pack", "Converts a data set from one format to another");
+  const auto arguments = std::make_shared<PackArguments>();
+  command
+      ->add_option("SRC", arguments->source,
+                   "What to read: a packed file, a manifest, or a folder of MNIST or CIFAR")
+      ->required();
+  command
+      ->add_option("DST", arguments->target,
+                   "What to write: NAME.athp, a packed file, or NAME.athp.json, several of them")
+      ->required();
+  command->add_option("--file-mb", arguments->file_mb, "Of several files: MiB of samples in each")
+      ->check(CLI::Range(1, 1 << 30));
+  command
+      ->add_option("--threads", arguments->threads, "Threads; 0: one for each core. The bytes are the same")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--limit", arguments->limit, "Only so many samples, the first; 0: all")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--shuffle-seed", arguments->shuffle_seed,
+                      "Samples in an order drawn from this number");
+  command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")
+      ->check(CLI::IsMember({"train", "test"}));
+  command->callback([arguments] { run_pack(*arguments); });
+}
+
+}  // namespace athanor::tool

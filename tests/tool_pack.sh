@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# tool_pack.sh ATHANOR: pack, inspect and verify as a user runs them: damage, signals, kill -9.
+set -euo pipefail
+athanor=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+fail() { echo "$*"; exit 1; }
+
+# A set in MNIST's format: 40,000 images of 28x28, labels 0 to 9.
+big_endian() { printf "\\x$(printf %02x $(($1 >> 24 & 255)))\\x$(printf %02x $(($1 >> 16 & 255)))\\x$(printf %02x $(($1 >> 8 & 255)))\\x$(printf %02x $(($1 & 255)))"; }
+count=40000
+mkdir "$folder/mnist"
+{ big_endian 0x803; big_endian $count; big_endian 28; big_endian 28
+  head -c $((count * 784)) < <(yes 'any pixels would do, as long as they are not the same everywhere'); } \
+  > "$folder/mnist/train-images-idx3-ubyte"
+{ big_endian 0x801; big_endian $count
+  head -c $count < <(yes | tr 'y\n' '\3\7'); } > "$folder/mnist/train-labels-idx1-ubyte"
+out=$folder/out
+mkdir "$out"
+
+# The same bytes with any number of threads, and nothing on stderr, which is no terminal.
+for threads in 1 2 5; do
+  "$athanor" pack "$folder/mnist" "$out/$threads.athp" --threads $threads > "$folder/stdout" 2> "$folder/stderr"
+  grep -q '40,000 samples' "$folder/stdout" || fail "pack said: $(cat "$folder/stdout")"
+  [ ! -s "$folder/stderr" ] || fail "pack complained: $(cat "$folder/stderr")"
+done
+cmp "$out/1.athp" "$out/2.athp"
+cmp "$out/1.athp" "$out/5.athp"
+"$athanor" pack "$out/1.athp" "$out/again.athp" > "$folder/stdout"
+cmp "$out/1.athp" "$out/again.athp"
+"$athanor" pack "$out/1.athp" "$out/few.athp" --limit 100 --shuffle-seed 5 > "$folder/stdout"
+"$athanor" inspect "$out/few.athp" | grep -q '100 (100 raw)' || fail "--limit 100 gave: $("$athanor" inspect "$out/few.athp")"
+
+"$athanor" inspect "$out/1.athp" > "$folder/stdout"
+grep -q '28x28x1 u8' "$folder/stdout" && grep -q '20,000 samples' "$folder/stdout" || fail "inspect: $(cat "$folder/stdout")"
+"$athanor" inspect --json "$out/1.athp" | grep -q '"samples": 40000' || fail "inspect --json"
+"$athanor" verify "$out/1.athp" | grep -q 'all as they were written' || fail "verify of a whole file"
+id=$("$athanor" verify "$out/1.athp" | sed 's/.* //')
+"$athanor" inspect "$out/1.athp" | grep -q "$id" || fail "inspect and verify must agree on the content id"
+
+# Damage: 784 bytes a sample, 832 with padding. A byte of sample 1000, one of the padding behind sample 2000.
+cp "$out/1.athp" "$folder/bad.athp"
+damage() { printf 'X' | dd of="$folder/bad.athp" bs=1 seek="$1" conv=notrunc status=none; }
+damage $((4096 + 1000 * 832 + 5))
+damage $((4096 + 2000 * 832 + 800))
+code=0
+"$athanor" verify "$folder/bad.athp" > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] || fail "verify of a damaged file: code $code"
+[ "$(wc -l < "$folder/stderr")" -eq 1 ] && [ "$(wc -l < "$folder/stdout")" -eq 2 ] || fail "$(cat "$folder/stdout" "$folder/stderr")"
+grep -q "^offset $((4096 + 1000 * 832)): sample 1000 " "$folder/stdout" || fail "$(cat "$folder/stdout")"
+grep -q "^offset $((4096 + 2000 * 832 + 800)): padding" "$folder/stdout" || fail "$(cat "$folder/stdout")"
+code=0
+"$athanor" pack "$folder/bad.athp" "$out/from_bad.athp" > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] && grep -q 'sample 1000' "$folder/stderr" || fail "pack of a damaged file: code $code, $(cat "$folder/stderr")"
+[ ! -e "$out/from_bad.athp" ] || fail "pack of a damaged file left one"
+
+# Several files, read as one.
+"$athanor" pack "$out/1.athp" "$out/set.athp.json" --file-mb 10 > "$folder/stdout"
+[ "$(ls "$out"/set-*.athp | wc -l)" -eq 3 ] || fail "--file-mb 10 made: $(ls "$out")"
+"$athanor" verify "$out/set.athp.json" > "$folder/stdout" || fail "verify of a set: $(cat "$folder/stdout")"
+[ "$(grep -c 'all as they were written' "$folder/stdout")" -eq 3 ] || fail "verify of a set: $(cat "$folder/stdout")"
+"$athanor" pack "$out/set.athp.json" "$out/again.athp" > "$folder/stdout"
+cmp "$out/1.athp" "$out/again.athp"
+printf 'X' | dd of="$out/set-00001.athp" bs=1 seek=4099 conv=notrunc status=none
+code=0
+"$athanor" verify "$out/set.athp.json" > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] && grep -q 'set-00001.athp, offset 4096: sample 0 ' "$folder/stdout" || fail "code $code, $(cat "$folder/stdout")"
+code=0
+"$athanor" pack "$out/1.athp" "$out/1.zip" > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] && grep -q 'must end in .athp' "$folder/stderr" || fail "code $code, $(cat "$folder/stderr")"
+
+# kill -9 at any moment: under the final name is nothing, or a whole file.
+rm "$out"/*
+for round in $(seq 1 16); do
+  "$athanor" pack "$folder/mnist" "$out/killed.athp" > /dev/null 2>&1 &
+  sleep "0.$(printf %03d $((RANDOM % 250)))"
+  kill -9 $! 2> /dev/null || true
+  wait $! 2> /dev/null || true
+  if [ -e "$out/killed.athp" ]; then
+    "$athanor" verify "$out/killed.athp" > /dev/null || fail "kill -9 left a damaged file (round $round)"
+  fi
+  rm -f "$out"/*
+done
+
+# SIGINT and SIGTERM: nothing is left, and the code says which. (One that comes before the handler is there, or after
+# the last sample, is no test.)
+for signal in INT TERM; do
+  for round in $(seq 1 60); do
+    code=0
+    "$athanor" pack "$folder/mnist" "$out/stopped.athp" > /dev/null 2> "$folder/stderr" &
+    sleep "0.$(printf %03d $((RANDOM % 150)))"
+    kill -$signal $! 2> /dev/null || true
+    wait $! 2> /dev/null || code=$?
+    if grep -q "ended by SIG$signal" "$folder/stderr"; then break; fi
+    rm -f "$out"/*
+    [ "$round" -lt 60 ] || fail "no SIG$signal came while samples were written"
+  done
+  [ "$code" -eq "$([ $signal = INT ] && echo 130 || echo 143)" ] || fail "SIG$signal: code $code"
+  [ -z "$(ls -A "$out")" ] || fail "SIG$signal left: $(ls -A "$out")"
+done
