@@ -42,6 +42,7 @@
 #include "data/in_memory.h"
 #include "data/loader.h"
 #include "data/preprocess.h"
+#include "data/recode.h"
 #include "data/sample_store.h"
 #include "data/synthetic.h"
 #include "dist/communicator.h"

@@ -30,7 +30,6 @@ set(ATHANOR_HEADERS
   data/formats/hdf5.h
   data/formats/idx.h
   data/formats/image_folder.h
-  data/formats/input_file.h
   data/formats/join.h
   data/formats/lmdb.h
   data/formats/manifest.h
@@ -43,6 +42,7 @@ set(ATHANOR_HEADERS
   data/formats/tar.h
   data/formats/tfrecord.h
   data/image/decoder.h
+  data/image/encode_jpeg.h
   data/image/image.h
   data/image/jpeg.h
   data/image/png.h
@@ -51,6 +51,7 @@ set(ATHANOR_HEADERS
   data/in_memory.h
   data/loader.h
   data/preprocess.h
+  data/recode.h
   data/sample_store.h
   data/synthetic.h
   dist/barrier.h

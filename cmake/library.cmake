@@ -121,7 +121,6 @@ add_library(athanor
   data/formats/idx.cpp
   data/formats/image_folder.cpp
   data/formats/image_folder_writer.cpp
-  data/formats/input_file.cpp
   data/formats/join.cpp
   data/formats/lmdb.cpp
   data/formats/manifest.cpp
@@ -135,6 +134,7 @@ add_library(athanor
   data/formats/raw.cpp
   data/formats/tar.cpp
   data/formats/tfrecord.cpp
+  data/image/encode_jpeg.cpp
   data/image/jpeg.cpp
   data/image/png.cpp
   data/image/resize.cpp
@@ -142,6 +142,7 @@ add_library(athanor
   data/in_memory.cpp
   data/loader.cpp
   data/preprocess.cpp
+  data/recode.cpp
   data/sample_store.cpp
   data/synthetic.cpp
   dist/broadcast.cpp

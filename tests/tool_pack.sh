@@ -54,6 +54,19 @@ code=0
 [ "$code" -eq 2 ] && grep -q 'sample 1000' "$folder/stderr" || fail "pack of a damaged file: code $code, $(cat "$folder/stderr")"
 [ ! -e "$out/from_bad.athp" ] || fail "pack of a damaged file left one"
 
+# Images to a folder and back, and to another size.
+"$athanor" pack "$out/few.athp" "$out/images" > "$folder/stdout"
+[ "$(find "$out/images" -name '*.png' | wc -l)" -eq 100 ] || fail "a folder of images: $(cat "$folder/stdout")"
+"$athanor" pack "$out/images" "$out/small.athp" --resize 20 > "$folder/stdout"
+"$athanor" inspect "$out/small.athp" | grep -q '100 (100 jpeg)' || fail "--resize: $("$athanor" inspect "$out/small.athp")"
+"$athanor" pack "$out/images" "$out/small.athp" --raw 14x12 --threads 2 > "$folder/stdout"
+"$athanor" inspect "$out/small.athp" | grep -q '14x12x3 u8' || fail "--raw: $("$athanor" inspect "$out/small.athp")"
+for wrong in 14 14x 14x12x3 0x5 axb; do
+  code=0
+  "$athanor" pack "$out/images" "$out/no.athp" --raw $wrong > "$folder/stdout" 2> "$folder/stderr" || code=$?
+  [ "$code" -eq 2 ] && grep -q "HEIGHTxWIDTH.*'$wrong'" "$folder/stderr" || fail "--raw $wrong: $code, $(cat "$folder/stderr")"
+done
+
 # Several files, read as one.
 "$athanor" pack "$out/1.athp" "$out/set.athp.json" --file-mb 10 > "$folder/stdout"
 [ "$(ls "$out"/set-*.athp | wc -l)" -eq 3 ] || fail "--file-mb 10 made: $(ls "$out")"

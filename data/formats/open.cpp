@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "data/formats/cifar.h"
+#include "data/formats/image_folder.h"
 #include "data/formats/manifest.h"
 #include "data/formats/mnist.h"
 #include "data/formats/packed.h"
@@ -63,6 +64,15 @@ bool is_manifest(const std::filesystem::path& path) {
   return path.filename().string().ends_with(".athp.json");
 }
 
+/// A folder for each class: the last to be asked, for others may have folders in them, too.
+bool has_folders(const std::filesystem::path& path) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    if (at->is_directory(error)) return true;
+  }
+  return false;
+}
+
 template <auto kRead>
 std::unique_ptr<SampleStore> read_all(const std::filesystem::path& path, const OpenOptions& options) {
   return std::make_unique<InMemoryStore>(kRead(path, options.part), path);
@@ -92,6 +102,10 @@ constexpr Format kFormats[] = {
        return holds(path, {"train.bin", "test.bin"});
      },
      read_all<cifar100>},
+    {"image folder", has_folders,
+     [](const std::filesystem::path& path, const OpenOptions& /*options*/) -> std::unique_ptr<SampleStore> {
+       return std::make_unique<ImageFolder>(path);
+     }},
 };
 
 const Format& find_format(const std::filesystem::path& path) {
@@ -123,9 +137,12 @@ std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
   const PackedWriterOptions packed{
       .threads = options.threads, .classes = options.classes, .class_names = options.class_names};
   if (is_manifest(path)) return create_manifest(path, options.file_bytes, packed);
+  if (!path.has_extension()) return std::make_unique<ImageFolderWriter>(path, options.class_names);
   if (path.extension() == ".athp") return std::make_unique<PackedWriter>(path, packed);
-  detail::fail<>("data: {} must end in .athp (a packed file) or .athp.json (several), but ends in '{}'",
-                 path.string(), path.extension().string());
+  detail::fail<>(
+      "data: {} must end in .athp (a packed file) or .athp.json (several), or without a suffix (a folder of "
+      "images), but ends in '{}'",
+      path.string(), path.extension().string());
 }
 
 }  // namespace athanor

@@ -19,7 +19,8 @@ struct OpenOptions {
 /// Opens whatever lies at `path`, which says itself what it is:
 ///   a packed file, by its first bytes;
 ///   a manifest of packed files, by its suffix .athp.json;
-///   a folder with MNIST's files, CIFAR-10's or CIFAR-100's, by their names.
+///   a folder with MNIST's files, CIFAR-10's or CIFAR-100's, by their names;
+///   a folder with a folder of images for each class.
 /// Throws IoError where there is nothing, or nothing known.
 std::unique_ptr<SampleStore> open_samples(const std::filesystem::path& path, const OpenOptions& options = {});
 
@@ -30,8 +31,9 @@ struct CreateOptions {
   std::vector<std::string> class_names = {};  ///< for formats that keep them
 };
 
-/// A writer of the format that `path` ends like: .athp, .athp.json (a manifest and its files). Throws
-/// ArgumentError on any other end, IoError where it cannot be written.
+/// A writer of the format that `path` ends like: .athp, .athp.json (a manifest and its files), or a name
+/// without suffix (ImageFolderWriter). Throws ArgumentError on any other end, IoError where it cannot be
+/// written.
 std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
                                              const CreateOptions& options = {});
 

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <chrono>
+#include <cinttypes>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <thread>
 
@@ -10,6 +12,7 @@
 #include "data/convert.h"
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
+#include "data/recode.h"
 #include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/live_line.h"
 #include "tensor/error.h"
@@ -20,7 +23,8 @@ namespace athanor::tool {
 namespace {
 
 struct PackArguments {
-  std::string source, target, part = "train";
+  std::string source, target, part = "train", raw;
+  std::int64_t shorter_side = 0;
   int threads = 0;
   std::int64_t limit = 0, file_mb = 1024;
   std::optional<std::uint64_t> shuffle_seed;
@@ -30,7 +34,21 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1e-9);
 }
 
+/// "224x192" as height and width.
+ImageSize read_size(const std::string& text) {
+  ImageSize size;
+  int end = 0;
+  // Nothing but the two numbers: the end is set where all of it was read.
+  const int count = std::sscanf(text.c_str(), "%6" SCNd64 "x%6" SCNd64 "%n", &size.height, &size.width, &end);
+  ATH_CHECK(count == 2 && static_cast<std::size_t>(end) == text.size() && size.height > 0 && size.width > 0,
+            "pack: --raw must be HEIGHTxWIDTH, like 224x224, but is '{}'", text);
+  return size;
+}
+
 void run_pack(const PackArguments& arguments) {
+  RecodeOptions recode{.shorter_side = arguments.shorter_side};
+  if (!arguments.raw.empty()) recode.raw = read_size(arguments.raw);
+  (void)make_recoder(recode);  // throws, before anything is opened, where they do not go together
   const SignalGuard signals;
   const std::unique_ptr<SampleStore> from =
       open_samples(arguments.source, {.part = arguments.part == "test" ? Part::test : Part::train});
@@ -63,6 +81,7 @@ void run_pack(const PackArguments& arguments) {
                             {.threads = threads,
                              .limit = arguments.limit,
                              .shuffle_seed = arguments.shuffle_seed,
+                             .make_change = [&]() { return make_recoder(recode); },
                              .progress = progress});
   line.clear();
   if (!done) {
@@ -87,17 +106,24 @@ void add_pack(CLI::App& app) {
   const auto arguments = std::make_shared<PackArguments>();
   command
       ->add_option("SRC", arguments->source,
-                   "What to read: a packed file, a manifest, or a folder of MNIST or CIFAR")
+                   "What to read: a packed file, a manifest, a folder of MNIST, CIFAR or images by class")
       ->required();
   command
-      ->add_option("DST", arguments->target,
-                   "What to write: NAME.athp, a packed file, or NAME.athp.json, several of them")
+      ->add_option(
+          "DST", arguments->target,
+          "What to write: NAME.athp, a packed file; NAME.athp.json, several; NAME, a folder of images")
       ->required();
   command->add_option("--file-mb", arguments->file_mb, "Of several files: MiB of samples in each")
       ->check(CLI::Range(1, 1 << 30));
   command
       ->add_option("--threads", arguments->threads, "Threads; 0: one for each core. The bytes are the same")
       ->check(CLI::Range(0, 1024));
+  command
+      ->add_option("--resize", arguments->shorter_side,
+                   "Images whose shorter side is longer become JPEGs (quality 90) of that side; 0: none")
+      ->check(CLI::Range(0, 16384));
+  command->add_option("--raw", arguments->raw,
+                      "HxW: all images become raw ones of this size, middle cut out");
   command->add_option("--limit", arguments->limit, "Only so many samples, the first; 0: all")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--shuffle-seed", arguments->shuffle_seed,

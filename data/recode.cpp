@@ -1,0 +1,92 @@
+#include "data/recode.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "data/image/decoder.h"
+#include "data/image/encode_jpeg.h"
+#include "data/image/resize.h"
+#include "data/image/transform.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+/// Everything a thread keeps from sample to sample.
+class Recoder {
+ public:
+  explicit Recoder(const RecodeOptions& options) : options_(options) {}
+
+  StoredSample recode(const StoredSample& sample, std::vector<std::byte>& bytes) {
+    if (options_.raw.height > 0) return to_raw(sample, bytes);
+    return options_.shorter_side > 0 ? shrink(sample, bytes) : sample;
+  }
+
+ private:
+  StoredSample to_raw(const StoredSample& sample, std::vector<std::byte>& bytes) {
+    const ImageTransform transform{.height = options_.raw.height, .width = options_.raw.width};
+    const std::int64_t channels = sample.codec == Codec::raw ? sample.channels : 3;
+    bytes.resize(static_cast<std::size_t>(transform.height * transform.width * channels));
+    reader_.read(sample, transform, {}, channels,
+                 {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()});
+    return {bytes, Codec::raw, transform.height, transform.width, channels, sample.label};
+  }
+
+  StoredSample shrink(const StoredSample& sample, std::vector<std::byte>& bytes) {
+    const bool raw = sample.codec == Codec::raw;
+    const ImageSize size = raw ? ImageSize{sample.height, sample.width} : decoder_.open(sample.bytes);
+    if (std::min(size.height, size.width) <= options_.shorter_side) return sample;
+    if (raw && sample.channels != 1 && sample.channels != 3) {
+      detail::fail<IoError>("a raw image must have 1 or 3 channels to become a JPEG, but has {}",
+                            sample.channels);
+    }
+    const ImageView image =
+        raw ? ImageView{reinterpret_cast<const std::uint8_t*>(sample.bytes.data()), size.height, size.width,
+                        sample.channels, size.width * sample.channels}
+            : decoder_.decode({0, 0, size.height, size.width});
+    const double scale =
+        static_cast<double>(std::min(size.height, size.width)) / static_cast<double>(options_.shorter_side);
+    const auto scaled = [&](std::int64_t side) {
+      return std::max<std::int64_t>(1, std::llround(static_cast<double>(side) / scale));
+    };
+    const std::int64_t height = scaled(size.height), width = scaled(size.width);
+    // Rounded sides: each axis has a scale of its own, so that the window ends where the image does.
+    const auto window = [](std::int64_t from, std::int64_t to) {
+      return Window{static_cast<double>(from) / static_cast<double>(to), 0, 0, from};
+    };
+    pixels_.resize(static_cast<std::size_t>(height * width * image.channels));
+    resize_(image, window(size.height, height), window(size.width, width), height, width, pixels_);
+    encode_jpeg({pixels_.data(), height, width, image.channels, width * image.channels}, options_.quality,
+                bytes);
+    return {bytes, Codec::jpeg, 0, 0, 0, sample.label};
+  }
+
+  RecodeOptions options_;
+  ImageReader reader_;
+  ImageDecoder decoder_;
+  Resizer resize_;
+  std::vector<std::uint8_t> pixels_;
+};
+
+}  // namespace
+
+SampleChange make_recoder(const RecodeOptions& options) {
+  constexpr std::int64_t kMaxSide = 16384;
+  const bool raw = options.raw != ImageSize{};
+  ATH_CHECK(options.shorter_side >= 0 && options.shorter_side <= kMaxSide && options.quality >= 1 &&
+                options.quality <= 100,
+            "recode: the shorter side must be in [0, {}] and the quality in [1, 100], but got {} and {}",
+            kMaxSide, options.shorter_side, options.quality);
+  ATH_CHECK(
+      !raw || (options.raw.height > 0 && options.raw.width > 0 && options.raw.height <= kMaxSide &&
+               options.raw.width <= kMaxSide && options.shorter_side == 0),
+      "recode: raw images must have sides in [1, {}], and no shorter side of JPEGs, but got {}x{} and {}",
+      kMaxSide, options.raw.height, options.raw.width, options.shorter_side);
+  return [recoder = std::make_shared<Recoder>(options)](const StoredSample& sample,
+                                                        std::vector<std::byte>& bytes) {
+    return recoder->recode(sample, bytes);
+  };
+}
+
+}  // namespace athanor
