@@ -1,148 +1,186 @@
 #include "data/formats/open.h"
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <fstream>
 #include <initializer_list>
-#include <span>
+#include <string_view>
 #include <utility>
 
 #include "data/formats/cifar.h"
+#include "data/formats/detail/input_file.h"
+#include "data/formats/hdf5.h"
+#include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
+#include "data/formats/lmdb.h"
 #include "data/formats/manifest.h"
-#include "data/formats/mnist.h"
+#include "data/formats/npy.h"
 #include "data/formats/packed.h"
 #include "data/formats/packed_writer.h"
-#include "data/in_memory.h"
+#include "data/formats/raw.h"
+#include "data/formats/tar.h"
+#include "data/formats/tfrecord.h"
 #include "tensor/error.h"
 
 namespace athanor {
 namespace {
 
-/// Images in memory as a store of raw samples.
-class InMemoryStore final : public SampleStore {
- public:
-  InMemoryStore(std::unique_ptr<InMemoryDataset> images, std::filesystem::path path)
-      : images_(std::move(images)), path_(std::move(path)) {}
+using std::filesystem::path;
+using Store = std::unique_ptr<SampleStore>;
+using Writer = std::unique_ptr<SampleWriter>;
 
-  std::int64_t size() const override { return images_->size(); }
-  const ImageSpec& spec() const override { return images_->spec(); }
-  StoredSample fetch(std::int64_t index, std::vector<std::byte>& /*scratch*/) const override {
-    ATH_CHECK(index >= 0 && index < size(), "dataset: index must be in [0, {}), but got {}", size(), index);
-    const auto i = static_cast<std::size_t>(index), bytes = static_cast<std::size_t>(spec().bytes());
-    return {std::as_bytes(images_->pixels().subspan(i * bytes, bytes)),
-            Codec::raw,
-            spec().height,
-            spec().width,
-            spec().channels,
-            images_->labels()[i]};
-  }
-  std::string where(std::int64_t index) const override {
-    return fmt::format("{}, image {}", path_.string(), index);
-  }
-  bool resident() const override { return true; }
-
- private:
-  std::unique_ptr<InMemoryDataset> images_;
-  std::filesystem::path path_;
-};
-
-/// One format: how a path of it looks, and how it is opened.
-struct Format {
-  const char* name;
-  bool (*matches)(const std::filesystem::path& path);
-  std::unique_ptr<SampleStore> (*open)(const std::filesystem::path& path, const OpenOptions& options);
-};
-
-bool holds(const std::filesystem::path& folder, std::initializer_list<const char*> any_of) {
-  std::error_code error;
-  for (const char* name : any_of) {
-    if (std::filesystem::exists(folder / name, error)) return true;
-    if (std::filesystem::exists(folder / (std::string(name) + ".gz"), error)) return true;
-  }
-  return false;
+bool ends_with(const path& at, std::initializer_list<const char*> any_of) {
+  std::string name = at.filename().string();
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::any_of(any_of.begin(), any_of.end(),
+                     [&](const char* suffix) { return name.ends_with(suffix); });
 }
 
-bool is_manifest(const std::filesystem::path& path) {
-  return path.filename().string().ends_with(".athp.json");
+bool holds(const path& folder, std::initializer_list<const char*> any_of) {
+  std::error_code error;
+  return std::any_of(any_of.begin(), any_of.end(), [&](const char* name) {
+    return std::filesystem::exists(folder / name, error) ||
+           std::filesystem::exists(folder / (std::string(name) + ".gz"), error);
+  });
+}
+
+/// Whether the file has these bytes at that offset.
+bool has(const path& at, std::string_view magic, std::streamoff offset = 0) {
+  std::array<char, 16> bytes{};
+  std::ifstream file(at, std::ios::binary);
+  file.seekg(offset).read(bytes.data(), static_cast<std::streamsize>(magic.size()));
+  return file && std::string_view(bytes.data(), magic.size()) == magic;
+}
+
+bool is_manifest(const path& at) {
+  return ends_with(at, {".athp.json"});
+}
+
+bool is_idx(const path& at) {
+  const std::string name = at.filename().string();
+  return name.find("idx3-ubyte") != std::string::npos || name.find("idx4-ubyte") != std::string::npos;
+}
+
+/// A file of bare pixels is known by what lies beside it.
+bool is_raw(const path& at) {
+  std::error_code error;
+  return at.extension() == ".bin" && std::filesystem::exists(path(at).replace_extension(".json"), error);
 }
 
 /// A folder for each class: the last to be asked, for others may have folders in them, too.
-bool has_folders(const std::filesystem::path& path) {
+bool has_folders(const path& at) {
   std::error_code error;
-  for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    if (at->is_directory(error)) return true;
+  for (std::filesystem::directory_iterator entry(at, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->is_directory(error)) return true;
   }
   return false;
 }
 
-template <auto kRead>
-std::unique_ptr<SampleStore> read_all(const std::filesystem::path& path, const OpenOptions& options) {
-  return std::make_unique<InMemoryStore>(kRead(path, options.part), path);
+Store open_mnist(const path& folder, const OpenOptions& options) {
+  const std::string part = options.part == Part::train ? "train" : "t10k";
+  constexpr std::int64_t kClasses = 10;
+  return open_idx(find_plain_or_gz(folder, part + "-images-idx3-ubyte", "mnist",
+                                   "fetch it with scripts/get_data.sh mnist"),
+                  {.classes = kClasses});
 }
+
+/// One format: what of it looks like at a path, and how it is opened.
+struct Format {
+  const char* name;
+  bool (*matches)(const path& at);
+  Store (*open)(const path& at, const OpenOptions& options);
+};
 
 constexpr Format kFormats[] = {
     {"packed file", PackedStore::recognises,
-     [](const std::filesystem::path& path, const OpenOptions& options) -> std::unique_ptr<SampleStore> {
-       return std::make_unique<PackedStore>(path, PackedOptions{.check = options.check});
+     [](const path& at, const OpenOptions& options) -> Store {
+       return std::make_unique<PackedStore>(at, PackedOptions{.check = options.check});
      }},
     {"manifest of packed files", is_manifest,
-     [](const std::filesystem::path& path, const OpenOptions& options) {
-       return open_manifest(path, {.check = options.check});
-     }},
+     [](const path& at, const OpenOptions& options) { return open_manifest(at, {.check = options.check}); }},
+    {"NumPy array", [](const path& at) { return has(at, "\x93NUMPY"); },
+     [](const path& at, const OpenOptions&) { return open_npy(at); }},
+    {"NumPy archive", [](const path& at) { return ends_with(at, {".npz"}) && has(at, "PK"); },
+     [](const path& at, const OpenOptions&) { return open_npz(at); }},
+    {"HDF5 file", [](const path& at) { return has(at, "\x89HDF\r\n\x1a\n"); },
+     [](const path& at, const OpenOptions&) { return open_hdf5(at); }},
+    {"tar archive", [](const path& at) { return ends_with(at, {".tar"}) || has(at, "ustar", 257); },
+     [](const path& at, const OpenOptions&) { return open_tar(at); }},
+    {"TFRecord file",
+     [](const path& at) {
+       // The usual name of a shard: train-00000-of-01024.
+       return ends_with(at, {".tfrecord", ".tfrecords"}) ||
+              at.filename().string().find("-of-") != std::string::npos;
+     },
+     [](const path& at, const OpenOptions&) { return open_tfrecord(at); }},
+    {"LMDB environment", [](const path& at) { return ends_with(at, {".mdb"}) || holds(at, {"data.mdb"}); },
+     [](const path& at, const OpenOptions&) { return open_lmdb(at); }},
+    {"IDX file", is_idx, [](const path& at, const OpenOptions&) { return open_idx(at); }},
+    {"file of bare pixels", is_raw, [](const path& at, const OpenOptions&) { return open_raw(at); }},
     {"MNIST folder",
-     [](const std::filesystem::path& path) {
-       return holds(path, {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"});
+     [](const path& at) {
+       return holds(at, {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"});
      },
-     read_all<mnist>},
+     open_mnist},
     {"CIFAR-10 folder",
-     [](const std::filesystem::path& path) {
-       return holds(path, {"data_batch_1.bin", "test_batch.bin"});
+     [](const path& at) {
+       return holds(at, {"data_batch_1.bin", "test_batch.bin"});
      },
-     read_all<cifar10>},
+     [](const path& at, const OpenOptions& options) { return open_cifar(at, 10, options.part); }},
     {"CIFAR-100 folder",
-     [](const std::filesystem::path& path) {
-       return holds(path, {"train.bin", "test.bin"});
+     [](const path& at) {
+       return holds(at, {"train.bin", "test.bin"});
      },
-     read_all<cifar100>},
+     [](const path& at, const OpenOptions& options) { return open_cifar(at, 100, options.part); }},
     {"image folder", has_folders,
-     [](const std::filesystem::path& path, const OpenOptions& /*options*/) -> std::unique_ptr<SampleStore> {
-       return std::make_unique<ImageFolder>(path);
-     }},
+     [](const path& at, const OpenOptions&) -> Store { return std::make_unique<ImageFolder>(at); }},
 };
 
-const Format& find_format(const std::filesystem::path& path) {
+const Format& find_format(const path& at) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    detail::fail<IoError>("data: {} must be a file or folder, but there is none", path.string());
+  if (!std::filesystem::exists(at, error)) {
+    detail::fail<IoError>("data: {} must be a file or folder, but there is none", at.string());
   }
   for (const Format& format : kFormats) {
-    if (format.matches(path)) return format;
+    if (format.matches(at)) return format;
   }
   std::vector<const char*> names;
   for (const Format& format : kFormats) names.push_back(format.name);
-  detail::fail<IoError>("data: {} must be one of: {}; but is none of them", path.string(),
+  detail::fail<IoError>("data: {} must be one of: {}; but is none of them", at.string(),
                         fmt::join(names, ", "));
 }
 
 }  // namespace
 
-std::unique_ptr<SampleStore> open_samples(const std::filesystem::path& path, const OpenOptions& options) {
-  return find_format(path).open(path, options);
+Store open_samples(const path& at, const OpenOptions& options) {
+  return find_format(at).open(at, options);
 }
 
-std::string format_of(const std::filesystem::path& path) {
-  return find_format(path).name;
+std::string format_of(const path& at) {
+  return find_format(at).name;
 }
 
-std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
-                                             const CreateOptions& options) {
+Writer create_samples(const path& at, const CreateOptions& options) {
   const PackedWriterOptions packed{
       .threads = options.threads, .classes = options.classes, .class_names = options.class_names};
-  if (is_manifest(path)) return create_manifest(path, options.file_bytes, packed);
-  if (!path.has_extension()) return std::make_unique<ImageFolderWriter>(path, options.class_names);
-  if (path.extension() == ".athp") return std::make_unique<PackedWriter>(path, packed);
+  if (is_manifest(at)) return create_manifest(at, options.file_bytes, packed);
+  if (ends_with(at, {".athp"})) return std::make_unique<PackedWriter>(at, packed);
+  if (ends_with(at, {".npy"})) return create_npy(at);
+  if (ends_with(at, {".npz"})) return create_npz(at);
+  if (ends_with(at, {".h5", ".hdf5"})) return create_hdf5(at);
+  if (ends_with(at, {".tar"})) return create_tar(at);
+  if (ends_with(at, {".tfrecord", ".tfrecords"})) return create_tfrecord(at);
+  if (ends_with(at, {".mdb", ".lmdb"})) return create_lmdb(at);
+  if (ends_with(at, {".bin"})) return create_raw(at, options.classes);
+  if (is_idx(at)) return create_idx(at);
+  if (!at.has_extension()) return std::make_unique<ImageFolderWriter>(at, options.class_names);
   detail::fail<>(
-      "data: {} must end in .athp (a packed file) or .athp.json (several), or without a suffix (a folder of "
-      "images), but ends in '{}'",
-      path.string(), path.extension().string());
+      "data: {} must end in .athp (a packed file), .athp.json (several), .npy, .npz, .h5, .tar, .tfrecord, "
+      ".lmdb, "
+      ".bin, idx3-ubyte, or without a suffix (a folder of images), but ends in '{}'",
+      at.string(), at.extension().string());
 }
 
 }  // namespace athanor

@@ -16,11 +16,13 @@ struct OpenOptions {
   bool check = true;        ///< packed files: compares each sample with its CRC when it is fetched
 };
 
-/// Opens whatever lies at `path`, which says itself what it is:
-///   a packed file, by its first bytes;
-///   a manifest of packed files, by its suffix .athp.json;
-///   a folder with MNIST's files, CIFAR-10's or CIFAR-100's, by their names;
-///   a folder with a folder of images for each class.
+/// Opens whatever lies at `path`, with the options its reader has for itself. What it is, it says itself:
+///   packed files, .npy, HDF5 and tar archives by their first bytes;
+///   manifests (.athp.json), .npz, TFRecords (.tfrecord, .tfrecords, NAME-00000-of-00128), LMDB (.mdb, or a
+///   folder with data.mdb) and IDX (idx3-ubyte, idx4-ubyte) by their names;
+///   bare pixels (.bin) by the .json beside them;
+///   folders of MNIST, CIFAR-10 and CIFAR-100 by the files in them, and any other folder with folders in it
+///   as images, a folder for each class.
 /// Throws IoError where there is nothing, or nothing known.
 std::unique_ptr<SampleStore> open_samples(const std::filesystem::path& path, const OpenOptions& options = {});
 
@@ -31,9 +33,9 @@ struct CreateOptions {
   std::vector<std::string> class_names = {};  ///< for formats that keep them
 };
 
-/// A writer of the format that `path` ends like: .athp, .athp.json (a manifest and its files), or a name
-/// without suffix (ImageFolderWriter). Throws ArgumentError on any other end, IoError where it cannot be
-/// written.
+/// A writer of the format that `path` ends like: .athp (a packed file), .athp.json (a manifest and its
+/// files), .npy, .npz, .h5, .hdf5, .tar, .tfrecord, .tfrecords, .mdb, .lmdb (a folder), .bin, idx3-ubyte, or
+/// no suffix (ImageFolderWriter). Throws ArgumentError on any other end, IoError where it cannot be written.
 std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
                                              const CreateOptions& options = {});
 

@@ -201,10 +201,7 @@ void run_verify(const VerifyArguments& arguments) {
 void add_inspect(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("inspect", "Says what is in a file or folder of samples");
   const auto arguments = std::make_shared<VerifyArguments>();
-  command
-      ->add_option("FILE", arguments->path,
-                   "A packed file, a manifest, a folder of MNIST, CIFAR or images by class")
-      ->required();
+  command->add_option("FILE", arguments->path, "A file or folder of samples, of any format")->required();
   command->add_flag("--json", arguments->json, "As JSON");
   command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")
       ->check(CLI::IsMember({"train", "test"}));
@@ -222,10 +219,7 @@ void add_verify(CLI::App& app) {
   CLI::App* const command =
       app.add_subcommand("verify", "Compares a file of samples with its CRCs, and names what is damaged");
   const auto arguments = std::make_shared<VerifyArguments>();
-  command
-      ->add_option("FILE", arguments->path,
-                   "A packed file, a manifest, a folder of MNIST, CIFAR or images by class")
-      ->required();
+  command->add_option("FILE", arguments->path, "A file or folder of samples, of any format")->required();
   command->add_option("--threads", arguments->threads, "Threads; 0: one for each core")
       ->check(CLI::Range(0, 1024));
   command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")

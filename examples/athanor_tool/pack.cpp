@@ -106,12 +106,13 @@ void add_pack(CLI::App& app) {
   const auto arguments = std::make_shared<PackArguments>();
   command
       ->add_option("SRC", arguments->source,
-                   "What to read: a packed file, a manifest, a folder of MNIST, CIFAR or images by class")
+                   "What to read: a file or folder of any format (data/formats/open.h)")
       ->required();
   command
-      ->add_option(
-          "DST", arguments->target,
-          "What to write: NAME.athp, a packed file; NAME.athp.json, several; NAME, a folder of images")
+      ->add_option("DST", arguments->target,
+                   "What to write: .athp, .athp.json, .npy, .npz, .h5, .tar, .tfrecord, .lmdb, .bin, "
+                   "idx3-ubyte, or a folder of "
+                   "images")
       ->required();
   command->add_option("--file-mb", arguments->file_mb, "Of several files: MiB of samples in each")
       ->check(CLI::Range(1, 1 << 30));
