@@ -83,8 +83,8 @@ code=0
 [ "$code" -eq 2 ] && grep -q 'must end in .athp' "$folder/stderr" || fail "code $code, $(cat "$folder/stderr")"
 
 # kill -9 at any moment: under the final name is nothing, or a whole file.
-rm "$out"/*
-for round in $(seq 1 16); do
+rm -r "${out:?}"/*
+for round in $(seq 1 10); do
   "$athanor" pack "$folder/mnist" "$out/killed.athp" > /dev/null 2>&1 &
   sleep "0.$(printf %03d $((RANDOM % 250)))"
   kill -9 $! 2> /dev/null || true
@@ -92,7 +92,7 @@ for round in $(seq 1 16); do
   if [ -e "$out/killed.athp" ]; then
     "$athanor" verify "$out/killed.athp" > /dev/null || fail "kill -9 left a damaged file (round $round)"
   fi
-  rm -f "$out"/*
+  rm -rf "${out:?}"/*
 done
 
 # SIGINT and SIGTERM: nothing is left, and the code says which. (One that comes before the handler is there, or after
@@ -105,7 +105,7 @@ for signal in INT TERM; do
     kill -$signal $! 2> /dev/null || true
     wait $! 2> /dev/null || code=$?
     if grep -q "ended by SIG$signal" "$folder/stderr"; then break; fi
-    rm -f "$out"/*
+    rm -rf "${out:?}"/*
     [ "$round" -lt 60 ] || fail "no SIG$signal came while samples were written"
   done
   [ "$code" -eq "$([ $signal = INT ] && echo 130 || echo 143)" ] || fail "SIG$signal: code $code"
