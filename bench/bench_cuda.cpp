@@ -1,13 +1,18 @@
 // Kernels on the GPU: bench_cuda [--benchmark_filter=REGEX] [--benchmark_out=FILE]. The emulator has nothing
-// to time: scripts/kernel_lab.sh counts what kernels touch there.
+// to time: there bench_cuda --counters [--benchmark_filter=REGEX] prints what each line of a kernel touches.
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include <benchmark/benchmark.h>
 
 #include "bench/cuda/families.h"
 #include "bench/support/device_case.h"
 #include "bench/support/device_roof.h"
+#if defined(ATHANOR_SIMT)
+#include "kernels/simt/counters.h"
+#endif
 
 namespace athanor::bench {
 namespace {
@@ -27,6 +32,51 @@ void add_all() {
   add_conv();
 }
 
+int refuse(int code, const std::string& why) {
+  std::fprintf(stderr, "bench_cuda: %s\n", why.c_str());
+  return code;
+}
+
+// Removes the flag where it is given.
+bool take_flag(int& argc, char** argv, const char* name) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], name) != 0) continue;
+    std::copy(argv + i + 1, argv + argc, argv + i);
+    --argc;
+    return true;
+  }
+  return false;
+}
+
+#if defined(ATHANOR_SIMT)
+// The rows print their counts themselves; what is left are their errors.
+class Errors final : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) {
+      if (run.error_occurred)
+        std::fprintf(stderr, "%s: %s\n", run.benchmark_name().c_str(), run.error_message.c_str());
+    }
+  }
+};
+
+int run(int argc, char** argv) {
+  if (!take_flag(argc, argv, "--counters"))
+    return refuse(2, "emulated on the CPU: correct, not fast; there is nothing to time, but see --counters");
+  if (!simt::can_count())
+    return refuse(
+        2, "--counters: this build's kernels do not report what they touch; build the simt-race preset");
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  add_all();
+  Errors errors;
+  const std::size_t rows = benchmark::RunSpecifiedBenchmarks(&errors);
+  benchmark::Shutdown();
+  if (rows == 0) return refuse(2, "--benchmark_filter: matches no row; --benchmark_list_tests names them");
+  return failed_rows() > 0 ? 1 : 0;
+}
+#else
 void describe_device() {
   const Device device = bench_device();
   const DeviceInfo& info = device_info(device);
@@ -41,15 +91,9 @@ void describe_device() {
                               fmt::format("{:.0f}", device_flops_roof(device, "FMA").per_second * 1e-9));
 }
 
-int refuse(int code, const std::string& why) {
-  std::fprintf(stderr, "bench_cuda: %s\n", why.c_str());
-  return code;
-}
-
 int run(int argc, char** argv) {
-  if (cuda_is_emulated())
-    return refuse(
-        2, "must run on a GPU, but this build emulates one on the CPU; configure with the cuda preset");
+  if (take_flag(argc, argv, "--counters"))
+    return refuse(2, "--counters: only the emulator counts; build the simt-race preset");
   if (cuda_device_count() == 0) return refuse(3, why_no_cuda());
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
@@ -59,6 +103,7 @@ int run(int argc, char** argv) {
   benchmark::Shutdown();
   return failed_rows() > 0 ? 1 : 0;
 }
+#endif
 
 }  // namespace
 }  // namespace athanor::bench

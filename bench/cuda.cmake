@@ -1,5 +1,5 @@
 # A build with CUDA, or with its emulator, measures what it adds: kernels on the device. Emulated there is nothing to
-# time, and bench_cuda says so.
+# time, and bench_cuda --counters prints what the kernels touch.
 target_sources(athanor_bench_support PRIVATE
   support/device_case.cpp
   support/device_roof.cpp

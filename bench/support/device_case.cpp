@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 
@@ -9,6 +10,9 @@
 #include "bench/support/device_time.h"
 #include "kernels/copy.h"
 #include "kernels/cuda/vendor.h"
+#if defined(ATHANOR_SIMT)
+#include "kernels/simt/counters.h"
+#endif
 
 namespace athanor::bench {
 namespace {
@@ -97,6 +101,27 @@ double error_of(const Call& call, const std::vector<Tensor>& expected, const std
   return worst;
 }
 
+std::string id_of(const DeviceCase& row) {
+  const std::string shape = row.name.empty() ? shape_name(grown(row.shape, row.tiles)) : row.name;
+  return Id{row.op, row.dir, row.dtype, shape, row.impl, bench_device()}.str();
+}
+
+#if defined(ATHANOR_SIMT)
+// There is no time to take on the emulator. What the lines of the kernels touch is printed instead.
+void check_and_measure(benchmark::State& state, const DeviceCase& row) {
+  const Call call = row.prepare();
+  const std::vector<Tensor> operands = on_bench_device(call, 1);
+  simt::start_counting();
+  call.on_device(cuda_context(bench_device()), operands);
+  synchronize(bench_device());
+  const simt::Counts counts = simt::stop_counting();
+  std::printf("%s\n%s\n", id_of(row).c_str(), simt::table(counts).c_str());
+  const double error = error_on_device(call, operands);
+  ATH_CHECK(error <= call.tolerance, "max error {:.3g}, but at most {:.3g} is allowed", error,
+            call.tolerance);
+  state.SetIterationTime(1);  // the library asks for one
+}
+#else
 // As many sets of operands as it takes for a call to find nothing of the one before in the cache.
 std::size_t sets_for(const std::vector<Tensor>& operands) {
   double bytes = 1;
@@ -122,7 +147,7 @@ class Untuned {
   cuda::VendorOptions saved_;
 };
 
-void check_and_time(benchmark::State& state, const DeviceCase& row) {
+void check_and_measure(benchmark::State& state, const DeviceCase& row) {
   const Call call = row.prepare();
   CudaContext& context = cuda_context(bench_device());
   const std::vector<Tensor> expected = results_on_cpu(call);
@@ -133,7 +158,7 @@ void check_and_time(benchmark::State& state, const DeviceCase& row) {
     call.on_device(context, small);
     error = error_of(call, expected, small, 1);
   }
-  std::vector<std::vector<Tensor>> sets = {on_bench_device(call, row.tiles)};
+  std::vector<std::vector<Tensor> > sets = {on_bench_device(call, row.tiles)};
   call.on_device(context, sets[0]);
   error = worst_of(error, error_of(call, expected, sets[0], row.tiles));
   ATH_CHECK(error <= call.tolerance, "max error {:.3g}, but at most {:.3g} is allowed", error,
@@ -149,11 +174,12 @@ void check_and_time(benchmark::State& state, const DeviceCase& row) {
   report(state, work, roofs, seconds, error);
   state.SetIterationTime(state.counters["median_us"].value * 1e-6);
 }
+#endif
 
 void run_row(benchmark::State& state, const DeviceCase& row) {
   for ([[maybe_unused]] auto _ : state) {
     try {
-      check_and_time(state, row);
+      check_and_measure(state, row);
     } catch (const std::exception& error) {
       ++failures;
       state.SkipWithError(error.what());
@@ -171,8 +197,7 @@ Operand result(Role role, const Shape& shape, DType dtype) {
 }
 
 void add(DeviceCase row) {
-  const std::string shape = row.name.empty() ? shape_name(grown(row.shape, row.tiles)) : row.name;
-  const std::string id = Id{row.op, row.dir, row.dtype, shape, row.impl, bench_device()}.str();
+  const std::string id = id_of(row);
   benchmark::RegisterBenchmark(id.c_str(),
                                [row = std::move(row)](benchmark::State& state) { run_row(state, row); })
       ->Unit(benchmark::kMicrosecond)

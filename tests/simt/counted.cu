@@ -1,5 +1,7 @@
 #include "tests/simt/kernels.h"
 
+#include "kernels/cuda/vec.h"
+
 // Kernels whose sectors, bank conflicts and divergence follow from a textbook's arithmetic. The lines that
 // tests ask for are marked.
 
@@ -28,6 +30,12 @@ __global__ void copy_vectors_kernel(const float4* x, float4* y) {
   values[threadIdx.x] = x[threadIdx.x];
   __syncthreads();
   y[threadIdx.x] = values[63 - threadIdx.x];
+}
+
+template <class T> __global__ void copy_packets_kernel(const T* x, T* y) {
+  constexpr int kWidth = athanor::cuda::kVec<T>;
+  const unsigned at = kWidth * threadIdx.x;
+  athanor::cuda::store(y + at, athanor::cuda::load<kWidth>(x + at));
 }
 
 // Every lane reads one word, then the words of every second bank, then each its own.
@@ -99,6 +107,12 @@ cudaError_t transpose_tiled(bool padded, int n, const float* x, float* y) {
 }
 cudaError_t copy_vectors(const float4* x, float4* y) {
   return launch("copy_vectors", copy_vectors_kernel, 1, 64, 0, nullptr, std::tuple(x, y));
+}
+cudaError_t copy_packets(const float* x, float* y) {
+  return launch("copy_packets", copy_packets_kernel<float>, 1, 64, 0, nullptr, std::tuple(x, y));
+}
+cudaError_t copy_packets(const std::uint8_t* x, std::uint8_t* y) {
+  return launch("copy_packets", copy_packets_kernel<std::uint8_t>, 1, 64, 0, nullptr, std::tuple(x, y));
 }
 cudaError_t banks(float* out) {
   return launch("banks", banks_kernel, 1, 32, 0, nullptr, std::tuple(out));

@@ -187,6 +187,23 @@ TEST(Counters, ALoopOfDifferentLengthsRunsWithFewerAndFewerLanes) {
   });
 }
 
+template <class T> void expect_packets_in_one_access() {
+  in_all_orders([] {
+    const OnDevice<T> x(1024 / sizeof(T)), y(1024 / sizeof(T));
+    const KernelCounts counts = counted("copy_packets", [&] { return copy_packets(x.data(), y.data()); });
+    for (const AccessKind kind : {AccessKind::global_read, AccessKind::global_write}) {
+      EXPECT_EQ(counts.total(kind).warps, 2u);
+      EXPECT_EQ(counts.total(kind).sectors, 32u);
+      EXPECT_EQ(counts.total(kind).fewest_sectors, 32u);
+    }
+  });
+}
+
+TEST(Counters, APacketOfElementsIsOneAccess) {
+  expect_packets_in_one_access<float>();
+  expect_packets_in_one_access<std::uint8_t>();
+}
+
 TEST(Counters, LaunchesAddUpAndTheTableNamesLines) {
   const OnDevice<float> x(kN * kN), y(kN * kN);
   start_counting();

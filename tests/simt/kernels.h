@@ -73,6 +73,9 @@ cudaError_t through_struct(float* inside, float* out);
 cudaError_t transpose_naive(int n, const float* x, float* y);
 cudaError_t transpose_tiled(bool padded, int n, const float* x, float* y);
 cudaError_t copy_vectors(const float4* x, float4* y);
+/// The same 1,024 bytes by kernels/cuda/vec.h.
+cudaError_t copy_packets(const float* x, float* y);
+cudaError_t copy_packets(const std::uint8_t* x, std::uint8_t* y);
 cudaError_t banks(float* out);
 cudaError_t diverging(float* out);
 cudaError_t uniform(float* out);
