@@ -1,10 +1,10 @@
 // Trains a ResNet-18 (or --model NAME) on images of any size: one folder per class, below
-// --data-dir/imagenet/train and val, or wherever --train and --val say. build/cpu/bin/train_imagenet --train
-// photos/train --val photos/val --model resnet50 --pretrained FILE
+// --data-dir/imagenet/train and val, or whatever --train and --val name: a folder, a packed file, a tar, ...
+// build/cpu/bin/train_imagenet --train photos/train --val photos.athp --model resnet50 --pretrained FILE
 
 #include "common/train.h"
 #include "data/decoded_dataset.h"
-#include "data/formats/image_folder.h"
+#include "data/formats/open.h"
 #include "tensor/error.h"
 
 namespace {
@@ -22,10 +22,11 @@ void check_classes(const SampleStore& train, const SampleStore& val) {
 }
 
 examples::Data images(const TrainerConfig& flags) {
-  const auto open = [&](const std::filesystem::path& path, const char* part) {
-    return std::make_shared<ImageFolder>(path.empty() ? flags.data_dir / "imagenet" / part : path);
+  const auto open = [&](const std::filesystem::path& path, Part part) -> std::shared_ptr<const SampleStore> {
+    const char* const folder = part == Part::train ? "train" : "val";
+    return open_samples(path.empty() ? flags.data_dir / "imagenet" / folder : path, {.part = part});
   };
-  const auto train = open(flags.train_data, "train"), val = open(flags.val_data, "val");
+  const auto train = open(flags.train_data, Part::train), val = open(flags.val_data, Part::test);
   check_classes(*train, *val);
   const std::int64_t side = flags.image_size;
   const ImageTransform drawn{.height = side, .width = side, .random_crop = RandomResizedCrop{}};

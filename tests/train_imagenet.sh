@@ -37,7 +37,7 @@ done
 
 run 0 --help
 grep -q -- '--image-size' out || die "--help lacks --image-size"
-refuses "image folder: .*data-cache/imagenet/train must be a readable folder" --data-dir data-cache
+refuses "data: data-cache/imagenet/train must be a file or folder, but there is none" --data-dir data-cache
 refuses "--image-size: must be at least 1" --image-size 0
 refuses "middle|at least 63 pixels" --data-dir . --model alexnet --image-size 40
 
@@ -46,6 +46,26 @@ run 0 "${train[@]}" --metrics straight.jsonl
 [ "$(field straight.jsonl end applied_steps)" = 18 ] || die "expected 18 steps"
 run 0 "${train[@]}" --seed 1 --metrics other.jsonl
 [ "$(field straight.jsonl end weights_hash)" != "$(field other.jsonl end weights_hash)" ] || die "seeds do nothing"
+
+# The same photos from a packed file and a tar, by threads and without: the same weights.
+for part in train val; do "$bin/athanor" pack imagenet/$part $part.athp >out; done
+"$bin/athanor" pack train.athp train.tar >out
+few=("${train[@]}" --max-steps 4)
+run 0 "${few[@]}" --workers 0 --metrics folder.jsonl
+for source in train.athp train.tar imagenet/train; do
+  for workers in 0 2; do
+    run 0 "${few[@]}" --train $source --val val.athp --workers $workers --metrics other.jsonl
+    for key in weights_hash test_loss applied_steps; do
+      [ "$(field folder.jsonl end $key)" = "$(field other.jsonl end $key)" ] ||
+        die "$source by $workers workers differs from the folder in $key"
+    done
+  done
+done
+"$bin/athanor" pack train.athp shuffled.athp --shuffle-seed 1 >out
+run 0 "${few[@]}" --train shuffled.athp --metrics other.jsonl
+[ "$(field folder.jsonl end weights_hash)" != "$(field other.jsonl end weights_hash)" ] || die "samples do nothing"
+printf X | dd of=shuffled.athp bs=1 seek=5000 conv=notrunc 2>/dev/null
+refuses "shuffled.athp, offset 4096: the CRC of sample 0 " "${few[@]}" --train shuffled.athp
 
 # Killed at its second checkpoint, in the middle of an epoch.
 saving=("${train[@]}" --checkpoint-dir saved --checkpoint-every 4 --metrics resumed.jsonl)
