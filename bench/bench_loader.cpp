@@ -32,7 +32,8 @@ constexpr std::int64_t kBatch = 16;
 /// The few photographs of the sample, over and over.
 struct Photos {
   Photos() {
-    folder = std::filesystem::temp_directory_path() / fmt::format("athanor-bench-{}", getpid());
+    static int count = 0;  // the last row's may still be there
+    folder = std::filesystem::temp_directory_path() / fmt::format("athanor-bench-{}-{}", getpid(), ++count);
     const std::filesystem::path sample =
         std::filesystem::path(std::getenv("ATHANOR_DATA_DIR")) / "imagenet-sample";
     std::filesystem::create_directories(folder / "photos");
