@@ -9,6 +9,7 @@
 #include "data/formats/idx.h"
 #include "data/formats/lmdb.h"
 #include "data/formats/npy.h"
+#include "data/formats/packed_writer.h"
 #include "data/formats/raw.h"
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
@@ -40,6 +41,12 @@ void write_encoded(const Writer& writer) {
   writer->add({std::as_bytes(std::span(jpeg)), Codec::jpeg, 0, 0, 0, 1});
   writer->add({std::as_bytes(std::span(png)), Codec::png, 0, 0, 0, 2});
   writer->finish();
+}
+
+Writer packed(const std::filesystem::path& path) {
+  // Small pages, so that a small file has several.
+  return std::make_unique<PackedWriter>(
+      path, PackedWriterOptions{.page_bytes = 4096, .class_names = {"a", "b", "c"}});
 }
 
 void save(const std::filesystem::path& folder, const char* target, const char* name,
@@ -78,6 +85,16 @@ void make(const std::filesystem::path& to) {
   const std::string record = records.substr(12, static_cast<unsigned char>(records[0]));
   save(to, "tfrecord", "record", "\1" + record);
   save(to, "example", "record", record);
+  // The first byte says which CRCs the target makes fit, and how it reads; 0: none, unchecked, mapped.
+  for (const char how : {'\0', '\x0f', '\x1f'}) {
+    const std::string suffix = std::to_string(static_cast<int>(how));
+    write_raw(packed(from / "a.athp"), 3, 2, 3);
+    save(to, "packed", ("raw" + suffix).c_str(), how + content("a.athp"));
+    write_raw(packed(from / "a.athp"), 3, 40, 3);
+    save(to, "packed", ("pages" + suffix).c_str(), how + content("a.athp"));
+    write_encoded(packed(from / "a.athp"));
+    save(to, "packed", ("encoded" + suffix).c_str(), how + content("a.athp"));
+  }
   const std::string words = "bytes";
   const FeatureMap kinds{
       {"floats", std::vector<float>{1, 2}},
