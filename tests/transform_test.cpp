@@ -1,10 +1,14 @@
 #include "data/image/transform.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "data/image/resize.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -109,6 +113,34 @@ TEST(Transform, ARandomPartIsCutOffAtItsEdges) {
   const Placement at = place(transform, {375, 500}, {1, 2, 3});
   EXPECT_EQ(at.rows, (Window{double(box.height) / 20, double(box.top), box.top, box.top + box.height}));
   EXPECT_EQ(at.columns, (Window{double(box.width) / 30, double(box.left), box.left, box.left + box.width}));
+}
+
+TEST(Transform, ARawImageOfTheSizeWantedIsItself) {
+  std::vector<std::uint8_t> pixels(12 * 12 * 3 + 1);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i * 37 % 251);
+  for (const std::int64_t channels : {1, 3}) {
+    for (const std::int64_t side : {0, 12}) {
+      ImageReader reader;
+      const auto image = std::as_bytes(std::span(pixels)).first(static_cast<std::size_t>(144 * channels));
+      const ImageTransform transform{.height = 12, .width = 12, .shorter_side = side};
+      std::vector<std::uint8_t> copied(image.size());
+      reader.read({image, Codec::raw, 12, 12, channels}, transform, {}, channels, copied);
+      EXPECT_TRUE(std::equal(copied.begin(), copied.end(), pixels.begin()));
+      // As every other way to it says, too.
+      std::vector<std::uint8_t> resized(image.size());
+      Resizer resizer;
+      const Placement at = place(transform, {12, 12}, {});
+      resizer({pixels.data(), 12, 12, channels, 12 * channels}, at.rows, at.columns, 12, 12, resized);
+      EXPECT_EQ(copied, resized);
+      // To more channels, or of too few bytes: no copy.
+      std::vector<std::uint8_t> colours(144 * 3);
+      reader.read({image, Codec::raw, 12, 12, channels}, transform, {}, 3, colours);
+      EXPECT_EQ(colours[5], channels == 3 ? pixels[5] : pixels[1]);
+      const auto short_image = image.first(image.size() - 1);
+      EXPECT_THROW(reader.read({short_image, Codec::raw, 12, 12, channels}, transform, {}, channels, copied),
+                   IoError);
+    }
+  }
 }
 
 TEST(Transform, RefusesWhatCannotBe) {

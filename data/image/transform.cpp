@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/augment.h"
 #include "kernels/math.h"
@@ -34,6 +35,15 @@ Window moved(Window window, std::int64_t by) {
   window.low -= by;
   window.high -= by;
   return window;
+}
+
+/// A raw sample that is what is wanted, neither cut nor scaled.
+bool is_as_wanted(const StoredSample& sample, const ImageTransform& transform, std::int64_t channels) {
+  const std::int64_t side = transform.shorter_side;
+  return sample.codec == Codec::raw && !transform.random_crop && sample.height == transform.height &&
+         sample.width == transform.width && sample.channels == channels &&
+         (side == 0 || side == std::min(sample.height, sample.width)) &&
+         std::ssize(sample.bytes) == sample.height * sample.width * sample.channels;
 }
 
 }  // namespace
@@ -125,6 +135,10 @@ Placement place(const ImageTransform& transform, const ImageSize& size, const Dr
 
 void ImageReader::read(const StoredSample& sample, const ImageTransform& transform, const DrawKey& key,
                        std::int64_t channels, std::span<std::uint8_t> out) {
+  if (is_as_wanted(sample, transform, channels) && out.size() == sample.bytes.size()) {
+    std::memcpy(out.data(), sample.bytes.data(), out.size());
+    return;
+  }
   const bool raw = sample.codec == Codec::raw;
   const ImageSize size = raw ? ImageSize{sample.height, sample.width} : decoder_.open(sample.bytes);
   Placement at = place(transform, size, key);
