@@ -6,13 +6,10 @@
 
 #include <gtest/gtest.h>
 
-#include "data/decoded_dataset.h"
-#include "data/formats/image_folder.h"
 #include "data/in_memory.h"
 #include "data/preprocess.h"
 #include "data/synthetic.h"
 #include "tensor/error.h"
-#include "tensor/philox.h"
 #include "tests/support/count_new.h"
 #include "tests/support/loader_steps.h"
 #include "tests/support/made_up_set.h"
@@ -137,110 +134,7 @@ TEST(Loader, RefusesNothingToLoad) {
   EXPECT_THROW(Loader(files, {.data_on_device = true}), ArgumentError);
 }
 
-// The same bytes, however they are made --------------------------------------------------------------------
-
-/// What two epochs and the first again must be, from the set and the order alone.
-std::vector<std::vector<test::Step>> expected_epochs(const Dataset& data, const LoaderOptions& options) {
-  std::vector<std::vector<test::Step>> epochs;
-  for (const std::int64_t epoch : {0, 1, 0}) {
-    const auto order = philox_permutation(
-        data.size(), {options.seed, random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch))});
-    auto& steps = epochs.emplace_back();
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      if (i % static_cast<std::size_t>(options.batch_size) == 0) steps.emplace_back();
-      std::vector<std::uint8_t> image(static_cast<std::size_t>(data.spec().bytes()));
-      steps.back().labels.push_back(data.read_in_epoch(order[i], epoch, image));
-      steps.back().samples.push_back(order[i]);
-      steps.back().pixels.insert(steps.back().pixels.end(), image.begin(), image.end());
-    }
-  }
-  return epochs;
-}
-
-void expect_same_for_any_number_of_threads(const Dataset& data, std::int64_t batch_size) {
-  LoaderOptions options{.batch_size = batch_size, .shuffle = true, .seed = 5, .training = true};
-  const auto expected = expected_epochs(data, options);
-  for (const int workers : {0, 1, 2, 7, 16}) {
-    SCOPED_TRACE(workers);
-    options.workers = workers;
-    Loader loader(data, options);
-    EXPECT_EQ(test::steps_of(loader, 0), expected[0]);
-    EXPECT_EQ(test::steps_of(loader, 1), expected[1]);
-    EXPECT_EQ(test::steps_of(loader, 0), expected[2]) << "back where nobody was heading";
-  }
-  // And for any number of ranks, their rows one after the other.
-  for (const int ranks : {2, 4}) {
-    SCOPED_TRACE(ranks);
-    options.world_size = ranks;
-    std::vector<test::Step> joined(expected[1].size());
-    for (options.rank = 0; options.rank < ranks; ++options.rank) {
-      options.workers = options.rank;
-      Loader loader(data, options);
-      test::steps_of(loader, 0);
-      const auto part = test::steps_of(loader, 1);
-      ASSERT_EQ(part.size(), joined.size());
-      for (std::size_t i = 0; i < part.size(); ++i) {
-        const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
-        append(joined[i].samples, part[i].samples);
-        append(joined[i].labels, part[i].labels);
-        append(joined[i].pixels, part[i].pixels);
-      }
-    }
-    EXPECT_EQ(joined, expected[1]);
-  }
-  // And in a loader that goes on at any step.
-  options.rank = 0;
-  options.world_size = 1;
-  for (const int workers : {0, 2}) {
-    options.workers = workers;
-    for (const std::int64_t epoch : {0, 1}) {
-      for (std::size_t at = 0; at <= expected[0].size(); ++at) {
-        SCOPED_TRACE(fmt::format("{} workers, epoch {}, step {}", workers, epoch, at));
-        const auto& all = expected[static_cast<std::size_t>(epoch)];
-        Loader resumed(data, options);
-        const std::int64_t delivered =
-            std::min(static_cast<std::int64_t>(at) * batch_size, resumed.samples_per_epoch());
-        EXPECT_EQ(test::steps_of(resumed, epoch, delivered),
-                  std::vector<test::Step>(all.begin() + static_cast<std::ptrdiff_t>(at), all.end()));
-        if (epoch == 0) {
-          EXPECT_EQ(test::steps_of(resumed, 1), expected[1]);
-        }
-      }
-    }
-  }
-}
-
-TEST(LoaderBytes, OfASetInMemory) {
-  expect_same_for_any_number_of_threads(*synthetic({4, 4, 3, 5}, 45), 8);
-}
-
-TEST(LoaderBytes, OfASlowSet) {
-  test::MadeUpSet data(29);
-  data.before = test::take_a_while;
-  expect_same_for_any_number_of_threads(data, 6);
-}
-
-TEST(LoaderBytes, OfEpochsShorterThanTheRing) {
-  expect_same_for_any_number_of_threads(test::MadeUpSet(3), 2);
-  expect_same_for_any_number_of_threads(test::MadeUpSet(1), 1);
-}
-
-TEST(LoaderBytes, OfAnImageFolder) {
-  ATHANOR_NEEDS_DATA(sample, "imagenet-sample");
-  const test::TempDir dir;
-  int file = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(sample)) {
-    if (entry.path().extension() != ".JPEG") continue;
-    const auto folder = dir.path() / (file++ % 2 == 0 ? "even" : "odd");
-    std::filesystem::create_directories(folder);
-    std::filesystem::copy(entry.path(), folder / entry.path().filename());
-    if (file == 5) break;
-  }
-  const auto photos = std::make_shared<ImageFolder>(dir.path());
-  const ImageTransform middle{.height = 24, .width = 32},
-      drawn{.height = 24, .width = 32, .random_crop = RandomResizedCrop{}};
-  expect_same_for_any_number_of_threads(DecodedDataset(photos, drawn, middle, 3), 2);
-}
+// Ranks ---------------------------------------------------------------------------------------------------
 
 // What becomes of the last, short batch when it is shared out.
 TEST(LoaderRanks, MakeAsManyStepsAndReadEachSampleOnce) {
