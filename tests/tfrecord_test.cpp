@@ -58,14 +58,15 @@ std::vector<OwnedSample> mixed_samples() {
 
 TEST(Example, ReadsEveryKindPackedOrNot) {
   const std::string one = std::string("\0\0\x80\x3f", 4), two = std::string("\0\0\0\x40", 4);
-  const FeatureMap features =
-      parse(field(1, entry("packed floats", field(2, field(1, one + two))) +
-                         entry("floats", field(2, "\x0d" + one + "\x0d" + two)) +
-                         entry("packed ints", field(3, field(1, "\x01\xac\x02"))) +
-                         entry("ints", field(3, std::string("\x08\x01\x08\xac\x02", 5))) +
-                         entry("negative", field(3, "\x08" + std::string(9, '\xff') + "\x01")) +
-                         entry("strings", field(1, field(1, "a") + field(1, "") + field(1, "bc"))) +
-                         entry("empty", "") + entry("no ints", field(3, ""))));
+  const std::string record =
+      field(1, entry("packed floats", field(2, field(1, one + two))) +
+                   entry("floats", field(2, "\x0d" + one + "\x0d" + two)) +
+                   entry("packed ints", field(3, field(1, "\x01\xac\x02"))) +
+                   entry("ints", field(3, std::string("\x08\x01\x08\xac\x02", 5))) +
+                   entry("negative", field(3, "\x08" + std::string(9, '\xff') + "\x01")) +
+                   entry("strings", field(1, field(1, "a") + field(1, "") + field(1, "bc"))) +
+                   entry("empty", "") + entry("no ints", field(3, "")));
+  const FeatureMap features = parse(record);  // strings lie in it
   ASSERT_EQ(features.size(), 8u);
   EXPECT_EQ(std::get<Floats>(features.at("packed floats")), (Floats{1, 2}));
   EXPECT_EQ(std::get<Floats>(features.at("floats")), (Floats{1, 2}));
