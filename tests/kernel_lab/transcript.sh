@@ -6,7 +6,7 @@ print=0
 [ "$1" != --print ] || { print=1; shift; }
 chapter=$1 exercise=$2
 scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
-command -v gdb >/dev/null || { echo "Skipped: there is no gdb"; exit 77; }
+command -v gdb >/dev/null || { printf '%s: Skipped\ngdb is not installed here\n' "$0"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
