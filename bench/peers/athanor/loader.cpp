@@ -1,45 +1,62 @@
+#include "data/loader.h"
+
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <thread>
+#include <string>
 #include <vector>
 
+#include <unistd.h>
+
 #include "bench/peers/athanor/worker.h"
+#include "data/convert.h"
 #include "data/decoded_dataset.h"
+#include "data/formats/cifar.h"
+#include "data/formats/packed.h"
+#include "data/formats/packed_writer.h"
 #include "kernels/context.h"
 #include "tensor/error.h"
 
-// Photos from files to batches of bytes: bench/peers/pytorch/loader.py is the same in PyTorch. Each run reads
-// the first 256 files of a folder of photos, decodes them and brings them to 224 x 224.
+// From files to batches of bytes, by as many threads as the other side has workers:
+// bench/peers/pytorch/loader.py is the same in PyTorch.
+//
+//   crop224, middle224   the first 256 files of a folder of photos, decoded and brought to 224 x 224, in
+//                        batches of 64
+//   cifar10              the first 5,000 images of CIFAR-10's training set in random order, in batches of
+//   128;
+//                        ours from a packed file with every CRC checked
 
 namespace athanor::peers {
 namespace {
 
-constexpr std::int64_t kImages = 256, kSide = 224;
+constexpr std::int64_t kPhotos = 256, kPhotosAtOnce = 64, kSide = 224;
+constexpr std::int64_t kSmall = 5'000, kSmallAtOnce = 128, kSmallSide = 32;
+
+std::filesystem::path data_folder(const char* name) {
+  const char* const root = std::getenv("ATHANOR_DATA_DIR");
+  return std::filesystem::path(root ? root : "data-cache") / name;
+}
 
 /// The files of one folder.
 class Photos final : public SampleStore {
  public:
   Photos() {
-    const char* root = std::getenv("ATHANOR_DATA_DIR");
-    const std::filesystem::path folder =
-        std::filesystem::path(root ? root : "data-cache") / "imagenet-sample";
+    const std::filesystem::path folder = data_folder("imagenet-sample");
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
       if (entry.path().extension() == ".JPEG") paths_.push_back(entry.path().string());
     }
     std::sort(paths_.begin(), paths_.end());
-    if (std::ssize(paths_) < kImages) {
+    if (std::ssize(paths_) < kPhotos) {
       detail::fail<IoError>("loader: {} must hold {} .JPEG files, but has {}; set ATHANOR_DATA_DIR",
-                            folder.string(), kImages, paths_.size());
+                            folder.string(), kPhotos, paths_.size());
     }
-    paths_.resize(kImages);
+    paths_.resize(kPhotos);
   }
-  std::int64_t size() const override { return kImages; }
+  std::int64_t size() const override { return kPhotos; }
   const ImageSpec& spec() const override { return spec_; }
   std::string where(std::int64_t index) const override { return paths_[static_cast<std::size_t>(index)]; }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
@@ -58,58 +75,81 @@ class Photos final : public SampleStore {
   ImageSpec spec_{0, 0, 0, 10};
 };
 
-/// A pass over all images by as many threads as the other side has workers.
-struct Pass {
-  DecodedDataset data;
-  bool training;
-  std::vector<std::uint8_t> batches;
-  std::vector<std::int64_t> labels;
-  std::int64_t epoch = 0;
-
-  Pass(const ImageTransform& transform, const ImageTransform& evaluation, bool trains)
-      : data(std::make_shared<Photos>(), transform, evaluation, 1),
-        training(trains),
-        batches(static_cast<std::size_t>(kImages * data.spec().bytes())),
-        labels(kImages) {}
-
-  void run() {
-    const auto bytes = static_cast<std::size_t>(data.spec().bytes());
-    std::atomic<std::int64_t> next{0};
-    const auto work = [&] {
-      for (std::int64_t i = next++; i < kImages; i = next++) {
-        const std::span<std::uint8_t> pixels{batches.data() + static_cast<std::size_t>(i) * bytes, bytes};
-        labels[static_cast<std::size_t>(i)] =
-            training ? data.read_in_epoch(i, epoch, pixels) : data.read(i, pixels);
-      }
-    };
-    std::vector<std::thread> threads;
-    threads.reserve(static_cast<std::size_t>(cpu_context().threads()));
-    for (int t = 0; t < cpu_context().threads(); ++t) threads.emplace_back(work);
-    for (std::thread& thread : threads) thread.join();
-    ++epoch;
+/// CIFAR-10 in a packed file that goes when nobody reads it any more.
+class PackedCifar final : public SampleStore {
+ public:
+  PackedCifar() {
+    PackedWriter writer(path_);
+    convert(*open_cifar(data_folder("cifar10"), 10), writer, {.limit = kSmall});
+    writer.finish();
+    store_ = std::make_unique<PackedStore>(path_);
   }
+  ~PackedCifar() override {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  std::int64_t size() const override { return store_->size(); }
+  const ImageSpec& spec() const override { return store_->spec(); }
+  std::string where(std::int64_t index) const override { return store_->where(index); }
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
+    return store_->fetch(index, scratch);
+  }
+
+ private:
+  std::filesystem::path path_ =
+      std::filesystem::temp_directory_path() / ("athanor-peer-" + std::to_string(::getpid()) + ".athp");
+  std::unique_ptr<PackedStore> store_;
 };
 
-Ready prepare(bool training) {
+/// A pass over all images. A loader of its own for each: one that stays would read the next pass while it is
+/// the other side's turn.
+template <class F> void pass(const Dataset& data, LoaderOptions options, const F& see) {
+  options.workers = cpu_context().threads();
+  options.epochs = 1;
+  Loader loader(data, options);
+  Batch batch;
+  while (loader.next(batch)) see(batch);
+}
+
+/// What both sides must agree on: how many, the labels' sum and, but for unit 0, the mean brightness in such
+/// units: where images are drawn it differs, and where they are scaled, by a little.
+Ready ready(const std::shared_ptr<DecodedDataset>& data, const LoaderOptions& options, double unit) {
+  double count = 0, labels = 0, sum = 0, bytes = 0;
+  pass(*data, options, [&](const Batch& batch) {
+    const std::span<const std::uint8_t> pixels(batch.images.data<std::uint8_t>(),
+                                               static_cast<std::size_t>(batch.images.numel()));
+    for (const std::uint8_t byte : pixels) sum += byte;
+    for (const double label : batch.labels.to_vector()) labels += label;
+    bytes += static_cast<double>(pixels.size());
+    count += static_cast<double>(batch.size());
+  });
+  std::vector<double> check{count, labels};
+  if (unit > 0) check.push_back(std::round(sum / bytes / unit) * unit);
+  return {[=] { pass(*data, options, [](const Batch&) {}); }, check};
+}
+
+Ready photos(bool training) {
   const ImageTransform drawn{.height = kSide, .width = kSide, .random_crop = RandomResizedCrop{}};
   const ImageTransform middle{.height = kSide, .width = kSide, .shorter_side = 256};
-  const auto pass = std::make_shared<Pass>(training ? drawn : middle, middle, training);
-  pass->run();
-  double sum = 0, labels = 0;
-  for (const std::uint8_t byte : pass->batches) sum += byte;
-  for (const std::int64_t label : pass->labels) labels += static_cast<double>(label);
-  std::vector<double> check{static_cast<double>(kImages), labels};
-  // Random crops differ; of the middles, the mean brightness is the same.
-  if (!training) check.push_back(std::round(sum / static_cast<double>(pass->batches.size())));
-  return {[pass] { pass->run(); }, check};
+  const auto data =
+      std::make_shared<DecodedDataset>(std::make_shared<Photos>(), training ? drawn : middle, middle, 1);
+  return ready(data, {.batch_size = kPhotosAtOnce, .training = training}, training ? 0 : 1);
+}
+
+Ready cifar() {
+  const ImageTransform as_is{.height = kSmallSide, .width = kSmallSide};
+  const auto data = std::make_shared<DecodedDataset>(std::make_shared<PackedCifar>(), as_is);
+  return ready(data, {.batch_size = kSmallAtOnce, .shuffle = true, .seed = 1, .training = true}, 0.01);
 }
 
 }  // namespace
 }  // namespace athanor::peers
 
 int main() {
-  using namespace athanor;
-  const double bytes = static_cast<double>(peers::kImages * peers::kSide * peers::kSide * 3);
-  return peers::serve({{"crop224", bytes, [] { return peers::prepare(true); }},
-                       {"middle224", bytes, [] { return peers::prepare(false); }}});
+  using namespace athanor::peers;
+  const auto photo_bytes = static_cast<double>(kPhotos * kSide * kSide * 3);
+  const auto small_bytes = static_cast<double>(kSmall * kSmallSide * kSmallSide * 3);
+  return serve({{"crop224", photo_bytes, [] { return photos(true); }},
+                {"middle224", photo_bytes, [] { return photos(false); }},
+                {"cifar10", small_bytes, cifar}});
 }

@@ -1,21 +1,25 @@
-"""Photos from files to batches of bytes: bench/peers/athanor/loader.cpp is the same in Athanor.
+"""From files to batches of bytes: bench/peers/athanor/loader.cpp is the same in Athanor.
 
 A DataLoader with as many workers as Athanor has threads, which stay between passes. "pil" decodes by Pillow, as
-torchvision's ImageFolder does; "tensor" by torchvision.io, which wraps libjpeg-turbo. Needs torchvision and Pillow.
+torchvision's ImageFolder does; "tensor" by torchvision.io, which wraps libjpeg-turbo. CIFAR-10 is torchvision's CIFAR10,
+which has the images in memory: "bytes" by PILToTensor, "floats" by ToTensor, as most programs do. Needs torchvision and
+Pillow.
 """
 
 import functools
 import glob
 import os
 
+import numpy
 import torch
 from PIL import Image
-from torchvision import io, transforms
+from torchvision import datasets, io, transforms
 from torchvision.transforms import v2
 
 from worker import serve
 
 IMAGES, BATCH, SIDE = 256, 64, 224
+SMALL, SMALL_BATCH = 5_000, 128
 
 
 class Photos(torch.utils.data.Dataset):
@@ -50,26 +54,51 @@ def prepare(training, pil):
         change = ([v2.RandomResizedCrop(SIDE, antialias=True)] if training
                   else [v2.Resize(256, antialias=True), v2.CenterCrop(SIDE)])
         photos = Photos(with_torchvision, v2.Compose(change))
+    return ready(photos, BATCH, False, None if training else 0)
+
+
+class Cifar(datasets.CIFAR10):
+    """torchvision's own, but that its bytes come from the binary files instead of the pickled ones."""
+
+    def __init__(self, transform):
+        folder = os.path.join(os.environ.get("ATHANOR_DATA_DIR", "data-cache"), "cifar10")
+        datasets.VisionDataset.__init__(self, folder, transform=transform)
+        files = [os.path.join(folder, f"data_batch_{i}.bin") for i in range(1, 6)]
+        records = numpy.concatenate([numpy.fromfile(file, numpy.uint8).reshape(-1, 3073) for file in files])[:SMALL]
+        self.targets = records[:, 0].tolist()
+        self.data = numpy.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+
+
+def prepare_cifar(change):
+    return ready(Cifar(change), SMALL_BATCH, True, 2)
+
+
+def ready(data, batch, shuffle, digits):
     workers = torch.get_num_threads()
-    loader = torch.utils.data.DataLoader(photos, batch_size=BATCH, num_workers=workers, persistent_workers=True)
+    loader = torch.utils.data.DataLoader(data, batch_size=batch, shuffle=shuffle, num_workers=workers,
+                                         persistent_workers=True)
 
     def run():
         for _ in loader:
             pass
 
-    count = labels = total = 0
+    count = labels = total = size = 0
     for images, targets in loader:
         count += len(images)
         labels += int(targets.sum())
-        total += int(images.sum(dtype=torch.int64))
+        size += images.numel()
+        total += float(images.sum(dtype=torch.float64)) * (255 if images.is_floating_point() else 1)
     check = [count, labels]
-    if not training:
-        check.append(round(total / (count * SIDE * SIDE * 3)))
+    if digits is not None:
+        check.append(round(total / size, digits))
     return run, check
 
 
 if __name__ == "__main__":
-    serve({
+    cases = {
         case: {way: functools.partial(prepare, case == "crop224", way == "pil") for way in ("pil", "tensor")}
         for case in ("crop224", "middle224")
-    })
+    }
+    cases["cifar10"] = {"bytes": functools.partial(prepare_cifar, transforms.PILToTensor()),
+                        "floats": functools.partial(prepare_cifar, transforms.ToTensor())}
+    serve(cases)
