@@ -1,17 +1,14 @@
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <span>
 #include <thread>
 #include <vector>
 
-#include <unistd.h>
-
 #include "bench/support/bench.h"
+#include "bench/support/packed_images.h"
 #include "data/formats/crc32c.h"
 #include "data/formats/packed.h"
-#include "data/formats/packed_writer.h"
 #include "tensor/philox.h"
 
 // Between a file and a training step. Rows beside them are plain copies of as many bytes, on one thread too:
@@ -19,10 +16,6 @@
 
 namespace athanor::bench {
 namespace {
-
-std::span<const std::byte> bytes_of(const Tensor& x) {
-  return {reinterpret_cast<const std::byte*>(x.data<std::uint8_t>()), static_cast<std::size_t>(x.numel())};
-}
 
 void add_crc32c(std::int64_t bytes, const char* impl,
                 std::uint32_t (*way)(std::span<const std::byte>, std::uint32_t)) {
@@ -46,40 +39,15 @@ void add_memcpy(std::int64_t bytes) {
       });
 }
 
-constexpr std::int64_t kImages = 50'000, kBatch = 512;  // of the size and number of CIFAR-10's
-constexpr std::size_t kImageBytes = 32 * 32 * 3;
-
-/// A file that goes with the last row that uses it.
-struct PackedImages {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("athanor-bench-" + std::to_string(::getpid()) + ".athp");
-  Tensor pixels = filled({kImages, 32, 32, 3}, DType::u8, 0, 256);
-
-  PackedImages() {
-    PackedWriter writer(path, {.classes = 10});
-    for (std::int64_t i = 0; i < kImages; ++i) writer.add({image(i), Codec::raw, 32, 32, 3, i % 10});
-    writer.finish();
-  }
-  ~PackedImages() {
-    std::error_code ignored;
-    std::filesystem::remove(path, ignored);
-  }
-  PackedImages(const PackedImages&) = delete;
-  PackedImages& operator=(const PackedImages&) = delete;
-
-  std::span<const std::byte> image(std::int64_t i) const {
-    return bytes_of(pixels).subspan(static_cast<std::size_t>(i) * kImageBytes, kImageBytes);
-  }
-};
+constexpr std::int64_t kImages = PackedImages::kCount, kBatch = 512;
+constexpr std::size_t kImageBytes = PackedImages::kImageBytes;
 
 /// An epoch in an order drawn anew: each image and label copied to its place in a batch, as a loader does.
 void add_packed_epoch(const char* impl, int threads, const PackedOptions& options) {
   const double bytes = 2.0 * static_cast<double>(kImages) * static_cast<double>(kImageBytes);
   add({"packed_epoch", "fwd", DType::u8, shape_name({kImages, 32, 32, 3}), impl},
       {.bytes = bytes, .elements = static_cast<double>(kImages)}, [=] {
-        static std::weak_ptr<PackedImages> kept;
-        const auto images = kept.lock() ? kept.lock() : std::make_shared<PackedImages>();
-        kept = images;
+        const std::shared_ptr<PackedImages> images = PackedImages::shared();
         const auto store = std::make_shared<PackedStore>(images->path, options);
         const auto order = std::make_shared<std::vector<std::int64_t>>(philox_permutation(kImages, {1, 0}));
         // A batch for each thread.
