@@ -67,17 +67,21 @@ TEST(LoaderErrors, ComeAtTheirStepInOrderAndNameEverything) {
   }
 }
 
-TEST(LoaderErrors, OfLabelsAndOfUnknownKinds) {
+// What a set does is fixed before its loader is made: threads may read ahead from it as long as the loader lives.
+TEST(LoaderErrors, OfLabels) {
   test::MadeUpSet data(8);
   data.label = [](std::int64_t index) { return index == 5 ? 7 : 0; };
-  Loader labels(data, {.batch_size = 8, .workers = 2});
-  expect_parts(what_next_throws(labels), {"sample 5", ": label: must be in [0, 7), but is 7"});
-  data.label = nullptr;
+  Loader loader(data, {.batch_size = 8, .workers = 2});
+  expect_parts(what_next_throws(loader), {"sample 5", ": label: must be in [0, 7), but is 7"});
+}
+
+TEST(LoaderErrors, OfUnknownKinds) {
+  test::MadeUpSet data(8);
   data.before = [](std::int64_t index) {
     if (index == 2) throw 17;
   };
-  Loader unknown(data, {.batch_size = 8, .workers = 2});
-  expect_parts(what_next_throws(unknown), {"sample 2", "no std::exception"});
+  Loader loader(data, {.batch_size = 8, .workers = 2});
+  expect_parts(what_next_throws(loader), {"sample 2", "no std::exception"});
 }
 
 TEST(LoaderErrors, SkippingReplacesByTheSameSamplesForAnyNumberOfThreads) {
