@@ -154,6 +154,7 @@ add_library(athanor
   dist/rank_order.cpp
   dist/ring.cpp
   dist/thread_transport.cpp
+  dist/transport.cpp
   dist/wait.cpp
   dist/zero1.cpp
   tensor/allocator.cpp

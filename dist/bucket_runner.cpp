@@ -10,17 +10,25 @@ namespace athanor::dist {
 BucketRunner::BucketRunner(Communicator& comm, Overlap overlap,
                            std::vector<std::unique_ptr<Collective>> collectives)
     : comm_(comm), overlap_(overlap), collectives_(std::move(collectives)) {
+  ATH_CHECK(
+      overlap != Overlap::thread || comm.transport().threads_may_call(),
+      "overlap: a thread of its own needs a transport that threads may call (MPI_THREAD_SERIALIZED), but "
+      "this one allows one thread; use Overlap::pumped");
   if (overlap == Overlap::thread) thread_ = std::thread([this] { run_thread(); });
 }
 
 BucketRunner::~BucketRunner() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
   }
-  changed_.notify_all();
-  thread_.join();
+  if (launched_ == 0) return;
+  comm_.transport().give_up("buckets of a backward pass were under way when their owner ended");
+  comm_.transport().release(this);
 }
 
 void BucketRunner::run_thread() {
@@ -51,6 +59,7 @@ void BucketRunner::run_thread() {
 }
 
 void BucketRunner::launch() {
+  if (launched_ == 0) comm_.transport().hold(collectives_[0]->name(), this);
   if (overlap_ != Overlap::thread) {
     ++launched_;
     return pump();
@@ -64,15 +73,20 @@ void BucketRunner::launch() {
 
 // Goes on with the collectives that are launched: as far as they can, or, waiting, to their end.
 bool BucketRunner::push(bool wait) {
-  for (; done_ < launched_; ++done_, started_ = false) {
-    Collective& collective = *collectives_[static_cast<std::size_t>(done_)];
-    const WaitOptions options{.timeout = comm_.options().timeout, .bucket = done_};
-    if (!std::exchange(started_, true)) collective.start(comm_.next_tag());
-    if (wait) {
-      dist::finish(collective, comm_.transport(), options);
-    } else if (!dist::push(collective, options)) {
-      return false;
+  try {
+    for (; done_ < launched_; ++done_, started_ = false) {
+      Collective& collective = *collectives_[static_cast<std::size_t>(done_)];
+      const WaitOptions options{.timeout = comm_.options().timeout, .bucket = done_};
+      if (!std::exchange(started_, true)) collective.start(comm_.next_tag());
+      if (wait) {
+        dist::finish(collective, comm_.transport(), options);
+      } else if (!dist::push(collective, options)) {
+        return false;
+      }
     }
+  } catch (const std::exception& error) {
+    comm_.transport().give_up(error.what());
+    throw;
   }
   return true;
 }
@@ -84,15 +98,25 @@ void BucketRunner::pump() {
 void BucketRunner::finish() {
   ATH_CHECK(launched_ == static_cast<int>(collectives_.size()),
             "buckets: all {} must have been launched, but {} were", collectives_.size(), launched_);
-  if (overlap_ == Overlap::thread) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return error_ || done_ == launched_; });
-    if (error_) std::rethrow_exception(error_);
-    launched_ = done_ = 0;
+  finish_all();
+  launched_ = done_ = 0;
+  comm_.transport().release(this);
+}
+
+void BucketRunner::finish_all() {
+  if (overlap_ != Overlap::thread) {
+    push(true);
     return;
   }
-  push(true);
-  launched_ = done_ = 0;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return error_ || done_ == launched_; });
+  if (!error_) return;
+  try {
+    std::rethrow_exception(error_);
+  } catch (const std::exception& error) {
+    comm_.transport().give_up(error.what());
+    throw;
+  }
 }
 
 }  // namespace athanor::dist

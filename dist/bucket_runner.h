@@ -25,13 +25,15 @@ enum class Overlap : std::uint8_t {
 /// has the same order, whatever is complete first on it. Results do not depend on the Overlap.
 class BucketRunner {
  public:
+  /// Throws ArgumentError where a thread is wanted and the transport does not allow it.
   BucketRunner(Communicator& comm, Overlap overlap, std::vector<std::unique_ptr<Collective>> collectives);
   ~BucketRunner();
   BucketRunner(const BucketRunner&) = delete;
   BucketRunner& operator=(const BucketRunner&) = delete;
 
   int launched() const { return launched_; }
-  /// The next bucket in order is ready to be sent; its memory is the collective's until finish().
+  /// The next bucket in order is ready to be sent; its memory is the collective's until finish(), and so is
+  /// the transport. Throws ArgumentError where another holds that, PeerLostError after an error.
   void launch();
   /// Where the caller pushes: does so. Throws PeerLostError.
   void pump();
@@ -41,6 +43,7 @@ class BucketRunner {
  private:
   void run_thread();
   bool push(bool wait);
+  void finish_all();
 
   Communicator& comm_;
   Overlap overlap_;

@@ -1,5 +1,7 @@
 #include "dist/communicator.h"
 
+#include <exception>
+
 #include "dist/barrier.h"
 #include "dist/broadcast.h"
 #include "dist/hierarchical.h"
@@ -111,8 +113,14 @@ std::unique_ptr<Collective> Communicator::barrier() {
 }
 
 void Communicator::run(Collective& collective, std::int64_t bucket) {
-  collective.start(next_tag());
-  finish(collective, transport_, {.timeout = options_.timeout, .bucket = bucket});
+  transport_.check_free(collective.name());
+  try {
+    collective.start(next_tag());
+    finish(collective, transport_, {.timeout = options_.timeout, .bucket = bucket});
+  } catch (const std::exception& error) {
+    transport_.give_up(error.what());
+    throw;
+  }
 }
 
 }  // namespace athanor::dist

@@ -35,7 +35,9 @@ struct CommunicatorOptions {
 Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank);
 
 /// The collectives of a job: all its ranks, one algorithm. Every rank makes the same calls in the same order.
-/// Memory for arriving values is shared between its collectives, of which one may be under way at a time.
+/// Memory for arriving values is shared between its collectives, of which one may be under way at a time, of
+/// all that use the transport: run() throws ArgumentError while a backward pass has buckets under way. After
+/// a PeerLostError nothing can be run any more.
 class Communicator {
  public:
   /// Throws ArgumentError on an option out of range.
@@ -64,9 +66,9 @@ class Communicator {
   std::unique_ptr<Collective> all_gather_small(const Tensor& buffer);
   std::unique_ptr<Collective> barrier();
 
-  /// Tag of the next collective.
-  Tag next_tag() { return static_cast<Tag>(static_cast<std::uint32_t>(started_++) % kTags); }
-  /// From start to end. Throws PeerLostError.
+  /// Tag of the next collective, of all that use the transport.
+  Tag next_tag() { return transport_.next_tag(); }
+  /// From start to end. Throws PeerLostError; ArgumentError where the transport is held.
   void run(Collective& collective, std::int64_t bucket = -1);
 
  private:
@@ -76,7 +78,6 @@ class Communicator {
   Transport& transport_;
   CommunicatorOptions options_;
   Tensor scratch_;
-  std::uint32_t started_ = 0;
 };
 
 }  // namespace athanor::dist

@@ -4,9 +4,11 @@
 
 namespace athanor::dist {
 
-/// Distributed data parallel: every rank holds all of the model and its optimizer, computes on samples of its
-/// own, and updates with the gradients of all. All ranks hold the same weights, bit for bit, after every
-/// step.
+/// Distributed data parallel: the gradients of all ranks are summed, not averaged. For the mean over all
+/// samples, give backward_scaled() the weight that batch_weight() says (dist/gradient_sync.h).
+///
+/// Every rank holds all of the model and its optimizer, computes on samples of its own, and updates with the
+/// gradients of all. All ranks hold the same weights, bit for bit, after every step.
 ///
 /// Per rank and step, 2 n (P - 1) / P gradients are sent. Source: Li et al. 2020, "PyTorch Distributed",
 /// arXiv:2006.15704 (buckets, hooks, overlap).

@@ -7,6 +7,7 @@
 #include "dist/slice.h"
 #include "kernels/accumulate.h"
 #include "kernels/copy.h"
+#include "kernels/hash.h"
 #include "optim/step.h"
 
 namespace athanor::dist {
@@ -16,6 +17,14 @@ float batch_weight(std::int64_t samples, std::int64_t samples_of_all) {
             "batch_weight: samples must be among those of all ranks, but got {} of {}", samples,
             samples_of_all);
   return static_cast<float>(static_cast<double>(samples) / static_cast<double>(samples_of_all));
+}
+
+std::uint64_t rank_seed(std::uint64_t seed, int rank) {
+  ATH_CHECK(rank >= 0, "rank_seed: rank must be at least 0, but got {}", rank);
+  if (rank == 0) return seed;
+  kernels::HashOf hash;
+  hash.add(seed, rank);
+  return hash.value();
 }
 
 GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, Communicator& comm,
@@ -39,13 +48,12 @@ GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, C
   exchange_ = comm.all_gather_small(rows_);
   agree_on_layout();
   take_values_of_rank_0();
-  begin_step();
+  watch();
 }
 
 GradientSync::~GradientSync() {
-  for (int i = 0; i < arena_.size(); ++i) {
-    const Tensor& handle = arena_.parameters()[static_cast<std::size_t>(i)].tensor;
-    if (watched_[static_cast<std::size_t>(i)] && handle.requires_grad()) on_grad_ready(handle, nullptr);
+  for (const Ref<AutogradState>& leaf : watched_) {
+    if (leaf) static_cast<Leaf&>(*leaf).on_ready = nullptr;
   }
 }
 
@@ -89,35 +97,62 @@ void GradientSync::broadcast_buffers() {
 
 // A step ---------------------------------------------------------------------------------------------------
 
+GradientSync::NoSync::NoSync(GradientSync& sync) : sync_(sync) {
+  ATH_CHECK(
+      sync.runner_.launched() == 0,
+      "{}: no_sync() must come before the step's last backward pass, but gradients are being sent; call "
+      "reduce() first",
+      sync.name_);
+  ++sync.silent_;
+}
+
+// A layer that was frozen and unfrozen has another leaf.
+bool GradientSync::watches(int parameter) const {
+  const Tensor& handle = arena_.parameters()[static_cast<std::size_t>(parameter)].tensor;
+  return handle.autograd().get() == watched_[static_cast<std::size_t>(parameter)].get();
+}
+
 // Hooks for parameters that ask for a gradient since: layers that were unfrozen.
 void GradientSync::watch() {
   for (int i = 0; i < arena_.size(); ++i) {
+    if (watches(i)) continue;
     const Tensor& handle = arena_.parameters()[static_cast<std::size_t>(i)].tensor;
-    char& watched = watched_[static_cast<std::size_t>(i)];
-    if (handle.requires_grad() && !watched) on_grad_ready(handle, [this, i] { ready(i); });
-    watched = handle.requires_grad();
+    Ref<AutogradState>& watched = watched_[static_cast<std::size_t>(i)];
+    if (watched) static_cast<Leaf&>(*watched).on_ready = nullptr;
+    watched = handle.autograd();
+    if (watched) on_grad_ready(handle, [this, i] { ready(i); });
   }
 }
 
+// With the first gradient that comes. A leaf that is new since the last step may already have come in this
+// pass; its bucket then waits for reduce().
 void GradientSync::begin_step() {
+  if (begun_) return;
+  ATH_CHECK(arena_.zeroed() != reduced_,
+            "{}: gradients must be fresh when a step begins, but are those that reduce() has summed; call "
+            "arena.zero_grad() first",
+            name_);
+  check_weights();
+  begun_ = true;
   watch();
   std::fill(arrived_.begin(), arrived_.end(), 0);
   for (std::size_t b = 0; b < missing_.size(); ++b) {
     const auto& parameters = layout_.buckets()[b].parameters;
     missing_[b] = static_cast<int>(std::count_if(parameters.begin(), parameters.end(), [&](int parameter) {
-      return watched_[static_cast<std::size_t>(parameter)];
+      return static_cast<bool>(watched_[static_cast<std::size_t>(parameter)]);
     }));
   }
 }
 
 void GradientSync::ready(int parameter) {
-  if (silent_) return;
+  begin_step();
   char& arrived = arrived_[static_cast<std::size_t>(parameter)];
   ATH_CHECK(!arrived,
             "{}: the gradient of {} must be complete after one backward pass, but a second one adds to it; "
             "put no_sync() "
             "around all but the last, and reduce() after it",
             name_, arena_.parameters()[static_cast<std::size_t>(parameter)].name);
+  if (silent_ > 0) return;
   arrived = 1;
   --missing_[static_cast<std::size_t>(layout_.bucket_of(parameter))];
   launch_complete();
@@ -132,18 +167,20 @@ void GradientSync::launch_complete() {
   }
 }
 
-// What neither this pass nor one before it, kept from the others, has written.
+// What neither this pass nor one before it, kept from the others, has written: reached, perhaps, but not
+// delivered.
 void GradientSync::join_with_zeros(int bucket) {
   for (const int parameter : layout_.buckets()[static_cast<std::size_t>(bucket)].parameters) {
-    if (arrived_[static_cast<std::size_t>(parameter)] || arena_.has_gradient(parameter)) continue;
+    if (arena_.has_gradient(parameter)) continue;
     kernels::fill(cpu_context(), arena_.gradient(parameter), 0);
   }
 }
 
 void GradientSync::reduce(StepBuffer& step, const GradientLimits& limits) {
   check(limits);
+  begin_step();
   for (int i = 0; i < arena_.size(); ++i) {
-    ATH_CHECK(!arena_.has_gradient(i) || watched_[static_cast<std::size_t>(i)],
+    ATH_CHECK(!arena_.has_gradient(i) || watches(i),
               "{}: {} must ask for its gradient when a step begins, but was unfrozen during it", name_,
               arena_.parameters()[static_cast<std::size_t>(i)].name);
   }
@@ -151,7 +188,8 @@ void GradientSync::reduce(StepBuffer& step, const GradientLimits& limits) {
   launch_complete();
   runner_.finish();
   agree(step, limits);
-  begin_step();
+  reduced_ = arena_.zeroed();
+  begun_ = false;
 }
 
 // One message each: sums of squares of a rank's own shards, and what it has used. All ranks come to the same

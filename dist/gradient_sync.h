@@ -20,16 +20,34 @@ struct SyncOptions {
 /// What DDP and ZeRO-1 have in common: the gradients of all ranks added up while the backward pass still
 /// runs, and one agreement on what the step does with them.
 ///
+///     StepBuffer step(kCpu, {.seed = rank_seed(seed, comm.rank())});
+///     ...
 ///     arena.zero_grad();
 ///     backward_scaled(loss, step, batch_weight(samples, samples of all ranks));
 ///     sync.reduce(step, limits);        // instead of GradientMeter::measure()
 ///     optimizer.step(step);
+///     finish_step(step);
+///     zero1.gather_weights();           // where it is ZeRO-1
+///
+/// Gradients are summed over ranks: the weight makes the sum the mean over all samples. With micro-batches,
+/// the samples are those of all ranks and all micro-batches of the step:
+///
+///     arena.zero_grad();
+///     for (int micro = 0; micro < micro_batches; ++micro) {
+///       std::optional<GradientSync::NoSync> silent;
+///       if (micro + 1 < micro_batches) silent.emplace(sync);      // all but the last
+///       backward_scaled(loss of the micro-batch, step, batch_weight(its samples, samples of the step));
+///     }
+///     sync.reduce(step, limits);
 ///
 /// Gradients live in the arena and are sent from there. A hook on each parameter counts its bucket down when
 /// the backward pass has made its last contribution; a bucket that is complete, with all before it, is on its
-/// way. What a pass has not touched joins with zeros.
+/// way. What a pass has not touched joins with zeros. Layers may be frozen and unfrozen between reduce() and
+/// the next backward pass, on all ranks alike.
 ///
-/// Every rank must run the same number of steps.
+/// Every rank must run the same number of steps. Calls in another order throw ArgumentError: a second pass
+/// without no_sync(), no_sync() after the last pass, a pass or reduce() without zero_grad() since the last
+/// reduce(). Whoever catches it must not go on with the step: a pass has added to gradients by then.
 class GradientSync {
  public:
   virtual ~GradientSync();
@@ -42,24 +60,23 @@ class GradientSync {
 
   /// While alive, backward passes keep their gradients to themselves, and add them up: all micro-batches of a
   /// step but the last. What counts is whether it is alive during the backward pass; the forward pass does
-  /// not matter.
+  /// not matter. Throws ArgumentError when the step's last pass has begun to send.
   class NoSync {
    public:
-    explicit NoSync(GradientSync& sync) : sync_(sync), saved_(sync.silent_) { sync.silent_ = true; }
-    ~NoSync() { sync_.silent_ = saved_; }
+    explicit NoSync(GradientSync& sync);
+    ~NoSync() { --sync_.silent_; }
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
 
    private:
     GradientSync& sync_;
-    bool saved_;
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
   /// Completes the step's gradients on all ranks, and sets norm, found_inf and clipping of `step` as
   /// GradientMeter::measure() does, with the same bits on every rank: the norm is the root of the sums of
   /// squares of all shards, in f64, added in the order of ranks. A parameter with a gradient on any rank has
-  /// one on all afterwards. Throws PeerLostError.
+  /// one on all afterwards. Throws PeerLostError; ArgumentError where it was called since zero_grad().
   void reduce(StepBuffer& step, const GradientLimits& limits = {});
 
   /// Names of parameters that had no gradient in the last step on that rank, though they ask for one: for who
@@ -77,10 +94,14 @@ class GradientSync {
   GradientSync(const char* name, Kind kind, ParameterArena& arena, Communicator& comm,
                const SyncOptions& options);
 
+  /// Throws ArgumentError where a step must not begin yet.
+  virtual void check_weights() const {}
+
  private:
   void agree_on_layout();
   void take_values_of_rank_0();
   std::vector<std::unique_ptr<Collective>> make_collectives(Kind kind);
+  bool watches(int parameter) const;
   void watch();
   void begin_step();
   void ready(int parameter);
@@ -93,9 +114,12 @@ class GradientSync {
   ParameterArena& arena_;
   Communicator& comm_;
   BucketLayout layout_;
-  bool silent_ = false;
-  std::vector<char> watched_, arrived_;  // per parameter: has a hook; is complete in this step
-  std::vector<int> missing_;             // per bucket: parameters that are not
+  int silent_ = 0;                           // scopes of no_sync()
+  bool begun_ = false;                       // a pass of this step has delivered something
+  std::int64_t reduced_ = -1;                // ParameterArena::zeroed() of the step that was reduced last
+  std::vector<Ref<AutogradState>> watched_;  // per parameter: the leaf that has the hook
+  std::vector<char> arrived_;                // per parameter: is complete in this step
+  std::vector<int> missing_;                 // per bucket: parameters that are not
   // The agreement: of every rank a row of the squares of its shards and a flag per parameter.
   Tensor rows_, squares_;
   std::int64_t row_bytes_ = 0;
@@ -105,6 +129,11 @@ class GradientSync {
 
 /// What a rank's mean loss weighs among those of all ranks: its part of their samples. By it the gradient is
 /// that of the mean over all samples, whatever the last batch of each rank holds.
+/// With micro-batches, `samples` are those of one, and `samples_of_all` those of all ranks and micro-batches.
 float batch_weight(std::int64_t samples, std::int64_t samples_of_all);
+
+/// The seed for a rank's StepState: ranks that share one would drop the same elements of their different
+/// samples. Depends on seed and rank alone, whatever the world; that of rank 0 is `seed`.
+std::uint64_t rank_seed(std::uint64_t seed, int rank);
 
 }  // namespace athanor::dist

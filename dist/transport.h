@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 // The network below the collectives: messages of bytes between the ranks of a job. Whatever it is (threads of
 // one process, MPI), nothing here blocks; who waits is dist/wait.h, with a deadline.
@@ -39,12 +40,34 @@ class Transport {
   virtual bool test(Request& request) = 0;
   /// Lets go of a message that may never complete: its memory is not touched again. For clearing up.
   virtual void cancel(Request& request) noexcept = 0;
+  /// Whether a thread other than the one that made it may call, in turns.
+  virtual bool threads_may_call() const { return true; }
+
+  // What all who communicate through it share, whatever Communicator they use. For their one thread.
+
+  /// Tag of the next collective: the same on all ranks, which start the same ones in the same order.
+  Tag next_tag() { return static_cast<Tag>(next_tag_++ % kTags); }
+
+  /// Throws where `who` must not start a collective: PeerLostError after give_up(), ArgumentError while
+  /// another than `owner` holds it.
+  void check_free(const char* who, const void* owner = nullptr) const;
+  /// From check_free() on, nobody but `owner` starts a collective until release(): it has some under way.
+  void hold(const char* who, const void* owner);
+  void release(const void* owner);
+
+  /// A collective has failed, and ranks no longer agree on what comes next. The first reason stays.
+  void give_up(const std::string& why);
+  /// Empty where none has.
+  const std::string& failure() const { return failure_; }
 
  protected:
   Transport(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
 
  private:
   int rank_, world_size_;
+  std::uint32_t next_tag_ = 0;
+  const void* owner_ = nullptr;
+  std::string failure_;
 };
 
 }  // namespace athanor::dist

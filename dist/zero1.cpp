@@ -16,12 +16,21 @@ Zero1::Zero1(ParameterArena& arena, Communicator& comm, const SyncOptions& optio
     gathers_.push_back(comm.all_gather(slice(part.weights, bucket.range)));
   }
   arena.keep_masters_of(std::move(owned));
+  gathered_ = arena.updates();
 }
 
 // The first layers are in the last bucket.
 void Zero1::gather_weights() {
   for (std::size_t b = gathers_.size(); b-- > 0;) comm().run(*gathers_[b], static_cast<std::int64_t>(b));
   arena().bump_weights();
+  gathered_ = arena().updates();
+}
+
+void Zero1::check_weights() const {
+  ATH_CHECK(
+      arena().updates() == gathered_,
+      "zero1: weights of all ranks must be gathered before the next step, but the optimizer has stepped "
+      "since; call gather_weights() after it");
 }
 
 std::uint64_t Zero1::weights_hash() {

@@ -16,6 +16,11 @@ namespace athanor::dist {
 /// 2 N weights + g N gradients + 12 N / P, where DDP takes 2 N + g N + 12 N. With f32 weights, which are
 /// their own masters, 4 N + 4 N + 8 N / P.
 ///
+///     zero1.reduce(step, limits);
+///     optimizer.step(step);
+///     finish_step(step);
+///     zero1.gather_weights();           // or the next step throws ArgumentError
+///
 /// Only for optimizers that treat elements alike (SGD, Adam, AdamW); Muon and Ema refuse a sharded arena. A
 /// parameter may straddle shards. Source: Rajbhandari et al. 2020, "ZeRO", arXiv:1910.02054, section 5.1.
 class Zero1 final : public GradientSync {
@@ -32,7 +37,10 @@ class Zero1 final : public GradientSync {
   std::uint64_t weights_hash();
 
  private:
+  void check_weights() const override;
+
   std::vector<std::unique_ptr<Collective>> gathers_;  // by bucket
+  std::int64_t gathered_ = 0;                         // ParameterArena::updates() that all ranks have
 };
 
 }  // namespace athanor::dist

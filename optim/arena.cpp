@@ -241,6 +241,7 @@ void ParameterArena::bump_buffers() const {
 // Gradients ------------------------------------------------------------------------------------------------
 
 void ParameterArena::zero_grad() {
+  ++zeroed_;
   for (int i = 0; i < size(); ++i) {
     const Tensor& handle = parameters_[static_cast<std::size_t>(i)].tensor;
     if (!handle.requires_grad()) continue;

@@ -110,6 +110,8 @@ class ParameterArena {
   /// Binds leaves that came into being since (a layer unfrozen), and marks every gradient as not there yet.
   /// Writes no memory.
   void zero_grad();
+  /// How often zero_grad() was called: which step a gradient is of.
+  std::int64_t zeroed() const { return zeroed_; }
   /// Whether a backward pass delivered a gradient since zero_grad(). One that did not is skipped by updates.
   bool has_gradient(int parameter) const;
 
@@ -129,6 +131,9 @@ class ParameterArena {
 
   /// Marks weights (or buffers) as written: saved tensors and packed copies of them become stale.
   void bump_weights() const;
+  /// Called by an optimizer that has moved the masters it keeps; and how often one has.
+  void updated() { ++updates_, bump_weights(); }
+  std::int64_t updates() const { return updates_; }
   void bump_buffers() const;
 
   /// Masters and buffers, all f32, under the names of the model: views of live memory, not copies.
@@ -157,7 +162,7 @@ class ParameterArena {
   std::vector<Bucket> buckets_;
   bool sharded_ = false;
   std::vector<Owned> owned_;
-  std::int64_t numel_ = 0;
+  std::int64_t numel_ = 0, zeroed_ = 0, updates_ = 0;
   Tensor flat_buffers_, snapshot_;
 };
 

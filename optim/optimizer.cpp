@@ -149,7 +149,7 @@ void Optimizer::mark_updated(std::span<char> updated) const {
 }
 
 void Optimizer::stepped() {
-  arena_.bump_weights();
+  arena_.updated();
   ++calls_;
 }
 

@@ -51,7 +51,9 @@ class GradientMeter {
   UpdatePlan plan_;
 };
 
-/// backward() of a loss (one f32 element), times `weight` and the loss scale of `step`.
+/// backward() of a loss (one f32 element), times `weight` and the loss scale of `step`. Gradients of
+/// micro-batches, and of ranks, add up: for their mean, weigh each by its part of the samples
+/// (dist::batch_weight() on several ranks).
 void backward_scaled(const Tensor& loss, StepBuffer& step, float weight = 1);
 
 /// Counts the step as applied or skipped, moves the loss scale on, and lets the host know.

@@ -49,6 +49,7 @@ struct ParallelRun {
   CommunicatorOptions comm{};
   Overlap overlap = Overlap::thread;
   int steps = 50;
+  int micro_batches = 1;
 };
 
 /// All that may differ between two runs.
@@ -82,7 +83,14 @@ template <class Sync> ParallelResult parallel_run(dist::Transport& transport, co
         detail::mixed_batch(i * world + rank, poisoned, compute_dtype(options.precision), kCpu);
     arena.snapshot_buffers();
     arena.zero_grad();
-    backward_scaled(cross_entropy(net(batch.images), batch.labels), step, dist::batch_weight(8, 8 * world));
+    const float weight = dist::batch_weight(8, 8 * world * options.micro_batches);
+    for (int micro = 1; micro < options.micro_batches; ++micro) {
+      const auto early =
+          detail::mixed_batch(1000 * micro + i * world + rank, false, compute_dtype(options.precision), kCpu);
+      const auto silent = sync.no_sync();
+      backward_scaled(cross_entropy(net(early.images), early.labels), step, weight);
+    }
+    backward_scaled(cross_entropy(net(batch.images), batch.labels), step, weight);
     sync.reduce(step, {.max_norm = 0.5f});
     result.norms.push_back(step->found_inf ? -1 : step->grad_norm);
     adam.set_learning_rates(step, schedules::cosine(0.01, 60));
@@ -178,7 +186,7 @@ inline Tensor whole_samples(std::int64_t first, std::int64_t count) {
 }
 
 inline Tensor whole_loss(WholeNet& net, const Tensor& x) {
-  return sum(square(net(x)));
+  return cast(sum(square(net(x))), DType::f32);
 }
 
 struct WholeModel {
@@ -187,9 +195,9 @@ struct WholeModel {
   Sgd sgd;
   StepBuffer step;
 
-  explicit WholeModel(int world_size, int offset = 0)
+  explicit WholeModel(int world_size, int offset = 0, const ArenaOptions& options = {})
       : net(offset),
-        arena(net.parameters(), net.buffers(), dist::bucketed({}, world_size, kSmallBuckets)),
+        arena(net.parameters(), net.buffers(), dist::bucketed(options, world_size, kSmallBuckets)),
         sgd(arena, SgdOptions{.momentum = 0.5f, .weight_decay = 0.5f}) {}
 
   /// All there are. A zero is +0: one that is the product of a single sample may be -0, of a sum it is not.
@@ -237,19 +245,23 @@ inline void check_ddp_equals_one_rank(dist::Transport& transport) {
 }
 
 /// Micro-batches add up, and travel with the last of them.
-inline void check_accumulation_equals_one_rank(dist::Transport& transport) {
+inline void check_accumulation_with(dist::Transport& transport, const CommunicatorOptions& algorithm,
+                                    const ArenaOptions& precision) {
   const int world = transport.world_size(), rank = transport.rank();
   constexpr int kMicroBatches = 3;
-  WholeModel one(1), many(world);
-  Communicator comm(transport);
+  const DType compute = compute_dtype(precision.precision);
+  WholeModel one(1, 0, precision), many(world, 0, precision);
+  Communicator comm(transport, algorithm);
   Ddp ddp(many.arena, comm);
   for (int batch = 0; batch < 2; ++batch) {
     one.arena.zero_grad();
-    backward_scaled(whole_loss(one.net, whole_samples(batch * 100, 2 * world * kMicroBatches)), one.step);
+    backward_scaled(whole_loss(one.net, cast(whole_samples(batch * 100, 2 * world * kMicroBatches), compute)),
+                    one.step);
     many.arena.zero_grad();
     for (int micro = 0; micro < kMicroBatches; ++micro) {
       const auto samples = whole_samples(batch * 100 + 2 * (micro * world + rank), 2);
-      const Tensor loss = whole_loss(many.net, samples);  // the forward pass is outside on purpose
+      const Tensor loss =
+          whole_loss(many.net, cast(samples, compute));  // the forward pass is outside on purpose
       if (micro + 1 < kMicroBatches) {
         const auto silent = ddp.no_sync();
         backward_scaled(loss, many.step);
@@ -258,7 +270,23 @@ inline void check_accumulation_equals_one_rank(dist::Transport& transport) {
       }
     }
     ddp.reduce(many.step);
-    EXPECT_EQ(many.gradients(), one.gradients());
+    EXPECT_EQ(many.gradients(), one.gradients()) << name_of(algorithm.algorithm) << " " << name_of(compute);
+  }
+}
+
+inline void check_accumulation_equals_one_rank(dist::Transport& transport) {
+  check_accumulation_with(transport, {}, {});
+}
+
+/// With every algorithm, with half weights whose gradients are f32, and in ZeRO-1 as in DDP.
+inline void check_accumulation_everywhere(dist::Transport& transport) {
+  for (const CommunicatorOptions& comm : training_algorithms(transport.world_size())) {
+    check_accumulation_with(transport, comm, {});
+    check_accumulation_with(transport, comm, {.precision = Precision::bf16, .f32_gradients = true});
+    const ParallelRun run{
+        .precision = Precision::bf16, .f32_gradients = true, .comm = comm, .steps = 10, .micro_batches = 3};
+    EXPECT_TRUE(parallel_run<Ddp>(transport, run) == parallel_run<Zero1>(transport, run))
+        << name_of(comm.algorithm);
   }
 }
 

@@ -1,0 +1,28 @@
+#include "dist/transport.h"
+
+#include "tensor/error.h"
+
+namespace athanor::dist {
+
+void Transport::check_free(const char* who, const void* owner) const {
+  if (!failure_.empty())
+    detail::fail<PeerLostError>("{}: ranks cannot communicate after an error: {}", who, failure_);
+  ATH_CHECK(!owner_ || owner_ == owner,
+            "{}: the network must be free, but buckets of a backward pass are under way; call reduce() first",
+            who);
+}
+
+void Transport::hold(const char* who, const void* owner) {
+  check_free(who, owner);
+  owner_ = owner;
+}
+
+void Transport::release(const void* owner) {
+  if (owner_ == owner) owner_ = nullptr;
+}
+
+void Transport::give_up(const std::string& why) {
+  if (failure_.empty()) failure_ = why;
+}
+
+}  // namespace athanor::dist
