@@ -45,6 +45,24 @@ function(athanor_mpi_test name)
   endforeach()
 endfunction()
 
+# athanor_mpi_end_test(NAME WORLD ARGUMENTS PATTERN): a program without a test framework, whose job must end by
+# itself within half a minute and print what matches PATTERN.
+function(athanor_mpi_end_test name world arguments pattern)
+  if(NOT ATHANOR_WITH_MPI)
+    return()
+  endif()
+  if(NOT TARGET ${name}_mpi_test)
+    add_executable(${name}_mpi_test ${name}_mpi_test.cpp)
+    set_target_properties(${name}_mpi_test PROPERTIES ATHANOR_IS_TEST ON)
+    target_link_libraries(${name}_mpi_test PRIVATE athanor::mpi athanor_flags)
+  endif()
+  string(REPLACE " " "_" label "${name} ${arguments}")
+  add_test(NAME mpi.${label}
+    COMMAND ${MPIEXEC_EXECUTABLE} -n ${world} $<TARGET_FILE:${name}_mpi_test> ${arguments})
+  set_tests_properties(mpi.${label} PROPERTIES LABELS dist TIMEOUT 90 PASS_REGULAR_EXPRESSION "${pattern}" ENVIRONMENT
+    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none")
+endfunction()
+
 # athanor_compile_fail(NAME): NAME.cpp compiles, and no longer does with -DATHANOR_MUST_FAIL, with an error that
 # matches the regular expression in its first line, `// error: REGEX`.
 function(athanor_compile_fail name)

@@ -2,7 +2,11 @@
 
 #define OMPI_SKIP_MPICXX
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <thread>
 #include <vector>
 
 #include <mpi.h>
@@ -31,6 +35,10 @@ void set_defaults() {
   setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
 }
 
+constexpr int kExitPeerLost = 74;
+/// How long a message that is let go of may take to be cancelled.
+constexpr std::chrono::milliseconds kCancelTime{50};
+
 struct Slot {
   std::vector<MPI_Request> requests;  // one per chunk
   std::vector<MPI_Status> statuses;
@@ -48,6 +56,10 @@ struct MpiTransport::Impl {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   std::vector<Slot> slots;
   std::vector<std::int32_t> free;
+  bool threads = false;    // more than one may call
+  bool cancelled = false;  // a message was let go of: ranks do not agree any more
+  bool poisoned = false;   // and its memory may be written yet
+  int exceptions = std::uncaught_exceptions();
 
   explicit Impl(const MpiOptions& options) : chunk_bytes(options.chunk_bytes) {
     ATH_CHECK(chunk_bytes >= 1 && chunk_bytes <= std::size_t{1} << 30,
@@ -62,12 +74,7 @@ struct MpiTransport::Impl {
     }
     int level = 0;
     check(MPI_Query_thread(&level), "mpi start");
-    if (level < MPI_THREAD_SERIALIZED) {
-      detail::fail<BackendError>(
-          "mpi start: threads must be allowed to call in turns (MPI_THREAD_SERIALIZED), "
-          "but the level is {}",
-          level);
-    }
+    threads = level >= MPI_THREAD_SERIALIZED;
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "mpi start");
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "mpi start");
     check(MPI_Comm_rank(comm, &rank), "mpi start");
@@ -77,6 +84,22 @@ struct MpiTransport::Impl {
     check(MPI_Comm_rank(local, &local_rank), "mpi start");
     check(MPI_Comm_size(local, &local_size), "mpi start");
     check(MPI_Comm_free(&local), "mpi start");
+  }
+
+  // Neither call below may be made where a rank is lost: both can wait for it, for ever.
+  void end(const std::string& failure) {
+    const bool unwinding = std::uncaught_exceptions() > exceptions;
+    int ended = 0;
+    MPI_Finalized(&ended);
+    if (ended || size == 1 || !(unwinding || cancelled)) return;
+    const char* why = !failure.empty() ? failure.c_str()
+                      : unwinding      ? "an exception is on its way"
+                                       : "messages were let go of";
+    std::fprintf(stderr, "mpi: rank %d ends all ranks: %s%s\n", rank, why,
+                 poisoned ? " (and MPI has not let go of their memory)" : "");
+    std::fflush(stderr);
+    MPI_Abort(comm, kExitPeerLost);
+    std::_Exit(kExitPeerLost);
   }
 
   ~Impl() {
@@ -116,7 +139,9 @@ struct MpiTransport::Impl {
 MpiTransport::MpiTransport(const MpiOptions& options) : MpiTransport(std::make_unique<Impl>(options)) {}
 MpiTransport::MpiTransport(std::unique_ptr<Impl> impl)
     : Transport(impl->rank, impl->size), impl_(std::move(impl)) {}
-MpiTransport::~MpiTransport() = default;
+MpiTransport::~MpiTransport() {
+  impl_->end(failure());
+}
 
 int MpiTransport::local_size() const {
   return impl_->local_size;
@@ -178,12 +203,25 @@ bool MpiTransport::test(Request& request) {
 void MpiTransport::cancel(Request& request) noexcept {
   if (!request.pending()) return;
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  const auto until = std::chrono::steady_clock::now() + kCancelTime;
   for (MPI_Request& chunk : slot.requests) {
     if (chunk == MPI_REQUEST_NULL) continue;
+    impl_->cancelled = true;
     MPI_Cancel(&chunk);
+    // It is over when it was cancelled, or was too late to be. Sends that nobody takes may be neither.
+    int done = 0;
+    while (MPI_Test(&chunk, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done && !impl_->poisoned &&
+           std::chrono::steady_clock::now() < until)
+      std::this_thread::yield();
+    if (done) continue;
+    impl_->poisoned = true;  // once is enough to wait for
     MPI_Request_free(&chunk);
   }
   impl_->release(request);
+}
+
+bool MpiTransport::threads_may_call() const {
+  return impl_->threads;
 }
 
 void MpiTransport::abort(int exit_code) {

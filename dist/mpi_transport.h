@@ -17,9 +17,15 @@ struct MpiOptions {
 /// Starts MPI where the program has not, with settings for ranks that share cores (they yield while they
 /// wait), and ends it again. MPI never waits here: a rank that is stopped is noticed by our own deadlines,
 /// one that has died by mpirun, which ends the others after a second.
+///
+/// MPI_Finalize waits for all ranks, without end where one is lost. So where this dies while an exception is
+/// on its way, or after messages had to be let go of, it says why on stderr, ends all ranks at once and the
+/// process with exit code 74. An exception that is none of the network's is not known here: one who wants it
+/// printed catches it while this lives.
 class MpiTransport final : public Transport {
  public:
-  /// Throws BackendError where MPI cannot be started or allows one thread only.
+  /// Throws BackendError where MPI cannot be started. Where the program has started it for one thread only,
+  /// that thread alone may call, and Overlap::thread is refused.
   explicit MpiTransport(const MpiOptions& options = {});
   ~MpiTransport() override;
 
@@ -31,6 +37,7 @@ class MpiTransport final : public Transport {
   Request irecv(int from, Tag tag, std::span<std::byte> bytes) override;
   bool test(Request& request) override;
   void cancel(Request& request) noexcept override;
+  bool threads_may_call() const override;
 
   /// Ends all ranks at once, with that exit code, for one that has found another lost. Does not return.
   [[noreturn]] void abort(int exit_code);
