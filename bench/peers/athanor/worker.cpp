@@ -19,12 +19,13 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Samples of one run each, for half a second and at least five; the first run of all warms up.
+// Samples of one run each, for half a second and at least five, unless these take more than three seconds;
+// the first run of all warms up.
 std::vector<double> time_of(const std::function<void()>& run) {
   run();
   std::vector<double> samples;
   const auto start = Clock::now();
-  while (samples.size() < 5 || seconds_since(start) < 0.5) {
+  while (seconds_since(start) < (samples.size() < 5 ? 3.0 : 0.5)) {
     const auto begin = Clock::now();
     run();
     samples.push_back(seconds_since(begin));

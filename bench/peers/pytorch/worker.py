@@ -8,10 +8,11 @@ import torch
 
 
 def time_of(run):
-    """Seconds of one run each, for half a second and at least five; the first run of all warms up."""
+    """Seconds of one run each, for half a second and at least five, unless these take more than three seconds; the
+    first run of all warms up."""
     run()
     samples, start = [], time.perf_counter()
-    while len(samples) < 5 or time.perf_counter() - start < 0.5:
+    while time.perf_counter() - start < (3 if len(samples) < 5 else 0.5):
         begin = time.perf_counter()
         run()
         samples.append(time.perf_counter() - begin)
