@@ -55,6 +55,7 @@ set(ATHANOR_HEADERS
   data/sample_store.h
   data/synthetic.h
   dist/barrier.h
+  dist/bootstrap.h
   dist/broadcast.h
   dist/bucket_layout.h
   dist/bucket_runner.h
@@ -64,8 +65,11 @@ set(ATHANOR_HEADERS
   dist/gradient_sync.h
   dist/group.h
   dist/hierarchical.h
+  dist/launcher.h
+  dist/make_transport.h
   dist/mpi_transport.h
   dist/rank_order.h
+  dist/rendezvous.h
   dist/ring.h
   dist/slice.h
   dist/thread_transport.h
@@ -168,7 +172,9 @@ set(ATHANOR_HEADERS
   trainer/early_stopping.h
   trainer/json_lines.h
   trainer/progress.h
+  trainer/ranks.h
   trainer/run_main.h
+  trainer/run_on_ranks.h
   trainer/run_state.h
   trainer/signals.h
   trainer/trainer.h

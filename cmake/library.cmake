@@ -145,13 +145,16 @@ add_library(athanor
   data/recode.cpp
   data/sample_store.cpp
   data/synthetic.cpp
+  dist/bootstrap.cpp
   dist/broadcast.cpp
   dist/bucket_layout.cpp
   dist/bucket_runner.cpp
   dist/communicator.cpp
   dist/gradient_sync.cpp
   dist/hierarchical.cpp
+  dist/launcher.cpp
   dist/rank_order.cpp
+  dist/rendezvous.cpp
   dist/ring.cpp
   dist/thread_transport.cpp
   dist/transport.cpp
@@ -221,13 +224,16 @@ add_library(athanor
   trainer/early_stopping.cpp
   trainer/json_lines.cpp
   trainer/progress.cpp
+  trainer/ranks.cpp
   trainer/run_main.cpp
+  trainer/run_on_ranks.cpp
   trainer/run_state.cpp
   trainer/signals.cpp
   trainer/trainer.cpp
   trainer/trainer_checkpoints.cpp
   trainer/trainer_feeding.cpp
   trainer/trainer_overflow.cpp
+  trainer/trainer_ranks.cpp
 )
 add_library(athanor::athanor ALIAS athanor)
 
@@ -318,11 +324,13 @@ athanor_format_library(LMDB
 
 # Ranks as processes: a library of its own, so that only the programs that want it load MPI.
 if(ATHANOR_WITH_MPI)
-  add_library(athanor_mpi dist/mpi_transport.cpp)
+  add_library(athanor_mpi dist/make_transport.cpp dist/mpi_transport.cpp)
   add_library(athanor::mpi ALIAS athanor_mpi)
   set_target_properties(athanor_mpi PROPERTIES EXPORT_NAME mpi)
   set(libraries ${MPI_CXX_LIBRARIES})
   list(FILTER libraries EXCLUDE REGEX mpi_cxx) # bindings that nobody uses
   target_include_directories(athanor_mpi SYSTEM PRIVATE ${MPI_CXX_INCLUDE_DIRS})
   target_link_libraries(athanor_mpi PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags> ${libraries})
+else()
+  target_sources(athanor PRIVATE dist/make_transport_absent.cpp)
 endif()

@@ -57,7 +57,7 @@ struct Crew {
 Crew crew_of(const Dataset& data, const LoaderOptions& options) {
   if (data.resident() && (options.workers == LoaderOptions::kAuto || options.data_on_device)) return {0, 0};
   if (options.workers != LoaderOptions::kAuto) return {options.workers, options.workers};
-  const int cores = detail::usable_cores();
+  const int cores = options.cores > 0 ? options.cores : detail::usable_cores();
   return {std::min(2 * cores, 64), std::clamp(cores - 1, 1, 64)};
 }
 

@@ -46,6 +46,8 @@ struct LoaderOptions {
   /// Threads that read; 0: the caller's own, inside next(). kAuto: none for a resident set; else as many as
   /// there are cores but one, then more or fewer by what the first 50 steps show.
   int workers = kAuto;
+  /// Cores that kAuto counts on; 0: all this process may use. Ranks of one machine share them.
+  int cores = 0;
   /// Batches there is memory for, the one in use among them.
   int prefetch = 4;
   /// Nothing is read ahead of the epoch with this number; 0: there is always another.

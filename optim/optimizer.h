@@ -53,6 +53,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
+  /// "sgd", "adamw", ...
+  const char* kind() const { return kind_; }
   virtual void step(StepBuffer& step) = 0;
 
   /// Writes each group's rate for the step after the applied steps: its own schedule's, or the given

@@ -170,7 +170,12 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
       {{"--early-stop", "val_loss:0"}, "at least 1"},
       {{"--profile", "deep"}, "--profile"},
       {{"--device", "tpu"}, "--device"},
-      {{"--strategy", "fsdp"}, "--strategy"},
+      {{"--strategy", "fsdp"}, "--strategy: must be single, ddp or zero1, but got 'fsdp'"},
+      {{"--strategy", "dp"}, "use ddp"},
+      {{"--strategy", "single", "--devices", "2"}, "--strategy single: must have one device"},
+      {{"--strategy", "zero1", "--devices", "2", "--ema", "0.9"}, "--ema: not with --strategy zero1"},
+      {{"--devices", "0"}, "--devices: must be at least 1"},
+      {{"--devices", "many"}, "--devices: must be a whole number"},
       {{"--checkpoint-dir", "x", "--checkpoint-every", "0"}, "--checkpoint-every: must be at least 1"},
       {{"--checkpoint-every", "5"}, "--checkpoint-every: needs --checkpoint-dir"},
       {{"--resume", "auto"}, "--resume auto: needs --checkpoint-dir"},
@@ -193,15 +198,20 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
 }
 
 TEST(Flags, PartsThatAreNotBuiltAreRefusedNotIgnored) {
-  const std::vector<std::vector<std::string>> cases{{"--devices", "2"},
-                                                    {"--strategy", "ddp"},
-                                                    {"--strategy", "zero1"},
-                                                    {"--profile", "trace"}};
+  const std::vector<std::vector<std::string>> cases{{"--profile", "trace"}};
   for (const auto& arguments : cases) {
     const std::string message = refusal(arguments);
     EXPECT_NE(message.find("not part of this version"), std::string::npos) << arguments[0] << ": " << message;
     EXPECT_NE(message.find(arguments[1]), std::string::npos) << message;
   }
+}
+
+TEST(Flags, DevicesAndStrategy) {
+  EXPECT_EQ(parse({}).devices, 0);
+  EXPECT_EQ(parse({}).strategy, Strategy::automatic);
+  EXPECT_EQ(parse({"--devices", "4", "--strategy", "zero1"}).devices, 4);
+  EXPECT_EQ(parse({"--devices", "4", "--strategy", "zero1"}).strategy, Strategy::zero1);
+  EXPECT_EQ(parse({"--devices", "auto"}).devices, TrainerConfig::kAllDevices);
 }
 
 TEST(Flags, PretrainedWeightsMustBeThere) {

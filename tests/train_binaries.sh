@@ -27,7 +27,7 @@ run 0 train_digits --help
 grep -q -- '--early-stop' out || die "--help lacks flags"
 refuses "mean '--epochs'" train_digits --epoch 3
 refuses "mean 'digits_cnn'" train_digits --model digit_cnn
-refuses "not part of this version" train_digits --devices 2
+refuses "use ddp" train_digits --devices 2 --strategy dp
 refuses "--lr" train_digits --lr nan
 refuses "--metrics" train_digits --metrics /nowhere/file
 refuses "scripts/get_data.sh mnist" train_mnist

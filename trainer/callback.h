@@ -73,6 +73,7 @@ struct FitInfo {
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;  ///< that will be attempted, if nothing ends them early
   int threads = 1;
+  std::string strategy = "single";          ///< "ddp on 4 ranks (mpirun)"
   std::string feeding = {};                 ///< how samples get to the model: "data in memory"
   std::filesystem::path resumed_from = {};  ///< the checkpoint this run goes on from; empty: it begins
   std::int64_t attempted = 0;               ///< steps that lie behind it
@@ -120,6 +121,8 @@ struct FitReport {
   std::uint64_t weights_hash = 0;
   StoppedBy stopped_by = StoppedBy::epochs;
   int signal = 0;
+  int world_size = 1;
+  Strategy strategy = Strategy::single;
   std::filesystem::path checkpoint;  ///< the newest one this run has saved; empty: none
 };
 

@@ -82,6 +82,17 @@ BadSamples bad_samples(const std::string& flag, const std::string& text) {
   detail::fail<>("{} {}: not part of this version; {}", flag, value, instead);
 }
 
+Strategy strategy(const std::string& flag, const std::string& text) {
+  ATH_CHECK(text != "dp",
+            "{} dp: one process that copies the model to every device in every step is not offered; use ddp, "
+            "which gives the same result with fewer bytes",
+            flag);
+  for (const Strategy known : {Strategy::single, Strategy::ddp, Strategy::zero1}) {
+    if (text == name_of(known)) return known;
+  }
+  detail::fail<>("{}: must be single, ddp or zero1, but got '{}'", flag, text);
+}
+
 Precision precision(const std::string& flag, const std::string& text) {
   const auto value = precision_named(text);
   ATH_CHECK(value, "{}: must be f32, tf32, bf16 or f16, but got '{}'", flag, text);
@@ -161,7 +172,8 @@ void add_training(Flags& flags, TrainerConfig& config) {
       [&](auto& flag, auto& text) { config.max_steps = text == "-1" ? -1 : at_least(flag, text, 1); });
   flags.value("--max-time", "SECONDS", "stop after this much training time [no limit]",
               [&](auto& flag, auto& text) { config.max_time_s = positive(flag, text); });
-  flags.value("--batch-size", "N", fmt::format("images per backward pass [{}]", config.batch_size),
+  flags.value("--batch-size", "N",
+              fmt::format("images per backward pass, of all devices together [{}]", config.batch_size),
               [&](auto& flag, auto& text) { config.batch_size = at_least(flag, text, 1); });
   flags.value("--val-batch-size", "N", "images per batch of validation [the larger of --batch-size and 256]",
               [&](auto& flag, auto& text) { config.val_batch_size = at_least(flag, text, 1); });
@@ -202,11 +214,12 @@ void add_images(Flags& flags, TrainerConfig& config) {
 }
 
 void add_machine(Flags& flags, TrainerConfig& config) {
-  flags.value("--threads", "N", "of the CPU [all cores]", [&](auto& flag, auto& text) {
-    const std::int64_t threads = at_least(flag, text, 1);
-    ATH_CHECK(threads <= 1024, "{}: must be at most 1024, but got {}", flag, threads);
-    config.threads = static_cast<int>(threads);
-  });
+  flags.value("--threads", "N", "of the CPU, for each device [all cores, divided among them]",
+              [&](auto& flag, auto& text) {
+                const std::int64_t threads = at_least(flag, text, 1);
+                ATH_CHECK(threads <= 1024, "{}: must be at most 1024, but got {}", flag, threads);
+                config.threads = static_cast<int>(threads);
+              });
   flags.value("--precision", "P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
               [&](auto& flag, auto& text) { config.precision = precision(flag, text); });
   flags.value("--loss-scale", "S", "dynamic, dynamic:FIRST, or the scale to keep [dynamic for f16, else 1]",
@@ -222,13 +235,19 @@ void add_machine(Flags& flags, TrainerConfig& config) {
     config.device = choice.device;
     config.device_note = choice.note;
   });
-  flags.value("--devices", "N", "1 or auto [auto]", [&](auto& flag, auto& text) {
-    if (text != "auto" && at_least(flag, text, 1) > 1) not_built(flag, text, "use one device");
-  });
-  flags.value("--strategy", "S", "single [single]", [&](auto& flag, auto& text) {
-    if (text == "ddp" || text == "zero1") not_built(flag, text, "use --strategy single");
-    ATH_CHECK(text == "single", "{}: must be single, ddp or zero1, but got '{}'", flag, text);
-  });
+  flags.value(
+      "--devices", "N",
+      "processes that share the work, one per GPU, or on the CPU as many as wanted; auto: all GPUs [1]",
+      [&](auto& flag, auto& text) {
+        const std::int64_t count = text == "auto" ? 0 : at_least(flag, text, 1);
+        ATH_CHECK(count <= 1024, "{}: must be at most 1024, but got {}", flag, count);
+        config.devices = text == "auto" ? TrainerConfig::kAllDevices : static_cast<int>(count);
+      });
+  flags.value(
+      "--strategy", "S",
+      "single; ddp: each has all of the model; zero1: and a part of masters and optimizer state [single, "
+      "with several devices ddp]",
+      [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
   flags.value("--workers,--num-workers", "N", "threads that read data, auto, or 0: none [auto]",
               [&](auto& flag, auto& text) { config.workers = workers(flag, text); });
   flags.value("--prefetch", "N", fmt::format("batches there is memory for [{}]", config.prefetch),
@@ -331,6 +350,17 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   return config;
 }
 
+void check_zero1(const TrainerConfig& config) {
+  const char* flag = !config.checkpoint_dir.empty() ? "--checkpoint-dir"
+                     : !config.resume.empty()       ? "--resume"
+                     : config.ema_decay > 0         ? "--ema"
+                     : config.early_stop            ? "--early-stop"
+                                                    : nullptr;
+  ATH_CHECK(!flag,
+            "{}: not with --strategy zero1 in this version, as no rank has all weights in f32; use ddp",
+            flag);
+}
+
 void check(const TrainerConfig& config) {
   ATH_CHECK(
       config.epochs >= 1 && config.batch_size >= 1 && config.accumulate >= 1 && config.val_batch_size >= 0,
@@ -344,6 +374,14 @@ void check(const TrainerConfig& config) {
       config.precision != Precision::bf16 || config.device.is_cpu() || device_info(config.device).sm() >= 80,
       "--precision bf16: the GPU must be of compute capability 8.0 or newer, but {} is not; use f32",
       device_info(config.device).name);
+  ATH_CHECK(
+      config.devices >= TrainerConfig::kAllDevices && config.local_ranks >= 1,
+      "trainer: devices must be at least 0 or kAllDevices and local_ranks at least 1, but got {} and {}",
+      config.devices, config.local_ranks);
+  ATH_CHECK(config.strategy != Strategy::single || config.devices <= 1,
+            "--strategy single: must have one device, but got --devices {}; use ddp or zero1",
+            config.devices);
+  if (config.strategy == Strategy::zero1 && config.devices > 1) check_zero1(config);
   ATH_CHECK(config.clip_norm >= 0 && config.label_smoothing >= 0 && config.label_smoothing < 1,
             "trainer: the norm limit must be at least 0 and smoothing in [0, 1), but got {} and {}",
             config.clip_norm, config.label_smoothing);

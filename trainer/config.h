@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "dist/bucket_layout.h"
+#include "dist/communicator.h"
 #include "kernels/augment.h"
 #include "kernels/step_rules.h"
 #include "optim/optimizer.h"
@@ -24,6 +26,19 @@ struct EarlyStop {
   std::int64_t patience = 0;  ///< validations in a row without a better value
 };
 
+/// What several ranks share: nothing, because there is one; gradients; or also masters and optimizer state.
+enum class Strategy : std::uint8_t { automatic, single, ddp, zero1 };
+
+constexpr std::string_view name_of(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::automatic: return "auto";
+    case Strategy::single: return "single";
+    case Strategy::ddp: return "ddp";
+    case Strategy::zero1: return "zero1";
+  }
+  return "?";
+}
+
 /// What a Trainer does. A program sets its defaults, and parse_flags() lets the user change them.
 struct TrainerConfig {
   std::string program = "athanor";  ///< for messages
@@ -34,17 +49,22 @@ struct TrainerConfig {
   std::int64_t epochs = 10;
   std::int64_t max_steps = -1;                                  ///< attempted steps; -1: no limit
   double max_time_s = std::numeric_limits<double>::infinity();  ///< of training, looked at after each step
-  std::int64_t batch_size = 64;                                 ///< of one backward pass
-  std::int64_t val_batch_size = 0;                              ///< 0: the larger of batch_size and 256
-  std::int64_t accumulate = 1;                                  ///< backward passes per step
-  double lr = 0.1;                                              ///< the schedule's highest rate
-  double clip_norm = 0;                                         ///< of all gradients together; 0: no clipping
-  double clip_value = 0;                                        ///< of each gradient; 0: no clipping
-  double skip_outliers = 0;  ///< skips steps whose gradient norm is so many deviations off; 0: none
-  double ema_decay = 0;      ///< of a running average of the weights, which is validated; 0: none
+  std::int64_t batch_size = 64;     ///< of one backward pass, of all ranks together
+  std::int64_t val_batch_size = 0;  ///< 0: the larger of batch_size and 256
+  std::int64_t accumulate = 1;      ///< backward passes per step
+  double lr = 0.1;                  ///< the schedule's highest rate
+  double clip_norm = 0;             ///< of all gradients together; 0: no clipping
+  double clip_value = 0;            ///< of each gradient; 0: no clipping
+  double skip_outliers = 0;         ///< skips steps whose gradient norm is so many deviations off; 0: none
+  double ema_decay = 0;             ///< of a running average of the weights, which is validated; 0: none
   std::optional<EarlyStop> early_stop;
 
-  int threads = 0;  ///< 0: as many as there are cores
+  static constexpr int kAllDevices = -1;
+  int devices = 0;  ///< ranks on this machine; 0: one, or as many as were started; kAllDevices: one per GPU
+  Strategy strategy = Strategy::automatic;  ///< automatic: ddp where there are several ranks
+  int local_ranks = 1;                      ///< that share this machine's cores; see run_on_ranks()
+  std::string ranks_note;                   ///< who has started them
+  int threads = 0;  ///< 0: as many as there are cores, divided among the ranks of this machine
   Precision precision = Precision::f32;
   /// Unset: dynamic from 65536 for f16, else 1 for ever.
   std::optional<LossScaling> loss_scaling;
@@ -75,6 +95,8 @@ struct TrainerConfig {
   std::filesystem::path train_data, val_data;  ///< where they are; empty: below data_dir
 
   // The recipe, which has no flags.
+  dist::CommunicatorOptions collectives;  ///< of several ranks
+  dist::BucketOptions buckets;
   /// Of bytes / 255, for each channel; empty: measured on the training set, which reads all of it.
   std::vector<double> pixel_mean, pixel_stddev;
   std::int64_t patience_at_floor = 16;  ///< overflows in a row at the lowest loss scale that are an error
@@ -102,6 +124,8 @@ class HelpRequested : public std::exception {
 /// flag, what it must be, and what to do; and HelpRequested.
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig defaults);
 
+/// What several ranks cannot do with shards. Throws ArgumentError naming the flag.
+void check_zero1(const TrainerConfig& config);
 /// Checks what flags and programs may set. Throws ArgumentError.
 void check(const TrainerConfig& config);
 

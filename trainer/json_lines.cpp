@@ -103,6 +103,8 @@ void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
               {"host_syncs", report.host_syncs},
               {"peak_bytes", report.peak_bytes},
               {"weights_hash", hex(report.weights_hash)},
+              {"strategy", std::string(name_of(report.strategy))},
+              {"ranks", report.world_size},
               {"stopped_by", std::string(name_of(report.stopped_by))}}
              .dump());
 }

@@ -76,10 +76,13 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   steps_per_epoch_ = info.steps_per_epoch;
   total_steps_ = info.total_steps;
   done_before_ = info.attempted;
-  print(out_, "{}: device {}{}, {} thread{}{}, precision {}, strategy single, {}, seed {}\n", config.program,
+  print(out_, "{}: device {}{}, {} thread{}{}, precision {}, strategy {}, {}, seed {}\n", config.program,
         config.device.str(), config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
-        info.threads, info.threads == 1 ? "" : "s", config.threads == 0 ? " (auto: all cores)" : "",
-        name_of(config.precision), info.feeding, config.seed);
+        info.threads, info.threads == 1 ? "" : "s",
+        config.threads > 0       ? ""
+        : config.local_ranks > 1 ? " for each rank (auto: all cores)"
+                                 : " (auto: all cores)",
+        name_of(config.precision), info.strategy, info.feeding, config.seed);
   print(out_, "{} with {} parameters; {} images to train on, {} to test, {}x{}x{}, {} classes\n",
         config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
         with_commas(info.train_samples), with_commas(info.val_samples), info.spec.height, info.spec.width,

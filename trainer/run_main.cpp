@@ -1,12 +1,17 @@
 #include "trainer/run_main.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include <unistd.h>
 
+#include "dist/bootstrap.h"
 #include "tensor/error.h"
 #include "trainer/config.h"
 
@@ -27,33 +32,56 @@ void restart_with_quiet_threads(char** argv) {
 #endif
 }
 
-int complain(int code, std::string what) {
-  for (char& c : what) {
-    if (c == '\n') c = ' ';
+Failure one_line(int code, std::string what) {
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  return {code, std::move(what)};
+}
+
+/// Where mpirun has started several and all make the same mistake, rank 0 says so, and mpirun ends the others
+/// before they do. The rank, for who is left; -1 where there is one.
+int wait_for_rank_0() {
+  try {
+    const dist::Place place = dist::find_place();
+    if (place.alone()) return -1;
+    if (place.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    return place.rank;
+  } catch (const ArgumentError&) {  // that is what the failure is about
+    return -1;
   }
-  std::fprintf(stderr, "error: %s\n", what.c_str());
-  return code;
 }
 
 }  // namespace
+
+Failure describe_failure() {
+  try {
+    throw;
+  } catch (const HelpRequested& help) {
+    std::fputs(help.what(), stdout);
+    return {kExitDone, {}};
+  } catch (const PeerLostError& error) {
+    return one_line(kExitPeerLost, error.what());
+  } catch (const BackendError& error) {
+    return one_line(kExitBackend, error.what());
+  } catch (const OutOfMemoryError& error) {
+    return one_line(kExitBackend, error.what());
+  } catch (const std::bad_alloc&) {
+    return {kExitBackend, "out of memory: the system gave no more; use smaller batches or data"};
+  } catch (const std::exception& error) {  // ArgumentError, IoError, and what a user's own code throws
+    return one_line(kExitBadInput, error.what());
+  }
+}
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   restart_with_quiet_threads(argv);
   try {
     return body(argc, argv);
-  } catch (const HelpRequested& help) {
-    std::fputs(help.what(), stdout);
-    return kExitDone;
-  } catch (const PeerLostError& error) {
-    return complain(kExitPeerLost, error.what());
-  } catch (const BackendError& error) {
-    return complain(kExitBackend, error.what());
-  } catch (const OutOfMemoryError& error) {
-    return complain(kExitBackend, error.what());
-  } catch (const std::bad_alloc&) {
-    return complain(kExitBackend, "out of memory: the system gave no more; use smaller batches or data");
-  } catch (const std::exception& error) {  // ArgumentError, IoError, and what a user's own code throws
-    return complain(kExitBadInput, error.what());
+  } catch (...) {
+    const Failure failure = describe_failure();
+    if (failure.line.empty()) return failure.exit_code;
+    const int rank = wait_for_rank_0();
+    std::fprintf(stderr, "%serror: %s\n", rank < 0 ? "" : fmt::format("rank {}: ", rank).c_str(),
+                 failure.line.c_str());
+    return failure.exit_code;
   }
 }
 

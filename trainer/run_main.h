@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "trainer/callback.h"
 
@@ -12,6 +13,14 @@ inline constexpr int kExitDone = 0, kExitBadInput = 2, kExitBackend = 3, kExitPe
 inline int exit_code(const FitReport& report) {
   return report.signal ? 128 + report.signal : kExitDone;
 }
+
+/// What is said of an exception, and with which exit code a process ends.
+struct Failure {
+  int exit_code = kExitBadInput;
+  std::string line;  ///< one line; empty for a call for help, which has been printed
+};
+/// Of the exception that is being handled: to be called in a catch block.
+Failure describe_failure();
 
 /// The body of a main(): calls `body` and returns its exit code, or that of the exception it threw, said in
 /// one line on stderr. First makes idle OpenMP threads sleep instead of spinning, unless the user's

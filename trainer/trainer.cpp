@@ -62,15 +62,23 @@ StepCounts counts_of(const StepState& state) {
   return {state.applied_steps, state.overflow_steps, state.outlier_steps};
 }
 
+/// Of what kernels/metrics.h has added up.
+Metrics metrics_of(const std::vector<double>& total) {
+  const double n = total[2];
+  if (n == 0) return {kNotMeasured, kNotMeasured, 0};
+  return {total[0] / n, total[1] / n, static_cast<std::int64_t>(n)};
+}
+
 void fill_zero(const Tensor& tensor) {
   on_device(tensor.device(), [&](auto& context) { kernels::fill(context, tensor, 0); });
 }
 
 }  // namespace
 
-Trainer::Trainer(TrainerConfig config) : config_(std::move(config)) {
+Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
+    : config_(std::move(config)), ranks_(transport, config_) {
   check(config_);
-  if (!config_.metrics.empty()) add(std::make_unique<JsonLines>(config_.metrics));
+  if (!config_.metrics.empty() && ranks_.first()) add(std::make_unique<JsonLines>(config_.metrics));
   if (config_.early_stop) add(std::make_unique<EarlyStopping>(*config_.early_stop));
 }
 
@@ -84,10 +92,13 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
   check_fits(train, held_out);
   const SignalGuard signals;
   signals_ = &signals;
+  std::optional<LastStepWatch> last_step;
+  if (!ranks_.alone()) last_step.emplace(signals, ranks_.rank());
+  last_step_ = last_step ? &*last_step : nullptr;
   const MemoryLimit limit(config_.device, config_.memory_limit);
   const Loaders loaders(*this);
   return on_device(config_.device, [&](auto& context) {
-    if (config_.threads > 0) context.set_threads(config_.threads);
+    if (const int count = threads(); count > 0) context.set_threads(count);
     context.deterministic = config_.deterministic;
     if constexpr (requires { context.tf32; }) context.tf32 = config_.precision == Precision::tf32;
     set_up(model, train, held_out);
@@ -123,11 +134,13 @@ void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& hel
   preprocess_ = std::make_unique<Preprocess>(train.spec(), pixels_, compute_dtype(config_.precision),
                                              config_.device, config_.augment, config_.seed);
   // Unlinked before the new one: a model trained again moves from one arena to the next.
+  ranks_.let_go();
   arena_ = std::make_unique<ParameterArena>(
       model.parameters(), model.buffers(),
-      ArenaOptions{.precision = config_.precision,
-                   .device = config_.device,
-                   .f32_gradients = config_.f32_gradients || config_.accumulate > 1});
+      ranks_.shared({.precision = config_.precision,
+                     .device = config_.device,
+                     .f32_gradients = config_.f32_gradients || config_.accumulate > 1}));
+  ranks_.share(*arena_);
   meter_ = std::make_unique<GradientMeter>(*arena_);
   optimizer_ = config_.optimizer ? config_.optimizer(*arena_) : make_optimizer();
   const std::int64_t steps = describe().total_steps;
@@ -138,15 +151,17 @@ void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& hel
   totals_ = Tensor::zeros({3}, {DType::f64, config_.device});
   totals_before_ = empty_like(totals_);
   val_totals_ = empty_like(totals_);
+  all_totals_.assign(3 * static_cast<std::size_t>(ranks_.world_size()), 0.0);
   scaling_ = config_.loss_scaling.value_or(default_scaling(config_.precision));
   limits_ = limits_of(config_);
-  step_.emplace(config_.device, StepState{.seed = config_.seed, .loss_scale = scaling_.initial});
+  step_.emplace(config_.device, StepState{.seed = ranks_.seed(config_.seed), .loss_scale = scaling_.initial});
   step_->on_known([this](const StepState& state) { tell_result(state); });
   at_ = {};
   stopping_ = false;
   reason_ = StoppedBy::epochs;
   why_stopped_.clear();
   syncs_at_start_ = host_syncs();
+  ranks_.check_same(settings());
 }
 
 std::unique_ptr<Optimizer> Trainer::make_optimizer() const {
@@ -181,6 +196,7 @@ FitInfo Trainer::describe() const {
   if (config_.max_steps > 0) info.total_steps = std::min(info.total_steps, config_.max_steps);
   if (config_.fast_dev_run) info.total_steps = 1;
   info.threads = cpu_context().threads();
+  info.strategy = ranks_.describe(config_);
   info.feeding = describe_feeding();
   info.resumed_from = resume_from_ ? resume_from_->path : std::filesystem::path();
   info.attempted = at_.attempted;
@@ -200,14 +216,14 @@ void Trainer::stop(StoppedBy reason, std::string why) {
 }
 
 void Trainer::check_limits() {
-  if (signals_->caught()) stop(StoppedBy::signal);
+  agree(seconds_since_start() >= config_.max_time_s);
   if (at_.attempted >= config_.max_steps && config_.max_steps > 0) stop(StoppedBy::max_steps);
   if (config_.fast_dev_run) stop(StoppedBy::max_steps);
-  if (seconds_since_start() >= config_.max_time_s) stop(StoppedBy::max_time);
 }
 
 void Trainer::train_epochs() {
   model_->train();
+  if (!ranks_.alone()) agree();
   // An epoch whose last step is done may still have to be reported, in a run that goes on.
   while (at_.epoch < config_.epochs && (!stopping_ || at_.epoch_steps > 0)) train_epoch();
 }
@@ -235,6 +251,7 @@ void Trainer::train_epoch() {
     for (auto& callback : callbacks_) callback->on_step_end(*this, info);
     check_overflows(step_->known(), config_.patience_at_floor);
     check_limits();
+    at_.times.communication += ranks_.take_seconds();
     if (config_.checkpoint_every > 0 && at_.attempted % config_.checkpoint_every == 0) save();
   }
   clock_.start();
@@ -249,6 +266,7 @@ void Trainer::train_epoch() {
   if (!whole) save();
   const bool reported = reason_ != StoppedBy::signal && report_epoch(epoch_s);
   if (!reported) save();
+  if (!ranks_.alone()) agree();  // a callback may have had enough
   at_.train_s += epoch_s;
   at_.trained_samples += at_.epoch_samples;
   at_.epoch_samples = at_.epoch_steps = 0;
@@ -273,19 +291,24 @@ std::int64_t Trainer::train_step() {
   const double waited_s = step_->waited_s();
   update();
   clock_.lap(at_.times.update);
-  at_.times.device += step_->waited_s() - waited_s;
-  at_.times.update -= step_->waited_s() - waited_s;
+  const double device_s = step_->waited_s() - waited_s, shared_s = ranks_.take_seconds();
+  at_.times.device += device_s;
+  at_.times.communication += shared_s;
+  at_.times.update -= device_s + shared_s;
   return total;
 }
 
-void Trainer::accumulate_gradients(std::int64_t samples) {
+void Trainer::accumulate_gradients(std::int64_t samples, bool share) {
   arena_->zero_grad();
   // Random numbers are a function of the applied steps and of which op of the step draws them.
   on_device(config_.device, [](auto& context) { context.set_random_ops(0); });
   clock_.lap(at_.times.update);
-  Batch batch;
-  for (std::int64_t done = 0; done < samples; done += batch.size()) {
+  Batch batch;  // this rank's part
+  for (std::int64_t done = 0; done < samples; done += train_->options().batch_size) {
     next_batch(batch);
+    const bool last = done + train_->options().batch_size >= samples;
+    const auto silent = ranks_.keep_to_itself(share && last);
+    if (batch.size() == 0) continue;
     backward_pass(batch, static_cast<double>(batch.size()) / static_cast<double>(samples));
   }
 }
@@ -311,9 +334,10 @@ void Trainer::backward_pass(const Batch& batch, double weight) {
 }
 
 void Trainer::update() {
-  meter_->measure(*step_, limits_);
+  if (!ranks_.reduce(*step_, limits_)) meter_->measure(*step_, limits_);
   optimizer_->set_learning_rates(*step_, schedule_);
   optimizer_->step(*step_);
+  ranks_.gather_weights();
   if (ema_) ema_->update(*step_);
   arena_->restore_buffers_if_skipped(*step_);
   on_device(config_.device,
@@ -334,38 +358,41 @@ void Trainer::tell_result(const StepState& state) {
   for (auto& callback : callbacks_) callback->on_step_result(*this, report);
 }
 
-Metrics Trainer::read(const Tensor& totals) const {
-  const std::vector<double> total = totals.to_vector();
-  const double n = total[2];
-  if (n == 0) return {kNotMeasured, kNotMeasured, 0};
-  return {total[0] / n, total[1] / n, static_cast<std::int64_t>(n)};
+Metrics Trainer::read_all(const Tensor& totals) {
+  std::vector<double> total = totals.to_vector();
+  ranks_.add_up(total);
+  return metrics_of(total);
 }
 
 Metrics Trainer::running_metrics() const {
   const AllowSync allow;
-  return read(totals_);
+  return metrics_of(totals_.to_vector());
 }
 
 Metrics Trainer::validate() {
   const Stopwatch watch(at_.times.validation);
   const std::optional<EmaSwap> average = as_validated();
+  ranks_.share_buffers();
   const InferenceMode inference;
   model_->eval();
   fill_zero(val_totals_);
   held_out_->start_epoch(0);
   Batch batch;
   while (held_out_->next(batch)) {
-    const Tensor logits = (*model_)((*preprocess_)(batch, 0, false));
-    const Tensor target = batch.labels.to(config_.device);
-    const Tensor loss = cross_entropy(logits, target);
-    on_device(config_.device,
-              [&](auto& context) { kernels::add_metrics(context, loss, logits, target, val_totals_); });
-    if (signals_->caught()) stop(StoppedBy::signal);
+    if (batch.size() > 0) {
+      const Tensor logits = (*model_)((*preprocess_)(batch, 0, false));
+      const Tensor target = batch.labels.to(config_.device);
+      const Tensor loss = cross_entropy(logits, target);
+      on_device(config_.device,
+                [&](auto& context) { kernels::add_metrics(context, loss, logits, target, val_totals_); });
+    }
+    agree();
     if (config_.fast_dev_run || reason_ == StoppedBy::signal) break;
   }
   model_->train();
   if (reason_ == StoppedBy::signal) return {kNotMeasured, kNotMeasured, 0};
-  at_.validation = read(val_totals_);
+  at_.validation = read_all(val_totals_);
+  (void)ranks_.take_seconds();
   at_.validated = true;
   return at_.validation;
 }
@@ -378,7 +405,7 @@ std::optional<EmaSwap> Trainer::as_validated() const {
 bool Trainer::report_epoch(double epoch_s) {
   EpochReport report;
   report.epoch = at_.epoch + 1;
-  const Metrics training = read(totals_), validation = validate();
+  const Metrics training = read_all(totals_), validation = validate();
   if (reason_ == StoppedBy::signal) return false;
   report.train_loss = training.loss;
   report.train_accuracy = training.accuracy;
@@ -389,7 +416,7 @@ bool Trainer::report_epoch(double epoch_s) {
   report.learning_rate = step_->known().learning_rate[0];
   report.loss_scale = step_->known().loss_scale;
   report.steps = counts_of(step_->known());
-  report.weights_hash = arena_->weights_hash();
+  report.weights_hash = ranks_.weights_hash(*arena_);
   report_times(report);
   for (auto& callback : callbacks_) callback->on_epoch_end(*this, report);
   return true;
@@ -397,7 +424,7 @@ bool Trainer::report_epoch(double epoch_s) {
 
 FitReport Trainer::finish() {
   FitReport report;
-  report.signal = signals_->caught();
+  report.signal = ranks_.agree({.signal = signals_->caught()}).signal;
   const bool measure_now = !at_.validated && report.signal == 0;
   const Metrics test = measure_now     ? validate()
                        : at_.validated ? at_.validation
@@ -410,11 +437,14 @@ FitReport Trainer::finish() {
   report.steps = counts_of(state);
   if (ema_ && at_.averages_hold) ema_->swap();  // what was tested is what the caller gets
   report.epochs = at_.epoch;
-  report.weights_hash = arena_->weights_hash();
+  report.weights_hash = ranks_.weights_hash(*arena_);
+  report.world_size = ranks_.world_size();
+  report.strategy = ranks_.strategy();
   report.host_syncs = host_syncs() - syncs_at_start_;
   report.peak_bytes = allocator_of(config_.device).stats().peak;
   report.stopped_by = reason_;
   report.checkpoint = newest_saved_;
+  if (last_step_) last_step_->agreed(true);  // from here on, each ends by itself
   return report;
 }
 

@@ -18,6 +18,7 @@
 #include "trainer/callback.h"
 #include "trainer/checkpoint.h"
 #include "trainer/config.h"
+#include "trainer/ranks.h"
 #include "trainer/run_state.h"
 #include "trainer/signals.h"
 
@@ -31,6 +32,11 @@ namespace athanor {
 /// With --checkpoint-dir it saves all that determines the rest of the run, between two steps, and with
 /// --resume goes on as if it had never stopped: same settings, same device, same threads, same bits.
 ///
+/// On several ranks, each trains on its part of every batch, and all have the same weights, metrics and
+/// reasons to stop after each step; strategy and number of ranks change results by rounding alone. Callbacks
+/// run on all of them, with the same metrics; rank 0 alone writes metrics and checkpoints, which any number
+/// of ranks goes on from. The batch size is that of all ranks together.
+///
 /// A step is `accumulate` backward passes and one update. Within a step nothing waits for the device: loss
 /// and accuracy are summed there, and read between steps. A step with a non-finite gradient changes nothing
 /// but the loss scale: schedules, averages and reports do not see it. Where the scale can go no lower and
@@ -38,8 +44,9 @@ namespace athanor {
 class Trainer {
  public:
   /// Checks the config; adds the callbacks it asks for (JSON lines, early stopping). Throws ArgumentError,
-  /// and IoError where the metrics cannot be written.
-  explicit Trainer(TrainerConfig config);
+  /// and IoError where the metrics cannot be written. `transport`: this rank's end of the network between
+  /// several, which must outlive the trainer; null: there is one rank.
+  explicit Trainer(TrainerConfig config, dist::Transport* transport = nullptr);
   ~Trainer();
 
   /// Called from now on, after those added before.
@@ -61,7 +68,10 @@ class Trainer {
   /// The scalars of the step as far as the host knows them; see StepBuffer::known().
   const StepState& state() const { return step_->known(); }
   const Times& times() const { return at_.times; }
-  /// The epoch's training loss and accuracy so far. Waits for the device, uncounted: call it now and then.
+  int rank() const { return ranks_.rank(); }
+  int world_size() const { return ranks_.world_size(); }
+  /// The epoch's training loss and accuracy so far, on this rank's samples. Waits for the device, uncounted:
+  /// call it now and then.
   Metrics running_metrics() const;
   /// The weights are no longer those of the last validation: measure again at the end.
   void weights_changed() { at_.validated = at_.averages_hold = false; }
@@ -95,7 +105,7 @@ class Trainer {
   void train_epochs();
   void train_epoch();
   std::int64_t train_step();
-  void accumulate_gradients(std::int64_t samples);
+  void accumulate_gradients(std::int64_t samples, bool share = true);
   void next_batch(Batch& batch);
   void backward_pass(const Batch& batch, double weight);
   void update();
@@ -103,13 +113,15 @@ class Trainer {
   void check_overflows(const StepState& state, std::int64_t patience);
   std::string find_overflow();
   void check_limits();
+  void agree(bool out_of_time = false);
+  int threads() const;
   bool report_epoch(double epoch_s);
   void report_times(EpochReport& report);
   LoaderOptions feeding(const Dataset& data);
   std::string describe_feeding() const;
   void tell(const std::string& note);
   Metrics validate();
-  Metrics read(const Tensor& totals) const;
+  Metrics read_all(const Tensor& totals);
   FitReport finish();
   FitInfo describe() const;
   double seconds_since_start() const;
@@ -117,6 +129,8 @@ class Trainer {
   void open_checkpoints(std::optional<CheckpointFolder>& folder);
   std::vector<StatePart> state_parts();
   StateDict settings() const;
+  StateDict totals_of_all() const;
+  void take_totals(const StateDict& state);
   void go_on();
   void save();
 
@@ -125,6 +139,7 @@ class Trainer {
 
   nn::Module* model_ = nullptr;
   std::unique_ptr<ParameterArena> arena_;
+  Ranks ranks_;  // after the arena, which its gradients are in
   std::unique_ptr<GradientMeter> meter_;
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
@@ -166,8 +181,11 @@ class Trainer {
   StoppedBy reason_ = StoppedBy::epochs;
   std::string why_stopped_;
   const SignalGuard* signals_ = nullptr;
+  LastStepWatch* last_step_ = nullptr;  // where there are several ranks
 
-  CheckpointFolder* folder_ = nullptr;  // while fit() runs, where there is one
+  bool saves_ = false;                  // some rank does
+  CheckpointFolder* folder_ = nullptr;  // while fit() runs, on the rank that saves
+  std::vector<double> all_totals_;      // totals_ of each rank, as saved
   std::optional<NewestCheckpoint> resume_from_;
   std::vector<std::string> notes_;
   std::int64_t saved_ = -1;  // attempted steps of the checkpoint of this position; -1: there is none

@@ -46,26 +46,33 @@ void check_folder(const CheckpointFolder& folder, const std::string& resume) {
 
 void Trainer::open_checkpoints(std::optional<CheckpointFolder>& folder) {
   folder_ = nullptr;
+  saves_ = !config_.checkpoint_dir.empty() && !config_.fast_dev_run;
   resume_from_.reset();
   notes_.clear();
   newest_saved_.clear();
   saved_ = -1;
   (void)state_parts();  // callbacks whose names clash are an error now, not at the first save
-  if (!config_.checkpoint_dir.empty()) folder.emplace(config_.checkpoint_dir, config_.checkpoint_keep);
+  if (!config_.checkpoint_dir.empty() && ranks_.first())
+    folder.emplace(config_.checkpoint_dir, config_.checkpoint_keep);
   if (config_.fast_dev_run) return;  // leaves nothing behind
   if (folder) {
     folder_ = &*folder;
     check_folder(*folder, config_.resume);
   }
   if (config_.resume.empty()) return;
+  // Rank 0 chooses: a file that is whole for one must be the one that all go on from.
   NewestCheckpoint found;
-  if (config_.resume == "auto") {
+  if (!ranks_.first()) {
+    found.path = ranks_.of_first({});
+    if (!found.path.empty()) found.state = load_checkpoint(found.path);
+  } else if (config_.resume == "auto") {
     found = newest_valid(config_.checkpoint_dir);
     for (const std::string& why : found.skipped) notes_.push_back("skipped: " + why);
   } else {
     found.path = config_.resume;
     found.state = load_checkpoint(found.path);
   }
+  if (ranks_.first()) (void)ranks_.of_first(found.path.string());
   if (found.path.empty()) {
     notes_.push_back(fmt::format("--resume auto: no checkpoint {}in {}: a fresh start",
                                  found.skipped.empty() ? "" : "that can be read ",
@@ -85,7 +92,7 @@ void Trainer::open_checkpoints(std::optional<CheckpointFolder>& folder) {
 }
 
 StateDict Trainer::settings() const {
-  return settings_of(describe(), pixels_, schedule_, optimizer_->state_dict().text("kind"));
+  return settings_of(describe(), pixels_, schedule_, optimizer_->kind());
 }
 
 // In an order in which what is most likely to be refused comes first.
@@ -102,19 +109,18 @@ std::vector<StatePart> Trainer::state_parts() {
                      at_ = at;
                    }});
   parts.push_back({"step.", [this] { return state_of(step_->read()); },
-                   [this](const StateDict& state) { step_->write(step_from(state)); }});
+                   [this](const StateDict& state) {
+                     StepState step = step_from(state);
+                     step.seed = ranks_.seed(config_.seed);  // what was saved is rank 0's
+                     step_->write(step);
+                   }});
   for (auto& callback : callbacks_) {
     if (callback->state_name().empty()) continue;
     parts.push_back({prefix_of(*callback, parts), [this, &callback] { return callback->state_dict(*this); },
                      [this, &callback](const StateDict& state) { callback->load_state_dict(*this, state); }});
   }
-  const auto totals = [this] {
-    StateDict state;
-    state.set("train_totals", totals_);
-    return state;
-  };
-  parts.push_back(
-      {"metrics.", totals, [totals](const StateDict& state) { load_tensors(totals(), state, "metrics"); }});
+  parts.push_back({"metrics.", [this] { return totals_of_all(); },
+                   [this](const StateDict& state) { take_totals(state); }});
   const auto add = [&](const char* prefix, auto& part) {
     parts.push_back({prefix, [&part] { return part.state_dict(); },
                      [&part](const StateDict& state) { part.load_state_dict(state); }});
@@ -125,9 +131,43 @@ std::vector<StatePart> Trainer::state_parts() {
   return parts;
 }
 
+/// A row for each rank, so that as many go on with the same bits.
+StateDict Trainer::totals_of_all() const {
+  StateDict state;
+  const auto rows = static_cast<std::int64_t>(all_totals_.size()) / 3;
+  state.set("train_totals", Tensor::from(all_totals_, {rows, 3}));
+  return state;
+}
+
+void Trainer::take_totals(const StateDict& state) {
+  const Tensor& saved = state.tensor("train_totals");
+  state.require_all_used("metrics");
+  ATH_CHECK(saved.dtype() == DType::f64 && saved.numel() > 0 && saved.numel() % 3 == 0,
+            "metrics: train_totals must be f64 [ranks, 3], but is {} {}", name_of(saved.dtype()),
+            saved.shape());
+  const std::vector<double> rows = saved.to_vector();
+  const auto ranks = rows.size() / 3, mine = static_cast<std::size_t>(ranks_.rank());
+  std::vector<double> totals(3);
+  if (ranks == static_cast<std::size_t>(ranks_.world_size())) {
+    std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(3 * mine), 3, totals.begin());
+  } else if (ranks_.first()) {
+    for (std::size_t i = 0; i < rows.size(); ++i) totals[i % 3] += rows[i];
+  }
+  totals_.copy_bytes_from(Tensor::from(totals, {3}).to(config_.device));
+}
+
 void Trainer::go_on() {
+  // Callbacks that only rank 0 has leave their state to it.
+  const std::vector<StatePart> parts = state_parts();
+  for (const StateDict::Entry& entry : resume_from_->state) {
+    if (ranks_.first() || !entry.name.starts_with("callbacks.")) continue;
+    const std::string prefix = entry.name.substr(0, entry.name.find('.', 10) + 1);
+    const bool known =
+        std::any_of(parts.begin(), parts.end(), [&](const StatePart& part) { return part.prefix == prefix; });
+    if (!known) (void)resume_from_->state.under(prefix);
+  }
   try {
-    load_parts(state_parts(), resume_from_->state);
+    load_parts(parts, resume_from_->state);
   } catch (const ArgumentError& error) {
     detail::fail<>("--resume: {}: {}", resume_from_->path.string(), error.what());
   }
@@ -138,7 +178,7 @@ void Trainer::go_on() {
 }
 
 void Trainer::save() {
-  if (!folder_ || saved_ == at_.attempted) return;
+  if (!saves_ || saved_ == at_.attempted) return;
   at_.elapsed_s = seconds_since_start();
   at_.ended.reset();
   at_.why_ended.clear();
@@ -149,7 +189,8 @@ void Trainer::save() {
   }
   (void)step_->read();  // waits: after it, every step's result is here
   (void)step_->known();
-  newest_saved_ = folder_->save(at_.attempted, save_parts(state_parts()));
+  all_totals_ = ranks_.gather(totals_.to_vector());
+  if (folder_) newest_saved_ = folder_->save(at_.attempted, save_parts(state_parts()));
   saved_ = at_.attempted;
   at_.times.saving += seconds_since_start() - at_.elapsed_s;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "data/detail/cores.h"
+#include "tensor/error.h"
 #include "trainer/progress.h"
 #include "trainer/trainer.h"
 
@@ -15,6 +16,9 @@ constexpr std::int64_t kMeasured = 4096;
 }  // namespace
 
 void Trainer::make_loaders(const Dataset& train, const Dataset& held_out) {
+  ATH_CHECK(train.size() >= ranks_.world_size(),
+            "trainer: there must be a sample to train on for each of {} ranks, but there are {}",
+            ranks_.world_size(), train.size());
   const bool whole_batches = train.size() >= config_.batch_size;
   LoaderOptions options = feeding(train);
   options.batch_size = config_.batch_size;
@@ -37,6 +41,9 @@ void Trainer::make_loaders(const Dataset& train, const Dataset& held_out) {
 LoaderOptions Trainer::feeding(const Dataset& data) {
   LoaderOptions options;
   options.seed = config_.seed;
+  options.rank = ranks_.rank();
+  options.world_size = ranks_.world_size();
+  if (config_.local_ranks > 1) options.cores = std::max(1, detail::usable_cores() / config_.local_ranks);
   options.workers = config_.workers;
   options.prefetch = config_.prefetch;
   options.device = config_.device;
@@ -86,13 +93,18 @@ void Trainer::report_times(EpochReport& report) {
                                                      .threads = cpu_context().threads(),
                                                      .cores = detail::usable_cores(),
                                                      .per_step_s = part_s_ / static_cast<double>(steps)});
-  const auto count = [&](const LoaderStats& stats, const char* of) {
-    if (stats.skipped == 0) return;
-    report.notes.push_back(fmt::format("bad samples: {} of {} replaced, the first: {}",
-                                       with_commas(stats.skipped), of, stats.first_skipped));
+  const LoaderStats held_out = held_out_->stats();
+  double skipped[] = {static_cast<double>(fed_.skipped), static_cast<double>(held_out.skipped)};
+  ranks_.add_up(skipped);
+  report.loader.skipped = static_cast<std::int64_t>(skipped[0]);
+  const auto count = [&](const LoaderStats& stats, double of_all, const char* of) {
+    if (of_all == 0) return;
+    report.notes.push_back(fmt::format(
+        "bad samples: {} of {} replaced, the first: {}", with_commas(static_cast<std::int64_t>(of_all)), of,
+        stats.first_skipped.empty() ? "one of another rank" : stats.first_skipped));
   };
-  count(fed_, "training");
-  count(held_out_->stats(), "validation");
+  count(fed_, skipped[0], "training");
+  count(held_out, skipped[1], "validation");
 }
 
 }  // namespace athanor

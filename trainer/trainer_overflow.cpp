@@ -10,6 +10,8 @@
 namespace athanor {
 namespace {
 
+constexpr char kNothingFound[] = "every op gave finite numbers this time";
+
 /// The first parameter, in declared order, with a gradient that holds a NaN or an infinity. Waits.
 std::string first_not_finite(const ParameterArena& arena) {
   for (int i = 0; i < arena.size(); ++i) {
@@ -30,11 +32,16 @@ void Trainer::check_overflows(const StepState& known, std::int64_t patience) {
   const StepState now = step_->read();
   if (now.stuck_steps < patience) return;  // it has come right since
   const std::string parameter = first_not_finite(*arena_);
+  // Perhaps on one rank only: the first that has found something.
+  std::string op = kNothingFound;
+  for (const std::string& found : ranks_.gather(find_overflow())) {
+    if (op == kNothingFound) op = found;
+  }
   detail::fail<Error>(
       "trainer: gradients must be finite, but those of {} steps in a row were not, with a loss scale of {} "
       "that may go no lower; the first of them is that of {}; checked op by op: {}; lower --lr, set "
       "--clip-norm, or use --precision bf16 or f32",
-      now.stuck_steps, now.loss_scale, parameter, find_overflow());
+      now.stuck_steps, now.loss_scale, parameter, op);
 }
 
 // Does the last step once more with every op checked. The batches are those of then: their order is a
@@ -45,11 +52,11 @@ std::string Trainer::find_overflow() {
   train_->start_epoch(at_.epoch, at_.epoch_samples - samples);
   try {
     const AnomalyMode checks;
-    accumulate_gradients(samples);
+    accumulate_gradients(samples, false);
   } catch (const Error& error) {
     return error.what();
   }
-  return "every op gave finite numbers this time";
+  return kNothingFound;
 }
 
 }  // namespace athanor

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "dist/bootstrap.h"
+#include "dist/transport.h"
+#include "tensor/device.h"
+
+namespace athanor::dist {
+
+/// A process that has joined its job.
+struct Job {
+  Place place;  ///< local_rank and local_size are what the network found out, where it knows better
+  std::unique_ptr<Transport> transport;
+  /// Ends all ranks at once with an exit code, without waiting for any: for one that cannot go on. Does not
+  /// return.
+  std::function<void(int exit_code)> abort;
+};
+
+/// The networks between processes that this build has, and the one function that picks one: the seam where
+/// others come in. In the target athanor_mpi, where the build found MPI; else in the library itself.
+struct Networks {
+  bool mpi = false, nccl = false;
+  /// Joins the job of `place`, whose ranks hold their tensors on `device`. Throws BackendError where this
+  /// build has no network for that, and where MPI does not see the ranks that `place` speaks of.
+  Job (*join)(const Place& place, Device device) = nullptr;
+};
+Networks networks();
+
+}  // namespace athanor::dist

@@ -1,0 +1,22 @@
+// Of a build that found no MPI.
+
+#include "dist/make_transport.h"
+#include "tensor/error.h"
+
+namespace athanor::dist {
+namespace {
+
+Job refuse(const Place& place, Device) {
+  detail::fail<BackendError>(
+      "ranks: {} has started {} of them, but this build has no network between processes: install "
+      "libopenmpi-dev and openmpi-bin, and configure again",
+      name_of(place.launcher), place.world_size);
+}
+
+}  // namespace
+
+Networks networks() {
+  return {.join = refuse};
+}
+
+}  // namespace athanor::dist

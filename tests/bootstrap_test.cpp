@@ -1,0 +1,282 @@
+// Who is who: what launchers say in the environment, and how ranks without MPI meet.
+#include "dist/bootstrap.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "dist/rendezvous.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+using namespace std::chrono_literals;
+using dist::find_place;
+using dist::Launcher;
+using dist::Place;
+
+using Variables = std::map<std::string, std::string>;
+
+Place place_of(const Variables& variables) {
+  return find_place([&](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() || found->second.empty() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+const Variables kMpirun{{"OMPI_COMM_WORLD_RANK", "3"},
+                        {"OMPI_COMM_WORLD_SIZE", "8"},
+                        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+const Variables kTorchrun{{"RANK", "2"},
+                          {"WORLD_SIZE", "4"},
+                          {"LOCAL_RANK", "0"},
+                          {"LOCAL_WORLD_SIZE", "2"},
+                          {"MASTER_ADDR", "10.0.0.7"},
+                          {"MASTER_PORT", "29500"}};
+const Variables kSlurm{{"SLURM_PROCID", "5"},
+                       {"SLURM_STEP_NUM_TASKS", "7"},
+                       {"SLURM_LOCALID", "1"},
+                       {"SLURM_NODEID", "2"},
+                       {"SLURM_JOB_ID", "4711"},
+                       {"SLURM_STEP_ID", "0"},
+                       {"SLURM_STEP_NODELIST", "gpu[03-04,9]"},
+                       {"SLURM_STEP_TASKS_PER_NODE", "2(x2),3"}};
+
+Variables operator+(Variables a, const Variables& b) {
+  for (const auto& [name, value] : b) a[name] = value;
+  return a;
+}
+
+void expect_place(const Place& place, Launcher launcher, int rank, int size, int local_rank, int local_size) {
+  EXPECT_EQ(place.launcher, launcher);
+  EXPECT_EQ(place.rank, rank);
+  EXPECT_EQ(place.world_size, size);
+  EXPECT_EQ(place.local_rank, local_rank);
+  EXPECT_EQ(place.local_size, local_size);
+}
+
+TEST(Bootstrap, NobodySpeaksIsOneRank) {
+  expect_place(place_of({}), Launcher::none, 0, 1, 0, 1);
+  // An address, an empty variable, a shell in an allocation of Slurm's: none of them says who this is.
+  expect_place(
+      place_of({{"MASTER_ADDR", "somewhere"}, {"RANK", ""}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}),
+      Launcher::none, 0, 1, 0, 1);
+}
+
+TEST(Bootstrap, EveryLauncherIsUnderstood) {
+  expect_place(place_of(kMpirun), Launcher::mpirun, 3, 8, 1, 2);
+  const Place torchrun = place_of(kTorchrun);
+  expect_place(torchrun, Launcher::torchrun, 2, 4, 0, 2);
+  EXPECT_EQ(torchrun.host, "10.0.0.7");
+  EXPECT_EQ(torchrun.port, 29500);
+  const Place slurm = place_of(kSlurm);
+  expect_place(slurm, Launcher::slurm, 5, 7, 1, 3);  // the third machine has three tasks
+  EXPECT_EQ(slurm.host, "gpu03");
+  EXPECT_EQ(slurm.job, "slurm 4711.0");
+  EXPECT_GT(slurm.port, 1024);
+  EXPECT_NE(slurm.port, place_of(kSlurm + Variables{{"SLURM_JOB_ID", "4712"}}).port);  // no fixed one
+  const Place nccl = place_of({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"NCCL_COMM_ID", "10.1.1.1:4000"}});
+  expect_place(nccl, Launcher::nccl_comm, 1, 2, 0, 1);
+  EXPECT_EQ(nccl.host, "10.1.1.1");
+  EXPECT_EQ(nccl.port, 4000);
+}
+
+TEST(Bootstrap, TheFirstCountsWhereTheyAgree) {
+  EXPECT_EQ(
+      place_of(kMpirun +
+               Variables{{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}})
+          .launcher,
+      Launcher::mpirun);
+  const Place both = place_of(
+      kSlurm + Variables{{"RANK", "5"}, {"WORLD_SIZE", "7"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}});
+  EXPECT_EQ(both.launcher, Launcher::torchrun);
+  // mpirun and torchrun work inside a step of Slurm's, which then speaks of the step that started them.
+  EXPECT_EQ(place_of(kMpirun + kSlurm).rank, 3);
+  EXPECT_EQ(place_of(kTorchrun + kSlurm + Variables{{"TORCHELASTIC_RUN_ID", "x"}}).rank, 2);
+}
+
+TEST(Bootstrap, ContradictionsAreErrorsThatListThem) {
+  const std::string two = message_of([] { (void)place_of(kMpirun + kTorchrun); });
+  for (const char* part : {"mpirun (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE) says rank 3 of 8",
+                           "torchrun's variables (RANK, WORLD_SIZE) says rank 2 of 4", "unset"})
+    EXPECT_NE(two.find(part), std::string::npos) << two;
+  const std::string slurm = message_of([] { (void)place_of(kTorchrun + kSlurm); });
+  EXPECT_NE(slurm.find("Slurm (SLURM_PROCID, SLURM_STEP_NUM_TASKS) says rank 5 of 7"), std::string::npos)
+      << slurm;
+  const std::string address = message_of([] {
+    (void)place_of(kTorchrun + Variables{{"NCCL_COMM_ID", "10.0.0.7:1"}});
+  });
+  EXPECT_NE(address.find("NCCL_COMM_ID says 10.0.0.7:1, MASTER_ADDR and MASTER_PORT say 10.0.0.7:29500"),
+            std::string::npos)
+      << address;
+  EXPECT_EQ(place_of(kTorchrun + Variables{{"NCCL_COMM_ID", "10.0.0.7:29500"}}).launcher, Launcher::torchrun);
+}
+
+TEST(Bootstrap, HalfAndBadWordsAreErrors) {
+  const auto refused = [](const Variables& variables, const std::string& part) {
+    const std::string message = message_of([&] { (void)place_of(variables); });
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  refused({{"OMPI_COMM_WORLD_RANK", "0"}}, "OMPI_COMM_WORLD_SIZE");
+  refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "must come with MASTER_ADDR, MASTER_PORT");
+  refused({{"RANK", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}, "WORLD_SIZE");
+  refused({{"NCCL_COMM_ID", "a:1"}}, "must come with RANK and WORLD_SIZE");
+  refused(kTorchrun + Variables{{"RANK", "4"}}, "RANK must be a whole number in [0, 3], but is '4'");
+  refused(kTorchrun + Variables{{"RANK", "1x"}}, "'1x'");
+  refused(kTorchrun + Variables{{"WORLD_SIZE", "0"}}, "'0'");
+  refused(kTorchrun + Variables{{"MASTER_PORT", "70000"}}, "MASTER_PORT");
+  refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NCCL_COMM_ID", "no port"}}, "NCCL_COMM_ID=HOST:PORT");
+}
+
+TEST(Bootstrap, TheFirstHostOfSlurmsList) {
+  EXPECT_EQ(dist::first_host("gpu[03-07,12],login"), "gpu03");
+  EXPECT_EQ(dist::first_host("gpu[3]"), "gpu3");
+  EXPECT_EQ(dist::first_host("alpha,beta[1-2]"), "alpha");
+  EXPECT_EQ(dist::first_host("alpha"), "alpha");
+  EXPECT_EQ(dist::first_host(""), "");
+}
+
+// Rendezvous
+// -------------------------------------------------------------------------------------------------
+
+class Rendezvous : public testing::Test {
+ protected:
+  Place place(int rank, int size = 3) const {
+    Place at{.launcher = Launcher::torchrun, .rank = rank, .world_size = size};
+    at.host = "127.0.0.1";
+    at.port = meeting_.port;
+    at.job = "a test";
+    return at;
+  }
+  /// Rank 0's: with the socket that is there already.
+  dist::RendezvousOptions serving(std::chrono::milliseconds timeout = 20s) const {
+    return {.timeout = timeout, .listening = meeting_.socket};
+  }
+  static std::string share(const Place& at, const std::string& mine, const dist::RendezvousOptions& options) {
+    const auto bytes = dist::share_from_rank_0(at, std::as_bytes(std::span(mine)), options);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  /// What a stranger gets who says this.
+  std::string stranger(const std::string& words) const {
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(meeting_.port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    (void)!::send(socket, words.data(), words.size(), MSG_NOSIGNAL);
+    ::shutdown(socket, SHUT_WR);
+    char buffer[64];
+    const ssize_t got = ::recv(socket, buffer, sizeof buffer, 0);
+    ::close(socket);
+    return {buffer, got > 0 ? static_cast<std::size_t>(got) : 0};
+  }
+
+  dist::Listening meeting_ = dist::listen_anywhere();
+};
+
+TEST_F(Rendezvous, AllGetWhatRank0Has) {
+  const std::string blob(40000, 'x');
+  std::atomic<int> right{0};
+  std::vector<std::jthread> ranks;
+  for (int rank = 2; rank >= 0; --rank) {
+    ranks.emplace_back([&, rank] {
+      const std::string got =
+          share(place(rank), rank == 0 ? blob : "", rank == 0 ? serving() : dist::RendezvousOptions{});
+      right += got == blob;
+    });
+    std::this_thread::sleep_for(20ms);  // rank 0 comes last
+  }
+  ranks.clear();
+  EXPECT_EQ(right, 3);
+}
+
+TEST_F(Rendezvous, OneRankNeedsNobody) {
+  EXPECT_EQ(share({}, "me", {}), "me");
+  ::close(meeting_.socket);
+}
+
+TEST_F(Rendezvous, StrangersDoNoHarm) {
+  std::string got;
+  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", serving()), "blob"); });
+  EXPECT_EQ(stranger("GET / HTTP/1.1\r\n\r\n and what else a scanner says"), "");
+  EXPECT_EQ(stranger(""), "");
+  EXPECT_EQ(share(place(1, 2), "", {}), "blob");
+}
+
+TEST_F(Rendezvous, RanksOfOtherJobsAreSentAway) {
+  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", serving()), "blob"); });
+  Place other = place(1, 2), size = place(1, 3), many = place(3, 4);
+  other.job = "another";
+  many.world_size = 2;
+  many.rank = 2;
+  EXPECT_NE(message_of([&] { share(other, "", {}); }).find("is of another job"), std::string::npos);
+  EXPECT_NE(message_of([&] { share(size, "", {}); }).find("of another size"), std::string::npos);
+  EXPECT_NE(message_of([&] { share(many, "", {}); }).find("has no such rank"), std::string::npos);
+  EXPECT_EQ(share(place(1, 2), "", {}), "blob");
+}
+
+TEST_F(Rendezvous, ARankTooManyIsSentAway) {
+  std::jthread server([&] { EXPECT_EQ(share(place(0), "blob", serving()), "blob"); });
+  EXPECT_EQ(share(place(1), "", {}), "blob");
+  EXPECT_NE(message_of([&] { share(place(1), "", {}); }).find("has that rank already"), std::string::npos);
+  EXPECT_EQ(share(place(2), "", {}), "blob");
+}
+
+TEST_F(Rendezvous, WhoDoesNotComeIsNamed) {
+  const auto began = std::chrono::steady_clock::now();
+  std::jthread guest([&] { EXPECT_EQ(share(place(2, 4), "", {}), "blob"); });
+  try {
+    share(place(0, 4), "blob", serving(500ms));
+    ADD_FAILURE() << "nobody was missed";
+  } catch (const PeerLostError& error) {
+    EXPECT_NE(std::string(error.what()).find("within 0.5 s, but these have not: 1, 3"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
+}
+
+TEST_F(Rendezvous, Rank0MustAnswerInTime) {
+  ::close(meeting_.socket);
+  try {
+    share(place(1), "", {.timeout = 300ms});
+    ADD_FAILURE() << "who answered?";
+  } catch (const PeerLostError& error) {
+    EXPECT_NE(std::string(error.what()).find("nobody answers there"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(Rendezvous, AnotherProgramAtThatPortIsAnError) {
+  std::jthread program([&] {
+    const int guest = ::accept(meeting_.socket, nullptr, nullptr);
+    char buffer[64];
+    (void)!::recv(guest, buffer, sizeof buffer, 0);
+    const std::string words = "HTTP/1.1 400 Bad Request";
+    (void)!::send(guest, words.data(), words.size(), MSG_NOSIGNAL);
+    ::close(guest);
+    ::close(meeting_.socket);
+  });
+  EXPECT_NE(message_of([&] { share(place(1), "", {}); }).find("there is another program"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,179 @@
+#!/usr/bin/env bash
+# launch.sh BIN MPIRUN CASE: several ranks as a user starts them: on one machine by --devices, and under mpirun.
+set -euo pipefail
+bin=$1 mpirun=$2 case=$3
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+for name in $(env | sed -n 's/^\(SLURM_[A-Z_]*\|OMPI_COMM_WORLD_[A-Z_]*\|RANK\|WORLD_SIZE\|MASTER_[A-Z]*\)=.*/\1/p'); do
+  unset "$name"
+done
+train=("$bin/train_digits" --batch-size 64 --deterministic)
+
+die() { echo "$*"; cat out err 2>/dev/null || true; exit 1; }
+run() { # run CODE COMMAND...
+  local want=$1 code=0
+  shift
+  "$@" >out 2>err || code=$?
+  [ "$code" -eq "$want" ] || die "$*: expected code $want, but got $code"
+}
+one_line() { # one_line PATTERN: all that is on stderr
+  [ "$(wc -l <err)" -eq 1 ] || die "expected one line on stderr"
+  grep -qE -- "$1" err || die "expected '$1'"
+}
+field() { sed -n "/\"event\":\"$2\"/s/.*\"$3\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -1; }
+by_mpirun() { # by_mpirun N ARGUMENTS...: the five settings that a machine with few cores wants
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+    OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 "$mpirun" -n "$1" "${@:2}"
+}
+# Batch norm takes its statistics from a rank's part: other numbers of ranks learn as much, not the same.
+close() { awk "BEGIN { d = $1 - $2; exit !(d < 0.03 && d > -0.03) }" || die "$1 and $2 differ"; }
+left() { # processes that work in our folder, but for this script
+  local count=0 pid
+  for pid in /proc/[0-9]*; do
+    [ "$(readlink "$pid/cwd" 2>/dev/null)" = "$folder" ] || continue
+    case $(readlink "$pid/exe" 2>/dev/null) in */train_digits | *mpirun* | *orte*) count=$((count + 1)) ;; esac
+  done
+  echo "$count"
+}
+nothing_left() {
+  for _ in $(seq 100); do
+    [ "$(left)" = 0 ] && return
+    sleep 0.1
+  done
+  die "processes are left"
+}
+saved() { (ls saved 2>/dev/null || true) | { grep '^step-[0-9]*\.safetensors$' || true; } | tail -1; }
+wait_for_save() { # until there is another than $1, or $2 has ended
+  for _ in $(seq 1200); do
+    [ "$(saved)" != "$1" ] && return
+    kill -0 "$2" 2>/dev/null || break
+    sleep 0.05
+  done
+  die "nothing is saved"
+}
+
+case $case in
+equal)
+  steps=(--max-steps 50 --epochs 10)
+  run 0 "${train[@]}" "${steps[@]}" --metrics one.jsonl
+  run 0 "${train[@]}" "${steps[@]}" --metrics ddp.jsonl --devices 2
+  grep -q "strategy ddp on 2 ranks (mpirun)" out || die "it does not say who started what"
+  [ "$(grep -c "test accuracy" out)" -eq 1 ] || die "more than one rank talks"
+  [ ! -s err ] || die "stderr"
+  run 0 "${train[@]}" "${steps[@]}" --metrics zero1.jsonl --devices 2 --strategy zero1
+  run 0 by_mpirun 2 "${train[@]}" "${steps[@]}" --metrics mpirun.jsonl --strategy ddp
+  [ "$(wc -l <ddp.jsonl)" -eq "$(wc -l <one.jsonl)" ] || die "more than one rank writes metrics"
+  [ "$(field ddp.jsonl end ranks)" = 2 ] && [ "$(field zero1.jsonl end strategy)" = zero1 ] || die "end line"
+  for run in zero1 mpirun; do
+    for key in weights_hash test_loss test_accuracy applied_steps; do
+      [ "$(field ddp.jsonl end $key)" = "$(field $run.jsonl end $key)" ] || die "$run differs from ddp in $key"
+    done
+  done
+  nothing_left
+  ;;
+four)
+  run 0 by_mpirun 4 "${train[@]}" --epochs 2 --strategy ddp --metrics four.jsonl
+  run 0 "${train[@]}" --devices 4 --epochs 2 --strategy zero1 --metrics zero1.jsonl
+  [ "$(field four.jsonl end weights_hash)" = "$(field zero1.jsonl end weights_hash)" ] || die "zero1 is not ddp"
+  [ "$(field four.jsonl end ranks)" = 4 ] || die "end line"
+  nothing_left
+  ;;
+errors)
+  run 2 "${train[@]}" --devices 2 --lr nan
+  one_line "--lr"
+  run 2 "${train[@]}" --devices 2 --pretrained one.jsonl
+  one_line "there is no one.jsonl"
+  echo "not weights" >bad.safetensors
+  run 2 "${train[@]}" --devices 2 --pretrained bad.safetensors
+  one_line "^rank 0: error: .*bad.safetensors"
+  run 3 "${train[@]}" --devices 2 --memory-limit 100000
+  one_line "^rank 0: error: .*memory"
+  run 2 "${train[@]}" --devices 3 --batch-size 2
+  one_line "^rank 0: error: --batch-size"
+  PATH=/nowhere run 3 "${train[@]}" --devices 2
+  one_line "mpirun, which is not in PATH; install openmpi-bin"
+  run 2 by_mpirun 2 "${train[@]}" --strategy single
+  grep -qE "^rank [01]: error: --strategy single: must have one rank, but mpirun has started 2" err || die "single"
+  run 2 by_mpirun 2 "${train[@]}" --devices 4
+  grep -q "must be the number of ranks that mpirun has started on this machine, 2" err || die "devices"
+  RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=1 run 3 "${train[@]}"
+  one_line "talk through MPI, which torchrun's variables has not started"
+  RANK=1 run 2 "${train[@]}"
+  one_line "RANK must come with"
+  nothing_left
+  ;;
+signals)
+  go=("${train[@]}" --epochs 100000 --checkpoint-dir saved --checkpoint-every 20 --devices 2 --resume auto)
+  for signal in TERM:143 INT:130; do
+    before=$(saved) code=0
+    "${go[@]}" >out 2>err &
+    pid=$!
+    wait_for_save "$before" $pid
+    kill "-${signal%:*}" $pid
+    wait $pid || code=$?
+    [ "$code" -eq "${signal#*:}" ] || die "$signal: got $code"
+    grep -q "^ended by SIG${signal%:*} .*go on with --resume auto" out || die "$signal: it does not say where it stands"
+    last=$(sed -n 's/^ended by .* all of it is in \(.*\): go on.*/\1/p' out)
+    [ "$last" = "saved/$(saved)" ] || die "$signal: $last is not the newest"
+    nothing_left
+  done
+  ;;
+stopped)
+  # One rank hangs: the others cannot agree on a last step, save nothing, and say so.
+  code=0
+  ATHANOR_OMP_SET=1 "${train[@]}" --epochs 100000 --devices 3 --checkpoint-dir saved >out 2>err &
+  pid=$!
+  wait_for_save "" $pid
+  stopped=$(pgrep -P "$(pgrep -P $pid)" | tail -1)
+  kill -STOP "$stopped"
+  sleep 0.5
+  before=$(saved)
+  kill -TERM $pid
+  wait $pid || code=$?
+  [ "$code" -eq 74 ] || die "got $code"
+  grep -qE "^rank [0-2]: error: told to end, but .* nothing is saved" err || die "it does not say so"
+  [ "$(saved)" = "$before" ] || die "it has saved $(saved)"
+  nothing_left
+  ;;
+killed)
+  # A rank, mpirun, and the launcher: nothing is left, and the run that goes on is the one that was let alone.
+  whole=("${train[@]}" --epochs 3 --devices 2 --metrics)
+  run 0 "${whole[@]}" straight.jsonl
+  go=("${whole[@]}" resumed.jsonl --checkpoint-dir saved --checkpoint-every 5 --resume auto)
+  for whom in rank mpirun launcher; do
+    before=$(saved) code=0
+    ATHANOR_OMP_SET=1 "${go[@]}" >out 2>err &
+    pid=$!
+    wait_for_save "$before" $pid
+    started=$(pgrep -P $pid) || die "$whom: it was over before it could be killed"
+    case $whom in
+    rank) kill -KILL "$(pgrep -P "$started" | tail -1)" ;;
+    mpirun) kill -KILL "$started" ;;
+    launcher) kill -KILL $pid ;;
+    esac
+    { wait $pid || code=$?; } 2>/dev/null
+    [ "$code" -eq 137 ] || die "$whom: got $code"
+    nothing_left
+  done
+  run 0 "${go[@]}"
+  [ "$(field straight.jsonl end weights_hash)" = "$(field resumed.jsonl end weights_hash)" ] || die "hash differs"
+  if ls -d "/dev/shm/athanor.$(id -u)."* >/dev/null 2>&1; then
+    for scratch in "/dev/shm/athanor.$(id -u)."*; do
+      kill -0 "${scratch##*.}" 2>/dev/null || die "left behind: $scratch"
+    done
+  fi
+  ;;
+worlds)
+  # Saved by two, gone on with by one and by three.
+  whole=("${train[@]}" --epochs 6 --metrics)
+  run 0 "${whole[@]}" straight.jsonl --devices 2
+  run 0 "${whole[@]}" first.jsonl --devices 2 --checkpoint-dir saved --max-time 0.000001
+  for ranks in 1 3; do
+    cp -r saved "saved$ranks"
+    run 0 "${whole[@]}" "$ranks.jsonl" --devices "$ranks" --checkpoint-dir "saved$ranks" --resume auto
+    close "$(field straight.jsonl end test_accuracy)" "$(field "$ranks.jsonl" end test_accuracy)"
+    [ "$(field straight.jsonl end applied_steps)" = "$(field "$ranks.jsonl" end applied_steps)" ] || die "steps"
+  done
+  ;;
+esac

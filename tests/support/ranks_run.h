@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "autograd/shape.h"
+#include "data/digits.h"
+#include "dist/thread_transport.h"
+#include "nn/conv2d.h"
+#include "nn/linear.h"
+#include "resumed_run.h"
+#include "trainer/trainer.h"
+
+// A training on the digits whose result does not depend on how a batch is divided, but for rounding: no batch
+// norm, no dropout. By as many ranks as a test wants.
+
+namespace athanor::test {
+
+class PlainNet final : public nn::Module {
+ public:
+  PlainNet() {
+    register_module("conv", conv);
+    register_module("out", out);
+    initialize(1);
+  }
+  Tensor forward(const Tensor& x) override { return out(flatten(conv(x))); }
+
+  nn::Conv2d conv{1, 6, 3, {.padding = 1, .activation = Activation::relu}};
+  nn::Linear out{6 * 64, 10};
+};
+
+/// 27 samples a batch, which no number of ranks but 3 divides; 53 batches an epoch.
+inline TrainerConfig ranks_config() {
+  TrainerConfig config;
+  config.epochs = 1;
+  config.max_steps = 50;
+  config.batch_size = 27;
+  config.lr = 0.05;
+  config.threads = 1;
+  config.clip_norm = 1;
+  config.buckets = {.bucket_bytes = 4000, .first_bucket_bytes = 200};
+  return config;
+}
+
+/// What one rank saw.
+struct RankRun {
+  FitReport report;
+  std::vector<double> losses;  ///< of the epochs: training, validation
+  std::vector<EpochReport> epochs;
+  std::vector<double> weights;
+  std::vector<std::uint64_t> hashes;  ///< of this rank's own weights after every step
+};
+
+using OnRankStep = std::function<void(Trainer&, const StepInfo&)>;
+
+template <class Net = PlainNet>
+RankRun train_rank(const TrainerConfig& config, dist::Transport* transport, const OnRankStep& on_step = {}) {
+  static const auto train = digits(Part::train), held_out = digits(Part::test);
+  class Log final : public Callback {
+   public:
+    Log(RankRun& run, const OnRankStep& on_step) : run_(run), on_step_(on_step) {}
+    void on_step_end(Trainer& trainer, const StepInfo& step) override {
+      if (!trainer.arena().sharded()) run_.hashes.push_back(trainer.arena().weights_hash());
+      if (on_step_) on_step_(trainer, step);
+    }
+    void on_epoch_end(Trainer&, const EpochReport& report) override { run_.epochs.push_back(report); }
+
+   private:
+    RankRun& run_;
+    const OnRankStep& on_step_;
+  };
+  RankRun run;
+  Net net;
+  Trainer trainer(config, transport);
+  trainer.add(std::make_unique<Log>(run, on_step));
+  run.report = trainer.fit(net, *train, *held_out);
+  for (const Parameter& parameter : net.parameters()) {
+    const auto values = parameter.tensor.detach().to_vector();
+    run.weights.insert(run.weights.end(), values.begin(), values.end());
+  }
+  return run;
+}
+
+/// The same on all ranks, threads of this process; one result each.
+template <class Net = PlainNet>
+std::vector<RankRun> train_ranks(int world_size, const std::function<TrainerConfig(int rank)>& config,
+                                 const OnRankStep& on_step = {}) {
+  if (world_size == 1) return {train_rank<Net>(config(0), nullptr, on_step)};
+  std::vector<RankRun> runs(static_cast<std::size_t>(world_size));
+  dist::run_ranks(world_size, [&](dist::Transport& transport) {
+    runs[static_cast<std::size_t>(transport.rank())] =
+        train_rank<Net>(config(transport.rank()), &transport, on_step);
+  });
+  return runs;
+}
+
+template <class Net = PlainNet>
+std::vector<RankRun> train_ranks(int world_size, const TrainerConfig& config,
+                                 const OnRankStep& on_step = {}) {
+  return train_ranks<Net>(
+      world_size, [&](int) { return config; }, on_step);
+}
+
+}  // namespace athanor::test

@@ -1,0 +1,230 @@
+#include "trainer/ranks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "tensor/error.h"
+#include "trainer/run_main.h"
+
+namespace athanor {
+
+class Ranks::Timed {
+ public:
+  explicit Timed(Ranks& ranks) : ranks_(ranks), began_(std::chrono::steady_clock::now()) {}
+  ~Timed() {
+    ranks_.seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+  }
+
+ private:
+  Ranks& ranks_;
+  std::chrono::steady_clock::time_point began_;
+};
+
+Ranks::Ranks(dist::Transport* transport, const TrainerConfig& config)
+    : buckets_(config.buckets), overlap_(dist::Overlap::thread) {
+  if (!transport || transport->world_size() == 1) return;
+  if (!transport->threads_may_call()) overlap_ = dist::Overlap::pumped;
+  strategy_ = config.strategy == Strategy::automatic ? Strategy::ddp : config.strategy;
+  ATH_CHECK(strategy_ != Strategy::single,
+            "--strategy single: must have one rank, but there are {}; use ddp or "
+            "zero1",
+            transport->world_size());
+  ATH_CHECK(config.batch_size >= transport->world_size(),
+            "--batch-size: must be at least one image for each of the {} ranks, but is {} for all of them",
+            transport->world_size(), config.batch_size);
+  if (strategy_ == Strategy::zero1) check_zero1(config);
+  comm_ = std::make_unique<dist::Communicator>(*transport, config.collectives);
+  const AllocTag named("comm");
+  constexpr auto kFields = static_cast<std::int64_t>(sizeof(Wish) / sizeof(std::int32_t));
+  wishes_ = Tensor::zeros({world_size() * kFields}, {DType::i32, kCpu});
+  exchange_ = comm_->all_gather_small(wishes_);
+}
+
+Ranks::~Ranks() = default;
+
+std::string Ranks::describe(const TrainerConfig& config) const {
+  if (alone()) return "single";
+  return fmt::format("{} on {} ranks{}", name_of(strategy_), world_size(),
+                     config.ranks_note.empty() ? "" : fmt::format(" ({})", config.ranks_note));
+}
+
+// The model -------------------------------------------------------------------------------------------------
+
+ArenaOptions Ranks::shared(const ArenaOptions& options) const {
+  return alone() ? options : dist::bucketed(options, world_size(), buckets_);
+}
+
+void Ranks::share(ParameterArena& arena) {
+  let_go();
+  if (alone()) return;
+  const dist::SyncOptions options{.overlap = overlap_};
+  if (strategy_ == Strategy::zero1) {
+    auto zero1 = std::make_unique<dist::Zero1>(arena, *comm_, options);
+    zero1_ = zero1.get();
+    sync_ = std::move(zero1);
+  } else {
+    sync_ = std::make_unique<dist::Ddp>(arena, *comm_, options);
+  }
+}
+
+void Ranks::let_go() {
+  zero1_ = nullptr;
+  sync_.reset();
+}
+
+std::optional<dist::GradientSync::NoSync> Ranks::keep_to_itself(bool last) {
+  if (!sync_ || last) return std::nullopt;
+  return std::optional<dist::GradientSync::NoSync>(std::in_place, *sync_);
+}
+
+bool Ranks::reduce(StepBuffer& step, const GradientLimits& limits) {
+  if (!sync_) return false;
+  const Timed timed(*this);
+  sync_->reduce(step, limits);
+  return true;
+}
+
+void Ranks::gather_weights() {
+  if (!zero1_) return;
+  const Timed timed(*this);
+  zero1_->gather_weights();
+}
+
+std::uint64_t Ranks::weights_hash(const ParameterArena& arena) {
+  return zero1_ ? zero1_->weights_hash() : arena.weights_hash();
+}
+
+void Ranks::share_buffers() {
+  if (sync_) sync_->broadcast_buffers();
+}
+
+// What is agreed on -----------------------------------------------------------------------------------------
+
+Ranks::Wish Ranks::agree(const Wish& mine) {
+  if (alone()) return mine;
+  const Timed timed(*this);
+  auto* wishes = reinterpret_cast<Wish*>(wishes_.raw_data());
+  wishes[rank()] = mine;
+  comm_->run(*exchange_);
+  Wish all{.out_of_time = wishes[0].out_of_time};
+  for (int rank = world_size() - 1; rank >= 0; --rank) {
+    const Wish& wish = wishes[rank];
+    if (wish.signal != 0) all.signal = wish.signal;
+    if (wish.stop < 0) continue;
+    all.stop = wish.stop;
+    all.from = rank;
+  }
+  return all;
+}
+
+std::vector<double> Ranks::gather(std::span<const double> mine) {
+  if (alone()) return {mine.begin(), mine.end()};
+  const Timed timed(*this);
+  const auto count = static_cast<std::int64_t>(mine.size());
+  const Tensor rows = Tensor::zeros({world_size() * count}, {DType::f64, kCpu});
+  auto* values = rows.data<double>();
+  std::copy(mine.begin(), mine.end(), values + rank() * count);
+  comm_->run(*comm_->all_gather_small(rows));
+  return {values, values + rows.numel()};
+}
+
+void Ranks::add_up(std::span<double> values) {
+  if (alone()) return;
+  const std::vector<double> rows = gather(values);
+  std::fill(values.begin(), values.end(), 0.0);
+  for (std::size_t i = 0; i < rows.size(); ++i) values[i % values.size()] += rows[i];
+}
+
+std::vector<std::string> Ranks::gather(const std::string& mine) {
+  if (alone()) return {mine};
+  double length = static_cast<double>(mine.size());
+  const std::vector<double> lengths = gather(std::span(&length, 1));
+  const auto most = static_cast<std::int64_t>(*std::max_element(lengths.begin(), lengths.end()));
+  std::vector<std::string> texts(lengths.size());
+  if (most == 0) return texts;
+  const Tensor rows = Tensor::zeros({world_size() * most}, {DType::u8, kCpu});
+  auto* bytes = reinterpret_cast<char*>(rows.raw_data());
+  std::copy(mine.begin(), mine.end(), bytes + rank() * most);
+  comm_->run(*comm_->all_gather_small(rows));
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    texts[rank].assign(bytes + static_cast<std::int64_t>(rank) * most,
+                       static_cast<std::size_t>(lengths[rank]));
+  return texts;
+}
+
+std::string Ranks::of_first(const std::string& text) {
+  return alone() ? text : gather(first() ? text : std::string())[0];
+}
+
+void Ranks::check_same(const StateDict& settings) {
+  if (alone()) return;
+  std::string lines;
+  for (const StateDict::Entry& entry : settings)
+    lines += entry.name + "\n" + std::get<std::string>(entry.value) + "\n";
+  const std::string first = of_first(lines);
+  StateDict theirs;
+  for (std::size_t at = 0; at < first.size();) {
+    const std::size_t name = first.find('\n', at), value = first.find('\n', name + 1);
+    theirs.set(first.substr(at, name - at), first.substr(name + 1, value - name - 1));
+    at = value + 1;
+  }
+  std::string why;
+  for (const StateDict::Entry& entry : settings) {
+    const std::string& here = std::get<std::string>(entry.value);
+    const std::string there = theirs.contains(entry.name) ? theirs.text(entry.name) : "not there";
+    if (here != there)
+      why += fmt::format("{}{} is '{}', not '{}'", why.empty() ? "" : ", ", entry.name, here, there);
+  }
+  // All learn of it, so that all end with the same words.
+  const std::vector<std::string> all = gather(why);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    detail::fail<>("ranks: all must train the same, but rank {} differs from rank 0: {}", rank, all[rank]);
+  }
+}
+
+double Ranks::take_seconds() {
+  return std::exchange(seconds_, 0);
+}
+
+// The last step ---------------------------------------------------------------------------------------------
+
+LastStepWatch::LastStepWatch(const SignalGuard& signals, int rank)
+    : signals_(signals), rank_(rank), thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+
+LastStepWatch::~LastStepWatch() = default;
+
+void LastStepWatch::agreed(bool last) {
+  const Clock::time_point now = Clock::now();
+  longest_s_ = std::max(longest_s_.load(), std::chrono::duration<double>(now - agreed_at_).count());
+  agreed_at_ = now;
+  if (last) reached_ = true;
+}
+
+void LastStepWatch::watch(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock lock(mutex);
+  std::optional<Clock::time_point> caught;
+  while (!stop.stop_requested()) {
+    wake.wait_for(lock, stop, std::chrono::milliseconds(20), [] { return false; });
+    if (reached_ || signals_.caught() == 0) continue;
+    if (!caught) caught = Clock::now();
+    const double limit_s = std::max(0.5, 2 * longest_s_.load());
+    if (std::chrono::duration<double>(Clock::now() - *caught).count() < limit_s) continue;
+    std::fprintf(stderr,
+                 "rank %d: error: told to end, but the ranks have not agreed on a last step within %.1f s: "
+                 "nothing is saved; go on from the checkpoint before\n",
+                 rank_, limit_s);
+    std::fflush(stderr);
+    std::_Exit(kExitPeerLost);
+  }
+}
+
+}  // namespace athanor

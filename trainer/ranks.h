@@ -1,0 +1,130 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dist/ddp.h"
+#include "dist/zero1.h"
+#include "optim/arena.h"
+#include "optim/optimizer.h"
+#include "optim/step.h"
+#include "tensor/state_dict.h"
+#include "trainer/callback.h"
+#include "trainer/config.h"
+#include "trainer/signals.h"
+
+namespace athanor {
+
+/// What a Trainer does together with the other ranks of its job. On one rank, all of it is nothing. Every
+/// rank makes the same calls in the same order. Throws PeerLostError where a rank is gone.
+class Ranks {
+ public:
+  /// `transport` may be null: one rank.
+  Ranks(dist::Transport* transport, const TrainerConfig& config);
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  bool alone() const { return !comm_; }
+  int rank() const { return comm_ ? comm_->rank() : 0; }
+  int world_size() const { return comm_ ? comm_->world_size() : 1; }
+  bool first() const { return rank() == 0; }
+  Strategy strategy() const { return strategy_; }
+  bool sharded() const { return zero1_ != nullptr; }
+
+  /// "single", or "ddp on 4 ranks (mpirun)".
+  std::string describe(const TrainerConfig& config) const;
+  /// For StepState: ranks that shared one would drop the same elements of their different samples.
+  std::uint64_t seed(std::uint64_t seed) const { return dist::rank_seed(seed, rank()); }
+
+  // The model.
+
+  /// Options for an arena that these ranks share.
+  ArenaOptions shared(const ArenaOptions& options) const;
+  /// Compares layouts and takes rank 0's values. Before the optimizer is made, which keeps its shard alone.
+  void share(ParameterArena& arena);
+  /// Ends that: before the arena goes.
+  void let_go();
+  /// For a backward pass that is not the step's last: keeps its gradients to itself while alive.
+  std::optional<dist::GradientSync::NoSync> keep_to_itself(bool last);
+  /// Gradients of all, and what becomes of the step; false on one rank, where the caller does it.
+  bool reduce(StepBuffer& step, const GradientLimits& limits);
+  /// After the optimizer's step.
+  void gather_weights();
+  std::uint64_t weights_hash(const ParameterArena& arena);
+  /// Running statistics of rank 0 to all: before one evaluates.
+  void share_buffers();
+
+  // What is agreed on.
+
+  /// What a rank would like after a step.
+  struct Wish {
+    std::int32_t signal = 0;       ///< that it has caught
+    std::int32_t out_of_time = 0;  ///< only rank 0's clock counts
+    std::int32_t stop = -1;        ///< a StoppedBy that a callback has decided on; -1: none
+    std::int32_t from = 0;         ///< set by agree(): whose `stop` it is
+  };
+  /// The same on all ranks: any signal, rank 0's time, and the wish of the lowest rank that has one.
+  Wish agree(const Wish& mine);
+  /// Sums over all ranks, in their order: the same bits everywhere.
+  void add_up(std::span<double> values);
+  /// One row per rank.
+  std::vector<double> gather(std::span<const double> mine);
+  std::vector<std::string> gather(const std::string& mine);
+  /// Rank 0's, to all.
+  std::string of_first(const std::string& text);
+  /// Throws ArgumentError naming each setting that is another here than on rank 0.
+  void check_same(const StateDict& settings);
+
+  /// Seconds spent in all of the above since the last call.
+  double take_seconds();
+
+ private:
+  class Timed;
+  Strategy strategy_ = Strategy::single;
+  dist::BucketOptions buckets_;
+  dist::Overlap overlap_;
+  std::unique_ptr<dist::Communicator> comm_;
+  std::unique_ptr<dist::GradientSync> sync_;
+  dist::Zero1* zero1_ = nullptr;  // sync_, where it is one
+  Tensor wishes_;
+  std::unique_ptr<dist::Collective> exchange_;
+  double seconds_ = 0;
+};
+
+/// With several ranks, the one who is told to end must not wait for ever for others who were not, or hang.
+/// Watches from a thread of its own: when a signal has come and no agreement is reached in time, says so in
+/// one line and ends the process with kExitPeerLost, saving nothing.
+class LastStepWatch {
+ public:
+  /// The limit is half a second, or twice the longest time between two agreements so far: the step under way
+  /// has to end first.
+  LastStepWatch(const SignalGuard& signals, int rank);
+  ~LastStepWatch();
+  LastStepWatch(const LastStepWatch&) = delete;
+  LastStepWatch& operator=(const LastStepWatch&) = delete;
+
+  /// All ranks have heard of each other; with `last`, of the step that is the last one, too.
+  void agreed(bool last);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void watch(const std::stop_token& stop);
+
+  const SignalGuard& signals_;
+  const int rank_;
+  std::atomic<bool> reached_{false};
+  std::atomic<double> longest_s_{0};
+  Clock::time_point agreed_at_ = Clock::now();
+  std::jthread thread_;
+};
+
+}  // namespace athanor
