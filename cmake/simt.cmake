@@ -11,6 +11,8 @@ set(ATHANOR_SIMT_SOURCES
   graph
   memory
   names
+  nccl
+  nccl_group
   options
   queues
   runtime

@@ -87,6 +87,13 @@ void Runtime::release(void* memory, cudaMemoryType type, const char* api) {
         uses(stream, static_cast<const char*>(parameter.value), 1,
              [&] { return fmt::format("parameter {} of kernel {}", parameter.position, launch->name); });
       }
+    } else if (const auto* meet = std::get_if<MeetWork>(&op.work)) {
+      auto each = [&](const char* begin, std::size_t bytes) {
+        uses(stream, begin, bytes, [] { return std::string("a message"); });
+      };
+      meet->meeting->for_each_range([](void* data, const char* begin,
+                                       std::size_t of) { (*static_cast<decltype(each)*>(data))(begin, of); },
+                                    &each);
     }
   });
   allocations_.erase(found);

@@ -65,6 +65,7 @@ Mark Runtime::queue(Stream& stream, Op op) {
   ++stream.queued;
   if constexpr (race::kOn) advance_clock(stream, op);
   stream.queue.push_back(std::move(op));
+  changed_.notify_all();
   return {&stream, stream.queued};
 }
 
@@ -77,9 +78,21 @@ bool Runtime::anything_queued() const {
 // ---- what runs next
 
 bool Runtime::is_ready(const Stream& stream) const {
-  if (stream.queue.empty() || stream.running_host_function) return false;
+  if (stream.queue.empty() || stream.running_host_function || waits_for_others(stream)) return false;
   const Vector<Mark>& after = stream.queue.front().after;
   return std::all_of(after.begin(), after.end(), [&](Mark mark) { return reached(mark); });
+}
+
+// Its first op is a meeting that would find nothing new.
+bool Runtime::waits_for_others(const Stream& stream) const {
+  if (stream.queue.empty()) return false;
+  const auto* meet = std::get_if<MeetWork>(&stream.queue.front().work);
+  return meet && meet->tried == happened_;
+}
+
+void Runtime::something_happened() {
+  ++happened_;
+  changed_.notify_all();
 }
 
 // The stream whose first op the mark cannot do without; null: another thread is running it.
@@ -100,9 +113,11 @@ Stream* Runtime::pick_any(Order::Kind order) {
   for (Stream* stream : streams_) {
     if (!is_ready(*stream)) continue;
     ++seen;
-    const bool better = order == Order::Kind::reverse
-                            ? !picked || picked->queue.front().ticket < stream->queue.front().ticket
-                            : random_.below(seen) == 0;
+    const auto ticket = [](const Stream& of) { return of.queue.front().ticket; };
+    const bool better = order == Order::Kind::random    ? random_.below(seen) == 0
+                        : !picked                       ? true
+                        : order == Order::Kind::reverse ? ticket(*picked) < ticket(*stream)
+                                                        : ticket(*stream) < ticket(*picked);
     if (better) picked = stream;
   }
   return picked;
@@ -111,7 +126,9 @@ Stream* Runtime::pick_any(Order::Kind order) {
 /// Runs one op that brings the mark nearer, or might have. False where another thread must first.
 bool Runtime::step(Mark mark) {
   const Order::Kind order = options().streams.kind;
-  Stream* const stream = order == Order::Kind::forward ? pick_needed(mark) : pick_any(order);
+  Stream* stream = order == Order::Kind::forward ? pick_needed(mark) : pick_any(order);
+  // What others do may be all that is missing.
+  if (stream && waits_for_others(*stream)) stream = pick_any(order);
   if (stream) run_front(*stream);
   return stream != nullptr;
 }
@@ -125,7 +142,7 @@ void Runtime::run_until(Mark mark) {
   while (!reached(mark)) {
     if (step(mark)) continue;
     std::unique_lock lock(mutex_, std::adopt_lock);
-    host_function_done_.wait(lock);
+    changed_.wait(lock);
     lock.release();
   }
   empty_graveyard();
@@ -157,19 +174,36 @@ void Runtime::wait_for(Event& event) {
 
 // ---- running it
 
+// Whether it is over: then it may be taken from the queue.
+bool Runtime::attend(Stream& stream, MeetWork& work) {
+  bool moved = false;
+  const std::shared_ptr<Meeting> meeting = work.meeting;  // a fault empties the queue
+  const bool over = meeting->attend(stream, moved);
+  if (moved) something_happened();
+  if (stream.queue.empty()) return false;
+  work.tried = happened_;
+  return over;
+}
+
 void Runtime::run_front(Stream& stream) {
+  auto* const meet = std::get_if<MeetWork>(&stream.queue.front().work);
+  if (meet && !attend(stream, *meet)) return;
+  const bool met = meet != nullptr;
   Op op = std::move(stream.queue.front());
   stream.queue.pop_front();
   std::string fault_text;
-  race::begin_op(stream.slot, stream.id, op);
-  try {
-    execute(stream, op);
-  } catch (const KernelFault& error) {
-    fault_text = error.what();
+  if (!met) {
+    race::begin_op(stream.slot, stream.id, op);
+    try {
+      execute(stream, op);
+    } catch (const KernelFault& error) {
+      fault_text = error.what();
+    }
+    const std::string race = race::end_op();
+    if (fault_text.empty()) fault_text = race;
   }
-  const std::string race = race::end_op();
-  if (fault_text.empty()) fault_text = race;
   ++stream.done;
+  changed_.notify_all();
   if (!fault_text.empty()) fault(stream.device, std::move(fault_text));
   if (stream.magic != Stream::kAlive && stream.queue.empty()) retire(stream);
 }
@@ -179,6 +213,7 @@ void Runtime::execute(Stream& stream, Op& op) {
     Runtime& all;
     Stream& stream;
     void operator()(JoinWork&) const {}
+    void operator()(MeetWork&) const {}  // is over
     void operator()(LaunchWork& work) const {
       run_grid({work.name, work.call.get(), work.call.bytes(), work.grid, work.block, work.shared_bytes});
     }
@@ -206,7 +241,7 @@ void Runtime::run_host_function(Stream& stream, const HostWork& work) {
   inside_host_function() = false;
   mutex_.lock();
   stream.running_host_function = false;
-  host_function_done_.notify_all();
+  changed_.notify_all();
 }
 
 void Runtime::fault(int device, std::string text) {
@@ -217,6 +252,7 @@ void Runtime::fault(int device, std::string text) {
     stream->done += stream->queue.size();
     stream->queue.clear();
   }
+  something_happened();
 }
 
 }  // namespace simt

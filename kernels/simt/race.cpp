@@ -49,7 +49,7 @@ namespace {
 constexpr unsigned kWarp = 32;
 
 struct OpRecord {
-  enum class Kind : std::uint8_t { kernel, copy, fill, other } kind = Kind::other;
+  enum class Kind : std::uint8_t { kernel, copy, fill, message, other } kind = Kind::other;
   std::uint32_t slot = 0;
   std::uint64_t position = 0, stream_id = 0;
   const char* name = "";
@@ -115,6 +115,7 @@ std::string op_name(const OpRecord& op) {
     case OpRecord::Kind::fill:
       return fmt::format("the memset of {} bytes at {}:{} on stream {}", op.bytes, op.site.file, op.site.line,
                          op.stream_id);
+    case OpRecord::Kind::message: return fmt::format("a message on stream {}", op.stream_id);
     case OpRecord::Kind::other: break;
   }
   return "work";
@@ -396,6 +397,8 @@ void begin_op(std::uint32_t slot, std::uint64_t stream_id, const Op& op) {
     record.kind = OpRecord::Kind::fill;
     record.site = fill->site;
     record.bytes = fill->bytes;
+  } else if (std::holds_alternative<MeetWork>(op.work)) {
+    record.kind = OpRecord::Kind::message;
   }
   now.ops.push_back(record);
   now.op = static_cast<std::uint32_t>(now.ops.size() - 1);

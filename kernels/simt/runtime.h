@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -105,11 +106,27 @@ struct RecordWork {
   Event* event;
   std::uint64_t generation;
 };
+/// What cannot be done by one stream alone: messages, which pass when both ends are at them. The stream does
+/// nothing else meanwhile.
+class Meeting {
+ public:
+  virtual ~Meeting() = default;
+  /// Called when it is the stream's turn, and again when something has happened since. True when it is over.
+  /// `moved`: this call has changed what others may wait for.
+  virtual bool attend(Stream& stream, bool& moved) = 0;
+  /// Calls f(begin, bytes) for the memory it names; for reports.
+  virtual void for_each_range(void (*f)(void* data, const char* begin, std::size_t bytes),
+                              void* data) const = 0;
+};
+struct MeetWork {
+  std::shared_ptr<Meeting> meeting;
+  std::uint64_t tried = 0;  ///< what had happened when it was last attended
+};
 struct JoinWork {};  ///< does nothing, after what it waits for
 
 /// One thing to do, in its stream's order and after some marks in others.
 struct Op {
-  std::variant<JoinWork, LaunchWork, CopyWork, FillWork, HostWork, RecordWork> work = {};
+  std::variant<JoinWork, LaunchWork, CopyWork, FillWork, HostWork, RecordWork, MeetWork> work = {};
   Vector<Mark> after = {};
   race::Clock clock = {};    ///< race build: what is before it
   std::uint64_t ticket = 0;  ///< ops in the order in which they were queued
@@ -163,6 +180,8 @@ class Runtime {
   bool reached(Mark mark) const;
   void fault(int device, std::string text);
   bool anything_queued() const;
+  /// What a Meeting waits for may have come.
+  void something_happened();
 
   // Memory, memory.cpp.
   void* allocate(std::size_t bytes, cudaMemoryType type, int device, const Site& site);
@@ -191,15 +210,18 @@ class Runtime {
  private:
   void retire(Stream& stream);
   bool is_ready(const Stream& stream) const;
+  bool waits_for_others(const Stream& stream) const;
   Stream* pick_needed(Mark mark) const;
   Stream* pick_any(Order::Kind order);
   bool step(Mark mark);
   void run_front(Stream& stream);
+  bool attend(Stream& stream, MeetWork& work);
   void execute(Stream& stream, Op& op);
   void run_host_function(Stream& stream, const HostWork& work);
 
   std::mutex mutex_;
-  std::condition_variable host_function_done_;
+  std::condition_variable changed_;  // ops were queued or run, or a host function has ended
+  std::uint64_t happened_ = 1;       // counts what a Meeting may wait for
   std::deque<Device> devices_;
   Vector<Stream*> streams_;      // alive, or with work left; those of graphs too
   Deque<Stream*> dead_streams_;  // the oldest is made anew when there are enough
