@@ -62,16 +62,20 @@ set(ATHANOR_HEADERS
   dist/collective.h
   dist/communicator.h
   dist/ddp.h
+  dist/exchange.h
   dist/gradient_sync.h
   dist/group.h
   dist/hierarchical.h
   dist/launcher.h
   dist/make_transport.h
   dist/mpi_transport.h
+  dist/nccl_transport.h
+  dist/on_stream.h
   dist/rank_order.h
   dist/rendezvous.h
   dist/ring.h
   dist/slice.h
+  dist/staged_transport.h
   dist/thread_transport.h
   dist/transport.h
   dist/wait.h

@@ -150,12 +150,14 @@ add_library(athanor
   dist/bucket_layout.cpp
   dist/bucket_runner.cpp
   dist/communicator.cpp
+  dist/exchange.cpp
   dist/gradient_sync.cpp
   dist/hierarchical.cpp
   dist/launcher.cpp
   dist/rank_order.cpp
   dist/rendezvous.cpp
   dist/ring.cpp
+  dist/staged_transport.cpp
   dist/thread_transport.cpp
   dist/transport.cpp
   dist/wait.cpp
@@ -333,4 +335,17 @@ if(ATHANOR_WITH_MPI)
   target_link_libraries(athanor_mpi PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags> ${libraries})
 else()
   target_sources(athanor PRIVATE dist/make_transport_absent.cpp)
+endif()
+
+# Ranks with a GPU each; emulated, between ranks that are threads.
+if(ATHANOR_WITH_NCCL)
+  add_library(athanor_nccl)
+  add_library(athanor::nccl ALIAS athanor_nccl)
+  set_target_properties(athanor_nccl PROPERTIES EXPORT_NAME nccl)
+  athanor_device_sources(athanor_nccl dist/nccl_transport.cpp)
+  target_link_libraries(athanor_nccl PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags>)
+  if(ATHANOR_CUDA STREQUAL "ON")
+    target_include_directories(athanor_nccl SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
+    target_link_libraries(athanor_nccl PRIVATE ${NCCL_LIBRARY} CUDA::cudart)
+  endif()
 endif()

@@ -7,9 +7,11 @@ set(ATHANOR_CONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/athanor)
 # in the tree and installed.
 install(TARGETS athanor EXPORT athanorTargets
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/athanor)
-if(TARGET athanor_mpi)
-  install(TARGETS athanor_mpi EXPORT athanorTargets)
-endif()
+foreach(network athanor_mpi athanor_nccl)
+  if(TARGET ${network})
+    install(TARGETS ${network} EXPORT athanorTargets)
+  endif()
+endforeach()
 install(EXPORT athanorTargets NAMESPACE athanor:: DESTINATION ${ATHANOR_CONFIG_DIR})
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/athanorConfig.cmake.in

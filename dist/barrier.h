@@ -1,9 +1,8 @@
 #pragma once
 
-#include <array>
-
 #include "dist/collective.h"
 #include "dist/group.h"
+#include "dist/slice.h"
 
 namespace athanor::dist {
 
@@ -17,6 +16,7 @@ class Barrier final : public Collective {
   Barrier(Transport& transport, const Group& group)
       : group_(group),
         index_(group.index_of(transport.rank())),
+        bytes_(make_flat(2, DType::u8, transport.device())),
         incoming_(transport, 1),
         outgoing_(transport, 1) {}
 
@@ -29,6 +29,7 @@ class Barrier final : public Collective {
 
   bool advance() override {
     while (away_ < group_.size) {
+      incoming_.flush();
       progress_ += incoming_.pop();
       progress_ += outgoing_.pop();
       if (!incoming_.empty() || !outgoing_.empty()) return false;
@@ -45,8 +46,8 @@ class Barrier final : public Collective {
  private:
   void begin_round() {
     if (away_ >= group_.size) return;
-    incoming_.receive(group_.rank(index_ - away_), tag_, std::span(&in_, 1));
-    outgoing_.send(group_.rank(index_ + away_), tag_, std::span(&out_, 1));
+    incoming_.receive(group_.rank(index_ - away_), tag_, bytes_of(bytes_, {0, 1}));
+    outgoing_.send(group_.rank(index_ + away_), tag_, bytes_of(bytes_, {1, 2}));
   }
 
   Group group_;
@@ -54,7 +55,7 @@ class Barrier final : public Collective {
   Tag tag_ = 0;
   int away_ = 1;
   std::int64_t progress_ = 0;
-  std::byte in_{}, out_{};
+  Tensor bytes_;  // one in, one out
   InFlight incoming_, outgoing_;
 };
 

@@ -26,7 +26,8 @@ std::span<std::byte> Broadcast::segment(std::int64_t message) const {
 }
 
 bool Broadcast::advance() {
-  for (bool moved = true; moved;) {
+  // Groups need not be alike here: bytes go one way along the chain, so that nobody waits in a circle.
+  for (bool moved = true; moved || incoming_.flush();) {
     moved = false;
     for (; receiving_ < messages_ && !incoming_.full(); ++receiving_)
       incoming_.receive(group_.rank(index_ - 1), tag_, segment(receiving_));

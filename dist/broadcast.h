@@ -17,7 +17,7 @@ class Broadcast final : public Collective {
   static constexpr std::int64_t kSegmentBytes = 1 << 20;
   static constexpr int kWindow = 2;
 
-  /// `buffer` dense on the CPU.
+  /// `buffer` dense, on the transport's device.
   Broadcast(Transport& transport, const Group& group, int root, const Tensor& buffer,
             std::int64_t segment_bytes = kSegmentBytes);
 

@@ -60,6 +60,7 @@ void BucketRunner::run_thread() {
 
 void BucketRunner::launch() {
   if (launched_ == 0) comm_.transport().hold(collectives_[0]->name(), this);
+  collectives_[static_cast<std::size_t>(launched_)]->filled();
   if (overlap_ != Overlap::thread) {
     ++launched_;
     return pump();

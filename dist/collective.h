@@ -19,6 +19,9 @@ class Collective {
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
 
+  /// On a device: its buffer is what the calling thread's current stream has made of it by now. To be called
+  /// before each start(), which may be another thread's.
+  virtual void filled() {}
   virtual void start(Tag tag) = 0;
   /// Goes on as far as it can without waiting. True when it is done.
   virtual bool advance() = 0;
@@ -95,6 +98,8 @@ class InFlight {
     ++first_;
     return true;
   }
+  /// Transport::flush()
+  bool flush() { return transport_.flush(); }
   void clear() {
     for (; first_ != end_; ++first_) transport_.cancel(at(first_).request);
   }

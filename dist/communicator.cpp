@@ -5,6 +5,7 @@
 #include "dist/barrier.h"
 #include "dist/broadcast.h"
 #include "dist/hierarchical.h"
+#include "dist/on_stream.h"
 #include "dist/rank_order.h"
 #include "dist/ring.h"
 #include "dist/wait.h"
@@ -13,9 +14,11 @@
 namespace athanor::dist {
 namespace {
 
-void check_buffer(const char* op, const Tensor& buffer) {
-  ATH_CHECK(buffer.defined() && buffer.is_contiguous() && buffer.rank() == 1 && buffer.device().is_cpu(),
-            "{}: the buffer must be flat, dense and on the CPU, but is not", op);
+void check_buffer(const char* op, const Tensor& buffer, Device device) {
+  ATH_CHECK(buffer.defined() && buffer.is_contiguous() && buffer.rank() == 1,
+            "{}: the buffer must be flat and dense, but is not", op);
+  ATH_CHECK(buffer.device() == device, "{}: the buffer must be on {}, as the network is, but is on {}", op,
+            device.str(), buffer.device().str());
 }
 
 }  // namespace
@@ -47,13 +50,18 @@ Communicator::Communicator(Transport& transport, const CommunicatorOptions& opti
 Tensor Communicator::scratch(std::int64_t bytes) {
   if (!scratch_.defined() || scratch_.numel() < bytes) {
     const AllocTag named("comm");
-    scratch_ = make_flat(bytes, DType::u8, kCpu);
+    scratch_ = make_flat(bytes, DType::u8, transport_.device());
   }
   return scratch_;
 }
 
-std::unique_ptr<Collective> Communicator::reduce_scatter(const Tensor& buffer, kernels::Combine how) {
-  check_buffer("reduce_scatter", buffer);
+std::unique_ptr<Collective> Communicator::ready(std::unique_ptr<Collective> collective) {
+  if (transport_.device().is_cpu()) return collective;
+  return std::make_unique<OnStream>(transport_, std::move(collective));
+}
+
+std::unique_ptr<Collective> Communicator::make_reduce_scatter(const Tensor& buffer, kernels::Combine how) {
+  check_buffer("reduce_scatter", buffer, transport_.device());
   ATH_CHECK(buffer.dtype() != DType::boolean, "reduce_scatter: dtype must be a number, but got bool");
   const std::int64_t segment = options_.segment_bytes;
   switch (options_.algorithm) {
@@ -69,11 +77,11 @@ std::unique_ptr<Collective> Communicator::reduce_scatter(const Tensor& buffer, k
                                 scratch(Ring::scratch_bytes(buffer, world_size(), segment)), segment);
 }
 
-std::unique_ptr<Collective> Communicator::all_gather(const Tensor& buffer) {
-  check_buffer("all_gather", buffer);
+std::unique_ptr<Collective> Communicator::make_all_gather(const Tensor& buffer) {
+  check_buffer("all_gather", buffer, transport_.device());
   constexpr auto kNothing = kernels::Combine::sum;
   switch (options_.algorithm) {
-    case Algorithm::rank_order: return all_gather_small(buffer);
+    case Algorithm::rank_order: return make_all_gather_small(buffer);
     case Algorithm::hierarchical:
       return hierarchical_all_gather(transport_, options_.node_size, buffer, options_.segment_bytes);
     case Algorithm::ring: break;
@@ -84,37 +92,38 @@ std::unique_ptr<Collective> Communicator::all_gather(const Tensor& buffer) {
 
 std::unique_ptr<Collective> Communicator::all_reduce(const Tensor& buffer, kernels::Combine how) {
   std::vector<std::unique_ptr<Collective>> halves;
-  halves.push_back(reduce_scatter(buffer, how));
-  halves.push_back(all_gather(buffer));
+  halves.push_back(make_reduce_scatter(buffer, how));
+  halves.push_back(make_all_gather(buffer));
   const char* name = "all_reduce";
   switch (options_.algorithm) {
     case Algorithm::ring: name = "ring all_reduce"; break;
     case Algorithm::hierarchical: name = "hierarchical all_reduce"; break;
     case Algorithm::rank_order: name = "rank_order all_reduce"; break;
   }
-  return std::make_unique<Sequence>(name, std::move(halves));
+  return ready(std::make_unique<Sequence>(name, std::move(halves)));
 }
 
 std::unique_ptr<Collective> Communicator::broadcast(const Tensor& buffer, int root) {
-  check_buffer("broadcast", buffer);
+  check_buffer("broadcast", buffer, transport_.device());
   ATH_CHECK(root >= 0 && root < world_size(), "broadcast: root must be one of {} ranks, but got {}",
             world_size(), root);
-  return std::make_unique<Broadcast>(transport_, world(), root, buffer, options_.segment_bytes);
+  return ready(std::make_unique<Broadcast>(transport_, world(), root, buffer, options_.segment_bytes));
 }
 
-std::unique_ptr<Collective> Communicator::all_gather_small(const Tensor& buffer) {
-  check_buffer("all_gather", buffer);
+std::unique_ptr<Collective> Communicator::make_all_gather_small(const Tensor& buffer) {
+  check_buffer("all_gather", buffer, transport_.device());
   return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::all_gather, buffer,
                                      kernels::Combine::sum, Tensor());
 }
 
 std::unique_ptr<Collective> Communicator::barrier() {
-  return std::make_unique<Barrier>(transport_, world());
+  return ready(std::make_unique<Barrier>(transport_, world()));
 }
 
 void Communicator::run(Collective& collective, std::int64_t bucket) {
   transport_.check_free(collective.name());
   try {
+    collective.filled();
     collective.start(next_tag());
     finish(collective, transport_, {.timeout = options_.timeout, .bucket = bucket});
   } catch (const std::exception& error) {

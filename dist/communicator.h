@@ -51,19 +51,23 @@ class Communicator {
   /// piece_of() this job.
   Range piece(std::int64_t count, int rank) const { return piece_of(options_, count, world_size(), rank); }
 
-  // Each is for one dense flat tensor on the CPU, which it keeps; start() and push, or run().
+  // Each is for one dense flat tensor on the transport's device, which it keeps; start() and push, or run().
 
   /// buffer[piece] = the buffers of all ranks combined; the rest holds nothing of use afterwards.
   std::unique_ptr<Collective> reduce_scatter(const Tensor& buffer,
-                                             kernels::Combine how = kernels::Combine::sum);
+                                             kernels::Combine how = kernels::Combine::sum) {
+    return ready(make_reduce_scatter(buffer, how));
+  }
   /// Every rank's buffer[its piece] to all, in place.
-  std::unique_ptr<Collective> all_gather(const Tensor& buffer);
+  std::unique_ptr<Collective> all_gather(const Tensor& buffer) { return ready(make_all_gather(buffer)); }
   /// Both: every rank has the same bits then.
   std::unique_ptr<Collective> all_reduce(const Tensor& buffer, kernels::Combine how = kernels::Combine::sum);
   /// What rank `root` has, to all.
   std::unique_ptr<Collective> broadcast(const Tensor& buffer, int root);
   /// Few values: buffer[r * n / P ...) of each rank r to all, in one step whatever the algorithm.
-  std::unique_ptr<Collective> all_gather_small(const Tensor& buffer);
+  std::unique_ptr<Collective> all_gather_small(const Tensor& buffer) {
+    return ready(make_all_gather_small(buffer));
+  }
   std::unique_ptr<Collective> barrier();
 
   /// Tag of the next collective, of all that use the transport.
@@ -73,6 +77,11 @@ class Communicator {
 
  private:
   Group world() const { return {0, 1, world_size()}; }
+  // As above, as parts of others: on a device, the host is not told when they are done.
+  std::unique_ptr<Collective> make_reduce_scatter(const Tensor& buffer, kernels::Combine how);
+  std::unique_ptr<Collective> make_all_gather(const Tensor& buffer);
+  std::unique_ptr<Collective> make_all_gather_small(const Tensor& buffer);
+  std::unique_ptr<Collective> ready(std::unique_ptr<Collective> collective);
   Tensor scratch(std::int64_t bytes);
 
   Transport& transport_;

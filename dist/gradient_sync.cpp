@@ -27,25 +27,37 @@ std::uint64_t rank_seed(std::uint64_t seed, int rank) {
   return hash.value();
 }
 
+namespace {
+
+const ParameterArena& checked(const char* name, const ParameterArena& arena, const Communicator& comm) {
+  const Device network = comm.transport().device();
+  ATH_CHECK(arena.device() == network, "{}: parameters must be on {}, as the network is, but are on {}", name,
+            network.str(), arena.device().str());
+  return arena;
+}
+
+// What Exchange has a row of: the squares of all buckets, and a flag for every parameter.
+std::int64_t row_bytes(const BucketLayout& layout, const ParameterArena& arena) {
+  const auto squares = static_cast<std::int64_t>(layout.buckets().size() * sizeof(double));
+  return align_elements(squares + arena.size(), sizeof(double));
+}
+
+}  // namespace
+
 GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, Communicator& comm,
                            const SyncOptions& options)
     : name_(name),
       arena_(arena),
       comm_(comm),
-      layout_(arena, comm.world_size(), comm.options()),
+      layout_(checked(name, arena, comm), comm.world_size(), comm.options()),
       watched_(static_cast<std::size_t>(arena.size())),
       arrived_(static_cast<std::size_t>(arena.size())),
       missing_(layout_.buckets().size()),
+      rows_(comm, row_bytes(layout_, arena)),
       runner_(comm, options.overlap, make_collectives(kind)) {
-  ATH_CHECK(arena.device().is_cpu(), "{}: parameters must be on the CPU, but are on {}", name,
-            arena.device().str());
-  const auto buckets = static_cast<std::int64_t>(layout_.buckets().size());
-  row_bytes_ =
-      align_elements(buckets * static_cast<std::int64_t>(sizeof(double)) + arena.size(), sizeof(double));
   const AllocTag named("comm");
-  rows_ = make_flat(row_bytes_ * comm.world_size(), DType::u8, kCpu);
-  squares_ = make_flat(buckets * comm.world_size(), DType::f64, kCpu);
-  exchange_ = comm.all_gather_small(rows_);
+  squares_ = make_flat(static_cast<std::int64_t>(layout_.buckets().size()) * comm.world_size(), DType::f64,
+                       arena.device());
   agree_on_layout();
   take_values_of_rank_0();
   watch();
@@ -71,12 +83,13 @@ std::vector<std::unique_ptr<Collective>> GradientSync::make_collectives(Kind kin
 // Beginning ------------------------------------------------------------------------------------------------
 
 void GradientSync::agree_on_layout() {
-  const Tensor hashes = Tensor::zeros({comm_.world_size()}, {DType::i64, kCpu});
-  auto* values = hashes.data<std::int64_t>();
-  values[comm_.rank()] = static_cast<std::int64_t>(layout_.hash());
-  comm_.run(*comm_.all_gather_small(hashes));
+  Exchange hashes(comm_, sizeof(std::uint64_t));
+  const std::uint64_t mine = layout_.hash();
+  std::memcpy(hashes.row(comm_.rank()), &mine, sizeof mine);
+  hashes.upload();
+  hashes.run();
   for (int rank = 1; rank < comm_.world_size(); ++rank) {
-    ATH_CHECK(values[rank] == values[0],
+    ATH_CHECK(std::memcmp(hashes.row(rank), hashes.row(0), sizeof mine) == 0,
               "{}: all ranks must have the same parameters, precision and settings, but rank {} differs from "
               "rank 0",
               name_, rank);
@@ -172,7 +185,7 @@ void GradientSync::launch_complete() {
 void GradientSync::join_with_zeros(int bucket) {
   for (const int parameter : layout_.buckets()[static_cast<std::size_t>(bucket)].parameters) {
     if (arena_.has_gradient(parameter)) continue;
-    kernels::fill(cpu_context(), arena_.gradient(parameter), 0);
+    on_device(arena_.device(), [&](auto& context) { kernels::fill(context, arena_.gradient(parameter), 0); });
   }
 }
 
@@ -197,16 +210,22 @@ void GradientSync::reduce(StepBuffer& step, const GradientLimits& limits) {
 void GradientSync::agree(StepBuffer& step, const GradientLimits& limits) {
   const int rank = comm_.rank();
   const std::size_t buckets = layout_.buckets().size();
-  const Tensor mine =
-      as_type(rows_, DType::f64, rank * row_bytes_ / static_cast<std::int64_t>(sizeof(double)),
-              static_cast<std::int64_t>(buckets));
-  for (std::size_t b = 0; b < buckets; ++b) {
-    const auto& part = arena_.parts()[static_cast<std::size_t>(layout_.buckets()[b].part)];
-    kernels::sum_squares(cpu_context(), slice(part.gradients, layout_.shard(static_cast<int>(b), rank)),
-                         slice(mine, {static_cast<std::int64_t>(b), static_cast<std::int64_t>(b) + 1}));
-  }
+  const auto count = static_cast<std::int64_t>(buckets);
+  const auto squares_of = [&](int of) {
+    return as_type(rows_.table(), DType::f64,
+                   of * rows_.row_bytes() / static_cast<std::int64_t>(sizeof(double)), count);
+  };
+  on_device(arena_.device(), [&](auto& context) {
+    for (std::size_t b = 0; b < buckets; ++b) {
+      const auto& part = arena_.parts()[static_cast<std::size_t>(layout_.buckets()[b].part)];
+      const auto at = static_cast<std::int64_t>(b);
+      kernels::sum_squares(context, slice(part.gradients, layout_.shard(static_cast<int>(b), rank)),
+                           slice(squares_of(rank), {at, at + 1}));
+    }
+  });
   for (int i = 0; i < arena_.size(); ++i) flags_of(rank)[i] = arena_.has_gradient(i);
-  comm_.run(*exchange_);
+  rows_.upload(count * static_cast<std::int64_t>(sizeof(double)));
+  rows_.run();
 
   for (int i = 0; i < arena_.size(); ++i) {
     if (flags_of(rank)[i]) continue;
@@ -220,11 +239,8 @@ void GradientSync::agree(StepBuffer& step, const GradientLimits& limits) {
       break;
     }
   }
-  auto* squares = squares_.data<double>();
-  for (int other = 0; other < comm_.world_size(); ++other) {
-    std::memcpy(squares + static_cast<std::size_t>(other) * buckets, rows_.raw_data() + other * row_bytes_,
-                buckets * sizeof(double));
-  }
+  for (int other = 0; other < comm_.world_size(); ++other)
+    slice(squares_, {other * count, (other + 1) * count}).copy_bytes_from(squares_of(other));
   on_device(step.device(), [&](auto& context) {
     const BoundStep bound(context, step);
     kernels::measure_squares(context, squares_, limits);
@@ -232,8 +248,7 @@ void GradientSync::agree(StepBuffer& step, const GradientLimits& limits) {
 }
 
 char* GradientSync::flags_of(int rank) const {
-  const auto squares = static_cast<std::int64_t>(layout_.buckets().size() * sizeof(double));
-  return reinterpret_cast<char*>(rows_.raw_data()) + rank * row_bytes_ + squares;
+  return reinterpret_cast<char*>(rows_.row(rank)) + layout_.buckets().size() * sizeof(double);
 }
 
 std::vector<std::string> GradientSync::unused(int rank) const {

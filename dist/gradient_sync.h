@@ -7,6 +7,7 @@
 #include "dist/bucket_layout.h"
 #include "dist/bucket_runner.h"
 #include "dist/communicator.h"
+#include "dist/exchange.h"
 #include "kernels/step_rules.h"
 #include "optim/arena.h"
 #include "optim/step_buffer.h"
@@ -121,9 +122,8 @@ class GradientSync {
   std::vector<char> arrived_;                // per parameter: is complete in this step
   std::vector<int> missing_;                 // per bucket: parameters that are not
   // The agreement: of every rank a row of the squares of its shards and a flag per parameter.
-  Tensor rows_, squares_;
-  std::int64_t row_bytes_ = 0;
-  std::unique_ptr<Collective> exchange_;
+  Exchange rows_;
+  Tensor squares_;
   BucketRunner runner_;
 };
 

@@ -27,7 +27,7 @@ void check_nodes(int world_size, int node_size);
 /// What `rank` owns of `count` elements.
 Range hierarchical_piece(std::int64_t count, int world_size, int node_size, int rank);
 
-/// `buffer` dense on the CPU, `scratch` u8 of Ring::scratch_bytes(buffer, 1).
+/// `buffer` dense, on the transport's device, `scratch` u8 of Ring::scratch_bytes(buffer, 1).
 std::unique_ptr<Collective> hierarchical_reduce_scatter(Transport& transport, int node_size,
                                                         const Tensor& buffer, kernels::Combine how,
                                                         const Tensor& scratch, std::int64_t segment_bytes);

@@ -41,9 +41,11 @@ void RankOrder::start(Tag tag) {
       if (piece(to).count() > 0) outgoing_.send(group_.rank(to), tag, bytes_of(buffer_, piece(to)));
     }
   }
+  incoming_.flush();
 }
 
 bool RankOrder::advance() {
+  incoming_.flush();
   while (incoming_.pop()) ++progress_;
   while (outgoing_.pop()) ++progress_;
   if (!incoming_.empty()) return false;
@@ -53,7 +55,7 @@ bool RankOrder::advance() {
     if (mine.count() > 0) {
       const Tensor own = slice(buffer_, mine);
       slice(rows_, {index_ * mine.count(), (index_ + 1) * mine.count()}).copy_bytes_from(own);
-      kernels::combine_rows(cpu_context(), how_, rows_, own);
+      on_device(own.device(), [&](auto& context) { kernels::combine_rows(context, how_, rows_, own); });
     }
   }
   return outgoing_.empty();

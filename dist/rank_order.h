@@ -23,7 +23,7 @@ class RankOrder final : public Collective {
  public:
   enum class Half : std::uint8_t { reduce_scatter, all_gather };
 
-  /// As Ring: piece_of(count, size, index of this rank) of the dense `buffer` on the CPU is what
+  /// As Ring: piece_of(count, size, index of this rank) of the dense `buffer` on the transport's device is what
   /// reduce_scatter makes and all_gather begins with.
   RankOrder(Transport& transport, const Group& group, Half half, const Tensor& buffer, kernels::Combine how,
             const Tensor& scratch);

@@ -30,6 +30,7 @@ Ring::Ring(Transport& transport, const Group& group, Half half, const Tensor& bu
       scratch_(scratch),
       how_(how),
       segment_(segment_elements(buffer, group.size, segment_bytes)),
+      window_(transport.grouped() ? 1 : kWindow),
       incoming_(transport, kWindow),
       outgoing_(transport, kWindow) {
   per_step_ = (largest_piece(buffer, group.size) + segment_ - 1) / segment_;
@@ -67,11 +68,13 @@ void Ring::take_in(std::int64_t message) {
   const Tensor mine = slice(buffer_, range);
   const std::byte* arrived = inbox(message, range).data();
   const auto offset = (arrived - scratch_.raw_data()) / static_cast<std::int64_t>(size_of(mine.dtype()));
-  kernels::accumulate(cpu_context(), how_, as_type(scratch_, mine.dtype(), offset, range.count()), mine);
+  on_device(mine.device(), [&](auto& context) {
+    kernels::accumulate(context, how_, as_type(scratch_, mine.dtype(), offset, range.count()), mine);
+  });
 }
 
 void Ring::post_receives() {
-  for (; receiving_ < messages_ && receiving_ < received_ + kWindow; ++receiving_) {
+  for (; receiving_ < messages_ && receiving_ < received_ + window_; ++receiving_) {
     const Range range = segment(receiving_, 1);
     if (range.count() > 0) incoming_.receive(group_.rank(index_ - 1), tag_, inbox(receiving_, range));
   }
@@ -80,7 +83,7 @@ void Ring::post_receives() {
 // A segment goes out when it is there: at once in the first step, else when the one before has sent it.
 bool Ring::post_sends() {
   bool any = false;
-  for (; sending_ < messages_ && sending_ < sent_ + kWindow && sending_ < per_step_ + received_; ++sending_) {
+  for (; sending_ < messages_ && sending_ < sent_ + window_ && sending_ < per_step_ + received_; ++sending_) {
     const Range range = segment(sending_, 0);
     if (range.count() > 0) outgoing_.send(group_.rank(index_ + 1), tag_, bytes(range));
     any = true;
@@ -89,7 +92,7 @@ bool Ring::post_sends() {
 }
 
 bool Ring::advance() {
-  for (bool moved = true; moved;) {
+  for (bool moved = true; moved || incoming_.flush();) {
     moved = false;
     post_receives();
     while (received_ < receiving_ && (segment(received_, 1).count() == 0 || incoming_.pop())) {

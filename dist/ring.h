@@ -15,7 +15,8 @@ namespace athanor::dist {
 /// r - s and receives piece r - s - 1 where it belongs, beginning with the one it owns.
 ///
 /// Pieces travel in segments, two of them under way at a time: a segment is added, and sent on, while the
-/// next is still arriving.
+/// next is still arriving. Where messages travel in groups (Transport::grouped()), a group is one segment out
+/// and one in, the same ones on all ranks.
 ///
 /// Each half takes P - 1 steps and sends n (P - 1) / P elements per rank, which no algorithm can beat; time
 /// is (P - 1)(latency + n / (P bandwidth)). The order in which a piece is summed follows from its number: the
@@ -29,7 +30,7 @@ class Ring final : public Collective {
   static constexpr std::int64_t kSegmentBytes = 1 << 20;
   static constexpr int kWindow = 2;
 
-  /// `buffer` dense on the CPU. After reduce_scatter, piece_of(count, size, index of this rank) of it holds
+  /// `buffer` dense, on the transport's device. After reduce_scatter, piece_of(count, size, index of this rank) of it holds
   /// the result and the rest is of no use; all_gather takes that piece and fills the rest. `scratch`, u8, at
   /// least scratch_bytes(), for reduce_scatter alone; others may use it in between.
   Ring(Transport& transport, const Group& group, Half half, const Tensor& buffer, kernels::Combine how,
@@ -60,6 +61,7 @@ class Ring final : public Collective {
   Tensor buffer_, scratch_;
   kernels::Combine how_;
   std::int64_t segment_;       // elements
+  std::int64_t window_;        // segments under way each way
   std::int64_t per_step_ = 0;  // messages
   std::int64_t messages_ = 0;  // each way
   Tag tag_ = 0;

@@ -22,7 +22,9 @@ void Transport::release(const void* owner) {
 }
 
 void Transport::give_up(const std::string& why) {
-  if (failure_.empty()) failure_ = why;
+  if (!failure_.empty()) return;
+  failure_ = why;
+  abandon();
 }
 
 }  // namespace athanor::dist

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "tensor/stream.h"
+
 // The network below the collectives: messages of bytes between the ranks of a job. Whatever it is (threads of
 // one process, MPI), nothing here blocks; who waits is dist/wait.h, with a deadline.
 
@@ -21,7 +23,9 @@ struct Request {
   bool pending() const { return slot >= 0; }
 };
 
-/// One rank's end of the network. Used by one thread at a time. After the first few messages nothing here
+/// One rank's end of the network. Messages are memory of one device: of the host, or of a GPU. There, what
+/// collectives do is work queued on one stream, in whose order memory is sent, is received and is worked on,
+/// so that the host need not be told of each message (dist/on_stream.h). Used by one thread at a time. After the first few messages nothing here
 /// allocates. Errors: PeerLostError where a rank is known to be gone, BackendError from the library below.
 class Transport {
  public:
@@ -31,15 +35,33 @@ class Transport {
 
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
+  /// Where the memory of messages is.
+  Device device() const { return stream_.device(); }
+  /// The queue of that device which collectives use; on the CPU, everything is done when a call returns.
+  const Stream& stream() const { return stream_; }
 
   /// Begins to send; `bytes` must not change until test() says that it is done.
   virtual Request isend(int to, Tag tag, std::span<const std::byte> bytes) = 0;
   /// Begins to receive a message of exactly so many bytes.
   virtual Request irecv(int from, Tag tag, std::span<std::byte> bytes) = 0;
-  /// Whether a message is complete, and its memory free again; it is pending no more then. Never blocks.
+  /// Whether a message is complete, and its memory free again; it is pending no more then. On a device: for
+  /// what is queued on stream() from now on. Never blocks.
   virtual bool test(Request& request) = 0;
   /// Lets go of a message that may never complete: its memory is not touched again. For clearing up.
   virtual void cancel(Request& request) noexcept = 0;
+
+  /// Whether messages travel in groups that follow one another: a message is on its way when flush() has sent
+  /// off its group, and complete when all of the group are. A collective must then begin both ends of a
+  /// message in groups of the same number, whatever the timing, or groups of two ranks wait for each other.
+  virtual bool grouped() const { return false; }
+  /// Sends off what was begun since; false where that is nothing, or the group before is still being sent
+  /// off: to be called again then.
+  virtual bool flush() { return false; }
+  /// On a device: how many messages are complete, and not only in the order of the stream. Throws as test().
+  virtual std::int64_t arrived() { return 0; }
+  /// The other end of the oldest message that is not; -1 where there is none.
+  virtual int behind() const { return -1; }
+
   /// Whether a thread other than the one that made it may call, in turns.
   virtual bool threads_may_call() const { return true; }
 
@@ -61,10 +83,14 @@ class Transport {
   const std::string& failure() const { return failure_; }
 
  protected:
-  Transport(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+  Transport(int rank, int world_size, Stream stream = Stream::default_of(kCpu))
+      : rank_(rank), world_size_(world_size), stream_(std::move(stream)) {}
+  /// After give_up(): nothing that is under way, or queued, touches memory any more.
+  virtual void abandon() noexcept {}
 
  private:
   int rank_, world_size_;
+  Stream stream_;
   std::uint32_t next_tag_ = 0;
   const void* owner_ = nullptr;
   std::string failure_;

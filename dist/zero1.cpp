@@ -1,5 +1,7 @@
 #include "dist/zero1.h"
 
+#include <cstring>
+
 #include "dist/slice.h"
 #include "kernels/hash.h"
 
@@ -40,17 +42,23 @@ std::uint64_t Zero1::weights_hash() {
     const Tensor& masters = arena().parts()[static_cast<std::size_t>(at.part)].masters;
     arena().for_each_owned(i, [&](std::int64_t begin, std::int64_t count, std::int64_t offset) {
       const Tensor mine = slice(masters, {offset, offset + count});
-      sum += kernels::hash_elements(cpu_context(), mine, first + static_cast<std::uint64_t>(begin));
+      sum += on_device(mine.device(), [&](auto& context) {
+        return kernels::hash_elements(context, mine, first + static_cast<std::uint64_t>(begin));
+      });
     });
     first += static_cast<std::uint64_t>(at.count);
   }
   // A sum modulo 2^64 has no order.
-  const Tensor sums = Tensor::zeros({comm().world_size()}, {DType::i64, kCpu});
-  auto* values = sums.data<std::int64_t>();
-  values[comm().rank()] = static_cast<std::int64_t>(sum);
-  comm().run(*comm().all_gather_small(sums));
+  Exchange sums(comm(), sizeof sum);
+  std::memcpy(sums.row(comm().rank()), &sum, sizeof sum);
+  sums.upload();
+  sums.run();
   std::uint64_t total = 0;
-  for (int rank = 0; rank < comm().world_size(); ++rank) total += static_cast<std::uint64_t>(values[rank]);
+  for (int rank = 0; rank < comm().world_size(); ++rank) {
+    std::uint64_t part = 0;
+    std::memcpy(&part, sums.row(rank), sizeof part);
+    total += part;
+  }
   return kernels::mix64(total + first);
 }
 

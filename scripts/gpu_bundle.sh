@@ -45,8 +45,8 @@ fi
 [ -x "$build/bin/bench_cuda" ] || fail 2 "gpu_bundle.sh: $build must be a build of the cuda preset, but has no bin/bench_cuda"
 programs=()
 for program in "$build"/bin/{cuda_*_test,bench_cuda,train_*,athanor}; do
-  # cuda_plans_test needs no GPU: it runs where the bundle is made.
-  [ ! -x "$program" ] || [[ $program = */cuda_plans_test ]] || programs+=("$program")
+  # cuda_plans_test needs no GPU: it runs where the bundle is made. MPI is more than a library that could be packed.
+  [ ! -x "$program" ] || [[ $program = */cuda_@(plans|staged_mpi)_test ]] || programs+=("$program")
 done
 
 folder=$(mktemp -d)

@@ -170,13 +170,29 @@ tests_end=$((SECONDS + $(share 40)))
 found=""
 for program in "$bin"/cuda_*_test; do
   name=$(basename "$program")
-  [ -x "$program" ] && [ "$name" != cuda_plans_test ] || continue # which needs no GPU, and is long
+  [ -x "$program" ] || continue
+  case $name in
+    cuda_plans_test) continue ;;      # needs no GPU, and is long
+    cuda_staged_mpi_test) continue ;; # below: several processes
+  esac
   found=yes
+  if ldd "$program" 2>/dev/null | grep -q 'libnccl.*not found'; then skip "$name" "NCCL is not installed here"; continue; fi
   left=$((tests_end - SECONDS))
   if [ $left -lt 3 ]; then record "$name" "no time left" 0 "$program"; continue; fi
   part "$name" $((left < 90 ? left : 90)) "$program" --gtest_brief=1 "--gtest_output=json:$raw/$name.json"
 done
 [ -n "$found" ] || record tests failed 0 "no cuda_*_test in $bin"
+# Processes that share the GPU, over pinned memory and MPI. (Threads that do are in cuda_collective_test and
+# cuda_data_parallel_test, and NCCL with one rank in cuda_nccl_test.)
+if [ -x "$bin/cuda_staged_mpi_test" ]; then
+  mpirun=$(command -v mpirun.openmpi || command -v mpirun) || mpirun=""
+  for ranks in 2 4; do
+    if [ -z "$mpirun" ]; then skip "staged_mpi_$ranks" "mpirun is not installed here"; continue; fi
+    part "staged_mpi_$ranks" "$(share 5)" env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+      OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 \
+      "$mpirun" -n "$ranks" "$bin/cuda_staged_mpi_test" --gtest_brief=1
+  done
+fi
 
 # 3. Kernels bound by memory.
 bench elementwise 6 '^(relu|gelu_erf|add|add_row)/'

@@ -43,7 +43,7 @@ inline double part_of_rank(int rank, std::int64_t i) {
   return static_cast<double>((rank * 5 + i * 3) % 7);
 }
 
-inline Tensor ranks_part(int rank, std::int64_t n, DType dtype) {
+inline Tensor ranks_part(int rank, std::int64_t n, DType dtype, Device device = kCpu) {
   const Tensor x = Tensor::empty({n}, {dtype, kCpu});
   dispatch_any(dtype, [&]<class T>() {
     for (std::int64_t i = 0; i < n; ++i) {
@@ -54,7 +54,7 @@ inline Tensor ranks_part(int rank, std::int64_t n, DType dtype) {
       }
     }
   });
-  return x;
+  return x.to(device);
 }
 
 /// The first element in `range` that is not what all ranks make together; -1 where there is none.
@@ -75,6 +75,7 @@ inline std::int64_t first_wrong(const Tensor& x, const Range& range, Combine how
 /// none, fewer than ranks.
 inline void check_reductions(dist::Transport& transport) {
   const int world = transport.world_size(), rank = transport.rank();
+  const Device device = transport.device();
   for (const CommunicatorOptions& options : all_algorithms(world)) {
     Communicator comm(transport, options);
     const auto check = [&](DType dtype, std::int64_t n, Combine how) {
@@ -83,12 +84,12 @@ inline void check_reductions(dist::Transport& transport) {
                            options.node_size, dtype, n, rank, world);
       };
       const Range all{0, n}, mine = comm.piece(n, rank);
-      const Tensor x = ranks_part(rank, n, dtype);
+      const Tensor x = ranks_part(rank, n, dtype, device);
       comm.run(*comm.reduce_scatter(x, how));
       EXPECT_EQ(first_wrong(x, mine, how, world), -1) << "reduce_scatter " << where();
       comm.run(*comm.all_gather(x));
       EXPECT_EQ(first_wrong(x, all, how, world), -1) << "all_gather " << where();
-      const Tensor y = ranks_part(rank, n, dtype);
+      const Tensor y = ranks_part(rank, n, dtype, device);
       comm.run(*comm.all_reduce(y, how));
       EXPECT_EQ(first_wrong(y, all, how, world), -1) << "all_reduce " << where();
     };
@@ -104,10 +105,10 @@ inline void check_reductions(dist::Transport& transport) {
 inline void check_restarts(dist::Transport& transport) {
   for (const CommunicatorOptions& options : all_algorithms(transport.world_size())) {
     Communicator comm(transport, options);
-    const Tensor x = Tensor::zeros({77});
+    const Tensor x = Tensor::zeros({77}, {DType::f32, transport.device()});
     const auto sum = comm.all_reduce(x);
     for (int time = 0; time < 3; ++time) {
-      x.copy_bytes_from(ranks_part(transport.rank(), 77, DType::f32));
+      x.copy_bytes_from(ranks_part(transport.rank(), 77, DType::f32, transport.device()));
       comm.run(*sum);
       EXPECT_EQ(first_wrong(x, {0, 77}, Combine::sum, transport.world_size()), -1)
           << name_of(options.algorithm);
@@ -119,9 +120,9 @@ inline void check_broadcasts(dist::Transport& transport) {
   Communicator comm(transport, {.segment_bytes = 64});
   for (int root = 0; root < transport.world_size(); ++root) {
     for (const std::int64_t n : {0, 1, 16, 17, 200}) {
-      const Tensor x = ranks_part(transport.rank(), n, DType::i32);
+      const Tensor x = ranks_part(transport.rank(), n, DType::i32, transport.device());
       comm.run(*comm.broadcast(x, root));
-      EXPECT_TRUE(same_bits(x, ranks_part(root, n, DType::i32))) << n << " from " << root;
+      EXPECT_TRUE(same_bits(x.to(kCpu), ranks_part(root, n, DType::i32))) << n << " from " << root;
     }
   }
 }
@@ -134,16 +135,17 @@ inline void check_all_ranks_agree(dist::Transport& transport) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       Communicator comm(transport, options);
       const auto sum = [&] {
-        const Tensor x = filled({{kSize}}, dtype, {static_cast<std::uint64_t>(transport.rank())});
+        const Tensor x =
+            filled({{kSize}}, dtype, {static_cast<std::uint64_t>(transport.rank())}).to(transport.device());
         comm.run(*comm.all_reduce(x));
         return x;
       };
       const Tensor x = sum();
-      EXPECT_TRUE(same_bits(sum(), x)) << name_of(options.algorithm);
-      const Tensor first = Tensor::empty({kSize}, {dtype, kCpu});
+      EXPECT_TRUE(same_bits(sum().to(kCpu), x.to(kCpu))) << name_of(options.algorithm);
+      const Tensor first = Tensor::empty({kSize}, {dtype, transport.device()});
       first.copy_bytes_from(x);
       comm.run(*comm.broadcast(first, 0));
-      EXPECT_TRUE(same_bits(x, first)) << name_of(options.algorithm);
+      EXPECT_TRUE(same_bits(x.to(kCpu), first.to(kCpu))) << name_of(options.algorithm);
     }
   }
 }
@@ -154,7 +156,8 @@ inline void check_rank_order_rounds_once(dist::Transport& transport) {
   Communicator comm(transport, {.algorithm = Algorithm::rank_order});
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
     const auto part = [&](int rank) { return filled({{kSize}}, dtype, {static_cast<std::uint64_t>(rank)}); };
-    const Tensor x = part(transport.rank()), expected = Tensor::empty({kSize}, {dtype, kCpu});
+    const Tensor x = part(transport.rank()).to(transport.device());
+    const Tensor expected = Tensor::empty({kSize}, {dtype, kCpu});
     comm.run(*comm.all_reduce(x));
     dispatch_floating(dtype, "test", [&]<class T>() {
       for (std::int64_t i = 0; i < kSize; ++i) {
@@ -163,7 +166,7 @@ inline void check_rank_order_rounds_once(dist::Transport& transport) {
         expected.data<T>()[i] = T(sum);
       }
     });
-    EXPECT_TRUE(same_bits(x, expected)) << name_of(dtype);
+    EXPECT_TRUE(same_bits(x.to(kCpu), expected)) << name_of(dtype);
   }
 }
 

@@ -65,34 +65,37 @@ struct ParallelResult {
 template <class Sync> ParallelResult parallel_run(dist::Transport& transport, const ParallelRun& options) {
   MixedNet net;
   const int world = transport.world_size(), rank = transport.rank();
-  ParameterArena arena(
-      net.parameters(), net.buffers(),
-      dist::bucketed({.precision = options.precision, .f32_gradients = options.f32_gradients}, world,
-                     kSmallBuckets));
+  ParameterArena arena(net.parameters(), net.buffers(),
+                       dist::bucketed({.precision = options.precision,
+                                       .device = transport.device(),
+                                       .f32_gradients = options.f32_gradients},
+                                      world, kSmallBuckets));
   Communicator comm(transport, options.comm);
   Sync sync(arena, comm, {.overlap = options.overlap});
   EXPECT_GE(sync.layout().buckets().size(), 3u);
   AdamW adam(arena, AdamWOptions{.weight_decay = 0.01f});
   const LossScaling scaling =
       options.precision == Precision::f16 ? LossScaling{.initial = 1024} : LossScaling::fixed(1);
-  StepBuffer step(kCpu, {.seed = 1, .loss_scale = scaling.initial});
+  const Device device = transport.device();
+  StepBuffer step(device, {.seed = 1, .loss_scale = scaling.initial});
   ParallelResult result;
   for (int i = 0; i < options.steps; ++i) {
     const bool poisoned = i == 7 && rank == world / 2;
     const auto batch =
-        detail::mixed_batch(i * world + rank, poisoned, compute_dtype(options.precision), kCpu);
+        detail::mixed_batch(i * world + rank, poisoned, compute_dtype(options.precision), device);
     arena.snapshot_buffers();
     arena.zero_grad();
     const float weight = dist::batch_weight(8, 8 * world * options.micro_batches);
     for (int micro = 1; micro < options.micro_batches; ++micro) {
-      const auto early =
-          detail::mixed_batch(1000 * micro + i * world + rank, false, compute_dtype(options.precision), kCpu);
+      const auto early = detail::mixed_batch(1000 * micro + i * world + rank, false,
+                                             compute_dtype(options.precision), device);
       const auto silent = sync.no_sync();
       backward_scaled(cross_entropy(net(early.images), early.labels), step, weight);
     }
     backward_scaled(cross_entropy(net(batch.images), batch.labels), step, weight);
     sync.reduce(step, {.max_norm = 0.5f});
-    result.norms.push_back(step->found_inf ? -1 : step->grad_norm);
+    const StepState measured = step.read();
+    result.norms.push_back(measured.found_inf ? -1 : measured.grad_norm);
     adam.set_learning_rates(step, schedules::cosine(0.01, 60));
     adam.step(step);
     arena.restore_buffers_if_skipped(step);
@@ -109,13 +112,13 @@ template <class Sync> ParallelResult parallel_run(dist::Transport& transport, co
     const auto bits = detail::bits_of(part.weights);
     result.weights.insert(result.weights.end(), bits.begin(), bits.end());
   }
-  result.applied = step->applied_steps;
-  result.overflows = step->overflow_steps;
+  result.applied = step.read().applied_steps;
+  result.overflows = step.read().overflow_steps;
   return result;
 }
 
 /// The one that matters: every algorithm and precision, odd sizes, clipping, an overflow on one rank.
-inline void check_zero1_equals_ddp(dist::Transport& transport) {
+inline void check_zero1_equals_ddp_over(dist::Transport& transport, int steps) {
   struct Kind {
     Precision precision;
     bool f32_gradients;
@@ -124,7 +127,7 @@ inline void check_zero1_equals_ddp(dist::Transport& transport) {
     for (const Kind kind : {Kind{Precision::f32, false}, Kind{Precision::bf16, false},
                             Kind{Precision::bf16, true}, Kind{Precision::f16, false}}) {
       const ParallelRun options{
-          .precision = kind.precision, .f32_gradients = kind.f32_gradients, .comm = comm};
+          .precision = kind.precision, .f32_gradients = kind.f32_gradients, .comm = comm, .steps = steps};
       const ParallelResult ddp = parallel_run<Ddp>(transport, options);
       const ParallelResult zero1 = parallel_run<Zero1>(transport, options);
       EXPECT_TRUE(ddp == zero1) << name_of(comm.algorithm) << " " << name_of(compute_dtype(kind.precision));
@@ -136,6 +139,10 @@ inline void check_zero1_equals_ddp(dist::Transport& transport) {
       EXPECT_GE(ddp.applied, options.steps - 5);
     }
   }
+}
+
+inline void check_zero1_equals_ddp(dist::Transport& transport) {
+  check_zero1_equals_ddp_over(transport, 50);
 }
 
 /// Who pushes the collectives does not matter.
@@ -186,7 +193,7 @@ inline Tensor whole_samples(std::int64_t first, std::int64_t count) {
 }
 
 inline Tensor whole_loss(WholeNet& net, const Tensor& x) {
-  return cast(sum(square(net(x))), DType::f32);
+  return cast(sum(square(net(x.to(net.parameters()[0].tensor.device())))), DType::f32);
 }
 
 struct WholeModel {
@@ -198,14 +205,15 @@ struct WholeModel {
   explicit WholeModel(int world_size, int offset = 0, const ArenaOptions& options = {})
       : net(offset),
         arena(net.parameters(), net.buffers(), dist::bucketed(options, world_size, kSmallBuckets)),
-        sgd(arena, SgdOptions{.momentum = 0.5f, .weight_decay = 0.5f}) {}
+        sgd(arena, SgdOptions{.momentum = 0.5f, .weight_decay = 0.5f}),
+        step(options.device) {}
 
   /// All there are. A zero is +0: one that is the product of a single sample may be -0, of a sum it is not.
   std::vector<float> gradients() const {
     std::vector<float> all;
     for (int i = 0; i < arena.size(); ++i) {
       if (!arena.has_gradient(i)) continue;
-      const Tensor gradient = arena.gradient(i);
+      const Tensor gradient = arena.gradient(i).to(kCpu);
       for (std::int64_t k = 0; k < gradient.numel(); ++k) all.push_back(gradient.data<float>()[k] + 0.0f);
     }
     return all;
@@ -221,7 +229,8 @@ struct WholeModel {
 inline void check_ddp_equals_one_rank(dist::Transport& transport) {
   const int world = transport.world_size(), rank = transport.rank();
   for (const CommunicatorOptions& options : training_algorithms(world)) {
-    WholeModel one(1), many(world);
+    const ArenaOptions place{.device = transport.device()};
+    WholeModel one(1, 0, place), many(world, 0, place);
     Communicator comm(transport, options);
     Ddp ddp(many.arena, comm);
     GradientMeter meter(one.arena);
@@ -235,8 +244,8 @@ inline void check_ddp_equals_one_rank(dist::Transport& transport) {
       backward_scaled(whole_loss(many.net, whole_samples(first, rank + 1)), many.step);
       ddp.reduce(many.step, {.max_norm = 64});
       EXPECT_EQ(many.gradients(), one.gradients()) << name_of(options.algorithm);
-      EXPECT_EQ(many.step->grad_norm, one.step->grad_norm);
-      EXPECT_EQ(many.step->clip_coefficient, one.step->clip_coefficient);
+      EXPECT_EQ(many.step.read().grad_norm, one.step.read().grad_norm);
+      EXPECT_EQ(many.step.read().clip_coefficient, one.step.read().clip_coefficient);
     }
     one.apply();
     many.apply();
@@ -293,7 +302,8 @@ inline void check_accumulation_everywhere(dist::Transport& transport) {
 /// Ranks that use different parameters end with the same gradients; what nobody uses is left alone.
 inline void check_unused_parameters(dist::Transport& transport) {
   const int world = transport.world_size(), rank = transport.rank();
-  WholeModel model(world);
+  const ArenaOptions place{.device = transport.device()};
+  WholeModel model(world, 0, place);
   Communicator comm(transport);
   Ddp ddp(model.arena, comm);
   const auto pass = [&](bool use_spare) {
@@ -316,14 +326,14 @@ inline void check_unused_parameters(dist::Transport& transport) {
   const Tensor mine = model.arena.parts()[0].gradients, of_rank_0 = empty_like(mine);
   of_rank_0.copy_bytes_from(mine);
   comm.run(*comm.broadcast(of_rank_0, 0));
-  EXPECT_TRUE(same_bits(mine, of_rank_0));
+  EXPECT_TRUE(same_bits(mine.to(kCpu), of_rank_0.to(kCpu)));
   {
-    WholeModel alone(1);
+    WholeModel alone(1, 0, place);
     alone.net.use_spare = true;
     alone.arena.zero_grad();
     backward_scaled(whole_loss(alone.net, whole_samples(0, 4)), alone.step);
     const int index = alone.arena.size() - 1;
-    EXPECT_TRUE(same_bits(model.arena.gradient(index), alone.arena.gradient(index)));
+    EXPECT_TRUE(same_bits(model.arena.gradient(index).to(kCpu), alone.arena.gradient(index).to(kCpu)));
   }
 
   pass(false);
@@ -337,7 +347,8 @@ inline void check_unused_parameters(dist::Transport& transport) {
 
 /// Whatever the ranks begin with, they go on with what rank 0 has.
 inline void check_ranks_begin_alike(dist::Transport& transport) {
-  WholeModel model(transport.world_size(), transport.rank()), of_rank_0(1);
+  const ArenaOptions place{.device = transport.device()};
+  WholeModel model(transport.world_size(), transport.rank(), place), of_rank_0(1, 0, place);
   Communicator comm(transport);
   const Ddp ddp(model.arena, comm);
   EXPECT_EQ(model.arena.weights_hash(), of_rank_0.arena.weights_hash());

@@ -1,0 +1,315 @@
+#include "dist/nccl_transport.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <nccl.h>
+
+#include "dist/wait.h"
+#include "optim/flat.h"
+#include "tensor/cuda/device.h"
+
+namespace athanor::dist {
+namespace {
+
+[[noreturn]] void fail(const char* what, ncclResult_t result, ncclComm_t comm) {
+  const char* more = ncclGetLastError(comm);
+  const std::string text =
+      fmt::format("{}: NCCL must succeed, but says: {}{}{}", what, ncclGetErrorString(result),
+                  more && *more ? ": " : "", more ? more : "");
+  if (result == ncclRemoteError) throw PeerLostError(text);
+  throw BackendError(text);
+}
+
+void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr) {
+  if (result != ncclSuccess && result != ncclInProgress) fail(what, result, comm);
+}
+
+// A call that may hang, in a thread of its own; false where it has not come back in time.
+template <class F> bool within(std::chrono::milliseconds limit, F f) {
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+  };
+  const auto shared = std::make_shared<Shared>();
+  std::thread helper([shared, f = std::move(f)] {
+    f();
+    const std::lock_guard lock(shared->mutex);
+    shared->done = true;
+    shared->changed.notify_all();
+  });
+  std::unique_lock lock(shared->mutex);
+  const bool done = shared->changed.wait_for(lock, limit, [&] { return shared->done; });
+  lock.unlock();
+  done ? helper.join() : helper.detach();
+  return done;
+}
+
+}  // namespace
+
+NcclId new_nccl_id() {
+  ncclUniqueId id;
+  static_assert(sizeof id == sizeof(NcclId));
+  check(ncclGetUniqueId(&id), "nccl id");
+  NcclId result;
+  std::memcpy(result.data(), &id, sizeof id);
+  return result;
+}
+
+struct NcclTransport::Impl {
+  struct Slot {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    int peer = 0;
+    bool sends = false;
+    std::int64_t group = 0;  // its group's number
+  };
+  // A group in the stream, until it is known to be done.
+  struct Sent {
+    Event done;
+    int peer;  // of its first receive, or send
+    std::int64_t messages;
+  };
+
+  NcclOptions options;
+  Stream stream;
+  ncclComm_t comm = nullptr;
+  int exceptions = std::uncaught_exceptions();
+  std::vector<Slot> slots;
+  std::vector<std::int32_t> free;
+  std::vector<std::int32_t> pending;  // slots begun since the last flush
+  std::int64_t group = 1;             // the number of those
+  std::int64_t launched = 0;          // groups that are in the stream
+  int peer = -1;                      // of the group under way
+  std::int64_t messages = 0;          // in it
+  std::deque<Sent> sent;
+  std::vector<Event> spare;
+  std::int64_t arrived = 0;
+  Tensor hello;  // two bytes for the first messages: kept, for they may be under way when the start fails
+
+  Impl(const NcclOptions& given, const Stream& of) : options(given), stream(of) {}
+
+  bool launching() const { return launched + 1 < group; }
+
+  ncclResult_t state(const char* what) {
+    ncclResult_t result = ncclSuccess;
+    check(ncclCommGetAsyncError(comm, &result), what, comm);
+    if (result != ncclSuccess && result != ncclInProgress) fail(what, result, comm);
+    return result;
+  }
+
+  // Whether the group that was sent off last is in the stream: only then is what is queued next after it.
+  bool settled() {
+    if (!launching()) return true;
+    if (state("nccl group") == ncclInProgress) return false;
+    launched = group - 1;
+    Event done = spare.empty() ? Event(stream.device()) : std::move(spare.back());
+    if (!spare.empty()) spare.pop_back();
+    done.record(stream);
+    sent.push_back({std::move(done), peer, messages});
+    return true;
+  }
+
+  void forget() {
+    pending.clear();
+    sent.clear();
+    group = launched + 1;
+  }
+
+  // Ends the communicator and with it what is in the stream.
+  void abort() noexcept {
+    if (!comm) return;
+    const ncclComm_t aborted = std::exchange(comm, nullptr);
+    forget();
+    try {
+      within(options.abort_timeout, [aborted, on = stream, device = options.device] {
+        try {
+          cuda::DeviceGuard guard(device);
+          ncclCommAbort(aborted);
+          const AllowSync end;
+          on.synchronize();
+        } catch (const std::exception&) {  // a device that has failed runs nothing any more
+        }
+      });
+    } catch (const std::exception&) {  // no thread can be had: the end of the process does it
+    }
+  }
+};
+
+NcclTransport::NcclTransport(const NcclId& id, int rank, int world_size, const NcclOptions& options)
+    : Transport(rank, world_size, Stream::create(options.device)),
+      impl_(std::make_unique<Impl>(options, stream())) {
+  ATH_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "nccl: the rank must be one of {}, but is {}",
+            world_size, rank);
+  ATH_CHECK(options.timeout.count() > 0 && options.abort_timeout.count() > 0,
+            "nccl: timeouts must be > 0 ms, but are {} and {}", options.timeout.count(),
+            options.abort_timeout.count());
+  const cuda::DeviceGuard guard(options.device);
+  ncclUniqueId unique;
+  std::memcpy(&unique, id.data(), sizeof unique);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  try {
+    check(ncclCommInitRankConfig(&impl_->comm, world_size, unique, rank, &config), "nccl start", impl_->comm);
+    Patience patience(options.timeout);
+    while (impl_->state("nccl start") == ncclInProgress) {
+      if (patience.wait(0)) continue;
+      athanor::detail::fail<PeerLostError>(
+          "nccl start: all {} ranks must come within {} s, but rank {} waits for others", world_size,
+          static_cast<double>(options.timeout.count()) / 1000, rank);
+    }
+    meet_everyone();
+  } catch (...) {
+    impl_->abort();
+    throw;
+  }
+}
+
+// In the order of distance, so that nobody has to speak to all at once.
+void NcclTransport::meet_everyone() {
+  impl_->hello = make_flat(2, DType::u8, device());
+  const Tensor& bytes = impl_->hello;
+  Event made(device());
+  made.record(current_stream(device()));
+  stream().wait(made);
+  Patience patience(impl_->options.timeout);
+  const auto wait_for = [&](int peer, const auto& ready) {
+    while (!ready()) {
+      if (patience.wait(impl_->launched + arrived())) continue;
+      athanor::detail::fail<PeerLostError>(
+          "nccl start: rank {} must answer within {} s, but rank {} has heard nothing from it", peer,
+          static_cast<double>(impl_->options.timeout.count()) / 1000, rank());
+    }
+  };
+  for (int away = 1; away < world_size(); ++away) {
+    const int from = (rank() - away + world_size()) % world_size();
+    Request in = irecv(from, 0, {bytes.raw_data(), 1});
+    Request out = isend((rank() + away) % world_size(), 0, {bytes.raw_data() + 1, 1});
+    flush();
+    wait_for(from, [&] { return test(in) && test(out); });
+  }
+  wait_for(behind(), [&] { return arrived(), impl_->sent.empty(); });
+}
+
+NcclTransport::~NcclTransport() {
+  Impl& my = *impl_;
+  if (!my.comm) return;
+  const bool unwinding = std::uncaught_exceptions() > my.exceptions;
+  if (unwinding || !failure().empty() || !my.pending.empty() || my.launching()) {
+    my.abort();
+    return;
+  }
+  // All ranks end their communicators, each after its own last message; one that does not come is not waited
+  // for.
+  within(my.options.abort_timeout, [comm = my.comm, on = stream(), device = device()] {
+    try {
+      const cuda::DeviceGuard guard(device);
+      const AllowSync end;
+      on.synchronize();
+      ncclResult_t state = ncclCommFinalize(comm);
+      while (state == ncclInProgress && ncclCommGetAsyncError(comm, &state) == ncclSuccess)
+        std::this_thread::yield();
+      ncclCommDestroy(comm);
+    } catch (const std::exception&) {
+    }
+  });
+}
+
+void NcclTransport::abandon() noexcept {
+  impl_->abort();
+}
+
+Request NcclTransport::post(int peer, std::byte* data, std::size_t bytes, bool sends) {
+  Impl& my = *impl_;
+  ATH_CHECK(peer >= 0 && peer < world_size() && peer != rank(),
+            "transport: a message must go to another rank of {}, but rank {} names {}", world_size(), rank(),
+            peer);
+  if (!my.comm) athanor::detail::fail<PeerLostError>("nccl: the communicator was aborted: {}", failure());
+  if (my.free.empty()) {
+    my.free.push_back(static_cast<std::int32_t>(my.slots.size()));
+    my.slots.emplace_back();
+  }
+  const Request request{my.free.back()};
+  my.free.pop_back();
+  my.slots[static_cast<std::size_t>(request.slot)] = {data, bytes, peer, sends, my.group};
+  my.pending.push_back(request.slot);
+  return request;
+}
+
+Request NcclTransport::isend(int to, Tag, std::span<const std::byte> bytes) {
+  // Never written to: only a receive's memory is.
+  return post(to, const_cast<std::byte*>(bytes.data()), bytes.size(), true);
+}
+Request NcclTransport::irecv(int from, Tag, std::span<std::byte> bytes) {
+  return post(from, bytes.data(), bytes.size(), false);
+}
+
+bool NcclTransport::flush() {
+  Impl& my = *impl_;
+  if (my.pending.empty() || !my.settled()) return false;
+  const cuda::DeviceGuard guard(device());
+  const auto native = static_cast<cudaStream_t>(stream().native());
+  my.peer = my.slots[static_cast<std::size_t>(my.pending.front())].peer;
+  my.messages = static_cast<std::int64_t>(my.pending.size());
+  check(ncclGroupStart(), "nccl group", my.comm);
+  ncclResult_t result = ncclSuccess;
+  for (const std::int32_t index : my.pending) {
+    const Impl::Slot& slot = my.slots[static_cast<std::size_t>(index)];
+    const ncclResult_t one = slot.sends
+                                 ? ncclSend(slot.data, slot.bytes, ncclUint8, slot.peer, my.comm, native)
+                                 : ncclRecv(slot.data, slot.bytes, ncclUint8, slot.peer, my.comm, native);
+    if (result == ncclSuccess) result = one;
+  }
+  const ncclResult_t ended = ncclGroupEnd();
+  check(result, "nccl group", my.comm);
+  check(ended, "nccl group", my.comm);
+  my.pending.clear();
+  ++my.group;
+  return true;
+}
+
+bool NcclTransport::test(Request& request) {
+  if (!request.pending()) return true;
+  Impl& my = *impl_;
+  if (!my.comm) athanor::detail::fail<PeerLostError>("nccl: the communicator was aborted: {}", failure());
+  if (my.slots[static_cast<std::size_t>(request.slot)].group > my.launched) my.settled();
+  if (my.slots[static_cast<std::size_t>(request.slot)].group > my.launched) return false;
+  my.free.push_back(request.slot);
+  request.slot = -1;
+  return true;
+}
+
+// Of a message in a group, nothing can be taken back but all.
+void NcclTransport::cancel(Request& request) noexcept {
+  if (!request.pending()) return;
+  impl_->abort();
+  impl_->free.push_back(request.slot);
+  request.slot = -1;
+}
+
+std::int64_t NcclTransport::arrived() {
+  Impl& my = *impl_;
+  if (!my.comm) return my.arrived;
+  my.settled();
+  if (!my.sent.empty()) my.state("nccl");
+  while (!my.sent.empty() && my.sent.front().done.done()) {
+    my.arrived += my.sent.front().messages;
+    my.spare.push_back(std::move(my.sent.front().done));
+    my.sent.pop_front();
+  }
+  return my.arrived;
+}
+
+int NcclTransport::behind() const {
+  const Impl& my = *impl_;
+  if (!my.sent.empty()) return my.sent.front().peer;
+  return my.launching() ? my.peer : -1;
+}
+
+}  // namespace athanor::dist

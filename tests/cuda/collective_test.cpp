@@ -1,0 +1,75 @@
+#include <atomic>
+#include <chrono>
+
+#include "dist/wait.h"
+#include "tests/cuda/device_ranks.h"
+#include "tests/support/collective_cases.h"
+
+namespace athanor {
+namespace {
+
+using namespace std::chrono_literals;
+using dist::Transport;
+using test::Algorithm;
+using test::Communicator;
+
+using StagedCollectives = test::DeviceTest;
+
+TEST_F(StagedCollectives, GiveWhatAllRanksMakeTogether) {
+  for (const int world : {1, 2, 3}) test::run_staged_ranks(world, test::check_reductions);
+}
+TEST_F(StagedCollectives, RestartOnNewValues) {
+  for (const int world : {2, 4}) test::run_staged_ranks(world, test::check_restarts);
+}
+TEST_F(StagedCollectives, BroadcastFromEveryRoot) {
+  for (const int world : {1, 3}) test::run_staged_ranks(world, test::check_broadcasts);
+}
+TEST_F(StagedCollectives, AllRanksHaveTheSameBits) {
+  test::run_staged_ranks(4, test::check_all_ranks_agree);
+}
+TEST_F(StagedCollectives, DelaysChangeNothing) {
+  test::run_staged_ranks(3, test::check_restarts, {.delay = 300us, .seed = 3});
+}
+TEST_F(StagedCollectives, RankOrderRoundsOnce) {
+  test::run_staged_ranks(3, test::check_rank_order_rounds_once);
+}
+TEST_F(StagedCollectives, Barriers) {
+  test::run_staged_ranks(3, test::check_barriers);
+}
+
+TEST_F(StagedCollectives, RefuseMemoryOfTheHost) {
+  test::run_staged_ranks(1, [](Transport& transport) {
+    Communicator comm(transport);
+    try {
+      (void)comm.all_reduce(Tensor::zeros({4}));
+      FAIL();
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(std::string(error.what()),
+                fmt::format("reduce_scatter: the buffer must be on {0}, as the network is, but is on cpu",
+                            test::device().str()));
+    }
+  });
+}
+
+// The memory of what was let go of is free afterwards, and the device works.
+TEST_F(StagedCollectives, AStoppedRankIsNamedAfterTheTimeout) {
+  std::atomic<int> waiting{2};
+  test::run_staged_ranks(3, [&](Transport& transport) {
+    if (transport.rank() == 2) {
+      while (waiting > 0) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 700ms});
+    const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32, transport.device());
+    EXPECT_EQ(
+        test::error_of(comm, *comm.all_reduce(x), 7),
+        fmt::format("rank_order all_reduce of bucket 7: rank 2 must answer within 0.7 s, but rank {} has "
+                    "heard nothing from it",
+                    transport.rank()));
+    --waiting;
+  });
+  EXPECT_EQ(test::ranks_part(0, 4, DType::f32, test::device()).to(kCpu).to_vector()[1], 3);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,271 @@
+#include <atomic>
+#include <chrono>
+#include <cstring>
+
+#include "dist/nccl_transport.h"
+#include "tests/cuda/device_ranks.h"
+#include "tests/support/collective_cases.h"
+#include "tests/support/data_parallel_cases.h"
+
+#if defined(ATHANOR_SIMT)
+#include "kernels/simt/nccl.h"
+#endif
+
+namespace athanor {
+
+// Ranks with a device each, over NCCL: on a machine with one GPU, a world of one.
+
+namespace test {
+
+/// Worlds NCCL can run here: a GPU for each rank.
+inline std::vector<int> nccl_worlds() {
+  std::vector<int> worlds;
+  for (int world = 1; world <= std::min(kMostRanks, cuda_device_count()); ++world) worlds.push_back(world);
+  return worlds;
+}
+
+/// A device for each rank.
+inline void run_nccl_ranks(int world, const std::function<void(dist::NcclTransport&)>& f) {
+  const dist::NcclId id = dist::new_nccl_id();
+  const auto device_of = [](int rank) { return Device{DeviceType::cuda, static_cast<std::int16_t>(rank)}; };
+  run_on_devices(world, device_of, [&](int rank) {
+    dist::NcclTransport transport(id, rank, world,
+                                  {.device = device_of(rank), .timeout = std::chrono::seconds(60)});
+    f(transport);
+  });
+}
+
+}  // namespace test
+
+namespace {
+
+using namespace std::chrono_literals;
+using dist::Transport;
+using test::Algorithm;
+using test::Communicator;
+using test::Ddp;
+using test::Overlap;
+using test::WholeModel;
+
+constexpr int kSteps = test::kChecksEveryAccess ? 9 : 50;  // the infinite pixel comes in the eighth
+
+// Collectives -----------------------------------------------------------------------------------------------
+
+using NcclCollectives = test::DeviceTest;
+
+TEST_F(NcclCollectives, GiveWhatAllRanksMakeTogether) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_reductions);
+}
+TEST_F(NcclCollectives, RestartOnNewValues) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_restarts);
+}
+TEST_F(NcclCollectives, BroadcastFromEveryRoot) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_broadcasts);
+}
+TEST_F(NcclCollectives, AllRanksHaveTheSameBits) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_all_ranks_agree);
+}
+TEST_F(NcclCollectives, RankOrderRoundsOnce) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_rank_order_rounds_once);
+}
+TEST_F(NcclCollectives, Barriers) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_barriers);
+}
+
+/// The error of a communicator that cannot be made, or "".
+std::string start_error(const dist::NcclId& id, int rank, int world, std::chrono::milliseconds timeout) {
+  try {
+    const dist::NcclTransport transport(id, rank, world, {.device = test::device(), .timeout = timeout});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(NcclCollectives, ARankThatDoesNotComeIsMissed) {
+  EXPECT_EQ(start_error(dist::new_nccl_id(), 0, 2, 500ms),
+            "nccl start: all 2 ranks must come within 0.5 s, but rank 0 waits for others");
+}
+TEST_F(NcclCollectives, RefuseARankOutOfRange) {
+  EXPECT_EQ(start_error(dist::new_nccl_id(), 2, 2, 500ms), "nccl: the rank must be one of 2, but is 2");
+}
+
+#if defined(ATHANOR_SIMT)
+TEST_F(NcclCollectives, ARankThatJoinsAndIsSilentIsNamedAtTheStart) {
+  const dist::NcclId id = dist::new_nccl_id();
+  ncclUniqueId unique;
+  std::memcpy(&unique, id.data(), sizeof unique);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t silent = nullptr;
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  ASSERT_EQ(ncclCommInitRankConfig(&silent, 2, unique, 1, &config), ncclInProgress);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_EQ(start_error(id, 0, 2, 500ms),
+            "nccl start: rank 1 must answer within 0.5 s, but rank 0 has heard nothing from it");
+  ncclCommAbort(silent);
+  EXPECT_EQ(simt::live_communicators(), 0);
+}
+
+TEST_F(NcclCollectives, TwoRanksOnOneGpuAreRefused) {
+  const dist::NcclId id = dist::new_nccl_id();
+  test::run_on_devices(
+      2, [](int) { return test::device(); },
+      [&](int rank) {
+        EXPECT_EQ(start_error(id, rank, 2, 20s),
+                  fmt::format(
+                      "nccl start: NCCL must succeed, but says: invalid usage: Duplicate GPU detected : rank "
+                      "{} and rank {} both on CUDA device 0",
+                      rank, 1 - rank));
+      });
+}
+
+TEST_F(NcclCollectives, AStoppedRankIsNamedAfterTheTimeout) {
+  for (const Algorithm algorithm : {Algorithm::rank_order, Algorithm::ring}) {
+    std::atomic<int> waiting{3};
+    test::run_nccl_ranks(4, [&](Transport& transport) {
+      if (transport.rank() == 2) {
+        while (waiting > 0) std::this_thread::sleep_for(1ms);
+        return;
+      }
+      Communicator comm(transport, {.algorithm = algorithm, .timeout = 700ms});
+      const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32, transport.device());
+      const std::string error = test::error_of(comm, *comm.all_reduce(x), 7);
+      const std::string what = fmt::format("{} all_reduce of bucket 7: rank ", name_of(algorithm));
+      EXPECT_EQ(error.find(what), 0u) << error;
+      if (transport.rank() == 3) {
+        EXPECT_EQ(error, what + "2 must answer within 0.7 s, but rank 3 has heard nothing from it");
+      }
+      EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
+      --waiting;
+    });
+    EXPECT_EQ(simt::live_communicators(), 0);
+  }
+}
+
+// What NCCL finds out by itself, while a message is under way.
+TEST_F(NcclCollectives, ErrorsOfNcclArePassedOn) {
+  std::atomic<bool> end{false};
+  test::run_nccl_ranks(2, [&](Transport& transport) {
+    if (transport.rank() == 1) {
+      while (!end) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    Communicator comm(transport);
+    const auto sum = comm.all_reduce(test::ranks_part(0, 64, DType::f32, transport.device()));
+    std::thread breaks([] {
+      std::this_thread::sleep_for(100ms);
+      simt::break_communicators(0, ncclRemoteError, "connection closed by peer");
+    });
+    EXPECT_EQ(
+        test::error_of(comm, *sum, 3),
+        "rank_order all_reduce of bucket 3: nccl: NCCL must succeed, but says: remote process exited or "
+        "there was a network error: connection closed by peer");
+    breaks.join();
+    end = true;
+  });
+  test::run_nccl_ranks(1, [&](Transport& transport) {
+    simt::break_communicators(0, ncclInternalError, "what NCCL says");
+    transport.give_up("test");
+  });
+  EXPECT_EQ(simt::live_communicators(), 0);
+}
+
+TEST_F(NcclCollectives, SizesThatDifferAreAnError) {
+  std::atomic<int> errors{0};
+  test::run_nccl_ranks(2, [&](Transport& transport) {
+    Communicator comm(transport);
+    const auto broadcast =
+        comm.broadcast(test::ranks_part(0, 10 + transport.rank(), DType::f32, transport.device()), 0);
+    try {
+      comm.run(*broadcast);
+    } catch (const BackendError& error) {
+      EXPECT_NE(std::string(error.what()).find("rank 0 sends 40 bytes, but rank 1 asks for 44"),
+                std::string::npos)
+          << error.what();
+      ++errors;
+    }
+  });
+  EXPECT_EQ(errors, 2);
+}
+
+// A collective that nobody finishes: what it has queued must be gone before its memory is.
+TEST_F(NcclCollectives, OneThatIsLetGoOfEndsItsMessages) {
+  std::atomic<bool> end{false};
+  test::run_nccl_ranks(2, [&](Transport& transport) {
+    if (transport.rank() == 1) {
+      while (!end) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    Communicator comm(transport);
+    {
+      const Tensor x = test::ranks_part(0, 64, DType::f32, transport.device());
+      const auto sum = comm.all_reduce(x);
+      sum->filled();
+      sum->start(comm.next_tag());
+      for (int i = 0; i < 10; ++i) EXPECT_FALSE(sum->advance());
+    }
+    EXPECT_EQ(transport.failure(), "a collective was let go of before it was done");
+    EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
+    end = true;
+  });
+}
+#endif
+
+// Training --------------------------------------------------------------------------------------------------
+
+using NcclTraining = test::DeviceTest;
+
+TEST_F(NcclTraining, ZeroOneEqualsDdpBitForBit) {
+  for (const int world : test::nccl_worlds()) {
+    if (world == 3 || (test::kChecksEveryAccess && world != 2)) continue;
+    test::run_nccl_ranks(world,
+                         [](Transport& transport) { test::check_zero1_equals_ddp_over(transport, kSteps); });
+  }
+}
+TEST_F(NcclTraining, EqualsOneRankOnTheJoinedBatch) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_ddp_equals_one_rank);
+}
+TEST_F(NcclTraining, UnusedParametersJoinWithZeros) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_unused_parameters);
+}
+TEST_F(NcclTraining, RanksBeginAlike) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_ranks_begin_alike);
+}
+TEST_F(NcclTraining, WhoPushesDoesNotMatter) {
+  for (const int world : test::nccl_worlds()) {
+    if (world == 1 || world == 4) test::run_nccl_ranks(world, test::check_overlap_changes_nothing);
+  }
+}
+
+#if defined(ATHANOR_SIMT)
+TEST_F(NcclTraining, AStoppedRankIsNamedWithItsBucket) {
+  for (const Overlap overlap : {Overlap::thread, Overlap::pumped, Overlap::none}) {
+    std::atomic<bool> end{false};
+    test::run_nccl_ranks(2, [&](Transport& transport) {
+      WholeModel model(2, 0, {.device = transport.device()});
+      Communicator comm(transport, {.timeout = 500ms});
+      Ddp ddp(model.arena, comm, {.overlap = overlap});
+      if (transport.rank() == 1) {
+        while (!end) std::this_thread::sleep_for(1ms);
+        return;
+      }
+      model.arena.zero_grad();
+      try {
+        backward_scaled(test::whole_loss(model.net, test::whole_samples(0, 2)), model.step);
+        ddp.reduce(model.step);
+        ADD_FAILURE() << "nobody was missed";
+      } catch (const PeerLostError& error) {
+        EXPECT_EQ(std::string(error.what()),
+                  "rank_order all_reduce of bucket 0: rank 1 must answer within 0.5 s, but rank 0 has heard "
+                  "nothing "
+                  "from it");
+      }
+      end = true;
+    });
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace athanor

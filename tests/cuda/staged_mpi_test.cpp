@@ -1,0 +1,32 @@
+// Ranks that are processes, with their tensors on one device that they share: run by mpirun, once per world size.
+#include "dist/staged_transport.h"
+#include "tests/cuda/device.h"
+#include "tests/support/collective_cases.h"
+#include "tests/support/data_parallel_cases.h"
+#include "tests/support/mpi_main.h"
+
+namespace athanor {
+namespace {
+
+using StagedMpi = test::DeviceTest;
+
+template <class F> void staged(const F& f) {
+  dist::StagedTransport transport(test::mpi_transport(), test::device());
+  f(transport);
+}
+
+TEST_F(StagedMpi, CollectivesGiveWhatAllRanksMakeTogether) {
+  staged(test::check_reductions);
+}
+TEST_F(StagedMpi, AllRanksHaveTheSameBits) {
+  staged(test::check_all_ranks_agree);
+}
+TEST_F(StagedMpi, ZeroOneEqualsDdpBitForBit) {
+  staged([](dist::Transport& transport) { test::check_zero1_equals_ddp_over(transport, 12); });
+}
+TEST_F(StagedMpi, DdpEqualsOneRankOnTheJoinedBatch) {
+  staged(test::check_ddp_equals_one_rank);
+}
+
+}  // namespace
+}  // namespace athanor
