@@ -14,8 +14,9 @@
 namespace athanor {
 namespace {
 
-/// Samples read ahead by several threads and taken in order. Sample i goes to slot i % slots, so that nobody
-/// runs further ahead than there are slots.
+/// Samples read ahead by several threads and taken in order, a run of them at a time: what threads share
+/// would take longer than a small sample. Run i goes to slot i % slots, so that nobody runs further ahead
+/// than there are slots.
 class ReadAhead {
  public:
   ReadAhead(const SampleStore& store, const std::vector<std::int64_t>& order, const ConvertOptions& options)
@@ -28,53 +29,85 @@ class ReadAhead {
     }
   }
 
-  /// Sample `i` of the order; called for each in turn. Valid until the next call.
-  const StoredSample& take(std::size_t i) {
-    std::unique_lock lock(mutex_);
-    taken_ = i;
-    changed_.notify_all();
-    Slot& slot = slots_[i % slots_.size()];
-    changed_.wait(lock, [&] { return slot.ready; });
-    slot.ready = false;
-    if (slot.error) std::rethrow_exception(slot.error);
-    return slot.sample;
+  /// The next sample of the order. Valid until the next call.
+  const StoredSample& take() {
+    if (!run_ || at_ == run_->count) next_run();
+    // Those before the one that failed are as good as any.
+    if (at_ == run_->good) std::rethrow_exception(run_->error);
+    return run_->places[at_++].sample;
   }
 
  private:
-  struct Slot {
+  static constexpr std::int64_t kMostInRun = 64, kRunBytes = std::int64_t{256} << 10;
+
+  struct Place {
     std::vector<std::byte> scratch, changed;
     StoredSample sample;
+  };
+  struct Slot {
+    std::vector<Place> places;
+    std::size_t first = 0, count = 0, good = 0;  // of the order; how many, and how many were read
     std::exception_ptr error;
     bool ready = false;
   };
 
-  void fetch(std::int64_t index, Slot& slot, const SampleChange& change) const {
-    slot.sample = store_.fetch(index, slot.scratch);
+  void next_run() {
+    std::unique_lock lock(mutex_);
+    if (run_) {
+      run_->ready = false;
+      ++taken_;
+      changed_.notify_all();
+    }
+    run_ = &slots_[taken_ % slots_.size()];
+    at_ = 0;
+    changed_.wait(lock, [&] { return run_->ready; });
+  }
+
+  void fetch(std::int64_t index, Place& place, const SampleChange& change) const {
+    place.sample = store_.fetch(index, place.scratch);
     if (!change) return;
     try {
-      slot.sample = change(slot.sample, slot.changed);
+      place.sample = change(place.sample, place.changed);
     } catch (const IoError& error) {
       detail::fail<IoError>("{}: {}", store_.where(index), error.what());
     }
+  }
+
+  /// Returns the bytes of the run.
+  std::int64_t fill(Slot& slot, const SampleChange& change) const {
+    std::int64_t bytes = 0;
+    if (slot.places.size() < slot.count) slot.places.resize(slot.count);
+    for (slot.good = 0; slot.good < slot.count; ++slot.good) {
+      Place& place = slot.places[slot.good];
+      try {
+        fetch(order_[slot.first + slot.good], place, change);
+      } catch (...) {
+        slot.error = std::current_exception();
+        break;
+      }
+      bytes += std::ssize(place.sample.bytes);
+    }
+    return bytes;
   }
 
   void work(const std::stop_token& stop) {
     const SampleChange change = options_.make_change ? options_.make_change() : SampleChange();
     std::unique_lock lock(mutex_);
     while (true) {
-      // The slot of the sample that was taken last is still in use.
-      const bool go =
-          changed_.wait(lock, stop, [&] { return next_ == order_.size() || next_ < taken_ + slots_.size(); });
+      // The slot of the run that is being taken is still in use.
+      const bool go = changed_.wait(
+          lock, stop, [&] { return next_ == order_.size() || next_run_ < taken_ + slots_.size(); });
       if (!go || stop.stop_requested() || next_ == order_.size()) return;
-      const std::size_t i = next_++;
-      Slot& slot = slots_[i % slots_.size()];
+      Slot& slot = slots_[next_run_++ % slots_.size()];
+      slot.first = next_;
+      slot.count = std::min(run_samples_, order_.size() - next_);
+      next_ += slot.count;
       lock.unlock();
-      try {
-        fetch(order_[i], slot, change);
-      } catch (...) {
-        slot.error = std::current_exception();
-      }
+      const std::int64_t bytes = fill(slot, change);
       lock.lock();
+      // The first runs are of one sample. From what they hold follows how long the others may be.
+      const std::int64_t each = std::max<std::int64_t>(bytes / static_cast<std::int64_t>(slot.count), 1);
+      run_samples_ = static_cast<std::size_t>(std::clamp<std::int64_t>(kRunBytes / each, 1, kMostInRun));
       slot.ready = true;
       changed_.notify_all();
     }
@@ -84,9 +117,11 @@ class ReadAhead {
   const std::vector<std::int64_t>& order_;
   const ConvertOptions& options_;
   std::vector<Slot> slots_;
+  Slot* run_ = nullptr;  // the caller's, and where in it the caller is
+  std::size_t at_ = 0;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::size_t next_ = 0, taken_ = 0;
+  std::size_t next_ = 0, next_run_ = 0, taken_ = 0, run_samples_ = 1;
   std::vector<std::jthread> threads_;  // last, so that they end first
 };
 
@@ -114,7 +149,7 @@ bool convert(const SampleStore& from, SampleWriter& to, const ConvertOptions& op
   ReadAhead samples(from, order, options);
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const StoredSample& sample = samples.take(i);
+    const StoredSample& sample = samples.take();
     to.add(sample);
     bytes += std::ssize(sample.bytes);
     if (options.progress && !options.progress(static_cast<std::int64_t>(i) + 1, bytes)) return false;
