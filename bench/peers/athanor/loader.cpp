@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -23,16 +24,16 @@
 // From files to batches of bytes, by as many threads as the other side has workers:
 // bench/peers/pytorch/loader.py is the same in PyTorch.
 //
-//   crop224, middle224   the first 256 files of a folder of photos, decoded and brought to 224 x 224, in
-//                        batches of 64
+//   crop224, crop160     the first 256 files of a folder of photos, a random part of each brought to
+//                        224 x 224 or 160 x 160, in batches of 64
+//   middle224            the same files as in evaluation: the shorter side to 256, the middle cut out
 //   cifar10              the first 5,000 images of CIFAR-10's training set in random order, in batches of
-//   128;
-//                        ours from a packed file with every CRC checked
+//                        128; ours from a packed file with every CRC checked
 
 namespace athanor::peers {
 namespace {
 
-constexpr std::int64_t kPhotos = 256, kPhotosAtOnce = 64, kSide = 224;
+constexpr std::int64_t kPhotos = 256, kPhotosAtOnce = 64;
 constexpr std::int64_t kSmall = 5'000, kSmallAtOnce = 128, kSmallSide = 32;
 
 std::filesystem::path data_folder(const char* name) {
@@ -101,21 +102,37 @@ class PackedCifar final : public SampleStore {
   std::unique_ptr<PackedStore> store_;
 };
 
-/// A pass over all images. A loader of its own for each: one that stays would read the next pass while it is
-/// the other side's turn.
-template <class F> void pass(const Dataset& data, LoaderOptions options, const F& see) {
-  options.workers = cpu_context().threads();
-  options.epochs = 1;
-  Loader loader(data, options);
-  Batch batch;
-  while (loader.next(batch)) see(batch);
-}
+/// A loader that stays, as the other side's does, and rests between passes, when it is the other side's turn.
+class Passes {
+ public:
+  Passes(std::shared_ptr<DecodedDataset> data, LoaderOptions options)
+      : data_(std::move(data)), loader_(*data_, resting(std::move(options))) {}
+
+  /// A pass over all images.
+  template <class F> void once(const F& see) {
+    loader_.start_epoch(epoch_++);
+    while (loader_.next(batch_)) see(batch_);
+  }
+
+ private:
+  static LoaderOptions resting(LoaderOptions options) {
+    options.workers = cpu_context().threads();
+    options.epochs = 1;  // in every later one, nothing is read ahead either
+    return options;
+  }
+
+  std::shared_ptr<DecodedDataset> data_;
+  Loader loader_;
+  Batch batch_;
+  std::int64_t epoch_ = 0;
+};
 
 /// What both sides must agree on: how many, the labels' sum and, but for unit 0, the mean brightness in such
 /// units: where images are drawn it differs, and where they are scaled, by a little.
 Ready ready(const std::shared_ptr<DecodedDataset>& data, const LoaderOptions& options, double unit) {
+  const auto passes = std::make_shared<Passes>(data, options);
   double count = 0, labels = 0, sum = 0, bytes = 0;
-  pass(*data, options, [&](const Batch& batch) {
+  passes->once([&](const Batch& batch) {
     const std::span<const std::uint8_t> pixels(batch.images.data<std::uint8_t>(),
                                                static_cast<std::size_t>(batch.images.numel()));
     for (const std::uint8_t byte : pixels) sum += byte;
@@ -125,12 +142,12 @@ Ready ready(const std::shared_ptr<DecodedDataset>& data, const LoaderOptions& op
   });
   std::vector<double> check{count, labels};
   if (unit > 0) check.push_back(std::round(sum / bytes / unit) * unit);
-  return {[=] { pass(*data, options, [](const Batch&) {}); }, check};
+  return {[=] { passes->once([](const Batch&) {}); }, check};
 }
 
-Ready photos(bool training) {
-  const ImageTransform drawn{.height = kSide, .width = kSide, .random_crop = RandomResizedCrop{}};
-  const ImageTransform middle{.height = kSide, .width = kSide, .shorter_side = 256};
+Ready photos(bool training, std::int64_t side) {
+  const ImageTransform drawn{.height = side, .width = side, .random_crop = RandomResizedCrop{}};
+  const ImageTransform middle{.height = side, .width = side, .shorter_side = 256};
   const auto data =
       std::make_shared<DecodedDataset>(std::make_shared<Photos>(), training ? drawn : middle, middle, 1);
   return ready(data, {.batch_size = kPhotosAtOnce, .training = training}, training ? 0 : 1);
@@ -147,9 +164,10 @@ Ready cifar() {
 
 int main() {
   using namespace athanor::peers;
-  const auto photo_bytes = static_cast<double>(kPhotos * kSide * kSide * 3);
+  const auto photo_bytes = [](std::int64_t side) { return static_cast<double>(kPhotos * side * side * 3); };
   const auto small_bytes = static_cast<double>(kSmall * kSmallSide * kSmallSide * 3);
-  return serve({{"crop224", photo_bytes, [] { return photos(true); }},
-                {"middle224", photo_bytes, [] { return photos(false); }},
+  return serve({{"crop224", photo_bytes(224), [] { return photos(true, 224); }},
+                {"crop160", photo_bytes(160), [] { return photos(true, 160); }},
+                {"middle224", photo_bytes(224), [] { return photos(false, 224); }},
                 {"cifar10", small_bytes, cifar}});
 }

@@ -18,7 +18,7 @@ from torchvision.transforms import v2
 
 from worker import serve
 
-IMAGES, BATCH, SIDE = 256, 64, 224
+IMAGES, BATCH = 256, 64
 SMALL, SMALL_BATCH = 5_000, 128
 
 
@@ -46,13 +46,14 @@ def with_torchvision(path):
     return io.decode_jpeg(io.read_file(path), mode=io.ImageReadMode.RGB)
 
 
-def prepare(training, pil):
+def prepare(training, side, pil):
     if pil:
-        change = [transforms.RandomResizedCrop(SIDE)] if training else [transforms.Resize(256), transforms.CenterCrop(SIDE)]
+        change = ([transforms.RandomResizedCrop(side)] if training
+                  else [transforms.Resize(256), transforms.CenterCrop(side)])
         photos = Photos(with_pillow, transforms.Compose(change + [transforms.PILToTensor()]))
     else:
-        change = ([v2.RandomResizedCrop(SIDE, antialias=True)] if training
-                  else [v2.Resize(256, antialias=True), v2.CenterCrop(SIDE)])
+        change = ([v2.RandomResizedCrop(side, antialias=True)] if training
+                  else [v2.Resize(256, antialias=True), v2.CenterCrop(side)])
         photos = Photos(with_torchvision, v2.Compose(change))
     return ready(photos, BATCH, False, None if training else 0)
 
@@ -96,8 +97,8 @@ def ready(data, batch, shuffle, digits):
 
 if __name__ == "__main__":
     cases = {
-        case: {way: functools.partial(prepare, case == "crop224", way == "pil") for way in ("pil", "tensor")}
-        for case in ("crop224", "middle224")
+        name: {way: functools.partial(prepare, name.startswith("crop"), side, way == "pil") for way in ("pil", "tensor")}
+        for name, side in {"crop224": 224, "crop160": 160, "middle224": 224}.items()
     }
     cases["cifar10"] = {"bytes": functools.partial(prepare_cifar, transforms.PILToTensor()),
                         "floats": functools.partial(prepare_cifar, transforms.ToTensor())}
