@@ -1,8 +1,13 @@
 // make_corpus FOLDER: the inputs that fuzzing starts from, FOLDER/NAME/* for the target NAME, made by our own
 // writers.
 
+#include <array>
+#include <cstdio>  // for jpeglib.h
 #include <iostream>
 #include <sstream>
+
+#include <jpeglib.h>
+#include <png.h>
 
 #include "data/formats/cifar.h"
 #include "data/formats/hdf5.h"
@@ -13,6 +18,7 @@
 #include "data/formats/raw.h"
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
+#include "data/image/encode_jpeg.h"
 #include "fuzz.h"
 
 namespace athanor {
@@ -55,7 +61,79 @@ void save(const std::filesystem::path& folder, const char* target, const char* n
   std::ofstream(folder / target / name, std::ios::binary) << input;
 }
 
+constexpr int kSide = 24;
+
+std::vector<std::uint8_t> pixels(int channels) {
+  std::vector<std::uint8_t> all;
+  for (int i = 0; i < kSide * kSide * channels; ++i) all.push_back(static_cast<std::uint8_t>(i * i / 97 + i));
+  return all;
+}
+
+std::string progressive_jpeg() {
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &bytes, &size);
+  info.image_width = info.image_height = kSide;
+  info.input_components = 3;
+  info.in_color_space = JCS_RGB;
+  jpeg_set_defaults(&info);
+  jpeg_simple_progression(&info);
+  info.restart_interval = 2;
+  jpeg_start_compress(&info, TRUE);
+  std::vector<std::uint8_t> all = pixels(3);
+  while (info.next_scanline < info.image_height) {
+    JSAMPROW row = all.data() + info.next_scanline * kSide * 3;
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  const std::string file(reinterpret_cast<const char*>(bytes), size);
+  jpeg_destroy_compress(&info);
+  std::free(bytes);
+  return file;
+}
+
+std::string png(png_uint_32 format, int channels) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = image.height = kSide;
+  image.format = format;
+  image.colormap_entries = 16;
+  std::vector<std::uint8_t> all = pixels(channels);
+  std::array<std::uint8_t, 16 * 3> colours{};
+  if ((format & PNG_FORMAT_FLAG_COLORMAP) != 0) {
+    for (std::uint8_t& index : all) index %= 16;
+    for (std::size_t i = 0; i < colours.size(); ++i) colours[i] = static_cast<std::uint8_t>(5 * i);
+  }
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::string file(size, '\0');
+  if (png_image_write_to_memory(&image, file.data(), &size, 0, all.data(), 0, colours.data()) == 0)
+    std::abort();
+  return file.substr(0, size);
+}
+
+void make_images(const std::filesystem::path& to) {
+  for (const int channels : {1, 3}) {
+    const std::vector<std::uint8_t> all = pixels(channels);
+    std::vector<std::byte> jpeg;
+    encode_jpeg({all.data(), kSide, kSide, channels, kSide * channels}, 80, jpeg);
+    const std::string file(reinterpret_cast<const char*>(jpeg.data()), jpeg.size());
+    for (const char how : {'\0', '\1', '\x7e'}) {
+      save(to, "image", ("jpeg" + std::to_string(channels) + "-" + std::to_string(how)).c_str(), how + file);
+    }
+  }
+  save(to, "image", "progressive", '\x25' + progressive_jpeg());
+  save(to, "image", "png-rgb", '\0' + png(PNG_FORMAT_RGB, 3));
+  save(to, "image", "png-rgba", '\x24' + png(PNG_FORMAT_RGBA, 4));
+  save(to, "image", "png-grey", '\0' + png(PNG_FORMAT_GRAY, 1));
+  save(to, "image", "png-colours", '\x24' + png(PNG_FORMAT_RGB_COLORMAP, 1));
+}
+
 void make(const std::filesystem::path& to) {
+  make_images(to);
   const std::filesystem::path& from = fuzz::folder();
   for (const std::int64_t channels : {1, 3}) {
     const char* name = channels == 1 ? "grey" : "rgb";

@@ -1,0 +1,42 @@
+#include <algorithm>
+
+#include "data/image/decoder.h"
+#include "fuzz.h"
+
+using namespace athanor;
+
+namespace {
+
+/// Every pixel must be there.
+unsigned sum_of(const ImageView& view) {
+  unsigned sum = 0;
+  for (std::int64_t row = 0; row < view.height; ++row) {
+    const std::uint8_t* const from = view.pixels + row * view.stride;
+    for (std::int64_t i = 0; i < view.width * view.channels; ++i) sum += from[i];
+  }
+  return sum;
+}
+
+}  // namespace
+
+/// The first byte says how much the image is reduced, and which part of it is decoded.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  static ImageDecoder decoder;  // one for many images, as in a loader's thread
+  try {
+    const ImageSize whole = decoder.open(std::as_bytes(std::span(data + 1, size - 1)));
+    if (whole.height < 1 || whole.width < 1) std::abort();
+    if (whole.height * whole.width > 1 << 20) return 0;  // allowed, but slow
+    const int reduce = decoder.reduces() ? 1 << (data[0] & 3) : 1;
+    const std::int64_t height = (whole.height + reduce - 1) / reduce,
+                       width = (whole.width + reduce - 1) / reduce;
+    const std::int64_t top = height * (data[0] >> 2 & 7) / 8, left = width * (data[0] >> 5 & 7) / 8;
+    const Box box{top, left, std::max<std::int64_t>(1, (height - top) / 2), width - left};
+    const ImageView view = decoder.decode(box, reduce);
+    if (view.height != box.height || view.width != box.width || view.channels != 3) std::abort();
+    if (sum_of(view) == 0xdeadbeef) std::abort();  // so that no pixel is left out
+  } catch (const IoError& error) {
+    if (std::string_view(error.what()).find('\n') != std::string_view::npos) std::abort();
+  }
+  return 0;
+}
