@@ -71,6 +71,7 @@ set(ATHANOR_HEADERS
   dist/mpi_transport.h
   dist/nccl_transport.h
   dist/on_stream.h
+  dist/predict.h
   dist/rank_order.h
   dist/rendezvous.h
   dist/ring.h

@@ -154,6 +154,7 @@ add_library(athanor
   dist/gradient_sync.cpp
   dist/hierarchical.cpp
   dist/launcher.cpp
+  dist/predict.cpp
   dist/rank_order.cpp
   dist/rendezvous.cpp
   dist/ring.cpp

@@ -152,12 +152,14 @@ TEST(Ranks, TimeIsRank0s) {
 TEST(Ranks, EarlyStoppingAndItsBestWeightsAreTheSame) {
   TrainerConfig config = ranks_config();
   config.max_steps = -1;
-  config.epochs = 6;
-  config.early_stop = EarlyStop{"val_loss", 2};
+  config.epochs = 12;
+  config.early_stop = EarlyStop{"val_loss", 1};
   config.momentum = 0;
+  config.clip_norm = 0;
   config.schedule = [](double, std::int64_t) { return schedules::constant(1.5); };  // far too much
   const auto runs = train_ranks(2, config);
   expect_alike(runs);
+  EXPECT_EQ(runs[0].report.stopped_by, StoppedBy::early_stop);
 }
 
 TEST(Ranks, OtherSettingsAreNamed) {

@@ -85,7 +85,7 @@ BadSamples bad_samples(const std::string& flag, const std::string& text) {
 Strategy strategy(const std::string& flag, const std::string& text) {
   ATH_CHECK(text != "dp",
             "{} dp: one process that copies the model to every device in every step is not offered; use ddp, "
-            "which gives the same result with fewer bytes",
+            "one process per device, with the same result",
             flag);
   for (const Strategy known : {Strategy::single, Strategy::ddp, Strategy::zero1}) {
     if (text == name_of(known)) return known;

@@ -1,4 +1,4 @@
-// The tool `athanor`: one subcommand per thing to do with a file. Each registers itself.
+// The tool `athanor`: one subcommand per thing to do, most of them with a file. Each registers itself.
 
 #include <cstdio>
 #include <exception>
@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "examples/athanor_tool/data_commands.h"
+#include "examples/athanor_tool/predict.h"
 #include "examples/athanor_tool/run_op.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
@@ -39,6 +40,7 @@ int main(int argc, char** argv) try {
   athanor::tool::add_pack(app);
   athanor::tool::add_inspect(app);
   athanor::tool::add_verify(app);
+  athanor::tool::add_predict(app);
 
   if (argc < 2 || argv[1][0] != '-') check_subcommand(app, argc < 2 ? "" : argv[1]);
   try {

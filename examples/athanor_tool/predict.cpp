@@ -1,0 +1,93 @@
+#include "examples/athanor_tool/predict.h"
+
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "dist/predict.h"
+#include "nn/models/model.h"
+#include "tensor/error.h"
+#include "tensor/nearest.h"
+#include "trainer/progress.h"
+
+namespace athanor::tool {
+namespace {
+
+struct Options {
+  std::string model, precision = "f32", optimizer = "sgd";
+  int devices = 2;
+  bool accumulate = false;
+  nn::ModelOptions size;
+  dist::BucketOptions buckets;
+};
+
+int states_of(const std::string& optimizer) {
+  const std::vector<std::string> names{"sgd", "adam", "adamw"};
+  for (const std::string& name : names) {
+    if (optimizer == name) return name == "sgd" ? 1 : 2;
+  }
+  detail::fail<>("--optimizer: must be sgd (with momentum), adam or adamw, but got '{}'{}", optimizer,
+                 did_you_mean(optimizer, names));
+}
+
+std::string megabytes(std::int64_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / 1e6);
+}
+
+void predict(const Options& options) {
+  const auto precision = precision_named(options.precision);
+  ATH_CHECK(precision, "--precision: must be f32, tf32, bf16 or f16, but got '{}'", options.precision);
+  ATH_CHECK(options.devices >= 1 && options.devices <= 65536, "--devices: must be in [1, 65536], but got {}",
+            options.devices);
+  const int states = states_of(options.optimizer);
+  const auto model = nn::make_model(options.model, options.size, 0);
+  const ParameterArena arena(model->parameters(), model->buffers(),
+                             dist::bucketed({.precision = *precision, .f32_gradients = options.accumulate},
+                                            options.devices, options.buckets));
+  const dist::BucketLayout layout(arena, options.devices);
+  const dist::RankBytes ddp = dist::bytes_per_rank(arena, layout, states, false),
+                        zero1 = dist::bytes_per_rank(arena, layout, states, true);
+  fmt::print("{}: {} parameters, {}, {}, {} rank{}, {} bucket{}\n\n", options.model,
+             with_commas(arena.numel()), name_of(*precision), options.optimizer, options.devices,
+             options.devices == 1 ? "" : "s", layout.buckets().size(),
+             layout.buckets().size() == 1 ? "" : "s");
+  fmt::print("MB per rank    {:>12} {:>12}\n", "ddp", "zero1");
+  const auto row = [](const char* what, std::int64_t a, std::int64_t b) {
+    fmt::print("{:<14} {:>12} {:>12}\n", what, megabytes(a), megabytes(b));
+  };
+  row("weights", ddp.weights, zero1.weights);
+  row("gradients", ddp.gradients, zero1.gradients);
+  row("masters", ddp.masters, zero1.masters);
+  row("optimizer", ddp.optimizer, zero1.optimizer);
+  row("buffers", ddp.buffers, zero1.buffers);
+  row("communication", ddp.comm, zero1.comm);
+  row("all", ddp.total(), zero1.total());
+  row("sent per step", dist::sent_per_step(arena, layout, false), dist::sent_per_step(arena, layout, true));
+  const std::int64_t spared = ddp.total() - zero1.total();
+  fmt::print("\nActivations come on top, the same for both. ");
+  if (dist::zero1_pays(ddp, zero1)) {
+    fmt::print("zero1 spares {} MB per rank ({:.0f} %).\n", megabytes(spared),
+               100 * static_cast<double>(spared) / static_cast<double>(ddp.total()));
+  } else {
+    fmt::print("zero1 is not worth it: it spares {} MB per rank; use ddp.\n", megabytes(spared));
+  }
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "predict", "memory per rank with --strategy ddp and zero1, before a training begins");
+  const auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "a name as --model takes it")->required();
+  command->add_option("--devices", options->devices, "ranks [2]");
+  command->add_option("--precision", options->precision, "f32, tf32, bf16 or f16 [f32]");
+  command->add_option("--optimizer", options->optimizer, "sgd (with momentum), adam or adamw [sgd]");
+  command->add_flag("--accumulate", options->accumulate, "gradients are f32, as --accumulate makes them");
+  command->add_option("--classes", options->size.classes, "[the model's own]");
+  command->add_option("--image-size", options->size.image_size, "[the model's own]");
+  command->callback([options] { predict(*options); });
+}
+
+}  // namespace athanor::tool
