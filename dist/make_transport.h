@@ -11,8 +11,9 @@ namespace athanor::dist {
 
 /// A process that has joined its job.
 struct Job {
-  Place place;  ///< local_rank and local_size are what the network found out, where it knows better
-  std::unique_ptr<Transport> transport;
+  Place place = {};  ///< local_rank and local_size are what the network found out, where it knows better
+  std::unique_ptr<Transport> below = {};  ///< the host's network, where the GPUs' memory goes over it
+  std::unique_ptr<Transport> transport = {};
   /// Ends all ranks at once with an exit code, without waiting for any: for one that cannot go on. Does not
   /// return.
   std::function<void(int exit_code)> abort;

@@ -182,6 +182,9 @@ TEST(Ranks, WhatCannotBeIsRefused) {
   TrainerConfig config = ranks_config();
   config.batch_size = 2;
   test::expect_one_line(test::message_of([&] { train_ranks(3, config); }), {"--batch-size", "3 ranks"});
+  config = ranks_config();
+  config.devices = 2;
+  test::expect_one_line(test::message_of([&] { train_ranks(1, config); }), {"--devices 2", "run_on_ranks()"});
   config = with(ranks_config(), Strategy::single);
   test::expect_one_line(test::message_of([&] { train_ranks(2, config); }),
                         {"--strategy single", "ddp or zero1"});

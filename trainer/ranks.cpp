@@ -28,6 +28,10 @@ class Ranks::Timed {
 
 Ranks::Ranks(dist::Transport* transport, const TrainerConfig& config)
     : buckets_(config.buckets), overlap_(dist::Overlap::thread) {
+  // A program that does not start them must not seem to.
+  ATH_CHECK(transport || config.devices <= 1,
+            "--devices {}: this program trains in one process: its Trainer must be made in run_on_ranks()",
+            config.devices);
   if (!transport || transport->world_size() == 1) return;
   if (!transport->threads_may_call()) overlap_ = dist::Overlap::pumped;
   strategy_ = config.strategy == Strategy::automatic ? Strategy::ddp : config.strategy;
@@ -40,10 +44,7 @@ Ranks::Ranks(dist::Transport* transport, const TrainerConfig& config)
             transport->world_size(), config.batch_size);
   if (strategy_ == Strategy::zero1) check_zero1(config);
   comm_ = std::make_unique<dist::Communicator>(*transport, config.collectives);
-  const AllocTag named("comm");
-  constexpr auto kFields = static_cast<std::int64_t>(sizeof(Wish) / sizeof(std::int32_t));
-  wishes_ = Tensor::zeros({world_size() * kFields}, {DType::i32, kCpu});
-  exchange_ = comm_->all_gather_small(wishes_);
+  wishes_ = std::make_unique<dist::Exchange>(*comm_, static_cast<std::int64_t>(sizeof(Wish)));
 }
 
 Ranks::~Ranks() = default;
@@ -109,12 +110,14 @@ void Ranks::share_buffers() {
 Ranks::Wish Ranks::agree(const Wish& mine) {
   if (alone()) return mine;
   const Timed timed(*this);
-  auto* wishes = reinterpret_cast<Wish*>(wishes_.raw_data());
-  wishes[rank()] = mine;
-  comm_->run(*exchange_);
-  Wish all{.out_of_time = wishes[0].out_of_time};
+  std::memcpy(wishes_->row(rank()), &mine, sizeof mine);
+  wishes_->upload();
+  wishes_->run();
+  Wish all;
   for (int rank = world_size() - 1; rank >= 0; --rank) {
-    const Wish& wish = wishes[rank];
+    Wish wish;
+    std::memcpy(&wish, wishes_->row(rank), sizeof wish);
+    all.out_of_time = wish.out_of_time;  // in the end, rank 0's
     if (wish.signal != 0) all.signal = wish.signal;
     if (wish.stop < 0) continue;
     all.stop = wish.stop;
@@ -126,12 +129,13 @@ Ranks::Wish Ranks::agree(const Wish& mine) {
 std::vector<double> Ranks::gather(std::span<const double> mine) {
   if (alone()) return {mine.begin(), mine.end()};
   const Timed timed(*this);
-  const auto count = static_cast<std::int64_t>(mine.size());
-  const Tensor rows = Tensor::zeros({world_size() * count}, {DType::f64, kCpu});
-  auto* values = rows.data<double>();
-  std::copy(mine.begin(), mine.end(), values + rank() * count);
-  comm_->run(*comm_->all_gather_small(rows));
-  return {values, values + rows.numel()};
+  dist::Exchange rows(*comm_, static_cast<std::int64_t>(mine.size_bytes()));
+  std::memcpy(rows.row(rank()), mine.data(), mine.size_bytes());
+  rows.upload();
+  rows.run();
+  std::vector<double> all(mine.size() * static_cast<std::size_t>(world_size()));
+  std::memcpy(all.data(), rows.row(0), all.size() * sizeof(double));
+  return all;
 }
 
 void Ranks::add_up(std::span<double> values) {
@@ -148,12 +152,12 @@ std::vector<std::string> Ranks::gather(const std::string& mine) {
   const auto most = static_cast<std::int64_t>(*std::max_element(lengths.begin(), lengths.end()));
   std::vector<std::string> texts(lengths.size());
   if (most == 0) return texts;
-  const Tensor rows = Tensor::zeros({world_size() * most}, {DType::u8, kCpu});
-  auto* bytes = reinterpret_cast<char*>(rows.raw_data());
-  std::copy(mine.begin(), mine.end(), bytes + rank() * most);
-  comm_->run(*comm_->all_gather_small(rows));
+  dist::Exchange rows(*comm_, (most + 7) / 8 * 8);
+  std::memcpy(rows.row(rank()), mine.data(), mine.size());
+  rows.upload();
+  rows.run();
   for (std::size_t rank = 0; rank < texts.size(); ++rank)
-    texts[rank].assign(bytes + static_cast<std::int64_t>(rank) * most,
+    texts[rank].assign(reinterpret_cast<const char*>(rows.row(static_cast<int>(rank))),
                        static_cast<std::size_t>(lengths[rank]));
   return texts;
 }

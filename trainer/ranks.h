@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dist/ddp.h"
+#include "dist/exchange.h"
 #include "dist/zero1.h"
 #include "optim/arena.h"
 #include "optim/optimizer.h"
@@ -94,8 +95,7 @@ class Ranks {
   std::unique_ptr<dist::Communicator> comm_;
   std::unique_ptr<dist::GradientSync> sync_;
   dist::Zero1* zero1_ = nullptr;  // sync_, where it is one
-  Tensor wishes_;
-  std::unique_ptr<dist::Collective> exchange_;
+  std::unique_ptr<dist::Exchange> wishes_;
   double seconds_ = 0;
 };
 

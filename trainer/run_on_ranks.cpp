@@ -19,13 +19,7 @@ namespace {
 int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist::Networks& networks) {
   std::vector<std::string> arguments;
   for (char** at = argv + 1; *at; ++at) arguments.emplace_back(*at);
-  if (config.device.is_cuda()) {
-    if (!networks.nccl) {
-      detail::fail<BackendError>(
-          "--devices {}: ranks on GPUs talk through NCCL, which this build does not have; use one GPU, or "
-          "--device cpu",
-          ranks);
-    }
+  if (config.device.is_cuda() && networks.nccl) {
     ATH_CHECK(config.device.index == 0, "--device {}: must be without a number where --devices is {}",
               config.device.str(), ranks);
     ATH_CHECK(ranks <= cuda_device_count(), "--devices: must be at most {}, one process per GPU, but is {}",
@@ -34,7 +28,7 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
   }
   if (!networks.mpi) {
     detail::fail<BackendError>(
-        "--devices {}: ranks on the CPU talk through MPI, which this build was made without; install "
+        "--devices {}: ranks talk through MPI, which this build was made without; install "
         "libopenmpi-dev and openmpi-bin, and configure again",
         ranks);
   }

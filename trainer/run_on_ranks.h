@@ -16,8 +16,8 @@ namespace athanor {
 ///     });
 ///
 /// - Nobody has started ranks, and --devices asks for one: calls `body` with null.
-/// - --devices asks for several: starts this program as often, with `argv` (null at its end), through mpirun
-///   on the CPU and as one process per GPU; calls nothing, and returns their exit code.
+/// - --devices asks for several: starts this program as often, with `argv` (null at its end), through mpirun,
+///   or, where the build has NCCL, as one process per GPU; calls nothing, and returns their exit code.
 /// - mpirun, torchrun, Slurm or NCCL_COMM_ID speak (dist/bootstrap.h): joins that job and calls `body`. Fills
 ///   in config.device, strategy, local_ranks and ranks_note. What `body` throws is said in one line with the
 ///   rank, and ends all ranks with the exit code of run_main(); where all make the same mistake, once.

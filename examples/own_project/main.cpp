@@ -47,13 +47,15 @@ struct Net : nn::Module {
 int main(int argc, char** argv) {
   return run_main(argc, argv, [](int count, char** arguments) {
     ATH_CHECK(count > 1, "own_project: name a folder of pictures");
-    const auto [train, test] = split(std::make_shared<Pictures>(arguments[1]), 0.2);
-    const TrainerConfig config =
-        parse_flags(count - 1, arguments + 1, {.program = "own_project", .epochs = 10});
-    Net net(train->spec().classes);
-    net.initialize(config.seed);
-    Trainer trainer(config);
-    trainer.add(std::make_unique<Progress>());
-    return exit_code(trainer.fit(net, *train, *test));
+    TrainerConfig config = parse_flags(count - 1, arguments + 1, {.program = "own_project", .epochs = 10});
+    // In one process, or in several that share the work: --devices.
+    return run_on_ranks(config, arguments, dist::networks(), [&](dist::Transport* transport) {
+      const auto [train, test] = split(std::make_shared<Pictures>(arguments[1]), 0.2);
+      Net net(train->spec().classes);
+      net.initialize(config.seed);
+      Trainer trainer(config, transport);
+      if (trainer.rank() == 0) trainer.add(std::make_unique<Progress>());
+      return exit_code(trainer.fit(net, *train, *test));
+    });
   });
 }
