@@ -265,7 +265,7 @@ TEST(Open, EveryFormatIsWrittenAndKnownAgain) {
   for (int i = 0; i < 12; ++i) {
     raw.push_back(test::raw_sample(5, 6, 3, i % 4, static_cast<std::uint64_t>(i)));
     encoded.push_back(
-        encoded_sample(static_cast<std::size_t>(200 + 13 * i), i % 4, static_cast<std::uint64_t>(i)));
+        encoded_sample(200 + 13 * static_cast<std::size_t>(i), i % 4, static_cast<std::uint64_t>(i)));
     encoded.back().bytes[0] = std::byte{0xff};  // as a JPEG begins, which some formats know it by
     encoded.back().bytes[1] = std::byte{0xd8};
     encoded.back().bytes[2] = std::byte{0xff};

@@ -41,7 +41,8 @@ struct BatchPlan {
   /// Where row `ticket` of this rank's lies, counted from the beginning of an epoch on, over all epochs.
   /// Needs rows() > 0.
   Place place(std::int64_t ticket) const {
-    const std::int64_t each = rows_before(steps());
+    // Never 0, but the analyzer cannot see that.
+    const std::int64_t each = std::max<std::int64_t>(rows_before(steps()), 1);
     const std::int64_t at = ticket % each, step = std::min(at / rows(), steps() - 1);
     return {ticket / each, step, at - rows_before(step)};
   }
