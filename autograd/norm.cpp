@@ -1,5 +1,7 @@
 #include "autograd/norm.h"
 
+#include <vector>
+
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
 #include "kernels/norm.h"
@@ -31,7 +33,7 @@ void check_optional(const char* op, const char* name, const Tensor& p, const Sha
 }
 
 void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
-                      const Tensor& running_var, bool training, const Tensor& residual) {
+                      const Tensor& running_var, bool training, bool joined, const Tensor& residual) {
   constexpr const char* op = "batch_norm";
   check_input(op, x, 1);
   const Shape channels = {x.dim(-1)};
@@ -42,7 +44,7 @@ void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
             training ? ", or neither" : "");
   check_optional(op, "running_mean", running_mean, channels, x);
   check_optional(op, "running_var", running_var, channels, x);
-  if (training) {
+  if (training && !joined) {
     const std::int64_t values = x.dim(-1) > 0 ? x.numel() / x.dim(-1) : 2;
     ATH_CHECK(values > 1, "batch_norm: training must see at least 2 values per channel, but x {} has {}",
               x.shape(), values);
@@ -58,18 +60,42 @@ kernels::Sink target(Grads& dx, int input, const Tensor& like) {
   return {tensor, write};
 }
 
+// What a rank tells the others in a joint batch norm.
+Tensor empty_row(const Tensor& x) {
+  return Tensor::empty({1 + 2 * x.dim(-1)}, {DType::f64, x.device()});
+}
+
+// The moments of all ranks.
+template <class Context> Tensor gather_moments(Context& context, const Tensor& x, JoinedBatch& joined) {
+  const Tensor row = empty_row(x);
+  kernels::batch_norm_moments(context, x, row);
+  const Tensor rows = joined.gather(row);
+  // With two values this rank knows that there are enough; else it is worth a look, and a wait.
+  if (x.dim(-1) == 0 || x.numel() > x.dim(-1)) return rows;
+  const std::vector<double> values = rows.to(kCpu).to_vector();
+  double all = 0;
+  for (std::int64_t r = 0; r < rows.dim(0); ++r) all += values[static_cast<std::size_t>(r * rows.dim(1))];
+  ATH_CHECK(all > 1,
+            "batch_norm: training must see at least 2 values per channel on all ranks together, but x "
+            "{} and the {} others have {}",
+            x.shape(), rows.dim(0) - 1, all);
+  return rows;
+}
+
 Tensor statistics(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, bool training,
                   const BatchNormParams& params) {
   const Tensor stats = Tensor::empty({2, x.dim(-1)}, {stats_dtype(x), x.device()});
   const bool updates = training && running_mean.defined() && !recomputing();
+  kernels::RunningStats running;
+  if (updates) running = {running_mean, running_var, params.momentum};
   on_device(x.device(), [&](auto& context) {
     if (!training) {
       kernels::batch_norm_fixed(context, {running_mean, running_var}, params.eps, stats);
-    } else if (updates) {
-      kernels::batch_norm_statistics(context, x, params.eps, stats,
-                                     {running_mean, running_var, params.momentum});
+    } else if (params.joined) {
+      const Tensor rows = gather_moments(context, x, *params.joined);
+      kernels::batch_norm_join(context, rows, params.eps, stats, running);
     } else {
-      kernels::batch_norm_statistics(context, x, params.eps, stats, {});
+      kernels::batch_norm_statistics(context, x, params.eps, stats, running);
     }
   });
   if (updates) {
@@ -84,8 +110,9 @@ Tensor statistics(const Tensor& x, const Tensor& running_mean, const Tensor& run
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                   const Tensor& running_var, bool training, const BatchNormParams& params,
                   const Tensor& residual) {
-  check_batch_norm(x, gamma, beta, running_mean, running_var, training, residual);
+  check_batch_norm(x, gamma, beta, running_mean, running_var, training, params.joined != nullptr, residual);
   const Activation activation = params.activation;
+  JoinedBatch* const joined = training ? params.joined : nullptr;
   const Tensor in = dense(x), plus = residual.defined() ? dense(residual) : Tensor();
   const Tensor stats = statistics(in, running_mean, running_var, training, params);
   const Tensor y = empty_like(in);
@@ -98,7 +125,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
                  extra = !mixes                           ? Saved(Tensor())
                          : activation == Activation::relu ? Saved::output(y)
                                                           : Saved(plus),
-                 activation, training](const Tensor& seed, Grads& dx) {
+                 activation, training, joined](const Tensor& seed, Grads& dx) {
                   kernels::BatchNormBackward args;
                   args.activation = activation;
                   args.training = training;
@@ -113,8 +140,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
                   if (dx.wants(1)) args.dgamma = target(dx, 1, gamma);
                   if (dx.wants(2)) args.dbeta = target(dx, 2, beta);
                   if (dx.wants(3)) dx[3] = args.extra.defined() ? args.dresidual : args.dy;
-                  on_device(args.x.device(),
-                            [&](auto& context) { kernels::batch_norm_backward(context, args); });
+                  on_device(args.x.device(), [&](auto& context) {
+                    if (!joined) return kernels::batch_norm_backward(context, args);
+                    const Tensor row = empty_row(args.x);
+                    kernels::batch_norm_backward_sums(context, args, row);
+                    if (args.dx.defined())
+                      kernels::batch_norm_backward_join(context, args, joined->gather(row));
+                  });
                 });
 }
 

@@ -5,10 +5,21 @@
 
 namespace athanor {
 
+/// Batches of several ranks that are normalised as one: see dist/sync_batch_norm.h.
+class JoinedBatch {
+ public:
+  virtual ~JoinedBatch() = default;
+  /// The `row` [n] f64 of every rank, in the order of ranks: [P, n] on the device of `row`, the caller's
+  /// until the next call. All ranks must call it, with the same n, in the same order.
+  virtual Tensor gather(const Tensor& row) = 0;
+};
+
 struct BatchNormParams {
   float eps = 1e-5f;
   float momentum = 0.1f;  ///< share of the new batch in the running statistics
   Activation activation = Activation::none;
+  /// Whose batches x is a part of, in training; it must be there when the backward pass runs. Null: x is all.
+  JoinedBatch* joined = nullptr;
 };
 
 /// Batch normalisation over all axes but the last (channels), with the activation and a residual fused:
@@ -17,6 +28,12 @@ struct BatchNormParams {
 /// running_var [C] f32 (f64 for f64 x). Training uses the batch's statistics (biased variance) and moves the
 /// running ones towards them (unbiased variance); a batch of one value per channel is an ArgumentError.
 /// Evaluation uses the running ones. Statistics are kept in f32. Source: Ioffe and Szegedy 2015, algorithm 1.
+///
+/// With a joined batch, statistics are those of the values of all ranks, with the same bits everywhere; a
+/// rank may have any number of values, or none, as long as there are two. dL/dx is that of the sum of all
+/// ranks' losses; gradients of gamma and beta are this rank's part, which those who train sum up like any
+/// other. One message of 1 + 2 C f64 from each rank to each other one, forward and, where x asks for a
+/// gradient, backward.
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                   const Tensor& running_var, bool training, const BatchNormParams& params = {},
                   const Tensor& residual = {});

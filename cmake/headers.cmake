@@ -77,6 +77,7 @@ set(ATHANOR_HEADERS
   dist/ring.h
   dist/slice.h
   dist/staged_transport.h
+  dist/sync_batch_norm.h
   dist/thread_transport.h
   dist/transport.h
   dist/wait.h

@@ -159,6 +159,7 @@ add_library(athanor
   dist/rendezvous.cpp
   dist/ring.cpp
   dist/staged_transport.cpp
+  dist/sync_batch_norm.cpp
   dist/thread_transport.cpp
   dist/transport.cpp
   dist/wait.cpp

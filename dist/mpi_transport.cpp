@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -35,6 +36,14 @@ void set_defaults() {
   setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
 }
 
+/// MPI is asked for threads in turns (MPI_THREAD_SERIALIZED), and two transports may be used at a time. Where
+/// there is only one thread, as under SMPI, which runs other ranks in the middle of a call, nothing is
+/// locked.
+std::mutex mpi_calls;
+std::unique_lock<std::mutex> my_turn(bool threads) {
+  return threads ? std::unique_lock(mpi_calls) : std::unique_lock<std::mutex>();
+}
+
 constexpr int kExitPeerLost = 74;
 /// How long a message that is let go of may take to be cancelled.
 constexpr std::chrono::milliseconds kCancelTime{50};
@@ -61,7 +70,9 @@ struct MpiTransport::Impl {
   bool poisoned = false;   // and its memory may be written yet
   int exceptions = std::uncaught_exceptions();
 
-  explicit Impl(const MpiOptions& options) : chunk_bytes(options.chunk_bytes) {
+  /// Between the ranks of `parent`; null: between all there are.
+  explicit Impl(const MpiOptions& options, MPI_Comm parent = MPI_COMM_NULL)
+      : chunk_bytes(options.chunk_bytes) {
     ATH_CHECK(chunk_bytes >= 1 && chunk_bytes <= std::size_t{1} << 30,
               "mpi: chunk_bytes must be in [1, 2^30], but got {}", chunk_bytes);
     int running = 0;
@@ -75,7 +86,8 @@ struct MpiTransport::Impl {
     int level = 0;
     check(MPI_Query_thread(&level), "mpi start");
     threads = level >= MPI_THREAD_SERIALIZED;
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "mpi start");
+    const auto turn = my_turn(threads);
+    check(MPI_Comm_dup(parent == MPI_COMM_NULL ? MPI_COMM_WORLD : parent, &comm), "mpi start");
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "mpi start");
     check(MPI_Comm_rank(comm, &rank), "mpi start");
     check(MPI_Comm_size(comm, &size), "mpi start");
@@ -103,6 +115,7 @@ struct MpiTransport::Impl {
   }
 
   ~Impl() {
+    const auto turn = my_turn(threads);
     if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
     if (ends_mpi) MPI_Finalize();
   }
@@ -153,6 +166,7 @@ int MpiTransport::local_rank() const {
 Request MpiTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
   const Request request = impl_->take(to, bytes.size(), false);
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  const auto turn = my_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
     check(MPI_Isend(bytes.data() + i * impl_->chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, to, tag,
                     impl_->comm, &slot.requests[i]),
@@ -164,6 +178,7 @@ Request MpiTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
 Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
   const Request request = impl_->take(from, bytes.size(), true);
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  const auto turn = my_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
     check(MPI_Irecv(bytes.data() + i * impl_->chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, from, tag,
                     impl_->comm, &slot.requests[i]),
@@ -176,6 +191,7 @@ bool MpiTransport::test(Request& request) {
   if (!request.pending()) return true;
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
   int done = 0;
+  const auto turn = my_turn(impl_->threads);
   const int status =
       MPI_Testall(static_cast<int>(slot.requests.size()), slot.requests.data(), &done, slot.statuses.data());
   if (status == MPI_ERR_IN_STATUS) {
@@ -206,6 +222,7 @@ void MpiTransport::cancel(Request& request) noexcept {
   const auto until = std::chrono::steady_clock::now() + kCancelTime;
   for (MPI_Request& chunk : slot.requests) {
     if (chunk == MPI_REQUEST_NULL) continue;
+    const auto turn = my_turn(impl_->threads);
     impl_->cancelled = true;
     MPI_Cancel(&chunk);
     // It is over when it was cancelled, or was too late to be. Sends that nobody takes may be neither.
@@ -222,6 +239,11 @@ void MpiTransport::cancel(Request& request) noexcept {
 
 bool MpiTransport::threads_may_call() const {
   return impl_->threads;
+}
+
+std::unique_ptr<Transport> MpiTransport::duplicate() {
+  return std::unique_ptr<Transport>(
+      new MpiTransport(std::make_unique<Impl>(MpiOptions{impl_->chunk_bytes}, impl_->comm)));
 }
 
 void MpiTransport::abort(int exit_code) {

@@ -38,6 +38,8 @@ class MpiTransport final : public Transport {
   bool test(Request& request) override;
   void cancel(Request& request) noexcept override;
   bool threads_may_call() const override;
+  /// Waits until all ranks have called. MPI itself is entered by one thread at a time.
+  std::unique_ptr<Transport> duplicate() override;
 
   /// Ends all ranks at once, with that exit code, for one that has found another lost. Does not return.
   [[noreturn]] void abort(int exit_code);

@@ -45,11 +45,17 @@ struct Mailbox {
 }  // namespace
 
 struct ThreadJob::Shared {
-  Shared(int world_size, const ThreadFaults& wanted)
+  /// Who is gone, and who is silent: known on a job's duplicates, too.
+  struct Fates {
+    explicit Fates(int world_size)
+        : lost(static_cast<std::size_t>(world_size)), stopped(static_cast<std::size_t>(world_size)) {}
+    std::vector<std::atomic<bool>> lost, stopped;
+  };
+
+  Shared(int world_size, const ThreadFaults& wanted, std::shared_ptr<Fates> known = nullptr)
       : faults(wanted),
         mailboxes(static_cast<std::size_t>(world_size)),
-        lost(static_cast<std::size_t>(world_size)),
-        stopped(static_cast<std::size_t>(world_size)) {
+        fates(known ? std::move(known) : std::make_shared<Fates>(world_size)) {
     // Room for what a few collectives have under way: who meets whom is a matter of timing, and no message
     // should have to allocate for it.
     for (Mailbox& box : mailboxes) {
@@ -60,7 +66,8 @@ struct ThreadJob::Shared {
   static std::size_t room(int world_size) { return 16 + 8 * static_cast<std::size_t>(world_size); }
 
   bool silent(int a, int b) const {
-    return stopped[static_cast<std::size_t>(a)].load() || stopped[static_cast<std::size_t>(b)].load();
+    return fates->stopped[static_cast<std::size_t>(a)].load() ||
+           fates->stopped[static_cast<std::size_t>(b)].load();
   }
   Clock::time_point arrival() {
     Clock::time_point now = Clock::now();
@@ -71,10 +78,20 @@ struct ThreadJob::Shared {
     return now;
   }
 
+  /// The network that is the `count`-th duplicate of this one: made by whoever asks first.
+  Shared& duplicate(std::size_t count) {
+    const std::lock_guard lock(mutex);
+    while (duplicates.size() <= count)
+      duplicates.push_back(std::make_unique<Shared>(static_cast<int>(mailboxes.size()), faults, fates));
+    return *duplicates[count];
+  }
+
   ThreadFaults faults;
   std::atomic<std::uint64_t> drawn{0};
   std::vector<Mailbox> mailboxes;
-  std::vector<std::atomic<bool>> lost, stopped;
+  std::shared_ptr<Fates> fates;
+  std::mutex mutex;  // of the duplicates
+  std::vector<std::unique_ptr<Shared>> duplicates;
   std::vector<std::unique_ptr<End>> ends;
 };
 
@@ -100,7 +117,8 @@ class ThreadJob::End final : public Transport {
     Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
     const State state = slot.state.load(std::memory_order_acquire);
     if (state == State::waiting) {
-      if (!shared_.lost[static_cast<std::size_t>(slot.peer)].load(std::memory_order_acquire)) return false;
+      if (!shared_.fates->lost[static_cast<std::size_t>(slot.peer)].load(std::memory_order_acquire))
+        return false;
       // It may have come just before.
       if (slot.state.load(std::memory_order_acquire) == State::waiting)
         detail::fail<PeerLostError>("rank {} is gone, and rank {} has a message of {} bytes {} it", slot.peer,
@@ -128,6 +146,10 @@ class ThreadJob::End final : public Transport {
                     [&](const Mailbox::Entry& entry) { return entry.slot == &slot; });
     }
     release(request);
+  }
+
+  std::unique_ptr<Transport> duplicate() override {
+    return std::make_unique<End>(shared_.duplicate(duplicates_++), rank(), world_size());
   }
 
  private:
@@ -184,6 +206,7 @@ class ThreadJob::End final : public Transport {
   }
 
   Shared& shared_;
+  std::size_t duplicates_ = 0;
   std::deque<Slot> slots_;  // stay where they are
   std::vector<std::int32_t> free_;
 };
@@ -200,10 +223,10 @@ Transport& ThreadJob::transport(int rank) {
   return *shared_->ends[static_cast<std::size_t>(rank)];
 }
 void ThreadJob::lose(int rank) {
-  shared_->lost[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
+  shared_->fates->lost[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
 }
 void ThreadJob::stop(int rank) {
-  shared_->stopped[static_cast<std::size_t>(rank)].store(true);
+  shared_->fates->stopped[static_cast<std::size_t>(rank)].store(true);
 }
 
 void run_ranks(ThreadJob& job, int world_size, const std::function<void(Transport&)>& f) {

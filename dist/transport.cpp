@@ -4,6 +4,12 @@
 
 namespace athanor::dist {
 
+std::unique_ptr<Transport> Transport::duplicate() {
+  detail::fail<>(
+      "transport: batch norms over all ranks need a second network beside the gradients', which this kind "
+      "(NCCL) does not have in this version; use MPI, or norms of each rank's own");
+}
+
 void Transport::check_free(const char* who, const void* owner) const {
   if (!failure_.empty())
     detail::fail<PeerLostError>("{}: ranks cannot communicate after an error: {}", who, failure_);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -64,6 +65,10 @@ class Transport {
 
   /// Whether a thread other than the one that made it may call, in turns.
   virtual bool threads_may_call() const { return true; }
+  /// A second network between the same ranks, which knows nothing of what is under way here and may be used
+  /// by another thread at the same time. Every rank makes its own at the same point; it dies before this one.
+  /// Throws ArgumentError where there is none to be had.
+  virtual std::unique_ptr<Transport> duplicate();
 
   // What all who communicate through it share, whatever Communicator they use. For their one thread.
 

@@ -54,6 +54,26 @@ struct BatchNormBackward {
 /// One pass sums, one writes dx. Moves 2 + 3 elements per element (4 + 3 with a residual and an activation).
 template <class Context> void batch_norm_backward(Context& context, const BatchNormBackward& args);
 
+// The same over several ranks, each with rows of its own, R >= 0. What they tell each other is a row of 1 + 2
+// C f64, which begins with R; `rows` [P, 1 + 2 C] are those of all ranks, combined in the order of ranks, so
+// that every rank gets the same bits. A rank without values has zeros, and counts for nothing.
+
+/// row = R, the mean of every channel, and the sum of squared deviations from it.
+template <class Context> void batch_norm_moments(Context& context, const Tensor& x, const Tensor& row);
+/// stats of all ranks' values together, two at least. Source: Chan, Golub, LeVeque 1979, "Updating formulae
+/// and a pairwise algorithm for computing sample variances".
+template <class Context>
+void batch_norm_join(Context& context, const Tensor& rows, double eps, const Tensor& stats,
+                     const RunningStats& running);
+
+/// The sums of batch_norm_backward(), for this rank's values: dgamma, dbeta and dresidual are written, dx is
+/// not. row = R, then of every channel sum(g) and sum(g (x - mean)), g = dL/d(pre).
+template <class Context>
+void batch_norm_backward_sums(Context& context, const BatchNormBackward& args, const Tensor& row);
+/// dx, once batch_norm_backward_sums() has been called with the same arguments.
+template <class Context>
+void batch_norm_backward_join(Context& context, const BatchNormBackward& args, const Tensor& rows);
+
 // Layer normalisation over the last D elements of each of R rows; x, y, dy, dx [R, D] dense. gamma, beta [D]
 // A or undefined; stats [R, 2] A: mean and 1 / sqrt(var + eps).
 

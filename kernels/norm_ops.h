@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "kernels/activate.h"
 
@@ -17,6 +18,46 @@ struct Moments {
 ATH_HD inline Moments moments(double shift, double sum, double square, double n) {
   const double deviation = sum / n;
   return {shift + deviation, std::max((square - sum * deviation) / n, 0.0)};
+}
+
+/// Mean and sum of squared deviations of the values of several ranks, one rank after the other.
+struct JoinedMoments {
+  double n = 0, mean = 0, squares = 0;
+
+  ATH_HD void add(double other_n, double other_mean, double other_squares) {
+    if (other_n == 0) return;
+    const double together = n + other_n, apart = other_mean - mean;
+    mean += apart * (other_n / together);
+    squares += other_squares + apart * apart * (n * other_n / together);
+    n = together;
+  }
+};
+
+/// Those of one channel of rows [ranks, 1 + 2 channels]: see batch_norm_join().
+ATH_HD inline JoinedMoments joined_moments(const double* rows, std::int64_t ranks, std::int64_t channels,
+                                           std::int64_t channel) {
+  JoinedMoments joined;
+  for (std::int64_t r = 0; r < ranks; ++r) {
+    const double* row = rows + r * (1 + 2 * channels);
+    joined.add(row[0], row[1 + channel], row[1 + channels + channel]);
+  }
+  return joined;
+}
+
+/// Number of values, sum(g) and sum(g d) of one channel over all ranks: see batch_norm_backward_join().
+struct JoinedSums {
+  double n = 0, first = 0, second = 0;
+};
+ATH_HD inline JoinedSums joined_sums(const double* rows, std::int64_t ranks, std::int64_t channels,
+                                     std::int64_t channel) {
+  JoinedSums joined;
+  for (std::int64_t r = 0; r < ranks; ++r) {
+    const double* row = rows + r * (1 + 2 * channels);
+    joined.n += row[0];
+    joined.first += row[1 + channel];
+    joined.second += row[1 + channels + channel];
+  }
+  return joined;
 }
 
 /// 1 / standard deviation.

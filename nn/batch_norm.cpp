@@ -3,7 +3,7 @@
 namespace athanor::nn {
 
 BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
-    : params_{options.eps, options.momentum, options.activation} {
+    : params_{options.eps, options.momentum, options.activation, nullptr} {
   ATH_CHECK(channels > 0, "BatchNorm: channels must be > 0, but got {}", channels);
   constexpr ParameterOptions kNorm{.keep_f32 = true, .decay = false};
   if (options.scale) weight_ = register_parameter("weight", Tensor::zeros({channels}), kNorm);

@@ -25,6 +25,10 @@ class BatchNorm final : public Module {
   /// activation(norm(x) + residual), in one pass.
   Tensor forward(const Tensor& x, const Tensor& residual);
 
+  /// From now on normalises over the batches of all ranks in training: dist/sync_batch_norm.h does this for
+  /// the norms of a whole model. Null: over its own batch again.
+  void join(JoinedBatch* joined) { params_.joined = joined; }
+
  private:
   void reset(const InitKeys& keys) override;
 

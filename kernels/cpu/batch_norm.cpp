@@ -157,34 +157,79 @@ void sum_deviations(const Wide& wide, std::int64_t chunk, const T* x, const A* s
 
 }  // namespace
 
+namespace {
+
+/// f(channel, its Moments) for every channel of x, R >= 1.
+template <class T, class F> void for_each_moments(CpuContext& context, const Tensor& x, const F& f) {
+  using A = Accumulate<T>;
+  const Wide wide(x);
+  const T* in = x.data<T>();
+  const Scratch memory = context.scratch(static_cast<std::size_t>(wide.width) * sizeof(A));
+  A* shift = memory.as<A>();
+  sample_means(wide, in, shift);
+  const Sums<A> sums(context, wide);
+  wide.for_each_chunk(context, [&](std::int64_t chunk) {
+    vectorize([&] {
+      sum_deviations(wide, chunk, in, shift, sums.slot(chunk));
+      sums.fold(chunk);
+    });
+  });
+  sums.total();
+  const double n = static_cast<double>(wide.rows);
+  for (std::int64_t c = 0; c < wide.channels; ++c)
+    f(c, moments(static_cast<double>(shift[c]), sums.first()[c], sums.second()[c], n));
+}
+
+/// stats of a channel, and its running ones moved; n values.
+template <class A>
+void write_statistics(std::int64_t c, const Moments& found, double n, double eps, const Tensor& stats,
+                      const RunningStats& running) {
+  A* mean = stats.data<A>();
+  mean[c] = A(found.mean);
+  mean[stats.dim(1) + c] = A(inverse_deviation(found.var, eps));
+  if (!running.mean.defined()) return;
+  A &center = running.mean.data<A>()[c], &var = running.var.data<A>()[c];
+  center = moved_towards(center, found.mean, running.momentum);
+  var = moved_towards(var, found.var * n / (n - 1), running.momentum);
+}
+
+}  // namespace
+
 template <>
 void batch_norm_statistics(CpuContext& context, const Tensor& x, double eps, const Tensor& stats,
                            const RunningStats& running) {
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
-    using A = Accumulate<T>;
-    const Wide wide(x);
-    const T* in = x.data<T>();
-    const Scratch memory = context.scratch(static_cast<std::size_t>(wide.width) * sizeof(A));
-    A* shift = memory.as<A>();
-    sample_means(wide, in, shift);
-    const Sums<A> sums(context, wide);
-    wide.for_each_chunk(context, [&](std::int64_t chunk) {
-      vectorize([&] {
-        sum_deviations(wide, chunk, in, shift, sums.slot(chunk));
-        sums.fold(chunk);
-      });
+    const double n = static_cast<double>(x.numel()) / static_cast<double>(x.dim(-1));
+    for_each_moments<T>(context, x, [&](std::int64_t c, const Moments& found) {
+      write_statistics<Accumulate<T>>(c, found, n, eps, stats, running);
     });
-    sums.total();
-    A *mean = stats.data<A>(), *inverse = mean + wide.channels;
-    const double n = static_cast<double>(wide.rows);
-    for (std::int64_t c = 0; c < wide.channels; ++c) {
-      const Moments found = moments(static_cast<double>(shift[c]), sums.first()[c], sums.second()[c], n);
-      mean[c] = A(found.mean);
-      inverse[c] = A(inverse_deviation(found.var, eps));
-      if (!running.mean.defined()) continue;
-      A &center = running.mean.data<A>()[c], &var = running.var.data<A>()[c];
-      center = moved_towards(center, found.mean, running.momentum);
-      var = moved_towards(var, found.var * n / (n - 1), running.momentum);
+  });
+}
+
+template <> void batch_norm_moments(CpuContext& context, const Tensor& x, const Tensor& row) {
+  auto* to = row.data<double>();
+  std::fill(to, to + row.numel(), 0.0);
+  if (x.numel() == 0) return;
+  const std::int64_t channels = x.dim(-1);
+  const double n = to[0] = static_cast<double>(x.numel() / channels);
+  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
+    for_each_moments<T>(context, x, [&](std::int64_t c, const Moments& found) {
+      to[1 + c] = found.mean;
+      to[1 + channels + c] = found.var * n;
+    });
+  });
+}
+
+template <>
+void batch_norm_join(CpuContext&, const Tensor& rows, double eps, const Tensor& stats,
+                     const RunningStats& running) {
+  dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
+    if constexpr (sizeof(A) >= 4) {
+      const std::int64_t channels = stats.dim(1);
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const JoinedMoments joined = joined_moments(rows.data<double>(), rows.dim(0), channels, c);
+        write_statistics<A>(c, {joined.mean, joined.squares / joined.n}, joined.n, eps, stats, running);
+      }
     }
   });
 }
@@ -340,11 +385,11 @@ template <class A> void write_sums(const Sink& to, std::int64_t n, const double*
     out[c] = A(to.write == Write::overwrite ? from[c] : static_cast<double>(out[c]) + from[c]);
 }
 
-template <class Sum, class Dx, class T>
-void run_backward(CpuContext& context, const BatchNormBackward& args) {
+/// dgamma, dbeta, dresidual, and in `row` the number of values and the two sums of every channel.
+template <class Sum, class T>
+void run_sums(CpuContext& context, const BatchNormBackward& args, const Wide& wide,
+              const Affine<Accumulate<T>>& affine, double* row) {
   using A = Accumulate<T>;
-  const Wide wide(args.x);
-  const Affine<A> affine(context, wide, args.gamma, args.beta, args.stats);
   const T *x = args.x.data<T>(), *dy = args.dy.data<T>();
   const T* extra = args.extra.defined() ? args.extra.data<T>() : nullptr;
   T* dresidual = args.extra.defined() ? args.dresidual.data<T>() : nullptr;
@@ -356,41 +401,85 @@ void run_backward(CpuContext& context, const BatchNormBackward& args) {
     });
   });
   sums.total();
+  row[0] = static_cast<double>(wide.rows);
+  std::copy(sums.first(), sums.first() + 2 * wide.channels, row + 1);
 
-  const Scratch memory = context.scratch(static_cast<std::size_t>(2 * wide.width) * sizeof(A) +
-                                         static_cast<std::size_t>(wide.channels) * sizeof(double));
+  const Scratch memory = context.scratch(static_cast<std::size_t>(wide.channels) * sizeof(double));
   double* dgamma = memory.as<double>();
-  A *offset = reinterpret_cast<A*>(dgamma + wide.channels), *slope = offset + wide.width;
   const A* inverse = args.stats.data<A>() + wide.channels;
   for (std::int64_t c = 0; c < wide.channels; ++c)
     dgamma[c] = sums.second()[c] * static_cast<double>(inverse[c]);
   write_sums<A>(args.dgamma, wide.channels, dgamma);
   write_sums<A>(args.dbeta, wide.channels, sums.first());
-  if (!args.dx.defined()) return;
+}
 
-  const double share = args.training ? 1 / static_cast<double>(wide.rows) : 0;
-  wide.repeat(offset, [&](std::int64_t c) { return A(sums.first()[c] * share); });
-  wide.repeat(slope, [&](std::int64_t c) { return A(dgamma[c] * static_cast<double>(inverse[c]) * share); });
-  const T* gradient = dresidual ? dresidual : dy;
+/// dx, from the rows of all ranks.
+template <class Dx, class T>
+void run_dx(CpuContext& context, const BatchNormBackward& args, const Wide& wide,
+            const Affine<Accumulate<T>>& affine, const double* rows, std::int64_t ranks) {
+  using A = Accumulate<T>;
+  if (!args.dx.defined()) return;
+  const Scratch memory = context.scratch(static_cast<std::size_t>(2 * wide.width) * sizeof(A));
+  A *offset = memory.as<A>(), *slope = offset + wide.width;
+  const A* inverse = args.stats.data<A>() + wide.channels;
+  for (std::int64_t c = 0; c < wide.channels; ++c) {
+    const JoinedSums sums = joined_sums(rows, ranks, wide.channels, c);
+    const double share = args.training ? 1 / sums.n : 0, scale = static_cast<double>(inverse[c]);
+    offset[c] = A(sums.first * share);
+    slope[c] = A(sums.second * scale * scale * share);
+  }
+  wide.repeat(offset, [=](std::int64_t c) { return offset[c]; });
+  wide.repeat(slope, [=](std::int64_t c) { return slope[c]; });
+  const T* x = args.x.data<T>();
+  const T* gradient = args.extra.defined() ? args.dresidual.data<T>() : args.dy.data<T>();
   T* dx = args.dx.data<T>();
   wide.for_each_chunk(context, [&](std::int64_t chunk) {
     vectorize([&] { write_dx<Dx>(wide, chunk, affine, offset, slope, x, gradient, dx); });
   });
 }
 
-}  // namespace
-
-template <> void batch_norm_backward(CpuContext& context, const BatchNormBackward& args) {
+/// f<Sum, Dx, T>(): how the two passes have g = dL/d(pre).
+template <class F> void dispatch_passes(const BatchNormBackward& args, const F& f) {
   dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
     dispatch_activation(args.activation, [&]<class Op>() {
       if (std::is_same_v<Op, Identity> || !args.extra.defined()) {
-        run_backward<FromX<Op>, FromX<Op>, T>(context, args);
+        f.template operator()<FromX<Op>, FromX<Op>, T>();
       } else if (std::is_same_v<Op, Relu>) {
-        run_backward<FromY, FromX<Identity>, T>(context, args);
+        f.template operator()<FromY, FromX<Identity>, T>();
       } else {
-        run_backward<FromResidual<Op>, FromX<Identity>, T>(context, args);
+        f.template operator()<FromResidual<Op>, FromX<Identity>, T>();
       }
     });
+  });
+}
+
+}  // namespace
+
+template <> void batch_norm_backward(CpuContext& context, const BatchNormBackward& args) {
+  dispatch_passes(args, [&]<class Sum, class Dx, class T>() {
+    const Wide wide(args.x);
+    const Affine<Accumulate<T>> affine(context, wide, args.gamma, args.beta, args.stats);
+    const Scratch memory = context.scratch(static_cast<std::size_t>(1 + 2 * wide.channels) * sizeof(double));
+    run_sums<Sum, T>(context, args, wide, affine, memory.as<double>());
+    run_dx<Dx, T>(context, args, wide, affine, memory.as<double>(), 1);
+  });
+}
+
+template <>
+void batch_norm_backward_sums(CpuContext& context, const BatchNormBackward& args, const Tensor& row) {
+  dispatch_passes(args, [&]<class Sum, class Dx, class T>() {
+    const Wide wide(args.x);
+    const Affine<Accumulate<T>> affine(context, wide, args.gamma, args.beta, args.stats);
+    run_sums<Sum, T>(context, args, wide, affine, row.data<double>());
+  });
+}
+
+template <>
+void batch_norm_backward_join(CpuContext& context, const BatchNormBackward& args, const Tensor& rows) {
+  dispatch_passes(args, [&]<class Sum, class Dx, class T>() {
+    const Wide wide(args.x);
+    const Affine<Accumulate<T>> affine(context, wide, args.gamma, args.beta, args.stats);
+    run_dx<Dx, T>(context, args, wide, affine, rows.data<double>(), rows.dim(0));
   });
 }
 

@@ -1,3 +1,4 @@
+#include "kernels/copy.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/norm_ops.h"
 
@@ -75,6 +76,14 @@ __global__ void __launch_bounds__(kThreads, 4)
 template <class A> struct Running {
   A *mean, *var;  // null: none are kept
   double momentum;
+
+  explicit Running(const RunningStats& running)
+      : mean(data_or_null<A>(running.mean)), var(data_or_null<A>(running.var)), momentum(running.momentum) {}
+  __device__ __forceinline__ void move(std::int64_t c, const Moments& found, double n) const {
+    if (!mean) return;
+    mean[c] = moved_towards(mean[c], found.mean, momentum);
+    var[c] = moved_towards(var[c], found.var * n / (n - 1), momentum);
+  }
 };
 
 template <class A>
@@ -88,9 +97,35 @@ __global__ void __launch_bounds__(1024)
   const Moments found = moments(static_cast<double>(shifts[c]), total.first, total.second, n);
   stats[c] = A(found.mean);
   stats[channels + c] = A(inverse_deviation(found.var, eps));
-  if (!running.mean) return;
-  running.mean[c] = moved_towards(running.mean[c], found.mean, running.momentum);
-  running.var[c] = moved_towards(running.var[c], found.var * n / (n - 1), running.momentum);
+  running.move(c, found, n);
+}
+
+/// The row of batch_norm_moments().
+template <class A>
+__global__ void __launch_bounds__(1024)
+    finish_moments(const A* partials, std::int64_t splits, std::int64_t rows, std::int64_t channels,
+                   const A* shifts, double* row) {
+  const auto total = cuda::total_columns(partials, splits, channels);
+  if (!total.valid) return;
+  const std::int64_t c = total.channel;
+  const double n = static_cast<double>(rows);
+  const Moments found = moments(static_cast<double>(shifts[c]), total.first, total.second, n);
+  if (c == 0) row[0] = n;
+  row[1 + c] = found.mean;
+  row[1 + channels + c] = found.var * n;
+}
+
+template <class A>
+__global__ void __launch_bounds__(kThreads)
+    join_statistics(const double* rows, std::int64_t ranks, std::int64_t channels, double eps, A* stats,
+                    Running<A> running) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (c >= channels) return;
+  const JoinedMoments joined = joined_moments(rows, ranks, channels, c);
+  const Moments found{joined.mean, joined.squares / joined.n};
+  stats[c] = A(found.mean);
+  stats[channels + c] = A(inverse_deviation(found.var, eps));
+  running.move(c, found, joined.n);
 }
 
 template <class A>
@@ -104,27 +139,68 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
+namespace {
+
+/// One thread per channel.
+cuda::Launch by_channel(const char* name, std::int64_t channels) {
+  return {name, static_cast<unsigned>((channels + kThreads - 1) / kThreads), kThreads};
+}
+
+/// Sums of x by splits; finish(tiling, launch, partials, shifts) makes of them what is wanted.
+template <class T, class F> void sum_up(const CudaContext& context, const Tensor& x, const F& finish) {
+  using A = Accumulate<T>;
+  const T* in = x.data<T>();
+  const auto run = [&]<int V>() {
+    const ColumnTiling tiling = tiling_of(x, V);
+    const std::int64_t channels = tiling.channels;
+    const Scratch memory =
+        context.scratch((tiling.partial_elements() + static_cast<std::size_t>(channels)) * sizeof(A));
+    A *partials = memory.as<A>(), *shifts = partials + tiling.partial_elements();
+    cuda::launch(context, {"batch_norm_statistics", tiling.blocks(), kThreads}, sum_deviations<V, T, A>, in,
+                 tiling, shifts, partials);
+    finish(tiling, cuda::total_launch("batch_norm_finish", tiling.splits, channels), partials, shifts);
+  };
+  dispatch_width<T>(x.dim(-1), run, in);
+}
+
+}  // namespace
+
 template <>
 void batch_norm_statistics(CudaContext& context, const Tensor& x, double eps, const Tensor& stats,
                            const RunningStats& running) {
   if (x.numel() == 0) return;
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
     using A = Accumulate<T>;
-    const T* in = x.data<T>();
-    const auto run = [&]<int V>() {
-      const ColumnTiling tiling = tiling_of(x, V);
-      const std::int64_t channels = tiling.channels;
-      const Scratch memory =
-          context.scratch((tiling.partial_elements() + static_cast<std::size_t>(channels)) * sizeof(A));
-      A *partials = memory.as<A>(), *shifts = partials + tiling.partial_elements();
-      cuda::launch(context, {"batch_norm_statistics", tiling.blocks(), kThreads}, sum_deviations<V, T, A>, in,
-                   tiling, shifts, partials);
-      cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, channels),
-                   finish_statistics<A>, partials, tiling.splits, tiling.rows, channels, shifts, eps,
-                   stats.data<A>(),
-                   Running<A>{data_or_null<A>(running.mean), data_or_null<A>(running.var), running.momentum});
-    };
-    dispatch_width<T>(x.dim(-1), run, in);
+    sum_up<T>(context, x,
+              [&](const ColumnTiling& tiling, const cuda::Launch& launch, A* partials, A* shifts) {
+                cuda::launch(context, launch, finish_statistics<A>, partials, tiling.splits, tiling.rows,
+                             tiling.channels, shifts, eps, stats.data<A>(), Running<A>(running));
+              });
+  });
+}
+
+template <> void batch_norm_moments(CudaContext& context, const Tensor& x, const Tensor& row) {
+  if (x.numel() == 0) return fill(context, row, 0);
+  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
+    using A = Accumulate<T>;
+    sum_up<T>(context, x,
+              [&](const ColumnTiling& tiling, const cuda::Launch& launch, A* partials, A* shifts) {
+                cuda::launch(context, launch, finish_moments<A>, partials, tiling.splits, tiling.rows,
+                             tiling.channels, shifts, row.data<double>());
+              });
+  });
+}
+
+template <>
+void batch_norm_join(CudaContext& context, const Tensor& rows, double eps, const Tensor& stats,
+                     const RunningStats& running) {
+  const std::int64_t channels = stats.dim(1);
+  if (channels == 0) return;
+  dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
+    if constexpr (sizeof(A) >= 4) {
+      cuda::launch(context, by_channel("batch_norm_join", channels), join_statistics<A>, rows.data<double>(),
+                   rows.dim(0), channels, eps, stats.data<A>(), Running<A>(running));
+    }
   });
 }
 
@@ -133,10 +209,8 @@ void batch_norm_fixed(CudaContext& context, const RunningStats& running, double 
   dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
     if constexpr (sizeof(A) >= 4) {
       const std::int64_t channels = stats.dim(1);
-      cuda::launch(
-          context,
-          {"batch_norm_fixed", static_cast<unsigned>((channels + kThreads - 1) / kThreads), kThreads},
-          fix_statistics<A>, running.mean.data<A>(), running.var.data<A>(), channels, eps, stats.data<A>());
+      cuda::launch(context, by_channel("batch_norm_fixed", channels), fix_statistics<A>,
+                   running.mean.data<A>(), running.var.data<A>(), channels, eps, stats.data<A>());
     }
   });
 }
@@ -280,6 +354,34 @@ __global__ void __launch_bounds__(1024)
   coefficients[channels + total.channel] = A(product * inverse * share);
 }
 
+/// The parameters' gradients, and the row of batch_norm_backward_sums().
+template <class A>
+__global__ void __launch_bounds__(1024)
+    finish_sums(const A* partials, std::int64_t splits, std::int64_t rows, std::int64_t channels,
+                const A* inverses, Target<A> dgamma, Target<A> dbeta, double* row) {
+  const auto total = cuda::total_columns(partials, splits, channels);
+  if (!total.valid) return;
+  const std::int64_t c = total.channel;
+  dgamma.put(c, total.second * static_cast<double>(inverses[c]));
+  dbeta.put(c, total.first);
+  if (c == 0) row[0] = static_cast<double>(rows);
+  row[1 + c] = total.first;
+  row[1 + channels + c] = total.second;
+}
+
+/// Offset and slope of each channel from the rows of all ranks.
+template <class A>
+__global__ void __launch_bounds__(kThreads)
+    join_gradients(const double* rows, std::int64_t ranks, std::int64_t channels, const A* inverses,
+                   A* coefficients) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (c >= channels) return;
+  const JoinedSums sums = joined_sums(rows, ranks, channels, c);
+  const double inverse = static_cast<double>(inverses[c]);
+  coefficients[c] = A(sums.first / sums.n);
+  coefficients[channels + c] = A(sums.second * inverse * inverse / sums.n);
+}
+
 /// dx of a block's tile from dL/d(pre) (policy FromX<Identity>) or dy: 3 * sizeof(T) bytes an element.
 template <class Policy, int V, class T, class A>
 __global__ void __launch_bounds__(kThreads)
@@ -314,45 +416,105 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-template <class Sum, class Dx, class T>
-void run_backward(const CudaContext& context, const BatchNormBackward& args) {
+/// The two passes over a batch, and the tensors they go over.
+template <class Sum, class Dx, class T> struct Backward {
   using A = Accumulate<T>;
-  const T *x = args.x.data<T>(), *dy = args.dy.data<T>(), *extra = data_or_null<T>(args.extra);
-  T *dresidual = data_or_null<T>(args.dresidual), *dx = data_or_null<T>(args.dx);
-  const Channels<A> parameters(args.stats, args.gamma, args.beta);
-  const auto run = [&]<int V>() {
-    const ColumnTiling tiling = tiling_of(args.x, V);
-    const std::int64_t channels = tiling.channels;
-    const Scratch memory =
-        context.scratch((tiling.partial_elements() + 2 * static_cast<std::size_t>(channels)) * sizeof(A));
-    A *partials = memory.as<A>(), *coefficients = partials + tiling.partial_elements();
-    cuda::launch(context, {"batch_norm_sums", tiling.blocks(), kThreads}, sum_gradients<Sum, V, T, A>,
-                 GradientSources<T>{x, dy, extra, dresidual}, tiling, parameters, partials);
-    const double share = args.training && tiling.rows > 0 ? 1 / static_cast<double>(tiling.rows) : 0;
-    cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, channels),
-                 finish_gradients<A>, partials, tiling.splits, channels, parameters.stats + channels, share,
-                 Target<A>(args.dgamma), Target<A>(args.dbeta), coefficients);
+
+  Backward(const CudaContext& on, const BatchNormBackward& arguments)
+      : context(on),
+        args(arguments),
+        from{args.x.data<T>(), args.dy.data<T>(), data_or_null<T>(args.extra),
+             data_or_null<T>(args.dresidual)},
+        dx(data_or_null<T>(args.dx)),
+        parameters(args.stats, args.gamma, args.beta),
+        inverses(parameters.stats + args.x.dim(-1)) {}
+
+  /// f<V>(tiling)
+  template <class F> void with_width(const F& f) const {
+    const auto run = [&]<int V>() { f.template operator()<V>(tiling_of(args.x, V)); };
+    dispatch_width<T>(args.x.dim(-1), run, from.x, from.dy, from.extra, from.dresidual, dx);
+  }
+  template <int V> void launch_sums(const ColumnTiling& tiling, A* partials) const {
+    cuda::launch(context, {"batch_norm_sums", tiling.blocks(), kThreads}, sum_gradients<Sum, V, T, A>, from,
+                 tiling, parameters, partials);
+  }
+  template <int V> void launch_dx(const ColumnTiling& tiling, const A* coefficients) const {
+    cuda::launch(context, {"batch_norm_backward", tiling.blocks(), kThreads}, write_dx<Dx, V, T, A>, from.x,
+                 from.dresidual ? from.dresidual : from.dy, tiling, parameters, coefficients, dx);
+  }
+
+  /// Both, for one rank.
+  void alone() const {
+    with_width([this]<int V>(const ColumnTiling& tiling) {
+      const std::int64_t channels = tiling.channels;
+      const Scratch memory =
+          context.scratch((tiling.partial_elements() + 2 * static_cast<std::size_t>(channels)) * sizeof(A));
+      A *partials = memory.as<A>(), *coefficients = partials + tiling.partial_elements();
+      launch_sums<V>(tiling, partials);
+      const double share = args.training && tiling.rows > 0 ? 1 / static_cast<double>(tiling.rows) : 0;
+      cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, channels),
+                   finish_gradients<A>, partials, tiling.splits, channels, inverses, share,
+                   Target<A>(args.dgamma), Target<A>(args.dbeta), coefficients);
+      if (dx) launch_dx<V>(tiling, coefficients);
+    });
+  }
+  void sums(double* row) const {
+    with_width([this, row]<int V>(const ColumnTiling& tiling) {
+      const Scratch memory = context.scratch(tiling.partial_elements() * sizeof(A));
+      launch_sums<V>(tiling, memory.as<A>());
+      cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, tiling.channels),
+                   finish_sums<A>, memory.as<A>(), tiling.splits, tiling.rows, tiling.channels, inverses,
+                   Target<A>(args.dgamma), Target<A>(args.dbeta), row);
+    });
+  }
+  void join(const double* rows, std::int64_t ranks) const {
     if (!dx) return;
-    cuda::launch(context, {"batch_norm_backward", tiling.blocks(), kThreads}, write_dx<Dx, V, T, A>, x,
-                 dresidual ? dresidual : dy, tiling, parameters, coefficients, dx);
-  };
-  dispatch_width<T>(args.x.dim(-1), run, x, dy, extra, dresidual, dx);
+    with_width([this, rows, ranks]<int V>(const ColumnTiling& tiling) {
+      const Scratch memory = context.scratch(2 * static_cast<std::size_t>(tiling.channels) * sizeof(A));
+      cuda::launch(context, by_channel("batch_norm_join", tiling.channels), join_gradients<A>, rows, ranks,
+                   tiling.channels, inverses, memory.as<A>());
+      launch_dx<V>(tiling, memory.as<A>());
+    });
+  }
+
+  const CudaContext& context;
+  const BatchNormBackward& args;
+  GradientSources<T> from;
+  T* dx;
+  Channels<A> parameters;
+  const A* inverses;
+};
+
+/// f(Backward) with the policies that have g = dL/d(pre).
+template <class F> void with_passes(const CudaContext& context, const BatchNormBackward& args, const F& f) {
+  if (args.x.dim(-1) == 0) return;
+  dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
+    dispatch_activation(args.activation, [&]<class Op>() {
+      if (!args.extra.defined()) return f(Backward<FromX<Op>, FromX<Op>, T>(context, args));
+      if constexpr (std::is_same_v<Op, Relu>) {
+        f(Backward<FromY, FromX<Identity>, T>(context, args));
+      } else if constexpr (!std::is_same_v<Op, Identity>) {
+        f(Backward<FromResidual<Op>, FromX<Identity>, T>(context, args));
+      }
+    });
+  });
 }
 
 }  // namespace
 
 template <> void batch_norm_backward(CudaContext& context, const BatchNormBackward& args) {
-  if (args.x.dim(-1) == 0) return;
-  dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
-    dispatch_activation(args.activation, [&]<class Op>() {
-      if (!args.extra.defined()) return run_backward<FromX<Op>, FromX<Op>, T>(context, args);
-      if constexpr (std::is_same_v<Op, Relu>) {
-        run_backward<FromY, FromX<Identity>, T>(context, args);
-      } else if constexpr (!std::is_same_v<Op, Identity>) {
-        run_backward<FromResidual<Op>, FromX<Identity>, T>(context, args);
-      }
-    });
-  });
+  with_passes(context, args, [](const auto& passes) { passes.alone(); });
+}
+
+template <>
+void batch_norm_backward_sums(CudaContext& context, const BatchNormBackward& args, const Tensor& row) {
+  if (args.x.dim(-1) == 0) return fill(context, row, 0);
+  with_passes(context, args, [&](const auto& passes) { passes.sums(row.data<double>()); });
+}
+
+template <>
+void batch_norm_backward_join(CudaContext& context, const BatchNormBackward& args, const Tensor& rows) {
+  with_passes(context, args, [&](const auto& passes) { passes.join(rows.data<double>(), rows.dim(0)); });
 }
 
 }  // namespace athanor::kernels

@@ -206,6 +206,83 @@ TEST_F(BatchNormOnDevice, BackwardOfFrozenParametersWritesDxAlone) {
   expect_close(found.dgamma, expected.dgamma, 0);
 }
 
+// Three ranks with a part of the rows each, one with none, joined: what one rank with all of them gets.
+TEST_F(BatchNormOnDevice, JoinedPartsEqualTheWhole) {
+  constexpr std::int64_t kRows = 300, kChannels = 24, kBegin[] = {0, 7, 7, kRows};
+  for (const DType dtype : kFloating) {
+    const Case c({{kRows, kChannels}}, dtype, 3);
+    const auto part = [&](const Tensor& x, int rank) {
+      const std::int64_t rows = kBegin[rank + 1] - kBegin[rank];
+      const Tensor mine = x.view_as_strided({rows, kChannels}, {kChannels, 1}, kBegin[rank] * kChannels);
+      const Tensor copy = Tensor::empty({rows, kChannels}, {dtype, kCpu});
+      copy.copy_bytes_from(mine);
+      return on_device(copy);
+    };
+    const TensorOptions options{c.stats.dtype(), test::device()};
+    const auto row_of = [&](const Tensor& rows, int rank) {
+      return rows.view_as_strided({1 + 2 * kChannels}, {1}, rank * (1 + 2 * kChannels));
+    };
+    const Tensor rows = Tensor::empty({3, 1 + 2 * kChannels}, {DType::f64, test::device()});
+    const Tensor stats = Tensor::empty({2, kChannels}, options);
+    const RunningStats whole{Tensor::zeros({kChannels}), Tensor::zeros({kChannels}), 0.25},
+        joined{Tensor::zeros({kChannels}, options), Tensor::zeros({kChannels}, options), 0.25};
+    for (int rank = 0; rank < 3; ++rank)
+      kernels::batch_norm_moments(context(), part(c.x, rank), row_of(rows, rank));
+    kernels::batch_norm_join(context(), rows, 1e-5, stats, joined);
+    EXPECT_TRUE(close(stats.to(kCpu), c.stats, sum_tolerance(dtype)));
+    if (dtype != DType::f64) {
+      kernels::batch_norm_statistics(cpu_context(), c.x, 1e-5, c.stats, whole);
+      EXPECT_TRUE(close(joined.mean.to(kCpu), whole.mean, sum_tolerance(dtype)));
+      EXPECT_TRUE(close(joined.var.to(kCpu), whole.var, sum_tolerance(dtype)));
+    }
+    for (const Activation activation : kActivations) {
+      for (const bool residual : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", dtype, static_cast<int>(activation), residual));
+        const Gradients expected = backward(c, activation, residual, true, Which::all, kCpu);
+        const bool mixes = residual && activation != Activation::none;
+        std::vector<BatchNormBackward> ranks(3);
+        for (int rank = 0; rank < 3; ++rank) {
+          BatchNormBackward& args = ranks[static_cast<std::size_t>(rank)];
+          args.activation = activation;
+          args.x = part(c.x, rank);
+          args.gamma = on_device(c.gamma);
+          args.beta = on_device(c.beta);
+          args.stats = on_device(c.stats);
+          args.dy = part(c.dy, rank);
+          args.dx = empty_like(args.x);
+          args.dgamma = {empty_like(args.gamma), Write::overwrite};
+          args.dbeta = {empty_like(args.beta), Write::overwrite};
+          if (mixes) {
+            args.extra = part(c.residual, rank);
+            if (activation == Activation::relu) {
+              const Tensor y = empty_like(args.x);
+              kernels::batch_norm_forward(context(), activation, args.x, args.gamma, args.beta, args.stats,
+                                          args.extra, y);
+              args.extra = y;
+            }
+            args.dresidual = empty_like(args.x);
+          }
+          kernels::batch_norm_backward_sums(context(), args, row_of(rows, rank));
+        }
+        std::vector<double> dx, dgamma(kChannels), dbeta(kChannels);
+        for (const BatchNormBackward& args : ranks) {
+          kernels::batch_norm_backward_join(context(), args, rows);
+          for (const double value : args.dx.to(kCpu).to_vector()) dx.push_back(value);
+          for (std::size_t i = 0; i < kChannels; ++i) {
+            dgamma[i] += args.dgamma.tensor.to(kCpu).to_vector()[i];
+            dbeta[i] += args.dbeta.tensor.to(kCpu).to_vector()[i];
+          }
+        }
+        EXPECT_TRUE(close(Tensor::from(dx, {kRows, kChannels}), expected.dx.to_vector(), tolerance(dtype)));
+        EXPECT_TRUE(close(expected.dgamma, dgamma, sum_tolerance(dtype)));
+        const std::vector<double> before = filled({c.beta.shape()}, c.beta.dtype(), {9}).to_vector();
+        for (std::size_t i = 0; i < kChannels; ++i) dbeta[i] += before[i];  // of backward(), which adds
+        EXPECT_TRUE(close(expected.dbeta, dbeta, sum_tolerance(dtype)));
+      }
+    }
+  }
+}
+
 TEST_F(BatchNormOnDevice, EmptyBatchHasNoGradients) {
   Case c({{2, 8}}, DType::f32);
   c.x = c.dy = c.residual = Tensor::empty({0, 8}, {DType::f32, kCpu});
