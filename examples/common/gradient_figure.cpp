@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "examples/common/svg.h"
 #include "tensor/error.h"
 
 namespace athanor::examples {
@@ -76,35 +77,6 @@ std::string percent(std::int64_t part, std::int64_t whole) {
   if (part == 0) return "0 %";
   const double share = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
   return share < 0.05 ? "< 0.1 %" : fmt::format("{:.1f} %", share);
-}
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&')
-      safe += "&amp;";
-    else if (c == '<')
-      safe += "&lt;";
-    else
-      safe += c;
-  }
-  return safe;
-}
-
-std::string text(double x, double y, const char* style, const char* anchor, const std::string& words) {
-  return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" class="{}" text-anchor="{}">{}</text>)"
-                     "\n",
-                     x, y, style, anchor, escaped(words));
-}
-std::string rect(double x, double y, double width, double height, const std::string& style) {
-  return fmt::format(R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" class="{}"/>)"
-                     "\n",
-                     x, y, width, height, style);
-}
-std::string line(double x1, double y1, double x2, double y2, const char* style) {
-  return fmt::format(R"(<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" class="{}"/>)"
-                     "\n",
-                     x1, y1, x2, y2, style);
 }
 
 /// The zones' tints, and over each its name and the share of the values in it.

@@ -9,6 +9,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
+#include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>

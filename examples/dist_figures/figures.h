@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dist/communicator.h"
+#include "dist/transport.h"
+
+namespace athanor::examples {
+
+/// Writes down what one rank sends, and counts what it sends and takes in.
+class Traced final : public dist::Transport {
+ public:
+  struct Message {
+    int to = 0;
+    dist::Tag tag = 0;
+    const std::byte* from = nullptr;  ///< where it lay
+    std::vector<std::byte> bytes;     ///< as they were sent
+  };
+
+  explicit Traced(dist::Transport& below) : Transport(below.rank(), below.world_size()), below_(below) {}
+
+  dist::Request isend(int to, dist::Tag tag, std::span<const std::byte> bytes) override {
+    sent_bytes += static_cast<std::int64_t>(bytes.size());
+    if (keeps) messages.push_back({to, tag, bytes.data(), {bytes.begin(), bytes.end()}});
+    return below_.isend(to, tag, bytes);
+  }
+  dist::Request irecv(int from, dist::Tag tag, std::span<std::byte> bytes) override {
+    received_bytes += static_cast<std::int64_t>(bytes.size());
+    return below_.irecv(from, tag, bytes);
+  }
+  bool test(dist::Request& request) override { return below_.test(request); }
+  void cancel(dist::Request& request) noexcept override { below_.cancel(request); }
+
+  bool keeps = true;  ///< messages, too
+  std::vector<Message> messages;
+  std::int64_t sent_bytes = 0, received_bytes = 0;
+
+ private:
+  dist::Transport& below_;
+};
+
+/// Starts the collectives of all ranks of a job and pushes them in turn, all from this thread, until all are
+/// done.
+void run_together(std::span<const std::unique_ptr<dist::Collective>> of_ranks);
+
+/// Each draws one picture and says in `table` (Markdown) what its numbers are, where it has any.
+std::string ring_picture();
+std::string bytes_picture(std::string& table);
+std::string layout_picture(std::string& table);
+std::string overlap_picture(std::string& table);
+
+}  // namespace athanor::examples

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# dist_figures.sh BIN DOCS: what examples/dist_figures draws is what the chapters in DOCS show.
+set -euo pipefail
+bin=$1 docs=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+die() { echo "$*"; cat "$folder/out" "$folder/err" 2>/dev/null; exit 1; }
+refuses() { # refuses PATTERN ARGUMENTS...: code 2, one line
+  local pattern=$1 code=0
+  shift
+  "$bin/dist_figures" "$@" >"$folder/out" 2>"$folder/err" || code=$?
+  [ "$code" -eq 2 ] && [ "$(wc -l <"$folder/err")" -eq 1 ] || die "$*: expected code 2 and one line"
+  grep -qE -- "$pattern" "$folder/err" || die "$*: expected '$pattern'"
+}
+refuses "expected a folder"
+refuses "must be a folder" /nowhere
+refuses "'rings' must be one of" "$folder" rings
+
+# Three follow from the code alone, and so must be those of the chapters, with their tables.
+"$bin/dist_figures" "$folder" ring data_parallel_bytes zero1_layout >"$folder/out" 2>"$folder/err" || die "cannot draw"
+for name in ring data_parallel_bytes zero1_layout; do
+  cmp -s "$folder/$name.svg" "$docs/img/$name.svg" ||
+    die "docs/img/$name.svg is not what the code draws; run build/cpu/bin/dist_figures docs/img $name"
+done
+[ "$(grep -c '^| [0-9]' "$folder/out")" -eq 12 ] || die "expected two tables of six rows"
+while IFS= read -r row; do
+  grep -qxF -- "$row" "$docs/why_not_data_parallel.md" "$docs/zero1_equals_ddp.md" || die "not in the chapters: $row"
+done < <(grep '^| [0-9]' "$folder/out")
+[ "$(grep -c 'class="arrived"' "$folder/ring.svg")" -eq 24 ] || die "a piece must arrive at 4 ranks in each of 6 steps"
+
+# One is a measurement: its order of events is what counts. Unpushed, the first bucket leaves when the pass is over;
+# pushed by the pass, before. Columns: | kind | backward pass | first bucket leaves | reduce() returns | waiting |
+"$bin/dist_figures" "$folder" overlap >"$folder/out" 2>"$folder/err" || die "cannot draw overlap"
+column() { sed -n "s/ ms//g; s/^| $1 |//p" "$folder/out" | cut -d'|' -f"$2" | tr -dc '0-9.'; }
+before() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'; }
+for kind in none pumped thread; do
+  before 0 "$(column $kind 1)" && before "$(column $kind 1)" "$(column $kind 3)" || die "$kind: no step"
+done
+before "$(column none 2)" "$(column none 1)" && die "none: a bucket left before the pass was over"
+before "$(column pumped 2)" "$(column pumped 1)" || die "pumped: no bucket left before the pass was over"
+[ "$(grep -c '>waits<' "$folder/overlap.svg")" -ge 1 ] || die "nobody waited"
