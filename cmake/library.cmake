@@ -106,6 +106,7 @@ add_library(athanor
   data/formats/cifar_store.cpp
   data/formats/crc32c.cpp
   data/formats/dataset_store.cpp
+  data/formats/detail/child_process.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
   data/formats/detail/input_file.cpp
@@ -319,7 +320,7 @@ function(athanor_format_library name)
   endif()
 endfunction()
 athanor_format_library(HDF5
-  SOURCES data/formats/detail/hdf5_library.cpp data/formats/hdf5.cpp data/formats/hdf5_writer.cpp
+  SOURCES data/formats/detail/hdf5_file.cpp data/formats/detail/hdf5_library.cpp data/formats/hdf5.cpp data/formats/hdf5_writer.cpp
   ABSENT data/formats/hdf5_absent.cpp)
 athanor_format_library(LIBZIP
   SOURCES data/formats/detail/zip_reader.cpp ABSENT data/formats/detail/zip_reader_absent.cpp)

@@ -1,8 +1,17 @@
 #include "data/formats/hdf5.h"
 
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <memory>
 #include <random>
 #include <thread>
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "data/decoded_dataset.h"
+#include "data/loader.h"
 #include "support/stores.h"
 
 namespace athanor {
@@ -93,6 +102,131 @@ TEST(Hdf5, DamagedFilesAreOneLine) {
   write_file(dir / "a.h5", "not HDF5");
   expect_one_line(io_error(read), "a.h5", "must be a whole HDF5 file");
   expect_one_line(io_error([&] { open_hdf5(dir / "none.h5"); }), "none.h5", "No such file");
+}
+
+/// Opens and reads everything: samples, or one line that names the file.
+struct Outcomes {
+  int samples = 0, lines = 0, lost = 0;
+
+  void add(const std::filesystem::path& path) {
+    const std::string line = io_error([&] { read_all(*open_hdf5(path, {.patience_s = 20})); });
+    if (line == "no error") {
+      ++samples;
+      return;
+    }
+    ++lines;
+    if (line.find("a process of its own") != std::string::npos) ++lost;
+    ASSERT_TRUE(names_place(line, "a.h5")) << line;
+  }
+};
+
+/// What a child process holds of this file; -1: there is no child.
+pid_t child_of_this() {
+  std::ifstream children(fmt::format("/proc/self/task/{}/children", ::gettid()));
+  pid_t pid = -1;
+  children >> pid;
+  return children ? pid : -1;
+}
+
+// A file of 5 KiB, cut at every length, and with each bit of its metadata flipped once in a while: as many
+// children are forked as there are cases.
+TEST(Hdf5, NoDamageEndsOrHangsTheReader) {
+  const TempDir dir;
+  write_all(create_hdf5(dir / "whole.h5", 6), raw_samples(3, 2, 3, 3, 3));
+  const std::string whole = read_file(dir / "whole.h5");
+  Outcomes cut, flipped;
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    if (length > 3000 && length % 7 != 0) continue;  // the rest of a table
+    replace_file(dir / "a.h5", whole.substr(0, length));
+    ASSERT_NO_FATAL_FAILURE(cut.add(dir / "a.h5")) << "cut at " << length;
+  }
+  EXPECT_EQ(cut.samples, 0);
+  std::mt19937 random(1);
+  for (std::size_t i = 0; i < 2000; ++i) {
+    std::string damaged = whole;
+    const std::size_t at = random() % whole.size();
+    damaged[at] = static_cast<char>(damaged[at] ^ (i % 2 == 0 ? 1 << random() % 8 : 0xff));
+    replace_file(dir / "a.h5", damaged);
+    ASSERT_NO_FATAL_FAILURE(flipped.add(dir / "a.h5")) << "byte " << at;
+  }
+  EXPECT_GT(flipped.samples, 0) << "most bytes of so small a file are filling";
+  EXPECT_GT(flipped.lines, 0);
+  RecordProperty("lost", cut.lost + flipped.lost);
+}
+
+TEST(Hdf5, ALostChildIsOneLineAndTheNextReadHasAnother) {
+  const TempDir dir;
+  const auto samples = raw_samples(40, 256, 256, 1, 10);  // 16 in a chunk
+  write_all(create_hdf5(dir / "a.h5", 1), samples);
+  const auto store = open_hdf5(dir / "a.h5", {.cache_bytes = 0, .patience_s = 3});
+  std::vector<std::byte> scratch;
+  const pid_t first = child_of_this();
+  ASSERT_GT(first, 0);
+  ASSERT_EQ(::kill(first, SIGKILL), 0);
+  expect_one_line(
+      io_error([&] { store->fetch(0, scratch); }), "a.h5",
+      "images 0 to 15 must be readable, but libhdf5, in a process of its own, was ended by signal 9");
+  EXPECT_EQ(child_of_this(), -1) << "no zombie";
+  expect_same(*store, samples);
+  const pid_t second = child_of_this();
+  ASSERT_GT(second, 0);
+  EXPECT_NE(second, first);
+  ASSERT_EQ(::kill(second, SIGSTOP), 0);
+  expect_one_line(
+      io_error([&] { store->fetch(39, scratch); }), "a.h5",
+      "images 32 to 39 must be readable, but libhdf5, in a process of its own, gave no answer for "
+      "3 s");
+  EXPECT_EQ(child_of_this(), -1);
+  expect_same(*store, samples);
+  EXPECT_THROW(open_hdf5(dir / "a.h5", {.patience_s = 0}), ArgumentError);
+}
+
+TEST(Hdf5, AFileThatBecomesAnotherIsOneLine) {
+  const TempDir dir;
+  write_all(create_hdf5(dir / "a.h5"), raw_samples(40, 256, 256, 1, 10));
+  const auto store = open_hdf5(dir / "a.h5", {.cache_bytes = 0});
+  ASSERT_EQ(::kill(child_of_this(), SIGKILL), 0);
+  std::vector<std::byte> scratch;
+  EXPECT_NE(io_error([&] { store->fetch(0, scratch); }), "no error");
+  std::filesystem::remove(dir / "a.h5");
+  write_all(create_hdf5(dir / "a.h5"), raw_samples(41, 256, 256, 1, 10));
+  expect_one_line(io_error([&] { store->fetch(0, scratch); }), "a.h5", "must stay what it was");
+}
+
+TEST(Hdf5, TheChildEndsWithTheStore) {
+  const TempDir dir;
+  write_all(create_hdf5(dir / "a.h5"), raw_samples(3, 4, 4, 1, 3));
+  auto store = open_hdf5(dir / "a.h5");
+  EXPECT_GT(child_of_this(), 0);
+  store.reset();
+  EXPECT_EQ(child_of_this(), -1);
+  EXPECT_NE(io_error([&] { open_hdf5(dir / "a.h5", {.images = "pics", .labels = "labels"}); }), "no error");
+  EXPECT_EQ(child_of_this(), -1) << "nor does one stay that could not open it";
+}
+
+// The loader's thread has all signals blocked; the file was opened by another.
+TEST(Hdf5, FeedsALoaderWithThreads) {
+  const TempDir dir;
+  const auto samples = raw_samples(40, 64, 64, 3, 10);
+  write_all(create_hdf5(dir / "a.h5", 1), samples);
+  const DecodedDataset data(open_hdf5(dir / "a.h5", {.cache_bytes = 0}), {.height = 64, .width = 64});
+  Loader loader(data, {.batch_size = 8, .shuffle = true, .workers = 2});
+  Batch batch;
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    loader.start_epoch(epoch);
+    std::int64_t seen = 0;
+    while (loader.next(batch)) {
+      for (std::int64_t row = 0; row < batch.size(); ++row, ++seen) {
+        const OwnedSample& wanted =
+            samples[static_cast<std::size_t>(batch.samples.data<std::int64_t>()[row])];
+        ASSERT_EQ(batch.labels.data<std::int64_t>()[row], wanted.label);
+        ASSERT_EQ(std::memcmp(batch.images.data<std::uint8_t>() + row * 64 * 64 * 3, wanted.bytes.data(),
+                              wanted.bytes.size()),
+                  0);
+      }
+    }
+    EXPECT_EQ(seen, 40);
+  }
 }
 
 #else

@@ -1,61 +1,76 @@
 #include "data/formats/hdf5.h"
 
 #include <algorithm>
-#include <array>
+#include <cstring>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "data/formats/detail/bytes.h"
+#include "data/formats/detail/child_process.h"
 #include "data/formats/detail/dense_store.h"
-#include "data/formats/detail/hdf5_library.h"
+#include "data/formats/detail/hdf5_file.h"
 #include "tensor/error.h"
+
+// libhdf5 crashes and hangs on damaged files, so it reads in a process of its own (detail/child_process.h),
+// which answers with the shape of the data sets, and with rows of images and labels. Nothing it says is
+// believed before it has been compared with the file: a library whose memory is damaged may say anything.
 
 namespace athanor {
 namespace {
 
-using detail::Hdf5Handle;
-using detail::Hdf5Lock;
-using Dims = std::vector<hsize_t>;
+using detail::ChildProcess;
+using detail::Hdf5Shape;
 
 constexpr char kAdvice[] = "write it again with h5py";
 /// More than deflate can expand a byte to: a size beyond it was made up.
 constexpr std::int64_t kMostExpansion = 1040;
-constexpr std::array<std::pair<const char*, const char*>, 6> kNames{{{"images", "labels"},
-                                                                     {"x", "y"},
-                                                                     {"x_train", "y_train"},
-                                                                     {"x_test", "y_test"},
-                                                                     {"data", "label"},
-                                                                     {"X", "Y"}}};
 
-herr_t refuse_external_link(const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) {
-  return -1;
+enum class What : std::int64_t { shape, images, labels };
+struct Request {
+  What what = What::shape;
+  std::int64_t first = 0, count = 0;
+};
+
+template <class T> std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(T)};
+}
+template <class T> std::optional<T> value_of(std::string_view bytes) {
+  if (bytes.size() != sizeof(T)) return std::nullopt;
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  return value;
+}
+
+/// What the child does.
+ChildProcess::Serve server(std::string path, std::string images, std::string labels) {
+  return [path = std::move(path), images = std::move(images), labels = std::move(labels),
+          file = std::shared_ptr<detail::Hdf5File>()](std::string_view text,
+                                                      std::span<std::byte> window) mutable -> std::string {
+    if (!file) file = std::make_shared<detail::Hdf5File>(path, images, labels);
+    const Request request = value_of<Request>(text).value();
+    if (request.what == What::images) file->read_images(request.first, request.count, window);
+    if (request.what == What::labels) file->read_labels(request.first, request.count, window);
+    return std::string(bytes_of(file->shape()));
+  };
 }
 
 class Hdf5Store final : public SampleStore {
  public:
-  Hdf5Store(const std::filesystem::path& path, const Hdf5Options& options) : map_(path, "hdf5", kAdvice) {
+  Hdf5Store(const std::filesystem::path& path, const Hdf5Options& options)
+      : options_(options), map_(path, "hdf5", kAdvice) {
     detail::check_classes(options.classes, "hdf5");
     ATH_CHECK(options.images.empty() == options.labels.empty(),
               "hdf5: the names of images and labels must be given together, but one is empty");
-    const Hdf5Lock lock;
-    file_ = {H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), &H5Fclose};
-    if (!file_) fail("must be a whole HDF5 file, but got: " + detail::hdf5_reason());
-    std::string images = options.images, labels = options.labels;
-    for (const auto& [x, y] : kNames) {
-      if (images.empty() && is_there(x) && is_there(y)) images = x, labels = y;
-    }
-    if (images.empty())
-      fail("must have data sets images and labels, x and y or the like, but has not: name yours");
-    images_ = open(images);
-    read_shape(images);
-    read_labels(labels, options.classes);
+    ATH_CHECK(options.patience_s > 0, "hdf5: patience must be more than 0 s, but got {}", options.patience_s);
+    const auto size = static_cast<std::int64_t>(map_.size());
+    const std::int64_t most = std::min(size, detail::kMaxImageBytes / kMostExpansion) * kMostExpansion;
+    window_bytes_ = std::max<std::int64_t>(most, sizeof(std::int64_t));
+    shape_ = ask({});
+    read_shape();
+    read_labels();
     const std::int64_t cached = std::max<std::int64_t>(1, options.cache_bytes / (rows_ * spec_.bytes()));
-    blocks_.resize(static_cast<std::size_t>(std::min(cached, (size() + rows_ - 1) / rows_)));
-  }
-
-  ~Hdf5Store() override {
-    const Hdf5Lock lock;
-    images_.reset();
-    file_.reset();
+    blocks_.resize(static_cast<std::size_t>(std::min(cached, (size_ + rows_ - 1) / rows_)));
   }
 
   std::int64_t size() const override { return std::ssize(labels_); }
@@ -64,7 +79,7 @@ class Hdf5Store final : public SampleStore {
 
   StoredSample fetch(std::int64_t i, std::vector<std::byte>& scratch) const override {
     detail::check_index(i, size(), "store");
-    const Hdf5Lock lock;
+    const std::lock_guard lock(mutex_);
     const Block& block = block_of(i / rows_);
     const auto bytes = static_cast<std::size_t>(spec_.bytes());
     const auto from = block.bytes.begin() + i % rows_ * spec_.bytes();
@@ -83,99 +98,80 @@ class Hdf5Store final : public SampleStore {
 
   [[noreturn]] void fail(const std::string& message) const { map_.fail(0, message); }
 
-  bool is_there(const char* name) const { return H5Lexists(file_.get(), name, H5P_DEFAULT) > 0; }
-
-  Hdf5Handle open(const std::string& name) const {
-    const Hdf5Handle links(H5Pcreate(H5P_DATASET_ACCESS), &H5Pclose);
-    H5Pset_elink_cb(links.get(), &refuse_external_link, nullptr);
-    H5Pset_chunk_cache(links.get(), 0, 0,
-                       H5D_CHUNK_CACHE_W0_DEFAULT);  // we keep whole rows of chunks ourselves
-    Hdf5Handle set(H5Dopen2(file_.get(), name.c_str(), links.get()), &H5Dclose);
-    if (!set) {
-      fail(fmt::format("must have the data set {}, but got: {}", detail::printable(name),
-                       detail::hdf5_reason()));
+  /// The shape, always; what else was asked for is in the window. After a child was lost there is a new one:
+  /// other rows may be whole.
+  Hdf5Shape ask(const Request& request) const {
+    if (!child_) {
+      const detail::Hdf5Lock lock;  // so that no other thread is in the library, nor in this place
+      child_ = std::make_unique<ChildProcess>(static_cast<std::size_t>(window_bytes_),
+                                              server(map_.name(), options_.images, options_.labels));
     }
-    const Hdf5Handle created(H5Dget_create_plist(set.get()), &H5Pclose);
-    if (H5Pget_layout(created.get()) == H5D_VIRTUAL || H5Pget_external_count(created.get()) != 0) {
-      fail(fmt::format("{} must lie in this file, but is virtual or external", detail::printable(name)));
+    const ChildProcess::Answer answer = child_->ask(bytes_of(request), options_.patience_s);
+    if (answer.outcome == ChildProcess::Outcome::answered) {
+      if (const auto shape = value_of<Hdf5Shape>(answer.text)) return *shape;
     }
-    return set;
+    const bool refused = answer.outcome == ChildProcess::Outcome::refused;
+    if (!refused) child_.reset();
+    if (refused) fail(answer.text);
+    const char* const how = answer.outcome == ChildProcess::Outcome::lost
+                                ? answer.text.c_str()
+                                : "gave an answer to something else";
+    fail(fmt::format("{} must be readable, but libhdf5, in a process of its own, {}", named(request), how));
   }
 
-  Dims dims_of(const Hdf5Handle& set) const {
-    const Hdf5Handle space(H5Dget_space(set.get()), &H5Sclose);
-    const int rank = H5Sget_simple_extent_ndims(space.get());
-    Dims dims(static_cast<std::size_t>(std::max(rank, 0)));
-    if (rank < 0 || H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr) < 0) {
-      fail("the shape of a data set must be readable, but got: " + detail::hdf5_reason());
-    }
-    return dims;
+  static std::string named(const Request& request) {
+    if (request.what == What::shape) return "the file";
+    return fmt::format("{} {} to {}", request.what == What::images ? "images" : "labels", request.first,
+                       request.first + request.count - 1);
   }
 
-  void read_shape(const std::string& name) {
-    const Hdf5Handle type(H5Dget_type(images_.get()), &H5Tclose);
-    if (H5Tget_class(type.get()) != H5T_INTEGER || H5Tget_size(type.get()) != 1 ||
-        H5Tget_sign(type.get()) != H5T_SGN_NONE) {
-      fail(fmt::format("{} must be of type u8, but is not: astype(numpy.uint8) in Python makes them so",
-                       detail::printable(name)));
-    }
-    dims_ = dims_of(images_);
+  /// Rows of the images or labels, copied out of the window.
+  void read(const Request& request, std::span<std::byte> to) const {
+    if (ask(request) != shape_) fail("must stay what it was, but now holds data sets of another shape");
+    std::memcpy(to.data(), child_->window().data(), to.size());
+  }
+
+  void read_shape() {
     const auto side = [&](std::size_t i) {
-      return dims_[i] > INT32_MAX ? std::int64_t{0} : static_cast<std::int64_t>(dims_[i]);
+      return shape_.dims[i] > INT32_MAX ? std::int64_t{0} : static_cast<std::int64_t>(shape_.dims[i]);
     };
-    if (dims_.size() != 3 && dims_.size() != 4) {
-      fail(fmt::format("{} must be [N, H, W] or [N, H, W, C], but the shape is [{}]", detail::printable(name),
-                       fmt::join(dims_, ", ")));
-    }
-    spec_ = {side(1), side(2), dims_.size() == 4 ? side(3) : 1, 0};
+    spec_ = {side(1), side(2), side(3), 0};
     if (const auto bad = detail::bad_image(spec_.height, spec_.width, spec_.channels)) fail(*bad);
     const std::int64_t image_bytes =
         std::max<std::int64_t>(1, spec_.bytes());  // the analyzer sees no check above
     const std::int64_t most = map_.size() * kMostExpansion / image_bytes;
-    if (dims_[0] == 0 || dims_[0] > static_cast<hsize_t>(most)) {
+    if (shape_.dims[0] == 0 || shape_.dims[0] > static_cast<std::uint64_t>(most)) {
       fail(fmt::format(
           "there must be at least one image, and no more than fit into the file, but there are {}",
-          dims_[0]));
+          shape_.dims[0]));
     }
-    const auto count = static_cast<std::int64_t>(dims_[0]);
-    rows_ = std::clamp<std::int64_t>((std::int64_t{1} << 20) / image_bytes, 1, count);
-    const Hdf5Handle created(H5Dget_create_plist(images_.get()), &H5Pclose);
-    if (H5Pget_layout(created.get()) == H5D_CHUNKED) {
-      Dims chunk(dims_.size());
-      if (H5Pget_chunk(created.get(), static_cast<int>(chunk.size()), chunk.data()) < 0 || chunk[0] == 0) {
-        fail("the chunks must be readable, but got: " + detail::hdf5_reason());
-      }
-      rows_ = static_cast<std::int64_t>(std::min(chunk[0], dims_[0]));
-    }
-    if (const auto bytes = detail::product({rows_, spec_.bytes()});
-        !bytes || *bytes > detail::kMaxImageBytes) {
+    size_ = static_cast<std::int64_t>(shape_.dims[0]);
+    rows_ = std::clamp<std::int64_t>((std::int64_t{1} << 20) / image_bytes, 1, size_);
+    if (shape_.chunk > 0) rows_ = static_cast<std::int64_t>(std::min(shape_.chunk, shape_.dims[0]));
+    if (const auto bytes = detail::product({rows_, spec_.bytes()}); !bytes || *bytes > window_bytes_) {
       fail(fmt::format(
           "a row of chunks must have at most 1 GiB, but has {} images of {} bytes; write smaller chunks",
           rows_, spec_.bytes()));
     }
   }
 
-  void read_labels(const std::string& name, std::int64_t classes) {
-    const Hdf5Handle set = open(name), type(H5Dget_type(set.get()), &H5Tclose);
-    if (H5Tget_class(type.get()) != H5T_INTEGER) {
-      fail(fmt::format("{} must be of a whole type, but is not: astype(numpy.int64) in Python makes them so",
-                       detail::printable(name)));
-    }
-    const Dims dims = dims_of(set);
-    if (dims.empty() || dims[0] != dims_[0] || dims.size() > 2 || (dims.size() == 2 && dims[1] != 1)) {
-      fail(fmt::format("there must be one label for each of {} images, but the shape is [{}]", dims_[0],
-                       fmt::join(dims, ", ")));
-    }
-    labels_.resize(static_cast<std::size_t>(dims[0]));
-    if (H5Dread(set.get(), H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, labels_.data()) < 0) {
-      fail("the labels must be readable, but got: " + detail::hdf5_reason());
+  void read_labels() {
+    constexpr auto kBytes = static_cast<std::int64_t>(sizeof(std::int64_t));
+    labels_.resize(static_cast<std::size_t>(size_));
+    const std::span<std::int64_t> all(labels_);
+    const std::int64_t most = window_bytes_ / kBytes;
+    for (std::int64_t first = 0; first < size_; first += most) {
+      const std::int64_t count = std::min(most, size_ - first);
+      read({What::labels, first, count},
+           std::as_writable_bytes(
+               all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count))));
     }
     for (std::size_t i = 0; i < labels_.size(); ++i) {
-      if (const auto bad = detail::bad_label(labels_[i], classes)) {
+      if (const auto bad = detail::bad_label(labels_[i], options_.classes)) {
         fail(fmt::format("{} (label {})", *bad, i));
       }
     }
-    spec_.classes = detail::count_classes(labels_, classes);
+    spec_.classes = detail::count_classes(labels_, options_.classes);
   }
 
   const Block& block_of(std::int64_t index) const {
@@ -187,32 +183,24 @@ class Hdf5Store final : public SampleStore {
       }
       if (block.last_use < oldest->last_use) oldest = &block;
     }
-    const std::int64_t first = index * rows_, count = std::min(rows_, size() - first);
-    Dims start(dims_.size()), extent = dims_;
-    start[0] = static_cast<hsize_t>(first);
-    extent[0] = static_cast<hsize_t>(count);
+    const std::int64_t first = index * rows_, count = std::min(rows_, size_ - first);
     oldest->index = -1;
     oldest->bytes.resize(static_cast<std::size_t>(count * spec_.bytes()));
-    const Hdf5Handle from(H5Dget_space(images_.get()), &H5Sclose);
-    const Hdf5Handle to(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), &H5Sclose);
-    if (H5Sselect_hyperslab(from.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr) < 0 ||
-        H5Dread(images_.get(), H5T_NATIVE_UINT8, to.get(), from.get(), H5P_DEFAULT, oldest->bytes.data()) <
-            0) {
-      fail(fmt::format("images {} to {} must be readable, but got: {}", first, first + count - 1,
-                       detail::hdf5_reason()));
-    }
+    read({What::images, first, count}, oldest->bytes);
     oldest->index = index;
     oldest->last_use = ++uses_;
     return *oldest;
   }
 
+  const Hdf5Options options_;
   detail::FileBytes map_;  ///< says what the file is and how large; nothing is read from it
-  Hdf5Handle file_, images_;
-  Dims dims_;
+  std::int64_t window_bytes_ = 0;
+  Hdf5Shape shape_;
   ImageSpec spec_;
-  std::int64_t rows_ = 1;  ///< images in a block
+  std::int64_t size_ = 0, rows_ = 1;  ///< images; images in a block
   std::vector<std::int64_t> labels_;
-  // Guarded by the library's lock.
+  mutable std::mutex mutex_;  ///< of what follows
+  mutable std::unique_ptr<ChildProcess> child_;
   mutable std::vector<Block> blocks_;
   mutable std::uint64_t uses_ = 0;
 };

@@ -16,13 +16,18 @@ struct Hdf5Options {
   std::int64_t classes = 0;
   /// Decompressed images kept in memory; at least one row of chunks.
   std::int64_t cache_bytes = std::int64_t{64} << 20;
+  /// Seconds that reading one row of chunks may take, > 0. Then it counts as hanging, and is ended.
+  double patience_s = 60;
 };
 
 /// Reads images [N, H, W, C] or [N, H, W] u8 and labels [N] or [N, 1] of any whole type through libhdf5, N >=
-/// 1: whole rows of chunks at a time, kept for the next fetch(). One thread reads at a time, because the
-/// library has one lock: to train from such a file, convert it. External and virtual data sets are refused.
-/// The library itself does not promise to survive a file made to harm it. Throws IoError, and where this one
-/// was built without libhdf5. Source: The HDF Group, "HDF5 File Format Specification".
+/// 1: whole rows of chunks at a time, kept for the next fetch(). One thread reads at a time: to train from
+/// such a file, convert it. External and virtual data sets are refused. The library does not survive every
+/// damaged file, so it is called in a child process, which lives as long as the store, may be forked anew by
+/// a fetch() after it was lost, and keeps a copy of whatever memory this process changes meanwhile: open the
+/// file before much else. Throws IoError: also where the child was ended, gave no answer in time or could not
+/// be had, and where this library was built without libhdf5. Source: The HDF Group, "HDF5 File Format
+/// Specification".
 std::unique_ptr<SampleStore> open_hdf5(const std::filesystem::path& path, const Hdf5Options& options = {});
 
 /// Writes "images" [N, H, W, C] u8 and "labels" [N] i64: raw images of one size, in chunks of about 1 MiB
