@@ -14,6 +14,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -131,6 +132,25 @@ TEST(ChildProcess, HoldsNoFilesOfItsOwner) {
   ChildProcess child(1, obey);
   EXPECT_EQ(child.ask("files", 60).text, "5") << "three that lead nowhere, the socket, and the look itself";
   ::close(open_file);
+}
+
+TEST(ChildProcess, HasLimitedMemoryAndWritesNoFile) {
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("athanor-child-" + std::to_string(::getpid()));
+  const auto take = [&](std::string_view request, std::span<std::byte>) -> std::string {
+    if (request == "file") {
+      const int file = ::open(path.c_str(), O_CREAT | O_WRONLY, 0600);
+      return ::write(file, "x", 1) == 1 ? "written" : "refused";
+    }
+    const bool much = request == "much";
+    void* const memory = ::mmap(nullptr, ChildProcess::kMoreMemory / 4 * (much ? 5 : 3),
+                                PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? "refused" : "given";
+  };
+  EXPECT_EQ(ChildProcess(1, take).ask("some", 60).text, "given");
+  EXPECT_EQ(ChildProcess(1, take).ask("much", 60).text, "refused");
+  EXPECT_NE(ChildProcess(1, take).ask("file", 60).text, "written");
+  std::filesystem::remove(path);
 }
 
 TEST(ChildProcess, ManyThreadsHaveTheirOwn) {

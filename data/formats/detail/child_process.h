@@ -22,6 +22,8 @@ class ChildProcess {
   /// throws arrives as refused.
   using Serve = std::function<std::string(std::string_view request, std::span<std::byte> window)>;
   static constexpr std::size_t kMostBytes = 4096;  ///< of a request and of an answer
+  /// Bytes of memory that the child may have beyond what its owner had.
+  static constexpr std::size_t kMoreMemory = std::size_t{4} << 30;
 
   enum class Outcome { answered, refused, lost };
   struct Answer {
