@@ -1,31 +1,84 @@
 #include "dist/make_transport.h"
 
-#include "dist/mpi_transport.h"
+#include <cstdlib>
+#include <cstring>
+
+#include "dist/communicator.h"
 #include "dist/staged_transport.h"
+#include "optim/flat.h"
 #include "tensor/error.h"
+
+#if defined(ATHANOR_WITH_MPI)
+#include "dist/mpi_transport.h"
+#endif
+#if defined(ATHANOR_WITH_NCCL)
+#include "dist/nccl_transport.h"
+#include "dist/rendezvous.h"
+#endif
 
 namespace athanor::dist {
 namespace {
 
-Job join(const Place& place, Device device) {
-  if (place.launcher != Launcher::mpirun && place.launcher != Launcher::slurm) {
+#if defined(ATHANOR_WITH_NCCL)
+
+// Without MPI: rank 0's id over TCP. NCCL_COMM_ID is such an address, and NCCL makes the id of it by itself.
+Job join_nccl(const Place& place, Device device) {
+  if (place.local_size > cuda_device_count()) {
     detail::fail<BackendError>(
-        "ranks: in this build they talk through MPI, which {} has not started; use --devices {}, mpirun, or "
-        "srun --mpi=pmix",
-        name_of(place.launcher), place.world_size);
+        "ranks: NCCL takes one rank per GPU, but {} has started {} on this machine with {}; start them with "
+        "mpirun, by which ranks may share one",
+        name_of(place.launcher), place.local_size, cuda_device_count());
   }
+  NcclId id = place.rank == 0 || place.launcher == Launcher::nccl_comm ? new_nccl_id() : NcclId{};
+  if (place.launcher != Launcher::nccl_comm) {
+    const std::vector<std::byte> shared = share_from_rank_0(place, id);
+    ATH_CHECK(shared.size() == id.size(), "ranks: rank 0 must send an id of NCCL's, but sends {} bytes",
+              shared.size());
+    std::memcpy(id.data(), shared.data(), id.size());
+  }
+  return {.place = place,
+          .transport = std::make_unique<NcclTransport>(id, place.rank, place.world_size,
+                                                       NcclOptions{.device = device}),
+          .abort = [](int exit_code) { std::_Exit(exit_code); }};
+}
+
+#endif
+
+#if defined(ATHANOR_WITH_MPI)
+
+std::unique_ptr<Transport> over_mpi(Transport& mpi, Device device, [[maybe_unused]] const Place& place) {
+#if defined(ATHANOR_WITH_NCCL)
+  // All use the same network: NCCL only where no rank of the job shares its GPU.
+  Communicator comm(mpi);
+  const Tensor shares = make_flat(1, DType::i32, kCpu), bytes = make_flat(sizeof(NcclId), DType::u8, kCpu);
+  *shares.data<std::int32_t>() = place.local_size > cuda_device_count();
+  comm.run(*comm.all_reduce(shares, kernels::Combine::max));
+  if (*shares.data<std::int32_t>() == 0) {
+    NcclId id{};
+    if (mpi.rank() == 0) id = new_nccl_id();
+    std::memcpy(bytes.raw_data(), id.data(), id.size());
+    comm.run(*comm.broadcast(bytes, 0));
+    std::memcpy(id.data(), bytes.raw_data(), id.size());
+    return std::make_unique<NcclTransport>(id, mpi.rank(), mpi.world_size(), NcclOptions{.device = device});
+  }
+#endif
+  return std::make_unique<StagedTransport>(mpi, device);
+}
+
+Job join_mpi(const Place& place, Device device) {
   auto transport = std::make_unique<MpiTransport>();
   if (transport->world_size() != place.world_size || transport->rank() != place.rank) {
     detail::fail<BackendError>(
         "ranks: MPI must see what {} says, rank {} of {}, but sees rank {} of {}; is it another MPI than "
-        "Open MPI, or srun without --mpi=pmix?",
+        "Open "
+        "MPI, or srun without --mpi=pmix?",
         name_of(place.launcher), place.rank, place.world_size, transport->rank(), transport->world_size());
   }
   Job job{.place = place, .abort = [mpi = transport.get()](int exit_code) { mpi->abort(exit_code); }};
   job.place.local_rank = transport->local_rank();
   job.place.local_size = transport->local_size();
   if (device.is_cuda()) {
-    job.transport = std::make_unique<StagedTransport>(*transport, device);
+    job.transport = over_mpi(*transport, device, job.place);
     job.below = std::move(transport);
   } else {
     job.transport = std::move(transport);
@@ -33,10 +86,40 @@ Job join(const Place& place, Device device) {
   return job;
 }
 
+#endif
+
+Job join(const Place& place, Device device) {
+#if defined(ATHANOR_WITH_NCCL)
+  if (device.is_cuda() && place.launcher != Launcher::mpirun) return join_nccl(place, device);
+#endif
+#if defined(ATHANOR_WITH_MPI)
+  if (place.launcher == Launcher::mpirun || place.launcher == Launcher::slurm) return join_mpi(place, device);
+#endif
+  if (device.is_cuda()) {
+    detail::fail<BackendError>(
+        "ranks: {} has started {} of them with tensors on {}, but this build has no network between GPUs; "
+        "use "
+        "mpirun, --device cpu, or one GPU",
+        name_of(place.launcher), place.world_size, device.str());
+  }
+  detail::fail<BackendError>(
+      "ranks: in this build they talk through MPI, which {} has not started; use --devices {}, mpirun, or "
+      "srun "
+      "--mpi=pmix",
+      name_of(place.launcher), place.world_size);
+}
+
 }  // namespace
 
 Networks networks() {
-  return {.mpi = true, .join = join};
+  Networks found{.join = join};
+#if defined(ATHANOR_WITH_MPI)
+  found.mpi = true;
+#endif
+#if defined(ATHANOR_WITH_NCCL)
+  found.nccl = true;
+#endif
+  return found;
 }
 
 }  // namespace athanor::dist

@@ -20,11 +20,14 @@ struct Job {
 };
 
 /// The networks between processes that this build has, and the one function that picks one: the seam where
-/// others come in. In the target athanor_mpi, where the build found MPI; else in the library itself.
+/// others come in. In the target athanor_mpi, where the build found MPI; else in athanor_nccl, where it found
+/// that; else in the library itself.
 struct Networks {
   bool mpi = false, nccl = false;
-  /// Joins the job of `place`, whose ranks hold their tensors on `device`. Throws BackendError where this
-  /// build has no network for that, and where MPI does not see the ranks that `place` speaks of.
+  /// Joins the job of `place`, whose ranks hold their tensors on `device`. GPUs talk through NCCL, whose id
+  /// goes round by MPI under mpirun, by rendezvous.h elsewhere; where ranks share a GPU, or there is no NCCL,
+  /// through pinned memory and MPI (staged_transport.h). Throws BackendError where this build has no network
+  /// for that, and where MPI does not see the ranks that `place` speaks of.
   Job (*join)(const Place& place, Device device) = nullptr;
 };
 Networks networks();

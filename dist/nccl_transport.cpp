@@ -2,14 +2,12 @@
 
 #include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include <nccl.h>
-
+#include "dist/detail/nccl_api.h"
 #include "dist/wait.h"
 #include "optim/flat.h"
 #include "tensor/cuda/device.h"
@@ -18,9 +16,9 @@ namespace athanor::dist {
 namespace {
 
 [[noreturn]] void fail(const char* what, ncclResult_t result, ncclComm_t comm) {
-  const char* more = ncclGetLastError(comm);
+  const char* more = nccl_api().last_error(comm);
   const std::string text =
-      fmt::format("{}: NCCL must succeed, but says: {}{}{}", what, ncclGetErrorString(result),
+      fmt::format("{}: NCCL must succeed, but says: {}{}{}", what, nccl_api().error_string(result),
                   more && *more ? ": " : "", more ? more : "");
   if (result == ncclRemoteError) throw PeerLostError(text);
   throw BackendError(text);
@@ -56,7 +54,7 @@ template <class F> bool within(std::chrono::milliseconds limit, F f) {
 NcclId new_nccl_id() {
   ncclUniqueId id;
   static_assert(sizeof id == sizeof(NcclId));
-  check(ncclGetUniqueId(&id), "nccl id");
+  check(nccl_api().get_unique_id(&id), "nccl id");
   NcclId result;
   std::memcpy(result.data(), &id, sizeof id);
   return result;
@@ -88,7 +86,8 @@ struct NcclTransport::Impl {
   std::int64_t launched = 0;          // groups that are in the stream
   int peer = -1;                      // of the group under way
   std::int64_t messages = 0;          // in it
-  std::deque<Sent> sent;
+  std::vector<Sent> sent;             // from `first` on; it is emptied when all are done
+  std::size_t first = 0;
   std::vector<Event> spare;
   std::int64_t arrived = 0;
   Tensor hello;  // two bytes for the first messages: kept, for they may be under way when the start fails
@@ -99,7 +98,7 @@ struct NcclTransport::Impl {
 
   ncclResult_t state(const char* what) {
     ncclResult_t result = ncclSuccess;
-    check(ncclCommGetAsyncError(comm, &result), what, comm);
+    check(nccl_api().async_error(comm, &result), what, comm);
     if (result != ncclSuccess && result != ncclInProgress) fail(what, result, comm);
     return result;
   }
@@ -116,9 +115,12 @@ struct NcclTransport::Impl {
     return true;
   }
 
+  bool all_arrived() const { return first == sent.size(); }
+
   void forget() {
     pending.clear();
     sent.clear();
+    first = 0;
     group = launched + 1;
   }
 
@@ -131,7 +133,7 @@ struct NcclTransport::Impl {
       within(options.abort_timeout, [aborted, on = stream, device = options.device] {
         try {
           cuda::DeviceGuard guard(device);
-          ncclCommAbort(aborted);
+          nccl_api().abort(aborted);
           const AllowSync end;
           on.synchronize();
         } catch (const std::exception&) {  // a device that has failed runs nothing any more
@@ -156,7 +158,7 @@ NcclTransport::NcclTransport(const NcclId& id, int rank, int world_size, const N
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   try {
-    check(ncclCommInitRankConfig(&impl_->comm, world_size, unique, rank, &config), "nccl start", impl_->comm);
+    check(nccl_api().init(&impl_->comm, world_size, unique, rank, &config), "nccl start", impl_->comm);
     Patience patience(options.timeout);
     while (impl_->state("nccl start") == ncclInProgress) {
       if (patience.wait(0)) continue;
@@ -194,7 +196,7 @@ void NcclTransport::meet_everyone() {
     flush();
     wait_for(from, [&] { return test(in) && test(out); });
   }
-  wait_for(behind(), [&] { return arrived(), impl_->sent.empty(); });
+  wait_for(behind(), [&] { return arrived(), impl_->all_arrived(); });
 }
 
 NcclTransport::~NcclTransport() {
@@ -212,10 +214,10 @@ NcclTransport::~NcclTransport() {
       const cuda::DeviceGuard guard(device);
       const AllowSync end;
       on.synchronize();
-      ncclResult_t state = ncclCommFinalize(comm);
-      while (state == ncclInProgress && ncclCommGetAsyncError(comm, &state) == ncclSuccess)
+      ncclResult_t state = nccl_api().finalize(comm);
+      while (state == ncclInProgress && nccl_api().async_error(comm, &state) == ncclSuccess)
         std::this_thread::yield();
-      ncclCommDestroy(comm);
+      nccl_api().destroy(comm);
     } catch (const std::exception&) {
     }
   });
@@ -257,16 +259,16 @@ bool NcclTransport::flush() {
   const auto native = static_cast<cudaStream_t>(stream().native());
   my.peer = my.slots[static_cast<std::size_t>(my.pending.front())].peer;
   my.messages = static_cast<std::int64_t>(my.pending.size());
-  check(ncclGroupStart(), "nccl group", my.comm);
+  check(nccl_api().group_start(), "nccl group", my.comm);
   ncclResult_t result = ncclSuccess;
   for (const std::int32_t index : my.pending) {
     const Impl::Slot& slot = my.slots[static_cast<std::size_t>(index)];
-    const ncclResult_t one = slot.sends
-                                 ? ncclSend(slot.data, slot.bytes, ncclUint8, slot.peer, my.comm, native)
-                                 : ncclRecv(slot.data, slot.bytes, ncclUint8, slot.peer, my.comm, native);
+    const ncclResult_t one =
+        slot.sends ? nccl_api().send(slot.data, slot.bytes, ncclUint8, slot.peer, my.comm, native)
+                   : nccl_api().receive(slot.data, slot.bytes, ncclUint8, slot.peer, my.comm, native);
     if (result == ncclSuccess) result = one;
   }
-  const ncclResult_t ended = ncclGroupEnd();
+  const ncclResult_t ended = nccl_api().group_end();
   check(result, "nccl group", my.comm);
   check(ended, "nccl group", my.comm);
   my.pending.clear();
@@ -297,18 +299,21 @@ std::int64_t NcclTransport::arrived() {
   Impl& my = *impl_;
   if (!my.comm) return my.arrived;
   my.settled();
-  if (!my.sent.empty()) my.state("nccl");
-  while (!my.sent.empty() && my.sent.front().done.done()) {
-    my.arrived += my.sent.front().messages;
-    my.spare.push_back(std::move(my.sent.front().done));
-    my.sent.pop_front();
+  if (!my.all_arrived()) my.state("nccl");
+  for (; !my.all_arrived() && my.sent[my.first].done.done(); ++my.first) {
+    my.arrived += my.sent[my.first].messages;
+    my.spare.push_back(std::move(my.sent[my.first].done));
+  }
+  if (my.all_arrived()) {
+    my.sent.clear();
+    my.first = 0;
   }
   return my.arrived;
 }
 
 int NcclTransport::behind() const {
   const Impl& my = *impl_;
-  if (!my.sent.empty()) return my.sent.front().peer;
+  if (!my.all_arrived()) return my.sent[my.first].peer;
   return my.launching() ? my.peer : -1;
 }
 

@@ -64,7 +64,7 @@ Request StagedTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
 
 void StagedTransport::push() {
   // One after the other: messages arrive in the order in which they are handed to the network below.
-  for (; !leaving_.empty(); leaving_.pop_front()) {
+  for (; !leaving_.empty(); leaving_.erase(leaving_.begin())) {
     Slot& slot = slots_[static_cast<std::size_t>(leaving_.front())];
     if (!slot.ready.done()) break;
     slot.below = below_.isend(slot.peer, slot.tag, {slot.stage.raw_data(), slot.stage.bytes()});

@@ -54,7 +54,7 @@ class StagedTransport final : public Transport {
   Stream out_, in_;
   std::deque<Slot> slots_;  // stay where they are
   std::vector<std::int32_t> free_;
-  std::deque<std::int32_t> leaving_;  // sends whose copies are under way, in their order
+  std::vector<std::int32_t> leaving_;  // sends whose copies are under way, in their order
 };
 
 }  // namespace athanor::dist

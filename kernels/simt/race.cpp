@@ -249,18 +249,25 @@ void touch(Cell& cell, const Stamp& mine, bool write, bool shared) {
 
 // ---- kinds of memory
 
-// The thread_local block of the thread that runs kernels, in each module: static shared memory lies there.
-const std::vector<Range>& thread_local_ranges() {
-  static thread_local std::vector<Range> ranges;
-  if (ranges.empty()) {
+// The thread_local block of the thread that runs kernels, in each module: static shared memory lies there. No
+// destructor: a thread's last kernels run when its thread_local objects die, which wait for their device.
+struct Ranges {
+  static constexpr int kMost = 64;
+  Range of[kMost];
+  int count = 0;
+};
+
+const Ranges& thread_local_ranges() {
+  static thread_local constinit Ranges ranges;
+  if (ranges.count == 0) {
     dl_iterate_phdr(
         [](dl_phdr_info* info, std::size_t, void* to) {
+          auto& found = *static_cast<Ranges*>(to);
           for (int i = 0; i < info->dlpi_phnum; ++i) {
             const auto& segment = info->dlpi_phdr[i];
             const auto* begin = static_cast<const char*>(info->dlpi_tls_data);
-            if (segment.p_type == PT_TLS && begin) {
-              static_cast<std::vector<Range>*>(to)->push_back({begin, begin + segment.p_memsz});
-            }
+            if (segment.p_type == PT_TLS && begin && found.count < Ranges::kMost)
+              found.of[found.count++] = {begin, begin + segment.p_memsz};
           }
           return 0;
         },
@@ -297,8 +304,9 @@ enum class Space : std::uint8_t { untracked, shared, global, forbidden };
 Space space_of(const char* address, bool write) {
   Detector& now = detector();
   if (now.dynamic_shared.contains(address)) return Space::shared;
-  for (const Range& range : thread_local_ranges()) {
-    if (range.contains(address)) return Space::shared;
+  const Ranges& ranges = thread_local_ranges();
+  for (int i = 0; i < ranges.count; ++i) {
+    if (ranges.of[i].contains(address)) return Space::shared;
   }
   if (now.memory.contains(address)) return Space::global;
   if (const Allocation* found = runtime().find(address)) {

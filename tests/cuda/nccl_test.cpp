@@ -205,6 +205,7 @@ TEST_F(NcclCollectives, OneThatIsLetGoOfEndsItsMessages) {
       sum->start(comm.next_tag());
       for (int i = 0; i < 10; ++i) EXPECT_FALSE(sum->advance());
     }
+    EXPECT_EQ(simt::live_communicators(), 1) << "that of the other rank";
     EXPECT_EQ(transport.failure(), "a collective was let go of before it was done");
     EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
     end = true;

@@ -1,4 +1,6 @@
-// Ranks that are processes, with their tensors on one device that they share: run by mpirun, once per world size.
+// Ranks that are processes, with their tensors on one device that they share: run by mpirun, once per world
+// size.
+#include "dist/make_transport.h"
 #include "dist/staged_transport.h"
 #include "tests/cuda/device.h"
 #include "tests/support/collective_cases.h"
@@ -26,6 +28,16 @@ TEST_F(StagedMpi, ZeroOneEqualsDdpBitForBit) {
 }
 TEST_F(StagedMpi, DdpEqualsOneRankOnTheJoinedBatch) {
   staged(test::check_ddp_equals_one_rank);
+}
+
+// What a training program gets under mpirun: pinned memory, where ranks share a device.
+TEST_F(StagedMpi, RanksUnderMpirunGetANetworkForTheirDevice) {
+  const dist::Place place = dist::find_place();
+  const auto index = static_cast<std::int16_t>(place.local_rank % cuda_device_count());
+  const dist::Job job = dist::networks().join(place, {DeviceType::cuda, index});
+  EXPECT_EQ(job.transport->device(), (Device{DeviceType::cuda, index}));
+  EXPECT_TRUE(job.below) << "MPI stays alive";
+  test::check_restarts(*job.transport);
 }
 
 }  // namespace
