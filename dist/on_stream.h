@@ -41,16 +41,15 @@ class OnStream final : public Collective {
   bool advance() override {
     if (!queued_) {
       const StreamGuard here(transport_.stream());
-      if (!inner_->advance()) return false;
-      done_.record(transport_.stream());
-      queued_ = true;
+      queued_ = inner_->advance();
+      if (queued_) done_.record(transport_.stream());
     }
-    (void)transport_.arrived();
-    under_way_ = !done_.done();
+    arrived_ = transport_.arrived();
+    under_way_ = !queued_ || !done_.done();
     return !under_way_;
   }
 
-  std::int64_t progress() const override { return inner_->progress() + transport_.arrived(); }
+  std::int64_t progress() const override { return inner_->progress() + arrived_; }
   int waits_for() const override {
     const int behind = transport_.behind();
     return behind >= 0 ? behind : inner_->waits_for();
@@ -61,6 +60,7 @@ class OnStream final : public Collective {
   Transport& transport_;
   std::unique_ptr<Collective> inner_;
   Event filled_, done_;
+  std::int64_t arrived_ = 0;
   bool queued_ = false, under_way_ = false;
 };
 
