@@ -63,6 +63,7 @@ set(ATHANOR_HEADERS
   dist/communicator.h
   dist/ddp.h
   dist/exchange.h
+  dist/gather_state.h
   dist/gradient_sync.h
   dist/group.h
   dist/hierarchical.h

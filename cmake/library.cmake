@@ -152,6 +152,7 @@ add_library(athanor
   dist/bucket_runner.cpp
   dist/communicator.cpp
   dist/exchange.cpp
+  dist/gather_state.cpp
   dist/gradient_sync.cpp
   dist/hierarchical.cpp
   dist/launcher.cpp
@@ -343,7 +344,7 @@ endif()
 
 # Ranks as processes: a library of its own, so that only the programs that want it load MPI.
 if(ATHANOR_WITH_MPI)
-  add_library(athanor_mpi dist/make_transport.cpp dist/mpi_transport.cpp)
+  add_library(athanor_mpi dist/make_transport.cpp dist/mpi_native.cpp dist/mpi_transport.cpp)
   add_library(athanor::mpi ALIAS athanor_mpi)
   set_target_properties(athanor_mpi PROPERTIES EXPORT_NAME mpi)
   set(libraries ${MPI_CXX_LIBRARIES})

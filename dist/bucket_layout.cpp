@@ -1,7 +1,9 @@
 #include "dist/bucket_layout.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "dist/exchange.h"
 #include "kernels/hash.h"
 #include "optim/flat.h"
 
@@ -12,6 +14,7 @@ ArenaOptions bucketed(ArenaOptions options, int world_size, const BucketOptions&
   options.bucket_bytes = buckets.bucket_bytes;
   options.first_bucket_bytes = buckets.first_bucket_bytes;
   options.shards = world_size;
+  options.whole_parameters = buckets.whole_parameters;
   return options;
 }
 
@@ -24,7 +27,11 @@ BucketLayout::BucketLayout(const ParameterArena& arena, int world_size, const Co
     ATH_CHECK((bucket.end - bucket.begin) % aligned == 0,
               "buckets: the arena must be made for {} ranks, but is made for {}; see bucketed()", world_size,
               arena.options().shards);
-    buckets_.push_back({bucket.part, {bucket.begin, bucket.end}, {}});
+    Bucket& added = buckets_.emplace_back();
+    added.part = bucket.part;
+    added.range = {bucket.begin, bucket.end};
+    for (int rank = 0; rank < world_size; ++rank)
+      added.pieces.push_back(piece_of(options, added.range.count(), world_size, rank));
   }
   for (int i = 0; i < arena.size(); ++i) {
     const ParameterArena::Slice& slice = arena.slice(i);
@@ -39,13 +46,66 @@ BucketLayout::BucketLayout(const ParameterArena& arena, int world_size, const Co
       bucket.parameters.push_back(i);
     }
   }
+  if (arena.options().whole_parameters) cut_between_parameters();
   hash_ = hash_of(arena);
 }
 
+// Each bucket first fills up the ranks that have least so far, as water would, which says how much each
+// should take; a parameter then goes to the rank whose share its middle lies in.
+void BucketLayout::cut_between_parameters() {
+  const auto world = static_cast<std::size_t>(world_size_);
+  std::vector<int> rank_at(world);  // in the order of pieces
+  for (int rank = 0; rank < world_size_; ++rank)
+    rank_at[static_cast<std::size_t>(place_of(options_, world_size_, rank))] = rank;
+  std::vector<std::int64_t> load(world);  // elements, by place
+  for (Bucket& bucket : buckets_) {
+    std::int64_t all = 0;
+    for (const int i : bucket.parameters) all += slices_[static_cast<std::size_t>(i)].count;
+    std::vector<std::int64_t> sorted = load;
+    std::sort(sorted.begin(), sorted.end());
+    std::int64_t level = 0, below = 0;
+    for (std::size_t i = 0; i < world; ++i) {
+      below += sorted[i];
+      level = (below + all) / static_cast<std::int64_t>(i + 1);
+      if (i + 1 == world || level <= sorted[i + 1]) break;
+    }
+    std::vector<std::int64_t> share_end(world);
+    std::int64_t end = 0;
+    for (std::size_t i = 0; i < world; ++i) share_end[i] = end += std::max<std::int64_t>(0, level - load[i]);
+    std::vector<std::int64_t> begins(world + 1, bucket.range.count());
+    begins[0] = 0;
+    std::size_t place = 0;
+    std::int64_t before = 0;
+    for (const int i : bucket.parameters) {
+      const ParameterArena::Slice& slice = slices_[static_cast<std::size_t>(i)];
+      const std::int64_t middle = before + slice.count / 2;
+      while (place + 1 < world && middle >= share_end[place])
+        begins[++place] = slice.begin - bucket.range.begin;
+      load[place] += slice.count;
+      before += slice.count;
+    }
+    for (std::size_t i = 0; i < world; ++i)
+      bucket.pieces[static_cast<std::size_t>(rank_at[i])] = {begins[i], begins[i + 1]};
+  }
+}
+
+void BucketLayout::agree(const char* who, Communicator& comm) const {
+  Exchange hashes(comm, sizeof hash_);
+  std::memcpy(hashes.row(comm.rank()), &hash_, sizeof hash_);
+  hashes.upload();
+  hashes.run();
+  for (int rank = 1; rank < comm.world_size(); ++rank) {
+    ATH_CHECK(std::memcmp(hashes.row(rank), hashes.row(0), sizeof hash_) == 0,
+              "{}: all ranks must have the same parameters, precision and settings, but rank {} differs from "
+              "rank 0",
+              who, rank);
+  }
+}
+
 Range BucketLayout::shard(int bucket, int rank) const {
-  const Range& range = buckets_[static_cast<std::size_t>(bucket)].range;
-  const Range piece = piece_of(options_, range.count(), world_size_, rank);
-  return {range.begin + piece.begin, range.begin + piece.end};
+  const Bucket& of = buckets_[static_cast<std::size_t>(bucket)];
+  const Range& piece = of.pieces[static_cast<std::size_t>(rank)];
+  return {of.range.begin + piece.begin, of.range.begin + piece.end};
 }
 
 std::vector<BucketLayout::Piece> BucketLayout::pieces(int rank) const {
@@ -96,9 +156,15 @@ std::uint64_t BucketLayout::hash_of(const ParameterArena& arena) const {
     hash.add(slices_[i].part, slices_[i].begin, parameter.decay);
   }
   for (const NamedTensor& buffer : arena.buffers()) add_tensor(buffer.name, buffer.tensor);
-  for (const ParameterArena::Part& part : arena.parts())
-    hash.add(static_cast<int>(part.dtype), static_cast<int>(part.gradients.dtype()), part.size);
-  for (const Bucket& bucket : buckets_) hash.add(bucket.part, bucket.range.begin, bucket.range.end);
+  for (std::size_t part = 0; part < arena.parts().size(); ++part) {
+    const ParameterArena::Part& of = arena.parts()[part];
+    hash.add(static_cast<int>(of.dtype), static_cast<int>(arena.gradient_dtype(static_cast<int>(part))),
+             of.size);
+  }
+  for (const Bucket& bucket : buckets_) {
+    hash.add(bucket.part, bucket.range.begin, bucket.range.end);
+    for (const Range& piece : bucket.pieces) hash.add(piece.begin, piece.end);
+  }
   return hash.value();
 }
 

@@ -14,6 +14,10 @@
 //     part of the arena  | p0 .. | p1 .......... | p2 . |  padding  | p3 ................ | padding |
 //     buckets            |                 bucket 1                 |       bucket 0                |
 //     shards, 2 ranks    |      rank 0         |       rank 1       |    rank 0     |    rank 1     |
+//     of whole ones      | rank 0 |            rank 1              |            rank 0             |
+//
+// Shards are equal pieces of every bucket, which end where they end. With BucketOptions::whole_parameters
+// they end where parameters end, and every bucket evens out what ranks have of the buckets before it.
 
 namespace athanor::dist {
 
@@ -22,6 +26,8 @@ struct BucketOptions {
   std::size_t bucket_bytes = std::size_t{25} << 20;
   /// The bucket that is complete first, and sent while nothing else is: small, to begin early.
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
+  /// Shards of whole parameters: for Muon.
+  bool whole_parameters = false;
 };
 
 /// Options for an arena whose buckets `world_size` ranks share.
@@ -33,6 +39,7 @@ class BucketLayout {
     int part = 0;                 ///< of the arena
     Range range;                  ///< elements of that part; a multiple of 128 bytes per rank
     std::vector<int> parameters;  ///< of the arena, in declared order
+    std::vector<Range> pieces;    ///< by rank, elements from the bucket's first one on
   };
 
   /// Elements of one parameter that one rank owns.
@@ -52,7 +59,8 @@ class BucketLayout {
   std::span<const Bucket> buckets() const { return buckets_; }
   int bucket_of(int parameter) const { return bucket_of_[static_cast<std::size_t>(parameter)]; }
 
-  /// What `rank` owns of a bucket: elements of its part, padding included. The same number for all ranks.
+  /// What `rank` owns of a bucket: elements of its part, padding included. The same number for all ranks,
+  /// unless they own whole parameters.
   Range shard(int bucket, int rank) const;
 
   /// Everything a rank owns, padding left out, in logical order: what it writes to a checkpoint.
@@ -63,9 +71,13 @@ class BucketLayout {
 
   /// Of names, shapes, dtypes, buckets, ranks and the algorithm: equal where ranks fit together.
   std::uint64_t hash() const { return hash_; }
+  /// Compares it with that of all ranks. Throws ArgumentError naming a rank that has another layout, in the
+  /// name of `who`; PeerLostError.
+  void agree(const char* who, Communicator& comm) const;
 
  private:
   std::uint64_t hash_of(const ParameterArena& arena) const;
+  void cut_between_parameters();
 
   int world_size_;
   CommunicatorOptions options_;

@@ -8,8 +8,8 @@
 namespace athanor::dist {
 
 BucketRunner::BucketRunner(Communicator& comm, Overlap overlap,
-                           std::vector<std::unique_ptr<Collective>> collectives)
-    : comm_(comm), overlap_(overlap), collectives_(std::move(collectives)) {
+                           std::vector<std::unique_ptr<Collective>> collectives, bool backwards)
+    : comm_(comm), overlap_(overlap), backwards_(backwards), collectives_(std::move(collectives)) {
   ATH_CHECK(
       overlap != Overlap::thread || comm.transport().threads_may_call(),
       "overlap: a thread of its own needs a transport that threads may call (MPI_THREAD_SERIALIZED), but "
@@ -27,7 +27,7 @@ BucketRunner::~BucketRunner() {
     thread_.join();
   }
   if (launched_ == 0) return;
-  comm_.transport().give_up("buckets of a backward pass were under way when their owner ended");
+  comm_.transport().give_up("buckets were under way when their owner ended");
   comm_.transport().release(this);
 }
 
@@ -44,7 +44,7 @@ void BucketRunner::run_thread() {
       Collective& collective = *collectives_[static_cast<std::size_t>(next)];
       collective.start(comm_.next_tag());
       dist::finish(collective, comm_.transport(),
-                   {.timeout = comm_.options().timeout, .bucket = next, .stop = &stop_});
+                   {.timeout = comm_.options().timeout, .bucket = number_of(next), .stop = &stop_});
     } catch (...) {
       error = std::current_exception();
     }
@@ -72,12 +72,12 @@ void BucketRunner::launch() {
   changed_.notify_all();
 }
 
-// Goes on with the collectives that are launched: as far as they can, or, waiting, to their end.
-bool BucketRunner::push(bool wait) {
+// Goes on with the first `until` collectives: as far as they can, or, waiting, to their end.
+bool BucketRunner::push(bool wait, int until) {
   try {
-    for (; done_ < launched_; ++done_, started_ = false) {
+    for (; done_ < until; ++done_, started_ = false) {
       Collective& collective = *collectives_[static_cast<std::size_t>(done_)];
-      const WaitOptions options{.timeout = comm_.options().timeout, .bucket = done_};
+      const WaitOptions options{.timeout = comm_.options().timeout, .bucket = number_of(done_)};
       if (!std::exchange(started_, true)) collective.start(comm_.next_tag());
       if (wait) {
         dist::finish(collective, comm_.transport(), options);
@@ -93,24 +93,25 @@ bool BucketRunner::push(bool wait) {
 }
 
 void BucketRunner::pump() {
-  if (overlap_ == Overlap::pumped) push(false);
+  if (overlap_ == Overlap::pumped) push(false, launched_);
 }
 
 void BucketRunner::finish() {
   ATH_CHECK(launched_ == static_cast<int>(collectives_.size()),
             "buckets: all {} must have been launched, but {} were", collectives_.size(), launched_);
-  finish_all();
+  wait(launched_);
   launched_ = done_ = 0;
   comm_.transport().release(this);
 }
 
-void BucketRunner::finish_all() {
+void BucketRunner::wait(int count) {
+  ATH_CHECK(count <= launched_, "buckets: {} must have been launched, but {} were", count, launched_);
   if (overlap_ != Overlap::thread) {
-    push(true);
+    push(true, count);
     return;
   }
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return error_ || done_ == launched_; });
+  changed_.wait(lock, [&] { return error_ || done_ >= count; });
   if (!error_) return;
   try {
     std::rethrow_exception(error_);

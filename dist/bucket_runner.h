@@ -25,8 +25,10 @@ enum class Overlap : std::uint8_t {
 /// has the same order, whatever is complete first on it. Results do not depend on the Overlap.
 class BucketRunner {
  public:
-  /// Throws ArgumentError where a thread is wanted and the transport does not allow it.
-  BucketRunner(Communicator& comm, Overlap overlap, std::vector<std::unique_ptr<Collective>> collectives);
+  /// Messages number the buckets from 0 on or, `backwards`, down to 0. Throws ArgumentError where a thread is
+  /// wanted and the transport does not allow it.
+  BucketRunner(Communicator& comm, Overlap overlap, std::vector<std::unique_ptr<Collective>> collectives,
+               bool backwards = false);
   ~BucketRunner();
   BucketRunner(const BucketRunner&) = delete;
   BucketRunner& operator=(const BucketRunner&) = delete;
@@ -37,16 +39,21 @@ class BucketRunner {
   void launch();
   /// Where the caller pushes: does so. Throws PeerLostError.
   void pump();
+  /// Returns when the first `count` are done, all of which must have been launched. Throws PeerLostError.
+  void wait(int count);
   /// Returns when all are done, and begins anew. Throws PeerLostError; is of no use afterwards.
   void finish();
 
  private:
   void run_thread();
-  bool push(bool wait);
-  void finish_all();
+  bool push(bool wait, int until);
+  int number_of(int index) const {
+    return backwards_ ? static_cast<int>(collectives_.size()) - 1 - index : index;
+  }
 
   Communicator& comm_;
   Overlap overlap_;
+  bool backwards_;
   std::vector<std::unique_ptr<Collective>> collectives_;
   int launched_ = 0;
   int done_ = 0;

@@ -28,6 +28,7 @@ const char* name_of(Algorithm algorithm) {
     case Algorithm::ring: return "ring";
     case Algorithm::hierarchical: return "hierarchical";
     case Algorithm::rank_order: return "rank_order";
+    case Algorithm::native: return "native";
   }
   return "?";
 }
@@ -38,6 +39,11 @@ Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world
   return piece_of(count, world_size, rank);
 }
 
+int place_of(const CommunicatorOptions& options, int world_size, int rank) {
+  if (options.algorithm != Algorithm::hierarchical) return rank;
+  return rank % options.node_size * (world_size / options.node_size) + rank / options.node_size;
+}
+
 Communicator::Communicator(Transport& transport, const CommunicatorOptions& options)
     : transport_(transport), options_(options) {
   ATH_CHECK(options.segment_bytes >= 64, "communicator: segment_bytes must be at least 64, but got {}",
@@ -45,6 +51,9 @@ Communicator::Communicator(Transport& transport, const CommunicatorOptions& opti
   ATH_CHECK(options.timeout.count() > 0, "communicator: timeout must be > 0 ms, but got {}",
             options.timeout.count());
   if (options.algorithm == Algorithm::hierarchical) check_nodes(world_size(), options.node_size);
+  ATH_CHECK(options.algorithm != Algorithm::native || transport.has_native(),
+            "communicator: native takes a transport with collectives of its own (MPI), but this one has "
+            "none; use ring, hierarchical or rank_order");
 }
 
 Tensor Communicator::scratch(std::int64_t bytes) {
@@ -60,45 +69,90 @@ std::unique_ptr<Collective> Communicator::ready(std::unique_ptr<Collective> coll
   return std::make_unique<OnStream>(transport_, std::move(collective));
 }
 
-std::unique_ptr<Collective> Communicator::make_reduce_scatter(const Tensor& buffer, kernels::Combine how) {
-  check_buffer("reduce_scatter", buffer, transport_.device());
+// The pieces that are meant, all of them.
+std::vector<Range> Communicator::checked(const char* op, const Tensor& buffer,
+                                         std::vector<Range> pieces) const {
+  check_buffer(op, buffer, transport_.device());
+  const std::int64_t count = buffer.numel();
+  if (pieces.empty()) {
+    for (int rank = 0; rank < world_size(); ++rank) pieces.push_back(piece(count, rank));
+    return pieces;
+  }
+  ATH_CHECK(static_cast<int>(pieces.size()) == world_size(),
+            "{}: there must be a piece per rank, {}, but got {}", op, world_size(), pieces.size());
+  std::vector<Range> placed(pieces.size());
+  for (int rank = 0; rank < world_size(); ++rank) {
+    placed[static_cast<std::size_t>(place_of(options_, world_size(), rank))] =
+        pieces[static_cast<std::size_t>(rank)];
+  }
+  std::int64_t next = 0;
+  for (const Range& range : placed) {
+    ATH_CHECK(range.begin == next && range.end >= next,
+              "{}: pieces must follow each other from element 0 on, but [{}, {}) comes after {}", op,
+              range.begin, range.end, next);
+    next = range.end;
+  }
+  ATH_CHECK(next == count, "{}: pieces must end with the buffer, at {}, but end at {}", op, count, next);
+  return pieces;
+}
+
+std::unique_ptr<Collective> Communicator::make_reduce_scatter(const Tensor& buffer, kernels::Combine how,
+                                                              std::vector<Range> pieces) {
+  const bool equal = pieces.empty();
+  pieces = checked("reduce_scatter", buffer, std::move(pieces));
   ATH_CHECK(buffer.dtype() != DType::boolean, "reduce_scatter: dtype must be a number, but got bool");
   const std::int64_t segment = options_.segment_bytes;
   switch (options_.algorithm) {
-    case Algorithm::rank_order:
+    case Algorithm::rank_order: {
+      std::int64_t largest = 0;
+      for (const Range& range : pieces) largest = std::max(largest, range.count());
       return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::reduce_scatter, buffer, how,
-                                         scratch(RankOrder::scratch_bytes(buffer, world_size())));
+                                         scratch(RankOrder::scratch_bytes(buffer, largest, world_size())),
+                                         std::move(pieces));
+    }
     case Algorithm::hierarchical:
       return hierarchical_reduce_scatter(transport_, options_.node_size, buffer, how,
-                                         scratch(Ring::scratch_bytes(buffer, 1, segment)), segment);
+                                         scratch(Ring::scratch_bytes(buffer, 1, segment)), segment, pieces);
+    case Algorithm::native: return transport_.native(Native::reduce_scatter, buffer, how, std::move(pieces));
     case Algorithm::ring: break;
   }
   return std::make_unique<Ring>(transport_, world(), Ring::Half::reduce_scatter, buffer, how,
-                                scratch(Ring::scratch_bytes(buffer, world_size(), segment)), segment);
+                                scratch(Ring::scratch_bytes(buffer, equal ? world_size() : 1, segment)),
+                                segment, std::move(pieces));
 }
 
-std::unique_ptr<Collective> Communicator::make_all_gather(const Tensor& buffer) {
-  check_buffer("all_gather", buffer, transport_.device());
+std::unique_ptr<Collective> Communicator::make_all_gather(const Tensor& buffer, std::vector<Range> pieces) {
+  pieces = checked("all_gather", buffer, std::move(pieces));
   constexpr auto kNothing = kernels::Combine::sum;
   switch (options_.algorithm) {
-    case Algorithm::rank_order: return make_all_gather_small(buffer);
+    case Algorithm::rank_order:
+      return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::all_gather, buffer, kNothing,
+                                         Tensor(), std::move(pieces));
     case Algorithm::hierarchical:
-      return hierarchical_all_gather(transport_, options_.node_size, buffer, options_.segment_bytes);
+      return hierarchical_all_gather(transport_, options_.node_size, buffer, options_.segment_bytes, pieces);
+    case Algorithm::native: return transport_.native(Native::all_gather, buffer, kNothing, std::move(pieces));
     case Algorithm::ring: break;
   }
   return std::make_unique<Ring>(transport_, world(), Ring::Half::all_gather, buffer, kNothing, Tensor(),
-                                options_.segment_bytes);
+                                options_.segment_bytes, std::move(pieces));
 }
 
-std::unique_ptr<Collective> Communicator::all_reduce(const Tensor& buffer, kernels::Combine how) {
+std::unique_ptr<Collective> Communicator::all_reduce(const Tensor& buffer, kernels::Combine how,
+                                                     std::vector<Range> pieces) {
+  if (options_.algorithm == Algorithm::native) {
+    ATH_CHECK(buffer.dtype() != DType::boolean, "all_reduce: dtype must be a number, but got bool");
+    return ready(
+        transport_.native(Native::all_reduce, buffer, how, checked("all_reduce", buffer, std::move(pieces))));
+  }
   std::vector<std::unique_ptr<Collective>> halves;
-  halves.push_back(make_reduce_scatter(buffer, how));
-  halves.push_back(make_all_gather(buffer));
+  halves.push_back(make_reduce_scatter(buffer, how, pieces));
+  halves.push_back(make_all_gather(buffer, std::move(pieces)));
   const char* name = "all_reduce";
   switch (options_.algorithm) {
     case Algorithm::ring: name = "ring all_reduce"; break;
     case Algorithm::hierarchical: name = "hierarchical all_reduce"; break;
     case Algorithm::rank_order: name = "rank_order all_reduce"; break;
+    case Algorithm::native: break;
   }
   return ready(std::make_unique<Sequence>(name, std::move(halves)));
 }

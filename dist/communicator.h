@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "dist/collective.h"
 #include "dist/group.h"
@@ -17,9 +19,10 @@ enum class Algorithm : std::uint8_t {
   ring,          ///< the fewest bytes, P - 1 steps each way
   hierarchical,  ///< rings within nodes, then between them
   rank_order,    ///< everyone to everyone; sums of halves are exact to one rounding
+  native,        ///< what the library below does: MPI_Iallreduce, ...; bits and steps are its own
 };
 
-/// "ring", "hierarchical", "rank_order"
+/// "ring", "hierarchical", "rank_order", "native"
 const char* name_of(Algorithm algorithm);
 
 struct CommunicatorOptions {
@@ -33,6 +36,8 @@ struct CommunicatorOptions {
 /// The piece of `count` elements that is `rank`'s own: which piece goes to whom depends on the algorithm, but
 /// they are all the same size where world_size divides count.
 Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank);
+/// The place of `rank` in the order in which pieces lie in the buffer.
+int place_of(const CommunicatorOptions& options, int world_size, int rank);
 
 /// The collectives of a job: all its ranks, one algorithm. Every rank makes the same calls in the same order.
 /// Memory for arriving values is shared between its collectives, of which one may be under way at a time, of
@@ -40,7 +45,7 @@ Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world
 /// a PeerLostError nothing can be run any more.
 class Communicator {
  public:
-  /// Throws ArgumentError on an option out of range.
+  /// Throws ArgumentError on an option out of range, and on Algorithm::native where the transport has none.
   explicit Communicator(Transport& transport, const CommunicatorOptions& options = {});
 
   int rank() const { return transport_.rank(); }
@@ -52,16 +57,22 @@ class Communicator {
   Range piece(std::int64_t count, int rank) const { return piece_of(options_, count, world_size(), rank); }
 
   // Each is for one dense flat tensor on the transport's device, which it keeps; start() and push, or run().
+  // `pieces`, by rank, tile the tensor in the order of place_of(), and some may be empty; none given:
+  // piece(). rank_order takes scratch memory of world_size times the largest.
 
   /// buffer[piece] = the buffers of all ranks combined; the rest holds nothing of use afterwards.
   std::unique_ptr<Collective> reduce_scatter(const Tensor& buffer,
-                                             kernels::Combine how = kernels::Combine::sum) {
-    return ready(make_reduce_scatter(buffer, how));
+                                             kernels::Combine how = kernels::Combine::sum,
+                                             std::vector<Range> pieces = {}) {
+    return ready(make_reduce_scatter(buffer, how, std::move(pieces)));
   }
   /// Every rank's buffer[its piece] to all, in place.
-  std::unique_ptr<Collective> all_gather(const Tensor& buffer) { return ready(make_all_gather(buffer)); }
+  std::unique_ptr<Collective> all_gather(const Tensor& buffer, std::vector<Range> pieces = {}) {
+    return ready(make_all_gather(buffer, std::move(pieces)));
+  }
   /// Both: every rank has the same bits then.
-  std::unique_ptr<Collective> all_reduce(const Tensor& buffer, kernels::Combine how = kernels::Combine::sum);
+  std::unique_ptr<Collective> all_reduce(const Tensor& buffer, kernels::Combine how = kernels::Combine::sum,
+                                         std::vector<Range> pieces = {});
   /// What rank `root` has, to all.
   std::unique_ptr<Collective> broadcast(const Tensor& buffer, int root);
   /// Few values: buffer[r * n / P ...) of each rank r to all, in one step whatever the algorithm.
@@ -78,11 +89,13 @@ class Communicator {
  private:
   Group world() const { return {0, 1, world_size()}; }
   // As above, as parts of others: on a device, the host is not told when they are done.
-  std::unique_ptr<Collective> make_reduce_scatter(const Tensor& buffer, kernels::Combine how);
-  std::unique_ptr<Collective> make_all_gather(const Tensor& buffer);
+  std::unique_ptr<Collective> make_reduce_scatter(const Tensor& buffer, kernels::Combine how,
+                                                  std::vector<Range> pieces);
+  std::unique_ptr<Collective> make_all_gather(const Tensor& buffer, std::vector<Range> pieces);
   std::unique_ptr<Collective> make_all_gather_small(const Tensor& buffer);
   std::unique_ptr<Collective> ready(std::unique_ptr<Collective> collective);
   Tensor scratch(std::int64_t bytes);
+  std::vector<Range> checked(const char* op, const Tensor& buffer, std::vector<Range> pieces) const;
 
   Transport& transport_;
   CommunicatorOptions options_;

@@ -55,10 +55,14 @@ GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, C
       missing_(layout_.buckets().size()),
       rows_(comm, row_bytes(layout_, arena)),
       runner_(comm, options.overlap, make_collectives(kind)) {
+  ATH_CHECK(arena.sharded() == (kind == Kind::reduce_scatter),
+            "{}: the arena must {}be sharded; make it with {}", name,
+            kind == Kind::reduce_scatter ? "" : "not ",
+            kind == Kind::reduce_scatter ? "dist::sharded()" : "dist::bucketed()");
   const AllocTag named("comm");
   squares_ = make_flat(static_cast<std::int64_t>(layout_.buckets().size()) * comm.world_size(), DType::f64,
                        arena.device());
-  agree_on_layout();
+  layout_.agree(name, comm);
   take_values_of_rank_0();
   watch();
 }
@@ -74,36 +78,27 @@ std::vector<std::unique_ptr<Collective>> GradientSync::make_collectives(Kind kin
   for (const BucketLayout::Bucket& bucket : layout_.buckets()) {
     const Tensor gradients =
         slice(arena_.parts()[static_cast<std::size_t>(bucket.part)].gradients, bucket.range);
-    collectives.push_back(kind == Kind::all_reduce ? comm_.all_reduce(gradients)
-                                                   : comm_.reduce_scatter(gradients));
+    collectives.push_back(kind == Kind::all_reduce
+                              ? comm_.all_reduce(gradients, kernels::Combine::sum, bucket.pieces)
+                              : comm_.reduce_scatter(gradients, kernels::Combine::sum, bucket.pieces));
   }
   return collectives;
 }
 
 // Beginning ------------------------------------------------------------------------------------------------
 
-void GradientSync::agree_on_layout() {
-  Exchange hashes(comm_, sizeof(std::uint64_t));
-  const std::uint64_t mine = layout_.hash();
-  std::memcpy(hashes.row(comm_.rank()), &mine, sizeof mine);
-  hashes.upload();
-  hashes.run();
-  for (int rank = 1; rank < comm_.world_size(); ++rank) {
-    ATH_CHECK(std::memcmp(hashes.row(rank), hashes.row(0), sizeof mine) == 0,
-              "{}: all ranks must have the same parameters, precision and settings, but rank {} differs from "
-              "rank 0",
-              name_, rank);
-  }
-}
-
+// A sharded arena has taken the parameters' when it was made.
 void GradientSync::take_values_of_rank_0() {
-  for (const ParameterArena::Part& part : arena_.parts()) comm_.run(*comm_.broadcast(part.masters, 0));
-  arena_.weights_from_masters();
+  if (!arena_.sharded()) {
+    for (const ParameterArena::Part& part : arena_.parts()) comm_.run(*comm_.broadcast(part.masters, 0));
+    arena_.weights_from_masters();
+  }
   broadcast_buffers();
 }
 
 void GradientSync::broadcast_buffers() {
   if (!arena_.flat_buffers().defined()) return;
+  settle();
   comm_.run(*comm_.broadcast(arena_.flat_buffers(), 0));
   arena_.bump_buffers();
 }
@@ -158,6 +153,7 @@ void GradientSync::begin_step() {
 }
 
 void GradientSync::ready(int parameter) {
+  check_used(parameter);
   begin_step();
   char& arrived = arrived_[static_cast<std::size_t>(parameter)];
   ATH_CHECK(!arrived,

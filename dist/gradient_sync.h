@@ -84,6 +84,10 @@ class GradientSync {
   /// wonders why they do not learn.
   std::vector<std::string> unused(int rank) const;
 
+  /// Returns when nothing is under way between two steps: ZeRO-1 may still gather weights. Before the network
+  /// is used otherwise, and before weights are read otherwise than by calls of modules. Throws PeerLostError.
+  virtual void settle() {}
+
   /// Buffers (running statistics) of rank 0 to all: before one evaluates or saves.
   void broadcast_buffers();
 
@@ -95,11 +99,12 @@ class GradientSync {
   GradientSync(const char* name, Kind kind, ParameterArena& arena, Communicator& comm,
                const SyncOptions& options);
 
-  /// Throws ArgumentError where a step must not begin yet.
-  virtual void check_weights() const {}
+  /// Called when a step's first gradient comes. Throws ArgumentError where it must not begin yet.
+  virtual void check_weights() {}
+  /// Called for every gradient: the parameter was used in a forward pass.
+  virtual void check_used(int) const {}
 
  private:
-  void agree_on_layout();
   void take_values_of_rank_0();
   std::vector<std::unique_ptr<Collective>> make_collectives(Kind kind);
   bool watches(int parameter) const;

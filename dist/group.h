@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace athanor::dist {
 
@@ -26,6 +27,13 @@ constexpr Range piece_of(std::int64_t count, int parts, int index) {
   const std::int64_t small = count / parts, larger = count % parts;
   const std::int64_t begin = small * index + std::min<std::int64_t>(larger, index);
   return {begin, begin + small + (index < larger ? 1 : 0)};
+}
+
+/// All of them.
+inline std::vector<Range> equal_pieces(std::int64_t count, int parts) {
+  std::vector<Range> pieces;
+  for (int i = 0; i < parts; ++i) pieces.push_back(piece_of(count, parts, i));
+  return pieces;
 }
 
 }  // namespace athanor::dist

@@ -9,12 +9,23 @@ namespace {
 // The rings a rank is part of, and what is its own after the first.
 struct Place {
   Group node, rail;
+  std::vector<Range> parts, of_rail;  // what each rank of the node has, and each rank of the rail of that
   Range part;
 
-  Place(std::int64_t count, int world_size, int node_size, int rank)
+  Place(std::span<const Range> pieces, int node_size, int rank)
       : node{rank / node_size * node_size, 1, node_size},
-        rail{rank % node_size, node_size, world_size / node_size},
-        part(piece_of(count, node_size, rank % node_size)) {}
+        rail{rank % node_size, node_size, static_cast<int>(pieces.size()) / node_size} {
+    const auto piece = [&](int place, int at) {
+      return pieces[static_cast<std::size_t>(at * node_size + place)];
+    };
+    for (int place = 0; place < node_size; ++place)
+      parts.push_back({piece(place, 0).begin, piece(place, rail.size - 1).end});
+    part = parts[static_cast<std::size_t>(rank % node_size)];
+    for (int at = 0; at < rail.size; ++at) {
+      const Range mine = piece(rank % node_size, at);
+      of_rail.push_back({mine.begin - part.begin, mine.end - part.begin});
+    }
+  }
 };
 
 }  // namespace
@@ -26,33 +37,36 @@ void check_nodes(int world_size, int node_size) {
 }
 
 Range hierarchical_piece(std::int64_t count, int world_size, int node_size, int rank) {
-  const Place place(count, world_size, node_size, rank);
-  const Range piece = piece_of(place.part.count(), place.rail.size, rank / node_size);
-  return {place.part.begin + piece.begin, place.part.begin + piece.end};
+  const Range part = piece_of(count, node_size, rank % node_size);
+  const Range piece = piece_of(part.count(), world_size / node_size, rank / node_size);
+  return {part.begin + piece.begin, part.begin + piece.end};
 }
 
 std::unique_ptr<Collective> hierarchical_reduce_scatter(Transport& transport, int node_size,
                                                         const Tensor& buffer, kernels::Combine how,
-                                                        const Tensor& scratch, std::int64_t segment_bytes) {
+                                                        const Tensor& scratch, std::int64_t segment_bytes,
+                                                        std::span<const Range> pieces) {
   constexpr auto kHalf = Ring::Half::reduce_scatter;
-  const Place at(buffer.numel(), transport.world_size(), node_size, transport.rank());
+  const Place at(pieces, node_size, transport.rank());
   std::vector<std::unique_ptr<Collective>> parts;
-  parts.push_back(std::make_unique<Ring>(transport, at.node, kHalf, buffer, how, scratch, segment_bytes));
   parts.push_back(
-      std::make_unique<Ring>(transport, at.rail, kHalf, slice(buffer, at.part), how, scratch, segment_bytes));
+      std::make_unique<Ring>(transport, at.node, kHalf, buffer, how, scratch, segment_bytes, at.parts));
+  parts.push_back(std::make_unique<Ring>(transport, at.rail, kHalf, slice(buffer, at.part), how, scratch,
+                                         segment_bytes, at.of_rail));
   return std::make_unique<Sequence>("hierarchical reduce_scatter", std::move(parts));
 }
 
 std::unique_ptr<Collective> hierarchical_all_gather(Transport& transport, int node_size, const Tensor& buffer,
-                                                    std::int64_t segment_bytes) {
+                                                    std::int64_t segment_bytes,
+                                                    std::span<const Range> pieces) {
   constexpr auto kHalf = Ring::Half::all_gather;
   constexpr auto kNothing = kernels::Combine::sum;
-  const Place at(buffer.numel(), transport.world_size(), node_size, transport.rank());
+  const Place at(pieces, node_size, transport.rank());
   std::vector<std::unique_ptr<Collective>> parts;
   parts.push_back(std::make_unique<Ring>(transport, at.rail, kHalf, slice(buffer, at.part), kNothing,
-                                         Tensor(), segment_bytes));
+                                         Tensor(), segment_bytes, at.of_rail));
   parts.push_back(
-      std::make_unique<Ring>(transport, at.node, kHalf, buffer, kNothing, Tensor(), segment_bytes));
+      std::make_unique<Ring>(transport, at.node, kHalf, buffer, kNothing, Tensor(), segment_bytes, at.parts));
   return std::make_unique<Sequence>("hierarchical all_gather", std::move(parts));
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "dist/collective.h"
 #include "dist/group.h"
 #include "kernels/accumulate.h"
@@ -27,11 +29,15 @@ void check_nodes(int world_size, int node_size);
 /// What `rank` owns of `count` elements.
 Range hierarchical_piece(std::int64_t count, int world_size, int node_size, int rank);
 
-/// `buffer` dense, on the transport's device, `scratch` u8 of Ring::scratch_bytes(buffer, 1).
+/// `buffer` dense, on the transport's device, `scratch` u8 of Ring::scratch_bytes(buffer, 1). `pieces` by
+/// rank, in an order in which those of one place on all nodes follow each other, as hierarchical_piece() has
+/// them.
 std::unique_ptr<Collective> hierarchical_reduce_scatter(Transport& transport, int node_size,
                                                         const Tensor& buffer, kernels::Combine how,
-                                                        const Tensor& scratch, std::int64_t segment_bytes);
+                                                        const Tensor& scratch, std::int64_t segment_bytes,
+                                                        std::span<const Range> pieces);
 std::unique_ptr<Collective> hierarchical_all_gather(Transport& transport, int node_size, const Tensor& buffer,
-                                                    std::int64_t segment_bytes);
+                                                    std::int64_t segment_bytes,
+                                                    std::span<const Range> pieces);
 
 }  // namespace athanor::dist

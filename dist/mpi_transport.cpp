@@ -12,9 +12,17 @@
 
 #include <mpi.h>
 
+#include "dist/detail/mpi_native.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
+
+// Two transports may be used at a time.
+std::unique_lock<std::mutex> mpi_turn(bool threads) {
+  static std::mutex calls;
+  return threads ? std::unique_lock(calls) : std::unique_lock<std::mutex>();
+}
+
 namespace {
 
 void check(int status, const char* what) {
@@ -34,14 +42,6 @@ void set_defaults() {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
   setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-}
-
-/// MPI is asked for threads in turns (MPI_THREAD_SERIALIZED), and two transports may be used at a time. Where
-/// there is only one thread, as under SMPI, which runs other ranks in the middle of a call, nothing is
-/// locked.
-std::mutex mpi_calls;
-std::unique_lock<std::mutex> my_turn(bool threads) {
-  return threads ? std::unique_lock(mpi_calls) : std::unique_lock<std::mutex>();
 }
 
 constexpr int kExitPeerLost = 74;
@@ -86,7 +86,7 @@ struct MpiTransport::Impl {
     int level = 0;
     check(MPI_Query_thread(&level), "mpi start");
     threads = level >= MPI_THREAD_SERIALIZED;
-    const auto turn = my_turn(threads);
+    const auto turn = mpi_turn(threads);
     check(MPI_Comm_dup(parent == MPI_COMM_NULL ? MPI_COMM_WORLD : parent, &comm), "mpi start");
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "mpi start");
     check(MPI_Comm_rank(comm, &rank), "mpi start");
@@ -115,7 +115,7 @@ struct MpiTransport::Impl {
   }
 
   ~Impl() {
-    const auto turn = my_turn(threads);
+    const auto turn = mpi_turn(threads);
     if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
     if (ends_mpi) MPI_Finalize();
   }
@@ -166,7 +166,7 @@ int MpiTransport::local_rank() const {
 Request MpiTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
   const Request request = impl_->take(to, bytes.size(), false);
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
-  const auto turn = my_turn(impl_->threads);
+  const auto turn = mpi_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
     check(MPI_Isend(bytes.data() + i * impl_->chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, to, tag,
                     impl_->comm, &slot.requests[i]),
@@ -178,7 +178,7 @@ Request MpiTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
 Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
   const Request request = impl_->take(from, bytes.size(), true);
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
-  const auto turn = my_turn(impl_->threads);
+  const auto turn = mpi_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
     check(MPI_Irecv(bytes.data() + i * impl_->chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, from, tag,
                     impl_->comm, &slot.requests[i]),
@@ -191,7 +191,7 @@ bool MpiTransport::test(Request& request) {
   if (!request.pending()) return true;
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
   int done = 0;
-  const auto turn = my_turn(impl_->threads);
+  const auto turn = mpi_turn(impl_->threads);
   const int status =
       MPI_Testall(static_cast<int>(slot.requests.size()), slot.requests.data(), &done, slot.statuses.data());
   if (status == MPI_ERR_IN_STATUS) {
@@ -222,7 +222,7 @@ void MpiTransport::cancel(Request& request) noexcept {
   const auto until = std::chrono::steady_clock::now() + kCancelTime;
   for (MPI_Request& chunk : slot.requests) {
     if (chunk == MPI_REQUEST_NULL) continue;
-    const auto turn = my_turn(impl_->threads);
+    const auto turn = mpi_turn(impl_->threads);
     impl_->cancelled = true;
     MPI_Cancel(&chunk);
     // It is over when it was cancelled, or was too late to be. Sends that nobody takes may be neither.
@@ -244,6 +244,12 @@ bool MpiTransport::threads_may_call() const {
 std::unique_ptr<Transport> MpiTransport::duplicate() {
   return std::unique_ptr<Transport>(
       new MpiTransport(std::make_unique<Impl>(MpiOptions{impl_->chunk_bytes}, impl_->comm)));
+}
+
+std::unique_ptr<Collective> MpiTransport::native(Native what, const Tensor& buffer, kernels::Combine how,
+                                                 std::vector<Range> pieces) {
+  return make_mpi_native(impl_->comm, what, buffer, how, std::move(pieces), impl_->threads,
+                         &impl_->cancelled);
 }
 
 void MpiTransport::abort(int exit_code) {

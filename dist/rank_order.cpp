@@ -4,18 +4,18 @@
 
 namespace athanor::dist {
 
-std::int64_t RankOrder::scratch_bytes(const Tensor& buffer, int ranks) {
-  const auto element = static_cast<std::int64_t>(size_of(buffer.dtype()));
-  return (buffer.numel() + ranks - 1) / ranks * ranks * element;
+std::int64_t RankOrder::scratch_bytes(const Tensor& buffer, std::int64_t largest_piece, int ranks) {
+  return largest_piece * ranks * static_cast<std::int64_t>(size_of(buffer.dtype()));
 }
 
 RankOrder::RankOrder(Transport& transport, const Group& group, Half half, const Tensor& buffer,
-                     kernels::Combine how, const Tensor& scratch)
+                     kernels::Combine how, const Tensor& scratch, std::vector<Range> pieces)
     : group_(group),
       index_(group.index_of(transport.rank())),
       half_(half),
       buffer_(buffer),
       how_(how),
+      pieces_(pieces.empty() ? equal_pieces(buffer.numel(), group.size) : std::move(pieces)),
       incoming_(transport, group.size),
       outgoing_(transport, group.size) {
   if (half == Half::all_gather || group.size == 1) return;

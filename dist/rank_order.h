@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "dist/collective.h"
 #include "dist/group.h"
 #include "kernels/accumulate.h"
@@ -23,13 +25,13 @@ class RankOrder final : public Collective {
  public:
   enum class Half : std::uint8_t { reduce_scatter, all_gather };
 
-  /// As Ring: piece_of(count, size, index of this rank) of the dense `buffer` on the transport's device is what
-  /// reduce_scatter makes and all_gather begins with.
+  /// As Ring: this rank's piece of the dense `buffer` on the transport's device is what reduce_scatter makes
+  /// and all_gather begins with.
   RankOrder(Transport& transport, const Group& group, Half half, const Tensor& buffer, kernels::Combine how,
-            const Tensor& scratch);
+            const Tensor& scratch, std::vector<Range> pieces = {});
 
-  /// A piece of every rank: about the size of the buffer.
-  static std::int64_t scratch_bytes(const Tensor& buffer, int ranks);
+  /// This rank's piece as every rank has it: about the size of the buffer where pieces are equal.
+  static std::int64_t scratch_bytes(const Tensor& buffer, std::int64_t largest_piece, int ranks);
 
   void start(Tag tag) override;
   bool advance() override;
@@ -40,13 +42,14 @@ class RankOrder final : public Collective {
   }
 
  private:
-  Range piece(int index) const { return piece_of(buffer_.numel(), group_.size, index); }
+  const Range& piece(int index) const { return pieces_[static_cast<std::size_t>(index)]; }
 
   Group group_;
   int index_;
   Half half_;
   Tensor buffer_, rows_;  // rows: this rank's piece as each rank has it
   kernels::Combine how_;
+  std::vector<Range> pieces_;  // by index in the group
   std::int64_t progress_ = 0;
   bool combined_ = false;
   InFlight incoming_, outgoing_;

@@ -5,35 +5,41 @@
 namespace athanor::dist {
 namespace {
 
-std::int64_t largest_piece(const Tensor& buffer, int ranks) {
-  return (buffer.numel() + ranks - 1) / ranks;
+std::int64_t largest_of(const std::vector<Range>& pieces) {
+  std::int64_t most = 0;
+  for (const Range& piece : pieces) most = std::max(most, piece.count());
+  return most;
 }
 
-std::int64_t segment_elements(const Tensor& buffer, int ranks, std::int64_t segment_bytes) {
+std::int64_t segment_elements(const Tensor& buffer, std::int64_t largest_piece, std::int64_t segment_bytes) {
   const auto element = static_cast<std::int64_t>(size_of(buffer.dtype()));
-  return std::max<std::int64_t>(1, std::min(largest_piece(buffer, ranks), segment_bytes / element));
+  return std::max<std::int64_t>(1, std::min(largest_piece, segment_bytes / element));
 }
 
 }  // namespace
 
 std::int64_t Ring::scratch_bytes(const Tensor& buffer, int ranks, std::int64_t segment_bytes) {
   const auto element = static_cast<std::int64_t>(size_of(buffer.dtype()));
-  return kWindow * align_elements(segment_elements(buffer, ranks, segment_bytes) * element, kSliceAlignment);
+  return kWindow *
+         align_elements(
+             segment_elements(buffer, (buffer.numel() + ranks - 1) / ranks, segment_bytes) * element,
+             kSliceAlignment);
 }
 
 Ring::Ring(Transport& transport, const Group& group, Half half, const Tensor& buffer, kernels::Combine how,
-           const Tensor& scratch, std::int64_t segment_bytes)
+           const Tensor& scratch, std::int64_t segment_bytes, std::vector<Range> pieces)
     : group_(group),
       index_(group.index_of(transport.rank())),
       half_(half),
       buffer_(buffer),
       scratch_(scratch),
       how_(how),
-      segment_(segment_elements(buffer, group.size, segment_bytes)),
+      pieces_(pieces.empty() ? equal_pieces(buffer.numel(), group.size) : std::move(pieces)),
+      segment_(segment_elements(buffer, largest_of(pieces_), segment_bytes)),
       window_(transport.grouped() ? 1 : kWindow),
       incoming_(transport, kWindow),
       outgoing_(transport, kWindow) {
-  per_step_ = (largest_piece(buffer, group.size) + segment_ - 1) / segment_;
+  per_step_ = (largest_of(pieces_) + segment_ - 1) / segment_;
   messages_ = per_step_ * (group.size - 1);
 }
 
@@ -46,7 +52,7 @@ void Ring::start(Tag tag) {
 Range Ring::segment(std::int64_t message, int lag) const {
   const int step = static_cast<int>(message / per_step_);
   const int back = step + lag + (half_ == Half::reduce_scatter ? 1 : 0);  // at most P
-  const Range piece = piece_of(buffer_.numel(), group_.size, (index_ - back + 2 * group_.size) % group_.size);
+  const Range& piece = pieces_[static_cast<std::size_t>((index_ - back + 2 * group_.size) % group_.size)];
   const std::int64_t begin = std::min(piece.begin + message % per_step_ * segment_, piece.end);
   return {begin, std::min(begin + segment_, piece.end)};
 }

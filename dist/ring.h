@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "dist/collective.h"
 #include "dist/group.h"
 #include "kernels/accumulate.h"
@@ -30,12 +32,14 @@ class Ring final : public Collective {
   static constexpr std::int64_t kSegmentBytes = 1 << 20;
   static constexpr int kWindow = 2;
 
-  /// `buffer` dense, on the transport's device. After reduce_scatter, piece_of(count, size, index of this rank) of it holds
-  /// the result and the rest is of no use; all_gather takes that piece and fills the rest. `scratch`, u8, at
+  /// `buffer` dense, on the transport's device. After reduce_scatter, the piece of this rank's index in the
+  /// group holds the result and the rest is of no use; all_gather takes that piece and fills the rest.
+  /// `pieces` tile the buffer, some may be empty; none given: piece_of(count, size, index). `scratch`, u8, at
   /// least scratch_bytes(), for reduce_scatter alone; others may use it in between.
   Ring(Transport& transport, const Group& group, Half half, const Tensor& buffer, kernels::Combine how,
-       const Tensor& scratch, std::int64_t segment_bytes = kSegmentBytes);
+       const Tensor& scratch, std::int64_t segment_bytes = kSegmentBytes, std::vector<Range> pieces = {});
 
+  /// For equal pieces; for others, as for one rank.
   static std::int64_t scratch_bytes(const Tensor& buffer, int ranks,
                                     std::int64_t segment_bytes = kSegmentBytes);
 
@@ -60,6 +64,7 @@ class Ring final : public Collective {
   Half half_;
   Tensor buffer_, scratch_;
   kernels::Combine how_;
+  std::vector<Range> pieces_;  // by index in the group
   std::int64_t segment_;       // elements
   std::int64_t window_;        // segments under way each way
   std::int64_t per_step_ = 0;  // messages

@@ -1,5 +1,6 @@
 #include "dist/transport.h"
 
+#include "dist/collective.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
@@ -8,6 +9,10 @@ std::unique_ptr<Transport> Transport::duplicate() {
   detail::fail<>(
       "transport: batch norms over all ranks need a second network beside the gradients', which this kind "
       "(NCCL) does not have in this version; use MPI, or norms of each rank's own");
+}
+
+std::unique_ptr<Collective> Transport::native(Native, const Tensor&, kernels::Combine, std::vector<Range>) {
+  return nullptr;
 }
 
 void Transport::check_free(const char* who, const void* owner) const {

@@ -5,8 +5,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "dist/group.h"
+#include "kernels/accumulate.h"
 #include "tensor/stream.h"
+#include "tensor/tensor.h"
 
 // The network below the collectives: messages of bytes between the ranks of a job. Whatever it is (threads of
 // one process, MPI), nothing here blocks; who waits is dist/wait.h, with a deadline.
@@ -24,10 +28,16 @@ struct Request {
   bool pending() const { return slot >= 0; }
 };
 
+class Collective;
+
+/// What a library below may do by itself.
+enum class Native : std::uint8_t { all_reduce, reduce_scatter, all_gather };
+
 /// One rank's end of the network. Messages are memory of one device: of the host, or of a GPU. There, what
 /// collectives do is work queued on one stream, in whose order memory is sent, is received and is worked on,
-/// so that the host need not be told of each message (dist/on_stream.h). Used by one thread at a time. After the first few messages nothing here
-/// allocates. Errors: PeerLostError where a rank is known to be gone, BackendError from the library below.
+/// so that the host need not be told of each message (dist/on_stream.h). Used by one thread at a time. After
+/// the first few messages nothing here allocates. Errors: PeerLostError where a rank is known to be gone,
+/// BackendError from the library below.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -69,6 +79,13 @@ class Transport {
   /// by another thread at the same time. Every rank makes its own at the same point; it dies before this one.
   /// Throws ArgumentError where there is none to be had.
   virtual std::unique_ptr<Transport> duplicate();
+
+  /// Whether the library below has collectives of its own: Algorithm::native.
+  virtual bool has_native() const { return false; }
+  /// One of them, as dist/communicator.h describes it, for all ranks; `pieces`, by rank, tile the buffer in
+  /// the order of ranks. Null where there are none.
+  virtual std::unique_ptr<Collective> native(Native what, const Tensor& buffer, kernels::Combine how,
+                                             std::vector<Range> pieces);
 
   // What all who communicate through it share, whatever Communicator they use. For their one thread.
 

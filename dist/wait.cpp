@@ -46,10 +46,15 @@ void finish(Collective& collective, const Transport& transport, const WaitOption
                                   transport.rank());
     }
     if (!patience.wait(collective.progress())) {
+      const double seconds = static_cast<double>(options.timeout.count()) / 1000;
+      if (collective.waits_for() < 0) {
+        detail::fail<PeerLostError>(
+            "{}: must be done within {} s, but rank {} waits, and the library below does not say for whom",
+            what(collective, options), seconds, transport.rank());
+      }
       detail::fail<PeerLostError>(
           "{}: rank {} must answer within {} s, but rank {} has heard nothing from it",
-          what(collective, options), collective.waits_for(),
-          static_cast<double>(options.timeout.count()) / 1000, transport.rank());
+          what(collective, options), collective.waits_for(), seconds, transport.rank());
     }
   }
 }

@@ -1,65 +1,168 @@
 #include "dist/zero1.h"
 
+#include <algorithm>
 #include <cstring>
+#include <exception>
 
+#include "dist/exchange.h"
 #include "dist/slice.h"
-#include "kernels/hash.h"
 
 namespace athanor::dist {
+namespace {
+
+std::vector<ArenaRange> shards_of(const BucketLayout& layout, int rank) {
+  std::vector<ArenaRange> shards;
+  for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
+    const Range shard = layout.shard(static_cast<int>(b), rank);
+    shards.push_back({layout.buckets()[b].part, shard.begin, shard.end});
+  }
+  return shards;
+}
+
+}  // namespace
+
+ArenaOptions sharded(ArenaOptions options, Communicator& comm, const BucketOptions& buckets) {
+  options = bucketed(std::move(options), comm.world_size(), buckets);
+  options.keep = [&comm](const ParameterArena& arena) {
+    const BucketLayout layout(arena, comm.world_size(), comm.options());
+    layout.agree("zero1", comm);
+    const Device device = comm.transport().device();
+    for (const Parameter& parameter : arena.parameters()) {
+      const Tensor& handle = parameter.tensor;
+      if (handle.numel() == 0) continue;
+      const Tensor values = slice_of(handle.detach(), 0, {handle.numel()});
+      const Tensor there = values.to(device);
+      comm.run(*comm.broadcast(there, 0));
+      if (values.device() != device) values.copy_bytes_from(there.to(values.device()));
+    }
+    return shards_of(layout, comm.rank());
+  };
+  return options;
+}
 
 Zero1::Zero1(ParameterArena& arena, Communicator& comm, const SyncOptions& options)
-    : GradientSync("zero1", Kind::reduce_scatter, arena, comm, options) {
-  std::vector<ParameterArena::Owned> owned;
-  for (std::size_t b = 0; b < layout().buckets().size(); ++b) {
-    const BucketLayout::Bucket& bucket = layout().buckets()[b];
-    const Range shard = layout().shard(static_cast<int>(b), comm.rank());
-    owned.push_back({bucket.part, shard.begin, shard.end});
-    const ParameterArena::Part& part = arena.parts()[static_cast<std::size_t>(bucket.part)];
-    gathers_.push_back(comm.all_gather(slice(part.weights, bucket.range)));
+    : GradientSync("zero1", Kind::reduce_scatter, arena, comm, options),
+      overlap_(options.overlap),
+      gathered_(arena.updates()),
+      exceptions_(std::uncaught_exceptions()) {
+  std::vector<ArenaRange> shards = shards_of(layout(), comm.rank());
+  for (const ParameterArena::Owned& owned : arena.owned()) {
+    const bool known = std::any_of(shards.begin(), shards.end(), [&](const ArenaRange& shard) {
+      return shard.part == owned.part && shard.begin == owned.begin && shard.end == owned.end;
+    });
+    ATH_CHECK(known, "zero1: the arena must be sharded for this communicator, but keeps [{}, {}) of part {}",
+              owned.begin, owned.end, owned.part);
   }
-  arena.keep_masters_of(std::move(owned));
-  gathered_ = arena.updates();
+  make_runner(Overlap::none);
+  arena.set_peers(this);
 }
 
-// The first layers are in the last bucket.
+Zero1::~Zero1() {
+  for (nn::Module* module : hooked_) module->before_call(nullptr);
+  arena().set_peers(nullptr);
+  if (std::uncaught_exceptions() > exceptions_) return;
+  try {
+    settle();
+  } catch (const std::exception&) {
+    // The transport keeps the reason: whoever uses it next is told.
+  }
+}
+
+void Zero1::make_runner(Overlap overlap) {
+  std::vector<std::unique_ptr<Collective>> gathers;
+  for (std::size_t b = layout().buckets().size(); b-- > 0;) {  // the first layers are in the last bucket
+    const BucketLayout::Bucket& bucket = layout().buckets()[b];
+    const ParameterArena::Part& part = arena().parts()[static_cast<std::size_t>(bucket.part)];
+    gathers.push_back(comm().all_gather(slice(part.weights, bucket.range), bucket.pieces));
+  }
+  gathers_ = std::make_unique<BucketRunner>(comm(), overlap, std::move(gathers), true);
+}
+
 void Zero1::gather_weights() {
-  for (std::size_t b = gathers_.size(); b-- > 0;) comm().run(*gathers_[b], static_cast<std::int64_t>(b));
+  settle();
   arena().bump_weights();
   gathered_ = arena().updates();
+  const auto buckets = static_cast<int>(layout().buckets().size());
+  if (buckets == 0) return;
+  gathering_ = true;
+  waited_ = 0;
+  while (gathers_->launched() < buckets) gathers_->launch();
+  if (hooked_.empty()) settle();
 }
 
-void Zero1::check_weights() const {
+void Zero1::settle() {
+  if (!gathering_) return;
+  gathering_ = false;
+  gathers_->finish();
+}
+
+void Zero1::overlap_gather(nn::Module& model) {
+  ATH_CHECK(hooked_.empty(), "zero1: overlap_gather() must be called once");
+  settle();
+  std::vector<char> found(static_cast<std::size_t>(arena().size()));
+  model.for_each_module([&](nn::Module& module, const std::vector<Parameter>& own) {
+    int last = 0;
+    for (int i = 0; i < arena().size(); ++i) {
+      const Tensor& handle = arena().parameters()[static_cast<std::size_t>(i)].tensor;
+      const bool has = std::any_of(own.begin(), own.end(),
+                                   [&](const Parameter& one) { return one.tensor.same_as(handle); });
+      if (!has) continue;
+      found[static_cast<std::size_t>(i)] = 1;
+      last = std::max(last, place_of_bucket(layout().bucket_of(i)));
+    }
+    if (last == 0) return;
+    module.before_call([this, last] { wait_for(last); });
+    hooked_.push_back(&module);
+  });
+  for (int i = 0; i < arena().size(); ++i) {
+    if (found[static_cast<std::size_t>(i)]) continue;
+    for (nn::Module* module : hooked_) module->before_call(nullptr);
+    hooked_.clear();
+    detail::fail<>("zero1: the model must have all parameters of the arena, but lacks {}",
+                   arena().parameters()[static_cast<std::size_t>(i)].name);
+  }
+  make_runner(overlap_);
+}
+
+// The first `count` gathers.
+void Zero1::wait_for(int count) {
+  if (!gathering_) return;
+  if (count > waited_) {
+    gathers_->wait(count);
+    waited_ = count;
+  }
+  gathers_->pump();
+  if (waited_ == place_of_bucket(0)) settle();
+}
+
+void Zero1::check_used(int parameter) const {
+  ATH_CHECK(
+      !gathering_ || place_of_bucket(layout().bucket_of(parameter)) <= waited_,
+      "zero1: a forward pass must wait for weights, but {} was read while they were being gathered; run "
+      "its module by a call, not by forward()",
+      arena().parameters()[static_cast<std::size_t>(parameter)].name);
+}
+
+void Zero1::check_weights() {
+  settle();
   ATH_CHECK(
       arena().updates() == gathered_,
       "zero1: weights of all ranks must be gathered before the next step, but the optimizer has stepped "
       "since; call gather_weights() after it");
 }
 
-std::uint64_t Zero1::weights_hash() {
-  std::uint64_t sum = 0, first = 0;
-  for (int i = 0; i < arena().size(); ++i) {
-    const ParameterArena::Slice& at = arena().slice(i);
-    const Tensor& masters = arena().parts()[static_cast<std::size_t>(at.part)].masters;
-    arena().for_each_owned(i, [&](std::int64_t begin, std::int64_t count, std::int64_t offset) {
-      const Tensor mine = slice(masters, {offset, offset + count});
-      sum += on_device(mine.device(), [&](auto& context) {
-        return kernels::hash_elements(context, mine, first + static_cast<std::uint64_t>(begin));
-      });
-    });
-    first += static_cast<std::uint64_t>(at.count);
-  }
-  // A sum modulo 2^64 has no order.
-  Exchange sums(comm(), sizeof sum);
-  std::memcpy(sums.row(comm().rank()), &sum, sizeof sum);
-  sums.upload();
-  sums.run();
+std::uint64_t Zero1::sum(std::uint64_t value) {
+  settle();
+  Exchange values(comm(), sizeof value);
+  std::memcpy(values.row(comm().rank()), &value, sizeof value);
+  values.upload();
+  values.run();
   std::uint64_t total = 0;
   for (int rank = 0; rank < comm().world_size(); ++rank) {
-    std::uint64_t part = 0;
-    std::memcpy(&part, sums.row(rank), sizeof part);
-    total += part;
+    std::memcpy(&value, values.row(rank), sizeof value);
+    total += value;
   }
-  return kernels::mix64(total + first);
+  return total;
 }
 
 }  // namespace athanor::dist

@@ -5,42 +5,74 @@
 #include <vector>
 
 #include "dist/gradient_sync.h"
+#include "nn/module.h"
 
 namespace athanor::dist {
+
+/// Options for an arena that keeps, from the start, the masters of this rank's shard alone. Making the arena
+/// is a call of all ranks: they compare layouts, and take the values of rank 0, parameter by parameter,
+/// before any is cast. `comm` must be the one that Zero1 gets. Making the arena throws ArgumentError naming a
+/// rank with another layout; PeerLostError.
+ArenaOptions sharded(ArenaOptions options, Communicator& comm, const BucketOptions& buckets = {});
 
 /// ZeRO stage 1: every rank holds all weights in compute precision, but masters and optimizer state of its
 /// shard alone, an equal piece of every bucket. Gradients are reduced to their owners, who update, and the
 /// new weights are gathered: as many bytes as DDP sends, and the same bits.
 ///
-/// Bytes per rank with n parameters (N with padding, N - n < buckets P align), 16-bit weights and AdamW:
-/// 2 N weights + g N gradients + 12 N / P, where DDP takes 2 N + g N + 12 N. With f32 weights, which are
-/// their own masters, 4 N + 4 N + 8 N / P.
+/// Bytes per rank with n parameters (N with padding, N - n < buckets P align), 16-bit weights, g of a
+/// gradient and AdamW: 2 N weights + g N gradients + 12 N / P, where DDP takes 2 N + g N + 12 N; with f32
+/// weights, which are their own masters, 4 N + 4 N + 8 N / P. No tensor of N f32 masters, moments or averages
+/// exists at any time. Ema adds 4 N / P.
 ///
+///     ParameterArena arena(model.parameters(), model.buffers(), dist::sharded({.precision = ...}, comm));
+///     Zero1 zero1(arena, comm);
+///     AdamW optimizer(arena);
+///     ...
 ///     zero1.reduce(step, limits);
 ///     optimizer.step(step);
 ///     finish_step(step);
 ///     zero1.gather_weights();           // or the next step throws ArgumentError
 ///
-/// Only for optimizers that treat elements alike (SGD, Adam, AdamW); Muon and Ema refuse a sharded arena. A
-/// parameter may straddle shards. Source: Rajbhandari et al. 2020, "ZeRO", arXiv:1910.02054, section 5.1.
-class Zero1 final : public GradientSync {
+/// Optimizers that treat elements alike (SGD, Adam, AdamW) take any shards; a parameter may straddle them.
+/// Muon needs BucketOptions::whole_parameters: the rank that keeps a matrix updates it, and N / P is what
+/// ranks come to on average. Averages (Ema) are sharded as masters are; swapping them in gathers weights and
+/// is, as loading a state and weights_hash(), a call of all ranks. Source: Rajbhandari et al. 2020, "ZeRO",
+/// arXiv:1910.02054, section 5.1.
+class Zero1 final : public GradientSync, public ShardPeers {
  public:
-  /// Shards `arena`, made with bucketed() options. Make the optimizer after it. Throws as GradientSync does.
+  /// For an arena made with sharded() options. Throws as GradientSync does, and ArgumentError where the arena
+  /// is sharded in another way.
   Zero1(ParameterArena& arena, Communicator& comm, const SyncOptions& options = {});
+  /// Waits for what is under way, unless an exception is on its way.
+  ~Zero1() override;
 
   /// To be called after the optimizer's step: every rank's new weights to all, in the order in which the next
   /// forward pass reads them. Throws PeerLostError.
-  void gather_weights();
+  void gather_weights() override;
 
-  /// ParameterArena::weights_hash() of the masters of all ranks; the same value as an unsharded arena with
-  /// those masters gives. All ranks must call it.
-  std::uint64_t weights_hash();
+  /// From now on gather_weights() only begins, and calls of modules wait for the buckets of their own
+  /// parameters: the first layers compute while the weights of the last ones travel. `model` must have all
+  /// parameters of the arena, run them by calls of its modules, not of their forward(), and outlive this. A
+  /// gradient of weights that nobody waited for is an ArgumentError. The bits are the same.
+  void overlap_gather(nn::Module& model);
+
+  void settle() override;
+  std::uint64_t sum(std::uint64_t value) override;
 
  private:
-  void check_weights() const override;
+  void make_runner(Overlap overlap);
+  void wait_for(int count);
+  int place_of_bucket(int bucket) const { return static_cast<int>(layout().buckets().size()) - bucket; }
+  void check_weights() override;
+  void check_used(int parameter) const override;
 
-  std::vector<std::unique_ptr<Collective>> gathers_;  // by bucket
-  std::int64_t gathered_ = 0;                         // ParameterArena::updates() that all ranks have
+  Overlap overlap_;
+  std::unique_ptr<BucketRunner> gathers_;  // the last bucket first
+  std::vector<nn::Module*> hooked_;        // modules whose calls wait; none: gather_weights() does
+  bool gathering_ = false;
+  int waited_ = 0;             // gathers, in their order
+  std::int64_t gathered_ = 0;  // ParameterArena::updates() that all ranks have
+  int exceptions_ = 0;
 };
 
 }  // namespace athanor::dist

@@ -19,6 +19,7 @@ struct UpdateRange {
   std::int64_t gradients;  ///< of gradients
   std::int64_t weights;    ///< of weights
   std::int64_t masters;    ///< of masters
+  std::int64_t averages;   ///< of averages
   std::int64_t state;      ///< of each state tensor
   std::int32_t member;     ///< of steps
   std::int16_t group;      ///< of StepState::learning_rate and of the options
@@ -40,7 +41,7 @@ struct UpdateTable {
   Tensor gradients;  ///< flat, f32, f16 or bf16
   Tensor weights;    ///< flat, the compute copy of the masters; undefined where they are the masters
   Tensor masters;    ///< flat f32
-  Tensor averages;   ///< flat f32, of the masters and at their offsets; or undefined
+  Tensor averages;   ///< flat f32, of the masters; or undefined
   Tensor steps;      ///< i64 per member: updates it has received
   Tensor ranges;     ///< u8: UpdateRange[count], ordered by start
   std::int64_t count = 0;

@@ -14,6 +14,7 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
 }
 
 Tensor BatchNorm::forward(const Tensor& x, const Tensor& residual) {
+  about_to_run();
   return batch_norm(x, weight_, bias_, running_mean_, running_var_, training(), params_, residual);
 }
 

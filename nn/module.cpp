@@ -76,6 +76,10 @@ void Module::initialize(std::uint64_t seed) {
   });
 }
 
+void Module::for_each_module(const std::function<void(Module&, const std::vector<Parameter>&)>& visit) {
+  walk(*this, "", [&](const std::string&, Module& module) { visit(module, module.parameters_); });
+}
+
 void Module::not_ready() const {
   detail::fail<>(
       "module: parameters must have values before the first call, but '{}' {} has none yet; call "

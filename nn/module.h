@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,10 +60,15 @@ class Module {
   Tensor operator()(const Tensor& x) {
     if (!ready_) [[unlikely]]
       not_ready();
+    about_to_run();
     if (keeps_f32_) [[unlikely]]
       return forward_in_f32(x);
     return forward(x);
   }
+
+  /// Has every call of this module begin with `hook`: whoever must do something before the parameters that
+  /// are registered here are read. Children have their own. None ends that.
+  void before_call(std::function<void()> hook) { before_call_ = std::move(hook); }
 
   /// Sets every parameter and buffer of the tree to its initial value.
   void initialize(std::uint64_t seed);
@@ -79,6 +85,9 @@ class Module {
   std::vector<NamedTensor> buffers() const;
   /// This module and all below it, parents first.
   std::vector<NamedModule> modules() const;
+  /// Calls visit(module, its own parameters) for this module and all below it, parents first. Tied parameters
+  /// come with every module that has them.
+  void for_each_module(const std::function<void(Module&, const std::vector<Parameter>&)>& visit);
   /// Elements of all parameters.
   std::int64_t parameter_count() const;
 
@@ -119,6 +128,11 @@ class Module {
   virtual void reset(const InitKeys&) {}
   /// Says that the parameters registered here have no values until initialize() or load_state_dict().
   void needs_values() { ready_ = false; }
+  /// What a call begins with; for functions of a module besides forward(x) that read its parameters.
+  void about_to_run() const {
+    if (before_call_) [[unlikely]]
+      before_call_();
+  }
 
  private:
   struct Child {
@@ -136,6 +150,7 @@ class Module {
   std::vector<Parameter> parameters_;
   std::vector<NamedTensor> buffers_;
   std::vector<Child> children_;
+  std::function<void()> before_call_;
   bool training_ = true;
   bool ready_ = true;
   bool keeps_f32_ = false;

@@ -1,6 +1,7 @@
 #include "optim/arena.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "autograd/engine.h"
@@ -65,6 +66,7 @@ ParameterArena::ParameterArena(std::vector<Parameter> parameters, std::vector<Na
   take_once(buffers_, "buffer");
   check_apart(parameters_, buffers_);
   lay_out();
+  choose_owned();
   take_over_weights();
   take_over_buffers();
 }
@@ -137,36 +139,43 @@ void ParameterArena::check_whole(const char* op) const {
   ATH_CHECK(!sharded_, "{}: takes the masters of all parameters, but this rank keeps those of its shard", op);
 }
 
-void ParameterArena::keep_masters_of(std::vector<Owned> owned) {
-  check_whole("keep_masters_of");
-  std::sort(owned.begin(), owned.end(), [](const Owned& a, const Owned& b) {
-    return a.part != b.part ? a.part < b.part : a.begin < b.begin;
+void ParameterArena::choose_owned() {
+  std::vector<ArenaRange> ranges;
+  sharded_ = static_cast<bool>(options_.keep);
+  if (sharded_) {
+    ranges = options_.keep(*this);
+    options_.keep = nullptr;  // what it holds on to need not outlive this
+  } else {
+    for (std::size_t part = 0; part < parts_.size(); ++part)
+      ranges.push_back({static_cast<int>(part), 0, parts_[part].size});
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const ArenaRange& a, const ArenaRange& b) {
+    return std::tie(a.part, a.begin, a.end) < std::tie(b.part, b.begin, b.end);
   });
-  std::vector<std::int64_t> size(parts_.size());
-  for (std::size_t i = 0; i < owned.size(); ++i) {
-    Owned& range = owned[i];
+  kept_.resize(parts_.size());
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const ArenaRange& range = ranges[i];
     const auto part = static_cast<std::size_t>(range.part);
     ATH_CHECK(part < parts_.size() && range.begin >= 0 && range.begin <= range.end &&
                   range.end <= parts_[part].size &&
-                  (i == 0 || owned[i - 1].part < range.part || owned[i - 1].end <= range.begin),
-              "keep_masters_of: ranges must lie in the arena, apart, but one is [{}, {}) of part {}",
+                  (i == 0 || ranges[i - 1].part < range.part || ranges[i - 1].end <= range.begin),
+              "arena: ranges to keep must lie in the arena, apart, but one is [{}, {}) of part {}",
               range.begin, range.end, range.part);
-    range.masters = parts_[part].dtype == DType::f32 ? range.begin : size[part];
-    size[part] += range.end - range.begin;
+    const std::int64_t kept = kept_[part];
+    owned_.push_back({range, parts_[part].dtype == DType::f32 ? range.begin : kept, kept});
+    kept_[part] += range.end - range.begin;
   }
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    if (parts_[i].dtype == DType::f32) continue;
-    const AllocTag named("masters");
-    const Tensor kept = make_flat(size[i], DType::f32, device());
-    for (const Owned& range : owned) {
-      if (range.part != static_cast<int>(i)) continue;
-      const Shape shape{range.end - range.begin};
-      slice_of(kept, range.masters, shape).copy_bytes_from(slice_of(parts_[i].masters, range.begin, shape));
-    }
-    parts_[i].masters = kept;
-  }
-  owned_ = std::move(owned);
-  sharded_ = true;
+}
+
+std::int64_t ParameterArena::owned_elements(int parameter) const {
+  std::int64_t total = 0;
+  for_each_owned(parameter, [&](const Run& run) { total += run.count; });
+  return total;
+}
+
+ShardPeers& ParameterArena::peers(const char* op) const {
+  ATH_CHECK(peers_, "{}: a sharded arena needs its other ranks; make the dist::Zero1 first", op);
+  return *peers_;
 }
 
 Tensor ParameterArena::view(Tensor Part::*flat, int parameter) const {
@@ -177,24 +186,34 @@ Tensor ParameterArena::view(Tensor Part::*flat, int parameter) const {
 
 // Taking over ----------------------------------------------------------------------------------------------
 
+// Gradients come last, when what parameters had before is free again.
 void ParameterArena::take_over_weights() {
-  for (Part& part : parts_) {
-    const auto make = [&](const char* tag, DType dtype) {
-      const AllocTag named(tag);
-      return make_flat(part.size, dtype, device());
-    };
-    part.weights = make("weights", part.dtype);
-    part.gradients = make("gradients", options_.f32_gradients ? DType::f32 : part.dtype);
-    part.masters = part.dtype == DType::f32 ? part.weights : make("masters", DType::f32);
+  const auto make = [&](const char* tag, std::int64_t size, DType dtype) {
+    const AllocTag named(tag);
+    return make_flat(size, dtype, device());
+  };
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    Part& part = parts_[i];
+    part.weights = make("weights", part.size, part.dtype);
+    part.masters = part.dtype == DType::f32 ? part.weights : make("masters", kept_[i], DType::f32);
   }
   for (int i = 0; i < size(); ++i) {
     const Tensor& handle = parameters_[static_cast<std::size_t>(i)].tensor;
-    master(i).copy_bytes_from(handle.detach().to(device()));
     const Slice& at = slice(i);
     const Part& part = parts_[static_cast<std::size_t>(at.part)];
+    {
+      const Tensor values = handle.detach().to(device()), weights = view(&Part::weights, i);
+      on_device(device(), [&](auto& context) { kernels::copy(context, values, weights); });
+      for_each_owned(i, [&](const Run& run) {
+        const Shape shape{run.count};
+        slice_of(part.masters, run.masters, shape).copy_bytes_from(slice_of(values, run.begin, shape));
+      });
+    }
     handle.rebind(part.weights.storage(), part.weights.offset() + at.begin, part.dtype);
   }
-  weights_from_masters();
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    parts_[i].gradients = make("gradients", parts_[i].size, gradient_dtype(static_cast<int>(i)));
+  bump_weights();
   zero_grad();
 }
 
@@ -215,19 +234,27 @@ void ParameterArena::take_over_buffers() {
 }
 
 void ParameterArena::weights_from_masters() {
-  check_whole("weights_from_masters");
-  for (const Part& part : parts_) {
+  settle();
+  for (const Owned& range : owned_) {
+    const Part& part = parts_[static_cast<std::size_t>(range.part)];
     if (part.dtype == DType::f32) continue;
-    on_device(device(), [&](auto& context) { kernels::copy(context, part.masters, part.weights); });
+    const Shape shape{range.count()};
+    const Tensor masters = slice_of(part.masters, range.masters, shape),
+                 weights = slice_of(part.weights, range.begin, shape);
+    on_device(device(), [&](auto& context) { kernels::copy(context, masters, weights); });
   }
+  if (sharded_) peers("weights_from_masters").gather_weights();
   bump_weights();
 }
 
 void ParameterArena::masters_from_weights() {
-  check_whole("masters_from_weights");
-  for (const Part& part : parts_) {
+  for (const Owned& range : owned_) {
+    const Part& part = parts_[static_cast<std::size_t>(range.part)];
     if (part.dtype == DType::f32) continue;
-    on_device(device(), [&](auto& context) { kernels::copy(context, part.weights, part.masters); });
+    const Shape shape{range.count()};
+    const Tensor masters = slice_of(part.masters, range.masters, shape),
+                 weights = slice_of(part.weights, range.begin, shape);
+    on_device(device(), [&](auto& context) { kernels::copy(context, weights, masters); });
   }
 }
 
@@ -298,12 +325,17 @@ void ParameterArena::restore_buffers_if_skipped(StepBuffer& step) {
 
 StateDict ParameterArena::state_dict() const {
   StateDict state;
-  for (int i = 0; i < size(); ++i) state.set(parameters_[static_cast<std::size_t>(i)].name, master(i));
+  for (int i = 0; i < size(); ++i) {
+    const Tensor& masters = parts_[static_cast<std::size_t>(slice(i).part)].masters;
+    state.set(parameters_[static_cast<std::size_t>(i)].name,
+              state_of(i, masters, [](const Run& run) { return run.masters; }));
+  }
   for (const NamedTensor& buffer : buffers_) state.set(buffer.name, buffer.tensor);
   return state;
 }
 
 void ParameterArena::load_state_dict(const StateDict& state) {
+  settle();
   load_tensors(state_dict(), state, "arena");
   weights_from_masters();
   bump_buffers();
@@ -312,13 +344,19 @@ void ParameterArena::load_state_dict(const StateDict& state) {
 // Hash -----------------------------------------------------------------------------------------------------
 
 std::uint64_t ParameterArena::weights_hash() const {
-  std::uint64_t sum = 0, index = 0;
+  std::uint64_t sum = 0, first = 0;
   for (int i = 0; i < size(); ++i) {
-    sum +=
-        on_device(device(), [&](auto& context) { return kernels::hash_elements(context, master(i), index); });
-    index += static_cast<std::uint64_t>(slice(i).count);
+    const Tensor& masters = parts_[static_cast<std::size_t>(slice(i).part)].masters;
+    for_each_owned(i, [&](const Run& run) {
+      const Tensor values = slice_of(masters, run.masters, {run.count});
+      sum += on_device(device(), [&](auto& context) {
+        return kernels::hash_elements(context, values, first + static_cast<std::uint64_t>(run.begin));
+      });
+    });
+    first += static_cast<std::uint64_t>(slice(i).count);
   }
-  return kernels::mix64(sum + index);
+  if (sharded_) sum = peers("weights_hash").sum(sum);  // modulo 2^64: the order does not matter
+  return kernels::mix64(sum + first);
 }
 
 }  // namespace athanor

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,14 @@
 
 namespace athanor {
 
+class ParameterArena;
+
+/// Elements of a part of an arena.
+struct ArenaRange {
+  int part = 0;
+  std::int64_t begin = 0, end = 0;
+};
+
 struct ArenaOptions {
   Precision precision = Precision::f32;
   Device device = kCpu;
@@ -36,6 +45,24 @@ struct ArenaOptions {
   std::size_t first_bucket_bytes = 0;
   /// Every bucket ends where `shards` equal, aligned pieces of it end.
   int shards = 1;
+  /// Ranks own whole parameters, not pieces: for optimizers that need whole matrices (dist/bucket_layout.h).
+  bool whole_parameters = false;
+  /// ZeRO-1 (dist/zero1.h): which ranges, apart from each other, this rank keeps masters of, and what
+  /// optimizers hold; none given: all. Asked once, when everything has its place and before memory is taken:
+  /// parameters then have the storage they came with, and may be given other values.
+  std::function<std::vector<ArenaRange>(const ParameterArena&)> keep = {};
+};
+
+/// What a sharded arena needs the other ranks for. All ranks must make the same calls.
+class ShardPeers {
+ public:
+  virtual ~ShardPeers() = default;
+  /// Each rank has written the weights whose masters it keeps: all ranks have all of them afterwards.
+  virtual void gather_weights() = 0;
+  /// The sum over all ranks, modulo 2^64.
+  virtual std::uint64_t sum(std::uint64_t value) = 0;
+  /// Returns when nothing of gather_weights() is under way any more.
+  virtual void settle() = 0;
 };
 
 class ParameterArena {
@@ -59,10 +86,16 @@ class ParameterArena {
   };
 
   /// A range of a part whose masters this rank keeps.
-  struct Owned {
-    int part = 0;
-    std::int64_t begin = 0, end = 0;
-    std::int64_t masters = 0;  ///< where it begins in the part's masters; set by the arena
+  struct Owned : ArenaRange {
+    std::int64_t masters = 0;  ///< where it begins in the part's masters
+    std::int64_t kept = 0;     ///< where it begins in a tensor of kept(part) elements
+    std::int64_t count() const { return end - begin; }
+  };
+  /// Elements of one parameter whose masters this rank keeps.
+  struct Run {
+    std::int64_t begin = 0;  ///< counted from the parameter's first element
+    std::int64_t count = 0;
+    std::int64_t masters = 0, kept = 0;  ///< as in Owned
   };
 
   /// Takes over the storage of f32 parameters and buffers and casts the weights to the compute dtype, except
@@ -87,17 +120,33 @@ class ParameterArena {
   /// Elements of all parameters, padding not counted.
   std::int64_t numel() const { return numel_; }
 
-  /// Keeps masters, and what optimizers made from now on hold, of these ranges alone, which must not overlap:
-  /// ZeRO-1, see dist/zero1.h. Masters that are no weights themselves move into a tensor that holds no
-  /// others. What takes all masters (state_dict(), weights_hash(), ...) throws ArgumentError from now on.
-  void keep_masters_of(std::vector<Owned> owned);
+  /// Whether this rank keeps some of the masters, as ArenaOptions::keep said. Those that are no weights
+  /// themselves then lie in tensors that hold no others. What only one rank can do with all masters throws
+  /// ArgumentError; what needs the other ranks (weights_from_masters(), load_state_dict(), weights_hash()) is
+  /// a call of all ranks, after set_peers().
   bool sharded() const { return sharded_; }
+  void set_peers(ShardPeers* peers) { peers_ = peers; }
+  /// Comes before whatever writes to masters besides an optimizer's step.
+  void settle() const {
+    if (peers_) peers_->settle();
+  }
+  /// What this rank keeps, in the order of parts and elements: all, unless sharded.
   std::span<const Owned> owned() const { return owned_; }
-  /// Calls f(begin, count, masters) for every run of a parameter's elements whose masters are here: all of
-  /// them, unless sharded. `begin` counts from the parameter's first element.
+  /// Elements of a part that this rank keeps.
+  std::int64_t kept(int part) const { return kept_[static_cast<std::size_t>(part)]; }
+  /// Calls f(run) for every run of a parameter's elements whose masters are here, ascending.
   template <class F> void for_each_owned(int parameter, const F& f) const;
+  /// Elements of a parameter whose masters are here.
+  std::int64_t owned_elements(int parameter) const;
+  /// A parameter's elements of an f32 tensor: a view shaped like it, or, where sharded, this rank's runs.
+  /// `at` says where a run begins in `flat`.
+  template <class At> StateDict::Value state_of(int parameter, const Tensor& flat, const At& at) const;
   /// Throws ArgumentError where sharded(), naming who asks.
   void check_whole(const char* op) const;
+  /// Of a part's gradients.
+  DType gradient_dtype(int part) const {
+    return options_.f32_gradients ? DType::f32 : parts_[static_cast<std::size_t>(part)].dtype;
+  }
 
   const Slice& slice(int parameter) const { return slices_[static_cast<std::size_t>(parameter)]; }
   /// Views shaped like the parameter.
@@ -115,7 +164,7 @@ class ParameterArena {
   /// Whether a backward pass delivered a gradient since zero_grad(). One that did not is skipped by updates.
   bool has_gradient(int parameter) const;
 
-  /// Casts masters to weights: after something wrote to the masters.
+  /// Casts masters to weights: after something wrote to the masters. Where sharded, a call of all ranks.
   void weights_from_masters();
   /// Takes weights as the new masters: after something wrote to the parameters (a loaded state).
   void masters_from_weights();
@@ -136,23 +185,30 @@ class ParameterArena {
   std::int64_t updates() const { return updates_; }
   void bump_buffers() const;
 
-  /// Masters and buffers, all f32, under the names of the model: views of live memory, not copies.
+  /// Masters and buffers, all f32, under the names of the model: views of live memory, not copies. Where
+  /// sharded, masters are sharded tensors.
   StateDict state_dict() const;
   /// Copies values in and refreshes the compute copies. Throws ArgumentError, before anything is written, on
-  /// a missing, extra or misshapen entry, naming it.
+  /// a missing, extra or misshapen entry, naming it. Where sharded, a call of all ranks.
   void load_state_dict(const StateDict& state);
 
   /// Hash of the master weights: mix64(count + sum over i of hash_element(i, bits of value i)) modulo 2^64,
   /// where i counts the elements of all parameters in declared order (kernels/hash.h). Padding, compute
   /// dtype, buckets and the order of summation do not enter. -0 and 0 differ, and so do NaNs.
-  /// Waits for the device.
+  /// Waits for the device. Where sharded, a call of all ranks, with the value of an arena that is not.
   std::uint64_t weights_hash() const;
 
  private:
   void lay_out();
+  void choose_owned();
+  ShardPeers& peers(const char* op) const;
   void take_over_weights();
   void take_over_buffers();
   Tensor view(Tensor Part::*flat, int parameter) const;
+  Run whole_run(int parameter) const {
+    const Slice& at = slice(parameter);
+    return {0, at.count, at.begin, at.begin};
+  }
 
   ArenaOptions options_;
   std::vector<Parameter> parameters_;
@@ -162,19 +218,35 @@ class ParameterArena {
   std::vector<Bucket> buckets_;
   bool sharded_ = false;
   std::vector<Owned> owned_;
+  std::vector<std::int64_t> kept_;  // elements, by part
+  ShardPeers* peers_ = nullptr;
   std::int64_t numel_ = 0, zeroed_ = 0, updates_ = 0;
   Tensor flat_buffers_, snapshot_;
 };
 
 template <class F> void ParameterArena::for_each_owned(int parameter, const F& f) const {
   const Slice& at = slice(parameter);
-  if (!sharded_) return f(std::int64_t{0}, at.count, at.begin);
   for (const Owned& range : owned_) {
     if (range.part != at.part) continue;
     const std::int64_t begin = std::max(range.begin, at.begin);
     const std::int64_t end = std::min(range.end, at.begin + at.count);
-    if (begin < end) f(begin - at.begin, end - begin, range.masters + begin - range.begin);
+    const std::int64_t into = begin - range.begin;
+    if (begin < end) f(Run{begin - at.begin, end - begin, range.masters + into, range.kept + into});
   }
+}
+
+template <class At>
+StateDict::Value ParameterArena::state_of(int parameter, const Tensor& flat, const At& at) const {
+  const Shape& shape = parameters_[static_cast<std::size_t>(parameter)].tensor.shape();
+  const auto run_of = [&](const Run& run, const Shape& as) {
+    return Tensor::wrap(flat.storage(), flat.offset() + at(run), as, contiguous_strides(as), flat.dtype());
+  };
+  if (!sharded_) return run_of(whole_run(parameter), shape);
+  ShardedTensor part{shape, flat.dtype(), {}};
+  for_each_owned(parameter, [&](const Run& run) {
+    part.runs.push_back({run.begin, run_of(run, {run.count})});
+  });
+  return part;
 }
 
 }  // namespace athanor

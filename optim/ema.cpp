@@ -12,22 +12,30 @@ namespace athanor {
 
 Ema::Ema(ParameterArena& arena, const EmaOptions& options)
     : arena_(arena), options_(options), left_(static_cast<std::size_t>(arena.size())), rest_(arena) {
-  arena.check_whole("ema");
   ATH_CHECK(options.decay >= 0 && options.decay < 1, "ema: decay must be in [0, 1), but got {}",
             options.decay);
   const AllocTag named("ema");
-  const auto copy_of = [&](const Tensor& flat) {
-    const Tensor copy = make_flat(flat.numel(), DType::f32, arena.device());
-    copy.copy_bytes_from(flat);
-    return copy;
-  };
-  for (const ParameterArena::Part& part : arena.parts()) averages_.push_back(copy_of(part.masters));
-  if (arena.flat_buffers().defined()) buffers_ = copy_of(arena.flat_buffers());
+  for (std::size_t part = 0; part < arena.parts().size(); ++part)
+    averages_.push_back(make_flat(arena.kept(static_cast<int>(part)), DType::f32, arena.device()));
+  for_each_kept([](const Tensor& masters, const Tensor& averages) { averages.copy_bytes_from(masters); });
+  if (arena.flat_buffers().defined()) {
+    buffers_ = make_flat(arena.flat_buffers().numel(), DType::f32, arena.device());
+    buffers_.copy_bytes_from(arena.flat_buffers());
+  }
   rest_.set_averages(averages_, rule());
 }
 
 Ema::~Ema() {
   if (const auto optimizer = optimizer_.lock()) optimizer->fuse_averages({}, {});
+}
+
+template <class F> void Ema::for_each_kept(const F& f) const {
+  for (const ParameterArena::Owned& range : arena_.owned()) {
+    const auto part = static_cast<std::size_t>(range.part);
+    const Shape shape{range.count()};
+    f(slice_of(arena_.parts()[part].masters, range.masters, shape),
+      slice_of(averages_[part], range.kept, shape));
+  }
 }
 
 void Ema::fuse_into(Optimizer& optimizer) {
@@ -54,10 +62,9 @@ template <class Context> void Ema::average_masters(Context& context) {
   ATH_CHECK(steps <= 1, "ema: update() must follow every step of the optimizer, but there were {} since",
             steps);
   if (steps == 0) {
-    for (std::size_t i = 0; i < averages_.size(); ++i) {
-      kernels::average_update(context, arena_.parts()[i].masters, averages_[i], rule());
-    }
-    return;
+    return for_each_kept([&](const Tensor& masters, const Tensor& averages) {
+      kernels::average_update(context, masters, averages, rule());
+    });
   }
   std::fill(left_.begin(), left_.end(), char{0});
   optimizer->mark_updated(left_);
@@ -66,10 +73,11 @@ template <class Context> void Ema::average_masters(Context& context) {
 }
 
 void Ema::swap() {
+  arena_.settle();
   on_device(arena_.device(), [&](auto& context) {
-    for (std::size_t i = 0; i < averages_.size(); ++i) {
-      kernels::exchange(context, arena_.parts()[i].masters, averages_[i]);
-    }
+    for_each_kept([&](const Tensor& masters, const Tensor& averages) {
+      kernels::exchange(context, masters, averages);
+    });
     if (buffers_.defined()) kernels::exchange(context, arena_.flat_buffers(), buffers_);
   });
   arena_.weights_from_masters();
@@ -82,9 +90,9 @@ StateDict Ema::state_dict() const {
   StateDict state;
   for (int i = 0; i < arena_.size(); ++i) {
     const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(i)];
-    const ParameterArena::Slice& slice = arena_.slice(i);
-    state.set(parameter.name, slice_of(averages_[static_cast<std::size_t>(slice.part)], slice.begin,
-                                       parameter.tensor.shape()));
+    const Tensor& averages = averages_[static_cast<std::size_t>(arena_.slice(i).part)];
+    state.set(parameter.name,
+              arena_.state_of(i, averages, [](const ParameterArena::Run& run) { return run.kept; }));
   }
   for (const NamedTensor& buffer : arena_.buffers()) {
     const std::int64_t begin = buffer.tensor.offset() - arena_.flat_buffers().offset();

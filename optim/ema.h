@@ -21,7 +21,8 @@ struct EmaOptions {
 ///     average += (1 - decay) (value - average)
 ///
 /// after each applied step; a skipped step leaves it alone. Starts from the present values.
-/// State: one f32 per parameter and buffer element.
+/// State: one f32 per parameter and buffer element; where the arena is sharded, of this rank's parameters
+/// alone, and swap() is a call of all ranks.
 /// Source: Polyak and Juditsky 1992; the warm-up is TensorFlow's ExponentialMovingAverage with num_updates.
 class Ema {
  public:
@@ -52,10 +53,12 @@ class Ema {
  private:
   kernels::AverageRule rule() const { return {options_.decay, options_.warm_up}; }
   template <class Context> void average_masters(Context& context);
+  /// Calls f(masters, averages) for all that is averaged, flat.
+  template <class F> void for_each_kept(const F& f) const;
 
   ParameterArena& arena_;
   EmaOptions options_;
-  std::vector<Tensor> averages_;  // per part of the arena
+  std::vector<Tensor> averages_;  // per part of the arena: what this rank keeps
   Tensor buffers_;
   bool swapped_ = false;
   std::weak_ptr<Optimizer> optimizer_;  // whose step moves averages,

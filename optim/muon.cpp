@@ -37,7 +37,6 @@ Muon::Muon(ParameterArena& arena, const std::vector<Group>& groups, int first_sl
       options_(static_cast<std::size_t>(first_slot)),
       rest_(std::move(rest)),
       momentum_(add_state("momentum")) {
-  arena.check_whole("muon");  // it orthogonalises whole matrices
   for (const Group& group : groups) {
     const MuonOptions& o = group.options;
     ATH_CHECK(o.momentum >= 0 && o.momentum < 1, "muon: momentum must be in [0, 1), but got {}", o.momentum);
@@ -105,6 +104,15 @@ void Muon::sort_by_shape() {
     const int part = arena().slice(member.parameter).part;
     const std::int64_t rows = weight.dim(0), columns = weight.numel() / rows;
     const MuonOptions& options = options_[static_cast<std::size_t>(member.group)];
+    const std::int64_t here = arena().owned_elements(member.parameter);
+    if (here == 0) {
+      elsewhere_.push_back(static_cast<int>(i));
+      continue;
+    }
+    ATH_CHECK(here == weight.numel(),
+              "muon: {} must be on one rank as a whole, but this one keeps {} of its {} elements; shard the "
+              "arena with BucketOptions::whole_parameters",
+              arena().parameters()[static_cast<std::size_t>(member.parameter)].name, here, weight.numel());
     auto at = std::find_if(alike_.begin(), alike_.end(), [&](const Alike& known) {
       return known.part == part && known.rows == rows && known.columns == columns && known.options == options;
     });
@@ -117,6 +125,7 @@ void Muon::sort_by_shape() {
   }
   std::vector<int> order;
   for (const Alike& alike : alike_) order.insert(order.end(), alike.members.begin(), alike.members.end());
+  order.insert(order.end(), elsewhere_.begin(), elsewhere_.end());
   plan().arrange(std::move(order));
 }
 
@@ -197,6 +206,11 @@ void Muon::step(StepBuffer& step) {
         count = 0;
       }
       if (count > 0) step_batch(context, alike, first, count);
+    }
+    // Nothing is left of these but their counts, which every update moves.
+    constexpr std::array<kernels::SgdGroup, kMaxParamGroups> kNothing{};
+    for (const int member : elsewhere_) {
+      if (plan().active(member)) kernels::sgd_update(context, plan().table_of(member), kNothing, Tensor());
     }
   });
   if (rest_) rest_->step(step);

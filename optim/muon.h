@@ -50,6 +50,9 @@ struct MuonOptions {
 /// does: not at all on the CPU, by rounding on a GPU. Results depend on the number of threads as the matrix
 /// product does.
 ///
+/// A sharded arena must keep whole parameters (ArenaOptions::whole_parameters): every rank orthogonalises the
+/// matrices it keeps, and the work is shared.
+///
 /// Source: Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"; Liu et al. 2025,
 /// arXiv:2502.16982 (scale); Bernstein and Newhouse 2024, arXiv:2409.20325 (the iteration).
 class Muon final : public Optimizer {
@@ -110,7 +113,8 @@ class Muon final : public Optimizer {
   std::unique_ptr<Optimizer> rest_;
   Tensor momentum_;
   std::vector<Alike> alike_;
-  Workspace f32_, bf16_;  // made where some group iterates in that dtype
+  std::vector<int> elsewhere_;  // members that other ranks of a sharded arena update
+  Workspace f32_, bf16_;        // made where some group iterates in that dtype
 };
 
 }  // namespace athanor

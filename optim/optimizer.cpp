@@ -12,13 +12,6 @@ namespace {
 
 constexpr auto kStateAlign = static_cast<std::int64_t>(kSliceAlignment / sizeof(float));
 
-// Elements of a parameter that an optimizer keeps a state for: all, unless the arena is sharded.
-std::int64_t owned_elements(const ParameterArena& arena, int parameter) {
-  std::int64_t total = 0;
-  arena.for_each_owned(parameter, [&](std::int64_t, std::int64_t count, std::int64_t) { total += count; });
-  return total;
-}
-
 std::vector<UpdatePlan::Member> sort_into_groups(const ParameterArena& arena,
                                                  std::span<const ParamGroup> groups, int first_slot) {
   ATH_CHECK(!groups.empty(), "optimizer: there must be at least one group of parameters");
@@ -37,7 +30,7 @@ std::vector<UpdatePlan::Member> sort_into_groups(const ParameterArena& arena,
     const auto index = group - groups.begin();
     ++taken[static_cast<std::size_t>(index)];
     members.push_back({i, first_slot + static_cast<int>(index), at, parameter.decay});
-    at += align_elements(owned_elements(arena, i), kStateAlign);
+    at += align_elements(arena.owned_elements(i), kStateAlign);
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     ATH_CHECK(
@@ -85,7 +78,7 @@ Optimizer::Optimizer(const char* kind, ParameterArena& arena, std::vector<ParamG
       first_slot_(first_slot),
       plan_(arena, sort_into_groups(arena, groups_, first_slot)) {
   for (const UpdatePlan::Member& member : plan_.members()) {
-    state_size_ = align_elements(member.state + owned_elements(arena, member.parameter), kStateAlign);
+    state_size_ = align_elements(member.state + arena.owned_elements(member.parameter), kStateAlign);
   }
 }
 
@@ -96,7 +89,6 @@ Tensor Optimizer::add_state(const char* name) {
 }
 
 StateDict Optimizer::state_dict() const {
-  arena_.check_whole("optimizer state");
   StateDict state;
   state.set("kind", std::string(kind_));
   const std::vector<double> updates = plan_.steps().to_vector();
@@ -104,8 +96,10 @@ StateDict Optimizer::state_dict() const {
     const UpdatePlan::Member& member = plan_.members()[i];
     const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(member.parameter)];
     for (const State& slot : states_) {
+      std::int64_t next = member.state;
+      const auto place = [&](const ParameterArena::Run& run) { return std::exchange(next, next + run.count); };
       state.set(fmt::format("{}.{}", slot.name, parameter.name),
-                slice_of(slot.values, member.state, parameter.tensor.shape()));
+                arena_.state_of(member.parameter, slot.values, place));
     }
     state.set(fmt::format("updates.{}", parameter.name), static_cast<std::int64_t>(updates[i]));
   }

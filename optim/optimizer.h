@@ -62,7 +62,8 @@ class Optimizer {
   virtual void set_learning_rates(StepBuffer& step, const Schedule& schedule) const;
 
   /// Per selected parameter its state tensors, "momentum.conv1.weight", and its count of updates,
-  /// "updates.conv1.weight"; and the kind of optimizer. Tensors are views of live memory, not copies.
+  /// "updates.conv1.weight"; and the kind of optimizer. Tensors are views of live memory, not copies, and
+  /// sharded ones where the arena is sharded.
   /// A counted wait for the device.
   virtual StateDict state_dict() const;
   /// Takes over what state_dict() of an optimizer of the same kind over the same parameters gave. Throws

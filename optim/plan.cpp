@@ -35,7 +35,8 @@ UpdatePlan::UpdatePlan(const ParameterArena& arena, std::vector<Member> members)
   std::vector<std::int64_t> most(arena.parts().size());
   for (const Member& member : members_) {
     const ParameterArena::Slice& slice = arena.slice(member.parameter);
-    most[static_cast<std::size_t>(slice.part)] += (slice.count + kUpdateChunk - 1) / kUpdateChunk;
+    most[static_cast<std::size_t>(slice.part)] +=
+        std::max<std::int64_t>(1, (slice.count + kUpdateChunk - 1) / kUpdateChunk);
   }
   for (std::size_t part = 0; part < most.size(); ++part) {
     const auto bytes = most[part] * static_cast<std::int64_t>(sizeof(UpdateRange));
@@ -72,10 +73,6 @@ std::span<const UpdateTable> UpdatePlan::refresh(std::span<const char> marked) {
 }
 
 template <class F> std::span<const UpdateTable> UpdatePlan::refresh_by(const F& is_active) {
-  for (std::size_t part = 0; part < tables_.size(); ++part) {
-    ATH_CHECK(tables_[part].masters.same_as(arena_.parts()[part].masters),
-              "optimizer: must be made after the arena was sharded, but is older");
-  }
   bool changed = !std::exchange(built_, true);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const char active = is_active(members_[i].parameter);
@@ -98,24 +95,30 @@ void UpdatePlan::rebuild() {
     first_range_[i] = table.count;
     std::int64_t state = member.state;
     UpdateRange* newest = nullptr;
-    const auto add = [&](std::int64_t begin, std::int64_t owned, std::int64_t masters) {
-      for (std::int64_t at = 0; at < owned; at += kUpdateChunk) {
-        UpdateRange range;
-        range.start = table.elements;
-        range.count = std::min(kUpdateChunk, owned - at);
-        range.gradients = range.weights = slice.begin + begin + at;
-        range.masters = masters + at;
-        range.state = state;
-        range.member = static_cast<std::int32_t>(i);
-        range.group = static_cast<std::int16_t>(member.group);
-        range.decay = member.decay;
-        range.last = false;
-        newest = &(ranges[table.count++] = range);
-        table.elements += range.count;
-        state += range.count;
+    const auto add_range = [&](const UpdateRange& wanted) {
+      UpdateRange range = wanted;
+      range.start = table.elements;
+      range.state = state;
+      range.member = static_cast<std::int32_t>(i);
+      range.group = static_cast<std::int16_t>(member.group);
+      range.decay = member.decay;
+      newest = &(ranges[table.count++] = range);
+      table.elements += range.count;
+      state += range.count;
+    };
+    const auto add = [&](const ParameterArena::Run& run) {
+      for (std::int64_t at = 0; at < run.count; at += kUpdateChunk) {
+        UpdateRange range{};
+        range.count = std::min(kUpdateChunk, run.count - at);
+        range.gradients = range.weights = slice.begin + run.begin + at;
+        range.masters = run.masters + at;
+        range.averages = run.kept + at;
+        add_range(range);
       }
     };
     arena_.for_each_owned(member.parameter, add);
+    // A parameter that other ranks update counts its updates here, too: all ranks save the same count.
+    if (!newest && slice.count > 0) add_range({});
     if (newest) newest->last = true;
   }
   for (std::size_t part = 0; part < tables_.size(); ++part) {
@@ -128,8 +131,9 @@ UpdateTable UpdatePlan::table_of(int member, std::int64_t count) const {
   const ParameterArena::Slice& slice = arena_.slice(members_[index].parameter);
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(UpdateRange));
   UpdateTable table = tables_[static_cast<std::size_t>(slice.part)];
-  table.count = count * ((slice.count + kUpdateChunk - 1) / kUpdateChunk);
-  table.elements = count * slice.count;
+  const std::int64_t elements = arena_.owned_elements(members_[index].parameter);
+  table.count = count * std::max<std::int64_t>(1, (elements + kUpdateChunk - 1) / kUpdateChunk);
+  table.elements = count * elements;
   table.ranges = slice_of(table.ranges, first_range_[index] * kBytes, {table.count * kBytes});
   return table;
 }

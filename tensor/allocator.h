@@ -16,7 +16,8 @@ struct AllocatorStats {
   std::int64_t cached = 0;        ///< freed by tensors, kept for the next
   std::int64_t largest_free = 0;  ///< the largest piece of `cached` that one tensor could get
   std::int64_t growths = 0;  ///< how often the system was asked for more memory; 0 per step after warm-up
-  std::map<std::string, std::int64_t> by_tag;  ///< `current`, split by AllocTag
+  std::map<std::string, std::int64_t> by_tag;       ///< `current`, split by AllocTag
+  std::map<std::string, std::int64_t> peak_by_tag;  ///< the most each tag has held since reset_peak()
 
   /// What part of the cache no single tensor could get: 0 where it is in one piece, or empty.
   double fragmentation() const {

@@ -18,7 +18,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
-  /// Writes at `offset`, where write() does not come. Threads may write to different places at once.
+  /// Writes at `offset`, where write() does not come, or has been. Threads may write to different places at
+  /// once.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Replaces what was at the path.
   void commit();

@@ -142,39 +142,45 @@ std::pair<std::string, std::string> metadata_item(std::size_t position, const St
 // Writing --------------------------------------------------------------------------------------------------
 
 struct Placed {
-  const Tensor* tensor;
-  std::uint64_t begin = 0;
+  const StateDict::Entry* entry = nullptr;
+  Shape shape;
+  DType dtype = DType::f32;
+  std::uint64_t begin = 0, bytes = 0;
 };
 
 // Tensors in the order of their bytes: widest elements first, so that each is aligned.
 std::vector<Placed> place_tensors(const StateDict& entries) {
   std::vector<Placed> placed;
   for (const StateDict::Entry& entry : entries) {
-    if (const auto* tensor = std::get_if<Tensor>(&entry.value)) placed.push_back({tensor});
+    if (const auto* tensor = std::get_if<Tensor>(&entry.value))
+      placed.push_back({&entry, tensor->shape(), tensor->dtype(), 0, tensor->bytes()});
+    if (const auto* part = std::get_if<ShardedTensor>(&entry.value)) {
+      const auto bytes = static_cast<std::uint64_t>(part->shape.numel()) * size_of(part->dtype);
+      placed.push_back({&entry, part->shape, part->dtype, 0, bytes});
+    }
   }
-  std::stable_sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) {
-    return size_of(a.tensor->dtype()) > size_of(b.tensor->dtype());
-  });
+  std::stable_sort(placed.begin(), placed.end(),
+                   [](const Placed& a, const Placed& b) { return size_of(a.dtype) > size_of(b.dtype); });
   std::uint64_t next = 0;
-  for (Placed& place : placed) next = (place.begin = next) + place.tensor->bytes();
+  for (Placed& place : placed) next = (place.begin = next) + place.bytes;
   return placed;
 }
 
 std::string header_text(const StateDict& entries, const std::vector<Placed>& placed,
                         const Metadata& metadata) {
-  std::map<const Tensor*, std::uint64_t> begins;
-  for (const Placed& place : placed) begins.emplace(place.tensor, place.begin);
+  std::map<const StateDict::Entry*, const Placed*> places;
+  for (const Placed& place : placed) places.emplace(place.entry, &place);
   nlohmann::ordered_json tensors = nlohmann::ordered_json::object();
   std::map<std::string, std::string> notes = metadata;
   std::size_t position = 0;
   for (const StateDict::Entry& entry : entries) {
-    if (const auto* tensor = std::get_if<Tensor>(&entry.value)) {
+    if (const auto at = places.find(&entry); at != places.end()) {
       ATH_CHECK(entry.name != "__metadata__", "safetensors: no entry may be named '__metadata__'");
-      const std::uint64_t begin = begins.at(tensor);
+      const Placed& place = *at->second;
       nlohmann::ordered_json info;
-      info["dtype"] = format_name_of(tensor->dtype());
-      info["shape"] = std::vector<std::int64_t>(tensor->shape().begin(), tensor->shape().end());
-      info["data_offsets"] = {begin, begin + tensor->bytes()};
+      info["dtype"] = format_name_of(place.dtype);
+      info["shape"] = std::vector<std::int64_t>(place.shape.begin(), place.shape.end());
+      info["data_offsets"] = {place.begin, place.begin + place.bytes};
       tensors[entry.name] = std::move(info);
     } else {
       notes.insert(metadata_item(position, entry));
@@ -229,11 +235,33 @@ StateDict load(const std::filesystem::path& path, Metadata* metadata) {
   return entries;
 }
 
-void save(const std::filesystem::path& path, const StateDict& entries, const Metadata& metadata) {
+namespace {
+
+void check_keys(const Metadata& metadata) {
   for (const auto& [key, value] : metadata) {
     ATH_CHECK(!key.starts_with(kOwnKeys), "safetensors: metadata keys must not begin with '{}', but got '{}'",
               kOwnKeys, key);
   }
+}
+
+// All of the tensor that is here.
+void read_whole(const StateDict::Entry& entry, const Source::Sink& sink) {
+  const auto* whole = std::get_if<Tensor>(&entry.value);
+  ATH_CHECK(whole, "safetensors: '{}' must be a whole tensor, but is {}", entry.name, kind_of(entry.value));
+  Tensor tensor = whole->to(kCpu);
+  if (!tensor.is_contiguous()) tensor = detail::dense_copy(tensor);
+  sink({tensor.raw_data(), tensor.bytes()});
+}
+
+}  // namespace
+
+void save(const std::filesystem::path& path, const StateDict& entries, const Metadata& metadata) {
+  save(path, entries, metadata, {.read = read_whole, .metadata = {}});
+}
+
+void save(const std::filesystem::path& path, const StateDict& entries, const Metadata& metadata,
+          const Source& source) {
+  check_keys(metadata);
   const std::vector<Placed> placed = place_tensors(entries);
   const std::string header = header_text(entries, placed, metadata);
   ATH_CHECK(header.size() <= kMaxHeaderBytes,
@@ -245,9 +273,22 @@ void save(const std::filesystem::path& path, const StateDict& entries, const Met
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(std::as_bytes(std::span(header)));
   for (const Placed& place : placed) {
-    Tensor tensor = place.tensor->to(kCpu);
-    if (!tensor.is_contiguous()) tensor = detail::dense_copy(tensor);
-    file.write({tensor.raw_data(), tensor.bytes()});
+    std::uint64_t written = 0;
+    source.read(*place.entry, [&](std::span<const std::byte> bytes) {
+      file.write(bytes);
+      written += bytes.size();
+    });
+    ATH_CHECK(written == place.bytes, "safetensors: '{}' must have {} bytes, but {} came", place.entry->name,
+              place.bytes, written);
+  }
+  if (source.metadata) {
+    const Metadata last = source.metadata();
+    check_keys(last);
+    const std::string text = header_text(entries, placed, last);
+    ATH_CHECK(text.size() == header.size(),
+              "safetensors: metadata must stay as long as they were, but take {} bytes instead of {}",
+              text.size(), header.size());
+    file.write_at(kLengthBytes, std::as_bytes(std::span(text)));
   }
   file.commit();
 }

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 
 #include "tensor/state_dict.h"
@@ -31,5 +34,20 @@ StateDict load(const std::filesystem::path& path, Metadata* metadata = nullptr);
 /// are no tensors go to the metadata under keys that begin with "athanor:".
 /// Throws ArgumentError on text that is not UTF-8 and on metadata keys with that beginning; IoError.
 void save(const std::filesystem::path& path, const StateDict& entries, const Metadata& metadata = {});
+
+/// Where the bytes of tensors come from that are not here as a whole.
+struct Source {
+  using Sink = std::function<void(std::span<const std::byte>)>;
+  /// Hands the bytes of an entry's whole tensor, or sharded one, to `sink`, from first to last, in as many
+  /// pieces as it likes. Called once per tensor, in the order of the file.
+  std::function<void(const StateDict::Entry&, const Sink& sink)> read;
+  /// The metadata to end with, asked for when all tensors are written: a checksum of what they were. As many
+  /// characters as those given at first.
+  std::function<Metadata()> metadata;
+};
+/// The same from a source, of entries that may be sharded. Throws ArgumentError, too, where a tensor has
+/// another number of bytes than its shape says, or the metadata another length.
+void save(const std::filesystem::path& path, const StateDict& entries, const Metadata& metadata,
+          const Source& source);
 
 }  // namespace athanor::safetensors

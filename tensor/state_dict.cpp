@@ -51,6 +51,10 @@ const Tensor& StateDict::tensor(std::string_view name, const Shape& shape) const
   return value;
 }
 
+const ShardedTensor& StateDict::sharded(std::string_view name) const {
+  return get<ShardedTensor>(name, "a part of a tensor");
+}
+
 std::int64_t StateDict::integer(std::string_view name) const {
   return get<std::int64_t>(name, "an integer");
 }
@@ -95,7 +99,8 @@ std::vector<std::string> StateDict::names() const {
 }
 
 std::string_view kind_of(const StateDict::Value& value) {
-  constexpr std::string_view kKinds[] = {"a tensor", "an integer", "a real number", "a text"};
+  constexpr std::string_view kKinds[] = {"a tensor", "an integer", "a real number", "a text",
+                                         "a part of a tensor"};
   return kKinds[value.index()];
 }
 

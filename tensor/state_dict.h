@@ -13,15 +13,28 @@
 
 namespace athanor {
 
+/// A tensor of which the ranks of a job hold some elements each, and together all of them: what a sharded run
+/// saves. A file has the whole tensor, under the same name.
+struct ShardedTensor {
+  struct Run {
+    std::int64_t begin = 0;  ///< first element, of the whole tensor
+    Tensor values;           ///< flat and dense
+  };
+  Shape shape;  ///< of the whole
+  DType dtype = DType::f32;
+  std::vector<Run> runs;  ///< this rank's, ascending; there may be none
+};
+
 /// What is saved and loaded: an ordered list of names with a tensor, an integer, a real number or a text
-/// each. Every part of a run that has state (module, optimizer, scaler, loader) writes one and reads one;
-/// parts are joined under prefixes ("model.", "optimizer."). Tensors are handles: set() copies no values.
+/// each, or this rank's part of a tensor. Every part of a run that has state (module, optimizer, scaler,
+/// loader) writes one and reads one; parts are joined under prefixes ("model.", "optimizer."). Tensors are
+/// handles: set() copies no values.
 ///
 /// Reading is strict both ways: a getter names what is missing or of another type, and require_all_used()
 /// names what nobody asked for.
 class StateDict {
  public:
-  using Value = std::variant<Tensor, std::int64_t, double, std::string>;
+  using Value = std::variant<Tensor, std::int64_t, double, std::string, ShardedTensor>;
 
   struct Entry {
     std::string name;
@@ -41,6 +54,7 @@ class StateDict {
   /// is missing, and naming both types where it is another. `tensor` with a shape checks that, too.
   const Tensor& tensor(std::string_view name) const;
   const Tensor& tensor(std::string_view name, const Shape& shape) const;
+  const ShardedTensor& sharded(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;
   double real(std::string_view name) const;
   const std::string& text(std::string_view name) const;
@@ -67,7 +81,8 @@ class StateDict {
   mutable std::vector<bool> used_;
 };
 
-/// "a tensor", "an integer", "a real number" or "a text": what a value is, as messages say it.
+/// "a tensor", "an integer", "a real number", "a text" or "a part of a tensor": what a value is, as messages
+/// say it.
 std::string_view kind_of(const StateDict::Value& value);
 
 /// The first few names, quoted, and how many more there are: "'a', 'b' and 7 more".

@@ -9,6 +9,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/engine.h"
 #include "optim/step.h"
+#include "tests/support/compare.h"
 
 namespace athanor {
 namespace {
@@ -235,44 +236,63 @@ TEST(Arena, BucketsCoverAllGradientsFromTheBack) {
 }
 
 TEST(Arena, KeepsTheMastersOfAShard) {
-  const Model model;
-  ParameterArena arena(model.parameters(), model.buffers(), Precision::bf16, kCpu);
-  const auto conv = arena.slice(0), head = arena.slice(2);
-  const std::vector<double> before = arena.master(0).to_vector();
+  const Model model, whole_model;
+  const ParameterArena whole(whole_model.parameters(), whole_model.buffers(), Precision::bf16, kCpu);
+  const auto conv = whole.slice(0), head = whole.slice(2);
+  const std::vector<double> before = whole.master(0).to_vector();
   // The last elements of conv and the first of head; a few of the f32 scale, whose weights are its masters.
   const std::int64_t first = conv.begin + 100, last = head.begin + 20;
-  arena.keep_masters_of({{arena.slice(1).part, 2, 5}, {conv.part, first, last}});
+  const int scale = whole.slice(1).part;
+  ParameterArena arena(model.parameters(), model.buffers(),
+                       {.precision = Precision::bf16, .keep = [&](const ParameterArena&) {
+                          return std::vector<ArenaRange>{{scale, 2, 5}, {conv.part, first, last}};
+                        }});
+  EXPECT_TRUE(arena.sharded());
   struct Run {
-    std::int64_t begin, count, masters;
+    std::int64_t begin, count, masters, kept;
     bool operator==(const Run&) const = default;
   };
   const auto runs = [&](int parameter) {
     std::vector<Run> found;
-    arena.for_each_owned(parameter, [&](std::int64_t begin, std::int64_t count, std::int64_t masters) {
-      found.push_back({begin, count, masters});
+    arena.for_each_owned(parameter, [&](const ParameterArena::Run& run) {
+      found.push_back({run.begin, run.count, run.masters, run.kept});
     });
     return found;
   };
-  EXPECT_EQ(runs(0), (std::vector<Run>{{100, 35, 0}}));
-  EXPECT_EQ(runs(1), (std::vector<Run>{{2, 3, 2}}));
-  EXPECT_EQ(runs(2), (std::vector<Run>{{0, 20, head.begin - first}}));
+  EXPECT_EQ(runs(0), (std::vector<Run>{{100, 35, 0, 0}}));
+  EXPECT_EQ(runs(1), (std::vector<Run>{{2, 3, 2, 0}}));
+  EXPECT_EQ(runs(2), (std::vector<Run>{{0, 20, head.begin - first, head.begin - first}}));
   EXPECT_TRUE(runs(3).empty());
   const Tensor& kept = arena.parts()[static_cast<std::size_t>(conv.part)].masters;
   EXPECT_EQ(kept.numel(), last - first);
   for (std::int64_t i = 0; i < 35; ++i)
     EXPECT_EQ(kept.data<float>()[i], before[static_cast<std::size_t>(100 + i)]);
+  for (std::size_t i = 0; i < arena.parts().size(); ++i)
+    EXPECT_TRUE(test::same_bits(arena.parts()[i].weights, whole.parts()[i].weights));
   EXPECT_THROW((void)arena.master(0), ArgumentError);
-  EXPECT_THROW(arena.load_state_dict({}), ArgumentError);
+  EXPECT_THROW((void)arena.weights_hash(), ArgumentError);
+  EXPECT_THROW(arena.weights_from_masters(), ArgumentError);
+  // What it saves are its runs, under the names of the whole.
+  const ShardedTensor part = arena.state_dict().sharded(arena.parameters()[0].name);
+  EXPECT_EQ(part.shape, arena.parameters()[0].tensor.shape());
+  ASSERT_EQ(part.runs.size(), 1u);
+  EXPECT_EQ(part.runs[0].begin, 100);
+  EXPECT_EQ(part.runs[0].values.to_vector(), std::vector<double>(before.begin() + 100, before.end()));
 }
 
 TEST(Arena, RefusesShardsThatOverlapOrLieOutside) {
   const Model model;
-  ParameterArena arena(model.parameters(), model.buffers(), Precision::bf16, kCpu);
-  const std::int64_t size = arena.parts()[0].size;
-  EXPECT_THROW(arena.keep_masters_of({{0, 0, 10}, {0, 9, 20}}), ArgumentError);
-  EXPECT_THROW(arena.keep_masters_of({{0, 0, size + 1}}), ArgumentError);
-  EXPECT_THROW(arena.keep_masters_of({{2, 0, 1}}), ArgumentError);
-  EXPECT_FALSE(arena.sharded());
+  const std::int64_t size =
+      ParameterArena(model.parameters(), model.buffers(), Precision::f32, kCpu).parts()[0].size;
+  const auto keep = [&](std::vector<ArenaRange> ranges) {
+    const Model other;
+    const ParameterArena arena(other.parameters(), other.buffers(),
+                               {.keep = [&](const ParameterArena&) { return ranges; }});
+  };
+  EXPECT_NO_THROW(keep({{0, 0, 10}, {0, 10, size}}));
+  EXPECT_THROW(keep({{0, 0, 10}, {0, 9, 20}}), ArgumentError);
+  EXPECT_THROW(keep({{0, 0, size + 1}}), ArgumentError);
+  EXPECT_THROW(keep({{2, 0, 1}}), ArgumentError);
 }
 
 TEST(Arena, MemoryIsTaggedByWhatItIsFor) {

@@ -13,6 +13,9 @@ dist::Transport& transport() {
 TEST(MpiCollectives, GiveWhatAllRanksMakeTogether) {
   test::check_reductions(transport());
 }
+TEST(MpiCollectives, TakeUnequalPieces) {
+  test::check_unequal_pieces(transport());
+}
 TEST(MpiCollectives, RestartOnNewValues) {
   test::check_restarts(transport());
 }

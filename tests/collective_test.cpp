@@ -28,6 +28,21 @@ TEST(Collectives, GiveWhatAllRanksMakeTogether) {
 TEST(Collectives, SlowSixteenRanks) {
   run_ranks(16, test::check_reductions);
 }
+TEST(Collectives, TakeUnequalPieces) {
+  for (const int world : kWorlds) run_ranks(world, test::check_unequal_pieces);
+}
+TEST(Collectives, NativeTakesATransportThatHasIt) {
+  run_ranks(1, [](Transport& transport) {
+    try {
+      const Communicator comm(transport, {.algorithm = Algorithm::native});
+      FAIL();
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "communicator: native takes a transport with collectives of its own (MPI), but this one "
+                "has none; use ring, hierarchical or rank_order");
+    }
+  });
+}
 TEST(Collectives, RestartOnNewValues) {
   for (const int world : {1, 2, 4, 5}) run_ranks(world, test::check_restarts);
 }

@@ -17,6 +17,10 @@ TEST(MpiTraining, DdpEqualsOneRankOnTheJoinedBatch) {
 TEST(MpiTraining, AccumulationEqualsOneRankOnTheJoinedBatch) {
   test::check_accumulation_equals_one_rank(test::mpi_transport());
 }
+// Sums of whole numbers, which are exact in any order, by MPI's own collectives.
+TEST(MpiTraining, NativeEqualsOneRankOnTheJoinedBatch) {
+  test::check_accumulation_with(test::mpi_transport(), {.algorithm = dist::Algorithm::native}, {});
+}
 TEST(MpiTraining, UnusedParametersJoinWithZeros) {
   test::check_unused_parameters(test::mpi_transport());
 }

@@ -173,7 +173,6 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
       {{"--strategy", "fsdp"}, "--strategy: must be single, ddp or zero1, but got 'fsdp'"},
       {{"--strategy", "dp"}, "use ddp"},
       {{"--strategy", "single", "--devices", "2"}, "--strategy single: must have one device"},
-      {{"--strategy", "zero1", "--devices", "2", "--ema", "0.9"}, "--ema: not with --strategy zero1"},
       {{"--devices", "0"}, "--devices: must be at least 1"},
       {{"--devices", "many"}, "--devices: must be a whole number"},
       {{"--checkpoint-dir", "x", "--checkpoint-every", "0"}, "--checkpoint-every: must be at least 1"},

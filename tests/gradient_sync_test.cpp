@@ -49,7 +49,9 @@ class Counting final : public Transport {
 
 /// All of its parameters are used: buckets are complete during the pass.
 struct Model : WholeModel {
-  explicit Model(int world_size) : WholeModel(world_size) { net.use_spare = true; }
+  explicit Model(int world_size, const ArenaOptions& options = {}) : WholeModel(world_size, 0, options) {
+    net.use_spare = true;
+  }
 };
 
 void pass(WholeModel& model, int rank = 0) {
@@ -135,8 +137,8 @@ TEST(GradientSync, AForgottenZeroGradIsAnError) {
 
 TEST(ZeroOne, AForgottenGatherIsAnError) {
   run_ranks(2, [](Transport& transport) {
-    Model model(2);
     Communicator comm(transport);
+    Model model(2, dist::sharded({}, comm, test::kSmallBuckets));
     Zero1 zero1(model.arena, comm);
     Sgd sgd(model.arena, {});
     const auto step = [&](bool gather) {
@@ -342,10 +344,11 @@ TEST(GradientSync, BuffersAndHalfWeightsOfRank0GoToAll) {
     test::MixedNet net, of_rank_0;
     fill(net, rank);
     fill(of_rank_0, 0);
-    const auto options = dist::bucketed({.precision = Precision::bf16}, 3, test::kSmallBuckets);
-    ParameterArena arena(net.parameters(), net.buffers(), options);
-    const ParameterArena expected(of_rank_0.parameters(), of_rank_0.buffers(), options);
     Communicator comm(transport);
+    ParameterArena arena(net.parameters(), net.buffers(),
+                         test::arena_options<Sync>({.precision = Precision::bf16}, comm));
+    const ParameterArena expected(of_rank_0.parameters(), of_rank_0.buffers(),
+                                  test::arena_options<Ddp>({.precision = Precision::bf16}, comm));
     const Sync sync(arena, comm);
     EXPECT_TRUE(test::same_bits(arena.flat_buffers(), expected.flat_buffers())) << rank;
     for (std::size_t i = 0; i < arena.parts().size(); ++i) {

@@ -228,6 +228,28 @@ TEST_F(RanksResume, AnyNumberOfRanksGoesOn) {
   for (const int world : {1, 3}) check(8, world);
 }
 
+// ZeRO-1 saves what DDP saves, and goes on with it, on any number of ranks; averages and the best weights
+// too.
+TEST_F(RanksResume, ShardsGoOnWhole) {
+  const auto straight = train_ranks(2, saved_config());
+  const auto saved = train_ranks(2, with(saving(saved_config(), 8), Strategy::zero1));
+  expect_alike(saved);
+  EXPECT_EQ(saved[0].report.weights_hash, straight[0].report.weights_hash);
+  EXPECT_EQ(saved[0].report.test_loss, straight[0].report.test_loss);
+  for (const Strategy strategy : {Strategy::zero1, Strategy::ddp}) {
+    for (const int world : {2, 3}) {
+      SCOPED_TRACE(fmt::format("{} on {} ranks", name_of(strategy), world));
+      const auto resumed = train_ranks(world, with(from(saved_config(), file(8).string()), strategy));
+      expect_alike(resumed);
+      EXPECT_EQ(resumed[0].report.steps.applied, straight[0].report.steps.applied);
+      EXPECT_NEAR(resumed[0].epochs.back().val_loss, straight[0].epochs.back().val_loss, 1e-3);
+      if (world != 2) continue;
+      EXPECT_EQ(resumed[0].report.weights_hash, straight[0].report.weights_hash);
+      EXPECT_EQ(resumed[0].report.test_loss, straight[0].report.test_loss);
+    }
+  }
+}
+
 // With batch norm, dropout and augmentation: rank 0's statistics and every rank's random numbers.
 TEST_F(RanksResume, RanksHaveRandomNumbersOfTheirOwnAndKeepThem) {
   TrainerConfig config = test::resume_config();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <span>
 
 #include <unistd.h>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::int64_t kSchema = 1;  // of the entries' encoding, not of what a run saves
 constexpr char kFormat[] = "athanor.checkpoint";
+constexpr std::uint64_t kTensorKind = 0;  // of StateDict::Value
 
 /// CRC-32 of what is given to it, each piece with its length, so that no two lists of pieces are one stream.
 class Checksum {
@@ -30,6 +32,11 @@ class Checksum {
   }
   void text(std::string_view text) { bytes(std::as_bytes(std::span(text))); }
   void number(std::uint64_t value) { raw(std::as_bytes(std::span(&value, 1))); }
+  /// As bytes() of so many that have this CRC-32.
+  void bytes_with(uLong crc, std::uint64_t size) {
+    number(size);
+    crc_ = crc32_combine(crc_, crc, static_cast<z_off_t>(size));
+  }
   std::string str() const { return fmt::format("crc32:{:08x}", crc_); }
 
  private:
@@ -41,18 +48,33 @@ class Checksum {
   uLong crc_ = crc32_z(0, nullptr, 0);
 };
 
-// All tensors dense and on the host.
-std::string checksum_of(const StateDict& state) {
+/// CRC-32 of the bytes of a tensor, as long as it is known.
+struct TensorSum {
+  uLong crc = crc32_z(0, nullptr, 0);
+  std::uint64_t bytes = 0;
+};
+using TensorSums = std::map<std::string, TensorSum>;
+
+// All tensors dense and on the host, or their sums in `sums`.
+std::string checksum_of(const StateDict& state, const TensorSums* sums = nullptr) {
   Checksum sum;
   sum.number(kSchema);
   for (const StateDict::Entry& entry : state) {
+    const auto* tensor = std::get_if<Tensor>(&entry.value);
+    const auto* part = std::get_if<ShardedTensor>(&entry.value);
     sum.text(entry.name);
-    sum.number(entry.value.index());
-    if (const auto* tensor = std::get_if<Tensor>(&entry.value)) {
-      sum.text(name_of(tensor->dtype()));
-      sum.number(static_cast<std::uint64_t>(tensor->rank()));
-      for (const std::int64_t size : tensor->shape()) sum.number(static_cast<std::uint64_t>(size));
-      sum.bytes({tensor->raw_data(), tensor->bytes()});
+    sum.number(part ? kTensorKind : entry.value.index());
+    if (tensor || part) {
+      const Shape& shape = tensor ? tensor->shape() : part->shape;
+      sum.text(name_of(tensor ? tensor->dtype() : part->dtype));
+      sum.number(static_cast<std::uint64_t>(shape.rank()));
+      for (const std::int64_t size : shape) sum.number(static_cast<std::uint64_t>(size));
+      if (sums) {
+        const TensorSum& known = sums->at(entry.name);
+        sum.bytes_with(known.crc, known.bytes);
+      } else {
+        sum.bytes({tensor->raw_data(), tensor->bytes()});
+      }
     } else if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
       sum.number(static_cast<std::uint64_t>(*integer));
     } else if (const auto* real = std::get_if<double>(&entry.value)) {
@@ -74,6 +96,10 @@ StateDict on_host(const StateDict& state) {
     copy.set(entry.name, tensor ? contiguous(tensor->detach().to(kCpu)) : entry.value);
   }
   return copy;
+}
+
+safetensors::Metadata metadata_with(const std::string& checksum) {
+  return {{"format", kFormat}, {"schema", fmt::to_string(kSchema)}, {"checksum", checksum}};
 }
 
 void check_schema(const std::filesystem::path& path, const safetensors::Metadata& metadata) {
@@ -100,9 +126,24 @@ void check_schema(const std::filesystem::path& path, const safetensors::Metadata
 
 void save_checkpoint(const std::filesystem::path& path, const StateDict& state) {
   const StateDict host = on_host(state);
-  safetensors::save(
-      path, host,
-      {{"format", kFormat}, {"schema", fmt::to_string(kSchema)}, {"checksum", checksum_of(host)}});
+  safetensors::save(path, host, metadata_with(checksum_of(host)));
+}
+
+// The checksum is known when the last tensor is written, and then takes its place at the top.
+void save_checkpoint(const std::filesystem::path& path, const StateDict& state,
+                     const dist::ReadTensor& read) {
+  TensorSums sums;
+  const auto summed = [&](const StateDict::Entry& entry, const safetensors::Source::Sink& sink) {
+    TensorSum& sum = sums[entry.name];
+    read(entry, [&](std::span<const std::byte> bytes) {
+      if (bytes.empty()) return;  // zlib starts anew where it gets a null pointer
+      sum.crc = crc32_z(sum.crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+      sum.bytes += bytes.size();
+      sink(bytes);
+    });
+  };
+  safetensors::save(path, state, metadata_with(Checksum().str()),
+                    {.read = summed, .metadata = [&] { return metadata_with(checksum_of(state, &sums)); }});
 }
 
 StateDict load_checkpoint(const std::filesystem::path& path) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/gather_state.h"
 #include "tensor/state_dict.h"
 
 namespace athanor {
@@ -16,6 +17,9 @@ namespace athanor {
 /// strided and on any device (then a counted wait). Throws IoError naming the file and the system's reason: a
 /// full disk, a folder that cannot be written.
 void save_checkpoint(const std::filesystem::path& path, const StateDict& state);
+/// The same on rank 0 of a job, where `read` gives the tensors that are sharded: see dist/gather_state.h. The
+/// file is the same, byte for byte, whatever the ranks.
+void save_checkpoint(const std::filesystem::path& path, const StateDict& state, const dist::ReadTensor& read);
 
 /// Reads one and checks all of it. Tensors are views of the mapped file, as safetensors::load() gives them.
 /// Throws IoError naming the file and what is wrong: it cannot be opened; it is truncated, damaged or of
@@ -53,6 +57,8 @@ class CheckpointFolder {
   /// until `keep` are left. Later steps, which this run has not come to yet, are left alone. Returns the
   /// file. Throws as save_checkpoint() does, and then has removed nothing.
   std::filesystem::path save(std::int64_t step, const StateDict& state);
+  /// The same on rank 0 of a job, in gather_state().
+  std::filesystem::path save(std::int64_t step, const StateDict& state, const dist::ReadTensor& read);
 
   /// The steps there are files of, valid or not, in ascending order.
   std::vector<std::int64_t> steps() const;
@@ -60,6 +66,8 @@ class CheckpointFolder {
   const std::filesystem::path& path() const { return folder_; }
 
  private:
+  std::filesystem::path saved(std::int64_t step);
+
   std::filesystem::path folder_;
   std::int64_t keep_;
   int lock_ = -1;

@@ -350,17 +350,6 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   return config;
 }
 
-void check_zero1(const TrainerConfig& config) {
-  const char* flag = !config.checkpoint_dir.empty() ? "--checkpoint-dir"
-                     : !config.resume.empty()       ? "--resume"
-                     : config.ema_decay > 0         ? "--ema"
-                     : config.early_stop            ? "--early-stop"
-                                                    : nullptr;
-  ATH_CHECK(!flag,
-            "{}: not with --strategy zero1 in this version, as no rank has all weights in f32; use ddp",
-            flag);
-}
-
 void check(const TrainerConfig& config) {
   ATH_CHECK(
       config.epochs >= 1 && config.batch_size >= 1 && config.accumulate >= 1 && config.val_batch_size >= 0,
@@ -381,7 +370,6 @@ void check(const TrainerConfig& config) {
   ATH_CHECK(config.strategy != Strategy::single || config.devices <= 1,
             "--strategy single: must have one device, but got --devices {}; use ddp or zero1",
             config.devices);
-  if (config.strategy == Strategy::zero1 && config.devices > 1) check_zero1(config);
   ATH_CHECK(config.clip_norm >= 0 && config.label_smoothing >= 0 && config.label_smoothing < 1,
             "trainer: the norm limit must be at least 0 and smoothing in [0, 1), but got {} and {}",
             config.clip_norm, config.label_smoothing);

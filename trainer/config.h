@@ -124,8 +124,6 @@ class HelpRequested : public std::exception {
 /// flag, what it must be, and what to do; and HelpRequested.
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig defaults);
 
-/// What several ranks cannot do with shards. Throws ArgumentError naming the flag.
-void check_zero1(const TrainerConfig& config);
 /// Checks what flags and programs may set. Throws ArgumentError.
 void check(const TrainerConfig& config);
 

@@ -70,10 +70,10 @@ void EarlyStopping::keep(const Trainer& trainer) {
   const std::optional<EmaSwap> average = trainer.as_validated();
   const StateDict live = trainer.arena().state_dict();
   if (best_.empty()) {
-    for (const StateDict::Entry& entry : live)
-      best_.set(entry.name, empty_like(std::get<Tensor>(entry.value)));
+    best_ = clone_tensors(live);
+  } else {
+    load_tensors(best_, live, "early stop");
   }
-  load_tensors(best_, live, "early stop");
 }
 
 void EarlyStopping::on_train_end(Trainer& trainer) {
@@ -122,9 +122,7 @@ void EarlyStopping::load_state_dict(const Trainer& trainer, const StateDict& sta
   loaded.last_epoch_ = state.integer("last_epoch");
   loaded.applied_steps_ = state.integer("applied_steps");
   if (loaded.best_epoch_ > 0) {
-    for (const StateDict::Entry& entry : trainer.arena().state_dict()) {
-      loaded.best_.set(entry.name, empty_like(std::get<Tensor>(entry.value)));
-    }
+    loaded.best_ = clone_tensors(trainer.arena().state_dict());
     load_tensors(loaded.best_, state.under("best_weights."), "early stop");
   }
   state.require_all_used("early stop");

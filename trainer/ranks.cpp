@@ -42,7 +42,6 @@ Ranks::Ranks(dist::Transport* transport, const TrainerConfig& config)
   ATH_CHECK(config.batch_size >= transport->world_size(),
             "--batch-size: must be at least one image for each of the {} ranks, but is {} for all of them",
             transport->world_size(), config.batch_size);
-  if (strategy_ == Strategy::zero1) check_zero1(config);
   comm_ = std::make_unique<dist::Communicator>(*transport, config.collectives);
   wishes_ = std::make_unique<dist::Exchange>(*comm_, static_cast<std::int64_t>(sizeof(Wish)));
 }
@@ -58,7 +57,9 @@ std::string Ranks::describe(const TrainerConfig& config) const {
 // The model -------------------------------------------------------------------------------------------------
 
 ArenaOptions Ranks::shared(const ArenaOptions& options) const {
-  return alone() ? options : dist::bucketed(options, world_size(), buckets_);
+  if (alone()) return options;
+  return strategy_ == Strategy::zero1 ? dist::sharded(options, *comm_, buckets_)
+                                      : dist::bucketed(options, world_size(), buckets_);
 }
 
 void Ranks::share(ParameterArena& arena) {
@@ -98,11 +99,16 @@ void Ranks::gather_weights() {
 }
 
 std::uint64_t Ranks::weights_hash(const ParameterArena& arena) {
-  return zero1_ ? zero1_->weights_hash() : arena.weights_hash();
+  return arena.weights_hash();
 }
 
 void Ranks::share_buffers() {
   if (sync_) sync_->broadcast_buffers();
+}
+
+void Ranks::write_state(const StateDict& state, const std::function<void(const dist::ReadTensor&)>& write) {
+  const Timed timed(*this);
+  dist::gather_state(*comm_, state, write);
 }
 
 // What is agreed on -----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 
 #include "dist/ddp.h"
 #include "dist/exchange.h"
+#include "dist/gather_state.h"
 #include "dist/zero1.h"
 #include "optim/arena.h"
 #include "optim/optimizer.h"
@@ -49,7 +51,7 @@ class Ranks {
 
   /// Options for an arena that these ranks share.
   ArenaOptions shared(const ArenaOptions& options) const;
-  /// Compares layouts and takes rank 0's values. Before the optimizer is made, which keeps its shard alone.
+  /// Compares layouts and takes rank 0's values.
   void share(ParameterArena& arena);
   /// Ends that: before the arena goes.
   void let_go();
@@ -62,6 +64,8 @@ class Ranks {
   std::uint64_t weights_hash(const ParameterArena& arena);
   /// Running statistics of rank 0 to all: before one evaluates.
   void share_buffers();
+  /// Rank 0 calls `write`, which may read the sharded tensors of `state` as a whole: dist::gather_state().
+  void write_state(const StateDict& state, const std::function<void(const dist::ReadTensor&)>& write);
 
   // What is agreed on.
 

@@ -3,8 +3,7 @@
 #include <bit>
 #include <utility>
 
-#include "autograd/grad_mode.h"
-#include "autograd/shape.h"
+#include "optim/load.h"
 #include "tensor/error.h"
 #include "trainer/config.h"
 
@@ -97,17 +96,6 @@ template <class Visit> void visit_fields(StepState& step, Visit& visit) {
   visit("norm_variance", step.norm_variance);
   visit("norm_count", step.norm_count);
   visit("outliers_in_a_row", step.outliers_in_a_row);
-}
-
-/// Tensors of its own, so that what is written to the live ones does not reach it.
-StateDict copy_of(const StateDict& live) {
-  const NoGrad no_grad;
-  StateDict copy;
-  for (const StateDict::Entry& entry : live) {
-    const auto* tensor = std::get_if<Tensor>(&entry.value);
-    copy.set(entry.name, tensor ? clone(tensor->detach()) : entry.value);
-  }
-  return copy;
 }
 
 }  // namespace
@@ -248,7 +236,7 @@ void load_parts(std::span<const StatePart> parts, const StateDict& state) {
   state.require_all_used("a run with these settings and callbacks");
   try {
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      before.push_back(copy_of(parts[i].save()));
+      before.push_back(clone_tensors(parts[i].save()));
       try {
         parts[i].load(given[i]);
       } catch (const ArgumentError& error) {

@@ -190,7 +190,14 @@ void Trainer::save() {
   (void)step_->read();  // waits: after it, every step's result is here
   (void)step_->known();
   all_totals_ = ranks_.gather(totals_.to_vector());
-  if (folder_) newest_saved_ = folder_->save(at_.attempted, save_parts(state_parts()));
+  if (ranks_.sharded()) {
+    const StateDict state = save_parts(state_parts());
+    ranks_.write_state(state, [&](const dist::ReadTensor& read) {
+      newest_saved_ = folder_->save(at_.attempted, state, read);
+    });
+  } else if (folder_) {
+    newest_saved_ = folder_->save(at_.attempted, save_parts(state_parts()));
+  }
   saved_ = at_.attempted;
   at_.times.saving += seconds_since_start() - at_.elapsed_s;
 }

@@ -153,7 +153,7 @@ void muon_apply(CpuContext& context, const UpdateTable& table, const MuonStep& m
           const auto apply = [=](float direction, float& w) { op(direction, w); };
           cpu::update_range(apply, cpu::Unscaled(), move, at.count, x.data<X>() + (at.start - first),
                             weights ? weights + at.weights : nullptr, masters + at.masters,
-                            averages ? averages + at.masters : nullptr);
+                            averages ? averages + at.averages : nullptr);
         });
       });
     });

@@ -48,7 +48,7 @@ void apply(CpuContext& context, const UpdateTable& table, const MakeOp& make_op,
         make_op(at, steps[at.member], [&](const auto& op) {
           update_range(op, scale, move, at.count, gradients + at.gradients,
                        weights ? weights + at.weights : nullptr, masters + at.masters,
-                       averages ? averages + at.masters : nullptr, (state + at.state)...);
+                       averages ? averages + at.averages : nullptr, (state + at.state)...);
         });
       });
     });
@@ -172,7 +172,7 @@ template <> void average_ranges(CpuContext& context, const UpdateTable& table) {
   float* averages = table.averages.data<float>();
   for_each_range(context, table, [&](const UpdateRange& at) {
     const float* __restrict in = masters + at.masters;
-    float* __restrict out = averages + at.masters;
+    float* __restrict out = averages + at.averages;
     cpu::vectorize([=] {
       for (std::int64_t i = 0; i < at.count; ++i) op(in[i], out[i]);
     });

@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
                        growth ? growth[index / chunks] : 1.0f);
   const X* __restrict__ direction = x + (range.start - ranges[0].start);
   float* __restrict__ master = flat.master + range.masters;
-  float* __restrict__ average = kAverages ? flat.average + range.masters : nullptr;
+  float* __restrict__ average = kAverages ? flat.average + range.averages : nullptr;
   W* __restrict__ weight = flat.weight ? flat.weight + range.weights : nullptr;
   const bool vectors =
       vectors_at(direction) && vectors_at(master) && vectors_at(weight) && vectors_at(average);

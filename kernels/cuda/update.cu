@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
   const G* __restrict__ gradient = flat.gradient + range.gradients;
   W* __restrict__ weight = flat.weight ? flat.weight + range.weights : nullptr;
   float* __restrict__ master = flat.master + range.masters;
-  float* __restrict__ average = kAverages ? flat.average + range.masters : nullptr;
+  float* __restrict__ average = kAverages ? flat.average + range.averages : nullptr;
   float* state[kStates + 1];
   bool vectors = vectors_at(gradient) && vectors_at(weight) && vectors_at(master) && vectors_at(average);
 #pragma unroll
@@ -349,7 +349,7 @@ __global__ void __launch_bounds__(kThreads)
   const AverageOp op = average_op_of_block(*step, rule);
   const UpdateRange range = ranges[blockIdx.x / kParts];
   const float* __restrict__ master = masters + range.masters;
-  float* __restrict__ average = averages + range.masters;
+  float* __restrict__ average = averages + range.averages;
   for_each_in_part(range, vectors_at(master) && vectors_at(average), [&](std::int64_t i, auto n) {
     const auto w = cuda::load<n()>(master + i);
     auto a = cuda::load<n()>(average + i);

@@ -195,8 +195,8 @@ AllocatorStats DeviceAllocator::stats() const {
   for (const auto& lists : shared_.by_stream) {
     if (lists) largest = std::max({largest, lists->small.largest(), lists->large.largest()});
   }
-  return {usage_.current(), usage_.peak(),  held_ - usage_.current(), static_cast<std::int64_t>(largest),
-          growths_,         usage_.by_tag()};
+  return {usage_.current(), usage_.peak(),   held_ - usage_.current(), static_cast<std::int64_t>(largest),
+          growths_,         usage_.by_tag(), usage_.peak_by_tag()};
 }
 
 void DeviceAllocator::reset_peak() {

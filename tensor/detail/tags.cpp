@@ -42,10 +42,10 @@ TagTable& tags() {
 
 constinit thread_local std::uint16_t current_tag = 0;
 
-std::map<std::string, std::int64_t> Usage::by_tag() const {
+std::map<std::string, std::int64_t> Usage::named(const Bytes& by_tag) {
   std::map<std::string, std::int64_t> bytes;
   for (std::size_t i = 0; i < kMaxTags; ++i) {
-    if (by_tag_[i] != 0) bytes[tags().name_of(i)] = by_tag_[i];
+    if (by_tag[i] != 0) bytes[tags().name_of(i)] = by_tag[i];
   }
   return bytes;
 }

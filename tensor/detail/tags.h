@@ -23,6 +23,7 @@ class Usage {
     current_ += static_cast<std::int64_t>(bytes);
     peak_ = std::max(peak_, current_);
     by_tag_[tag] += static_cast<std::int64_t>(bytes);
+    peak_by_tag_[tag] = std::max(peak_by_tag_[tag], by_tag_[tag]);
   }
   void release(std::size_t bytes, std::uint16_t tag) {
     current_ -= static_cast<std::int64_t>(bytes);
@@ -31,16 +32,24 @@ class Usage {
 
   std::int64_t current() const { return current_; }
   std::int64_t peak() const { return peak_; }
-  void reset_peak() { peak_ = current_; }
+  void reset_peak() {
+    peak_ = current_;
+    peak_by_tag_ = by_tag_;
+  }
 
   /// The names of tags that hold something, with their bytes.
-  std::map<std::string, std::int64_t> by_tag() const;
+  std::map<std::string, std::int64_t> by_tag() const { return named(by_tag_); }
+  /// The same for the most they have held.
+  std::map<std::string, std::int64_t> peak_by_tag() const { return named(peak_by_tag_); }
   /// "weights 4096, activations 512", largest first; "nothing".
   std::string holders() const;
 
  private:
+  using Bytes = std::array<std::int64_t, kMaxTags>;
+  static std::map<std::string, std::int64_t> named(const Bytes& by_tag);
+
   std::int64_t current_ = 0, peak_ = 0;
-  std::array<std::int64_t, kMaxTags> by_tag_{};
+  Bytes by_tag_{}, peak_by_tag_{};
 };
 
 }  // namespace athanor::detail

@@ -38,6 +38,13 @@ inline std::vector<CommunicatorOptions> all_algorithms(int world_size) {
   return all;
 }
 
+/// And what the library below does, where it does.
+inline std::vector<CommunicatorOptions> all_algorithms(const dist::Transport& transport) {
+  std::vector<CommunicatorOptions> all = all_algorithms(transport.world_size());
+  if (transport.has_native()) all.push_back({.algorithm = Algorithm::native});
+  return all;
+}
+
 /// What rank r begins with at element i.
 inline double part_of_rank(int rank, std::int64_t i) {
   return static_cast<double>((rank * 5 + i * 3) % 7);
@@ -76,7 +83,7 @@ inline std::int64_t first_wrong(const Tensor& x, const Range& range, Combine how
 inline void check_reductions(dist::Transport& transport) {
   const int world = transport.world_size(), rank = transport.rank();
   const Device device = transport.device();
-  for (const CommunicatorOptions& options : all_algorithms(world)) {
+  for (const CommunicatorOptions& options : all_algorithms(transport)) {
     Communicator comm(transport, options);
     const auto check = [&](DType dtype, std::int64_t n, Combine how) {
       const auto where = [&] {
@@ -101,9 +108,47 @@ inline void check_reductions(dist::Transport& transport) {
   }
 }
 
+/// The same with pieces of other sizes, some of them empty: whole parameters.
+inline void check_unequal_pieces(dist::Transport& transport) {
+  const int world = transport.world_size(), rank = transport.rank();
+  for (const CommunicatorOptions& options : all_algorithms(transport)) {
+    Communicator comm(transport, options);
+    for (const std::int64_t all_at : {-1, 0, world - 1}) {
+      std::vector<Range> pieces(static_cast<std::size_t>(world));
+      std::int64_t n = 0;
+      for (int place = 0; place < world; ++place) {
+        const std::int64_t count = all_at < 0 ? (place * 37) % 3 * 50 : place == all_at ? 131 : 0;
+        for (int r = 0; r < world; ++r) {
+          if (dist::place_of(options, world, r) == place)
+            pieces[static_cast<std::size_t>(r)] = {n, n + count};
+        }
+        n += count;
+      }
+      const Range mine = pieces[static_cast<std::size_t>(rank)];
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const Tensor x = ranks_part(rank, n, dtype, transport.device()),
+                     y = ranks_part(rank, n, dtype, transport.device());
+        comm.run(*comm.reduce_scatter(x, Combine::sum, pieces));
+        EXPECT_EQ(first_wrong(x, mine, Combine::sum, world), -1) << name_of(options.algorithm);
+        comm.run(*comm.all_gather(x, pieces));
+        EXPECT_EQ(first_wrong(x, {0, n}, Combine::sum, world), -1) << name_of(options.algorithm);
+        comm.run(*comm.all_reduce(y, Combine::sum, pieces));
+        EXPECT_EQ(first_wrong(y, {0, n}, Combine::sum, world), -1) << name_of(options.algorithm);
+      }
+      if (n == 0) continue;
+      const Tensor x = Tensor::zeros({n}, {DType::f32, transport.device()});
+      std::vector<Range> hole = pieces;
+      hole[static_cast<std::size_t>(rank)].begin += 1;
+      EXPECT_THROW((void)comm.all_gather(x, hole), ArgumentError);
+      EXPECT_THROW((void)comm.all_gather(Tensor::zeros({n + 1}, x.options()), pieces), ArgumentError);
+      EXPECT_THROW((void)comm.all_gather(x, std::vector<Range>(pieces.size() + 1)), ArgumentError);
+    }
+  }
+}
+
 /// A collective is made once and started often, on other values each time.
 inline void check_restarts(dist::Transport& transport) {
-  for (const CommunicatorOptions& options : all_algorithms(transport.world_size())) {
+  for (const CommunicatorOptions& options : all_algorithms(transport)) {
     Communicator comm(transport, options);
     const Tensor x = Tensor::zeros({77}, {DType::f32, transport.device()});
     const auto sum = comm.all_reduce(x);
@@ -129,9 +174,8 @@ inline void check_broadcasts(dist::Transport& transport) {
 
 /// Everyone ends with the same bits, though sums of such numbers depend on their order; and twice the same.
 inline void check_all_ranks_agree(dist::Transport& transport) {
-  const int world = transport.world_size();
   constexpr std::int64_t kSize = 515;
-  for (const CommunicatorOptions& options : all_algorithms(world)) {
+  for (const CommunicatorOptions& options : all_algorithms(transport)) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       Communicator comm(transport, options);
       const auto sum = [&] {

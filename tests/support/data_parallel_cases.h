@@ -13,6 +13,7 @@
 #include "dist/ddp.h"
 #include "dist/zero1.h"
 #include "nn/linear.h"
+#include "optim/muon.h"
 #include "optim/sgd.h"
 #include "tests/support/compare.h"
 #include "tests/support/mixed_run.h"
@@ -43,6 +44,14 @@ inline std::vector<CommunicatorOptions> training_algorithms(int world_size) {
 
 // ZeRO-1 and DDP --------------------------------------------------------------------------------------------
 
+/// Options for the arena of a DDP or ZeRO-1 run.
+template <class Sync>
+ArenaOptions arena_options(const ArenaOptions& options, Communicator& comm,
+                           const dist::BucketOptions& buckets = kSmallBuckets) {
+  if constexpr (std::is_same_v<Sync, Zero1>) return dist::sharded(options, comm, buckets);
+  return dist::bucketed(options, comm.world_size(), buckets);
+}
+
 struct ParallelRun {
   Precision precision = Precision::f32;
   bool f32_gradients = false;
@@ -50,6 +59,8 @@ struct ParallelRun {
   Overlap overlap = Overlap::thread;
   int steps = 50;
   int micro_batches = 1;
+  bool muon = false;            ///< and shards of whole parameters; else AdamW
+  bool overlap_gather = false;  ///< in ZeRO-1: forward passes begin before all weights are there
 };
 
 /// All that may differ between two runs.
@@ -57,23 +68,37 @@ struct ParallelResult {
   std::vector<std::uint64_t> hashes;  ///< of the masters, now and then
   std::vector<std::byte> weights;     ///< of the end
   std::vector<float> norms;           ///< of every step
+  std::uint64_t average = 0;          ///< hash of the averages, at the end
   std::int64_t applied = 0, overflows = 0;
   bool operator==(const ParallelResult&) const = default;
 };
+
+inline std::unique_ptr<Optimizer> make_optimizer(ParameterArena& arena, bool muon) {
+  if (muon) return std::make_unique<Muon>(arena, MuonOptions{.weight_decay = 0.01f}, AdamWOptions{}, 0.1f);
+  return std::make_unique<AdamW>(arena, AdamWOptions{.weight_decay = 0.01f});
+}
 
 /// Trains the mixed network with clipping; in step 7 one rank has an infinite pixel.
 template <class Sync> ParallelResult parallel_run(dist::Transport& transport, const ParallelRun& options) {
   MixedNet net;
   const int world = transport.world_size(), rank = transport.rank();
-  ParameterArena arena(net.parameters(), net.buffers(),
-                       dist::bucketed({.precision = options.precision,
-                                       .device = transport.device(),
-                                       .f32_gradients = options.f32_gradients},
-                                      world, kSmallBuckets));
   Communicator comm(transport, options.comm);
+  ParameterArena arena(net.parameters(), net.buffers(),
+                       arena_options<Sync>({.precision = options.precision,
+                                            .device = transport.device(),
+                                            .f32_gradients = options.f32_gradients},
+                                           comm,
+                                           {.bucket_bytes = kSmallBuckets.bucket_bytes,
+                                            .first_bucket_bytes = kSmallBuckets.first_bucket_bytes,
+                                            .whole_parameters = options.muon}));
   Sync sync(arena, comm, {.overlap = options.overlap});
   EXPECT_GE(sync.layout().buckets().size(), 3u);
-  AdamW adam(arena, AdamWOptions{.weight_decay = 0.01f});
+  if constexpr (std::is_same_v<Sync, Zero1>) {
+    if (options.overlap_gather) sync.overlap_gather(net);
+  }
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(arena, options.muon);
+  Ema ema(arena, {.decay = 0.9});
+  ema.fuse_into(*optimizer);
   const LossScaling scaling =
       options.precision == Precision::f16 ? LossScaling{.initial = 1024} : LossScaling::fixed(1);
   const Device device = transport.device();
@@ -96,21 +121,22 @@ template <class Sync> ParallelResult parallel_run(dist::Transport& transport, co
     sync.reduce(step, {.max_norm = 0.5f});
     const StepState measured = step.read();
     result.norms.push_back(measured.found_inf ? -1 : measured.grad_norm);
-    adam.set_learning_rates(step, schedules::cosine(0.01, 60));
-    adam.step(step);
+    optimizer->set_learning_rates(step, schedules::cosine(0.01, 60));
+    optimizer->step(step);
+    ema.update(step);
     arena.restore_buffers_if_skipped(step);
     finish_step(step, scaling);
     if constexpr (std::is_same_v<Sync, Zero1>) sync.gather_weights();
-    if (i % 10 != 9) continue;
-    if constexpr (std::is_same_v<Sync, Zero1>) {
-      result.hashes.push_back(sync.weights_hash());
-    } else {
-      result.hashes.push_back(arena.weights_hash());
-    }
+    if (i % 10 == 9) result.hashes.push_back(arena.weights_hash());
   }
+  sync.settle();
   for (const ParameterArena::Part& part : arena.parts()) {
     const auto bits = detail::bits_of(part.weights);
     result.weights.insert(result.weights.end(), bits.begin(), bits.end());
+  }
+  {
+    const EmaSwap average(ema);
+    result.average = arena.weights_hash();
   }
   result.applied = step.read().applied_steps;
   result.overflows = step.read().overflow_steps;

@@ -76,10 +76,9 @@ struct DigitsModel {
   Sgd sgd;
   StepBuffer step;
 
-  DigitsModel(bool norms, int world_size)
+  DigitsModel(bool norms, const ArenaOptions& options)
       : net(norms),
-        arena(net.parameters(), net.buffers(),
-              dist::bucketed({}, world_size, {.bucket_bytes = 700, .first_bucket_bytes = 100})),
+        arena(net.parameters(), net.buffers(), options),
         sgd(arena, SgdOptions{.momentum = 0.9f}) {}
 
   /// The loss of a part of a batch, as its share of the mean over `all` samples.
@@ -134,8 +133,11 @@ template <class Sync>
 void check_training_equals_one_rank(dist::Transport& transport, bool norms,
                                     dist::Overlap overlap = dist::Overlap::thread) {
   const int world = transport.world_size(), rank = transport.rank();
-  DigitsModel one(norms, 1), many(norms, world);
   dist::Communicator comm(transport);
+  constexpr dist::BucketOptions kBuckets{.bucket_bytes = 700, .first_bucket_bytes = 100};
+  const bool sharded = std::is_same_v<Sync, dist::Zero1>;
+  DigitsModel one(norms, dist::bucketed({}, 1, kBuckets)),
+      many(norms, sharded ? dist::sharded({}, comm, kBuckets) : dist::bucketed({}, world, kBuckets));
   std::optional<dist::SyncBatchNorm> joined;
   if (norms) joined.emplace(many.net, comm);
   Sync sync(many.arena, comm, {.overlap = overlap});

@@ -1,0 +1,25 @@
+#pragma once
+
+#define OMPI_SKIP_MPICXX
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <mpi.h>
+
+#include "dist/collective.h"
+#include "dist/group.h"
+
+namespace athanor::dist {
+
+/// MPI is asked for threads in turns (MPI_THREAD_SERIALIZED): every call is made holding this. Where there is
+/// only one thread, as under SMPI, which runs other ranks in the middle of a call, nothing is locked.
+std::unique_lock<std::mutex> mpi_turn(bool threads);
+
+/// MPI's own non-blocking collective as one of ours; see Transport::native(). `abandoned` becomes true where
+/// it dies before it is done: MPI cannot cancel it, and may write its memory yet.
+std::unique_ptr<Collective> make_mpi_native(MPI_Comm comm, Native what, const Tensor& buffer,
+                                            kernels::Combine how, std::vector<Range> pieces, bool threads,
+                                            bool* abandoned);
+
+}  // namespace athanor::dist

@@ -1,0 +1,275 @@
+#include "dist/gather_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <vector>
+
+#include "autograd/grad_mode.h"
+#include "autograd/shape.h"
+#include "dist/exchange.h"
+#include "dist/on_stream.h"
+#include "dist/slice.h"
+#include "kernels/hash.h"
+#include "optim/flat.h"
+
+namespace athanor::dist {
+namespace {
+
+constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+constexpr std::int64_t kTextBytes = 1000;
+
+/// Elements of a tensor, and the rank that has them.
+struct RunOf {
+  std::int64_t begin = 0, count = 0;
+  int rank = 0;
+};
+
+/// Messages to rank 0, all at once.
+class ToRank0 final : public Collective {
+ public:
+  struct Message {
+    int rank = 0;  ///< who sends it
+    std::span<std::byte> bytes;
+  };
+  ToRank0(Transport& transport, int most) : rank_(transport.rank()), messages_(transport, most) {}
+
+  /// What the next start() brings to rank 0: on it, where to; on others, their own.
+  void set(std::vector<Message> list) { list_ = std::move(list); }
+  void start(Tag tag) override {
+    progress_ = 0;
+    for (const Message& message : list_) {
+      if (rank_ == 0) {
+        messages_.receive(message.rank, tag, message.bytes);
+      } else {
+        messages_.send(0, tag, message.bytes);
+      }
+    }
+  }
+  bool advance() override {
+    do {
+      while (messages_.pop()) ++progress_;
+    } while (messages_.flush());
+    return messages_.empty();
+  }
+  std::int64_t progress() const override { return progress_; }
+  int waits_for() const override { return messages_.peer(); }
+  const char* name() const override { return "gather of a checkpoint"; }
+
+ private:
+  int rank_;
+  std::int64_t progress_ = 0;
+  std::vector<Message> list_;
+  InFlight messages_;
+};
+
+class Gather {
+ public:
+  Gather(Communicator& comm, const StateDict& state) : comm_(comm), notice_(comm, kNoticeBytes) {
+    for (const StateDict::Entry& entry : state) {
+      if (const auto* part = std::get_if<ShardedTensor>(&entry.value)) {
+        number_of_.emplace(&entry, sharded_.size());
+        sharded_.push_back(part);
+        names_.push_back(entry.name);
+      }
+    }
+    exchange_runs(most_runs());
+  }
+
+  // Rank 0's side.
+
+  void read(const StateDict::Entry& entry, const std::function<void(std::span<const std::byte>)>& sink) {
+    if (const auto* whole = std::get_if<Tensor>(&entry.value)) {
+      const NoGrad no_grad;
+      const Tensor here = contiguous(whole->detach().to(kCpu));
+      return sink({here.raw_data(), here.bytes()});
+    }
+    const auto at = number_of_.find(&entry);
+    ATH_CHECK(at != number_of_.end(), "gather_state: '{}' must be a tensor of the state that is gathered",
+              entry.name);
+    tell(static_cast<std::int64_t>(at->second), "");
+    std::exception_ptr failed;  // the others go on sending: all of it is taken
+    transfer(at->second, [&](std::span<const std::byte> bytes) {
+      if (failed) return;
+      try {
+        sink(bytes);
+      } catch (...) {
+        failed = std::current_exception();
+      }
+    });
+    if (failed) std::rethrow_exception(failed);
+  }
+  void tell(std::int64_t next, const std::string& text) {
+    std::memcpy(notice_.row(0), &next, sizeof(next));
+    auto* to = reinterpret_cast<char*>(notice_.row(0)) + sizeof(next);
+    const std::size_t length = std::min(text.size(), static_cast<std::size_t>(kTextBytes) - 1);
+    std::memcpy(to, text.data(), length);
+    to[length] = 0;
+    notice_.upload();
+    notice_.run();
+  }
+
+  // The others'.
+
+  void serve() {
+    for (;;) {
+      notice_.run();
+      std::int64_t next = 0;
+      std::memcpy(&next, notice_.row(0), sizeof(next));
+      if (next < 0) break;
+      transfer(static_cast<std::size_t>(next), {});
+    }
+    const std::string text = reinterpret_cast<const char*>(notice_.row(0)) + sizeof(std::int64_t);
+    if (!text.empty()) detail::fail<IoError>("rank 0 could not save the state of all ranks: {}", text);
+  }
+
+ private:
+  static constexpr std::int64_t kNoticeBytes = static_cast<std::int64_t>(sizeof(std::int64_t)) + kTextBytes;
+
+  // The largest number of runs any rank has of a tensor. Compares states on the way.
+  std::int64_t most_runs() {
+    kernels::HashOf hash;
+    const auto add = [&](const std::string& text) {
+      for (const char c : text) hash.add(static_cast<unsigned char>(c));
+      hash.add(text.size());
+    };
+    for (std::size_t i = 0; i < sharded_.size(); ++i)
+      add(fmt::format("{} {} {}", names_[i], sharded_[i]->dtype, sharded_[i]->shape));
+    Exchange rows(comm_, 2 * sizeof(std::int64_t));
+    const auto of_rank = [&](int rank) { return reinterpret_cast<std::int64_t*>(rows.row(rank)); };
+    std::int64_t most = 0;
+    for (const ShardedTensor* part : sharded_)
+      most = std::max(most, static_cast<std::int64_t>(part->runs.size()));
+    of_rank(comm_.rank())[0] = static_cast<std::int64_t>(hash.value());
+    of_rank(comm_.rank())[1] = most;
+    rows.upload();
+    rows.run();
+    for (int rank = 0; rank < comm_.world_size(); ++rank) {
+      ATH_CHECK(
+          of_rank(rank)[0] == of_rank(0)[0],
+          "gather_state: all ranks must have parts of the same tensors, but rank {} has others than rank 0",
+          rank);
+      most = std::max(most, of_rank(rank)[1]);
+    }
+    return most;
+  }
+
+  // Who has what.
+  void exchange_runs(std::int64_t most) {
+    runs_.resize(sharded_.size());
+    const auto row = static_cast<std::int64_t>(sharded_.size()) * most * 2;
+    if (row == 0) {
+      for (std::size_t i = 0; i < sharded_.size(); ++i) check_runs(i);
+      return;
+    }
+    Exchange rows(comm_, row * static_cast<std::int64_t>(sizeof(std::int64_t)));
+    auto* mine = reinterpret_cast<std::int64_t*>(rows.row(comm_.rank()));
+    for (const ShardedTensor* part : sharded_) {
+      std::int64_t* to = std::exchange(mine, mine + 2 * most);
+      for (const ShardedTensor::Run& run : part->runs) {
+        *to++ = run.begin;
+        *to++ = run.values.numel();
+      }
+    }
+    rows.upload();
+    rows.run();
+    std::size_t messages = 1;
+    for (std::size_t i = 0; i < sharded_.size(); ++i) {
+      for (int rank = 0; rank < comm_.world_size(); ++rank) {
+        const auto* from =
+            reinterpret_cast<const std::int64_t*>(rows.row(rank)) + static_cast<std::int64_t>(i) * 2 * most;
+        for (std::int64_t k = 0; k < most; ++k) {
+          if (from[2 * k + 1] > 0) runs_[i].push_back({from[2 * k], from[2 * k + 1], rank});
+        }
+      }
+      messages = std::max(messages, runs_[i].size());
+      check_runs(i);
+    }
+    auto to_rank_0 = std::make_unique<ToRank0>(comm_.transport(), static_cast<int>(messages));
+    to_rank_0_ = to_rank_0.get();
+    transfer_ = std::move(to_rank_0);
+    if (comm_.transport().device().is_cpu()) return;
+    transfer_ = std::make_unique<OnStream>(comm_.transport(), std::move(transfer_));
+  }
+
+  void check_runs(std::size_t number) {
+    std::vector<RunOf>& runs = runs_[number];
+    std::sort(runs.begin(), runs.end(), [](const RunOf& a, const RunOf& b) { return a.begin < b.begin; });
+    std::int64_t next = 0;
+    bool whole = true;
+    for (const RunOf& run : runs) {
+      whole = whole && run.begin == next;
+      next = run.begin + run.count;
+    }
+    ATH_CHECK(whole && next == sharded_[number]->shape.numel(),
+              "gather_state: the parts of all ranks must make up '{}', each element once, but do not",
+              names_[number]);
+  }
+
+  // One tensor to rank 0, piece by piece; `sink` there.
+  void transfer(std::size_t number, const std::function<void(std::span<const std::byte>)>& sink) {
+    const ShardedTensor& part = *sharded_[number];
+    const auto element = static_cast<std::int64_t>(size_of(part.dtype));
+    const std::int64_t most = std::max<std::int64_t>(1, kPieceBytes / element);
+    for (std::int64_t begin = 0; begin < part.shape.numel(); begin += most) {
+      const std::int64_t end = std::min(begin + most, part.shape.numel());
+      if (!staging_.defined() || staging_.numel() < (end - begin) * element) {
+        const AllocTag named("comm");
+        staging_ = make_flat((end - begin) * element, DType::u8, comm_.transport().device());
+      }
+      const auto staged = [&](std::int64_t first, std::int64_t last) {
+        return as_type(staging_, part.dtype, first - begin, last - first);
+      };
+      for (const ShardedTensor::Run& run : part.runs) {
+        const std::int64_t first = std::max(begin, run.begin),
+                           last = std::min(end, run.begin + run.values.numel());
+        if (first >= last) continue;
+        const Tensor values = slice_of(run.values, first - run.begin, {last - first});
+        staged(first, last).copy_bytes_from(values.to(staging_.device()));
+      }
+      std::vector<ToRank0::Message> messages;
+      for (const RunOf& run : runs_[number]) {
+        const std::int64_t first = std::max(begin, run.begin), last = std::min(end, run.begin + run.count);
+        const bool here = comm_.rank() == 0 ? run.rank != 0 : run.rank == comm_.rank();
+        if (first < last && here)
+          messages.push_back(
+              {run.rank, bytes_of(staging_, {(first - begin) * element, (last - begin) * element})});
+      }
+      to_rank_0_->set(std::move(messages));
+      comm_.run(*transfer_);
+      if (!sink) continue;
+      const Tensor here = staged(begin, end).to(kCpu);
+      sink({here.raw_data(), here.bytes()});
+    }
+  }
+
+  Communicator& comm_;
+  std::vector<const ShardedTensor*> sharded_;
+  std::vector<std::string> names_;
+  std::map<const StateDict::Entry*, std::size_t> number_of_;
+  std::vector<std::vector<RunOf>> runs_;  // by number, ascending
+  Exchange notice_;                       // what comes next, from rank 0
+  Tensor staging_;
+  ToRank0* to_rank_0_ = nullptr;
+  std::unique_ptr<Collective> transfer_;
+};
+
+}  // namespace
+
+void gather_state(Communicator& comm, const StateDict& state,
+                  const std::function<void(const ReadTensor& read)>& write) {
+  Gather gather(comm, state);
+  if (comm.rank() != 0) return gather.serve();
+  try {
+    write([&](const StateDict::Entry& entry, const auto& sink) { gather.read(entry, sink); });
+  } catch (const PeerLostError&) {
+    throw;  // nobody can be told
+  } catch (const std::exception& error) {
+    gather.tell(-1, error.what());
+    throw;
+  }
+  gather.tell(-1, "");
+}
+
+}  // namespace athanor::dist

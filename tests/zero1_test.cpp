@@ -1,0 +1,325 @@
+#include "dist/zero1.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "dist/thread_transport.h"
+#include "optim/flat.h"
+#include "tests/support/data_parallel_cases.h"
+
+namespace athanor {
+namespace {
+
+using namespace std::chrono_literals;
+using dist::BucketOptions;
+using dist::run_ranks;
+using dist::Transport;
+using test::Communicator;
+using test::Ddp;
+using test::Overlap;
+using test::ParallelResult;
+using test::WholeModel;
+using test::Zero1;
+
+template <class Sync>
+std::vector<ParallelResult> run_all(int world, const test::ParallelRun& options,
+                                    const dist::ThreadFaults& faults = {}) {
+  std::vector<ParallelResult> results(static_cast<std::size_t>(world));
+  run_ranks(
+      world,
+      [&](Transport& transport) {
+        results[static_cast<std::size_t>(transport.rank())] = test::parallel_run<Sync>(transport, options);
+      },
+      faults);
+  return results;
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Memory ---------------------------------------------------------------------------------------------------
+
+std::int64_t peak(const char* tag) {
+  return allocator_of(kCpu).stats().peak_by_tag[tag];
+}
+
+// What the allocator takes for a flat tensor.
+std::int64_t taken(std::int64_t elements, DType dtype) {
+  const Block block = allocator_of(kCpu).allocate(static_cast<std::size_t>(elements) * size_of(dtype) + 128);
+  allocator_of(kCpu).free(block);
+  return static_cast<std::int64_t>(block.bytes);
+}
+
+// At no moment is there more than one set of masters, of state and of averages among all ranks: their peaks
+// are the formula of dist/zero1.h, to the byte.
+TEST(ZeroOne, MemoryIsTheFormulaAtItsPeak) {
+  constexpr std::int64_t kSizes[] = {10007, 7001, 501, 3};  // no number of ranks divides them
+  for (const Precision precision : {Precision::bf16, Precision::f32}) {
+    for (int world = 1; world <= 8; ++world) {
+      const DType compute = compute_dtype(precision);
+      const BucketOptions buckets{.bucket_bytes = 16000, .first_bucket_bytes = 1000};
+      allocator_of(kCpu).reset_peak();
+      const std::int64_t weights = peak("weights"), gradients = peak("gradients"), masters = peak("masters"),
+                         averages = peak("ema"), state = peak("optimizer");
+      std::int64_t padded = 0, state_expected = 0;
+      std::mutex mutex;
+      run_ranks(world, [&](Transport& transport) {
+        std::vector<Parameter> parameters;
+        for (const std::int64_t size : kSizes) {
+          parameters.push_back({fmt::format("p{}", size), Tensor::zeros({size})});
+          require_grad(parameters.back().tensor);
+        }
+        Communicator comm(transport);
+        ParameterArena arena(parameters, {}, dist::sharded({.precision = precision}, comm, buckets));
+        const Zero1 zero1(arena, comm);
+        const Adam adam(arena);
+        const Ema ema(arena);
+        EXPECT_GE(zero1.layout().buckets().size(), 3u);
+        comm.run(*comm.barrier());  // all ranks have everything, at one time
+        std::int64_t mine = 0;
+        for (int i = 0; i < arena.size(); ++i) mine += align_elements(arena.owned_elements(i), 32);
+        const std::lock_guard lock(mutex);
+        padded = arena.parts()[0].size;
+        EXPECT_EQ(arena.kept(0), padded / world);
+        EXPECT_LE(mine, arena.kept(0));
+        // Two moments; and for Adam and Ema each, what tells their kernels where parameters lie.
+        std::int64_t chunks = 0;
+        for (const std::int64_t size : kSizes)
+          chunks += (size + kernels::kUpdateChunk - 1) / kernels::kUpdateChunk;
+        const Block table =
+            allocator_of(kCpu).allocate(static_cast<std::size_t>(chunks) * sizeof(kernels::UpdateRange));
+        allocator_of(kCpu).free(table);
+        state_expected +=
+            2 * taken(mine, DType::f32) + 2 * (static_cast<std::int64_t>(table.bytes) + taken(4, DType::i64));
+      });
+      const std::string which = fmt::format("{} ranks, {}", world, name_of(precision));
+      EXPECT_EQ(peak("weights") - weights, world * taken(padded, compute)) << which;
+      EXPECT_EQ(peak("gradients") - gradients, world * taken(padded, compute)) << which;
+      EXPECT_EQ(peak("masters") - masters,
+                precision == Precision::f32 ? 0 : world * taken(padded / world, DType::f32))
+          << which;
+      EXPECT_EQ(peak("ema") - averages, world * taken(padded / world, DType::f32)) << which;
+      EXPECT_EQ(peak("optimizer") - state, state_expected) << which;
+    }
+  }
+}
+
+// What it refuses ------------------------------------------------------------------------------------------
+
+TEST(ZeroOne, RefusesArenasShardedOtherwise) {
+  run_ranks(2, [](Transport& transport) {
+    Communicator comm(transport),
+        ring(transport, {.algorithm = dist::Algorithm::hierarchical, .node_size = 2});
+    test::MixedNet plain, other, third;
+    ParameterArena whole(plain.parameters(), plain.buffers(), dist::bucketed({}, 2, test::kSmallBuckets));
+    EXPECT_NE(error_of([&] { Zero1(whole, comm); }).find("dist::sharded()"), std::string::npos);
+    ParameterArena mine(other.parameters(), other.buffers(), dist::sharded({}, comm, test::kSmallBuckets));
+    EXPECT_NE(error_of([&] { Ddp(mine, comm); }).find("dist::bucketed()"), std::string::npos);
+    EXPECT_THROW((void)mine.master(0), ArgumentError);
+    EXPECT_THROW((void)mine.weights_hash(), ArgumentError);  // nobody to ask yet
+    // Of a communicator whose pieces lie elsewhere.
+    ParameterArena half(third.parameters(), third.buffers(), dist::sharded({}, comm, test::kSmallBuckets));
+    if (transport.world_size() == 2) {
+      const std::string error = error_of([&] {
+        half.set_peers(nullptr);
+        const ParameterArena::Owned& owned = half.owned()[0];
+        test::MixedNet fourth;
+        ParameterArena odd(fourth.parameters(), fourth.buffers(), [&] {
+          ArenaOptions options = dist::bucketed({}, 2, test::kSmallBuckets);
+          options.keep = [&](const ParameterArena&) {
+            return std::vector<ArenaRange>{{owned.part, owned.begin, owned.end + 32}};
+          };
+          return options;
+        }());
+        const Zero1 zero1(odd, comm);
+      });
+      EXPECT_NE(error.find("sharded for this communicator"), std::string::npos) << error;
+    }
+  });
+}
+
+TEST(ZeroOne, RanksThatDifferAreNamedWhenTheArenaIsMade) {
+  run_ranks(3, [](Transport& transport) {
+    nn::Linear layer(7, transport.rank() == 2 ? 2 : 1);
+    layer.initialize(1);
+    Communicator comm(transport);
+    const std::string error =
+        error_of([&] { ParameterArena(layer.parameters(), {}, dist::sharded({}, comm)); });
+    EXPECT_EQ(
+        error,
+        "zero1: all ranks must have the same parameters, precision and settings, but rank 2 differs from "
+        "rank 0");
+  });
+}
+
+// Whatever ranks begin with, masters are those of rank 0, to the last bit of f32.
+TEST(ZeroOne, MastersBeginAsThoseOfRank0) {
+  run_ranks(3, [](Transport& transport) {
+    Communicator comm(transport);
+    nn::Linear layer(17, 5), of_rank_0(17, 5);
+    layer.initialize(static_cast<std::uint64_t>(transport.rank() + 1));
+    of_rank_0.initialize(1);
+    ParameterArena arena(layer.parameters(), {},
+                         dist::sharded({.precision = Precision::bf16}, comm, test::kSmallBuckets));
+    const Zero1 zero1(arena, comm);
+    const ParameterArena expected(of_rank_0.parameters(), {}, Precision::bf16, kCpu);
+    EXPECT_EQ(arena.weights_hash(), expected.weights_hash());
+  });
+}
+
+// Gathering while the next forward pass runs ---------------------------------------------------------------
+
+TEST(ZeroOne, OverlappedGathersChangeNoBit) {
+  for (const auto& comm : test::training_algorithms(4)) {
+    test::ParallelRun run{.precision = Precision::bf16, .comm = comm, .steps = 12};
+    const ParallelResult plain = run_all<Zero1>(4, run)[0];
+    run.overlap_gather = true;
+    for (const Overlap overlap : {Overlap::thread, Overlap::pumped, Overlap::none}) {
+      run.overlap = overlap;
+      for (const auto delay : {0us, 300us}) {
+        for (const ParallelResult& result : run_all<Zero1>(4, run, {.delay = delay, .seed = 3}))
+          EXPECT_TRUE(result == plain) << name_of(comm.algorithm) << " " << delay.count();
+      }
+    }
+  }
+}
+
+// Each rank's gather returns although the other has not begun: nothing has travelled yet.
+TEST(ZeroOne, AGatherReturnsBeforeTheWeightsAreThere) {
+  for (const Overlap overlap : {Overlap::thread, Overlap::pumped, Overlap::none}) {
+    std::atomic<bool> returned{false};
+    run_ranks(2, [&](Transport& transport) {
+      Communicator comm(transport);
+      WholeModel model(2, 0, dist::sharded({}, comm, test::kSmallBuckets));
+      Zero1 zero1(model.arena, comm, {.overlap = overlap});
+      zero1.overlap_gather(model.net);
+      const auto until = std::chrono::steady_clock::now() + 20s;
+      while (transport.rank() == 1 && !returned && std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(1ms);
+      zero1.gather_weights();
+      EXPECT_TRUE(transport.rank() == 0 || returned);
+      if (transport.rank() == 0) returned = true;
+      (void)model.net(test::whole_samples(0, 2));
+      zero1.settle();
+    });
+  }
+}
+
+TEST(ZeroOne, WeightsReadBehindItsBackAreAnError) {
+  for (const Overlap overlap : {Overlap::thread, Overlap::pumped, Overlap::none}) {
+    run_ranks(2, [&](Transport& transport) {
+      Communicator comm(transport);
+      WholeModel model(2, 0, dist::sharded({}, comm, test::kSmallBuckets));
+      Zero1 zero1(model.arena, comm, {.overlap = overlap});
+      zero1.overlap_gather(model.net);
+      EXPECT_THROW(zero1.overlap_gather(model.net), ArgumentError);
+      zero1.gather_weights();
+      model.arena.zero_grad();
+      const Tensor y = model.net.second.forward(model.net.first.forward(test::whole_samples(0, 2)));
+      const std::string error = error_of([&] { backward_scaled(cast(sum(y), DType::f32), model.step); });
+      EXPECT_NE(error.find("was read while they were being gathered"), std::string::npos) << error;
+      zero1.settle();
+      // A model that lacks some of the parameters.
+      WholeModel other(2, 0, dist::sharded({}, comm, test::kSmallBuckets));
+      Zero1 second(other.arena, comm, {.overlap = overlap});
+      EXPECT_NE(error_of([&] { second.overlap_gather(other.net.first); }).find("lacks second.weight"),
+                std::string::npos);
+    });
+  }
+}
+
+// A gather that nobody waited for ends with its owner, and the network is free again.
+TEST(ZeroOne, TheLastGatherEndsWithIt) {
+  run_ranks(2, [](Transport& transport) {
+    Communicator comm(transport);
+    WholeModel model(2, 0, dist::sharded({}, comm, test::kSmallBuckets));
+    {
+      Zero1 zero1(model.arena, comm);
+      zero1.overlap_gather(model.net);
+      zero1.gather_weights();
+      EXPECT_THROW(comm.run(*comm.barrier()), ArgumentError);
+    }
+    comm.run(*comm.barrier());
+    (void)model.net(test::whole_samples(0, 2));  // no hook is left
+  });
+}
+
+// Whole parameters -----------------------------------------------------------------------------------------
+
+TEST(ZeroOne, MuonEqualsDdpBitForBit) {
+  for (const int world : {1, 2, 3, 4}) {
+    for (const auto& comm : test::training_algorithms(world)) {
+      for (const Precision precision : {Precision::f32, Precision::bf16}) {
+        const test::ParallelRun run{.precision = precision, .comm = comm, .steps = 12, .muon = true};
+        const auto ddp = run_all<Ddp>(world, run), zero1 = run_all<Zero1>(world, run);
+        for (std::size_t rank = 0; rank < ddp.size(); ++rank) {
+          EXPECT_TRUE(ddp[rank] == zero1[rank])
+              << world << " ranks, " << name_of(comm.algorithm) << ", " << name_of(precision);
+          EXPECT_EQ(ddp[rank].hashes, zero1[0].hashes);
+        }
+        EXPECT_GE(ddp[0].applied, 9);
+      }
+    }
+  }
+}
+
+TEST(ZeroOne, MuonNeedsWholeParameters) {
+  run_ranks(3, [](Transport& transport) {
+    Communicator comm(transport);
+    test::MixedNet net;
+    ParameterArena arena(net.parameters(), net.buffers(), dist::sharded({}, comm, test::kSmallBuckets));
+    const Zero1 zero1(arena, comm);
+    const std::string error = error_of([&] { test::make_optimizer(arena, true); });
+    EXPECT_NE(error.find("whole_parameters"), std::string::npos) << error;
+  });
+}
+
+// Shards end where parameters end, tile every bucket, and come to about the same number of elements.
+TEST(ZeroOne, WholeParametersAreShared) {
+  for (const int world : {1, 2, 3, 4, 8}) {
+    for (const auto& options : test::training_algorithms(world)) {
+      std::vector<Parameter> parameters;
+      std::int64_t largest = 0, all = 0;
+      for (int i = 0; i < 40; ++i) {
+        const std::int64_t size = 100 + 37 * (i * i % 23);
+        largest = std::max(largest, size);
+        all += size;
+        parameters.push_back({fmt::format("p{}", i), Tensor::zeros({size})});
+      }
+      const ParameterArena arena(
+          parameters, {}, dist::bucketed({}, world, {.bucket_bytes = 20000, .whole_parameters = true}));
+      const dist::BucketLayout layout(arena, world, options);
+      std::vector<std::int64_t> load(static_cast<std::size_t>(world));
+      for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
+        for (const int i : layout.buckets()[b].parameters) {
+          int owners = 0;
+          for (int rank = 0; rank < world; ++rank) {
+            const dist::Range shard = layout.shard(static_cast<int>(b), rank);
+            const ParameterArena::Slice& slice = arena.slice(i);
+            const bool inside = slice.begin >= shard.begin && slice.begin + slice.count <= shard.end;
+            owners += inside;
+            if (inside) load[static_cast<std::size_t>(rank)] += slice.count;
+          }
+          EXPECT_EQ(owners, 1) << i;
+        }
+        std::int64_t covered = 0;
+        for (int rank = 0; rank < world; ++rank) covered += layout.shard(static_cast<int>(b), rank).count();
+        EXPECT_EQ(covered, layout.buckets()[b].range.count());
+      }
+      for (const std::int64_t elements : load)
+        EXPECT_NEAR(static_cast<double>(elements), static_cast<double>(all) / world,
+                    static_cast<double>(largest))
+            << world << " ranks, " << name_of(options.algorithm);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace athanor
