@@ -63,6 +63,8 @@ set(ATHANOR_HEADERS
   dist/communicator.h
   dist/ddp.h
   dist/exchange.h
+  dist/flight_record.h
+  dist/flight_report.h
   dist/gather_state.h
   dist/gradient_sync.h
   dist/group.h
@@ -82,6 +84,7 @@ set(ATHANOR_HEADERS
   dist/thread_transport.h
   dist/transport.h
   dist/wait.h
+  dist/watchdog.h
   dist/zero1.h
   kernels/accumulate.h
   kernels/activate.h

@@ -152,6 +152,8 @@ add_library(athanor
   dist/bucket_runner.cpp
   dist/communicator.cpp
   dist/exchange.cpp
+  dist/flight_record.cpp
+  dist/flight_report.cpp
   dist/gather_state.cpp
   dist/gradient_sync.cpp
   dist/hierarchical.cpp
@@ -165,6 +167,7 @@ add_library(athanor
   dist/thread_transport.cpp
   dist/transport.cpp
   dist/wait.cpp
+  dist/watchdog.cpp
   dist/zero1.cpp
   tensor/allocator.cpp
   tensor/atomic_file.cpp

@@ -63,6 +63,26 @@ function(athanor_mpi_end_test name world arguments pattern)
     "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none")
 endfunction()
 
+# athanor_drills(DRILL...): rank_drill.sh for each, once; and 25 times in the lane of its own that takes half an hour:
+# ctest --preset cpu -C drills -R 25_times
+function(athanor_drills)
+  if(NOT ATHANOR_WITH_MPI OR NOT TARGET athanor-tool OR ATHANOR_SANITIZE)
+    return()
+  endif()
+  add_executable(rank_drill rank_drill.cpp)
+  set_target_properties(rank_drill PROPERTIES ATHANOR_IS_TEST ON)
+  target_link_libraries(rank_drill PRIVATE athanor::mpi athanor_flags)
+  foreach(drill ${ARGN})
+    set(command ${BASH} ${CMAKE_CURRENT_SOURCE_DIR}/rank_drill.sh ${MPIEXEC_EXECUTABLE} $<TARGET_FILE:rank_drill>
+      $<TARGET_FILE:athanor-tool> ${drill})
+    add_test(NAME drill.${drill} COMMAND ${command})
+    # Others beside them would only prove that a busy machine is slow.
+    set_tests_properties(drill.${drill} PROPERTIES LABELS dist TIMEOUT 120 PROCESSORS 2)
+    add_test(NAME drill.${drill}_25_times CONFIGURATIONS drills COMMAND ${command} 25)
+    set_tests_properties(drill.${drill}_25_times PROPERTIES LABELS "dist;slow" TIMEOUT 1200 PROCESSORS 2)
+  endforeach()
+endfunction()
+
 # athanor_compile_fail(NAME): NAME.cpp compiles, and no longer does with -DATHANOR_MUST_FAIL, with an error that
 # matches the regular expression in its first line, `// error: REGEX`.
 function(athanor_compile_fail name)

@@ -26,6 +26,7 @@ class Broadcast final : public Collective {
   std::int64_t progress() const override { return received_ + sent_; }
   int waits_for() const override { return incoming_.empty() ? outgoing_.peer() : incoming_.peer(); }
   const char* name() const override { return "broadcast"; }
+  Payload payload() const override { return {buffer_.dtype(), buffer_.numel()}; }
 
  private:
   std::span<std::byte> segment(std::int64_t message) const;

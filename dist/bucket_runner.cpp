@@ -9,7 +9,11 @@ namespace athanor::dist {
 
 BucketRunner::BucketRunner(Communicator& comm, Overlap overlap,
                            std::vector<std::unique_ptr<Collective>> collectives, bool backwards)
-    : comm_(comm), overlap_(overlap), backwards_(backwards), collectives_(std::move(collectives)) {
+    : comm_(comm),
+      overlap_(overlap),
+      backwards_(backwards),
+      collectives_(std::move(collectives)),
+      launch_us_(collectives_.size()) {
   ATH_CHECK(
       overlap != Overlap::thread || comm.transport().threads_may_call(),
       "overlap: a thread of its own needs a transport that threads may call (MPI_THREAD_SERIALIZED), but "
@@ -42,7 +46,7 @@ void BucketRunner::run_thread() {
     std::exception_ptr error;
     try {
       Collective& collective = *collectives_[static_cast<std::size_t>(next)];
-      collective.start(comm_.next_tag());
+      comm_.start(collective, number_of(next), launch_us_[static_cast<std::size_t>(next)]);
       dist::finish(collective, comm_.transport(),
                    {.timeout = comm_.options().timeout, .bucket = number_of(next), .stop = &stop_});
     } catch (...) {
@@ -61,6 +65,7 @@ void BucketRunner::run_thread() {
 void BucketRunner::launch() {
   if (launched_ == 0) comm_.transport().hold(collectives_[0]->name(), this);
   collectives_[static_cast<std::size_t>(launched_)]->filled();
+  launch_us_[static_cast<std::size_t>(launched_)] = FlightRecord::now_us();
   if (overlap_ != Overlap::thread) {
     ++launched_;
     return pump();
@@ -78,10 +83,11 @@ bool BucketRunner::push(bool wait, int until) {
     for (; done_ < until; ++done_, started_ = false) {
       Collective& collective = *collectives_[static_cast<std::size_t>(done_)];
       const WaitOptions options{.timeout = comm_.options().timeout, .bucket = number_of(done_)};
-      if (!std::exchange(started_, true)) collective.start(comm_.next_tag());
+      if (!std::exchange(started_, true))
+        comm_.start(collective, number_of(done_), launch_us_[static_cast<std::size_t>(done_)]);
       if (wait) {
         dist::finish(collective, comm_.transport(), options);
-      } else if (!dist::push(collective, options)) {
+      } else if (!dist::push(collective, comm_.transport(), options)) {
         return false;
       }
     }

@@ -55,6 +55,7 @@ class BucketRunner {
   Overlap overlap_;
   bool backwards_;
   std::vector<std::unique_ptr<Collective>> collectives_;
+  std::vector<std::int64_t> launch_us_;  // by FlightRecord::now_us()
   int launched_ = 0;
   int done_ = 0;
   bool started_ = false;  // the collective `done_`, where the caller pushes

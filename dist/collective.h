@@ -30,8 +30,14 @@ class Collective {
   virtual std::int64_t progress() const = 0;
   /// The rank whose message is missing; -1 where none is.
   virtual int waits_for() const = 0;
-  /// "ring reduce_scatter"
+  /// "ring reduce_scatter": a literal, for records that outlive this
   virtual const char* name() const = 0;
+  /// Elements of the buffer and their dtype, for records; 0 where there is none.
+  struct Payload {
+    DType dtype = DType::u8;
+    std::int64_t count = 0;
+  };
+  virtual Payload payload() const { return {}; }
 
  protected:
   Collective() = default;
@@ -61,6 +67,14 @@ class Sequence final : public Collective {
   }
   int waits_for() const override { return at_ < parts_.size() ? parts_[at_]->waits_for() : -1; }
   const char* name() const override { return name_; }
+  /// The largest of its parts.
+  Payload payload() const override {
+    Payload largest;
+    for (const auto& part : parts_) {
+      if (part->payload().count >= largest.count) largest = part->payload();
+    }
+    return largest;
+  }
 
  private:
   const char* name_;
@@ -85,16 +99,17 @@ class InFlight {
   int peer() const { return empty() ? -1 : at(first_).peer; }
 
   void send(int to, Tag tag, std::span<const std::byte> bytes) {
-    at(end_) = {transport_.isend(to, tag, bytes), to};
+    at(end_) = {transport_.isend(to, tag, bytes), to, bytes.size()};
     ++end_;
   }
   void receive(int from, Tag tag, std::span<std::byte> bytes) {
-    at(end_) = {transport_.irecv(from, tag, bytes), from};
+    at(end_) = {transport_.irecv(from, tag, bytes), from, bytes.size()};
     ++end_;
   }
   /// Whether the oldest is complete; it is forgotten then.
   bool pop() {
     if (empty() || !transport_.test(at(first_).request)) return false;
+    transport_.flight().moved(static_cast<std::int64_t>(at(first_).bytes));
     ++first_;
     return true;
   }
@@ -108,6 +123,7 @@ class InFlight {
   struct Message {
     Request request;
     int peer = -1;
+    std::size_t bytes = 0;
   };
   Message& at(std::size_t i) { return messages_[i % messages_.size()]; }
   const Message& at(std::size_t i) const { return messages_[i % messages_.size()]; }

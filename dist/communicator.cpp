@@ -1,9 +1,14 @@
 #include "dist/communicator.h"
 
+#include <array>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <string>
 
 #include "dist/barrier.h"
 #include "dist/broadcast.h"
+#include "dist/exchange.h"
 #include "dist/hierarchical.h"
 #include "dist/on_stream.h"
 #include "dist/rank_order.h"
@@ -21,7 +26,32 @@ void check_buffer(const char* op, const Tensor& buffer, Device device) {
             device.str(), buffer.device().str());
 }
 
+/// A Call as it travels.
+struct Announced {
+  std::array<char, 48> name{};
+  std::int64_t seq = 0, count = 0, bucket = 0, dtype = 0;
+
+  Announced() = default;
+  Announced(const Call& call, std::int64_t number)
+      : seq(number), count(call.count), bucket(call.bucket), dtype(static_cast<std::int64_t>(call.dtype)) {
+    std::strncpy(name.data(), call.name, name.size() - 1);
+  }
+  std::string str() const {
+    std::string text = fmt::format("{} #{}", name.data(), seq);
+    if (bucket >= 0) text += fmt::format(", bucket {}", bucket);
+    if (count > 0) text += fmt::format(", {} {}", count, name_of(static_cast<DType>(dtype)));
+    return text;
+  }
+};
+
 }  // namespace
+
+bool compare_calls_wanted() {
+  const char* value = std::getenv("ATHANOR_DIST_DEBUG");
+  if (!value || !*value || std::strcmp(value, "0") == 0) return false;
+  ATH_CHECK(std::strcmp(value, "1") == 0, "ATHANOR_DIST_DEBUG: must be 0 or 1, but is '{}'", value);
+  return true;
+}
 
 const char* name_of(Algorithm algorithm) {
   switch (algorithm) {
@@ -55,6 +85,8 @@ Communicator::Communicator(Transport& transport, const CommunicatorOptions& opti
             "communicator: native takes a transport with collectives of its own (MPI), but this one has "
             "none; use ring, hierarchical or rank_order");
 }
+
+Communicator::~Communicator() = default;
 
 Tensor Communicator::scratch(std::int64_t bytes) {
   if (!scratch_.defined() || scratch_.numel() < bytes) {
@@ -174,11 +206,41 @@ std::unique_ptr<Collective> Communicator::barrier() {
   return ready(std::make_unique<Barrier>(transport_, world()));
 }
 
+void Communicator::start(Collective& collective, std::int64_t bucket, std::int64_t launch_us) {
+  const Collective::Payload payload = collective.payload();
+  const Call call{collective.name(), payload.dtype, payload.count, bucket};
+  const Tag tag = transport_.begin(call, launch_us);
+  if (options_.compare_calls && world_size() > 1) compare(call, transport_.flight().last().seq, tag);
+  collective.start(tag);
+}
+
+// Under the tag of what follows: messages between two ranks arrive in their order.
+void Communicator::compare(const Call& call, std::int64_t seq, Tag tag) {
+  if (!calls_) calls_ = std::make_unique<Exchange>(*this, static_cast<std::int64_t>(sizeof(Announced)));
+  const Announced mine(call, seq);
+  std::memcpy(calls_->row(rank()), &mine, sizeof mine);
+  calls_->upload();
+  calls_->gather().filled();
+  calls_->gather().start(tag);
+  finish(calls_->gather(), transport_, {.timeout = options_.timeout, .bucket = call.bucket, .last = false});
+  calls_->download();
+  for (int other = 0; other < world_size(); ++other) {
+    if (std::memcmp(calls_->row(other), &mine, sizeof mine) == 0) continue;
+    Announced theirs;
+    std::memcpy(&theirs, calls_->row(other), sizeof theirs);
+    const ArgumentError error(fmt::format(
+        "all ranks must start the same collectives in the same order, but rank {} starts {}, and rank {} {}",
+        rank(), mine.str(), other, theirs.str()));
+    if (transport_.on_failure) transport_.on_failure(Failure::error, error);
+    throw error;
+  }
+}
+
 void Communicator::run(Collective& collective, std::int64_t bucket) {
   transport_.check_free(collective.name());
   try {
     collective.filled();
-    collective.start(next_tag());
+    start(collective, bucket);
     finish(collective, transport_, {.timeout = options_.timeout, .bucket = bucket});
   } catch (const std::exception& error) {
     transport_.give_up(error.what());

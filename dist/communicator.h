@@ -14,6 +14,8 @@
 
 namespace athanor::dist {
 
+class Exchange;
+
 /// How values are brought together; the headers of that name explain each.
 enum class Algorithm : std::uint8_t {
   ring,          ///< the fewest bytes, P - 1 steps each way
@@ -21,6 +23,10 @@ enum class Algorithm : std::uint8_t {
   rank_order,    ///< everyone to everyone; sums of halves are exact to one rounding
   native,        ///< what the library below does: MPI_Iallreduce, ...; bits and steps are its own
 };
+
+/// Whether the environment asks for CommunicatorOptions::compare_calls: ATHANOR_DIST_DEBUG is 1. Throws
+/// ArgumentError where it is neither that nor 0.
+bool compare_calls_wanted();
 
 /// "ring", "hierarchical", "rank_order", "native"
 const char* name_of(Algorithm algorithm);
@@ -31,6 +37,10 @@ struct CommunicatorOptions {
   std::int64_t segment_bytes = 1 << 20;  ///< of rings
   /// How long a collective may stand still before its ranks are given up.
   std::chrono::milliseconds timeout{300'000};
+  /// Before each collective, ranks tell each other which one they are about to start, and those that differ
+  /// are an ArgumentError on all of them, instead of a wrong sum or a wait without end. One more message per
+  /// pair of ranks, for which one waits: to look for an error, not to train.
+  bool compare_calls = compare_calls_wanted();
 };
 
 /// The piece of `count` elements that is `rank`'s own: which piece goes to whom depends on the algorithm, but
@@ -47,6 +57,7 @@ class Communicator {
  public:
   /// Throws ArgumentError on an option out of range, and on Algorithm::native where the transport has none.
   explicit Communicator(Transport& transport, const CommunicatorOptions& options = {});
+  ~Communicator();
 
   int rank() const { return transport_.rank(); }
   int world_size() const { return transport_.world_size(); }
@@ -83,6 +94,9 @@ class Communicator {
 
   /// Tag of the next collective, of all that use the transport.
   Tag next_tag() { return transport_.next_tag(); }
+  /// Puts it on record and starts it, for one who pushes it afterwards (dist/wait.h). `launch_us`: when it
+  /// might have started, by FlightRecord::now_us(); 0: now. Throws as run() where ranks are compared.
+  void start(Collective& collective, std::int64_t bucket = -1, std::int64_t launch_us = 0);
   /// From start to end. Throws PeerLostError; ArgumentError where the transport is held.
   void run(Collective& collective, std::int64_t bucket = -1);
 
@@ -96,10 +110,12 @@ class Communicator {
   std::unique_ptr<Collective> ready(std::unique_ptr<Collective> collective);
   Tensor scratch(std::int64_t bytes);
   std::vector<Range> checked(const char* op, const Tensor& buffer, std::vector<Range> pieces) const;
+  void compare(const Call& call, std::int64_t seq, Tag tag);
 
   Transport& transport_;
   CommunicatorOptions options_;
   Tensor scratch_;
+  std::unique_ptr<Exchange> calls_;  // what each rank is about to start, where that is compared
 };
 
 }  // namespace athanor::dist

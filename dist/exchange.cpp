@@ -28,6 +28,10 @@ void Exchange::upload(std::int64_t begin) {
 
 void Exchange::run() {
   comm_.run(*gather_);
+  download();
+}
+
+void Exchange::download() {
   if (table_.device().is_cpu()) return;
   host_.copy_bytes_from(table_);
   here_.record(current_stream(table_.device()));

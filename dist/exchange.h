@@ -25,6 +25,9 @@ class Exchange {
   void upload(std::int64_t begin = 0);
   /// Every row to all ranks, and to their hosts: waits. Throws as Communicator::run().
   void run();
+  /// run() in two parts: the collective, for one who runs it himself, and the way to the host.
+  Collective& gather() { return *gather_; }
+  void download();
 
  private:
   Communicator& comm_;

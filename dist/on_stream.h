@@ -55,6 +55,7 @@ class OnStream final : public Collective {
     return behind >= 0 ? behind : inner_->waits_for();
   }
   const char* name() const override { return inner_->name(); }
+  Payload payload() const override { return inner_->payload(); }
 
  private:
   Transport& transport_;

@@ -40,6 +40,7 @@ class RankOrder final : public Collective {
   const char* name() const override {
     return half_ == Half::reduce_scatter ? "rank_order reduce_scatter" : "rank_order all_gather";
   }
+  Payload payload() const override { return {buffer_.dtype(), buffer_.numel()}; }
 
  private:
   const Range& piece(int index) const { return pieces_[static_cast<std::size_t>(index)]; }

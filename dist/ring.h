@@ -50,6 +50,7 @@ class Ring final : public Collective {
   const char* name() const override {
     return half_ == Half::reduce_scatter ? "ring reduce_scatter" : "ring all_gather";
   }
+  Payload payload() const override { return {buffer_.dtype(), buffer_.numel()}; }
 
  private:
   Range segment(std::int64_t message, int lag) const;

@@ -2,11 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "dist/flight_record.h"
 #include "dist/group.h"
 #include "kernels/accumulate.h"
 #include "tensor/stream.h"
@@ -32,6 +35,13 @@ class Collective;
 
 /// What a library below may do by itself.
 enum class Native : std::uint8_t { all_reduce, reduce_scatter, all_gather };
+
+/// How a collective can fail.
+enum class Failure : std::uint8_t {
+  deadline,  ///< nothing came for too long
+  lost,      ///< the network knows that a rank is gone
+  error,     ///< anything else
+};
 
 /// One rank's end of the network. Messages are memory of one device: of the host, or of a GPU. There, what
 /// collectives do is work queued on one stream, in whose order memory is sent, is received and is worked on,
@@ -90,7 +100,14 @@ class Transport {
   // What all who communicate through it share, whatever Communicator they use. For their one thread.
 
   /// Tag of the next collective: the same on all ranks, which start the same ones in the same order.
-  Tag next_tag() { return static_cast<Tag>(next_tag_++ % kTags); }
+  Tag next_tag() { return static_cast<Tag>(next_seq_++ % kTags); }
+  /// The same for one that is put on record, under its number.
+  Tag begin(const Call& call, std::int64_t launch_us = 0) {
+    flight_.begin(next_seq_, call, launch_us);
+    return next_tag();
+  }
+  FlightRecord& flight() { return flight_; }
+  const FlightRecord& flight() const { return flight_; }
 
   /// Throws where `who` must not start a collective: PeerLostError after give_up(), ArgumentError while
   /// another than `owner` holds it.
@@ -104,18 +121,22 @@ class Transport {
   /// Empty where none has.
   const std::string& failure() const { return failure_; }
 
+  /// Called where a collective fails, by the thread that pushes it, with the error; before it is thrown.
+  std::function<void(Failure, const std::exception&)> on_failure;
+
  protected:
   Transport(int rank, int world_size, Stream stream = Stream::default_of(kCpu))
-      : rank_(rank), world_size_(world_size), stream_(std::move(stream)) {}
+      : rank_(rank), world_size_(world_size), stream_(std::move(stream)), flight_(rank, world_size) {}
   /// After give_up(): nothing that is under way, or queued, touches memory any more.
   virtual void abandon() noexcept {}
 
  private:
   int rank_, world_size_;
   Stream stream_;
-  std::uint32_t next_tag_ = 0;
+  std::int64_t next_seq_ = 0;
   const void* owner_ = nullptr;
   std::string failure_;
+  FlightRecord flight_;
 };
 
 }  // namespace athanor::dist

@@ -5,7 +5,8 @@
 namespace athanor {
 
 /// While alive, SIGINT and SIGTERM are noted instead of ending the process, so that training can finish its
-/// step and say where it stands. A second one ends the process as usual.
+/// step and say where it stands. A second one ends the process as usual. A handler that was there before (the
+/// Watchdog's, with several ranks) is called, too.
 class SignalGuard {
  public:
   SignalGuard();

@@ -26,5 +26,7 @@ void add_pack(CLI::App& app);
 void add_inspect(CLI::App& app);
 /// athanor verify FILE: reads everything and names what is damaged.
 void add_verify(CLI::App& app);
+/// athanor flight DIR: why a job of several ranks ended.
+void add_flight(CLI::App& app);
 
 }  // namespace athanor::tool

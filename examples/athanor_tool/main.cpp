@@ -40,6 +40,7 @@ int main(int argc, char** argv) try {
   athanor::tool::add_pack(app);
   athanor::tool::add_inspect(app);
   athanor::tool::add_verify(app);
+  athanor::tool::add_flight(app);
   athanor::tool::add_predict(app);
 
   if (argc < 2 || argv[1][0] != '-') check_subcommand(app, argc < 2 ? "" : argv[1]);

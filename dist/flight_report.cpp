@@ -1,0 +1,361 @@
+#include "dist/flight_report.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include <nlohmann/json.hpp>
+
+#include "tensor/error.h"
+
+namespace athanor::dist {
+namespace {
+
+using Json = nlohmann::json;
+using Entry = RankRecord::Entry;
+
+std::int64_t number(const Json& line, const char* name, std::int64_t otherwise = 0) {
+  const auto at = line.find(name);
+  return at != line.end() && at->is_number_integer() ? at->get<std::int64_t>() : otherwise;
+}
+std::string text(const Json& line, const char* name) {
+  const auto at = line.find(name);
+  return at != line.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+std::optional<int> rank_of(const std::filesystem::path& file) {
+  const std::string name = file.filename().string();
+  constexpr std::string_view kBefore = "flight.", kAfter = ".json";
+  if (!name.starts_with(kBefore) || !name.ends_with(kAfter) || name.size() <= kBefore.size() + kAfter.size())
+    return {};
+  int rank = -1;
+  const char* const end = name.data() + name.size() - kAfter.size();
+  const auto [stop, error] = std::from_chars(name.data() + kBefore.size(), end, rank);
+  if (error != std::errc() || stop != end || rank < 0 || rank >= 1 << 20) return {};
+  return rank;
+}
+
+Entry entry_of(const Json& line) {
+  Entry entry;
+  entry.seq = number(line, "seq", -1);
+  const std::string algorithm = text(line, "algorithm");
+  entry.name = algorithm.empty() ? text(line, "op") : algorithm + " " + text(line, "op");
+  entry.dtype = text(line, "dtype");
+  entry.count = number(line, "count");
+  entry.bucket = number(line, "bucket", -1);
+  entry.start_us = number(line, "start_us");
+  entry.last_us = number(line, "last_us");
+  entry.end_us = number(line, "end_us");
+  entry.bytes = number(line, "bytes");
+  entry.waits_for = number(line, "waits_for", -1);
+  return entry;
+}
+
+// "rank 3", "ranks 0, 1, 3"
+std::string named(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+std::string seconds(std::int64_t us) {
+  return fmt::format("{:.1f} s", static_cast<double>(us) / 1e6);
+}
+
+// Those that cannot be mistaken for each other must be equal on all ranks.
+std::string signature(const Entry& entry) {
+  return entry.count > 0 ? fmt::format("{}, {} {}", entry.str(), entry.count, entry.dtype) : entry.str();
+}
+
+const Entry* anybodys(const std::vector<RankRecord>& ranks, std::int64_t seq) {
+  for (const RankRecord& record : ranks) {
+    if (const Entry* entry = record.at(seq)) return entry;
+  }
+  return nullptr;
+}
+
+std::string call(const std::vector<RankRecord>& ranks, std::int64_t seq) {
+  const Entry* entry = anybodys(ranks, seq);
+  return entry ? fmt::format("#{} {}", seq, entry->str()) : fmt::format("#{}", seq);
+}
+
+// Those who wait for `rank` in a collective that is under way.
+std::vector<int> waiting_for(const std::vector<RankRecord>& ranks, int rank) {
+  std::vector<int> waiting;
+  for (const RankRecord& record : ranks) {
+    if (!record.entries.empty() && record.entries.back().under_way() &&
+        record.entries.back().waits_for == rank)
+      waiting.push_back(record.rank);
+  }
+  return waiting;
+}
+
+using Findings = std::vector<std::string>;
+
+// An error of their own, or a crash: what it says counts more than what others suffer from it.
+void find_own_errors(const std::vector<RankRecord>& ranks, Findings& findings) {
+  for (const RankRecord& record : ranks) {
+    if (record.reason == "error")
+      findings.push_back(fmt::format("rank {} ended by an error of its own: {}", record.rank, record.error));
+    else if (record.reason.starts_with("SIG") && record.reason != "SIGTERM" && record.reason != "SIGINT")
+      findings.push_back(fmt::format("rank {} crashed ({})", record.rank, record.reason));
+  }
+}
+
+void find_missing(const std::vector<RankRecord>& ranks, Findings& findings) {
+  for (const RankRecord& record : ranks) {
+    if (record.found) continue;
+    std::string line = fmt::format(
+        "rank {} left no record: it was killed, ended without a word, or its machine is gone", record.rank);
+    if (const auto waiting = waiting_for(ranks, record.rank); !waiting.empty()) {
+      const std::int64_t seq = ranks[static_cast<std::size_t>(waiting[0])].entered();
+      line += fmt::format("; {} wait{} for it in {}", named(waiting), waiting.size() == 1 ? "s" : "",
+                          call(ranks, seq));
+    }
+    findings.push_back(line);
+  }
+}
+
+// The first number under which ranks did different things.
+bool find_desync(const std::vector<RankRecord>& ranks, Findings& findings) {
+  std::set<std::int64_t> numbers;
+  for (const RankRecord& record : ranks) {
+    for (const Entry& entry : record.entries) numbers.insert(entry.seq);
+  }
+  for (const std::int64_t seq : numbers) {
+    std::map<std::string, std::vector<int>> calls;
+    for (const RankRecord& record : ranks) {
+      if (const Entry* entry = record.at(seq)) calls[signature(*entry)].push_back(record.rank);
+    }
+    if (calls.size() < 2) continue;
+    // The few first: they are the ones that differ.
+    std::vector<std::pair<std::string, std::vector<int>>> sides(calls.begin(), calls.end());
+    std::stable_sort(sides.begin(), sides.end(),
+                     [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    std::vector<std::string> parts;
+    for (const auto& [what, who] : sides)
+      parts.push_back(fmt::format("{} entered #{} {}", named(who), seq, what));
+    findings.push_back(fmt::format("ranks do not do the same: {}", fmt::join(parts, "; but ")));
+    return true;
+  }
+  return false;
+}
+
+bool find_behind(const std::vector<RankRecord>& ranks, Findings& findings) {
+  std::int64_t front = -1;
+  for (const RankRecord& record : ranks) front = std::max(front, record.entered());
+  std::map<std::int64_t, std::vector<int>> behind;  // by the first they lack
+  for (const RankRecord& record : ranks) {
+    if (record.found && record.entered() < front) behind[record.entered() + 1].push_back(record.rank);
+  }
+  for (const auto& [seq, who] : behind) {
+    std::string line = fmt::format("{} never entered {}", named(who), call(ranks, seq));
+    const RankRecord& first = ranks[static_cast<std::size_t>(who[0])];
+    if (who.size() == 1 && !first.entries.empty() && !first.entries.back().under_way())
+      line += fmt::format("; its last was done {} before its record was written",
+                          seconds(first.now_us - first.entries.back().end_us));
+    findings.push_back(line);
+  }
+  return !behind.empty();
+}
+
+// All are in the same collective: one came late, or has done less of it than the others.
+void find_stuck(const std::vector<RankRecord>& ranks, Findings& findings) {
+  std::vector<const RankRecord*> stuck;
+  for (const RankRecord& record : ranks) {
+    if (!record.entries.empty() && record.entries.back().under_way()) stuck.push_back(&record);
+  }
+  if (stuck.empty()) return;
+  const std::int64_t seq = stuck[0]->entered();
+  std::vector<const RankRecord*> here;
+  for (const RankRecord& record : ranks) {
+    if (record.at(seq)) here.push_back(&record);
+  }
+  const auto started = [&](const RankRecord* record) { return record->at(seq)->start_us; };
+  std::sort(here.begin(), here.end(), [&](auto* a, auto* b) { return started(a) < started(b); });
+  constexpr std::int64_t kLate = 1'000'000;
+  if (here.size() > 1 && started(here.back()) - started(here[here.size() - 2]) > kLate) {
+    findings.push_back(fmt::format("rank {} came to {} {} after the others", here.back()->rank,
+                                   call(ranks, seq), seconds(started(here.back()) - started(here[0]))));
+    return;
+  }
+  // Along "waits for", to one who waits for none of those here, or around a ring.
+  std::vector<int> chain{stuck[0]->rank};
+  for (;;) {
+    const Entry* entry = ranks[static_cast<std::size_t>(chain.back())].at(seq);
+    const std::int64_t next = entry && entry->under_way() ? entry->waits_for : -1;
+    if (next < 0 || next >= static_cast<std::int64_t>(ranks.size())) break;
+    const bool seen = std::find(chain.begin(), chain.end(), next) != chain.end();
+    chain.push_back(static_cast<int>(next));
+    if (!seen) continue;
+    const RankRecord* least = *std::min_element(stuck.begin(), stuck.end(), [](auto* a, auto* b) {
+      const Entry &x = a->entries.back(), &y = b->entries.back();
+      return std::tie(x.bytes, x.last_us) < std::tie(y.bytes, y.last_us);
+    });
+    findings.push_back(
+        fmt::format("in {} ranks wait for each other ({}); rank {} has got least far, with {} bytes",
+                    call(ranks, seq), fmt::join(chain, " -> "), least->rank, least->entries.back().bytes));
+    return;
+  }
+  if (chain.size() > 1 && ranks[static_cast<std::size_t>(chain.back())].found) {
+    findings.push_back(fmt::format("rank {} did not do its part of {} ({})", chain.back(), call(ranks, seq),
+                                   fmt::join(chain, " -> ")));
+  }
+}
+
+}  // namespace
+
+std::string Entry::str() const {
+  return bucket >= 0 ? fmt::format("{}, bucket {}", name, bucket) : name;
+}
+
+const Entry* RankRecord::at(std::int64_t seq) const {
+  const auto at =
+      std::lower_bound(entries.begin(), entries.end(), seq,
+                       [](const Entry& entry, std::int64_t wanted) { return entry.seq < wanted; });
+  return at != entries.end() && at->seq == seq ? &*at : nullptr;
+}
+
+std::int64_t RankRecord::finished() const {
+  for (std::size_t i = entries.size(); i-- > 0;) {
+    if (!entries[i].under_way()) return entries[i].seq;
+  }
+  return -1;
+}
+
+RankRecord read_record(const std::filesystem::path& path, int rank) {
+  RankRecord record;
+  record.rank = rank;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    record.damage = "is missing";
+    return record;
+  }
+  std::int64_t promised = -1, broken = 0;
+  for (std::string line; std::getline(file, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object()) {
+      ++broken;
+    } else if (json.contains("flight")) {
+      record.found = true;
+      record.world_size = static_cast<int>(std::clamp<std::int64_t>(number(json, "world_size"), 0, 1 << 20));
+      record.host = text(json, "host");
+      record.reason = text(json, "reason");
+      record.error = text(json, "error");
+      record.now_us = number(json, "now_us");
+    } else if (number(json, "seq", -1) >= 0) {
+      record.found = true;
+      record.entries.push_back(entry_of(json));
+    } else if (json.contains("entries")) {
+      promised = number(json, "entries");
+    } else {
+      ++broken;
+    }
+  }
+  std::stable_sort(record.entries.begin(), record.entries.end(),
+                   [](const Entry& a, const Entry& b) { return a.seq < b.seq; });
+  const auto same = [](const Entry& a, const Entry& b) { return a.seq == b.seq; };
+  record.entries.erase(std::unique(record.entries.begin(), record.entries.end(), same), record.entries.end());
+  if (!record.found) {
+    record.damage = "holds nothing that can be read";
+  } else if (record.world_size == 0) {
+    record.damage = "does not say whose it is";
+  } else if (promised != std::ssize(record.entries)) {
+    record.damage = fmt::format("was cut: {} entries can be read", record.entries.size());
+  } else if (broken > 0) {
+    record.damage = fmt::format("has {} lines that are no entries", broken);
+  }
+  return record;
+}
+
+FlightReport conclude(std::vector<RankRecord> records) {
+  int world = 0;
+  for (const RankRecord& record : records) world = std::max(world, record.world_size);
+  if (world == 0) {
+    for (const RankRecord& record : records) world = std::max(world, record.rank + 1);
+  }
+  FlightReport report;
+  report.ranks.resize(static_cast<std::size_t>(world));
+  for (int rank = 0; rank < world; ++rank) {
+    report.ranks[static_cast<std::size_t>(rank)].rank = rank;
+    report.ranks[static_cast<std::size_t>(rank)].damage = "is missing";
+  }
+  for (RankRecord& record : records) {
+    // Of an earlier run with more ranks, where it is beyond this one's.
+    if (record.rank < world) report.ranks[static_cast<std::size_t>(record.rank)] = std::move(record);
+  }
+  const std::vector<RankRecord>& ranks = report.ranks;
+  report.last_common = std::numeric_limits<std::int64_t>::max();
+  for (const RankRecord& record : ranks) {
+    if (record.found) report.last_common = std::min(report.last_common, record.finished());
+  }
+  find_own_errors(ranks, report.findings);
+  find_missing(ranks, report.findings);
+  if (!find_desync(ranks, report.findings) && !find_behind(ranks, report.findings))
+    find_stuck(ranks, report.findings);
+  if (report.findings.empty())
+    report.findings.push_back("no rank is behind: all have finished what they entered");
+  return report;
+}
+
+FlightReport read_flight(const std::filesystem::path& folder) {
+  std::vector<RankRecord> records;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (const std::optional<int> rank = rank_of(entry.path())) records.push_back(read_record(entry, *rank));
+  }
+  if (error) {
+    detail::fail<IoError>("flight: {} must be a folder that can be read, but got: {}", folder.string(),
+                          error.message());
+  }
+  const bool any =
+      std::any_of(records.begin(), records.end(), [](const auto& record) { return record.found; });
+  if (!any) {
+    detail::fail<IoError>(
+        "flight: {} must hold records of ranks (flight.0.json, ...), but holds {} that can be read; a run "
+        "that "
+        "ends well leaves none",
+        folder.string(), records.empty() ? "none" : "no file");
+  }
+  return conclude(std::move(records));
+}
+
+std::string FlightReport::str() const {
+  std::string out;
+  const auto add = [&]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {
+    out += fmt::format(format, std::forward<Args>(args)...);
+  };
+  for (const std::string& finding : findings) add("{}\n", finding);
+  if (last_common >= 0) {
+    add("the last that all have finished: {}\n", call(ranks, last_common));
+  } else {
+    add("there is none that all have finished\n");
+  }
+  add("\n{:>4}  {:<16} {:<9} {:>8} {:>8}  {:>8} {:>11}  {:>5}  {}\n", "rank", "host", "ended by", "finished",
+      "entered", "idle", "bytes", "waits", "in");
+  for (const RankRecord& record : ranks) {
+    if (!record.found) {
+      add("{:>4}  -\n", record.rank);
+      continue;
+    }
+    const Entry* last = record.entries.empty() ? nullptr : &record.entries.back();
+    const bool inside = last && last->under_way();
+    const auto seq = [](std::int64_t value) {
+      return value < 0 ? std::string("-") : fmt::format("#{}", value);
+    };
+    add("{:>4}  {:<16} {:<9} {:>8} {:>8}  {:>8} {:>11}  {:>5}  {}\n", record.rank, record.host, record.reason,
+        seq(record.finished()), seq(record.entered()),
+        last && record.now_us ? seconds(record.now_us - (inside ? last->last_us : last->end_us)) : "-",
+        inside ? fmt::format("{}", last->bytes) : "-",
+        inside && last->waits_for >= 0 ? fmt::format("{}", last->waits_for) : "-",
+        inside ? last->str() : "no collective");
+  }
+  for (const RankRecord& record : ranks) {
+    if (!record.damage.empty()) add("flight.{}.json {}\n", record.rank, record.damage);
+  }
+  return out;
+}
+
+}  // namespace athanor::dist

@@ -1,0 +1,355 @@
+#include "dist/watchdog.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include <fmt/ranges.h>
+#include <semaphore.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "dist/flight_report.h"
+#include "tensor/error.h"
+
+namespace athanor::dist {
+namespace {
+
+constexpr int kExitPeerLost = 74;
+/// How long the records of others are waited for: they give up at about the same time.
+constexpr std::int64_t kOthersUs = 300'000;
+constexpr std::int64_t kMarginUs = 300'000, kTurnUs = 100'000, kToldUs = 3'000'000;  // see let_others_end()
+constexpr std::array kEnding{SIGTERM, SIGINT};
+constexpr std::array kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+
+// What signal handlers see: the process's one watchdog.
+std::atomic<const FlightRecord*> watched{nullptr};
+std::atomic<Watchdog*> current_watchdog{nullptr};
+std::array<char, 4096> record_path{};  // empty: none
+std::atomic<int> caught{0};
+std::atomic<std::int64_t> caught_us{0}, continued_us{0};
+std::atomic<bool> crashed{false};
+sem_t wake;
+std::array<struct sigaction, kCrashes.size()> before_crash{};
+
+const char* signal_name(int signal) {
+  switch (signal) {
+    case SIGTERM: return "SIGTERM";
+    case SIGINT: return "SIGINT";
+    case SIGSEGV: return "SIGSEGV";
+    case SIGBUS: return "SIGBUS";
+    case SIGFPE: return "SIGFPE";
+    case SIGILL: return "SIGILL";
+    default: return "SIGABRT";
+  }
+}
+
+void write_record(std::string_view reason, std::string_view error) {
+  const FlightRecord* flight = watched.load();
+  if (flight && record_path[0]) flight->write(record_path.data(), reason, error);
+}
+
+void note(int signal) {
+  const int error = errno;
+  caught_us = FlightRecord::now_us();
+  caught.store(signal);
+  sem_post(&wake);
+  errno = error;
+}
+
+void note_continued(int) {
+  continued_us = FlightRecord::now_us();
+}
+
+void crash(int signal) {
+  if (!crashed.exchange(true)) write_record(signal_name(signal), {});
+  for (std::size_t i = 0; i < kCrashes.size(); ++i) {
+    if (kCrashes[i] == signal) sigaction(signal, &before_crash[i], nullptr);
+  }
+  raise(signal);  // when this handler has returned, and then as it would have been without it
+}
+
+void too_late(int) {
+  _exit(kExitPeerLost);
+}
+
+struct sigaction handled_by(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  return action;
+}
+
+double seconds_since(std::int64_t us) {
+  return static_cast<double>((FlightRecord::now_us() - us) / 100'000) / 10;  // to tenths
+}
+
+std::string named(const FlightRecord::Entry& entry) {
+  std::string name = fmt::format("{} #{}", entry.call.name, entry.seq);
+  if (entry.call.bucket >= 0) name += fmt::format(", bucket {}", entry.call.bucket);
+  return name;
+}
+
+// What `entry`, its last, was at `now_us`. `chain`: who waits for whom, from this rank to the one to blame.
+std::string doing(const FlightRecord& flight, const FlightRecord::Entry& entry, std::int64_t now_us,
+                  const std::vector<int>& chain) {
+  if (entry.seq < 0) return fmt::format("rank {} has not come to its first collective", flight.rank());
+  const auto seconds = [&](std::int64_t us) { return static_cast<double>((now_us - us) / 100'000) / 10; };
+  if (!entry.under_way()) {
+    return fmt::format("rank {} is in no collective: its last, {}, was done {} s ago", flight.rank(),
+                       named(entry), seconds(entry.end_us));
+  }
+  const double idle = seconds(entry.last_us);
+  if (entry.waits_for < 0)
+    return fmt::format("{} got no further for {} s, and waits for nobody", named(entry), idle);
+  return fmt::format("rank {} did not do its part of {}, for {} s{}",
+                     chain.empty() ? static_cast<int>(entry.waits_for) : chain.back(), named(entry), idle,
+                     chain.size() > 2 ? fmt::format(" (rank {})", fmt::join(chain, " waits for rank ")) : "");
+}
+
+}  // namespace
+
+std::string doing(const FlightRecord& flight) {
+  return doing(flight, flight.last(), FlightRecord::now_us(), {});
+}
+
+struct Watchdog::Impl {
+  Transport& transport;
+  WatchdogOptions options;
+  std::filesystem::path path;
+  std::atomic<bool> stop{false}, has_agreed{false}, ending{false};
+  std::atomic<std::int64_t> agreed_us{0}, longest_us{0};  // the last time, and the time between two
+  std::array<struct sigaction, kEnding.size()> before_ending{};
+  struct sigaction before_continuing {};
+  double stopped_s = 0;  // and went on then:
+  std::int64_t resumed_us = 0;
+  std::thread thread;
+
+  Impl(Transport& of, const WatchdogOptions& wanted) : transport(of), options(wanted) {
+    if (!options.folder.empty()) {
+      path = options.folder / fmt::format("flight.{}.json", transport.rank());
+      check_writable();
+    }
+    const FlightRecord* none = nullptr;
+    ATH_CHECK(watched.compare_exchange_strong(none, &transport.flight()),
+              "watchdog: there must be one per process, but this is another");
+    record_path.fill(0);
+    std::memcpy(record_path.data(), path.c_str(), path.native().size());
+    caught = 0;
+    continued_us = 0;
+    crashed = false;
+    sem_init(&wake, 0, 0);
+    transport.on_failure = [this](Failure kind, const std::exception& error) { failed(kind, error); };
+    thread = std::thread([this] { run(); });
+    const struct sigaction noting = handled_by(note), crashing = handled_by(crash),
+                           continuing = handled_by(note_continued);
+    sigaction(SIGCONT, &continuing, &before_continuing);
+    for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &noting, &before_ending[i]);
+    for (std::size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &crashing, &before_crash[i]);
+  }
+
+  ~Impl() {
+    sigaction(SIGCONT, &before_continuing, nullptr);
+    for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before_ending[i], nullptr);
+    for (std::size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &before_crash[i], nullptr);
+    transport.on_failure = nullptr;
+    stop = true;
+    sem_post(&wake);
+    thread.join();
+    watched = nullptr;
+    sem_destroy(&wake);
+  }
+
+  void check_writable() const {
+    ATH_CHECK(path.native().size() < record_path.size(),
+              "watchdog: the folder's name must be short, but is {}", options.folder.string());
+    std::filesystem::remove(path);
+    std::FILE* file = std::fopen(path.c_str(), "w");
+    if (!file) {
+      detail::fail<IoError>("watchdog: {} must be a file that can be written, but got: {}", path.string(),
+                            std::strerror(errno));
+    }
+    std::fclose(file);
+    std::filesystem::remove(path);
+  }
+
+  // The thread that a signal wakes, for the others may hang.
+  void run() {
+    for (;;) {
+      wait_for_signal();
+      if (stop) return;
+      const char* name = signal_name(caught);
+      if (options.agreement.count() > 0 && have_agreed(name)) continue;
+      if (stop) return;
+      leave(kExitPeerLost, name, [&] {
+        const bool just = resumed_us > 0 && seconds_since(resumed_us) < 3;
+        return fmt::format("{} ended rank {}: {}", name, transport.rank(),
+                           just ? fmt::format("it had been stopped for {} s itself", stopped_s) : blame());
+      });
+    }
+  }
+
+  // Who told this rank to end may not wait as long as the others need: the record comes first.
+  bool have_agreed(const char* signal) {
+    write_record(signal, fmt::format("{} came to rank {}", signal, transport.rank()));
+    const std::int64_t began = FlightRecord::now_us();
+    const std::int64_t at_least = std::chrono::microseconds(options.agreement).count();
+    while (!stop && !has_agreed && FlightRecord::now_us() - began < std::max(at_least, 2 * longest_us))
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (!has_agreed && !stop) return false;
+    std::error_code ignored;
+    if (!path.empty()) std::filesystem::remove(path, ignored);
+    caught = 0;
+    return true;
+  }
+
+  // Looks at the clock meanwhile: a process that was stopped finds that much of it is gone.
+  void wait_for_signal() {
+    for (std::int64_t before = FlightRecord::now_us(); !caught && !stop;) {
+      timespec until{};
+      clock_gettime(CLOCK_MONOTONIC, &until);
+      until.tv_nsec += 200'000'000;
+      until.tv_sec += until.tv_nsec / 1'000'000'000;
+      until.tv_nsec %= 1'000'000'000;
+      sem_clockwait(&wake, CLOCK_MONOTONIC, &until);
+      const double gap = seconds_since(before);
+      before = FlightRecord::now_us();
+      if (gap > 1.5) {
+        stopped_s = gap;
+        resumed_us = before;
+      }
+    }
+  }
+
+  // In the thread that pushes.
+  void failed(Failure kind, const std::exception& error) {
+    if (kind == Failure::deadline)
+      leave(kExitPeerLost, "deadline",
+            [&] { return fmt::format("{}; rank {} gives up", blame(), transport.rank()); });
+    if (kind == Failure::lost)
+      leave(kExitPeerLost, "lost",
+            [&] { return fmt::format("{}; rank {} gives up", error.what(), transport.rank()); });
+    // Known to one who catches it, and perhaps to all ranks: an end of its own follows.
+    write_record("error", error.what());
+  }
+
+  // What this rank waits for, with the records of the others, which are being written now.
+  std::string blame() const {
+    const FlightRecord::Entry entry = transport.flight().last();
+    std::vector<int> chain{transport.rank()};
+    const std::int64_t now = FlightRecord::now_us(), until = now + kOthersUs;
+    for (std::int64_t next = entry.under_way() ? entry.waits_for : -1; next >= 0;) {
+      const bool again = std::find(chain.begin(), chain.end(), next) != chain.end();
+      if (again) return doing(transport.flight(), entry, now, {});
+      chain.push_back(static_cast<int>(next));
+      const std::filesystem::path theirs = options.folder / fmt::format("flight.{}.json", next);
+      RankRecord record;
+      do {
+        record = read_record(theirs, static_cast<int>(next));
+        if (record.damage.empty()) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      } while (!path.empty() && FlightRecord::now_us() < until);
+      const RankRecord::Entry* at = record.damage.empty() ? record.at(entry.seq) : nullptr;
+      next = at && at->under_way() ? at->waits_for : -1;
+    }
+    return doing(transport.flight(), entry, now, chain);
+  }
+
+  // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks when one has failed, a second apart; but it sleeps
+  // in between, and its sleep ends when another rank does. Two that end at the same time would have it kill a
+  // third that has just been told. So one goes first, and the others wait until they are told as well.
+  void let_others_end() const {
+    const std::int64_t began = FlightRecord::now_us();
+    const std::int64_t turn = began + transport.rank() % 8 * kTurnUs;
+    const bool by_signal = caught != 0;
+    for (;; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
+      const std::int64_t now = FlightRecord::now_us();
+      if (now - began > kToldUs) return;
+      if (caught != 0) {
+        if (now - caught_us > kOthersUs + kMarginUs) return;
+      } else if (!by_signal && now > turn && continued_us < began - kOthersUs) {
+        return;
+      }
+    }
+  }
+
+  void limit_to(std::chrono::milliseconds time) const {
+    const itimerval limit{{}, {time.count() / 1000, time.count() % 1000 * 1000}};
+    setitimer(ITIMER_REAL, &limit, nullptr);
+  }
+
+  template <class Line>
+  [[noreturn]] void leave(int exit_code, std::string_view reason, const Line& make_line) {
+    // One is enough; the others stay where they are.
+    if (ending.exchange(true)) {
+      for (;;) pause();
+    }
+    const struct sigaction late = handled_by(too_late);
+    sigaction(SIGALRM, &late, nullptr);
+    limit_to(options.limit);
+
+    write_record(reason, {});  // before anything that takes time
+    std::string line = make_line();
+    write_record(reason, line);
+    if (!path.empty()) line += fmt::format(" (record: {})", path.string());
+    for (char& c : line) {
+      if (c == '\n') c = ' ';
+    }
+    line = fmt::format("athanor: {}\n", line);
+    std::fflush(stdout);
+    // In one piece: the lines of all ranks come at about the same time.
+    for (std::size_t done = 0; done < line.size();) {
+      const ssize_t wrote = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
+      if (wrote < 0 && errno != EINTR) break;
+      done += static_cast<std::size_t>(std::max<ssize_t>(wrote, 0));
+    }
+    limit_to(std::chrono::milliseconds(kToldUs / 1000) + options.limit);
+    let_others_end();
+    _exit(exit_code);
+  }
+};
+
+Watchdog::Watchdog(Transport& transport, const WatchdogOptions& options) {
+  if (transport.world_size() == 1) return;
+  impl_ = std::make_unique<Impl>(transport, options);
+  current_watchdog = this;
+}
+
+Watchdog::~Watchdog() {
+  if (impl_) current_watchdog = nullptr;
+}
+
+Watchdog* Watchdog::current() {
+  return current_watchdog;
+}
+
+void Watchdog::agreed(bool last) {
+  if (!impl_) return;
+  const std::int64_t now = FlightRecord::now_us(), before = impl_->agreed_us.exchange(now);
+  if (before > 0) impl_->longest_us = std::max(impl_->longest_us.load(), now - before);
+  if (last) impl_->has_agreed = true;  // the signal may come to this rank after the news of it
+}
+
+void Watchdog::end(int exit_code, const std::string& why) {
+  if (impl_) {
+    impl_->leave(exit_code, "error",
+                 [&] { return fmt::format("rank {}: {}", impl_->transport.rank(), why); });
+  }
+  std::fprintf(stderr, "athanor: %s\n", why.c_str());
+  std::fflush(stdout);
+  _exit(exit_code);
+}
+
+const std::filesystem::path& Watchdog::path() const {
+  static const std::filesystem::path none;
+  return impl_ ? impl_->path : none;
+}
+
+}  // namespace athanor::dist
