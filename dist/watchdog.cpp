@@ -125,6 +125,7 @@ struct Watchdog::Impl {
   WatchdogOptions options;
   std::filesystem::path path;
   std::atomic<bool> stop{false}, has_agreed{false}, ending{false};
+  std::atomic<int> silent_code{-1};                       // of an end that is said elsewhere
   std::atomic<std::int64_t> agreed_us{0}, longest_us{0};  // the last time, and the time between two
   std::array<struct sigaction, kEnding.size()> before_ending{};
   struct sigaction before_continuing {};
@@ -188,10 +189,17 @@ struct Watchdog::Impl {
       const char* name = signal_name(caught);
       if (options.agreement.count() > 0 && have_agreed(name)) continue;
       if (stop) return;
+      if (silent_code >= 0) _exit(silent_code);
       leave(kExitPeerLost, name, [&] {
         const bool just = resumed_us > 0 && seconds_since(resumed_us) < 3;
-        return fmt::format("{} ended rank {}: {}", name, transport.rank(),
-                           just ? fmt::format("it had been stopped for {} s itself", stopped_s) : blame());
+        return fmt::format(
+            "{}: {}",
+            options.agreement.count() > 0
+                ? fmt::format("told to end, but ranks did not agree on a last step in time, and "
+                              "nothing is saved ({})",
+                              name)
+                : fmt::format("ended by {}", name),
+            just ? fmt::format("it had been stopped for {} s itself", stopped_s) : blame());
       });
     }
   }
@@ -201,7 +209,8 @@ struct Watchdog::Impl {
     write_record(signal, fmt::format("{} came to rank {}", signal, transport.rank()));
     const std::int64_t began = FlightRecord::now_us();
     const std::int64_t at_least = std::chrono::microseconds(options.agreement).count();
-    while (!stop && !has_agreed && FlightRecord::now_us() - began < std::max(at_least, 2 * longest_us))
+    while (!stop && !has_agreed && silent_code < 0 &&
+           FlightRecord::now_us() - began < std::max(at_least, 2 * longest_us))
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     if (!has_agreed && !stop) return false;
     std::error_code ignored;
@@ -230,12 +239,8 @@ struct Watchdog::Impl {
 
   // In the thread that pushes.
   void failed(Failure kind, const std::exception& error) {
-    if (kind == Failure::deadline)
-      leave(kExitPeerLost, "deadline",
-            [&] { return fmt::format("{}; rank {} gives up", blame(), transport.rank()); });
-    if (kind == Failure::lost)
-      leave(kExitPeerLost, "lost",
-            [&] { return fmt::format("{}; rank {} gives up", error.what(), transport.rank()); });
+    if (kind == Failure::deadline) leave(kExitPeerLost, "deadline", [&] { return blame(); });
+    if (kind == Failure::lost) leave(kExitPeerLost, "lost", [&] { return std::string(error.what()); });
     // Known to one who catches it, and perhaps to all ranks: an end of its own follows.
     write_record("error", error.what());
   }
@@ -281,6 +286,8 @@ struct Watchdog::Impl {
   }
 
   void limit_to(std::chrono::milliseconds time) const {
+    const struct sigaction late = handled_by(too_late);
+    sigaction(SIGALRM, &late, nullptr);
     const itimerval limit{{}, {time.count() / 1000, time.count() % 1000 * 1000}};
     setitimer(ITIMER_REAL, &limit, nullptr);
   }
@@ -291,18 +298,14 @@ struct Watchdog::Impl {
     if (ending.exchange(true)) {
       for (;;) pause();
     }
-    const struct sigaction late = handled_by(too_late);
-    sigaction(SIGALRM, &late, nullptr);
     limit_to(options.limit);
 
     write_record(reason, {});  // before anything that takes time
-    std::string line = make_line();
-    write_record(reason, line);
-    if (!path.empty()) line += fmt::format(" (record: {})", path.string());
-    for (char& c : line) {
-      if (c == '\n') c = ' ';
-    }
-    line = fmt::format("athanor: {}\n", line);
+    std::string why = make_line();
+    write_record(reason, why);
+    if (!path.empty()) why += fmt::format(" (record: {})", path.string());
+    std::replace(why.begin(), why.end(), '\n', ' ');
+    const std::string line = fmt::format("rank {}: error: {}\n", transport.rank(), why);
     std::fflush(stdout);
     // In one piece: the lines of all ranks come at about the same time.
     for (std::size_t done = 0; done < line.size();) {
@@ -334,15 +337,19 @@ void Watchdog::agreed(bool last) {
   if (!impl_) return;
   const std::int64_t now = FlightRecord::now_us(), before = impl_->agreed_us.exchange(now);
   if (before > 0) impl_->longest_us = std::max(impl_->longest_us.load(), now - before);
-  if (last) impl_->has_agreed = true;  // the signal may come to this rank after the news of it
+  impl_->has_agreed = last;  // the signal may come to this rank after the news of it
+}
+
+void Watchdog::stand_down(int exit_code, const std::string& why) {
+  if (!impl_) return;
+  write_record("error", why);
+  impl_->silent_code = exit_code;
+  impl_->limit_to(impl_->options.limit);
 }
 
 void Watchdog::end(int exit_code, const std::string& why) {
-  if (impl_) {
-    impl_->leave(exit_code, "error",
-                 [&] { return fmt::format("rank {}: {}", impl_->transport.rank(), why); });
-  }
-  std::fprintf(stderr, "athanor: %s\n", why.c_str());
+  if (impl_) impl_->leave(exit_code, "error", [&] { return why; });
+  std::fprintf(stderr, "error: %s\n", why.c_str());
   std::fflush(stdout);
   _exit(exit_code);
 }

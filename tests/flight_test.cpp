@@ -291,10 +291,14 @@ TEST_F(WatchdogDeathTest, ALostRankEndsTheProcess) {
     const Watchdog watchdog(job.transport(0), {.folder = folder});
     comm.run(*comm.all_reduce(Tensor::zeros({64})), 5);
   };
-  EXPECT_EXIT(
-      lose(), testing::ExitedWithCode(74),
-      "^athanor: rank [12] did not do its part of rank_order all_reduce #0, bucket 5, for 0.[0-9]* s; "
-      "rank 0 gives up \\(record: .*flight.0.json\\)\n$");
+  EXPECT_EXIT(lose(), testing::ExitedWithCode(74),
+              "^rank 0: error: rank [12] did not do its part of rank_order all_reduce #0, bucket 5, for "
+              "0.[0-9]* s \\(record: .*flight.0.json\\)\n$");
+  const RankRecord written = dist::read_record(record(), 0);
+  EXPECT_EQ(written.damage, "");
+  EXPECT_EQ(written.reason, "deadline");
+  ASSERT_EQ(written.entries.size(), 1u);
+  EXPECT_TRUE(written.entries[0].under_way());
 }
 
 TEST_F(WatchdogDeathTest, ASignalEndsIt) {
@@ -304,13 +308,17 @@ TEST_F(WatchdogDeathTest, ASignalEndsIt) {
     const SignalGuard guard;  // both see it
     raise(SIGTERM);
     if (guard.caught() != SIGTERM) _exit(1);
-    std::this_thread::sleep_for(agreement - 100ms);
-    std::fprintf(stderr, "still here; ");
+    if (agreement > 0ms) {
+      std::this_thread::sleep_for(agreement - 200ms);
+      std::fprintf(stderr, "still here; ");
+    }
     for (;;) std::this_thread::sleep_for(1s);
   };
-  EXPECT_EXIT(end(100ms), testing::ExitedWithCode(74),
-              "athanor: SIGTERM ended rank 0: rank 0 has not come to its first collective");
-  EXPECT_EXIT(end(800ms), testing::ExitedWithCode(74), "^still here; athanor: SIGTERM ended rank 0");
+  EXPECT_EXIT(end(0ms), testing::ExitedWithCode(74),
+              "^rank 0: error: ended by SIGTERM: rank 0 has not come to its first collective");
+  EXPECT_EXIT(end(800ms), testing::ExitedWithCode(74),
+              "^still here; rank 0: error: told to end, but ranks did not agree on a last step in time, and "
+              "nothing is saved \\(SIGTERM\\): rank 0 has not come");
 }
 
 TEST_F(WatchdogDeathTest, RanksThatAgreeAreLetAlone) {
@@ -388,7 +396,20 @@ TEST_F(WatchdogDeathTest, AnErrorOfItsOwnIsSaidInOneLine) {
     Watchdog watchdog(job.transport(0), {.folder = {}});
     watchdog.end(3, "one\ntwo");
   };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(3), "^athanor: rank 0: one two\n$");
+  EXPECT_EXIT(end(), testing::ExitedWithCode(3), "^rank 0: error: one two\n$");
+}
+
+TEST_F(WatchdogDeathTest, WhoHasSaidItHimselfEndsInSilence) {
+  const auto end = [&](bool signal) {
+    ThreadJob job(2);
+    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 300ms, .limit = 300ms});
+    watchdog.stand_down(3, "a file is missing");
+    if (signal) raise(SIGTERM);
+    std::this_thread::sleep_for(20s);
+  };
+  EXPECT_EXIT(end(true), testing::ExitedWithCode(3), "^$");
+  EXPECT_EXIT(end(false), testing::ExitedWithCode(74), "^$");
+  EXPECT_EQ(dist::read_record(record(), 0).error, "a file is missing");
 }
 
 TEST(Watchdog, LeavesNothingBehind) {
@@ -602,12 +623,12 @@ TEST(FlightReport, ItsOwnErrorIsTheFirstFinding) {
     if (rank != 2) Job::enter(flight, Job::kSum, 2);
     if (rank == 0) job.write(flight, "SIGSEGV");
     if (rank == 1) job.write(flight, "SIGTERM");
-    if (rank == 2) job.write(flight, "error", "rank 2: the data are broken");
+    if (rank == 2) job.write(flight, "error", "the data are broken");
   }
   const FlightReport report = job.report();
   ASSERT_EQ(report.findings.size(), 3u) << report.str();
   EXPECT_EQ(report.findings[0], "rank 0 crashed (SIGSEGV)");
-  EXPECT_EQ(report.findings[1], "rank 2 ended by an error of its own: rank 2: the data are broken");
+  EXPECT_EQ(report.findings[1], "rank 2 ended by an error of its own: the data are broken");
   EXPECT_EQ(report.findings[2].find("rank 2 never entered #8"), 0u);
 }
 

@@ -93,15 +93,15 @@ run_once() { # run_once CULPRIT [ALGORITHM]
     stop)
       mpirun_ends 74
       # mpirun wakes it to end it, and it may get as far as the collective before it does.
-      says "SIGTERM ended rank $culprit: it had been stopped for [0-9.]+ s itself"
+      says "^rank $culprit: error: ended by SIGTERM: it had been stopped for [0-9.]+ s itself"
       never="rank $culprit (never entered|came to) #[0-9]+ $algorithm all_reduce, bucket [0-9]+" ;;
     hang)
       mpirun_ends 74
-      says "ended rank $culprit: rank $culprit is in no collective: its last, .* was done [0-9.]+ s ago" ;;
+      says "^rank $culprit: error: ended by SIGTERM: rank $culprit is in no collective: its last, .* was done [0-9.]+ s ago" ;;
     throw)
       mpirun_ends 2
       code "$culprit" 2
-      says "athanor: rank $culprit: the drill's own error" ;;
+      says "^rank $culprit: error: the drill's own error" ;;
     models)
       mpirun_ends 2
       may_end 2 0 1 2 3
@@ -114,20 +114,20 @@ run_once() { # run_once CULPRIT [ALGORITHM]
       mpirun_ends 2
       may_end 2 0 1 2 3
       for rank in "${others[@]}"; do
-        says "athanor: rank $rank: all ranks must start the same .*, but rank $rank starts $algorithm all_reduce #[0-9]+, bucket 0, .*, and rank $culprit barrier #[0-9]+"
+        says "^rank $rank: error: all ranks must start the same .*, but rank $rank starts $algorithm all_reduce #[0-9]+, bucket 0, .*, and rank $culprit barrier #[0-9]+"
       done
-      says "athanor: rank $culprit: all ranks must start the same .*, but rank $culprit starts barrier #[0-9]+, and rank 0 "
+      says "^rank $culprit: error: all ranks must start the same .*, but rank $culprit starts barrier #[0-9]+, and rank 0 "
       rm -rf "$folder"
       return ;;
     signal)
       others=(0 1 2 3) never='.' lost='.'
-      says 'SIGTERM ended rank [0-3]: ' ;;
+      says '^rank [0-3]: error: ended by SIGTERM: ' ;;
   esac
   [ "$status" != 0 ] || fail "mpirun must not end with 0"
   [ "$drill" = steps ] || may_end 74 "${others[@]}"
   for rank in "${others[@]}"; do
     grep -q '"entries"' "$folder/flight.$rank.json" || fail "rank $rank left no whole record"
-    says "rank $rank gives up|SIGTERM ended rank $rank|athanor: rank $rank: "
+    says "^rank $rank: error: "
   done
   says "$lost"
   concludes "$never"

@@ -248,6 +248,19 @@ void add_machine(Flags& flags, TrainerConfig& config) {
       "single; ddp: each has all of the model; zero1: and a part of masters and optimizer state [single, "
       "with several devices ddp]",
       [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
+  flags.value("--dist-timeout", "SECONDS",
+              fmt::format("of several devices, how long one may not be heard of before all end [{}]",
+                          config.collectives.timeout.count() / 1000),
+              [&](auto& flag, auto& text) {
+                const double seconds = positive(flag, text);
+                ATH_CHECK(seconds >= 0.1 && seconds <= 86400, "{}: must be 0.1 s to a day, but got {}", flag,
+                          seconds);
+                config.collectives.timeout =
+                    std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+              });
+  flags.value("--flight-dir", "DIR",
+              "of several devices, where a record is written when one is lost [--checkpoint-dir, or here]",
+              [&](auto&, auto& text) { config.flight_dir = text; });
   flags.value("--workers,--num-workers", "N", "threads that read data, auto, or 0: none [auto]",
               [&](auto& flag, auto& text) { config.workers = workers(flag, text); });
   flags.value("--prefetch", "N", fmt::format("batches there is memory for [{}]", config.prefetch),

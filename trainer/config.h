@@ -63,8 +63,10 @@ struct TrainerConfig {
   int devices = 0;  ///< ranks on this machine; 0: one, or as many as were started; kAllDevices: one per GPU
   Strategy strategy = Strategy::automatic;  ///< automatic: ddp where there are several ranks
   int local_ranks = 1;                      ///< that share this machine's cores; see run_on_ranks()
-  std::string ranks_note;                   ///< who has started them
-  int threads = 0;  ///< 0: as many as there are cores, divided among the ranks of this machine
+  std::filesystem::path
+      flight_dir;          ///< for records of a rank that cannot go on; empty: checkpoint_dir, or here
+  std::string ranks_note;  ///< who has started them
+  int threads = 0;         ///< 0: as many as there are cores, divided among the ranks of this machine
   Precision precision = Precision::f32;
   /// Unset: dynamic from 65536 for f16, else 1 for ever.
   std::optional<LossScaling> loss_scaling;

@@ -203,38 +203,4 @@ double Ranks::take_seconds() {
   return std::exchange(seconds_, 0);
 }
 
-// The last step ---------------------------------------------------------------------------------------------
-
-LastStepWatch::LastStepWatch(const SignalGuard& signals, int rank)
-    : signals_(signals), rank_(rank), thread_([this](const std::stop_token& stop) { watch(stop); }) {}
-
-LastStepWatch::~LastStepWatch() = default;
-
-void LastStepWatch::agreed(bool last) {
-  const Clock::time_point now = Clock::now();
-  longest_s_ = std::max(longest_s_.load(), std::chrono::duration<double>(now - agreed_at_).count());
-  agreed_at_ = now;
-  if (last) reached_ = true;
-}
-
-void LastStepWatch::watch(const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any wake;
-  std::unique_lock lock(mutex);
-  std::optional<Clock::time_point> caught;
-  while (!stop.stop_requested()) {
-    wake.wait_for(lock, stop, std::chrono::milliseconds(20), [] { return false; });
-    if (reached_ || signals_.caught() == 0) continue;
-    if (!caught) caught = Clock::now();
-    const double limit_s = std::max(0.5, 2 * longest_s_.load());
-    if (std::chrono::duration<double>(Clock::now() - *caught).count() < limit_s) continue;
-    std::fprintf(stderr,
-                 "rank %d: error: told to end, but the ranks have not agreed on a last step within %.1f s: "
-                 "nothing is saved; go on from the checkpoint before\n",
-                 rank_, limit_s);
-    std::fflush(stderr);
-    std::_Exit(kExitPeerLost);
-  }
-}
-
 }  // namespace athanor

@@ -103,32 +103,4 @@ class Ranks {
   double seconds_ = 0;
 };
 
-/// With several ranks, the one who is told to end must not wait for ever for others who were not, or hang.
-/// Watches from a thread of its own: when a signal has come and no agreement is reached in time, says so in
-/// one line and ends the process with kExitPeerLost, saving nothing.
-class LastStepWatch {
- public:
-  /// The limit is half a second, or twice the longest time between two agreements so far: the step under way
-  /// has to end first.
-  LastStepWatch(const SignalGuard& signals, int rank);
-  ~LastStepWatch();
-  LastStepWatch(const LastStepWatch&) = delete;
-  LastStepWatch& operator=(const LastStepWatch&) = delete;
-
-  /// All ranks have heard of each other; with `last`, of the step that is the last one, too.
-  void agreed(bool last);
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  void watch(const std::stop_token& stop);
-
-  const SignalGuard& signals_;
-  const int rank_;
-  std::atomic<bool> reached_{false};
-  std::atomic<double> longest_s_{0};
-  Clock::time_point agreed_at_ = Clock::now();
-  std::jthread thread_;
-};
-
 }  // namespace athanor

@@ -4,11 +4,15 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <unistd.h>
+
 #include "dist/launcher.h"
+#include "dist/watchdog.h"
 #include "tensor/error.h"
 #include "tensor/stream.h"
 #include "trainer/run_main.h"
@@ -43,11 +47,23 @@ void check_devices(const TrainerConfig& config, const dist::Place& place) {
       config.devices, name_of(place.launcher), place.local_size);
 }
 
-int run_rank(dist::Job& job, const std::function<int(dist::Transport*)>& body) {
+/// Where records of a rank that cannot go on are written: the run's folder, or where the user is.
+std::filesystem::path flight_folder(const TrainerConfig& config) {
+  const std::filesystem::path wanted = config.flight_dir.empty() ? config.checkpoint_dir : config.flight_dir;
+  if (wanted.empty()) return ::access(".", W_OK) == 0 ? "." : "";
+  std::error_code error;
+  std::filesystem::create_directories(wanted, error);
+  return wanted;
+}
+
+int run_rank(dist::Job& job, const TrainerConfig& config, const std::function<int(dist::Transport*)>& body) {
+  dist::Watchdog watchdog(*job.transport,
+                          {.folder = flight_folder(config), .agreement = std::chrono::milliseconds(500)});
   try {
     return body(job.transport.get());
   } catch (...) {
     const Failure failure = describe_failure();
+    watchdog.stand_down(failure.exit_code, failure.line);
     // Often all fail at the same: then rank 0 says so, and the others are gone before they do.
     if (job.place.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     std::fflush(stdout);
@@ -79,7 +95,7 @@ int run_on_ranks(TrainerConfig& config, char** argv, const dist::Networks& netwo
   dist::Job job = networks.join(place, config.device);
   config.local_ranks = job.place.local_size;
   config.ranks_note = name_of(place.launcher);
-  return run_rank(job, body);
+  return run_rank(job, config, body);
 }
 
 }  // namespace athanor

@@ -7,6 +7,7 @@
 #include "autograd/engine.h"
 #include "autograd/grad_mode.h"
 #include "autograd/loss.h"
+#include "dist/watchdog.h"
 #include "kernels/copy.h"
 #include "kernels/metrics.h"
 #include "optim/sgd.h"
@@ -92,9 +93,6 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
   check_fits(train, held_out);
   const SignalGuard signals;
   signals_ = &signals;
-  std::optional<LastStepWatch> last_step;
-  if (!ranks_.alone()) last_step.emplace(signals, ranks_.rank());
-  last_step_ = last_step ? &*last_step : nullptr;
   const MemoryLimit limit(config_.device, config_.memory_limit);
   const Loaders loaders(*this);
   return on_device(config_.device, [&](auto& context) {
@@ -444,7 +442,7 @@ FitReport Trainer::finish() {
   report.peak_bytes = allocator_of(config_.device).stats().peak;
   report.stopped_by = reason_;
   report.checkpoint = newest_saved_;
-  if (last_step_) last_step_->agreed(true);  // from here on, each ends by itself
+  if (auto* watchdog = dist::Watchdog::current()) watchdog->agreed(true);  // from here on, each ends by itself
   return report;
 }
 

@@ -181,7 +181,6 @@ class Trainer {
   StoppedBy reason_ = StoppedBy::epochs;
   std::string why_stopped_;
   const SignalGuard* signals_ = nullptr;
-  LastStepWatch* last_step_ = nullptr;  // where there are several ranks
 
   bool saves_ = false;                  // some rank does
   CheckpointFolder* folder_ = nullptr;  // while fit() runs, on the rank that saves

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "data/detail/cores.h"
+#include "dist/watchdog.h"
 #include "trainer/trainer.h"
 
 namespace athanor {
@@ -13,7 +14,7 @@ void Trainer::agree(bool out_of_time) {
   Ranks::Wish wish{.signal = signals_->caught(), .out_of_time = out_of_time};
   if (stopping_) wish.stop = static_cast<std::int32_t>(reason_);
   const Ranks::Wish all = ranks_.agree(wish);
-  if (last_step_) last_step_->agreed(all.signal != 0);
+  if (auto* watchdog = dist::Watchdog::current()) watchdog->agreed(all.signal != 0);
   if (all.stop >= 0 && !(stopping_ && reason_ == static_cast<StoppedBy>(all.stop))) {
     stopping_ = true;
     reason_ = static_cast<StoppedBy>(all.stop);
