@@ -342,7 +342,8 @@ void Watchdog::agreed(bool last) {
 
 void Watchdog::stand_down(int exit_code, const std::string& why) {
   if (!impl_) return;
-  write_record("error", why);
+  // A wrong flag is no accident, and leaves no files.
+  if (impl_->transport.flight().size() > 0) write_record("error", why);
   impl_->silent_code = exit_code;
   impl_->limit_to(impl_->options.limit);
 }

@@ -53,8 +53,9 @@ class Watchdog {
   /// end by themselves.
   void agreed(bool last);
 
-  /// This rank ends by an error of its own, which the caller says: writes the record, and from now on a
-  /// signal ends the process in silence, with that exit code; so does the limit, with 74.
+  /// This rank ends by an error of its own, which the caller says: writes the record, where there is anything
+  /// in it, and from now on a signal ends the process in silence, with that exit code; so does the limit,
+  /// with 74.
   void stand_down(int exit_code, const std::string& why);
 
   /// Record, line ("rank 1: error: " and `why`), end. For an exception that ends this rank alone: the others

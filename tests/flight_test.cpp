@@ -403,6 +403,9 @@ TEST_F(WatchdogDeathTest, WhoHasSaidItHimselfEndsInSilence) {
   const auto end = [&](bool signal) {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 300ms, .limit = 300ms});
+    watchdog.stand_down(3, "a flag is wrong");
+    if (std::filesystem::exists(record())) _exit(1);
+    job.transport(0).begin({"barrier"});
     watchdog.stand_down(3, "a file is missing");
     if (signal) raise(SIGTERM);
     std::this_thread::sleep_for(20s);
