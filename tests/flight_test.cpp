@@ -1,20 +1,16 @@
 // What is put on record, what survives of it, and what follows from the records of all ranks.
 #include <atomic>
-#include <csignal>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include "dist/communicator.h"
 #include "dist/flight_report.h"
 #include "dist/thread_transport.h"
-#include "dist/wait.h"
 #include "dist/watchdog.h"
 #include "tests/support/temp_dir.h"
-#include "trainer/signals.h"
 
 namespace athanor {
 namespace {
@@ -28,7 +24,6 @@ using dist::RankRecord;
 using dist::run_ranks;
 using dist::ThreadJob;
 using dist::Transport;
-using dist::Watchdog;
 using test::TempDir;
 
 // Recording ------------------------------------------------------------------------------------------------
@@ -166,275 +161,6 @@ TEST(FlightRecord, ComesBackFromItsFile) {
   EXPECT_EQ(entry.waits_for, 1);
   EXPECT_EQ(entry.start_us, flight.at(1).start_us);
   EXPECT_FALSE(flight.write((folder.path() / "absent" / "x").c_str(), "error"));
-}
-
-// Comparing ------------------------------------------------------------------------------------------------
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-TEST(CompareCalls, RanksThatDifferAllSaySo) {
-  const auto differing = [](const std::function<void(Communicator&, bool)>& f, const std::string& of_culprit,
-                            const std::string& of_others) {
-    run_ranks(3, [&](Transport& transport) {
-      Communicator comm(transport, {.timeout = 20s, .compare_calls = true});
-      comm.run(*comm.barrier());
-      int failures = 0;
-      transport.on_failure = [&](dist::Failure kind, const std::exception&) {
-        failures += kind == dist::Failure::error;
-      };
-      const bool culprit = transport.rank() == 1;
-      EXPECT_EQ(
-          error_of([&] { f(comm, culprit); }),
-          fmt::format("all ranks must start the same collectives in the same order, but rank {} starts {}, "
-                      "and rank {} {}",
-                      transport.rank(), culprit ? of_culprit : of_others, culprit ? 0 : 1,
-                      culprit ? of_others : of_culprit));
-      EXPECT_EQ(failures, 1);
-      transport.on_failure = nullptr;
-      EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
-    });
-  };
-  const auto sum = [](Communicator& comm, std::int64_t count, DType dtype, std::int64_t bucket) {
-    comm.run(*comm.all_reduce(Tensor::zeros({count}, {dtype, kCpu})), bucket);
-  };
-  differing([&](Communicator& comm,
-                bool culprit) { culprit ? comm.run(*comm.barrier()) : sum(comm, 64, DType::f32, 4); },
-            "barrier #1", "rank_order all_reduce #1, bucket 4, 64 f32");
-  differing([&](Communicator& comm, bool culprit) { sum(comm, 64, DType::f32, culprit ? 3 : 4); },
-            "rank_order all_reduce #1, bucket 3, 64 f32", "rank_order all_reduce #1, bucket 4, 64 f32");
-  differing([&](Communicator& comm, bool culprit) { sum(comm, 64, culprit ? DType::i32 : DType::f32, -1); },
-            "rank_order all_reduce #1, 64 i32", "rank_order all_reduce #1, 64 f32");
-  differing([&](Communicator& comm, bool culprit) { sum(comm, culprit ? 32 : 64, DType::f32, -1); },
-            "rank_order all_reduce #1, 32 f32", "rank_order all_reduce #1, 64 f32");
-}
-
-TEST(CompareCalls, ChangesNothingWhereRanksAgree) {
-  for (const auto algorithm : {dist::Algorithm::rank_order, dist::Algorithm::ring}) {
-    run_ranks(4, [&](Transport& transport) {
-      Communicator comm(transport, {.algorithm = algorithm, .compare_calls = true});
-      const Tensor x = Tensor::zeros({100});
-      x.data<float>()[7] = static_cast<float>(transport.rank());
-      for (int i = 0; i < 5; ++i) comm.run(*comm.all_reduce(x), i);
-      EXPECT_EQ(x.data<float>()[7], 6 * 256);
-      EXPECT_EQ(transport.flight().size(), 5);
-      EXPECT_FALSE(transport.flight().last().under_way());
-    });
-  }
-}
-
-TEST(CompareCalls, AreAskedForByTheEnvironment) {
-  EXPECT_FALSE(dist::CommunicatorOptions().compare_calls);
-  setenv("ATHANOR_DIST_DEBUG", "1", 1);
-  EXPECT_TRUE(dist::CommunicatorOptions().compare_calls);
-  setenv("ATHANOR_DIST_DEBUG", "yes", 1);
-  EXPECT_THROW(dist::CommunicatorOptions(), ArgumentError);
-  setenv("ATHANOR_DIST_DEBUG", "0", 1);
-  EXPECT_FALSE(dist::CommunicatorOptions().compare_calls);
-  unsetenv("ATHANOR_DIST_DEBUG");
-}
-
-// Waiting --------------------------------------------------------------------------------------------------
-
-TEST(Patience, IsNotLostWhileTheProcessItselfWasStopped) {
-  dist::Patience patience(1s);
-  const auto impatient = [&] {  // after how many milliseconds without progress
-    const auto began = std::chrono::steady_clock::now();
-    while (patience.wait(1)) {
-    }
-    return (std::chrono::steady_clock::now() - began) / 1ms;
-  };
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(patience.wait(1));
-  std::this_thread::sleep_for(1500ms);
-  EXPECT_TRUE(patience.wait(1));
-  EXPECT_GE(impatient(), 800);
-}
-
-// Ending ---------------------------------------------------------------------------------------------------
-
-class WatchdogDeathTest : public testing::Test {
- protected:
-  // A fork has no threads: the binary is started anew, and goes up to here. It is told of this one's folder.
-  void SetUp() override {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    if (const char* given = std::getenv(kFolder)) {
-      folder = given;
-    } else {
-      own_ = std::make_unique<TempDir>();
-      folder = own_->path();
-      setenv(kFolder, folder.c_str(), 1);
-    }
-  }
-  void TearDown() override {
-    if (own_) unsetenv(kFolder);
-  }
-  std::filesystem::path record() const { return folder / "flight.0.json"; }
-
-  std::filesystem::path folder;
-
- private:
-  static constexpr char kFolder[] = "ATHANOR_FLIGHT_TEST_FOLDER";
-  std::unique_ptr<TempDir> own_;
-};
-
-TEST_F(WatchdogDeathTest, ALostRankEndsTheProcess) {
-  const auto lose = [&] {
-    ThreadJob job(3);
-    job.stop(1);
-    Communicator comm(job.transport(0), {.timeout = 400ms});
-    const Watchdog watchdog(job.transport(0), {.folder = folder});
-    comm.run(*comm.all_reduce(Tensor::zeros({64})), 5);
-  };
-  EXPECT_EXIT(lose(), testing::ExitedWithCode(74),
-              "^rank 0: error: rank [12] did not do its part of rank_order all_reduce #0, bucket 5, for "
-              "0.[0-9]* s \\(record: .*flight.0.json\\)\n$");
-  const RankRecord written = dist::read_record(record(), 0);
-  EXPECT_EQ(written.damage, "");
-  EXPECT_EQ(written.reason, "deadline");
-  ASSERT_EQ(written.entries.size(), 1u);
-  EXPECT_TRUE(written.entries[0].under_way());
-}
-
-TEST_F(WatchdogDeathTest, ASignalEndsIt) {
-  const auto end = [&](std::chrono::milliseconds agreement) {
-    ThreadJob job(2);
-    const Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = agreement});
-    const SignalGuard guard;  // both see it
-    raise(SIGTERM);
-    if (guard.caught() != SIGTERM) _exit(1);
-    if (agreement > 0ms) {
-      std::this_thread::sleep_for(agreement - 200ms);
-      std::fprintf(stderr, "still here; ");
-    }
-    for (;;) std::this_thread::sleep_for(1s);
-  };
-  EXPECT_EXIT(end(0ms), testing::ExitedWithCode(74),
-              "^rank 0: error: ended by SIGTERM: rank 0 has not come to its first collective");
-  EXPECT_EXIT(end(800ms), testing::ExitedWithCode(74),
-              "^still here; rank 0: error: told to end, but ranks did not agree on a last step in time, and "
-              "nothing is saved \\(SIGTERM\\): rank 0 has not come");
-}
-
-TEST_F(WatchdogDeathTest, RanksThatAgreeAreLetAlone) {
-  const auto agree = [&] {
-    ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 500ms});
-    raise(SIGTERM);
-    std::this_thread::sleep_for(50ms);
-    watchdog.agreed(false);
-    const bool early = std::filesystem::exists(record());  // for who is not given the time
-    watchdog.agreed(true);
-    std::this_thread::sleep_for(1s);
-    std::fprintf(stderr, "agreed");
-    _exit(early && !std::filesystem::exists(record()) ? 5 : 1);
-  };
-  EXPECT_EXIT(agree(), testing::ExitedWithCode(5), "agreed");
-}
-
-// Of several ranks one is the first to be told.
-TEST_F(WatchdogDeathTest, TheNewsMayComeBeforeTheSignal) {
-  const auto agree = [&] {
-    ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
-    watchdog.agreed(true);
-    raise(SIGTERM);
-    std::this_thread::sleep_for(600ms);
-    _exit(std::filesystem::exists(record()) ? 1 : 5);
-  };
-  EXPECT_EXIT(agree(), testing::ExitedWithCode(5), "^$");
-}
-
-// Half a second is not enough where a step takes longer.
-TEST_F(WatchdogDeathTest, TheStepUnderWayMayEnd) {
-  const auto agree = [&] {
-    ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
-    watchdog.agreed(false);
-    std::this_thread::sleep_for(600ms);
-    watchdog.agreed(false);
-    raise(SIGTERM);
-    std::this_thread::sleep_for(500ms);
-    watchdog.agreed(true);
-    std::this_thread::sleep_for(1500ms);
-    _exit(5);
-  };
-  EXPECT_EXIT(agree(), testing::ExitedWithCode(5), "^$");
-}
-
-TEST_F(WatchdogDeathTest, ACrashLeavesARecord) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the sanitizer handles crashes in its own way";
-#endif
-  const auto crash = [&] {
-    ThreadJob job(2);
-    const Watchdog watchdog(job.transport(0), {.folder = folder});
-    raise(SIGSEGV);
-  };
-  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGSEGV), "");
-  EXPECT_EQ(dist::read_record(record(), 0).reason, "SIGSEGV");
-}
-
-TEST_F(WatchdogDeathTest, AnEndHasALimit) {
-  const auto hang = [&] {
-    ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .limit = 300ms});
-    mkfifo(record().c_str(), 0600);  // whoever opens it to write waits for a reader
-    watchdog.end(3, "is not said any more");
-  };
-  EXPECT_EXIT(hang(), testing::ExitedWithCode(74), "^$");
-}
-
-TEST_F(WatchdogDeathTest, AnErrorOfItsOwnIsSaidInOneLine) {
-  const auto end = [&] {
-    ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = {}});
-    watchdog.end(3, "one\ntwo");
-  };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(3), "^rank 0: error: one two\n$");
-}
-
-TEST_F(WatchdogDeathTest, WhoHasSaidItHimselfEndsInSilence) {
-  const auto end = [&](bool signal) {
-    ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 300ms, .limit = 300ms});
-    watchdog.stand_down(3, "a flag is wrong");
-    if (std::filesystem::exists(record())) _exit(1);
-    job.transport(0).begin({"barrier"});
-    watchdog.stand_down(3, "a file is missing");
-    if (signal) raise(SIGTERM);
-    std::this_thread::sleep_for(20s);
-  };
-  EXPECT_EXIT(end(true), testing::ExitedWithCode(3), "^$");
-  EXPECT_EXIT(end(false), testing::ExitedWithCode(74), "^$");
-  EXPECT_EQ(dist::read_record(record(), 0).error, "a file is missing");
-}
-
-TEST(Watchdog, LeavesNothingBehind) {
-  const TempDir folder;
-  const std::filesystem::path path = folder.path() / "flight.0.json";
-  std::ofstream(path) << "of an earlier run";
-  ThreadJob job(2), alone(1);
-  struct sigaction before {
-  }, after{};
-  sigaction(SIGTERM, nullptr, &before);
-  {
-    const Watchdog watchdog(job.transport(0), {.folder = folder.path()});
-    EXPECT_EQ(watchdog.path(), path);
-    EXPECT_FALSE(std::filesystem::exists(path));
-    EXPECT_THROW(Watchdog(job.transport(1), {.folder = folder.path()}), ArgumentError);
-    EXPECT_EQ(Watchdog(alone.transport(0)).path(), "");
-  }
-  sigaction(SIGTERM, nullptr, &after);
-  EXPECT_EQ(before.sa_handler, after.sa_handler);
-  EXPECT_FALSE(std::filesystem::exists(path));
-  EXPECT_THROW(Watchdog(job.transport(0), {.folder = folder.path() / "absent"}), IoError);
-  const Watchdog again(job.transport(0), {.folder = folder.path()});
 }
 
 // Concluding -----------------------------------------------------------------------------------------------
