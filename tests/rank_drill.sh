@@ -62,7 +62,7 @@ run_once() { # run_once CULPRIT [ALGORITHM]
   [ -z "$left" ] || fail "processes are left: $left"
   while read -r segment; do
     [ ! -e "$segment" ] || fail "shared memory is left: $segment"
-  done < <(sort -u "$folder"/word.*)
+  done < <(sort -u "$folder"/word.* 2>/dev/null)
   if [ "$drill" != none ] && [ "$drill" != models ]; then
     began=$(date -r "$folder/failed" +%s%N)
     [ $(((ended - began) / 1000000)) -le $(((deadline_s + 5) * 1000)) ] ||
