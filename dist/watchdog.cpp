@@ -64,7 +64,10 @@ void note(int signal) {
 }
 
 void note_continued(int) {
+  const int error = errno;
   continued_us = FlightRecord::now_us();
+  sem_post(&wake);
+  errno = error;
 }
 
 void crash(int signal) {
@@ -186,6 +189,7 @@ struct Watchdog::Impl {
     for (;;) {
       wait_for_signal();
       if (stop) return;
+      if (silent_code >= 0) _exit(silent_code);
       const char* name = signal_name(caught);
       if (options.agreement.count() > 0 && have_agreed(name)) continue;
       if (stop) return;
@@ -204,6 +208,9 @@ struct Watchdog::Impl {
     }
   }
 
+  // This rank's end has been said, and mpirun begins to end it: with SIGCONT, a second before SIGTERM.
+  bool said() const { return silent_code >= 0 && continued_us > 0; }
+
   // Who told this rank to end may not wait as long as the others need: the record comes first.
   bool have_agreed(const char* signal) {
     write_record(signal, fmt::format("{} came to rank {}", signal, transport.rank()));
@@ -221,7 +228,7 @@ struct Watchdog::Impl {
 
   // Looks at the clock meanwhile: a process that was stopped finds that much of it is gone.
   void wait_for_signal() {
-    for (std::int64_t before = FlightRecord::now_us(); !caught && !stop;) {
+    for (std::int64_t before = FlightRecord::now_us(); !caught && !stop && !said();) {
       timespec until{};
       clock_gettime(CLOCK_MONOTONIC, &until);
       until.tv_nsec += 200'000'000;
@@ -344,6 +351,7 @@ void Watchdog::stand_down(int exit_code, const std::string& why) {
   if (!impl_) return;
   // A wrong flag is no accident, and leaves no files.
   if (impl_->transport.flight().size() > 0) write_record("error", why);
+  continued_us = 0;
   impl_->silent_code = exit_code;
   impl_->limit_to(impl_->options.limit);
 }
