@@ -2,6 +2,7 @@
 
 #define OMPI_SKIP_MPICXX
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -51,7 +52,9 @@ constexpr std::chrono::milliseconds kCancelTime{50};
 struct Slot {
   std::vector<MPI_Request> requests;  // one per chunk
   std::vector<MPI_Status> statuses;
+  std::vector<int> counts;  // bytes of what wait_for_any() has seen complete, and has no status of; else -1
   std::size_t bytes = 0;
+  std::int64_t number = 0;  // of all messages
   int peer = 0;
   bool receives = false;
 };
@@ -62,6 +65,8 @@ struct MpiTransport::Impl {
   MPI_Comm comm = MPI_COMM_NULL;
   bool ends_mpi = false;
   std::size_t chunk_bytes = 0;
+  bool wait_inside = false;
+  std::int64_t messages = 0;  // begun so far
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   std::vector<Slot> slots;
   std::vector<std::int32_t> free;
@@ -72,7 +77,7 @@ struct MpiTransport::Impl {
 
   /// Between the ranks of `parent`; null: between all there are.
   explicit Impl(const MpiOptions& options, MPI_Comm parent = MPI_COMM_NULL)
-      : chunk_bytes(options.chunk_bytes) {
+      : chunk_bytes(options.chunk_bytes), wait_inside(options.wait_inside) {
     ATH_CHECK(chunk_bytes >= 1 && chunk_bytes <= std::size_t{1} << 30,
               "mpi: chunk_bytes must be in [1, 2^30], but got {}", chunk_bytes);
     int running = 0;
@@ -131,11 +136,13 @@ struct MpiTransport::Impl {
     free.pop_back();
     Slot& slot = slots[static_cast<std::size_t>(request.slot)];
     slot.bytes = bytes;
+    slot.number = messages++;
     slot.peer = peer;
     slot.receives = receives;
     // An empty message is one chunk, too.
     slot.requests.assign(std::max<std::size_t>(1, (bytes + chunk_bytes - 1) / chunk_bytes), MPI_REQUEST_NULL);
     slot.statuses.resize(slot.requests.size());
+    slot.counts.assign(slot.requests.size(), -1);
     return request;
   }
 
@@ -203,8 +210,8 @@ bool MpiTransport::test(Request& request) {
   check(status, "mpi test");
   if (!done) return false;
   for (std::size_t i = 0; slot.receives && i < slot.statuses.size(); ++i) {
-    int count = 0;
-    check(MPI_Get_count(&slot.statuses[i], MPI_BYTE, &count), "mpi test");
+    int count = slot.counts[i];
+    if (count < 0) check(MPI_Get_count(&slot.statuses[i], MPI_BYTE, &count), "mpi test");
     if (count != impl_->chunk(slot, i)) {
       detail::fail<Error>(
           "transport: a message must have the size its receiver asks for, but {} asks for {} bytes "
@@ -237,13 +244,44 @@ void MpiTransport::cancel(Request& request) noexcept {
   impl_->release(request);
 }
 
+// Collectives take messages of each way in the order in which they began: others that are complete help
+// nobody.
+bool MpiTransport::wait_for_any() {
+  if (!impl_->wait_inside) return false;
+  std::array<MPI_Request, 2> oldest{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  std::array<Slot*, 2> slots{};
+  for (Slot& slot : impl_->slots) {
+    const bool pending = std::any_of(slot.requests.begin(), slot.requests.end(),
+                                     [](MPI_Request request) { return request != MPI_REQUEST_NULL; });
+    Slot*& before = slots[slot.receives];
+    if (pending && (!before || slot.number < before->number)) before = &slot;
+  }
+  std::array<std::size_t, 2> chunks{};
+  for (std::size_t way = 0; way < 2; ++way) {
+    if (!slots[way]) continue;
+    auto& requests = slots[way]->requests;
+    while (requests[chunks[way]] == MPI_REQUEST_NULL) ++chunks[way];
+    oldest[way] = requests[chunks[way]];
+  }
+  if (!slots[0] && !slots[1]) return false;
+  int index = 0;
+  MPI_Status status;
+  check(MPI_Waitany(2, oldest.data(), &index, &status), "mpi wait");
+  const auto way = static_cast<std::size_t>(index);
+  slots[way]->requests[chunks[way]] = oldest[way];
+  int& count = slots[way]->counts[chunks[way]];
+  count = 0;
+  if (slots[way]->receives) check(MPI_Get_count(&status, MPI_BYTE, &count), "mpi wait");
+  return true;
+}
+
 bool MpiTransport::threads_may_call() const {
   return impl_->threads;
 }
 
 std::unique_ptr<Transport> MpiTransport::duplicate() {
-  return std::unique_ptr<Transport>(
-      new MpiTransport(std::make_unique<Impl>(MpiOptions{impl_->chunk_bytes}, impl_->comm)));
+  return std::unique_ptr<Transport>(new MpiTransport(
+      std::make_unique<Impl>(MpiOptions{impl_->chunk_bytes, impl_->wait_inside}, impl_->comm)));
 }
 
 std::unique_ptr<Collective> MpiTransport::native(Native what, const Tensor& buffer, kernels::Combine how,

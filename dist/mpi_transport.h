@@ -9,6 +9,10 @@ namespace athanor::dist {
 struct MpiOptions {
   /// Longer messages travel in several: MPI counts in int, and cuts off what is above without a word.
   std::size_t chunk_bytes = std::size_t{1} << 30;
+  /// One who waits does so inside MPI, without a deadline, instead of asking again and again. For a simulated
+  /// network (SimGrid), where asking takes none of its time: a clock that only waiting moves would stand
+  /// still.
+  bool wait_inside = false;
 };
 
 /// Ranks as processes started by mpirun or Slurm, over MPI's point-to-point messages of bytes; in the target
@@ -37,6 +41,7 @@ class MpiTransport final : public Transport {
   Request irecv(int from, Tag tag, std::span<std::byte> bytes) override;
   bool test(Request& request) override;
   void cancel(Request& request) noexcept override;
+  bool wait_for_any() override;
   bool threads_may_call() const override;
   /// Waits until all ranks have called. MPI itself is entered by one thread at a time.
   std::unique_ptr<Transport> duplicate() override;

@@ -83,6 +83,10 @@ class Transport {
   /// The other end of the oldest message that is not; -1 where there is none.
   virtual int behind() const { return -1; }
 
+  /// Waits inside the library below until the oldest message sent, or the oldest received, is complete. False,
+  /// and at once, where the transport does not wait, or nothing is under way: who waits then asks again, with
+  /// a deadline.
+  virtual bool wait_for_any() { return false; }
   /// Whether a thread other than the one that made it may call, in turns.
   virtual bool threads_may_call() const { return true; }
   /// A second network between the same ranks, which knows nothing of what is under way here and may be used

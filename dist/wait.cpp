@@ -63,6 +63,7 @@ void finish(Collective& collective, Transport& transport, const WaitOptions& opt
       detail::fail<PeerLostError>("{}: rank {} ends before it is done", what(collective, options),
                                   transport.rank());
     }
+    if (transport.wait_for_any()) continue;
     if (!patience.wait(collective.progress())) {
       const double seconds = static_cast<double>(options.timeout.count()) / 1000;
       const int missing = collective.waits_for();
