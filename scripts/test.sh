@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds the cpu preset and runs its tests. --all adds cpu-asan, cpu-tsan and simt. --every adds
-# simt-asan, simt-race and cuda as well, which take as long again; cuda is left out where there is no toolkit for it.
+# simt-asan, simt-race, smpi and cuda as well, which take as long again; smpi is left out where there is no SimGrid, and cuda where
+# there is no toolkit for it.
 # The last line counts passed, failed and skipped tests; above it each skipped one says why.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -8,7 +9,7 @@ presets=(cpu)
 case "${1-}" in
   "") ;;
   --all) presets=(cpu cpu-asan cpu-tsan simt) ;;
-  --every) presets=(cpu cpu-asan cpu-tsan simt simt-asan simt-race cuda) ;;
+  --every) presets=(cpu cpu-asan cpu-tsan simt simt-asan simt-race smpi cuda) ;;
   *) fail 2 "usage: scripts/test.sh [--all | --every]" ;;
 esac
 
@@ -57,6 +58,10 @@ summarise() {
 
 for preset in "${presets[@]}"; do
   settings=()
+  if [ "$preset" = smpi ] && ! command -v smpirun >/dev/null; then
+    rows+=("$(printf '%-10s %7s %7s   left out, for there is no SimGrid here (libsimgrid-dev)' smpi - -)")
+    continue
+  fi
   if [ "$preset" = cuda ]; then
     lacks=$(cuda_build_lacks)
     if [ -n "$lacks" ]; then

@@ -1,0 +1,25 @@
+#include <mpi.h>
+#include <simgrid/host.h>
+
+#include "bench/scale/machine.h"
+
+namespace athanor::scale {
+
+bool simulated() {
+  return true;
+}
+
+void compute(double seconds) {
+  if (seconds > 0) smpi_execute_flops(seconds * sg_host_get_speed(sg_host_self()));
+}
+
+// SMPI keeps one piece of memory per file and line that asks (smpirun --cfg=smpi/shared-malloc:local). It is
+// never given back: the program ends with it.
+Tensor shared_by_ranks(std::int64_t count, int use) {
+  struct TheProgram final : RefCounted {};
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+  void* memory = smpi_shared_malloc(bytes, "shared_by_ranks", use);
+  return Tensor::wrap(make_ref<Storage>(memory, bytes, make_ref<TheProgram>()), 0, {count}, {1}, DType::f32);
+}
+
+}  // namespace athanor::scale
