@@ -1,4 +1,6 @@
 // The bodies of collective_test, with ranks as processes: run by mpirun, once per world size.
+#include <cstdlib>
+
 #include "dist/mpi_transport.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/mpi_main.h"
@@ -42,6 +44,15 @@ TEST(MpiCollectives, LongMessagesTravelInChunks) {
   }
 }
 
+// With chunks, of which any may be the one that is waited for.
+TEST(MpiCollectives, WaitingInsideMpiChangesNothing) {
+  dist::MpiTransport waits({.chunk_bytes = 100, .wait_inside = true});
+  EXPECT_FALSE(waits.wait_for_any());
+  test::check_reductions(waits);
+  test::check_broadcasts(waits);
+  test::check_barriers(waits);
+}
+
 TEST(MpiCollectives, SizesThatDifferAreAnError) {
   if (transport().world_size() != 2) GTEST_SKIP() << "takes two ranks";
   dist::Communicator comm(transport(), {.segment_bytes = 1 << 20});
@@ -54,10 +65,13 @@ TEST(MpiCollectives, SizesThatDifferAreAnError) {
   }
 }
 
+// All on one, unless tests/two_hosts.sh says otherwise.
 TEST(MpiCollectives, KnowTheirPlaceOnTheMachine) {
   const auto& mpi = test::mpi_transport();
-  EXPECT_EQ(mpi.local_size(), mpi.world_size());
-  EXPECT_EQ(mpi.local_rank(), mpi.rank());
+  const char* set = std::getenv("ATHANOR_TEST_RANKS_PER_HOST");
+  const int per_host = set ? std::atoi(set) : mpi.world_size();
+  EXPECT_EQ(mpi.local_size(), per_host);
+  EXPECT_EQ(mpi.local_rank(), mpi.rank() % per_host);
 }
 
 }  // namespace
