@@ -44,6 +44,9 @@ TEST(Ranks, DdpIsOneRankOnTheSameSamples) {
     EXPECT_EQ(many[0].report.steps.applied, 50);
     EXPECT_EQ(many[0].report.world_size, world);
     EXPECT_EQ(many[0].report.strategy, Strategy::ddp);
+    const Times& times = many[0].epochs[0].times;
+    EXPECT_GT(times.communication, 0);
+    EXPECT_GE(times.update, 0);  // agreements between two steps are none of its
     EXPECT_NEAR(many[0].epochs[0].train_loss, one.epochs[0].train_loss, 1e-3);
     EXPECT_NEAR(many[0].epochs[0].val_loss, one.epochs[0].val_loss, 1e-3);
   }

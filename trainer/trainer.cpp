@@ -282,6 +282,7 @@ std::int64_t Trainer::train_step() {
   const std::int64_t left = train_->samples_per_epoch() - at_.epoch_samples;
   const std::int64_t total = std::min(left, config_.accumulate * train_->options().batch_size);
   if (total == 0) return 0;
+  (void)ranks_.take_seconds();  // of agreements since the last step
   clock_.start();
   arena_->snapshot_buffers();
   totals_before_.copy_bytes_from(totals_);
