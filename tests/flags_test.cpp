@@ -54,6 +54,7 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
                              "1",
                              "--strategy",
                              "single",
+                             "--sync-bn",
                              "--workers",
                              "3",
                              "--prefetch",
@@ -115,6 +116,7 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_EQ(config.bad_samples.limit, 12);
   EXPECT_EQ(config.order, Order::page_random);
   EXPECT_TRUE(config.data_on_device);
+  EXPECT_TRUE(config.sync_bn);
   EXPECT_EQ(parse({}).workers, LoaderOptions::kAuto);
   EXPECT_EQ(parse({"--workers=auto"}).workers, LoaderOptions::kAuto);
   EXPECT_FALSE(parse({"--bad-samples=strict"}).bad_samples.skip);

@@ -1,8 +1,10 @@
 // A Trainer on several ranks, which are threads here.
 #include "trainer/ranks.h"
 
+#include <cmath>
 #include <limits>
 
+#include "nn/batch_norm.h"
 #include "support/ranks_run.h"
 #include "tensor/error.h"
 
@@ -84,6 +86,41 @@ TEST(Ranks, MetricsCountEverySampleOnce) {
     EXPECT_NEAR(a.train_loss, b.train_loss, 1e-6 * b.train_loss);  // means of batches are f32
     EXPECT_NEAR(a.val_loss, b.val_loss, 1e-6 * b.val_loss);
     EXPECT_EQ(many[0].report.weights_hash, one.report.weights_hash);
+  }
+}
+
+class NormedNet final : public nn::Module {
+ public:
+  NormedNet() {
+    register_module("conv", conv);
+    register_module("norm", norm);
+    register_module("out", out);
+    initialize(1);
+  }
+  Tensor forward(const Tensor& x) override { return out(flatten(norm(conv(x)))); }
+
+  nn::Conv2d conv{1, 6, 3, {.padding = 1, .bias = false}};
+  nn::BatchNorm norm{6, {.activation = Activation::relu}};
+  nn::Linear out{6 * 64, 10};
+};
+
+// Ten times as near to one rank as with norms of each rank's own, which do differ.
+TEST(Ranks, SyncBnIsOneRankOnTheSameSamples) {
+  TrainerConfig config = ranks_config();
+  const RankRun one = train_ranks<NormedNet>(1, config)[0];
+  TrainerConfig synced = config;
+  synced.sync_bn = true;
+  EXPECT_EQ(train_ranks<NormedNet>(1, synced)[0].weights, one.weights);
+  const auto apart_from_one = [&](const RankRun& run) {
+    return std::fabs(run.epochs[0].train_loss - one.epochs[0].train_loss);
+  };
+  for (const int world : {2, 8}) {
+    SCOPED_TRACE(world);
+    const auto own = train_ranks<NormedNet>(world, config), joined = train_ranks<NormedNet>(world, synced);
+    expect_alike(joined);
+    EXPECT_EQ(joined[0].report.steps.applied, 50);
+    EXPECT_LT(10 * apart_from_one(joined[0]), apart_from_one(own[0]));
+    EXPECT_NEAR(joined[0].epochs[0].val_loss, one.epochs[0].val_loss, 1e-3);
   }
 }
 

@@ -248,6 +248,7 @@ void add_machine(Flags& flags, TrainerConfig& config) {
       "single; ddp: each has all of the model; zero1: and a part of masters and optimizer state [single, "
       "with several devices ddp]",
       [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
+  flags.on("--sync-bn", "batch norms over the samples of all ranks, not of each alone", config.sync_bn);
   flags.value("--dist-timeout", "SECONDS",
               fmt::format("of several devices, how long one may not be heard of before all end [{}]",
                           config.collectives.timeout.count() / 1000),

@@ -62,6 +62,7 @@ struct TrainerConfig {
   static constexpr int kAllDevices = -1;
   int devices = 0;  ///< ranks on this machine; 0: one, or as many as were started; kAllDevices: one per GPU
   Strategy strategy = Strategy::automatic;  ///< automatic: ddp where there are several ranks
+  bool sync_bn = false;                     ///< batch norms over the samples of all ranks
   int local_ranks = 1;                      ///< that share this machine's cores; see run_on_ranks()
   std::filesystem::path
       flight_dir;          ///< for records of a rank that cannot go on; empty: checkpoint_dir, or here

@@ -27,7 +27,7 @@ class Ranks::Timed {
 };
 
 Ranks::Ranks(dist::Transport* transport, const TrainerConfig& config)
-    : buckets_(config.buckets), overlap_(dist::Overlap::thread) {
+    : buckets_(config.buckets), overlap_(dist::Overlap::thread), sync_bn_(config.sync_bn) {
   // A program that does not start them must not seem to.
   ATH_CHECK(transport || config.devices <= 1,
             "--devices {}: this program trains in one process: its Trainer must be made in run_on_ranks()",
@@ -78,6 +78,10 @@ void Ranks::share(ParameterArena& arena) {
 void Ranks::let_go() {
   zero1_ = nullptr;
   sync_.reset();
+}
+
+std::unique_ptr<dist::SyncBatchNorm> Ranks::join_norms(nn::Module& model) const {
+  return joins_norms() ? std::make_unique<dist::SyncBatchNorm>(model, *comm_) : nullptr;
 }
 
 std::optional<dist::GradientSync::NoSync> Ranks::keep_to_itself(bool last) {

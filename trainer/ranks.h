@@ -14,6 +14,7 @@
 #include "dist/ddp.h"
 #include "dist/exchange.h"
 #include "dist/gather_state.h"
+#include "dist/sync_batch_norm.h"
 #include "dist/zero1.h"
 #include "optim/arena.h"
 #include "optim/optimizer.h"
@@ -55,6 +56,10 @@ class Ranks {
   void share(ParameterArena& arena);
   /// Ends that: before the arena goes.
   void let_go();
+  /// With --sync-bn: the model's batch norms see the samples of all ranks until what is returned, or the
+  /// model, goes. Then each rank runs every pass, even with no samples of its own: joins_norms(). Else null.
+  std::unique_ptr<dist::SyncBatchNorm> join_norms(nn::Module& model) const;
+  bool joins_norms() const { return sync_bn_ && !alone(); }
   /// For a backward pass that is not the step's last: keeps its gradients to itself while alive.
   std::optional<dist::GradientSync::NoSync> keep_to_itself(bool last);
   /// Gradients of all, and what becomes of the step; false on one rank, where the caller does it.
@@ -96,6 +101,7 @@ class Ranks {
   Strategy strategy_ = Strategy::single;
   dist::BucketOptions buckets_;
   dist::Overlap overlap_;
+  bool sync_bn_;
   std::unique_ptr<dist::Communicator> comm_;
   std::unique_ptr<dist::GradientSync> sync_;
   dist::Zero1* zero1_ = nullptr;  // sync_, where it is one

@@ -179,6 +179,7 @@ StateDict settings_of(const FitInfo& info, const Normalization& pixels, const Sc
   set("precision", name_of(config.precision));
   set("batch_size", config.batch_size);
   set("val_batch_size", config.val_batch_size);
+  if (config.sync_bn) set("sync_bn", config.sync_bn);
   set("accumulate", config.accumulate);
   set("epochs", config.epochs);
   set("schedule_steps", info.total_steps);

@@ -100,6 +100,7 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
     context.deterministic = config_.deterministic;
     if constexpr (requires { context.tf32; }) context.tf32 = config_.precision == Precision::tf32;
     set_up(model, train, held_out);
+    const auto norms = ranks_.join_norms(model);
     const BoundStep bound(context, *step_);
     std::optional<CheckpointFolder> folder;
     open_checkpoints(folder);
@@ -307,7 +308,7 @@ void Trainer::accumulate_gradients(std::int64_t samples, bool share) {
     next_batch(batch);
     const bool last = done + train_->options().batch_size >= samples;
     const auto silent = ranks_.keep_to_itself(share && last);
-    if (batch.size() == 0) continue;
+    if (batch.size() == 0 && !ranks_.joins_norms()) continue;
     backward_pass(batch, static_cast<double>(batch.size()) / static_cast<double>(samples));
   }
 }
@@ -324,8 +325,10 @@ void Trainer::backward_pass(const Batch& batch, double weight) {
               "trainer: the model must return logits {}, but got {}",
               (Shape{batch.size(), train_->spec().classes}), logits.shape());
     loss = cross_entropy(logits, target, static_cast<float>(config_.label_smoothing));
-    on_device(config_.device,
-              [&](auto& context) { kernels::add_metrics(context, loss, logits, target, totals_); });
+    if (batch.size() > 0) {  // without samples, a mean is no number
+      on_device(config_.device,
+                [&](auto& context) { kernels::add_metrics(context, loss, logits, target, totals_); });
+    }
   }
   clock_.lap(at_.times.forward);
   backward_scaled(loss, *step_, static_cast<float>(weight));
