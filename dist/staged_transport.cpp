@@ -16,6 +16,10 @@ StagedTransport::StagedTransport(Transport& below, Device device)
             below.device().str());
 }
 
+std::unique_ptr<Transport> StagedTransport::duplicate() {
+  return std::unique_ptr<Transport>(new StagedTransport(below_.duplicate(), device()));
+}
+
 StagedTransport::~StagedTransport() {
   for (Slot& slot : slots_) below_.cancel(slot.below);
 }

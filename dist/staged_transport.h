@@ -1,6 +1,8 @@
 #pragma once
 
 #include <deque>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "dist/transport.h"
@@ -28,11 +30,16 @@ class StagedTransport final : public Transport {
   bool test(Request& request) override;
   void cancel(Request& request) noexcept override;
   bool threads_may_call() const override { return below_.threads_may_call(); }
+  /// Over a duplicate of the network below, with streams of its own.
+  std::unique_ptr<Transport> duplicate() override;
 
  protected:
   void abandon() noexcept override;
 
  private:
+  StagedTransport(std::unique_ptr<Transport> below, Device device) : StagedTransport(*below, device) {
+    owned_ = std::move(below);
+  }
   enum class State : std::uint8_t { idle, copying_out, travelling, done };
   struct Slot {
     explicit Slot(Device device) : ready(device) {}
@@ -50,6 +57,7 @@ class StagedTransport final : public Transport {
   void push();
   void arrive(Slot& slot);
 
+  std::unique_ptr<Transport> owned_;  // below_, of a duplicate
   Transport& below_;
   Stream out_, in_;
   std::deque<Slot> slots_;  // stay where they are
