@@ -154,6 +154,15 @@ TEST(LoaderBytes, OfAPackedFile) {
   }
 }
 
+// So many small images that a thread takes several at a time, over the ends of batches and epochs.
+TEST(LoaderBytes, OfManySmallPackedImages) {
+  const test::TempDir dir;
+  PackedWriter writer(dir / "a.athp", {.classes = 7});
+  write_made_up(writer, 1101, {4, 4, 3, 7});
+  const DecodedDataset data(std::make_shared<PackedStore>(dir / "a.athp"), {.height = 4, .width = 4});
+  expect_same_for_any_number_of_threads(data, 270);
+}
+
 TEST(LoaderBytes, OfCifar10) {
   const test::TempDir dir;
   write_made_up(*create_cifar(dir / "data_batch_1.bin", 10), 21, {32, 32, 3, 10});

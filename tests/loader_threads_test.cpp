@@ -146,35 +146,39 @@ TEST(LoaderThreads, EndWithTheLoaderInAnyState) {
 }
 
 TEST(LoaderThreads, TheEndWaitsForTheReadUnderWayAndNothingElse) {
-  test::MadeUpSet data(1000);
-  test::Gate gate;
-  data.before = [&](std::int64_t) { gate.wait(); };
-  std::optional<Loader> loader(std::in_place, data, LoaderOptions{.batch_size = 10, .workers = 3});
-  loader->start_epoch(0);
-  gate.wait_for_someone(3);
-  std::future<void> end = std::async(std::launch::async, [&] { loader.reset(); });
-  EXPECT_EQ(end.wait_for(std::chrono::milliseconds(30)), std::future_status::timeout);
-  gate.open();
-  end.get();
-  EXPECT_LE(data.reads.load(), 3 + 3) << "a thread may be between two reads when it is asked to stop";
+  for (const std::int64_t batch_size : {10, 400}) {  // of the larger, a thread takes 16 rows at a time
+    test::MadeUpSet data(1000);
+    test::Gate gate;
+    data.before = [&](std::int64_t) { gate.wait(); };
+    std::optional<Loader> loader(std::in_place, data, LoaderOptions{.batch_size = batch_size, .workers = 3});
+    loader->start_epoch(0);
+    gate.wait_for_someone(3);
+    std::future<void> end = std::async(std::launch::async, [&] { loader.reset(); });
+    EXPECT_EQ(end.wait_for(std::chrono::milliseconds(30)), std::future_status::timeout);
+    gate.open();
+    end.get();
+    EXPECT_LE(data.reads.load(), 3 + 3) << "a thread may be between two reads when it is asked to stop";
+  }
 }
 
 TEST(LoaderThreads, ElsewhereWaitsForReadsUnderWayAndNoneOfThemIsSeen) {
   test::MadeUpSet data(300);
   data.before = test::take_a_while;
-  Loader loader(data, {.batch_size = 10, .shuffle = true, .training = true, .workers = 5});
-  Loader straight(data, {.batch_size = 10, .shuffle = true, .training = true, .workers = 0});
-  Batch batch;
-  for (std::int64_t i = 0; i < 40; ++i) {
-    const std::int64_t epoch = i % 3, delivered = i * 70 % 300;
-    loader.start_epoch(epoch, delivered);
-    straight.start_epoch(epoch, delivered);
-    for (int step = 0; step < i % 4; ++step) {
-      ASSERT_EQ(loader.next(batch), true);
-      const test::Step seen = test::copy_of(batch);
-      straight.next(batch);
-      EXPECT_EQ(seen, test::copy_of(batch));
-      if (delivered + 10 * (step + 1) == 300) break;
+  for (const std::int64_t size : {10, 150}) {  // of the larger, a thread takes 3 rows at a time
+    Loader loader(data, {.batch_size = size, .shuffle = true, .training = true, .workers = 5});
+    Loader straight(data, {.batch_size = size, .shuffle = true, .training = true, .workers = 0});
+    Batch batch;
+    for (std::int64_t i = 0; i < 40; ++i) {
+      const std::int64_t epoch = i % 3, delivered = i * 7 * size % 300;
+      loader.start_epoch(epoch, delivered);
+      straight.start_epoch(epoch, delivered);
+      for (int step = 0; step < i % 4; ++step) {
+        ASSERT_EQ(loader.next(batch), true);
+        const test::Step seen = test::copy_of(batch);
+        straight.next(batch);
+        EXPECT_EQ(seen, test::copy_of(batch));
+        if (delivered + size * (step + 1) == 300) break;
+      }
     }
   }
 }

@@ -1,7 +1,9 @@
 #include "data/detail/batch_readers.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <span>
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -31,6 +33,15 @@ std::int64_t epochs_at_once(const BatchPlan& plan, int slots) {
   return slots / plan.steps() + 3;  // one is drawn ahead; the others have tickets
 }
 
+/// Few enough that a batch has several runs for each thread, and that a run takes no time to speak of: the
+/// last one is what everybody waits for.
+std::int64_t run_of(const BatchPlan& plan, const ImageSpec& spec, int threads) {
+  constexpr std::int64_t kRunsEach = 8, kMostBytes = 64 << 10;
+  const std::int64_t small = kMostBytes / std::max<std::int64_t>(spec.bytes(), 1);
+  const std::int64_t each = plan.rows() / (kRunsEach * std::max(threads, 1));
+  return std::clamp<std::int64_t>(std::min(each, small), 1, BatchReaders::kMostAtOnce);
+}
+
 double seconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
@@ -44,6 +55,7 @@ BatchReaders::BatchReaders(const Dataset& data, const LoaderOptions& options, co
       plan_(plan),
       last_epoch_(options.epochs > 0 ? options.epochs - 1 : INT64_MAX),
       capacity_(std::max<std::int64_t>(plan.rows(), 1)),
+      run_(run_of(plan, spec_, threads)),
       reader_(data, options),
       order_(plan.samples, options, epochs_at_once(plan, slots)),
       awake_(awake),
@@ -116,11 +128,7 @@ bool BatchReaders::wait(std::int64_t number, std::chrono::microseconds most) {
 
 void BatchReaders::fill_here(std::int64_t number) {
   const std::int64_t at = step_ + number, steps = plan_.steps();
-  BatchPlan::Place place{at / steps, at % steps, 0};
-  for (const std::int64_t count = rows(number); place.row < count; ++place.row) {
-    announce(place);
-    read_row(number, place, -1);
-  }
+  read_rows({}, number, epoch_ + at / steps, at % steps, 0, rows(number), -1);
 }
 
 void BatchReaders::set_awake(int count) {
@@ -176,20 +184,26 @@ void BatchReaders::run(const std::stop_token& stop, int me) {
 
 void BatchReaders::take_tickets(const std::stop_token& stop, int me) {
   while (wanted(me) && !stop.stop_requested()) {
-    const std::int64_t ticket = tickets_.fetch_add(1, std::memory_order_relaxed) + first_ticket_;
-    const BatchPlan::Place place = plan_.place(ticket);
-    const std::int64_t number = place.epoch * plan_.steps() + place.step - step_;
-    if (!may_read(stop, place, number)) return;
-    announce(place);
-    read_row(number, place, me);
+    std::int64_t left = run_;
+    const std::int64_t ticket = tickets_.fetch_add(run_, std::memory_order_relaxed) + first_ticket_;
+    // A run may go on in the steps that follow, and each of them has to be waited for.
+    for (BatchPlan::Place place = plan_.place(ticket); left > 0; place.row = 0) {
+      const std::int64_t number = place.epoch * plan_.steps() + place.step - step_;
+      if (!may_read(stop, epoch_ + place.epoch, number)) return;
+      const std::int64_t end = std::min(place.row + left, plan_.part(place.step).count);
+      read_rows(stop, number, epoch_ + place.epoch, place.step, place.row, end, me);
+      left -= end - place.row;
+      if (++place.step == plan_.steps()) {
+        place.step = 0;
+        ++place.epoch;
+      }
+    }
   }
 }
 
 // False only when the ticket is void: the gate was closed, or the end has come.
-bool BatchReaders::may_read(const std::stop_token& stop, const BatchPlan::Place& place, std::int64_t number) {
-  const auto ready = [&] {
-    return number < bound_.load(std::memory_order_acquire) && epoch_ + place.epoch <= last_epoch();
-  };
+bool BatchReaders::may_read(const std::stop_token& stop, std::int64_t epoch, std::int64_t number) {
+  const auto ready = [&] { return number < bound_.load(std::memory_order_acquire) && epoch <= last_epoch(); };
   if (ready()) return true;
   std::unique_lock lock(mutex_);
   ++waiting_;
@@ -198,59 +212,87 @@ bool BatchReaders::may_read(const std::stop_token& stop, const BatchPlan::Place&
   return ready() && open_.load(std::memory_order_relaxed) && !stop.stop_requested();
 }
 
-void BatchReaders::announce(const BatchPlan::Place& place) {
-  const std::int64_t epoch = epoch_ + place.epoch;
-  const std::int64_t position = plan_.part(place.step).first + place.row;
+void BatchReaders::announce(std::int64_t epoch, std::int64_t step, std::int64_t row) {
   // Drawn while there is time: the first ticket of an epoch finds its order ready. Without threads there is
   // no better time than when it is needed.
   const bool ahead = !desks_.empty() && goes_on_after(epoch);
-  if (ahead && place.step == plan_.steps() / 2 && place.row == 0) order_.prepare(epoch + 1);
+  if (ahead && step == plan_.steps() / 2 && row == 0) order_.prepare(epoch + 1);
+  if (!order_.announces()) return;
+  const std::int64_t position = plan_.part(step).first + row;
   std::int64_t before = position - 1;  // of this rank's row before
-  if (place.row == 0 && place.step > 0) {
-    const BatchPlan::Part part = plan_.part(place.step - 1);
+  if (row == 0 && step > 0) {
+    const BatchPlan::Part part = plan_.part(step - 1);
     before = part.first + part.count - 1;
   }
-  if (place.row == 0 && (place.step == 0 || (place.epoch == 0 && place.step == step_))) before = -1;
+  if (row == 0 && (step == 0 || (epoch == epoch_ && step == step_))) before = -1;
   order_.announce(data_, epoch, before, position);
 }
 
-void BatchReaders::read_row(std::int64_t number, const BatchPlan::Place& place, int me) {
+void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, std::int64_t epoch,
+                             std::int64_t step, std::int64_t first, std::int64_t end, int me) {
+  if (first == end) return;  // of a last, short batch there may be none for this rank
   Slot& slot = of(number);
-  const std::int64_t epoch = epoch_ + place.epoch;
-  const std::int64_t sample = order_.at(epoch, plan_.part(place.step).first + place.row);
-  const auto bytes = static_cast<std::size_t>(spec_.bytes()), row = static_cast<std::size_t>(place.row);
-  std::uint8_t* pixels = slot.tensors.images.data<std::uint8_t>() + row * bytes;
-
-  Desk* desk = me < 0 ? nullptr : &desks_[static_cast<std::size_t>(me)];
-  const Clock::time_point began = desk ? Clock::now() : Clock::time_point();
-  if (desk) {
-    desk->sample.store(sample, std::memory_order_relaxed);
-    desk->since.store(began.time_since_epoch().count(), std::memory_order_relaxed);
+  const std::int64_t begin = plan_.part(step).first;
+  const auto bytes = static_cast<std::size_t>(spec_.bytes());
+  auto* const pixels = slot.tensors.images.data<std::uint8_t>();
+  auto* const labels = slot.tensors.labels.data<std::int64_t>();
+  auto* const samples = slot.tensors.samples.data<std::int64_t>();
+  std::array<std::int64_t, kMostAtOnce> together{};
+  Clock::time_point now = me < 0 ? Clock::time_point() : Clock::now();
+  for (std::int64_t from = first; from < end; from += run_) {
+    const std::int64_t to = std::min(from + run_, end);
+    for (std::int64_t row = from; row < to; ++row) {
+      announce(epoch, step, row);
+      together[static_cast<std::size_t>(row - from)] = order_.at(epoch, begin + row);
+    }
+    const auto run = std::span(together).first(static_cast<std::size_t>(to - from));
+    if (run.size() > 1) data_.will_read(run);
+    for (std::int64_t row = from; row < to; ++row) {
+      const auto at = static_cast<std::size_t>(row);
+      Read read =
+          read_row(run[static_cast<std::size_t>(row - from)], epoch, {pixels + at * bytes, bytes}, me, now);
+      labels[at] = read.label;
+      samples[at] = read.sample;
+      if (read.failed || read.replaced) keep_problems(slot, row, read);
+      if (stop.stop_requested() || !open_.load(std::memory_order_relaxed)) break;
+    }
+    if (run.size() > 1) data_.will_read({});
+    // Nobody waits for the rest of the slot: that is being ended, or numbered anew.
+    if (stop.stop_requested() || !open_.load(std::memory_order_relaxed)) return;
   }
-  Read result = reader_.read(sample, epoch, me, {pixels, bytes});
-  if (desk) {
-    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - began);
-    desk->since.store(0, std::memory_order_relaxed);
-    desk->busy_ns.fetch_add(took.count(), std::memory_order_relaxed);
-  }
-
-  slot.tensors.labels.data<std::int64_t>()[row] = result.label;
-  slot.tensors.samples.data<std::int64_t>()[row] = result.sample;
-  if (result.failed || result.replaced) {
-    const std::lock_guard lock(mutex_);
-    const auto keep_first = [&](Problem& kept, std::optional<Problem>& found) {
-      if (!found || (kept.row >= 0 && kept.row < place.row)) return;
-      kept = std::move(*found);
-      kept.row = place.row;
-    };
-    slot.replacements += result.replaced ? 1 : 0;
-    keep_first(slot.failed, result.failed);
-    keep_first(slot.replaced, result.replaced);
-  }
-  if (slot.left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+  if (slot.left.fetch_sub(end - first, std::memory_order_acq_rel) == end - first) {
     { const std::lock_guard lock(mutex_); }  // who looked before this waits by now
     done_.notify_all();
   }
+}
+
+// `now` is the clock before, and then after: one look for each sample.
+Read BatchReaders::read_row(std::int64_t sample, std::int64_t epoch, std::span<std::uint8_t> pixels, int me,
+                            Clock::time_point& now) {
+  if (me < 0) return reader_.read(sample, epoch, me, pixels);
+  Desk& desk = desks_[static_cast<std::size_t>(me)];
+  const Clock::time_point began = now;
+  desk.sample.store(sample, std::memory_order_relaxed);
+  desk.since.store(began.time_since_epoch().count(), std::memory_order_relaxed);
+  Read result = reader_.read(sample, epoch, me, pixels);
+  now = Clock::now();
+  const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(now - began).count();
+  desk.since.store(0, std::memory_order_relaxed);
+  // Nobody else writes it: no need of a locked addition.
+  desk.busy_ns.store(desk.busy_ns.load(std::memory_order_relaxed) + took, std::memory_order_relaxed);
+  return result;
+}
+
+void BatchReaders::keep_problems(Slot& slot, std::int64_t row, Read& read) {
+  const std::lock_guard lock(mutex_);
+  const auto keep_first = [&](Problem& kept, std::optional<Problem>& found) {
+    if (!found || (kept.row >= 0 && kept.row < row)) return;
+    kept = std::move(*found);
+    kept.row = row;
+  };
+  slot.replacements += read.replaced ? 1 : 0;
+  keep_first(slot.failed, read.failed);
+  keep_first(slot.replaced, read.replaced);
 }
 
 }  // namespace athanor::detail

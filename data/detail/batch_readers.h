@@ -22,8 +22,9 @@ namespace athanor::detail {
 /// Fills slots with the batches of one epoch after another.
 ///
 /// Steps are numbered from 0 at the place go_to() names, across epochs; step n is made in slot n % D. A
-/// thread takes a ticket, which is one row of one step: tickets are handed out in order by one atomic
-/// counter, so that whatever the next batch lacks is what somebody reads now. Three rules are all there is:
+/// ticket is one row of one step: they are handed out in order by one atomic counter, so that whatever the
+/// next batch lacks is what somebody reads now. Of large batches a thread takes a few in a row: of small
+/// images, what threads share would take as long as the reading. Three rules are all there is:
 ///
 /// - A thread whose ticket is of step n waits until n < freed + D (back-pressure).
 /// - The one that writes the last row of a slot wakes the consumer (`left` counts down).
@@ -32,6 +33,8 @@ namespace athanor::detail {
 /// No thread ends before the destructor, which asks them to stop: each does after the read it is in.
 class BatchReaders {
  public:
+  static constexpr std::int64_t kMostAtOnce = 16;  ///< tickets
+
   /// Makes `threads` threads, of which `awake` work, and `slots` slots.
   BatchReaders(const Dataset& data, const LoaderOptions& options, const BatchPlan& plan, int threads,
                int awake, int slots);
@@ -85,9 +88,14 @@ class BatchReaders {
 
   void run(const std::stop_token& stop, int me);
   void take_tickets(const std::stop_token& stop, int me);
-  bool may_read(const std::stop_token& stop, const BatchPlan::Place& place, std::int64_t number);
-  void read_row(std::int64_t number, const BatchPlan::Place& place, int me);
-  void announce(const BatchPlan::Place& place);
+  bool may_read(const std::stop_token& stop, std::int64_t epoch, std::int64_t number);
+  /// Reads rows [first, end) of step `number`, which lies at `epoch` and `step`.
+  void read_rows(const std::stop_token& stop, std::int64_t number, std::int64_t epoch, std::int64_t step,
+                 std::int64_t first, std::int64_t end, int me);
+  Read read_row(std::int64_t sample, std::int64_t epoch, std::span<std::uint8_t> pixels, int me,
+                Clock::time_point& now);
+  void keep_problems(Slot& slot, std::int64_t row, Read& read);
+  void announce(std::int64_t epoch, std::int64_t step, std::int64_t row);
   std::int64_t last_epoch() const { return std::max(last_epoch_, epoch_); }
   bool wanted(int me) const { return open_.load(std::memory_order_relaxed) && me < awake(); }
 
@@ -95,6 +103,7 @@ class BatchReaders {
   const ImageSpec spec_;
   const BatchPlan plan_;
   const std::int64_t last_epoch_, capacity_;
+  const std::int64_t run_;  // tickets that a thread takes at once
   SampleReader reader_;
   SampleOrder order_;
   std::deque<Slot> slots_;  // never moves them

@@ -26,6 +26,8 @@ class SampleOrder {
   void prepare(std::int64_t epoch) {
     if (shuffle_) drawn(epoch);
   }
+  /// Whether announce() ever does anything.
+  bool announces() const { return by_pages_; }
   /// Tells `data` which pages will be read after those around `position`, where the reader, who was at
   /// `before` of this epoch (-1: elsewhere), enters another window. In full random order nobody can know.
   void announce(const Dataset& data, std::int64_t epoch, std::int64_t before, std::int64_t position);
