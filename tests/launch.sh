@@ -105,10 +105,10 @@ errors)
   ;;
 signals)
   go=("${train[@]}" --epochs 100000 --checkpoint-dir saved --checkpoint-every 20 --devices 2 --resume auto)
-  for signal in TERM:143 INT:130; do
+  for signal in TERM:143:ddp INT:130:zero1 TERM:143:ddp; do  # each goes on with what the one before has saved
     before=$(saved) code=0
-    "${go[@]}" >out 2>err &
-    pid=$!
+    "${go[@]}" --strategy "${signal##*:}" >out 2>err &
+    pid=$! signal=${signal%:*}
     wait_for_save "$before" $pid
     kill "-${signal%:*}" $pid
     wait $pid || code=$?
