@@ -38,15 +38,21 @@ if [ -z "$build" ]; then
   find_nvcc || fail 2 "gpu_bundle.sh: nvcc is needed, but was not found"
   root_of_cudnn=$(cudnn_root) || fail 2 "gpu_bundle.sh: cuDNN 9 is needed, but was not found"
   say "Building the cuda preset for $architectures"
-  configure cuda -DATHANOR_CUDA_ARCHITECTURES="$architectures" -DCUDNN_ROOT="$root_of_cudnn"
+  configure cuda -DATHANOR_CUDA_ARCHITECTURES="$architectures" -DCUDNN_ROOT="$root_of_cudnn" -DATHANOR_MPI=OFF
   cmake --build --preset cuda
   build=$root/build/cuda
 fi
 [ -x "$build/bin/bench_cuda" ] || fail 2 "gpu_bundle.sh: $build must be a build of the cuda preset, but has no bin/bench_cuda"
 programs=()
 for program in "$build"/bin/{cuda_*_test,bench_cuda,train_*,athanor}; do
-  # cuda_plans_test needs no GPU: it runs where the bundle is made. MPI is more than a library that could be packed.
+  # cuda_plans_test needs no GPU: it runs where the bundle is made.
   [ ! -x "$program" ] || [[ $program = */cuda_@(plans|staged_mpi)_test ]] || programs+=("$program")
+done
+
+# MPI is more than a library that could be packed. Ranks with a GPU each meet over NCCL.
+for program in "${programs[@]}"; do
+  ! ldd "$program" | grep -q '^[[:space:]]*libmpi\.' ||
+    fail 1 "gpu_bundle.sh: $(basename "$program") must do without MPI, which cannot be packed: configure with -DATHANOR_MPI=OFF"
 done
 
 folder=$(mktemp -d)

@@ -7,8 +7,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder"/{build/bin,other,there}
-cp "$bin/train_digits" "$folder/build/bin"
-cp "$bin/train_digits" "$folder/build/bin/bench_cuda"
+cp "$bin/athanor" "$folder/build/bin"
+cp "$bin/athanor" "$folder/build/bin/bench_cuda"
 echo 'ATHANOR_CUDA_ARCHITECTURES:STRING=90a-real' >"$folder/build/CMakeCache.txt"
 
 die() { echo "$*"; cat "$folder/out"; exit 1; }
@@ -33,15 +33,22 @@ says '2 programs for 90a-real, needs glibc 2\.'
 tar -xf "$folder/a.tar.gz" -C "$folder/there"
 bundle=$folder/there/athanor-gpu
 [ -f "$bundle/tests/golden/relu.safetensors" ] || die "golden files are missing"
-ldd "$bundle/bin/train_digits" >"$folder/out"
+ldd "$bundle/bin/athanor" >"$folder/out"
 says "libfmt.* => $bundle/bin/\.\./lib/libfmt"
 ! grep -q 'stdc.*there' "$folder/out" || die "the machine's own C++ library comes first"
-env -i PATH=/usr/bin:/bin bash -c 'set -e; cd "$0"; source env.sh; bin/train_digits --fast-dev-run --device cpu' "$bundle" \
+env -i PATH=/usr/bin:/bin bash -c 'set -e; cd "$0"; source env.sh; bin/athanor predict lenet5' "$bundle" \
   >"$folder/out" 2>&1 || die "an unpacked program does not run"
 
 code=0
 FAKE_GPU=none NVIDIA_PROC=$folder/none PATH=$here/gpu:$PATH "$bundle/scripts/gpu_check.sh" >"$folder/out" 2>&1 || code=$?
 [ "$code" -eq 3 ] || [ "$code" -eq 2 ] || die "without a GPU: expected code 3, but got $code"
+
+if ldd "$bin/train_digits" | grep -q libmpi; then
+  cp "$bin/train_digits" "$folder/build/bin"
+  pack 1 "$folder/a.tar.gz" --build "$folder/build"
+  says 'train_digits must do without MPI'
+  rm "$folder/build/bin/train_digits"
+fi
 
 cp "$(type -P ls)" "$folder/build/bin/train_lost"
 pack 1 "$folder/a.tar.gz" --build "$folder/build"
