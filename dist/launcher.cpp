@@ -382,10 +382,11 @@ Command with_mpirun(int ranks, const std::vector<std::string>& arguments) {
       .environment = for_ranks()};
   command.arguments.push_back(this_program());
   command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
-  // Names of Open MPI 4 and, in the end, 5. What the user has set counts.
+  // Names of Open MPI 4 and, in the end, 5. What the user has set counts. hwloc would say of every rank that
+  // it cannot find out which cores there are (in a container without /sys), which nobody asks it here.
   for (const char* setting :
        {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
-        "OMPI_MCA_hwloc_base_binding_policy=none", "OMPI_MCA_mpi_yield_when_idle=1",
+        "OMPI_MCA_hwloc_base_binding_policy=none", "OMPI_MCA_mpi_yield_when_idle=1", "HWLOC_HIDE_ERRORS=2",
         "PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",
         "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"}) {
     const std::string text = setting;
