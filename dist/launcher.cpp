@@ -156,8 +156,9 @@ Child start(const Command& command) {
 
 // What they say ---------------------------------------------------------------------------------------------
 
-/// "[HOST:PID] ..."
+/// "[HOST:PID] ...", or "[warn] ..." of the event loop that mpirun runs in.
 bool is_of_mpirun(const std::string& line) {
+  if (line.starts_with("[warn] ") || line.starts_with("[err] ")) return true;
   const std::size_t colon = line.find(':'), end = line.find(']');
   return line.starts_with('[') && colon < end && end < line.size() && end > colon + 1 &&
          line.find_first_not_of("0123456789", colon + 1) == end;
