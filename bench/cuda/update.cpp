@@ -25,7 +25,17 @@ Tensor ranges(std::int64_t tiles) {
   auto* range = reinterpret_cast<UpdateRange*>(bytes.raw_data());
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = i * kernels::kUpdateChunk;
-    range[i] = {at, kernels::kUpdateChunk, at, at, at, at, 0, 0, true, i + 1 == count};
+    range[i] = {.start = at,
+                .count = kernels::kUpdateChunk,
+                .gradients = at,
+                .weights = at,
+                .masters = at,
+                .averages = at,
+                .state = at,
+                .member = 0,
+                .group = 0,
+                .decay = true,
+                .last = i + 1 == count};
   }
   return bytes;
 }

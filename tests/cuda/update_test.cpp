@@ -95,7 +95,7 @@ struct Part {
         UpdateRange range{};
         range.start = table.elements;
         range.count = std::min(kUpdateChunk, kSizes[i] - at);
-        range.gradients = range.weights = range.masters = kBegins[i] + at;
+        range.gradients = range.weights = range.masters = range.averages = kBegins[i] + at;
         range.state = kBegins[i] + at;
         range.member = static_cast<std::int32_t>(i);
         range.group = static_cast<std::int16_t>(i % 2);
@@ -410,7 +410,7 @@ struct Matrices {
         UpdateRange range{};
         range.start = 1000 + table.elements;  // a table may be part of a larger one
         range.count = std::min(kUpdateChunk, size - at);
-        range.gradients = range.weights = range.masters = range.state = begin + at;
+        range.gradients = range.weights = range.masters = range.averages = range.state = begin + at;
         range.member = static_cast<std::int32_t>(i);
         range.group = static_cast<std::int16_t>(i % 2);
         range.decay = i != 1;
