@@ -105,7 +105,8 @@ run_once() { # run_once CULPRIT [ALGORITHM]
     models)
       mpirun_ends 2
       may_end 2 0 1 2 3
-      says "same parameters, precision and settings, but rank $culprit differs from rank 0"
+      # All compare themselves with rank 0: where that is the odd one, the first of the others is named.
+      says "same parameters, precision and settings, but rank $((culprit > 0 ? culprit : 1)) differs from rank 0"
       rm -rf "$folder"
       return ;;
     steps)
