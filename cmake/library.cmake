@@ -230,8 +230,10 @@ add_library(athanor
   trainer/checkpoint_folder.cpp
   trainer/choose_device.cpp
   trainer/config.cpp
+  trainer/detail/flag_values.cpp
   trainer/early_stopping.cpp
   trainer/json_lines.cpp
+  trainer/parse_flags.cpp
   trainer/progress.cpp
   trainer/ranks.cpp
   trainer/run_main.cpp

@@ -165,6 +165,8 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
       {{"--clip-norm", "0"}, "--clip-norm"},
       {{"--memory-limit", "lots"}, "--memory-limit"},
       {{"--memory-limit", "0"}, "--memory-limit"},
+      {{"--memory-limit", "500X"}, "--memory-limit"},
+      {{"--memory-limit", "GiB"}, "--memory-limit"},
       {{"--memory-limit", "99999999999T"}, "--memory-limit"},
       {{"--precision", "fp8"}, "--precision: must be f32, tf32, bf16 or f16"},
       {{"--early-stop", "val_loss"}, "METRIC:PATIENCE"},
