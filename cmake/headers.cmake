@@ -78,6 +78,7 @@ set(ATHANOR_HEADERS
   dist/rank_order.h
   dist/rendezvous.h
   dist/ring.h
+  dist/run_processes.h
   dist/slice.h
   dist/staged_transport.h
   dist/sync_batch_norm.h

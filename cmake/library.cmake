@@ -162,6 +162,7 @@ add_library(athanor
   dist/rank_order.cpp
   dist/rendezvous.cpp
   dist/ring.cpp
+  dist/run_processes.cpp
   dist/staged_transport.cpp
   dist/sync_batch_norm.cpp
   dist/thread_transport.cpp
