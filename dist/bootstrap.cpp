@@ -59,6 +59,14 @@ std::optional<Said> ask_mpirun(const Environment& environment) {
   return said;
 }
 
+// A port for a job that has none, so that two jobs on one machine do not meet. 20480 is below those the
+// system gives away.
+int port_of(std::string_view job) {
+  std::uint32_t hash = 2166136261u;  // FNV-1a
+  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  return 20480 + static_cast<int>(hash % 8192);
+}
+
 std::optional<Said> ask_torchrun(const Environment& environment) {
   const bool ranks = environment("RANK") || environment("WORLD_SIZE");
   const bool address = environment("MASTER_ADDR") || environment("MASTER_PORT");
@@ -72,13 +80,18 @@ std::optional<Said> ask_torchrun(const Environment& environment) {
   Said said{{.launcher = by_nccl ? Launcher::nccl_comm : Launcher::torchrun}, "RANK, WORLD_SIZE"};
   read_ranks(environment, said.place, "RANK", "WORLD_SIZE");
   read_local(environment, said.place, "LOCAL_RANK", "LOCAL_WORLD_SIZE");
-  if (!by_nccl) {
-    said.place.host = *environment("MASTER_ADDR");
-    said.place.port = number(environment, "MASTER_PORT", 1, 65535);
-  }
+  Place& place = said.place;
   for (const char* name : {"ATHANOR_JOB", "TORCHELASTIC_RUN_ID"}) {
-    if (said.place.job.empty()) said.place.job = environment(name).value_or("");
+    if (place.job.empty()) place.job = environment(name).value_or("");
   }
+  if (by_nccl) return said;
+  place.host = *environment("MASTER_ADDR");
+  place.port = number(environment, "MASTER_PORT", 1, 65535);
+  // There torchrun itself listens, for ranks that use its store.
+  if (environment("TORCHELASTIC_USE_AGENT_STORE") == "True")
+    place.port = port_of(fmt::format("{} {}:{}", place.job, place.host, place.port));
+  if (environment("ATHANOR_LISTENING") && place.rank == 0)
+    place.listening = number(environment, "ATHANOR_LISTENING", 0, 1 << 20);
   return said;
 }
 
@@ -95,13 +108,6 @@ int tasks_of_node(std::string_view list, int node) {
     at += item.size() + 1;
   }
   return 1;
-}
-
-// Ports of a step, so that two jobs on one machine do not meet. 20480 is below those the system gives away.
-int port_of(std::string_view job) {
-  std::uint32_t hash = 2166136261u;  // FNV-1a
-  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
-  return 20480 + static_cast<int>(hash % 8192);
 }
 
 // The script of a batch job, and a shell in an allocation, have all of Slurm's variables but are no step.

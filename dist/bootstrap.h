@@ -14,7 +14,7 @@ namespace athanor::dist {
 enum class Launcher : std::uint8_t {
   none,       ///< nobody: a world of one
   mpirun,     ///< OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
-  torchrun,   ///< RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; our own, too
+  torchrun,   ///< RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; launcher.h, too
   slurm,      ///< SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID of a step that srun has started
   nccl_comm,  ///< RANK and WORLD_SIZE, and NCCL_COMM_ID=HOST:PORT
 };
@@ -31,6 +31,8 @@ struct Place {
   /// mpirun.
   std::string host = {};
   int port = 0;
+  /// A socket of rank 0's that listens at `port` already, which share_from_rank_0() closes; -1: none.
+  int listening = -1;
   std::string job =
       {};  ///< the same for all ranks of a job, and for no other on these machines; may be empty
 

@@ -262,7 +262,7 @@ std::vector<std::byte> share_from_rank_0(const Place& place, std::span<const std
                                          const RendezvousOptions& options) {
   ATH_CHECK(mine.size() <= kMost, "ranks: what rank 0 shares must be at most {} bytes, but is {}", kMost,
             mine.size());
-  Socket listening(options.listening);
+  Socket listening(place.listening);
   if (place.alone()) return {mine.begin(), mine.end()};
   ATH_CHECK(!place.host.empty() && place.port > 0,
             "ranks: the address of rank 0 must be known, but is not; set MASTER_ADDR and MASTER_PORT");

@@ -18,18 +18,18 @@ namespace athanor::dist {
 
 struct RendezvousOptions {
   std::chrono::milliseconds timeout{120'000};
-  /// A socket of rank 0 that listens already, so that nobody can take the port; -1: one is made. Closed here.
-  int listening = -1;
 };
 
 /// Returns rank 0's `mine` on every rank; `mine` of the others is not looked at, and at most 64 KiB long.
+/// Rank 0 listens at `place.listening`, where it is given that, or else at `place.port`.
 /// Throws PeerLostError naming the ranks that did not come in time (on rank 0) or the address nobody answered
 /// at (on the others); ArgumentError where rank 0 sends this one away, because it is of another job, of
 /// another number of ranks, or a rank too many; BackendError where the port cannot be had.
 std::vector<std::byte> share_from_rank_0(const Place& place, std::span<const std::byte> mine,
                                          const RendezvousOptions& options = {});
 
-/// A socket that listens at a port of `host` which nobody uses, and that port. Inherited by child processes.
+/// A socket that listens at a port of `host` which nobody uses, so that nobody can take it, and that port.
+/// Inherited by child processes.
 struct Listening {
   int socket = -1;
   int port = 0;

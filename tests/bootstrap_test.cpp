@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "dist/launcher.h"
 #include "dist/rendezvous.h"
 #include "tensor/error.h"
 
@@ -147,6 +148,39 @@ TEST(Bootstrap, HalfAndBadWordsAreErrors) {
   refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NCCL_COMM_ID", "no port"}}, "NCCL_COMM_ID=HOST:PORT");
 }
 
+TEST(Bootstrap, TorchrunsAgentKeepsItsPort) {
+  Variables variables{{"RANK", "1"},
+                      {"WORLD_SIZE", "2"},
+                      {"MASTER_ADDR", "a"},
+                      {"MASTER_PORT", "29500"},
+                      {"TORCHELASTIC_RUN_ID", "none"}};
+  EXPECT_EQ(place_of(variables).port, 29500);
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  EXPECT_EQ(place_of(variables).port, 29500);
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  const int ours = place_of(variables).port;
+  EXPECT_NE(ours, 29500);
+  EXPECT_GE(ours, 1024);
+  variables["RANK"] = "0";
+  EXPECT_EQ(place_of(variables).port, ours);
+  variables["MASTER_PORT"] = "29501";
+  EXPECT_NE(place_of(variables).port, ours);
+}
+
+TEST(Bootstrap, TheLaunchersSocketIsRank0s) {
+  Variables variables{{"RANK", "0"},
+                      {"WORLD_SIZE", "2"},
+                      {"MASTER_ADDR", "127.0.0.1"},
+                      {"MASTER_PORT", "1"},
+                      {"ATHANOR_LISTENING", "7"}};
+  EXPECT_EQ(place_of(variables).listening, 7);
+  variables["RANK"] = "1";
+  EXPECT_EQ(place_of(variables).listening, -1);
+  variables["RANK"] = "0";
+  variables["ATHANOR_LISTENING"] = "7x";
+  EXPECT_NE(message_of([&] { place_of(variables); }).find("ATHANOR_LISTENING"), std::string::npos);
+}
+
 TEST(Bootstrap, TheFirstHostOfSlurmsList) {
   EXPECT_EQ(dist::first_host("gpu[03-07,12],login"), "gpu03");
   EXPECT_EQ(dist::first_host("gpu[3]"), "gpu3");
@@ -164,12 +198,9 @@ class Rendezvous : public testing::Test {
     Place at{.launcher = Launcher::torchrun, .rank = rank, .world_size = size};
     at.host = "127.0.0.1";
     at.port = meeting_.port;
+    if (rank == 0) at.listening = meeting_.socket;
     at.job = "a test";
     return at;
-  }
-  /// Rank 0's: with the socket that is there already.
-  dist::RendezvousOptions serving(std::chrono::milliseconds timeout = 20s) const {
-    return {.timeout = timeout, .listening = meeting_.socket};
   }
   static std::string share(const Place& at, const std::string& mine, const dist::RendezvousOptions& options) {
     const auto bytes = dist::share_from_rank_0(at, std::as_bytes(std::span(mine)), options);
@@ -200,8 +231,7 @@ TEST_F(Rendezvous, AllGetWhatRank0Has) {
   std::vector<std::jthread> ranks;
   for (int rank = 2; rank >= 0; --rank) {
     ranks.emplace_back([&, rank] {
-      const std::string got =
-          share(place(rank), rank == 0 ? blob : "", rank == 0 ? serving() : dist::RendezvousOptions{});
+      const std::string got = share(place(rank), rank == 0 ? blob : "", {});
       right += got == blob;
     });
     std::this_thread::sleep_for(20ms);  // rank 0 comes last
@@ -217,14 +247,14 @@ TEST_F(Rendezvous, OneRankNeedsNobody) {
 
 TEST_F(Rendezvous, StrangersDoNoHarm) {
   std::string got;
-  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", serving()), "blob"); });
+  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", {}), "blob"); });
   EXPECT_EQ(stranger("GET / HTTP/1.1\r\n\r\n and what else a scanner says"), "");
   EXPECT_EQ(stranger(""), "");
   EXPECT_EQ(share(place(1, 2), "", {}), "blob");
 }
 
 TEST_F(Rendezvous, RanksOfOtherJobsAreSentAway) {
-  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", serving()), "blob"); });
+  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", {}), "blob"); });
   Place other = place(1, 2), size = place(1, 3), many = place(3, 4);
   other.job = "another";
   many.world_size = 2;
@@ -236,7 +266,7 @@ TEST_F(Rendezvous, RanksOfOtherJobsAreSentAway) {
 }
 
 TEST_F(Rendezvous, ARankTooManyIsSentAway) {
-  std::jthread server([&] { EXPECT_EQ(share(place(0), "blob", serving()), "blob"); });
+  std::jthread server([&] { EXPECT_EQ(share(place(0), "blob", {}), "blob"); });
   EXPECT_EQ(share(place(1), "", {}), "blob");
   EXPECT_NE(message_of([&] { share(place(1), "", {}); }).find("has that rank already"), std::string::npos);
   EXPECT_EQ(share(place(2), "", {}), "blob");
@@ -246,7 +276,7 @@ TEST_F(Rendezvous, WhoDoesNotComeIsNamed) {
   const auto began = std::chrono::steady_clock::now();
   std::jthread guest([&] { EXPECT_EQ(share(place(2, 4), "", {}), "blob"); });
   try {
-    share(place(0, 4), "blob", serving(500ms));
+    share(place(0, 4), "blob", {.timeout = 500ms});
     ADD_FAILURE() << "nobody was missed";
   } catch (const PeerLostError& error) {
     EXPECT_NE(std::string(error.what()).find("within 0.5 s, but these have not: 1, 3"), std::string::npos)
@@ -276,6 +306,24 @@ TEST_F(Rendezvous, AnotherProgramAtThatPortIsAnError) {
     ::close(meeting_.socket);
   });
   EXPECT_NE(message_of([&] { share(place(1), "", {}); }).find("there is another program"), std::string::npos);
+}
+
+// What the launcher for GPUs starts, from the beginning to the id that all need -----------------------------
+
+TEST(Launched, RanksOfOnePerGpuMeet) {
+  const auto ranks = dist::one_per_gpu(
+      3, {"--gtest_filter=Launched.DISABLED_Rank", "--gtest_also_run_disabled_tests", "--gtest_brief=1"});
+  EXPECT_EQ(dist::run_processes(ranks), 0);
+}
+
+TEST(Launched, DISABLED_Rank) {
+  const Place place = find_place();
+  ASSERT_EQ(place.world_size, 3);
+  EXPECT_EQ(place.local_size, 3);
+  EXPECT_EQ(place.local_rank, place.rank);
+  const std::string mine = fmt::format("rank {}'s", place.rank);
+  const auto got = dist::share_from_rank_0(place, std::as_bytes(std::span(mine)), {.timeout = 20s});
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(got.data()), got.size()), "rank 0's");
 }
 
 }  // namespace
