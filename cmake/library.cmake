@@ -151,6 +151,7 @@ add_library(athanor
   dist/bucket_layout.cpp
   dist/bucket_runner.cpp
   dist/communicator.cpp
+  dist/detail/scratch_folder.cpp
   dist/exchange.cpp
   dist/flight_record.cpp
   dist/flight_report.cpp

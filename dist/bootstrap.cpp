@@ -44,8 +44,10 @@ void read_ranks(const Environment& environment, Place& place, const char* rank, 
   place.rank = number(environment, rank, 0, place.world_size - 1);
 }
 
+/// `size` may be null: nobody says it.
 void read_local(const Environment& environment, Place& place, const char* rank, const char* size) {
-  if (environment(size)) place.local_size = number(environment, size, 1, place.world_size);
+  place.local_known = environment(rank).has_value();
+  if (size && environment(size)) place.local_size = number(environment, size, 1, place.world_size);
   if (environment(rank)) place.local_rank = number(environment, rank, 0, place.world_size - 1);
   // One who tells the place but not the number: as few as there can be.
   place.local_size = std::max(place.local_size, place.local_rank + 1);
@@ -81,6 +83,7 @@ std::optional<Said> ask_torchrun(const Environment& environment) {
   read_ranks(environment, said.place, "RANK", "WORLD_SIZE");
   read_local(environment, said.place, "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   Place& place = said.place;
+  if (environment("ATHANOR_JOB")) place.launcher = Launcher::devices;
   for (const char* name : {"ATHANOR_JOB", "TORCHELASTIC_RUN_ID"}) {
     if (place.job.empty()) place.job = environment(name).value_or("");
   }
@@ -116,7 +119,7 @@ std::optional<Said> ask_slurm(const Environment& environment) {
   Said said{{.launcher = Launcher::slurm}, "SLURM_PROCID, SLURM_STEP_NUM_TASKS"};
   Place& place = said.place;
   read_ranks(environment, place, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
-  read_local(environment, place, "SLURM_LOCALID", "none of Slurm's");
+  read_local(environment, place, "SLURM_LOCALID", nullptr);
   if (const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE")) {
     const int node = environment("SLURM_NODEID") ? number(environment, "SLURM_NODEID", 0, kMostRanks) : 0;
     place.local_size = std::max(place.local_size, tasks_of_node(*tasks, node));
@@ -157,7 +160,8 @@ std::string_view name_of(Launcher launcher) {
   switch (launcher) {
     case Launcher::none: return "nobody";
     case Launcher::mpirun: return "mpirun";
-    case Launcher::torchrun: return "torchrun's variables";
+    case Launcher::devices: return "--devices";
+    case Launcher::torchrun: return "torchrun";
     case Launcher::slurm: return "Slurm";
     case Launcher::nccl_comm: return "NCCL_COMM_ID";
   }

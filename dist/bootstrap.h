@@ -14,12 +14,13 @@ namespace athanor::dist {
 enum class Launcher : std::uint8_t {
   none,       ///< nobody: a world of one
   mpirun,     ///< OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
-  torchrun,   ///< RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; launcher.h, too
+  devices,    ///< --devices on GPUs (launcher.h): torchrun's variables, and ATHANOR_JOB
+  torchrun,   ///< RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT
   slurm,      ///< SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID of a step that srun has started
   nccl_comm,  ///< RANK and WORLD_SIZE, and NCCL_COMM_ID=HOST:PORT
 };
 
-/// "mpirun", "torchrun's variables", ...
+/// "mpirun", "torchrun", ...
 std::string_view name_of(Launcher launcher);
 
 /// A process' place in its job.
@@ -27,6 +28,7 @@ struct Place {
   Launcher launcher = Launcher::none;
   int rank = 0, world_size = 1;
   int local_rank = 0, local_size = 1;  ///< among the ranks of this machine
+  bool local_known = false;            ///< somebody has said so
   /// Where rank 0 can be reached by those who have nothing else in common (dist/rendezvous.h); empty for
   /// mpirun.
   std::string host = {};

@@ -5,11 +5,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "dist/detail/scratch_folder.h"
 #include "dist/rendezvous.h"
 #include "tensor/error.h"
 
@@ -53,9 +55,7 @@ Command with_mpirun(int ranks, const std::vector<std::string>& arguments) {
         "--devices {}: ranks on the CPU are started by mpirun, which is not in PATH; install openmpi-bin",
         ranks);
   }
-  const std::string scratch = scratch_path();
-  std::error_code ignored;
-  fs::create_directory(scratch, ignored);
+  const auto scratch = std::make_shared<ScratchFolder>();
   Command command{
       .arguments = {mpirun, "-n", std::to_string(ranks), "-H", fmt::format("localhost:{}", ranks)},
       .environment = for_ranks()};
@@ -71,10 +71,11 @@ Command with_mpirun(int ranks, const std::vector<std::string>& arguments) {
     const std::string text = setting;
     if (!std::getenv(text.substr(0, text.find('=')).c_str())) command.environment.push_back(text);
   }
-  if (fs::is_directory(scratch)) {
-    command.environment.push_back("OMPI_MCA_btl_vader_backing_directory=" + scratch);
-    command.environment.push_back("OMPI_MCA_orte_tmpdir_base=" + scratch);
+  if (const std::string folder = scratch->path().string(); !folder.empty()) {
+    command.environment.push_back("OMPI_MCA_btl_vader_backing_directory=" + folder);
+    command.environment.push_back("OMPI_MCA_orte_tmpdir_base=" + folder);
   }
+  command.keeps = scratch;
   return command;
 }
 

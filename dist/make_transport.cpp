@@ -22,7 +22,8 @@ namespace {
 #if defined(ATHANOR_WITH_NCCL)
 
 // Without MPI: rank 0's id over TCP. NCCL_COMM_ID is such an address, and NCCL makes the id of it by itself.
-Job join_nccl(const Place& place, Device device) {
+void join_nccl(Job& job, Device device) {
+  const Place& place = job.place;
   if (place.local_size > cuda_device_count()) {
     detail::fail<BackendError>(
         "ranks: NCCL takes one rank per GPU, but {} has started {} on this machine with {}; start them with "
@@ -36,10 +37,9 @@ Job join_nccl(const Place& place, Device device) {
               shared.size());
     std::memcpy(id.data(), shared.data(), id.size());
   }
-  return {.place = place,
-          .transport = std::make_unique<NcclTransport>(id, place.rank, place.world_size,
-                                                       NcclOptions{.device = device}),
-          .abort = [](int exit_code) { std::_Exit(exit_code); }};
+  job.abort = [](int exit_code) { std::_Exit(exit_code); };
+  job.transport =
+      std::make_unique<NcclTransport>(id, place.rank, place.world_size, NcclOptions{.device = device});
 }
 
 #endif
@@ -55,6 +55,7 @@ std::unique_ptr<Transport> over_mpi(Transport& mpi, Device device, [[maybe_unuse
   comm.run(*comm.all_reduce(shares, kernels::Combine::max));
   if (*shares.data<std::int32_t>() == 0) {
     NcclId id{};
+    ::unsetenv("NCCL_COMM_ID");  // mpirun comes first, and NCCL would make its id of that
     if (mpi.rank() == 0) id = new_nccl_id();
     std::memcpy(bytes.raw_data(), id.data(), id.size());
     comm.run(*comm.broadcast(bytes, 0));
@@ -65,41 +66,38 @@ std::unique_ptr<Transport> over_mpi(Transport& mpi, Device device, [[maybe_unuse
   return std::make_unique<StagedTransport>(mpi, device);
 }
 
-Job join_mpi(const Place& place, Device device) {
+void join_mpi(Job& job, Device device) {
   auto transport = std::make_unique<MpiTransport>();
-  if (transport->world_size() != place.world_size || transport->rank() != place.rank) {
+  MpiTransport& mpi = *transport;
+  job.below = std::move(transport);
+  job.abort = [&mpi](int exit_code) { mpi.abort(exit_code); };
+  Place& place = job.place;
+  if (mpi.world_size() != place.world_size || mpi.rank() != place.rank) {
     detail::fail<BackendError>(
         "ranks: MPI must see what {} says, rank {} of {}, but sees rank {} of {}; is it another MPI than "
         "Open "
         "MPI, or srun without --mpi=pmix?",
-        name_of(place.launcher), place.rank, place.world_size, transport->rank(), transport->world_size());
+        name_of(place.launcher), place.rank, place.world_size, mpi.rank(), mpi.world_size());
   }
-  Job job{.place = place, .abort = [mpi = transport.get()](int exit_code) { mpi->abort(exit_code); }};
-  job.place.local_rank = transport->local_rank();
-  job.place.local_size = transport->local_size();
-  if (device.is_cuda()) {
-    job.transport = over_mpi(*transport, device, job.place);
-    job.below = std::move(transport);
-  } else {
-    job.transport = std::move(transport);
-  }
-  return job;
+  place.local_rank = mpi.local_rank();
+  place.local_size = mpi.local_size();
+  job.transport = device.is_cuda() ? over_mpi(mpi, device, place) : std::move(job.below);
 }
 
 #endif
 
-Job join(const Place& place, Device device) {
+void join(Job& job, Device device) {
+  const Place& place = job.place;
 #if defined(ATHANOR_WITH_NCCL)
-  if (device.is_cuda() && place.launcher != Launcher::mpirun) return join_nccl(place, device);
+  if (device.is_cuda() && place.launcher != Launcher::mpirun) return join_nccl(job, device);
 #endif
 #if defined(ATHANOR_WITH_MPI)
-  if (place.launcher == Launcher::mpirun || place.launcher == Launcher::slurm) return join_mpi(place, device);
+  if (place.launcher == Launcher::mpirun || place.launcher == Launcher::slurm) return join_mpi(job, device);
 #endif
   if (device.is_cuda()) {
     detail::fail<BackendError>(
         "ranks: {} has started {} of them with tensors on {}, but this build has no network between GPUs; "
-        "use "
-        "mpirun, --device cpu, or one GPU",
+        "use mpirun, --device cpu, or one GPU",
         name_of(place.launcher), place.world_size, device.str());
   }
   detail::fail<BackendError>(

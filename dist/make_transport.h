@@ -16,7 +16,7 @@ struct Job {
   std::unique_ptr<Transport> transport = {};
   /// Ends all ranks at once with an exit code, without waiting for any: for one that cannot go on. Does not
   /// return.
-  std::function<void(int exit_code)> abort;
+  std::function<void(int exit_code)> abort = {};
 };
 
 /// The networks between processes that this build has, and the one function that picks one: the seam where
@@ -24,11 +24,13 @@ struct Job {
 /// that; else in the library itself.
 struct Networks {
   bool mpi = false, nccl = false;
-  /// Joins the job of `place`, whose ranks hold their tensors on `device`. GPUs talk through NCCL, whose id
-  /// goes round by MPI under mpirun, by rendezvous.h elsewhere; where ranks share a GPU, or there is no NCCL,
-  /// through pinned memory and MPI (staged_transport.h). Throws BackendError where this build has no network
-  /// for that, and where MPI does not see the ranks that `place` speaks of.
-  Job (*join)(const Place& place, Device device) = nullptr;
+  /// Joins the job of `job.place`, whose ranks hold their tensors on `device`. GPUs talk through NCCL, whose
+  /// id goes round by MPI under mpirun, by rendezvous.h elsewhere; where ranks share a GPU, or there is no
+  /// NCCL, through pinned memory and MPI (staged_transport.h). Throws BackendError where this build has no
+  /// network for that, and where MPI does not see the ranks that `job.place` speaks of. Then others may have
+  /// joined, and wait: `job` holds what has been made so far, and `job.abort`, where it is set, ends them
+  /// all.
+  void (*join)(Job& job, Device device) = nullptr;
 };
 Networks networks();
 

@@ -6,11 +6,11 @@
 namespace athanor::dist {
 namespace {
 
-Job refuse(const Place& place, Device) {
+void refuse(Job& job, Device) {
   detail::fail<BackendError>(
       "ranks: {} has started {} of them, but this build has no network between processes: install "
       "libopenmpi-dev and openmpi-bin, and configure again",
-      name_of(place.launcher), place.world_size);
+      name_of(job.place.launcher), job.place.world_size);
 }
 
 }  // namespace

@@ -64,20 +64,28 @@ struct Slot {
 struct MpiTransport::Impl {
   MPI_Comm comm = MPI_COMM_NULL;
   bool ends_mpi = false;
+  bool is_duplicate = false;
   std::size_t chunk_bytes = 0;
   bool wait_inside = false;
   std::int64_t messages = 0;  // begun so far
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   std::vector<Slot> slots;
   std::vector<std::int32_t> free;
-  bool threads = false;    // more than one may call
-  bool cancelled = false;  // a message was let go of: ranks do not agree any more
-  bool poisoned = false;   // and its memory may be written yet
+  bool threads = false;  // more than one may call
+  /// Messages were let go of, on this network or a duplicate of it.
+  struct Broken {
+    bool cancelled = false;  // one was: ranks do not agree any more
+    bool poisoned = false;   // and its memory may be written yet
+  };
+  std::shared_ptr<Broken> broken = std::make_shared<Broken>();
   int exceptions = std::uncaught_exceptions();
 
-  /// Between the ranks of `parent`; null: between all there are.
-  explicit Impl(const MpiOptions& options, MPI_Comm parent = MPI_COMM_NULL)
-      : chunk_bytes(options.chunk_bytes), wait_inside(options.wait_inside) {
+  /// A duplicate of `original`; null: between all ranks there are.
+  explicit Impl(const MpiOptions& options, const Impl* original = nullptr)
+      : is_duplicate(original != nullptr),
+        chunk_bytes(options.chunk_bytes),
+        wait_inside(options.wait_inside) {
+    if (original) broken = original->broken;
     ATH_CHECK(chunk_bytes >= 1 && chunk_bytes <= std::size_t{1} << 30,
               "mpi: chunk_bytes must be in [1, 2^30], but got {}", chunk_bytes);
     int running = 0;
@@ -92,7 +100,7 @@ struct MpiTransport::Impl {
     check(MPI_Query_thread(&level), "mpi start");
     threads = level >= MPI_THREAD_SERIALIZED;
     const auto turn = mpi_turn(threads);
-    check(MPI_Comm_dup(parent == MPI_COMM_NULL ? MPI_COMM_WORLD : parent, &comm), "mpi start");
+    check(MPI_Comm_dup(original ? original->comm : MPI_COMM_WORLD, &comm), "mpi start");
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "mpi start");
     check(MPI_Comm_rank(comm, &rank), "mpi start");
     check(MPI_Comm_size(comm, &size), "mpi start");
@@ -103,17 +111,22 @@ struct MpiTransport::Impl {
     check(MPI_Comm_free(&local), "mpi start");
   }
 
-  // Neither call below may be made where a rank is lost: both can wait for it, for ever.
+  // Neither call below may be made where a rank is lost: both can wait for it, for ever. A duplicate leaves
+  // its own undone and the end to the original, whose owner may have caught the exception by then.
   void end(const std::string& failure) {
     const bool unwinding = std::uncaught_exceptions() > exceptions;
     int ended = 0;
     MPI_Finalized(&ended);
-    if (ended || size == 1 || !(unwinding || cancelled)) return;
+    if (ended || size == 1 || !(unwinding || broken->cancelled)) return;
+    if (is_duplicate) {
+      comm = MPI_COMM_NULL;
+      return;
+    }
     const char* why = !failure.empty() ? failure.c_str()
                       : unwinding      ? "an exception is on its way"
                                        : "messages were let go of";
     std::fprintf(stderr, "mpi: rank %d ends all ranks: %s%s\n", rank, why,
-                 poisoned ? " (and MPI has not let go of their memory)" : "");
+                 broken->poisoned ? " (and MPI has not let go of their memory)" : "");
     std::fflush(stderr);
     MPI_Abort(comm, kExitPeerLost);
     std::_Exit(kExitPeerLost);
@@ -230,15 +243,15 @@ void MpiTransport::cancel(Request& request) noexcept {
   for (MPI_Request& chunk : slot.requests) {
     if (chunk == MPI_REQUEST_NULL) continue;
     const auto turn = mpi_turn(impl_->threads);
-    impl_->cancelled = true;
+    impl_->broken->cancelled = true;
     MPI_Cancel(&chunk);
     // It is over when it was cancelled, or was too late to be. Sends that nobody takes may be neither.
     int done = 0;
-    while (MPI_Test(&chunk, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done && !impl_->poisoned &&
+    while (MPI_Test(&chunk, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done && !impl_->broken->poisoned &&
            std::chrono::steady_clock::now() < until)
       std::this_thread::yield();
     if (done) continue;
-    impl_->poisoned = true;  // once is enough to wait for
+    impl_->broken->poisoned = true;  // once is enough to wait for
     MPI_Request_free(&chunk);
   }
   impl_->release(request);
@@ -281,13 +294,13 @@ bool MpiTransport::threads_may_call() const {
 
 std::unique_ptr<Transport> MpiTransport::duplicate() {
   return std::unique_ptr<Transport>(new MpiTransport(
-      std::make_unique<Impl>(MpiOptions{impl_->chunk_bytes, impl_->wait_inside}, impl_->comm)));
+      std::make_unique<Impl>(MpiOptions{impl_->chunk_bytes, impl_->wait_inside}, impl_.get())));
 }
 
 std::unique_ptr<Collective> MpiTransport::native(Native what, const Tensor& buffer, kernels::Combine how,
                                                  std::vector<Range> pieces) {
   return make_mpi_native(impl_->comm, what, buffer, how, std::move(pieces), impl_->threads,
-                         &impl_->cancelled);
+                         &impl_->broken->cancelled);
 }
 
 void MpiTransport::abort(int exit_code) {

@@ -25,7 +25,7 @@ struct MpiOptions {
 /// MPI_Finalize waits for all ranks, without end where one is lost. So where this dies while an exception is
 /// on its way, or after messages had to be let go of, it says why on stderr, ends all ranks at once and the
 /// process with exit code 74. An exception that is none of the network's is not known here: one who wants it
-/// printed catches it while this lives.
+/// printed catches it while this lives. A duplicate may die on the way.
 class MpiTransport final : public Transport {
  public:
   /// Throws BackendError where MPI cannot be started. Where the program has started it for one thread only,

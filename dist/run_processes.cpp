@@ -25,8 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kGrace{5};        // between being told to end and being killed
-constexpr char kScratch[] = "/dev/shm/athanor";  // .UID.PID
+constexpr std::chrono::seconds kGrace{5};  // between being told to end and being killed
 
 /// The parent of a process; 0 where it is gone. "PID (name) S PPID ...", and a name may hold anything.
 pid_t parent_of(const std::string& pid) {
@@ -48,29 +47,6 @@ std::vector<pid_t> children_of(pid_t parent) {
   }
   return found;
 }
-
-/// The folder of scratch_path() while it is wanted. Those of processes that were killed go with it.
-class Scratch {
- public:
-  Scratch() {
-    std::error_code error;
-    const std::string ours = fmt::format("athanor.{}.", ::getuid());
-    for (fs::directory_iterator at(fs::path(kScratch).parent_path(), error), end; !error && at != end;
-         at.increment(error)) {
-      const std::string name = at->path().filename().string();
-      if (!name.starts_with(ours)) continue;
-      const pid_t owner = static_cast<pid_t>(std::atoi(name.c_str() + ours.size()));
-      std::error_code ignored;
-      if (::kill(owner, 0) != 0 && errno == ESRCH) fs::remove_all(at->path(), ignored);
-    }
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    fs::remove_all(scratch_path(), ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-};
 
 // A child ---------------------------------------------------------------------------------------------------
 
@@ -192,7 +168,11 @@ class Job {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     sigset_t wanted;
     sigemptyset(&wanted);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&wanted, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&wanted, signal);
+    // signalfd would hear it under nohup, too, which wants it ignored.
+    struct sigaction hangup {};
+    ::sigaction(SIGHUP, nullptr, &hangup);
+    if (hangup.sa_handler != SIG_IGN) sigaddset(&wanted, SIGHUP);
     ::sigprocmask(SIG_BLOCK, &wanted, &mask_before_);
     signals_ = ::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
     try {
@@ -234,7 +214,8 @@ class Job {
     }
     signalfd_siginfo info;
     while (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-      if (info.ssi_signo != SIGCHLD) pass_on(static_cast<int>(info.ssi_signo));
+      // Ranks save on SIGTERM; a terminal that has gone away is no less a reason to.
+      if (info.ssi_signo != SIGCHLD) pass_on(info.ssi_signo == SIGINT ? SIGINT : SIGTERM);
     }
   }
 
@@ -329,12 +310,7 @@ class Job {
 
 }  // namespace
 
-std::string scratch_path() {
-  return fmt::format("{}.{}.{}", kScratch, ::getuid(), ::getpid());
-}
-
 int run_processes(const std::vector<Command>& commands) {
-  const Scratch scratch;
   std::fflush(nullptr);
   Job job(commands);
   return job.run();

@@ -118,7 +118,7 @@ TEST(Bootstrap, TheFirstCountsWhereTheyAgree) {
 TEST(Bootstrap, ContradictionsAreErrorsThatListThem) {
   const std::string two = message_of([] { (void)place_of(kMpirun + kTorchrun); });
   for (const char* part : {"mpirun (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE) says rank 3 of 8",
-                           "torchrun's variables (RANK, WORLD_SIZE) says rank 2 of 4", "unset"})
+                           "torchrun (RANK, WORLD_SIZE) says rank 2 of 4", "unset"})
     EXPECT_NE(two.find(part), std::string::npos) << two;
   const std::string slurm = message_of([] { (void)place_of(kTorchrun + kSlurm); });
   EXPECT_NE(slurm.find("Slurm (SLURM_PROCID, SLURM_STEP_NUM_TASKS) says rank 5 of 7"), std::string::npos)

@@ -89,6 +89,17 @@ errors)
   one_line "^rank 0: error: .*bad.safetensors"
   run 3 "${train[@]}" --devices 2 --memory-limit 100000
   one_line "^rank 0: error: .*memory"
+  mkdir full && touch full/step-00000001.safetensors
+  for more in "" --sync-bn; do
+    run 2 "${train[@]}" --devices 2 --checkpoint-dir full $more
+    grep -qE "^rank 0: error: .*--resume" err || die "a folder that is in use"
+  done
+  for flag in --checkpoint-dir --flight-dir; do
+    run 2 "${train[@]}" --devices 2 $flag /proc/nothing
+    one_line "^rank 0: error: $flag: /proc/nothing must be a folder"
+  done
+  SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 run 2 "${train[@]}" --devices 2 --pretrained bad.safetensors
+  one_line "^rank 0: error: .*bad.safetensors" # a shell in an allocation starts its own
   run 2 "${train[@]}" --devices 3 --batch-size 2
   one_line "^rank 0: error: --batch-size"
   PATH=/nowhere run 3 "${train[@]}" --devices 2
@@ -98,14 +109,14 @@ errors)
   run 2 by_mpirun 2 "${train[@]}" --devices 4
   grep -q "must be the number of ranks that mpirun has started on this machine, 2" err || die "devices"
   RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=1 run 3 "${train[@]}"
-  one_line "talk through MPI, which torchrun's variables has not started"
+  one_line "talk through MPI, which torchrun has not started"
   RANK=1 run 2 "${train[@]}"
   one_line "RANK must come with"
   nothing_left
   ;;
 signals)
   go=("${train[@]}" --epochs 100000 --checkpoint-dir saved --checkpoint-every 20 --devices 2 --resume auto)
-  for signal in TERM:143:ddp INT:130:zero1 TERM:143:ddp; do  # each goes on with what the one before has saved
+  for signal in TERM:143:ddp INT:130:zero1 HUP:143:ddp; do  # each goes on with what the one before has saved
     before=$(saved) code=0
     "${go[@]}" --strategy "${signal##*:}" >out 2>err &
     pid=$! signal=${signal%:*}
@@ -113,11 +124,23 @@ signals)
     kill "-${signal%:*}" $pid
     wait $pid || code=$?
     [ "$code" -eq "${signal#*:}" ] || die "$signal: got $code"
-    grep -q "^ended by SIG${signal%:*} .*go on with --resume auto" out || die "$signal: it does not say where it stands"
+    grep -q "^ended by SIG[TI][EN][RT]M* .*go on with --resume auto" out || die "$signal: it does not say where it stands"
     last=$(sed -n 's/^ended by .* all of it is in \(.*\): go on.*/\1/p' out)
     [ "$last" = "saved/$(saved)" ] || die "$signal: $last is not the newest"
     nothing_left
   done
+  # Under nohup a terminal that has gone away is nothing, and the signal after it is the first.
+  before=$(saved) code=0
+  (trap '' HUP; exec "${go[@]}" --strategy ddp >out 2>err) &
+  pid=$!
+  wait_for_save "$before" $pid
+  kill -HUP $pid
+  sleep 0.3
+  kill -0 $pid || die "nohup: it has ended"
+  kill -TERM $pid
+  wait $pid || code=$?
+  [ "$code" -eq 143 ] && grep -q "^ended by SIGTERM .*go on" out || die "nohup: got $code"
+  nothing_left
   ;;
 stopped)
   # One rank hangs: the others cannot agree on a last step, save nothing, and say so.
@@ -158,11 +181,9 @@ killed)
   done
   run 0 "${go[@]}"
   [ "$(field straight.jsonl end weights_hash)" = "$(field resumed.jsonl end weights_hash)" ] || die "hash differs"
-  if ls -d "/dev/shm/athanor.$(id -u)."* >/dev/null 2>&1; then
-    for scratch in "/dev/shm/athanor.$(id -u)."*; do
-      kill -0 "${scratch##*.}" 2>/dev/null || die "left behind: $scratch"
-    done
-  fi
+  for scratch in "/dev/shm/athanor.$(id -u)."*; do # those of others that run at the same time are locked
+    [ ! -e "$scratch/lock" ] || ! flock -n "$scratch/lock" true || die "left behind: $scratch"
+  done
   ;;
 worlds)
   # Saved by two, gone on with by one and by three.
@@ -176,4 +197,5 @@ worlds)
     [ "$(field straight.jsonl end applied_steps)" = "$(field "$ranks.jsonl" end applied_steps)" ] || die "steps"
   done
   ;;
+*) die "no such case: $case" ;;
 esac

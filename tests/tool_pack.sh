@@ -95,13 +95,13 @@ for round in $(seq 1 10); do
   rm -rf "${out:?}"/*
 done
 
-# SIGINT and SIGTERM: nothing is left, and the code says which. (One that comes before the handler is there, or after
-# the last sample, is no test.)
+# SIGINT and SIGTERM while samples are written: nothing is left, and the code says which. (One that comes after the last
+# sample is no test.)
 for signal in INT TERM; do
   for round in $(seq 1 60); do
     code=0
     "$athanor" pack "$folder/mnist" "$out/stopped.athp" > /dev/null 2> "$folder/stderr" &
-    sleep "0.$(printf %03d $((RANDOM % 150)))"
+    while [ -z "$(ls -A "$out")" ] && kill -0 $! 2> /dev/null; do :; done
     kill -$signal $! 2> /dev/null || true
     wait $! 2> /dev/null || code=$?
     if grep -q "ended by SIG$signal" "$folder/stderr"; then break; fi

@@ -1,11 +1,14 @@
 #include "trainer/run_on_ranks.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -39,38 +42,74 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
   return dist::run_processes({dist::with_mpirun(ranks, arguments)});
 }
 
-/// What --devices says of ranks that others have started.
-void check_devices(const TrainerConfig& config, const dist::Place& place) {
+int gpu_of(const dist::Place& place) {
+  return place.local_rank % cuda_device_count();
+}
+
+/// What flags say of ranks that others have started.
+void check_flags(const TrainerConfig& config, const dist::Place& place) {
   ATH_CHECK(
       config.devices <= 0 || config.devices == place.local_size,
       "--devices {}: must be the number of ranks that {} has started on this machine, {}; or leave it out",
       config.devices, name_of(place.launcher), place.local_size);
+  if (place.alone()) return;
+  ATH_CHECK(config.strategy != Strategy::single,
+            "--strategy single: must have one rank, but {} has started {}; use ddp or zero1",
+            name_of(place.launcher), place.world_size);
+  if (!config.device.is_cuda()) return;
+  ATH_CHECK(
+      config.device.index == 0 || config.device.index == gpu_of(place),
+      "--device {}: must be without a number where {} has started several ranks, of which rank {} is to "
+      "take cuda:{}",
+      config.device.str(), name_of(place.launcher), place.rank, gpu_of(place));
+  ATH_CHECK(place.local_known || cuda_device_count() == 1,
+            "ranks: RANK and WORLD_SIZE must come with LOCAL_RANK and LOCAL_WORLD_SIZE on a machine with {} "
+            "GPUs, or all would take the first",
+            cuda_device_count());
 }
 
 /// Where records of a rank that cannot go on are written: the run's folder, or where the user is.
 std::filesystem::path flight_folder(const TrainerConfig& config) {
-  const std::filesystem::path wanted = config.flight_dir.empty() ? config.checkpoint_dir : config.flight_dir;
+  const bool own = !config.flight_dir.empty();
+  const std::filesystem::path wanted = own ? config.flight_dir : config.checkpoint_dir;
   if (wanted.empty()) return ::access(".", W_OK) == 0 ? "." : "";
   std::error_code error;
   std::filesystem::create_directories(wanted, error);
+  if (!error && ::access(wanted.c_str(), W_OK) != 0) error = {errno, std::generic_category()};
+  if (error) {
+    detail::fail<IoError>("{}: {} must be a folder that can be written to, but got: {}",
+                          own ? "--flight-dir" : "--checkpoint-dir", wanted.string(), error.message());
+  }
   return wanted;
 }
 
-int run_rank(dist::Job& job, const TrainerConfig& config, const std::function<int(dist::Transport*)>& body) {
-  dist::Watchdog watchdog(*job.transport,
-                          {.folder = flight_folder(config), .agreement = std::chrono::milliseconds(500)});
+/// Says the exception that is being handled, and ends all ranks with its exit code.
+[[noreturn]] void end_all(const dist::Job& job, dist::Watchdog* watchdog) {
+  const Failure failure = describe_failure();
+  if (watchdog) watchdog->stand_down(failure.exit_code, failure.line);
+  // Often all fail at the same: then rank 0 says so, and the others are gone before they do.
+  if (job.place.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  std::fflush(stdout);
+  std::fprintf(stderr, "rank %d: error: %s\n", job.place.rank, failure.line.c_str());
+  std::fflush(stderr);
+  job.abort(failure.exit_code);
+  std::_Exit(failure.exit_code);
+}
+
+int run_rank(const dist::Place& place, TrainerConfig& config, const dist::Networks& networks,
+             const std::function<int(dist::Transport*)>& body) {
+  dist::Job job{.place = place};
+  std::optional<dist::Watchdog> watchdog;
   try {
+    networks.join(job, config.device);
+    config.local_ranks = job.place.local_size;
+    config.ranks_note = name_of(place.launcher);
+    watchdog.emplace(*job.transport, dist::WatchdogOptions{.folder = flight_folder(config),
+                                                           .agreement = std::chrono::milliseconds(500)});
     return body(job.transport.get());
   } catch (...) {
-    const Failure failure = describe_failure();
-    watchdog.stand_down(failure.exit_code, failure.line);
-    // Often all fail at the same: then rank 0 says so, and the others are gone before they do.
-    if (job.place.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    std::fflush(stdout);
-    std::fprintf(stderr, "rank %d: error: %s\n", job.place.rank, failure.line.c_str());
-    std::fflush(stderr);
-    job.abort(failure.exit_code);
-    std::_Exit(failure.exit_code);
+    if (!job.abort) throw;  // it has not joined: nobody waits for it
+    end_all(job, watchdog ? &*watchdog : nullptr);
   }
 }
 
@@ -79,23 +118,19 @@ int run_rank(dist::Job& job, const TrainerConfig& config, const std::function<in
 int run_on_ranks(TrainerConfig& config, char** argv, const dist::Networks& networks,
                  const std::function<int(dist::Transport*)>& body) {
   const dist::Place place = dist::find_place();
-  if (place.launcher == dist::Launcher::none) {
+  // A shell in a Slurm allocation is a step of one task: whoever asks for ranks there has none yet.
+  const bool nobody =
+      place.launcher == dist::Launcher::none || (place.launcher == dist::Launcher::slurm && place.alone());
+  if (nobody) {
     const int all = config.device.is_cuda() ? cuda_device_count() : 1;
     const int ranks = config.devices == TrainerConfig::kAllDevices ? all : std::max(config.devices, 1);
     if (ranks > 1) return start_ranks(config, ranks, argv, networks);
   }
-  check_devices(config, place);
+  check_flags(config, place);
   if (place.alone()) return body(nullptr);
-  ATH_CHECK(config.strategy != Strategy::single,
-            "--strategy single: must have one rank, but {} has started {}; use ddp or zero1",
-            name_of(place.launcher), place.world_size);
   dist::die_with_launcher();
-  if (config.device.is_cuda())
-    config.device.index = static_cast<std::int16_t>(place.local_rank % cuda_device_count());
-  dist::Job job = networks.join(place, config.device);
-  config.local_ranks = job.place.local_size;
-  config.ranks_note = name_of(place.launcher);
-  return run_rank(job, config, body);
+  if (config.device.is_cuda()) config.device.index = static_cast<std::int16_t>(gpu_of(place));
+  return run_rank(place, config, networks, body);
 }
 
 }  // namespace athanor
