@@ -4,6 +4,7 @@
 #include "dist/wait.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/support/collective_cases.h"
+#include "tests/support/compare_calls_cases.h"
 
 namespace athanor {
 namespace {
@@ -35,6 +36,18 @@ TEST_F(StagedCollectives, RankOrderRoundsOnce) {
 }
 TEST_F(StagedCollectives, Barriers) {
   test::run_staged_ranks(3, test::check_barriers);
+}
+
+TEST_F(StagedCollectives, RanksThatDifferAllSaySo) {
+  for (const test::OtherCall& call : test::other_calls())
+    test::run_staged_ranks(3, [&](Transport& transport) { test::check_other_call(transport, call); });
+}
+TEST_F(StagedCollectives, AMissingStepIsFound) {
+  test::run_staged_ranks(
+      2, [](Transport& transport) { test::check_missing_step(transport, dist::Overlap::thread); });
+}
+TEST_F(StagedCollectives, ComparingChangesNothing) {
+  test::run_staged_ranks(3, test::check_comparing_changes_nothing);
 }
 
 TEST_F(StagedCollectives, RefuseMemoryOfTheHost) {

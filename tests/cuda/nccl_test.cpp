@@ -5,6 +5,7 @@
 #include "dist/nccl_transport.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/support/collective_cases.h"
+#include "tests/support/compare_calls_cases.h"
 #include "tests/support/data_parallel_cases.h"
 
 #if defined(ATHANOR_SIMT)
@@ -70,6 +71,16 @@ TEST_F(NcclCollectives, RankOrderRoundsOnce) {
 }
 TEST_F(NcclCollectives, Barriers) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_barriers);
+}
+
+TEST_F(NcclCollectives, RanksThatDifferAllSaySo) {
+  if (cuda_device_count() < 3) GTEST_SKIP() << "needs three GPUs";
+  for (const test::OtherCall& call : test::other_calls())
+    test::run_nccl_ranks(3, [&](Transport& transport) { test::check_other_call(transport, call); });
+}
+TEST_F(NcclCollectives, ComparingChangesNothing) {
+  for (const int world : test::nccl_worlds())
+    test::run_nccl_ranks(world, test::check_comparing_changes_nothing);
 }
 
 /// The error of a communicator that cannot be made, or "".
@@ -232,6 +243,11 @@ TEST_F(NcclTraining, UnusedParametersJoinWithZeros) {
 }
 TEST_F(NcclTraining, RanksBeginAlike) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_ranks_begin_alike);
+}
+TEST_F(NcclTraining, AMissingStepIsFoundByWhoeverPushes) {
+  if (cuda_device_count() < 2) GTEST_SKIP() << "needs two GPUs";
+  for (const Overlap overlap : {Overlap::thread, Overlap::pumped, Overlap::none})
+    test::run_nccl_ranks(2, [&](Transport& transport) { test::check_missing_step(transport, overlap); });
 }
 TEST_F(NcclTraining, WhoPushesDoesNotMatter) {
   for (const int world : test::nccl_worlds()) {
