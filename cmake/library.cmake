@@ -164,6 +164,7 @@ add_library(athanor
   dist/rendezvous.cpp
   dist/ring.cpp
   dist/run_processes.cpp
+  dist/signal_stack.cpp
   dist/staged_transport.cpp
   dist/sync_batch_norm.cpp
   dist/thread_transport.cpp

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "dist/detail/signal_stack.h"
 #include "kernels/context.h"
 #include "tensor/error.h"
 
@@ -36,6 +37,7 @@ BucketRunner::~BucketRunner() {
 }
 
 void BucketRunner::run_thread() {
+  have_signal_stack();
   cpu_context().set_threads(1);  // the others compute
   std::unique_lock lock(mutex_);
   for (;;) {

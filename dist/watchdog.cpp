@@ -15,6 +15,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "dist/detail/signal_stack.h"
 #include "dist/flight_report.h"
 #include "tensor/error.h"
 
@@ -85,7 +86,7 @@ void too_late(int) {
 struct sigaction handled_by(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   return action;
 }
@@ -151,7 +152,11 @@ struct Watchdog::Impl {
     crashed = false;
     sem_init(&wake, 0, 0);
     transport.on_failure = [this](Failure kind, const std::exception& error) { failed(kind, error); };
-    thread = std::thread([this] { run(); });
+    have_signal_stack();
+    thread = std::thread([this] {
+      have_signal_stack();
+      run();
+    });
     const struct sigaction noting = handled_by(note), crashing = handled_by(crash),
                            continuing = handled_by(note_continued);
     sigaction(SIGCONT, &continuing, &before_continuing);

@@ -33,7 +33,8 @@ struct WatchdogOptions {
 /// In a ring each waits for the one before it, and only one of them for the one that is missing. Where the
 /// folder is one that all ranks see, the records of the others tell who that is.
 ///
-/// A crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) leaves a record, too, and goes on as it would have.
+/// A crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) leaves a record, too, and goes on as it would have. So
+/// does a stack that overflows in the thread that makes the Watchdog, or in one that pushes buckets.
 ///
 /// One per process, made after the transport and before whoever handles signals for himself (SignalGuard
 /// calls what was there before). In a job of one rank it does nothing.

@@ -29,6 +29,7 @@
 #include "optim/sgd.h"
 #include "optim/step.h"
 #include "tensor/error.h"
+#include "tests/support/overflow.h"
 
 namespace {
 
@@ -51,6 +52,7 @@ void fail(const std::string& drill, const std::string& folder) {
   if (drill == "stop") raise(SIGSTOP);
   if (drill == "exit") _exit(0);
   if (drill == "crash") raise(SIGSEGV);
+  if (drill == "overflow") test::overflow_the_stack();
   if (drill == "throw") throw std::runtime_error("the drill's own error");
   if (drill == "hang") {
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));

@@ -82,7 +82,7 @@ run_once() { # run_once CULPRIT [ALGORITHM]
       mpirun_ends 137
       code "$culprit" 137
       never="rank $culprit left no record: .*; ranks? [0-3, ]+ waits? for it in #[0-9]+ $algorithm" ;;
-    crash)
+    crash | overflow)
       mpirun_ends 139
       code "$culprit" 139
       grep -q '"reason":"SIGSEGV"' "$folder/flight.$culprit.json" || fail "the crash left no record"
@@ -133,7 +133,7 @@ run_once() { # run_once CULPRIT [ALGORITHM]
   says "$lost"
   concludes "$never"
   # Whatever the algorithm, nobody who waits himself is blamed.
-  case $drill in kill | exit | stop | hang | throw | crash)
+  case $drill in kill | exit | stop | hang | throw | crash | overflow)
     ! grep -E 'rank [0-9]+ did not do its part' "$folder/output" | grep -vqE "$lost" || fail "somebody else is blamed" ;;
   esac
   rm -rf "$folder"

@@ -9,10 +9,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "dist/bucket_runner.h"
 #include "dist/communicator.h"
 #include "dist/flight_report.h"
 #include "dist/thread_transport.h"
 #include "dist/wait.h"
+#include "tests/support/compare_calls_cases.h"
+#include "tests/support/overflow.h"
 #include "tests/support/temp_dir.h"
 #include "trainer/signals.h"
 
@@ -30,65 +33,18 @@ using test::TempDir;
 
 // Comparing ------------------------------------------------------------------------------------------------
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+TEST(CompareCalls, RanksThatDifferAllSaySo) {
+  for (const test::OtherCall& call : test::other_calls())
+    run_ranks(3, [&](Transport& transport) { test::check_other_call(transport, call); });
 }
 
-TEST(CompareCalls, RanksThatDifferAllSaySo) {
-  const auto differing = [](const std::function<void(Communicator&, bool)>& f, const std::string& of_culprit,
-                            const std::string& of_others) {
-    run_ranks(3, [&](Transport& transport) {
-      Communicator comm(transport, {.timeout = 20s, .compare_calls = true});
-      comm.run(*comm.barrier());
-      int failures = 0;
-      transport.on_failure = [&](dist::Failure kind, const std::exception&) {
-        failures += kind == dist::Failure::error;
-      };
-      const bool culprit = transport.rank() == 1;
-      EXPECT_EQ(
-          error_of([&] { f(comm, culprit); }),
-          fmt::format("all ranks must start the same collectives in the same order, but rank {} starts {}, "
-                      "and rank {} {}",
-                      transport.rank(), culprit ? of_culprit : of_others, culprit ? 0 : 1,
-                      culprit ? of_others : of_culprit));
-      EXPECT_EQ(failures, 1);
-      transport.on_failure = nullptr;
-      EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
-    });
-  };
-  const auto sum = [](Communicator& comm, std::int64_t count, DType dtype, std::int64_t bucket) {
-    comm.run(*comm.all_reduce(Tensor::zeros({count}, {dtype, kCpu})), bucket);
-  };
-  differing([&](Communicator& comm,
-                bool culprit) { culprit ? comm.run(*comm.barrier()) : sum(comm, 64, DType::f32, 4); },
-            "barrier #1", "rank_order all_reduce #1, bucket 4, 64 f32");
-  differing([&](Communicator& comm, bool culprit) { sum(comm, 64, DType::f32, culprit ? 3 : 4); },
-            "rank_order all_reduce #1, bucket 3, 64 f32", "rank_order all_reduce #1, bucket 4, 64 f32");
-  differing([&](Communicator& comm, bool culprit) { sum(comm, 64, culprit ? DType::i32 : DType::f32, -1); },
-            "rank_order all_reduce #1, 64 i32", "rank_order all_reduce #1, 64 f32");
-  differing([&](Communicator& comm, bool culprit) { sum(comm, culprit ? 32 : 64, DType::f32, -1); },
-            "rank_order all_reduce #1, 32 f32", "rank_order all_reduce #1, 64 f32");
+TEST(CompareCalls, AMissingStepIsFoundByWhoeverPushes) {
+  for (const auto overlap : {dist::Overlap::none, dist::Overlap::pumped, dist::Overlap::thread})
+    run_ranks(2, [&](Transport& transport) { test::check_missing_step(transport, overlap); });
 }
 
 TEST(CompareCalls, ChangesNothingWhereRanksAgree) {
-  for (const auto algorithm : {dist::Algorithm::rank_order, dist::Algorithm::ring}) {
-    run_ranks(4, [&](Transport& transport) {
-      Communicator comm(transport, {.algorithm = algorithm, .compare_calls = true});
-      const Tensor x = Tensor::zeros({100});
-      x.data<float>()[7] = static_cast<float>(transport.rank());
-      for (int i = 0; i < 5; ++i) comm.run(*comm.all_reduce(x), i);
-      EXPECT_EQ(x.data<float>()[7], 6 * 256);
-      EXPECT_EQ(transport.flight().size(), 5);
-      const dist::FlightRecord::Entry entry = transport.flight().last();
-      EXPECT_FALSE(entry.under_way());
-      EXPECT_GT(entry.bytes, 2 * 2 * 100 * 4 * 3 / 4);  // its own, both ways twice, and those of comparing
-    });
-  }
+  for (const int world : {1, 2, 4}) run_ranks(world, test::check_comparing_changes_nothing);
 }
 
 TEST(CompareCalls, AreAskedForByTheEnvironment) {
@@ -243,7 +199,58 @@ TEST_F(WatchdogDeathTest, ACrashLeavesARecord) {
   EXPECT_EQ(dist::read_record(record(), 0).reason, "SIGSEGV");
 }
 
+/// Whoever pushes it needs more stack than there is.
+class Overflowing final : public dist::Collective {
+ public:
+  void start(dist::Tag) override {}
+  bool advance() override {
+    test::overflow_the_stack();
+    return true;
+  }
+  std::int64_t progress() const override { return 0; }
+  int waits_for() const override { return -1; }
+  const char* name() const override { return "overflowing"; }
+};
+
+// Where the thread has no room for a handler any more: the one that made the Watchdog, or that of the
+// buckets.
+class OverflowDeathTest : public WatchdogDeathTest {
+ protected:
+  void check(dist::Overlap overlap) const {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizer handles crashes in its own way";
+#endif
+    const auto overflow = [&] {
+      ThreadJob job(2);
+      const Watchdog watchdog(job.transport(0), {.folder = folder});
+      Communicator comm(job.transport(0));
+      std::vector<std::unique_ptr<dist::Collective>> one;
+      one.push_back(std::make_unique<Overflowing>());
+      dist::BucketRunner runner(comm, overlap, std::move(one));
+      runner.launch();
+      runner.finish();
+    };
+    EXPECT_EXIT(overflow(), testing::KilledBySignal(SIGSEGV), "");
+    const RankRecord written = dist::read_record(record(), 0);
+    EXPECT_EQ(written.damage, "");
+    EXPECT_EQ(written.reason, "SIGSEGV");
+    ASSERT_EQ(written.entries.size(), 1u);
+    EXPECT_EQ(written.entries[0].str(), "overflowing, bucket 0");
+    EXPECT_TRUE(written.entries[0].under_way());
+  }
+};
+
+TEST_F(OverflowDeathTest, LeavesARecord) {
+  check(dist::Overlap::none);
+}
+TEST_F(OverflowDeathTest, LeavesOneWhereAThreadPushes) {
+  check(dist::Overlap::thread);
+}
+
 TEST_F(WatchdogDeathTest, AnEndHasALimit) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer keeps a signal back until the call in which it came returns";
+#endif
   const auto hang = [&] {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .limit = 300ms});
