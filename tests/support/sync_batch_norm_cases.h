@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <span>
 
 #include "autograd/checkpoint.h"
@@ -225,7 +226,8 @@ inline void check_one_sample_is_refused(dist::Transport& transport) {
 /// Evaluation needs nobody: one rank alone may do it.
 inline void check_evaluation_is_local(dist::Transport& transport) {
   nn::BatchNorm norm(3), plain(3);
-  dist::Communicator comm(transport);
+  // Rank 0 alone evaluates: where it asks the others, it is not to hang.
+  dist::Communicator comm(transport, {.timeout = std::chrono::seconds(10)});
   const dist::SyncBatchNorm sync(norm, comm);
   norm.eval();
   plain.eval();
