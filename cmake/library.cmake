@@ -165,6 +165,7 @@ add_library(athanor
   dist/ring.cpp
   dist/run_processes.cpp
   dist/signal_stack.cpp
+  dist/staged_native.cpp
   dist/staged_transport.cpp
   dist/sync_batch_norm.cpp
   dist/thread_transport.cpp
@@ -341,7 +342,7 @@ if(ATHANOR_WITH_NCCL)
   add_library(athanor_nccl)
   add_library(athanor::nccl ALIAS athanor_nccl)
   set_target_properties(athanor_nccl PROPERTIES EXPORT_NAME nccl)
-  athanor_device_sources(athanor_nccl dist/nccl_api.cpp dist/nccl_transport.cpp)
+  athanor_device_sources(athanor_nccl dist/nccl_api.cpp dist/nccl_native.cpp dist/nccl_transport.cpp)
   target_link_libraries(athanor_nccl PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags> ${CMAKE_DL_LIBS})
   if(ATHANOR_CUDA STREQUAL "ON")
     target_include_directories(athanor_nccl SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})

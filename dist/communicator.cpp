@@ -19,6 +19,8 @@
 namespace athanor::dist {
 namespace {
 
+using What = NativeCall::What;
+
 void check_buffer(const char* op, const Tensor& buffer, Device device) {
   ATH_CHECK(buffer.defined() && buffer.is_contiguous() && buffer.rank() == 1,
             "{}: the buffer must be flat and dense, but is not", op);
@@ -82,8 +84,8 @@ Communicator::Communicator(Transport& transport, const CommunicatorOptions& opti
             options.timeout.count());
   if (options.algorithm == Algorithm::hierarchical) check_nodes(world_size(), options.node_size);
   ATH_CHECK(options.algorithm != Algorithm::native || transport.has_native(),
-            "communicator: native takes a transport with collectives of its own (MPI), but this one has "
-            "none; use ring, hierarchical or rank_order");
+            "communicator: native takes a transport with collectives of its own (MPI, NCCL), but this one "
+            "has none; use ring, hierarchical or rank_order");
 }
 
 Communicator::~Communicator() = default;
@@ -135,6 +137,9 @@ std::unique_ptr<Collective> Communicator::make_reduce_scatter(const Tensor& buff
   ATH_CHECK(buffer.dtype() != DType::boolean, "reduce_scatter: dtype must be a number, but got bool");
   const std::int64_t segment = options_.segment_bytes;
   switch (options_.algorithm) {
+    case Algorithm::native:
+      if (auto own = transport_.native({What::reduce_scatter, buffer, how, pieces})) return own;
+      [[fallthrough]];
     case Algorithm::rank_order: {
       std::int64_t largest = 0;
       for (const Range& range : pieces) largest = std::max(largest, range.count());
@@ -145,7 +150,6 @@ std::unique_ptr<Collective> Communicator::make_reduce_scatter(const Tensor& buff
     case Algorithm::hierarchical:
       return hierarchical_reduce_scatter(transport_, options_.node_size, buffer, how,
                                          scratch(Ring::scratch_bytes(buffer, 1, segment)), segment, pieces);
-    case Algorithm::native: return transport_.native(Native::reduce_scatter, buffer, how, std::move(pieces));
     case Algorithm::ring: break;
   }
   return std::make_unique<Ring>(transport_, world(), Ring::Half::reduce_scatter, buffer, how,
@@ -157,12 +161,14 @@ std::unique_ptr<Collective> Communicator::make_all_gather(const Tensor& buffer, 
   pieces = checked("all_gather", buffer, std::move(pieces));
   constexpr auto kNothing = kernels::Combine::sum;
   switch (options_.algorithm) {
+    case Algorithm::native:
+      if (auto own = transport_.native({What::all_gather, buffer, kNothing, pieces})) return own;
+      [[fallthrough]];
     case Algorithm::rank_order:
       return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::all_gather, buffer, kNothing,
                                          Tensor(), std::move(pieces));
     case Algorithm::hierarchical:
       return hierarchical_all_gather(transport_, options_.node_size, buffer, options_.segment_bytes, pieces);
-    case Algorithm::native: return transport_.native(Native::all_gather, buffer, kNothing, std::move(pieces));
     case Algorithm::ring: break;
   }
   return std::make_unique<Ring>(transport_, world(), Ring::Half::all_gather, buffer, kNothing, Tensor(),
@@ -173,8 +179,8 @@ std::unique_ptr<Collective> Communicator::all_reduce(const Tensor& buffer, kerne
                                                      std::vector<Range> pieces) {
   if (options_.algorithm == Algorithm::native) {
     ATH_CHECK(buffer.dtype() != DType::boolean, "all_reduce: dtype must be a number, but got bool");
-    return ready(
-        transport_.native(Native::all_reduce, buffer, how, checked("all_reduce", buffer, std::move(pieces))));
+    pieces = checked("all_reduce", buffer, std::move(pieces));
+    if (auto own = transport_.native({What::all_reduce, buffer, how, pieces})) return ready(std::move(own));
   }
   std::vector<std::unique_ptr<Collective>> halves;
   halves.push_back(make_reduce_scatter(buffer, how, pieces));
@@ -183,8 +189,8 @@ std::unique_ptr<Collective> Communicator::all_reduce(const Tensor& buffer, kerne
   switch (options_.algorithm) {
     case Algorithm::ring: name = "ring all_reduce"; break;
     case Algorithm::hierarchical: name = "hierarchical all_reduce"; break;
-    case Algorithm::rank_order: name = "rank_order all_reduce"; break;
-    case Algorithm::native: break;
+    case Algorithm::rank_order:
+    case Algorithm::native: name = "rank_order all_reduce"; break;
   }
   return ready(std::make_unique<Sequence>(name, std::move(halves)));
 }
@@ -193,6 +199,10 @@ std::unique_ptr<Collective> Communicator::broadcast(const Tensor& buffer, int ro
   check_buffer("broadcast", buffer, transport_.device());
   ATH_CHECK(root >= 0 && root < world_size(), "broadcast: root must be one of {} ranks, but got {}",
             world_size(), root);
+  if (options_.algorithm == Algorithm::native) {
+    if (auto own = transport_.native({What::broadcast, buffer, kernels::Combine::sum, {}, root}))
+      return ready(std::move(own));
+  }
   return ready(std::make_unique<Broadcast>(transport_, world(), root, buffer, options_.segment_bytes));
 }
 

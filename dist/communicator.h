@@ -21,7 +21,7 @@ enum class Algorithm : std::uint8_t {
   ring,          ///< the fewest bytes, P - 1 steps each way
   hierarchical,  ///< rings within nodes, then between them
   rank_order,    ///< everyone to everyone; sums of halves are exact to one rounding
-  native,        ///< what the library below does: MPI_Iallreduce, ...; bits and steps are its own
+  native,  ///< what the library below does: MPI_Iallreduce, ncclAllReduce, ...; bits and steps are its own
 };
 
 /// Whether the environment asks for CommunicatorOptions::compare_calls: ATHANOR_DIST_DEBUG is 1. Throws
@@ -69,7 +69,8 @@ class Communicator {
 
   // Each is for one dense flat tensor on the transport's device, which it keeps; start() and push, or run().
   // `pieces`, by rank, tile the tensor in the order of place_of(), and some may be empty; none given:
-  // piece(). rank_order takes scratch memory of world_size times the largest.
+  // piece(). rank_order takes scratch memory of world_size times the largest. What the library below of
+  // native has not is done by rank_order.
 
   /// buffer[piece] = the buffers of all ranks combined; the rest holds nothing of use afterwards.
   std::unique_ptr<Collective> reduce_scatter(const Tensor& buffer,

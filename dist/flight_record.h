@@ -33,7 +33,7 @@ class FlightRecord {
     Call call;
     /// Microseconds since 1970 by this machine's clock, 0: not yet. `last`: when a message was complete.
     std::int64_t launch_us = 0, start_us = 0, last_us = 0, end_us = 0;
-    std::int64_t bytes = 0;       ///< of messages complete, both ways
+    std::int64_t bytes = 0;       ///< of messages complete, both ways; native: of the buffer, when it is done
     std::int64_t waits_for = -1;  ///< the rank whose message is missing
 
     bool under_way() const { return seq >= 0 && end_us == 0; }

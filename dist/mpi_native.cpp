@@ -12,6 +12,8 @@
 namespace athanor::dist {
 namespace {
 
+using What = NativeCall::What;
+
 void check(int status, const char* what) {
   if (status == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -68,26 +70,23 @@ MPI_Op op_of(DType dtype, kernels::Combine how) {
 
 class MpiNative final : public Collective {
  public:
-  MpiNative(MPI_Comm comm, Native what, const Tensor& buffer, kernels::Combine how,
-            const std::vector<Range>& pieces, bool threads, bool* abandoned)
-      : comm_(comm),
+  MpiNative(Transport& transport, MPI_Comm comm, const NativeCall& call, bool threads, bool* abandoned)
+      : transport_(transport),
+        comm_(comm),
         threads_(threads),
-        what_(what),
-        buffer_(buffer),
+        call_(call),
         abandoned_(abandoned),
-        type_(type_of(buffer.dtype())) {
-    ATH_CHECK(buffer.numel() <= std::numeric_limits<int>::max(),
+        type_(type_of(call.buffer.dtype())) {
+    ATH_CHECK(call.buffer.numel() <= std::numeric_limits<int>::max(),
               "native: MPI counts in int: there must be at most {} elements, but got {}",
-              std::numeric_limits<int>::max(), buffer.numel());
+              std::numeric_limits<int>::max(), call.buffer.numel());
     const auto turn = mpi_turn(threads);
-    if (what != Native::all_gather) op_ = op_of(buffer.dtype(), how);
-    int rank = 0;
-    check(MPI_Comm_rank(comm, &rank), "native");
-    for (const Range& piece : pieces) {
+    if (call.what == What::all_reduce || call.what == What::reduce_scatter)
+      op_ = op_of(call.buffer.dtype(), call.how);
+    for (const Range& piece : call.pieces) {
       counts_.push_back(static_cast<int>(piece.count()));
       begins_.push_back(static_cast<int>(piece.begin));
     }
-    mine_ = pieces[static_cast<std::size_t>(rank)];
   }
   ~MpiNative() override {
     if (request_ != MPI_REQUEST_NULL) *abandoned_ = true;
@@ -95,16 +94,18 @@ class MpiNative final : public Collective {
 
   void start(Tag) override {
     done_ = false;
-    void* data = buffer_.raw_data();
-    const int count = static_cast<int>(buffer_.numel());
+    void* data = call_.buffer.raw_data();
+    const int count = static_cast<int>(call_.buffer.numel());
     const auto turn = mpi_turn(threads_);
-    switch (what_) {
-      case Native::all_reduce:
+    switch (call_.what) {
+      case What::all_reduce:
         return check(MPI_Iallreduce(MPI_IN_PLACE, data, count, type_, op_, comm_, &request_), name());
-      case Native::reduce_scatter:
+      case What::reduce_scatter:
         return check(MPI_Ireduce_scatter(MPI_IN_PLACE, data, counts_.data(), type_, op_, comm_, &request_),
                      name());
-      case Native::all_gather:
+      case What::broadcast:
+        return check(MPI_Ibcast(data, count, type_, call_.root, comm_, &request_), name());
+      case What::all_gather:
         return check(MPI_Iallgatherv(MPI_IN_PLACE, 0, type_, data, counts_.data(), begins_.data(), type_,
                                      comm_, &request_),
                      name());
@@ -117,44 +118,38 @@ class MpiNative final : public Collective {
     check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), name());
     if (!done) return false;
     // In place, MPI leaves a rank's piece at the beginning.
-    if (what_ == Native::reduce_scatter) {
-      const std::span<std::byte> piece = bytes_of(buffer_, mine_);
-      std::memmove(piece.data(), buffer_.raw_data(), piece.size());
+    if (call_.what == What::reduce_scatter) {
+      const Range& mine = call_.pieces[static_cast<std::size_t>(transport_.rank())];
+      const std::span<std::byte> piece = bytes_of(call_.buffer, mine);
+      std::memmove(piece.data(), call_.buffer.raw_data(), piece.size());
     }
+    transport_.flight().moved(static_cast<std::int64_t>(call_.buffer.bytes()));
     done_ = true;
     return true;
   }
   std::int64_t progress() const override { return done_; }
   int waits_for() const override { return -1; }  // MPI does not say
-  const char* name() const override {
-    switch (what_) {
-      case Native::all_reduce: return "native all_reduce";
-      case Native::reduce_scatter: return "native reduce_scatter";
-      case Native::all_gather: return "native all_gather";
-    }
-    return "native";
-  }
+  const char* name() const override { return call_.name(); }
+  Payload payload() const override { return {call_.buffer.dtype(), call_.buffer.numel()}; }
 
  private:
+  Transport& transport_;
   MPI_Comm comm_;
   bool threads_;
-  Native what_;
-  Tensor buffer_;
+  NativeCall call_;
   bool* abandoned_;
   MPI_Datatype type_;
   MPI_Op op_ = MPI_OP_NULL;
   std::vector<int> counts_, begins_;
-  Range mine_;
   MPI_Request request_ = MPI_REQUEST_NULL;
   bool done_ = true;
 };
 
 }  // namespace
 
-std::unique_ptr<Collective> make_mpi_native(MPI_Comm comm, Native what, const Tensor& buffer,
-                                            kernels::Combine how, std::vector<Range> pieces, bool threads,
-                                            bool* abandoned) {
-  return std::make_unique<MpiNative>(comm, what, buffer, how, pieces, threads, abandoned);
+std::unique_ptr<Collective> make_mpi_native(Transport& transport, MPI_Comm comm, const NativeCall& call,
+                                            bool threads, bool* abandoned) {
+  return std::make_unique<MpiNative>(transport, comm, call, threads, abandoned);
 }
 
 }  // namespace athanor::dist

@@ -297,10 +297,8 @@ std::unique_ptr<Transport> MpiTransport::duplicate() {
       std::make_unique<Impl>(MpiOptions{impl_->chunk_bytes, impl_->wait_inside}, impl_.get())));
 }
 
-std::unique_ptr<Collective> MpiTransport::native(Native what, const Tensor& buffer, kernels::Combine how,
-                                                 std::vector<Range> pieces) {
-  return make_mpi_native(impl_->comm, what, buffer, how, std::move(pieces), impl_->threads,
-                         &impl_->broken->cancelled);
+std::unique_ptr<Collective> MpiTransport::native(const NativeCall& call) {
+  return make_mpi_native(*this, impl_->comm, call, impl_->threads, &impl_->broken->cancelled);
 }
 
 void MpiTransport::abort(int exit_code) {

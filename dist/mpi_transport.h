@@ -45,10 +45,10 @@ class MpiTransport final : public Transport {
   bool threads_may_call() const override;
   /// Waits until all ranks have called. MPI itself is entered by one thread at a time.
   std::unique_ptr<Transport> duplicate() override;
-  /// MPI_Iallreduce, MPI_Ireduce_scatter and MPI_Iallgatherv. Sums of f16 and bf16 are rounded at every step.
+  /// MPI_Iallreduce, MPI_Ireduce_scatter, MPI_Iallgatherv and MPI_Ibcast. Sums of f16 and bf16 are rounded at
+  /// every step.
   bool has_native() const override { return true; }
-  std::unique_ptr<Collective> native(Native what, const Tensor& buffer, kernels::Combine how,
-                                     std::vector<Range> pieces) override;
+  std::unique_ptr<Collective> native(const NativeCall& call) override;
 
   /// Ends all ranks at once, with that exit code, for one that has found another lost. Does not return.
   [[noreturn]] void abort(int exit_code);

@@ -17,7 +17,8 @@ NcclApi load() {
   return {ncclGetVersion,   ncclGetUniqueId, ncclCommInitRankConfig, ncclCommFinalize,
           ncclCommDestroy,  ncclCommAbort,   ncclCommGetAsyncError,  ncclGetErrorString,
           ncclGetLastError, ncclGroupStart,  ncclGroupEnd,           ncclSend,
-          ncclRecv};
+          ncclRecv,         ncclAllReduce,   ncclReduceScatter,      ncclAllGather,
+          ncclReduce,       ncclBroadcast};
 }
 
 #else
@@ -56,6 +57,11 @@ NcclApi load() {
   find(api.group_end, "ncclGroupEnd");
   find(api.send, "ncclSend");
   find(api.receive, "ncclRecv");
+  find(api.all_reduce, "ncclAllReduce");
+  find(api.reduce_scatter, "ncclReduceScatter");
+  find(api.all_gather, "ncclAllGather");
+  find(api.reduce, "ncclReduce");
+  find(api.broadcast, "ncclBroadcast");
   int version = 0;
   if (api.get_version(&version) != ncclSuccess || version < kLeastVersion)
     detail::fail<BackendError>("nccl: libnccl.so.2 must be 2.20 or newer, but is {}", version);

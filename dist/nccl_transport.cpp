@@ -7,7 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "dist/communicator.h"
 #include "dist/detail/nccl_api.h"
+#include "dist/detail/nccl_call.h"
+#include "dist/exchange.h"
 #include "dist/wait.h"
 #include "optim/flat.h"
 #include "tensor/cuda/device.h"
@@ -62,16 +65,13 @@ NcclId new_nccl_id() {
 
 struct NcclTransport::Impl {
   struct Slot {
-    std::byte* data = nullptr;
-    std::size_t bytes = 0;
-    int peer = 0;
-    bool sends = false;
+    NcclCall call{};
     std::int64_t group = 0;  // its group's number
   };
   // A group in the stream, until it is known to be done.
   struct Sent {
     Event done;
-    int peer;  // of its first receive, or send
+    int peer;  // of its first receive, or send; -1: of all together
     std::int64_t messages;
   };
 
@@ -227,29 +227,53 @@ void NcclTransport::abandon() noexcept {
   impl_->abort();
 }
 
-Request NcclTransport::post(int peer, std::byte* data, std::size_t bytes, bool sends) {
-  Impl& my = *impl_;
+void NcclTransport::check_alive() const {
+  if (!impl_->comm) athanor::detail::fail<PeerLostError>("nccl: the communicator was aborted: {}", failure());
+}
+
+void NcclTransport::check_peer(int peer) const {
   ATH_CHECK(peer >= 0 && peer < world_size() && peer != rank(),
             "transport: a message must go to another rank of {}, but rank {} names {}", world_size(), rank(),
             peer);
-  if (!my.comm) athanor::detail::fail<PeerLostError>("nccl: the communicator was aborted: {}", failure());
+}
+
+Request NcclTransport::post(const NcclCall& call) {
+  check_alive();
+  Impl& my = *impl_;
   if (my.free.empty()) {
     my.free.push_back(static_cast<std::int32_t>(my.slots.size()));
     my.slots.emplace_back();
   }
   const Request request{my.free.back()};
   my.free.pop_back();
-  my.slots[static_cast<std::size_t>(request.slot)] = {data, bytes, peer, sends, my.group};
+  my.slots[static_cast<std::size_t>(request.slot)] = {call, my.group};
   my.pending.push_back(request.slot);
   return request;
 }
 
 Request NcclTransport::isend(int to, Tag, std::span<const std::byte> bytes) {
-  // Never written to: only a receive's memory is.
-  return post(to, const_cast<std::byte*>(bytes.data()), bytes.size(), true);
+  check_peer(to);
+  return post({NcclCall::Kind::send, bytes.data(), nullptr, bytes.size(), ncclUint8, to});
 }
 Request NcclTransport::irecv(int from, Tag, std::span<std::byte> bytes) {
-  return post(from, bytes.data(), bytes.size(), false);
+  check_peer(from);
+  return post({NcclCall::Kind::receive, nullptr, bytes.data(), bytes.size(), ncclUint8, from});
+}
+
+std::unique_ptr<Collective> NcclTransport::native(const NativeCall& call) {
+  return make_nccl_native(*this, call, [this](const NcclCall& one) { return post(one); });
+}
+
+std::unique_ptr<Transport> NcclTransport::duplicate() {
+  Communicator comm(*this, {.timeout = impl_->options.timeout});
+  Exchange ids(comm, sizeof(NcclId));
+  NcclId id{};
+  if (rank() == 0) id = new_nccl_id();
+  std::memcpy(ids.row(rank()), id.data(), id.size());
+  ids.upload();
+  ids.run();
+  std::memcpy(id.data(), ids.row(0), id.size());
+  return std::make_unique<NcclTransport>(id, rank(), world_size(), impl_->options);
 }
 
 bool NcclTransport::flush() {
@@ -257,15 +281,14 @@ bool NcclTransport::flush() {
   if (my.pending.empty() || !my.settled()) return false;
   const cuda::DeviceGuard guard(device());
   const auto native = static_cast<cudaStream_t>(stream().native());
-  my.peer = my.slots[static_cast<std::size_t>(my.pending.front())].peer;
+  const NcclCall& first = my.slots[static_cast<std::size_t>(my.pending.front())].call;
+  const bool message = first.kind == NcclCall::Kind::send || first.kind == NcclCall::Kind::receive;
+  my.peer = message ? first.peer : -1;
   my.messages = static_cast<std::int64_t>(my.pending.size());
   check(nccl_api().group_start(), "nccl group", my.comm);
   ncclResult_t result = ncclSuccess;
   for (const std::int32_t index : my.pending) {
-    const Impl::Slot& slot = my.slots[static_cast<std::size_t>(index)];
-    const ncclResult_t one =
-        slot.sends ? nccl_api().send(slot.data, slot.bytes, ncclUint8, slot.peer, my.comm, native)
-                   : nccl_api().receive(slot.data, slot.bytes, ncclUint8, slot.peer, my.comm, native);
+    const ncclResult_t one = my.slots[static_cast<std::size_t>(index)].call.make(my.comm, native);
     if (result == ncclSuccess) result = one;
   }
   const ncclResult_t ended = nccl_api().group_end();
@@ -278,8 +301,8 @@ bool NcclTransport::flush() {
 
 bool NcclTransport::test(Request& request) {
   if (!request.pending()) return true;
+  check_alive();
   Impl& my = *impl_;
-  if (!my.comm) athanor::detail::fail<PeerLostError>("nccl: the communicator was aborted: {}", failure());
   if (my.slots[static_cast<std::size_t>(request.slot)].group > my.launched) my.settled();
   if (my.slots[static_cast<std::size_t>(request.slot)].group > my.launched) return false;
   my.free.push_back(request.slot);

@@ -9,6 +9,8 @@
 
 namespace athanor::dist {
 
+struct NcclCall;
+
 /// What the ranks of a job have in common: made by one of them and handed round before there is a network
 /// (dist/rendezvous.h). NCCL's own unique id.
 using NcclId = std::array<std::byte, 128>;
@@ -24,8 +26,8 @@ struct NcclOptions {
   std::chrono::milliseconds abort_timeout{5'000};
 };
 
-/// Ranks with a GPU each, over NCCL's grouped sends and receives; in the target athanor_nccl, where the build
-/// found NCCL, or with the emulator, whose ranks are threads.
+/// Ranks with a GPU each, over NCCL's grouped sends and receives, or its own collectives; in the target
+/// athanor_nccl, where the build found NCCL, or with the emulator, whose ranks are threads.
 ///
 /// Messages begun between two flush() go out as one group, which is one piece of work on stream(). NCCL
 /// connects two ranks when they first speak, and one that does not answer then hangs it: so every pair speaks
@@ -53,13 +55,25 @@ class NcclTransport final : public Transport {
   bool flush() override;
   std::int64_t arrived() override;
   int behind() const override;
+  /// A second communicator, by an id that rank 0 makes and that goes over this one, on which nothing may be
+  /// under way. Waits until all ranks have called; throws as the constructor does. On a GPU both are
+  /// kernels that wait for other ranks, and there must be room for the two at a time: NCCL takes at most 32
+  /// blocks for each.
+  std::unique_ptr<Transport> duplicate() override;
+  /// ncclAllReduce, ncclReduceScatter, ncclAllGather and ncclBroadcast. Sums of f16 and bf16 are NCCL's: in
+  /// an order of its own, which may depend on the size, and rounded at every step. Maxima of floating values
+  /// it has not.
+  bool has_native() const override { return true; }
+  std::unique_ptr<Collective> native(const NativeCall& call) override;
 
  protected:
   void abandon() noexcept override;
 
  private:
   struct Impl;
-  Request post(int peer, std::byte* data, std::size_t bytes, bool sends);
+  Request post(const NcclCall& call);
+  void check_peer(int peer) const;
+  void check_alive() const;
   void meet_everyone();
 
   std::unique_ptr<Impl> impl_;

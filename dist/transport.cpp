@@ -7,12 +7,22 @@ namespace athanor::dist {
 
 std::unique_ptr<Transport> Transport::duplicate() {
   detail::fail<>(
-      "transport: batch norms over all ranks need a second network beside the gradients', which this kind "
-      "(NCCL) does not have in this version; use MPI, or norms of each rank's own");
+      "transport: batch norms over all ranks need a second network beside the gradients', of which this kind "
+      "has none; use MPI or NCCL, or norms of each rank's own");
 }
 
-std::unique_ptr<Collective> Transport::native(Native, const Tensor&, kernels::Combine, std::vector<Range>) {
+std::unique_ptr<Collective> Transport::native(const NativeCall&) {
   return nullptr;
+}
+
+const char* NativeCall::name() const {
+  switch (what) {
+    case What::all_reduce: return "native all_reduce";
+    case What::reduce_scatter: return "native reduce_scatter";
+    case What::all_gather: return "native all_gather";
+    case What::broadcast: return "native broadcast";
+  }
+  return "native";
 }
 
 void Transport::check_free(const char* who, const void* owner) const {

@@ -33,8 +33,18 @@ struct Request {
 
 class Collective;
 
-/// What a library below may do by itself.
-enum class Native : std::uint8_t { all_reduce, reduce_scatter, all_gather };
+/// What a library below may do by itself, as dist/communicator.h describes it, with all ranks: on a dense
+/// flat tensor where the transport's messages are.
+struct NativeCall {
+  enum class What : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast } what;
+  Tensor buffer;
+  kernels::Combine how = kernels::Combine::sum;
+  std::vector<Range> pieces = {};  ///< by rank, and in that order tiling the buffer; not of broadcast
+  int root = 0;                    ///< of broadcast
+
+  /// "native all_reduce", ...
+  const char* name() const;
+};
 
 /// How a collective can fail.
 enum class Failure : std::uint8_t {
@@ -83,9 +93,9 @@ class Transport {
   /// The other end of the oldest message that is not; -1 where there is none.
   virtual int behind() const { return -1; }
 
-  /// Waits inside the library below until the oldest message sent, or the oldest received, is complete. False,
-  /// and at once, where the transport does not wait, or nothing is under way: who waits then asks again, with
-  /// a deadline.
+  /// Waits inside the library below until the oldest message sent, or the oldest received, is complete.
+  /// False, and at once, where the transport does not wait, or nothing is under way: who waits then asks
+  /// again, with a deadline.
   virtual bool wait_for_any() { return false; }
   /// Whether a thread other than the one that made it may call, in turns.
   virtual bool threads_may_call() const { return true; }
@@ -96,10 +106,9 @@ class Transport {
 
   /// Whether the library below has collectives of its own: Algorithm::native.
   virtual bool has_native() const { return false; }
-  /// One of them, as dist/communicator.h describes it, for all ranks; `pieces`, by rank, tile the buffer in
-  /// the order of ranks. Null where there are none.
-  virtual std::unique_ptr<Collective> native(Native what, const Tensor& buffer, kernels::Combine how,
-                                             std::vector<Range> pieces);
+  /// One of them; null where it has none that keeps what kernels::Combine promises. Bits and steps are the
+  /// library's.
+  virtual std::unique_ptr<Collective> native(const NativeCall& call);
 
   // What all who communicate through it share, whatever Communicator they use. For their one thread.
 

@@ -30,6 +30,12 @@ TEST(MpiCollectives, AllRanksHaveTheSameBits) {
 TEST(MpiCollectives, RankOrderRoundsOnce) {
   test::check_rank_order_rounds_once(transport());
 }
+TEST(MpiCollectives, NaNStays) {
+  test::check_nan_stays(transport());
+}
+TEST(MpiCollectives, NativeOnesAreOnRecord) {
+  test::check_native_records(transport());
+}
 TEST(MpiCollectives, Barriers) {
   test::check_barriers(transport());
 }

@@ -37,9 +37,10 @@ TEST(Collectives, NativeTakesATransportThatHasIt) {
       const Communicator comm(transport, {.algorithm = Algorithm::native});
       FAIL();
     } catch (const ArgumentError& error) {
-      EXPECT_EQ(std::string(error.what()),
-                "communicator: native takes a transport with collectives of its own (MPI), but this one "
-                "has none; use ring, hierarchical or rank_order");
+      EXPECT_EQ(
+          std::string(error.what()),
+          "communicator: native takes a transport with collectives of its own (MPI, NCCL), but this one "
+          "has none; use ring, hierarchical or rank_order");
     }
   });
 }
@@ -54,6 +55,10 @@ TEST(Collectives, AllRanksHaveTheSameBits) {
 }
 TEST(Collectives, RankOrderRoundsOnce) {
   for (const int world : {1, 2, 5, 8}) run_ranks(world, test::check_rank_order_rounds_once);
+}
+
+TEST(Collectives, NaNStays) {
+  for (const int world : {1, 2, 5}) run_ranks(world, test::check_nan_stays);
 }
 
 TEST(Collectives, DelaysChangeNothing) {

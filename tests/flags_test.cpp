@@ -54,6 +54,8 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
                              "1",
                              "--strategy",
                              "single",
+                             "--algorithm",
+                             "native",
                              "--sync-bn",
                              "--workers",
                              "3",
@@ -117,6 +119,7 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_EQ(config.order, Order::page_random);
   EXPECT_TRUE(config.data_on_device);
   EXPECT_TRUE(config.sync_bn);
+  EXPECT_EQ(config.collectives.algorithm, dist::Algorithm::native);
   EXPECT_EQ(parse({}).workers, LoaderOptions::kAuto);
   EXPECT_EQ(parse({"--workers=auto"}).workers, LoaderOptions::kAuto);
   EXPECT_FALSE(parse({"--bad-samples=strict"}).bad_samples.skip);

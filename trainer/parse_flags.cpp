@@ -145,6 +145,11 @@ void add_machine(Flags& flags, TrainerConfig& config) {
       "single; ddp: each has all of the model; zero1: and a part of masters and optimizer state [single, "
       "with several devices ddp]",
       [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
+  flags.value(
+      "--algorithm", "A",
+      "of several devices, how they bring values together: rank_order, ring, hierarchical, or native: "
+      "what MPI or NCCL does [rank_order]",
+      [&](auto& flag, auto& text) { config.collectives.algorithm = algorithm(flag, text); });
   flags.on("--sync-bn", "batch norms over the samples of all ranks, not of each alone", config.sync_bn);
   flags.value("--dist-timeout", "SECONDS",
               fmt::format("of several devices, how long one may not be heard of before all end [{}]",

@@ -8,7 +8,6 @@
 #include <mpi.h>
 
 #include "dist/collective.h"
-#include "dist/group.h"
 
 namespace athanor::dist {
 
@@ -17,9 +16,9 @@ namespace athanor::dist {
 std::unique_lock<std::mutex> mpi_turn(bool threads);
 
 /// MPI's own non-blocking collective as one of ours; see Transport::native(). `abandoned` becomes true where
-/// it dies before it is done: MPI cannot cancel it, and may write its memory yet.
-std::unique_ptr<Collective> make_mpi_native(MPI_Comm comm, Native what, const Tensor& buffer,
-                                            kernels::Combine how, std::vector<Range> pieces, bool threads,
-                                            bool* abandoned);
+/// it dies before it is done: MPI cannot cancel it, and may write its memory yet. What it has moved goes on
+/// the record of `transport`.
+std::unique_ptr<Collective> make_mpi_native(Transport& transport, MPI_Comm comm, const NativeCall& call,
+                                            bool threads, bool* abandoned);
 
 }  // namespace athanor::dist

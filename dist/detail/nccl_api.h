@@ -20,6 +20,11 @@ struct NcclApi {
   decltype(&::ncclGroupEnd) group_end = nullptr;
   decltype(&::ncclSend) send = nullptr;
   decltype(&::ncclRecv) receive = nullptr;
+  decltype(&::ncclAllReduce) all_reduce = nullptr;
+  decltype(&::ncclReduceScatter) reduce_scatter = nullptr;
+  decltype(&::ncclAllGather) all_gather = nullptr;
+  decltype(&::ncclReduce) reduce = nullptr;
+  decltype(&::ncclBroadcast) broadcast = nullptr;
 };
 
 /// Throws BackendError where libnccl.so.2 is not found, or is older than what is used of it.

@@ -150,6 +150,14 @@ ncclResult_t together(ncclComm* comm, const CommonCall& call, std::size_t from_b
                  [&](Group& group) { group.add(call, from_bytes, to_bytes); });
 }
 
+bool is_rank(ncclComm* comm, int root) {
+  return comm && root >= 0 && root < static_cast<int>(comm->job->comms.size());
+}
+ncclResult_t refuse_root() {
+  if (group_depth > 0) group_error = ncclInvalidArgument;
+  return refuse(nullptr, ncclInvalidArgument, "the root is no rank of the communicator");
+}
+
 }  // namespace
 
 std::map<std::uint64_t, std::unique_ptr<NcclJob>>& nccl_jobs() {
@@ -369,4 +377,25 @@ ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t send_cou
                   {CommonCall::Kind::all_gather, static_cast<const char*>(send), static_cast<char*>(receive),
                    send_count, type, ncclSum},
                   bytes, bytes * ranks, stream);
+}
+
+// Memory is touched where the real one does: a reduction's result at the root, what is broadcast there.
+ncclResult_t ncclReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  if (!is_rank(comm, root)) return refuse_root();
+  const std::size_t bytes = count * bytes_of(type);
+  return together(comm,
+                  {CommonCall::Kind::reduce, static_cast<const char*>(send), static_cast<char*>(receive),
+                   count, type, op, root},
+                  bytes, comm->rank == root ? bytes : 0, stream);
+}
+
+ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  if (!is_rank(comm, root)) return refuse_root();
+  const std::size_t bytes = count * bytes_of(type);
+  return together(comm,
+                  {CommonCall::Kind::broadcast, static_cast<const char*>(send), static_cast<char*>(receive),
+                   count, type, ncclSum, root},
+                  comm->rank == root ? bytes : 0, bytes, stream);
 }

@@ -36,8 +36,9 @@ template <class A> A combined(ncclRedOp_t op, A a, A b) {
     case ncclSum:
     case ncclAvg: return static_cast<A>(a + b);
     case ncclProd: return static_cast<A>(a * b);
-    case ncclMax: return a > b || a != a ? a : b;
-    case ncclMin: return a < b || a != a ? a : b;
+    // NCCL does not say what becomes of NaN; here it is lost.
+    case ncclMax: return a > b || b != b ? a : b;
+    case ncclMin: return a < b || b != b ? a : b;
   }
   return a;
 }
@@ -140,26 +141,31 @@ bool Group::meet_all(std::uint64_t number) {
   for (const auto& end : all) {
     const CommonCall& call = end.call();
     if (call.kind == first.kind && call.count == first.count && call.type == first.type &&
-        call.op == first.op)
+        call.op == first.op && call.root == first.root)
       continue;
     fail_both(*all[0].group->comm, *end.group->comm,
               fmt::format("rank {} makes another call than rank 0", end.group->comm->rank));
     return false;
   }
   dispatch(first.type, [&]<class T>() {
-    const std::size_t ranks = all.size(), n = first.count;
+    using Kind = CommonCall::Kind;
+    const std::size_t ranks = all.size(), n = first.count, root = static_cast<std::size_t>(first.root);
+    const bool scatters = first.kind == Kind::reduce_scatter;
     std::vector<T> values;
-    if (first.kind == CommonCall::Kind::all_gather) {
+    if (first.kind == Kind::all_gather) {
       values.resize(ranks * n);
       for (std::size_t rank = 0; rank < ranks; ++rank)
         std::memcpy(values.data() + rank * n, all[rank].call().from, n * sizeof(T));
+    } else if (first.kind == Kind::broadcast) {
+      values.resize(n);
+      std::memcpy(values.data(), all[root].call().from, n * sizeof(T));
     } else {
-      values = reduced<T>(all, 0, first.kind == CommonCall::Kind::all_reduce ? n : ranks * n);
+      values = reduced<T>(all, 0, scatters ? ranks * n : n);
     }
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const bool part = first.kind == CommonCall::Kind::reduce_scatter;
-      std::memcpy(all[rank].call().to, values.data() + (part ? rank * n : 0),
-                  (part ? n : values.size()) * sizeof(T));
+      if (first.kind == Kind::reduce && rank != root) continue;
+      std::memcpy(all[rank].call().to, values.data() + (scatters ? rank * n : 0),
+                  (scatters ? n : values.size()) * sizeof(T));
     }
   });
   for (const auto& end : all) {

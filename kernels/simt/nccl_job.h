@@ -27,12 +27,19 @@ struct Message {
 
 /// A call all ranks make together.
 struct CommonCall {
-  enum class Kind : std::uint8_t { all_reduce, reduce_scatter, all_gather } kind = Kind::all_reduce;
+  enum class Kind : std::uint8_t {
+    all_reduce,
+    reduce_scatter,
+    all_gather,
+    reduce,
+    broadcast,
+  } kind = Kind::all_reduce;
   const char* from = nullptr;
   char* to = nullptr;
   std::size_t count = 0;
   ncclDataType_t type = ncclFloat32;
   ncclRedOp_t op = ncclSum;
+  int root = 0;
   bool over = false;
   std::uint64_t round = 0;  ///< the how manieth of its communicator
 };

@@ -7,6 +7,7 @@
 #include "tests/support/collective_cases.h"
 #include "tests/support/compare_calls_cases.h"
 #include "tests/support/data_parallel_cases.h"
+#include "tests/support/sync_batch_norm_cases.h"
 
 #if defined(ATHANOR_SIMT)
 #include "kernels/simt/nccl.h"
@@ -26,12 +27,12 @@ inline std::vector<int> nccl_worlds() {
 }
 
 /// A device for each rank.
-inline void run_nccl_ranks(int world, const std::function<void(dist::NcclTransport&)>& f) {
+inline void run_nccl_ranks(int world, const std::function<void(dist::NcclTransport&)>& f,
+                           std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   const dist::NcclId id = dist::new_nccl_id();
   const auto device_of = [](int rank) { return Device{DeviceType::cuda, static_cast<std::int16_t>(rank)}; };
   run_on_devices(world, device_of, [&](int rank) {
-    dist::NcclTransport transport(id, rank, world,
-                                  {.device = device_of(rank), .timeout = std::chrono::seconds(60)});
+    dist::NcclTransport transport(id, rank, world, {.device = device_of(rank), .timeout = timeout});
     f(transport);
   });
 }
@@ -68,6 +69,53 @@ TEST_F(NcclCollectives, AllRanksHaveTheSameBits) {
 }
 TEST_F(NcclCollectives, RankOrderRoundsOnce) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_rank_order_rounds_once);
+}
+TEST_F(NcclCollectives, TakeUnequalPieces) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_unequal_pieces);
+}
+TEST_F(NcclCollectives, NaNStays) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_nan_stays);
+}
+TEST_F(NcclCollectives, NativeOnesAreOnRecord) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_native_records);
+}
+// What NCCL does not promise is done by ours.
+TEST_F(NcclCollectives, MaximaOfFloatsAreNotNative) {
+  test::run_nccl_ranks(1, [](Transport& transport) {
+    Communicator comm(transport, {.algorithm = Algorithm::native});
+    const auto name = [&](DType dtype, kernels::Combine how) {
+      return std::string(comm.all_reduce(test::ranks_part(0, 8, dtype, transport.device()), how)->name());
+    };
+    EXPECT_EQ(name(DType::f32, kernels::Combine::max), "rank_order all_reduce");
+    EXPECT_EQ(name(DType::f32, kernels::Combine::sum), "native all_reduce");
+    EXPECT_EQ(name(DType::i32, kernels::Combine::max), "native all_reduce");
+  });
+}
+TEST_F(NcclCollectives, ADuplicateIsANetworkOfItsOwn) {
+  for (const int world : test::nccl_worlds()) {
+    test::run_nccl_ranks(world, [](Transport& transport) {
+      const std::unique_ptr<Transport> other = transport.duplicate();
+      EXPECT_EQ(other->rank(), transport.rank());
+      EXPECT_EQ(other->world_size(), transport.world_size());
+      EXPECT_FALSE(other->stream() == transport.stream());
+      Communicator here(transport), there(*other, {.algorithm = Algorithm::native});
+      const Tensor x = test::ranks_part(transport.rank(), 515, DType::f32, transport.device()),
+                   y = test::ranks_part(transport.rank(), 515, DType::f32, transport.device());
+      // Under way on one network, and meanwhile from start to end on the other; in the order that differs.
+      const auto slow = here.all_reduce(x), fast = there.all_reduce(y);
+      const auto begin = [&] {
+        slow->filled();
+        here.start(*slow);
+      };
+      if (transport.rank() % 2 == 0) begin();
+      there.run(*fast);
+      if (transport.rank() % 2 != 0) begin();
+      dist::finish(*slow, transport);
+      for (const Tensor& sum : {x, y})
+        EXPECT_EQ(test::first_wrong(sum.to(kCpu), {0, 515}, kernels::Combine::sum, transport.world_size()),
+                  -1);
+    });
+  }
 }
 TEST_F(NcclCollectives, Barriers) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_barriers);
@@ -200,27 +248,93 @@ TEST_F(NcclCollectives, SizesThatDifferAreAnError) {
   EXPECT_EQ(errors, 2);
 }
 
-// A collective that nobody finishes: what it has queued must be gone before its memory is.
-TEST_F(NcclCollectives, OneThatIsLetGoOfEndsItsMessages) {
+TEST_F(NcclCollectives, ARankThatDoesNotDuplicateIsNamed) {
+  std::atomic<bool> end{false};
+  test::run_nccl_ranks(
+      2,
+      [&](Transport& transport) {
+        if (transport.rank() == 1) {
+          while (!end) std::this_thread::sleep_for(1ms);
+          return;
+        }
+        try {
+          (void)transport.duplicate();
+          ADD_FAILURE() << "nobody was missed";
+        } catch (const PeerLostError& error) {
+          EXPECT_EQ(std::string(error.what()),
+                    "rank_order all_gather: rank 1 must answer within 0.5 s, but rank 0 has heard nothing "
+                    "from it");
+        }
+        end = true;
+      },
+      500ms);
+  EXPECT_EQ(simt::live_communicators(), 0);
+}
+
+TEST_F(NcclCollectives, AStoppedRankIsMissedInANativeOne) {
+  std::atomic<int> waiting{3};
+  test::run_nccl_ranks(4, [&](Transport& transport) {
+    if (transport.rank() == 2) {
+      while (waiting > 0) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    Communicator comm(transport, {.algorithm = Algorithm::native, .timeout = 700ms});
+    const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32, transport.device());
+    EXPECT_EQ(test::error_of(comm, *comm.all_reduce(x), 7),
+              fmt::format("native all_reduce of bucket 7: must be done within 0.7 s, but rank {} waits, and "
+                          "the library below does not say for whom",
+                          transport.rank()));
+    EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
+    --waiting;
+  });
+  EXPECT_EQ(simt::live_communicators(), 0);
+}
+
+TEST_F(NcclCollectives, ErrorsInANativeOneArePassedOn) {
   std::atomic<bool> end{false};
   test::run_nccl_ranks(2, [&](Transport& transport) {
     if (transport.rank() == 1) {
       while (!end) std::this_thread::sleep_for(1ms);
       return;
     }
-    Communicator comm(transport);
-    {
-      const Tensor x = test::ranks_part(0, 64, DType::f32, transport.device());
-      const auto sum = comm.all_reduce(x);
-      sum->filled();
-      sum->start(comm.next_tag());
-      for (int i = 0; i < 10; ++i) EXPECT_FALSE(sum->advance());
-    }
-    EXPECT_EQ(simt::live_communicators(), 1) << "that of the other rank";
-    EXPECT_EQ(transport.failure(), "a collective was let go of before it was done");
-    EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
+    Communicator comm(transport, {.algorithm = Algorithm::native});
+    const auto sum = comm.all_reduce(test::ranks_part(0, 64, DType::f32, transport.device()));
+    std::thread breaks([] {
+      std::this_thread::sleep_for(100ms);
+      simt::break_communicators(0, ncclRemoteError, "connection closed by peer");
+    });
+    EXPECT_EQ(test::error_of(comm, *sum, 3),
+              "native all_reduce of bucket 3: nccl: NCCL must succeed, but says: remote process exited or "
+              "there was a network error: connection closed by peer");
+    breaks.join();
     end = true;
   });
+  EXPECT_EQ(simt::live_communicators(), 0);
+}
+
+// A collective that nobody finishes: what it has queued must be gone before its memory is.
+TEST_F(NcclCollectives, OneThatIsLetGoOfEndsItsMessages) {
+  for (const Algorithm algorithm : {Algorithm::rank_order, Algorithm::native}) {
+    std::atomic<bool> end{false};
+    test::run_nccl_ranks(2, [&](Transport& transport) {
+      if (transport.rank() == 1) {
+        while (!end) std::this_thread::sleep_for(1ms);
+        return;
+      }
+      Communicator comm(transport, {.algorithm = algorithm});
+      {
+        const Tensor x = test::ranks_part(0, 64, DType::f32, transport.device());
+        const auto sum = comm.all_reduce(x);
+        sum->filled();
+        sum->start(comm.next_tag());
+        for (int i = 0; i < 10; ++i) EXPECT_FALSE(sum->advance());
+      }
+      EXPECT_EQ(simt::live_communicators(), 1) << "that of the other rank";
+      EXPECT_EQ(transport.failure(), "a collective was let go of before it was done");
+      EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
+      end = true;
+    });
+  }
 }
 #endif
 
@@ -238,6 +352,32 @@ TEST_F(NcclTraining, ZeroOneEqualsDdpBitForBit) {
 TEST_F(NcclTraining, EqualsOneRankOnTheJoinedBatch) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_ddp_equals_one_rank);
 }
+// Sums of whole numbers, which are exact in any order, by NCCL's own collectives.
+TEST_F(NcclTraining, NativeEqualsOneRankOnTheJoinedBatch) {
+  for (const int world : test::nccl_worlds()) {
+    test::run_nccl_ranks(world, [](Transport& transport) {
+      test::check_accumulation_with(transport, {.algorithm = Algorithm::native},
+                                    {.device = transport.device()});
+    });
+  }
+}
+#if defined(ATHANOR_SIMT)  // the real one may add in another order in its two calls
+TEST_F(NcclTraining, NativeZeroOneEqualsDdp) {
+  for (const int world : {2, 4}) {
+    test::run_nccl_ranks(world, [](Transport& transport) {
+      for (const bool muon : {false, true}) {  // Muon's pieces are unequal
+        const test::ParallelRun run{.precision = Precision::bf16,
+                                    .comm = {.algorithm = Algorithm::native},
+                                    .steps = kSteps,
+                                    .muon = muon};
+        EXPECT_TRUE(test::parallel_run<Ddp>(transport, run) ==
+                    test::parallel_run<test::Zero1>(transport, run))
+            << muon;
+      }
+    });
+  }
+}
+#endif
 TEST_F(NcclTraining, UnusedParametersJoinWithZeros) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_unused_parameters);
 }
@@ -283,6 +423,39 @@ TEST_F(NcclTraining, AStoppedRankIsNamedWithItsBucket) {
   }
 }
 #endif
+
+// Batch norms over all ranks -----------------------------------------------------------------------------
+
+using NcclBatchNorm = test::DeviceTest;
+
+TEST_F(NcclBatchNorm, EqualsOneRankOnTheJoinedBatch) {
+  const std::vector<test::JoinCase> cases{{DType::f32, Activation::relu, true, 33},
+                                          {DType::bf16, Activation::none, false, 6}};
+  for (const int world : test::nccl_worlds()) {
+    test::run_nccl_ranks(world,
+                         [&](Transport& transport) { test::check_join_equals_one_rank(transport, cases); });
+  }
+}
+TEST_F(NcclBatchNorm, OneValueOverAllRanksIsRefused) {
+  test::run_nccl_ranks(test::nccl_worlds().back(), test::check_one_sample_is_refused);
+}
+// Buckets are under way while norms ask the other ranks, whoever pushes them and whatever adds them up.
+TEST_F(NcclBatchNorm, TrainingEqualsOneRankOnTheJoinedBatch) {
+  for (const int world : test::nccl_worlds()) {
+    for (const Overlap overlap : {Overlap::none, Overlap::pumped, Overlap::thread}) {
+      for (const Algorithm algorithm : {Algorithm::rank_order, Algorithm::native}) {
+        test::run_nccl_ranks(world, [&](Transport& transport) {
+          test::check_training_equals_one_rank<Ddp>(transport, true, overlap, {.algorithm = algorithm}, 4);
+        });
+      }
+    }
+  }
+}
+TEST_F(NcclBatchNorm, TrainsWithZeroOne) {
+  test::run_nccl_ranks(test::nccl_worlds().back(), [](Transport& transport) {
+    test::check_training_equals_one_rank<test::Zero1>(transport, true, Overlap::thread, {}, 4);
+  });
+}
 
 }  // namespace
 }  // namespace athanor

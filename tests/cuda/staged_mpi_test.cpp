@@ -20,6 +20,44 @@ template <class F> void staged(const F& f) {
 TEST_F(StagedMpi, CollectivesGiveWhatAllRanksMakeTogether) {
   staged(test::check_reductions);
 }
+TEST_F(StagedMpi, CollectivesTakeUnequalPieces) {
+  staged(test::check_unequal_pieces);
+}
+TEST_F(StagedMpi, BroadcastsFromEveryRoot) {
+  staged(test::check_broadcasts);
+}
+TEST_F(StagedMpi, RestartOnNewValues) {
+  staged(test::check_restarts);
+}
+TEST_F(StagedMpi, NaNStays) {
+  staged(test::check_nan_stays);
+}
+TEST_F(StagedMpi, NativeOnesAreOnRecord) {
+  staged(test::check_native_records);
+}
+// One after the other in the same pinned memory, of growing and shrinking sizes: each begins after the copies
+// of the one before.
+TEST_F(StagedMpi, NativeOnesFollowOneAnother) {
+  staged([](dist::Transport& transport) {
+    test::Communicator comm(transport, {.algorithm = dist::Algorithm::native});
+    std::vector<Tensor> sums;
+    std::vector<std::unique_ptr<dist::Collective>> all;
+    for (const std::int64_t n : {64, 4096, 8, 1000}) {
+      sums.push_back(test::ranks_part(transport.rank(), n, DType::f32, transport.device()));
+      all.push_back(comm.all_reduce(sums.back()));
+    }
+    for (const auto& collective : all) comm.run(*collective);
+    for (const Tensor& sum : sums)
+      EXPECT_EQ(test::first_wrong(sum.to(kCpu), {0, sum.numel()}, kernels::Combine::sum, comm.world_size()),
+                -1);
+  });
+}
+TEST_F(StagedMpi, NativeTrainingEqualsOneRankOnTheJoinedBatch) {
+  staged([](dist::Transport& transport) {
+    test::check_accumulation_with(transport, {.algorithm = dist::Algorithm::native},
+                                  {.device = transport.device()});
+  });
+}
 TEST_F(StagedMpi, AllRanksHaveTheSameBits) {
   staged(test::check_all_ranks_agree);
 }

@@ -244,6 +244,43 @@ TEST(Nccl, CommonCalls) {
   });
 }
 
+// Pieces of unequal sizes: NCCL has no call for them, but a group of calls.
+TEST(Nccl, CommonCallsToARoot) {
+  in_all_orders([] {
+    World world(3);
+    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
+    for (std::size_t r = 0; r < 3; ++r) {
+      Rank& rank = world[r];
+      EXPECT_OK(rank.fill(8, static_cast<float>(r + 1), rank.x.data()));
+      EXPECT_OK(rank.fill(8, -1.0f, rank.y.data()));
+      ncclGroupStart();
+      EXPECT_EQ(ncclReduce(rank.x.data(), rank.x.data(), 3, ncclFloat32, ncclSum, 2, rank.comm, rank.stream),
+                ncclSuccess);
+      EXPECT_EQ(ncclReduce(rank.x.data() + 3, rank.x.data() + 3, 1, ncclFloat32, ncclMax, 0, rank.comm,
+                           rank.stream),
+                ncclSuccess);
+      EXPECT_EQ(ncclBroadcast(rank.x.data() + 4, rank.y.data(), 2, ncclFloat32, 1, rank.comm, rank.stream),
+                ncclSuccess);
+      EXPECT_EQ(ncclGroupEnd(), ncclInProgress);
+      EXPECT_EQ(settle(rank.comm), ncclSuccess);
+      if (r < 2) {
+        EXPECT_FALSE(over(rank)) << "not all have come";
+      }
+    }
+    for (auto& rank : world.ranks) EXPECT_OK(cudaStreamSynchronize(rank->stream));
+    for (std::size_t r = 0; r < 3; ++r) {
+      const auto mine = static_cast<float>(r + 1);
+      EXPECT_EQ(first(world[r].x.read()), (r == 2   ? std::vector<float>{6, 6, 6, 3}
+                                           : r == 0 ? std::vector<float>{1, 1, 1, 3}
+                                                    : std::vector<float>(4, mine)));
+      EXPECT_EQ(first(world[r].y.read()), (std::vector<float>{2, 2, -1, -1}));
+    }
+    EXPECT_EQ(ncclBroadcast(world[0].x.data(), world[0].y.data(), 2, ncclFloat32, 3, world[0].comm,
+                            world[0].stream),
+              ncclInvalidArgument);
+  });
+}
+
 TEST(Nccl, AnAbortEndsTheGroupsOfItsOwnRank) {
   in_all_orders([] {
     World world(2);

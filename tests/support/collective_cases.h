@@ -162,14 +162,60 @@ inline void check_restarts(dist::Transport& transport) {
 }
 
 inline void check_broadcasts(dist::Transport& transport) {
-  Communicator comm(transport, {.segment_bytes = 64});
-  for (int root = 0; root < transport.world_size(); ++root) {
-    for (const std::int64_t n : {0, 1, 16, 17, 200}) {
-      const Tensor x = ranks_part(transport.rank(), n, DType::i32, transport.device());
-      comm.run(*comm.broadcast(x, root));
-      EXPECT_TRUE(same_bits(x.to(kCpu), ranks_part(root, n, DType::i32))) << n << " from " << root;
+  std::vector<CommunicatorOptions> all{{.segment_bytes = 64}};
+  if (transport.has_native()) all.push_back({.algorithm = Algorithm::native});
+  for (const CommunicatorOptions& options : all) {
+    Communicator comm(transport, options);
+    for (int root = 0; root < transport.world_size(); ++root) {
+      for (const std::int64_t n : {0, 1, 16, 17, 200}) {
+        const Tensor x = ranks_part(transport.rank(), n, DType::i32, transport.device());
+        comm.run(*comm.broadcast(x, root));
+        EXPECT_TRUE(same_bits(x.to(kCpu), ranks_part(root, n, DType::i32)))
+            << n << " from " << root << " " << name_of(options.algorithm);
+      }
     }
   }
+}
+
+/// A NaN of one rank is one everywhere, in sums and in maxima.
+inline void check_nan_stays(dist::Transport& transport) {
+  for (const CommunicatorOptions& options : all_algorithms(transport)) {
+    Communicator comm(transport, options);
+    for (const DType dtype : {DType::f32, DType::f16}) {
+      for (const Combine how : {Combine::sum, Combine::max}) {
+        const Tensor x = ranks_part(transport.rank(), 9, dtype);
+        if (transport.rank() == transport.world_size() - 1)
+          dispatch_floating(dtype, "test", [&]<class T>() { x.data<T>()[4] = T(NAN); });
+        const Tensor there = x.to(transport.device());
+        comm.run(*comm.all_reduce(there, how));
+        const std::vector<double> values = there.to(kCpu).to_vector();
+        for (std::size_t i = 0; i < values.size(); ++i)
+          EXPECT_EQ(std::isnan(values[i]), i == 4)
+              << i << " " << name_of(options.algorithm) << " " << name_of(dtype);
+      }
+    }
+  }
+}
+
+/// What is on record of a library's own collectives: dtype, elements and, when they are done, bytes.
+inline void check_native_records(dist::Transport& transport) {
+  Communicator comm(transport, {.algorithm = Algorithm::native});
+  const std::int64_t n = 4 * transport.world_size();
+  const auto expect = [&](std::unique_ptr<dist::Collective> collective, DType dtype, const char* name) {
+    comm.run(*collective, 5);
+    const dist::FlightRecord::Entry entry = transport.flight().last();
+    EXPECT_STREQ(entry.call.name, name);
+    EXPECT_EQ(entry.call.dtype, dtype) << name;
+    EXPECT_EQ(entry.call.count, n) << name;
+    EXPECT_EQ(entry.call.bucket, 5) << name;
+    EXPECT_EQ(entry.bytes, n * static_cast<std::int64_t>(size_of(dtype))) << name;
+    EXPECT_FALSE(entry.under_way()) << name;
+  };
+  const auto part = [&](DType dtype) { return ranks_part(transport.rank(), n, dtype, transport.device()); };
+  expect(comm.all_reduce(part(DType::f32)), DType::f32, "native all_reduce");
+  expect(comm.reduce_scatter(part(DType::bf16)), DType::bf16, "native reduce_scatter");
+  expect(comm.all_gather(part(DType::f16)), DType::f16, "native all_gather");
+  expect(comm.broadcast(part(DType::i64), 0), DType::i64, "native broadcast");
 }
 
 /// Everyone ends with the same bits, though sums of such numbers depend on their order; and twice the same.

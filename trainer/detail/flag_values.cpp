@@ -90,6 +90,15 @@ Strategy strategy(const std::string& flag, const std::string& text) {
   detail::fail<>("{}: must be single, ddp or zero1, but got '{}'", flag, text);
 }
 
+dist::Algorithm algorithm(const std::string& flag, const std::string& text) {
+  using dist::Algorithm;
+  for (const auto known :
+       {Algorithm::rank_order, Algorithm::ring, Algorithm::hierarchical, Algorithm::native}) {
+    if (text == name_of(known)) return known;
+  }
+  detail::fail<>("{}: must be rank_order, ring, hierarchical or native, but got '{}'", flag, text);
+}
+
 Precision precision(const std::string& flag, const std::string& text) {
   const auto value = precision_named(text);
   ATH_CHECK(value, "{}: must be f32, tf32, bf16 or f16, but got '{}'", flag, text);
