@@ -15,6 +15,9 @@ dist::Transport& transport() {
 TEST(MpiCollectives, GiveWhatAllRanksMakeTogether) {
   test::check_reductions(transport());
 }
+TEST(MpiCollectives, GatherWhatEachRankHas) {
+  test::check_gathers(transport());
+}
 TEST(MpiCollectives, TakeUnequalPieces) {
   test::check_unequal_pieces(transport());
 }

@@ -57,6 +57,9 @@ TEST(Collectives, RankOrderRoundsOnce) {
   for (const int world : {1, 2, 5, 8}) run_ranks(world, test::check_rank_order_rounds_once);
 }
 
+TEST(Collectives, GatherWhatEachRankHas) {
+  for (const int world : {1, 2, 3, 4}) run_ranks(world, test::check_gathers);
+}
 TEST(Collectives, NaNStays) {
   for (const int world : {1, 2, 5}) run_ranks(world, test::check_nan_stays);
 }

@@ -70,6 +70,9 @@ TEST_F(NcclCollectives, AllRanksHaveTheSameBits) {
 TEST_F(NcclCollectives, RankOrderRoundsOnce) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_rank_order_rounds_once);
 }
+TEST_F(NcclCollectives, GatherWhatEachRankHas) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_gathers);
+}
 TEST_F(NcclCollectives, TakeUnequalPieces) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_unequal_pieces);
 }

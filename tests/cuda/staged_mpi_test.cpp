@@ -20,6 +20,9 @@ template <class F> void staged(const F& f) {
 TEST_F(StagedMpi, CollectivesGiveWhatAllRanksMakeTogether) {
   staged(test::check_reductions);
 }
+TEST_F(StagedMpi, CollectivesGatherWhatEachRankHas) {
+  staged(test::check_gathers);
+}
 TEST_F(StagedMpi, CollectivesTakeUnequalPieces) {
   staged(test::check_unequal_pieces);
 }

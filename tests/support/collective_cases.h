@@ -146,6 +146,32 @@ inline void check_unequal_pieces(dist::Transport& transport) {
   }
 }
 
+/// Gathers alone: nothing of a piece is known but to its rank.
+inline void check_gathers(dist::Transport& transport) {
+  const int world = transport.world_size(), rank = transport.rank();
+  for (const CommunicatorOptions& options : all_algorithms(transport)) {
+    Communicator comm(transport, options);
+    for (const std::int64_t n : {world * 16, world * 16 + 5, 3}) {
+      const auto filled_with = [&](int time, int one) {  // pieces of `one` rank, or of all; else -1
+        std::vector<float> values(static_cast<std::size_t>(n), -1);
+        for (int r = 0; r < world; ++r) {
+          const Range piece = comm.piece(n, r);
+          for (std::int64_t i = piece.begin; i < piece.end && (one < 0 || one == r); ++i)
+            values[static_cast<std::size_t>(i)] = static_cast<float>(100 * time + 10 * r + 1);
+        }
+        return Tensor::from(values, {n});
+      };
+      const Tensor x = Tensor::zeros({n}, {DType::f32, transport.device()});
+      const auto gather = comm.all_gather(x);
+      for (int time = 0; time < 2; ++time) {
+        x.copy_bytes_from(filled_with(time, rank).to(transport.device()));
+        comm.run(*gather);
+        EXPECT_TRUE(same_bits(x.to(kCpu), filled_with(time, -1))) << name_of(options.algorithm) << " " << n;
+      }
+    }
+  }
+}
+
 /// A collective is made once and started often, on other values each time.
 inline void check_restarts(dist::Transport& transport) {
   for (const CommunicatorOptions& options : all_algorithms(transport)) {
