@@ -242,6 +242,7 @@ RankRecord read_record(const std::filesystem::path& path, int rank) {
       record.host = text(json, "host");
       record.reason = text(json, "reason");
       record.error = text(json, "error");
+      record.began_us = number(json, "began_us");
       record.now_us = number(json, "now_us");
     } else if (number(json, "seq", -1) >= 0) {
       record.found = true;
@@ -268,7 +269,24 @@ RankRecord read_record(const std::filesystem::path& path, int rank) {
   return record;
 }
 
+// A folder may hold what an earlier run has left, perhaps with other ranks: the newest record says which run
+// is the last. Clocks of different machines may differ by a minute.
+void forget_earlier_runs(std::vector<RankRecord>& records) {
+  constexpr std::int64_t kClocksUs = 60'000'000;
+  const auto newest = std::max_element(records.begin(), records.end(),
+                                       [](const auto& a, const auto& b) { return a.now_us < b.now_us; });
+  if (newest == records.end() || newest->world_size == 0) return;
+  const int world = newest->world_size;
+  const std::int64_t began = newest->began_us;
+  for (RankRecord& record : records) {
+    if (!record.found || record.world_size == 0) continue;
+    if (record.world_size == world && record.now_us + kClocksUs >= began) continue;
+    record = RankRecord{.rank = record.rank, .damage = "is of an earlier run"};
+  }
+}
+
 FlightReport conclude(std::vector<RankRecord> records) {
+  forget_earlier_runs(records);
   int world = 0;
   for (const RankRecord& record : records) world = std::max(world, record.world_size);
   if (world == 0) {
@@ -281,7 +299,6 @@ FlightReport conclude(std::vector<RankRecord> records) {
     report.ranks[static_cast<std::size_t>(rank)].damage = "is missing";
   }
   for (RankRecord& record : records) {
-    // Of an earlier run with more ranks, where it is beyond this one's.
     if (record.rank < world) report.ranks[static_cast<std::size_t>(record.rank)] = std::move(record);
   }
   const std::vector<RankRecord>& ranks = report.ranks;

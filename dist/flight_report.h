@@ -28,8 +28,9 @@ struct RankRecord {
   std::string host = {};
   std::string reason = {};  ///< deadline, lost, error, or a signal's name
   std::string error = {};
-  std::int64_t now_us = 0;     ///< when it was written
-  std::vector<Entry> entries;  ///< ascending
+  std::int64_t began_us = 0;        ///< when its rank began to record
+  std::int64_t now_us = 0;          ///< when it was written
+  std::vector<Entry> entries = {};  ///< ascending
 
   /// The collective of that number; null where it is not there.
   const Entry* at(std::int64_t seq) const;

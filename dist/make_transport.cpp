@@ -32,7 +32,7 @@ void join_nccl(Job& job, Device device) {
   }
   NcclId id = place.rank == 0 || place.launcher == Launcher::nccl_comm ? new_nccl_id() : NcclId{};
   if (place.launcher != Launcher::nccl_comm) {
-    const std::vector<std::byte> shared = share_from_rank_0(place, id);
+    const std::vector<std::byte> shared = share_from_rank_0(place, id, {.timeout = job.timeout});
     ATH_CHECK(shared.size() == id.size(), "ranks: rank 0 must send an id of NCCL's, but sends {} bytes",
               shared.size());
     std::memcpy(id.data(), shared.data(), id.size());
@@ -67,7 +67,7 @@ std::unique_ptr<Transport> over_mpi(Transport& mpi, Device device, [[maybe_unuse
 }
 
 void join_mpi(Job& job, Device device) {
-  auto transport = std::make_unique<MpiTransport>();
+  auto transport = std::make_unique<MpiTransport>(MpiOptions{.timeout = job.timeout});
   MpiTransport& mpi = *transport;
   job.below = std::move(transport);
   job.abort = [&mpi](int exit_code) { mpi.abort(exit_code); };

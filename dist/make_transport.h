@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -14,6 +15,8 @@ struct Job {
   Place place = {};  ///< local_rank and local_size are what the network found out, where it knows better
   std::unique_ptr<Transport> below = {};  ///< the host's network, where the GPUs' memory goes over it
   std::unique_ptr<Transport> transport = {};
+  /// How long the others are waited for where the network begins and ends.
+  std::chrono::milliseconds timeout{300'000};
   /// Ends all ranks at once with an exit code, without waiting for any: for one that cannot go on. Does not
   /// return.
   std::function<void(int exit_code)> abort = {};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -49,6 +50,28 @@ constexpr int kExitPeerLost = 74;
 /// How long a message that is let go of may take to be cancelled.
 constexpr std::chrono::milliseconds kCancelTime{50};
 
+/// Ends the process where a call into MPI that waits for all ranks takes too long: `what`, for the line.
+class EndsInTime {
+ public:
+  EndsInTime(const char* what, const MpiOptions& options) {
+    if (options.wait_inside) return;
+    thread_ = std::jthread([this, what, timeout = options.timeout](const std::stop_token& over) {
+      std::unique_lock lock(mutex_);
+      if (wake_.wait_for(lock, over, timeout, [&] { return over.stop_requested(); })) return;
+      if (over.stop_requested()) return;
+      std::fprintf(stderr, "error: mpi: all ranks must come to %s within %g s, but one has not\n", what,
+                   static_cast<double>(timeout.count()) / 1000);
+      std::fflush(stderr);
+      std::_Exit(kExitPeerLost);
+    });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // its destructor asks it to stop, and waits
+};
+
 struct Slot {
   std::vector<MPI_Request> requests;  // one per chunk
   std::vector<MPI_Status> statuses;
@@ -65,8 +88,7 @@ struct MpiTransport::Impl {
   MPI_Comm comm = MPI_COMM_NULL;
   bool ends_mpi = false;
   bool is_duplicate = false;
-  std::size_t chunk_bytes = 0;
-  bool wait_inside = false;
+  MpiOptions options;
   std::int64_t messages = 0;  // begun so far
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   std::vector<Slot> slots;
@@ -81,13 +103,12 @@ struct MpiTransport::Impl {
   int exceptions = std::uncaught_exceptions();
 
   /// A duplicate of `original`; null: between all ranks there are.
-  explicit Impl(const MpiOptions& options, const Impl* original = nullptr)
-      : is_duplicate(original != nullptr),
-        chunk_bytes(options.chunk_bytes),
-        wait_inside(options.wait_inside) {
+  explicit Impl(const MpiOptions& wanted, const Impl* original = nullptr)
+      : is_duplicate(original != nullptr), options(wanted) {
+    const EndsInTime in_time(original ? "MPI_Comm_dup" : "MPI_Init", options);
     if (original) broken = original->broken;
-    ATH_CHECK(chunk_bytes >= 1 && chunk_bytes <= std::size_t{1} << 30,
-              "mpi: chunk_bytes must be in [1, 2^30], but got {}", chunk_bytes);
+    ATH_CHECK(options.chunk_bytes >= 1 && options.chunk_bytes <= std::size_t{1} << 30,
+              "mpi: chunk_bytes must be in [1, 2^30], but got {}", options.chunk_bytes);
     int running = 0;
     check(MPI_Initialized(&running), "mpi start");
     if (!running) {
@@ -133,6 +154,7 @@ struct MpiTransport::Impl {
   }
 
   ~Impl() {
+    const EndsInTime in_time("MPI_Finalize", options);
     const auto turn = mpi_turn(threads);
     if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
     if (ends_mpi) MPI_Finalize();
@@ -153,14 +175,15 @@ struct MpiTransport::Impl {
     slot.peer = peer;
     slot.receives = receives;
     // An empty message is one chunk, too.
-    slot.requests.assign(std::max<std::size_t>(1, (bytes + chunk_bytes - 1) / chunk_bytes), MPI_REQUEST_NULL);
+    slot.requests.assign(std::max<std::size_t>(1, (bytes + options.chunk_bytes - 1) / options.chunk_bytes),
+                         MPI_REQUEST_NULL);
     slot.statuses.resize(slot.requests.size());
     slot.counts.assign(slot.requests.size(), -1);
     return request;
   }
 
   int chunk(const Slot& slot, std::size_t i) const {
-    return static_cast<int>(std::min(chunk_bytes, slot.bytes - i * chunk_bytes));
+    return static_cast<int>(std::min(options.chunk_bytes, slot.bytes - i * options.chunk_bytes));
   }
 
   void release(Request& request) {
@@ -188,7 +211,7 @@ Request MpiTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
   const auto turn = mpi_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
-    check(MPI_Isend(bytes.data() + i * impl_->chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, to, tag,
+    check(MPI_Isend(bytes.data() + i * impl_->options.chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, to, tag,
                     impl_->comm, &slot.requests[i]),
           "mpi send");
   }
@@ -200,7 +223,7 @@ Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
   const auto turn = mpi_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
-    check(MPI_Irecv(bytes.data() + i * impl_->chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, from, tag,
+    check(MPI_Irecv(bytes.data() + i * impl_->options.chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, from, tag,
                     impl_->comm, &slot.requests[i]),
           "mpi receive");
   }
@@ -260,7 +283,7 @@ void MpiTransport::cancel(Request& request) noexcept {
 // Collectives take messages of each way in the order in which they began: others that are complete help
 // nobody.
 bool MpiTransport::wait_for_any() {
-  if (!impl_->wait_inside) return false;
+  if (!impl_->options.wait_inside) return false;
   std::array<MPI_Request, 2> oldest{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   std::array<Slot*, 2> slots{};
   for (Slot& slot : impl_->slots) {
@@ -293,8 +316,7 @@ bool MpiTransport::threads_may_call() const {
 }
 
 std::unique_ptr<Transport> MpiTransport::duplicate() {
-  return std::unique_ptr<Transport>(new MpiTransport(
-      std::make_unique<Impl>(MpiOptions{impl_->chunk_bytes, impl_->wait_inside}, impl_.get())));
+  return std::unique_ptr<Transport>(new MpiTransport(std::make_unique<Impl>(impl_->options, impl_.get())));
 }
 
 std::unique_ptr<Collective> MpiTransport::native(const NativeCall& call) {

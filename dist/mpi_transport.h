@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "dist/transport.h"
@@ -13,6 +14,9 @@ struct MpiOptions {
   /// network (SimGrid), where asking takes none of its time: a clock that only waiting moves would stand
   /// still.
   bool wait_inside = false;
+  /// How long MPI itself may wait for the other ranks, where it starts, duplicates a network and ends; then
+  /// the process says so and ends with exit code 74, for nothing else helps. Not with `wait_inside`.
+  std::chrono::milliseconds timeout{300'000};
 };
 
 /// Ranks as processes started by mpirun or Slurm, over MPI's point-to-point messages of bytes; in the target

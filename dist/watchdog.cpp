@@ -128,7 +128,7 @@ struct Watchdog::Impl {
   Transport& transport;
   WatchdogOptions options;
   std::filesystem::path path;
-  std::atomic<bool> stop{false}, has_agreed{false}, ending{false};
+  std::atomic<bool> stop{false}, has_agreed{false}, ending{false}, takes_long{false};
   std::atomic<int> silent_code{-1};                       // of an end that is said elsewhere
   std::atomic<std::int64_t> agreed_us{0}, longest_us{0};  // the last time, and the time between two
   std::array<struct sigaction, kEnding.size()> before_ending{};
@@ -201,6 +201,8 @@ struct Watchdog::Impl {
       if (silent_code >= 0) _exit(silent_code);
       leave(kExitPeerLost, name, [&] {
         const bool just = resumed_us > 0 && seconds_since(resumed_us) < 3;
+        const Blame found = blame();
+        if (found.own_error && options.agreement.count() > 0) return found.text;
         return fmt::format(
             "{}: {}",
             options.agreement.count() > 0
@@ -208,7 +210,7 @@ struct Watchdog::Impl {
                               "nothing is saved ({})",
                               name)
                 : fmt::format("ended by {}", name),
-            just ? fmt::format("it had been stopped for {} s itself", stopped_s) : blame());
+            just ? fmt::format("it had been stopped for {} s itself", stopped_s) : found.text);
       });
     }
   }
@@ -219,11 +221,13 @@ struct Watchdog::Impl {
   // Who told this rank to end may not wait as long as the others need: the record comes first.
   bool have_agreed(const char* signal) {
     write_record(signal, fmt::format("{} came to rank {}", signal, transport.rank()));
-    const std::int64_t began = FlightRecord::now_us();
+    std::int64_t began = FlightRecord::now_us();
     const std::int64_t at_least = std::chrono::microseconds(options.agreement).count();
     while (!stop && !has_agreed && silent_code < 0 &&
-           FlightRecord::now_us() - began < std::max(at_least, 2 * longest_us))
+           FlightRecord::now_us() - began < std::max(at_least, 2 * longest_us)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (takes_long) began = FlightRecord::now_us();
+    }
     if (!has_agreed && !stop) return false;
     std::error_code ignored;
     if (!path.empty()) std::filesystem::remove(path, ignored);
@@ -251,20 +255,24 @@ struct Watchdog::Impl {
 
   // In the thread that pushes.
   void failed(Failure kind, const std::exception& error) {
-    if (kind == Failure::deadline) leave(kExitPeerLost, "deadline", [&] { return blame(); });
+    if (kind == Failure::deadline) leave(kExitPeerLost, "deadline", [&] { return blame().text; });
     if (kind == Failure::lost) leave(kExitPeerLost, "lost", [&] { return std::string(error.what()); });
     // Known to one who catches it, and perhaps to all ranks: an end of its own follows.
     write_record("error", error.what());
   }
 
+  struct Blame {
+    std::string text;
+    bool own_error = false;  // the rank at the end of the chain has ended by one, and says it itself
+  };
   // What this rank waits for, with the records of the others, which are being written now.
-  std::string blame() const {
+  Blame blame() const {
     const FlightRecord::Entry entry = transport.flight().last();
     std::vector<int> chain{transport.rank()};
     const std::int64_t now = FlightRecord::now_us(), until = now + kOthersUs;
     for (std::int64_t next = entry.under_way() ? entry.waits_for : -1; next >= 0;) {
       const bool again = std::find(chain.begin(), chain.end(), next) != chain.end();
-      if (again) return doing(transport.flight(), entry, now, {});
+      if (again) return {doing(transport.flight(), entry, now, {})};
       chain.push_back(static_cast<int>(next));
       const std::filesystem::path theirs = options.folder / fmt::format("flight.{}.json", next);
       RankRecord record;
@@ -273,10 +281,12 @@ struct Watchdog::Impl {
         if (record.damage.empty()) break;
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       } while (!path.empty() && FlightRecord::now_us() < until);
+      if (record.reason == "error")
+        return {fmt::format("ended with rank {}, which has an error of its own", next), true};
       const RankRecord::Entry* at = record.damage.empty() ? record.at(entry.seq) : nullptr;
       next = at && at->under_way() ? at->waits_for : -1;
     }
-    return doing(transport.flight(), entry, now, chain);
+    return {doing(transport.flight(), entry, now, chain)};
   }
 
   // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks when one has failed, a second apart; but it sleeps
@@ -348,8 +358,13 @@ Watchdog* Watchdog::current() {
 void Watchdog::agreed(bool last) {
   if (!impl_) return;
   const std::int64_t now = FlightRecord::now_us(), before = impl_->agreed_us.exchange(now);
-  if (before > 0) impl_->longest_us = std::max(impl_->longest_us.load(), now - before);
+  const bool took_long = impl_->takes_long.exchange(false);
+  if (before > 0 && !took_long) impl_->longest_us = std::max(impl_->longest_us.load(), now - before);
   impl_->has_agreed = last;  // the signal may come to this rank after the news of it
+}
+
+void Watchdog::takes_long() {
+  if (impl_) impl_->takes_long = true;
 }
 
 void Watchdog::stand_down(int exit_code, const std::string& why) {

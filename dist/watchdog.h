@@ -15,7 +15,8 @@ struct WatchdogOptions {
   /// written.
   std::filesystem::path folder = ".";
   /// After SIGTERM or SIGINT, how long the ranks have to agree on a last step, or twice the longest time
-  /// between two calls of agreed(), for the step under way has to end first. 0: they do not try.
+  /// between two calls of agreed(), for the step under way has to end first (and a checkpoint that is being
+  /// saved: takes_long()). 0: they do not try.
   std::chrono::milliseconds agreement{0};
   /// How long an end may take, with the writing of the record, before the process is ended without.
   std::chrono::milliseconds limit{2000};
@@ -53,6 +54,9 @@ class Watchdog {
   /// All ranks have just heard of each other; with `last`, of a signal, too, and of the step after which they
   /// end by themselves.
   void agreed(bool last);
+
+  /// Until agreed() is called next, ranks take as long as they need: one saves, and the others wait for it.
+  void takes_long();
 
   /// This rank ends by an error of its own, which the caller says: writes the record, where there is anything
   /// in it, and from now on a signal ends the process in silence, with that exit code; so does the limit,

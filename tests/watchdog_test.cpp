@@ -186,6 +186,23 @@ TEST_F(WatchdogDeathTest, TheStepUnderWayMayEnd) {
   EXPECT_EXIT(agree(), testing::ExitedWithCode(5), "^$");
 }
 
+// A checkpoint that is being saved is waited for.
+TEST_F(WatchdogDeathTest, WhatTakesLongMayEnd) {
+  const auto agree = [&](bool says_so) {
+    ThreadJob job(2);
+    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
+    watchdog.agreed(false);
+    if (says_so) watchdog.takes_long();
+    raise(SIGTERM);
+    std::this_thread::sleep_for(1s);
+    watchdog.agreed(true);
+    std::this_thread::sleep_for(300ms);
+    _exit(5);
+  };
+  EXPECT_EXIT(agree(true), testing::ExitedWithCode(5), "^$");
+  EXPECT_EXIT(agree(false), testing::ExitedWithCode(74), "nothing is saved");
+}
+
 TEST_F(WatchdogDeathTest, ACrashLeavesARecord) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer handles crashes in its own way";

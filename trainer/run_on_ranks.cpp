@@ -98,7 +98,7 @@ std::filesystem::path flight_folder(const TrainerConfig& config) {
 
 int run_rank(const dist::Place& place, TrainerConfig& config, const dist::Networks& networks,
              const std::function<int(dist::Transport*)>& body) {
-  dist::Job job{.place = place};
+  dist::Job job{.place = place, .timeout = config.collectives.timeout};
   std::optional<dist::Watchdog> watchdog;
   try {
     networks.join(job, config.device);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "dist/watchdog.h"
 #include "optim/load.h"
 #include "tensor/error.h"
 #include "trainer/trainer.h"
@@ -179,6 +180,7 @@ void Trainer::go_on() {
 
 void Trainer::save() {
   if (!saves_ || saved_ == at_.attempted) return;
+  if (auto* watchdog = dist::Watchdog::current()) watchdog->takes_long();
   at_.elapsed_s = seconds_since_start();
   at_.ended.reset();
   at_.why_ended.clear();
