@@ -230,6 +230,22 @@ TEST_F(CheckpointOfRanks, AFailedSaveIsToldToAllRanks) {
   EXPECT_NO_THROW((void)load_checkpoint(file("fine")));
 }
 
+TEST_F(CheckpointOfRanks, ShardsAreNotSavedByOneAlone) {
+  StateDict state;
+  state.set("whole", Tensor::zeros({3}));
+  state.set("fc.weight", ShardedTensor{{10}, DType::f32, {{0, Tensor::zeros({5})}}});
+  try {
+    save_checkpoint(file("alone"), state);
+    ADD_FAILURE() << "half of it is a checkpoint";
+  } catch (const ArgumentError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "checkpoint: 'fc.weight' must be whole, but this rank has a part of it; save it on all ranks "
+        "by dist::gather_state()");
+  }
+  EXPECT_FALSE(fs::exists(file("alone")));
+}
+
 TEST_F(CheckpointOfRanks, StatesThatDifferOrDoNotFitAreErrors) {
   run_ranks(2, [&](Transport& transport) {
     Communicator comm(transport);

@@ -93,6 +93,10 @@ StateDict on_host(const StateDict& state) {
   StateDict copy;
   for (const StateDict::Entry& entry : state) {
     const auto* tensor = std::get_if<Tensor>(&entry.value);
+    ATH_CHECK(!std::get_if<ShardedTensor>(&entry.value),
+              "checkpoint: '{}' must be whole, but this rank has a part of it; save it on all ranks by "
+              "dist::gather_state()",
+              entry.name);
     copy.set(entry.name, tensor ? contiguous(tensor->detach().to(kCpu)) : entry.value);
   }
   return copy;

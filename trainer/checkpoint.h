@@ -15,7 +15,7 @@ namespace athanor {
 /// version of its schema and a CRC-32 over all entries (names, kinds, shapes, dtypes, values) in its
 /// metadata. The file appears whole or not at all; what was at `path` stays until then. Tensors may be
 /// strided and on any device (then a counted wait). Throws IoError naming the file and the system's reason: a
-/// full disk, a folder that cannot be written.
+/// full disk, a folder that cannot be written; ArgumentError where a tensor is sharded.
 void save_checkpoint(const std::filesystem::path& path, const StateDict& state);
 /// The same on rank 0 of a job, where `read` gives the tensors that are sharded: see dist/gather_state.h. The
 /// file is the same, byte for byte, whatever the ranks.
