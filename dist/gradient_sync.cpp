@@ -163,7 +163,9 @@ void GradientSync::ready(int parameter) {
             name_, arena_.parameters()[static_cast<std::size_t>(parameter)].name);
   if (silent_ > 0) return;
   arrived = 1;
-  --missing_[static_cast<std::size_t>(layout_.bucket_of(parameter))];
+  const int bucket = layout_.bucket_of(parameter);
+  if (bucket < 0) return;
+  --missing_[static_cast<std::size_t>(bucket)];
   launch_complete();
   runner_.pump();
 }

@@ -108,6 +108,7 @@ void Zero1::overlap_gather(nn::Module& model) {
                                    [&](const Parameter& one) { return one.tensor.same_as(handle); });
       if (!has) continue;
       found[static_cast<std::size_t>(i)] = 1;
+      if (layout().bucket_of(i) < 0) continue;  // empty
       last = std::max(last, place_of_bucket(layout().bucket_of(i)));
     }
     if (last == 0) return;
@@ -136,8 +137,9 @@ void Zero1::wait_for(int count) {
 }
 
 void Zero1::check_used(int parameter) const {
+  const int bucket = layout().bucket_of(parameter);
   ATH_CHECK(
-      !gathering_ || place_of_bucket(layout().bucket_of(parameter)) <= waited_,
+      !gathering_ || bucket < 0 || place_of_bucket(bucket) <= waited_,
       "zero1: a forward pass must wait for weights, but {} was read while they were being gathered; run "
       "its module by a call, not by forward()",
       arena().parameters()[static_cast<std::size_t>(parameter)].name);

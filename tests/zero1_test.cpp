@@ -267,6 +267,51 @@ TEST(ZeroOne, MuonEqualsDdpBitForBit) {
         EXPECT_GE(ddp[0].applied, 9);
       }
     }
+// A part of the arena with no elements has no bucket: there is nothing to send, and nothing to wait for.
+class Hollow final : public nn::Module {
+ public:
+  Hollow() {
+    register_module("linear", linear);
+    nothing = register_parameter("nothing", Tensor::zeros({0}), {.keep_f32 = true});
+    initialize(1);
+  }
+  Tensor forward(const Tensor& x) override { return linear(x) + cast(sum(nothing), x.dtype()); }
+
+  nn::Linear linear{7, 3};
+  Tensor nothing;
+};
+
+template <class Sync> void train_hollow(Transport& transport, Overlap overlap) {
+  Communicator comm(transport);
+  Hollow net;
+  ParameterArena arena(net.parameters(), {},
+                       test::arena_options<Sync>({.precision = Precision::bf16}, comm, test::kSmallBuckets));
+  Sync sync(arena, comm, {.overlap = overlap});
+  Adam adam(arena);
+  StepBuffer step(kCpu, {.seed = 1});
+  if constexpr (std::is_same_v<Sync, Zero1>) sync.overlap_gather(net);
+  for (int i = 0; i < 3; ++i) {
+    arena.zero_grad();
+    const Tensor x = cast(test::whole_samples(0, 2), DType::bf16);
+    backward_scaled(cast(sum(square(net(x))), DType::f32), step);
+    sync.reduce(step);
+    adam.set_learning_rates(step, schedules::constant(0.01f));
+    adam.step(step);
+    finish_step(step);
+    if constexpr (std::is_same_v<Sync, Zero1>) sync.gather_weights();
+  }
+  sync.settle();
+  EXPECT_EQ(sync.unused(0), std::vector<std::string>());
+  EXPECT_EQ(step.read().applied_steps, 3);
+}
+
+TEST(GradientSync, APartOfEmptyParametersIsNothing) {
+  for (const Overlap overlap : {Overlap::thread, Overlap::pumped, Overlap::none}) {
+    run_ranks(2, [&](Transport& transport) { train_hollow<Ddp>(transport, overlap); });
+    run_ranks(2, [&](Transport& transport) { train_hollow<Zero1>(transport, overlap); });
+  }
+}
+
   }
 }
 
