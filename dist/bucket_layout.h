@@ -55,10 +55,11 @@ class BucketLayout {
   BucketLayout(const ParameterArena& arena, int world_size, const CommunicatorOptions& options = {});
 
   int world_size() const { return world_size_; }
+  const CommunicatorOptions& options() const { return options_; }
   /// In the order in which they are sent.
   std::span<const Bucket> buckets() const { return buckets_; }
-  int bucket_of(int parameter) const { return bucket_of_[static_cast<std::size_t>(parameter)]; }
   /// -1: an empty parameter that no bucket is made for.
+  int bucket_of(int parameter) const { return bucket_of_[static_cast<std::size_t>(parameter)]; }
 
   /// What `rank` owns of a bucket: elements of its part, padding included. The same number for all ranks,
   /// unless they own whole parameters.

@@ -46,6 +46,12 @@ struct Announced {
   }
 };
 
+std::int64_t largest_of(std::span<const Range> pieces) {
+  std::int64_t largest = 0;
+  for (const Range& range : pieces) largest = std::max(largest, range.count());
+  return largest;
+}
+
 }  // namespace
 
 bool compare_calls_wanted() {
@@ -68,6 +74,14 @@ const char* name_of(Algorithm algorithm) {
 Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank) {
   if (options.algorithm == Algorithm::hierarchical)
     return hierarchical_piece(count, world_size, options.node_size, rank);
+std::int64_t scratch_bytes(const CommunicatorOptions& options, const Tensor& buffer,
+                           std::span<const Range> pieces) {
+  if (options.algorithm == Algorithm::native) return 0;
+  if (options.algorithm != Algorithm::rank_order)
+    return Ring::scratch_bytes(buffer, 1, options.segment_bytes);
+  return RankOrder::scratch_bytes(buffer, largest_of(pieces), static_cast<int>(pieces.size()));
+}
+
   return piece_of(count, world_size, rank);
 }
 
@@ -141,15 +155,13 @@ std::unique_ptr<Collective> Communicator::make_reduce_scatter(const Tensor& buff
       if (auto own = transport_.native({What::reduce_scatter, buffer, how, pieces})) return own;
       [[fallthrough]];
     case Algorithm::rank_order: {
-      std::int64_t largest = 0;
-      for (const Range& range : pieces) largest = std::max(largest, range.count());
+      const Tensor arriving = scratch(RankOrder::scratch_bytes(buffer, largest_of(pieces), world_size()));
       return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::reduce_scatter, buffer, how,
-                                         scratch(RankOrder::scratch_bytes(buffer, largest, world_size())),
-                                         std::move(pieces));
+                                         arriving, std::move(pieces));
     }
     case Algorithm::hierarchical:
       return hierarchical_reduce_scatter(transport_, options_.node_size, buffer, how,
-                                         scratch(Ring::scratch_bytes(buffer, 1, segment)), segment, pieces);
+                                         scratch(scratch_bytes(options_, buffer, pieces)), segment, pieces);
     case Algorithm::ring: break;
   }
   return std::make_unique<Ring>(transport_, world(), Ring::Half::reduce_scatter, buffer, how,

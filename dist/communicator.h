@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,11 @@ struct CommunicatorOptions {
 /// The piece of `count` elements that is `rank`'s own: which piece goes to whom depends on the algorithm, but
 /// they are all the same size where world_size divides count.
 Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank);
+/// Bytes for what arrives while `buffer`, cut into `pieces` by rank, is reduced: with rank_order every rank's
+/// share of the largest piece, with rings some segments.
+std::int64_t scratch_bytes(const CommunicatorOptions& options, const Tensor& buffer,
+                           std::span<const Range> pieces);
+
 /// The place of `rank` in the order in which pieces lie in the buffer.
 int place_of(const CommunicatorOptions& options, int world_size, int rank);
 
@@ -63,6 +69,10 @@ class Communicator {
   int world_size() const { return transport_.world_size(); }
   Transport& transport() const { return transport_; }
   const CommunicatorOptions& options() const { return options_; }
+
+  /// Takes memory for what arrives, scratch_bytes(): for who makes several reductions, with the most that one
+  /// of them needs. Else each that needs more than those before it takes memory of its own.
+  void reserve(std::int64_t bytes) { (void)scratch(bytes); }
 
   /// piece_of() this job.
   Range piece(std::int64_t count, int rank) const { return piece_of(options_, count, world_size(), rank); }

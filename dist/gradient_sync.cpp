@@ -74,10 +74,16 @@ GradientSync::~GradientSync() {
 }
 
 std::vector<std::unique_ptr<Collective>> GradientSync::make_collectives(Kind kind) {
+  const auto gradients_of = [&](const BucketLayout::Bucket& bucket) {
+    return slice(arena_.parts()[static_cast<std::size_t>(bucket.part)].gradients, bucket.range);
+  };
+  std::int64_t most = 0;
+  for (const BucketLayout::Bucket& bucket : layout_.buckets())
+    most = std::max(most, scratch_bytes(comm_.options(), gradients_of(bucket), bucket.pieces));
+  comm_.reserve(most);
   std::vector<std::unique_ptr<Collective>> collectives;
   for (const BucketLayout::Bucket& bucket : layout_.buckets()) {
-    const Tensor gradients =
-        slice(arena_.parts()[static_cast<std::size_t>(bucket.part)].gradients, bucket.range);
+    const Tensor gradients = gradients_of(bucket);
     collectives.push_back(kind == Kind::all_reduce
                               ? comm_.all_reduce(gradients, kernels::Combine::sum, bucket.pieces)
                               : comm_.reduce_scatter(gradients, kernels::Combine::sum, bucket.pieces));

@@ -1,6 +1,10 @@
 #include "dist/predict.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "dist/slice.h"
+#include "optim/flat.h"
 
 namespace athanor::dist {
 namespace {
@@ -11,26 +15,45 @@ std::int64_t size_in(DType dtype) {
 
 }  // namespace
 
-RankBytes bytes_per_rank(const ParameterArena& arena, const BucketLayout& layout, int states, bool sharded) {
+RankBytes bytes_per_rank(const ParameterArena& arena, const BucketLayout& layout, const StatesOf& states,
+                         bool sharded) {
   constexpr std::int64_t kF32 = 4;
+  constexpr auto kAligned = static_cast<std::int64_t>(kSliceAlignment / kF32);
+  const int ranks = layout.world_size();
   RankBytes bytes;
+  // Of every rank, where it is theirs; in DDP, of rank 0.
+  std::vector<std::int64_t> masters(static_cast<std::size_t>(sharded ? ranks : 1)), optimizer(masters.size());
+  const auto add_state = [&](int rank, int parameter, std::int64_t elements) {
+    optimizer[static_cast<std::size_t>(rank)] +=
+        states(arena.parameters()[static_cast<std::size_t>(parameter)]) * kF32 *
+        align_elements(elements, kAligned);
+  };
   for (const ParameterArena::Part& part : arena.parts()) {
     bytes.weights += part.size * size_in(part.dtype);
     bytes.gradients += part.size * size_in(part.gradients.dtype());
-    if (sharded) continue;
-    if (part.dtype != DType::f32) bytes.masters += part.size * kF32;
-    bytes.optimizer += part.size * kF32 * states;
+    if (!sharded && part.dtype != DType::f32) masters[0] += part.size * kF32;
   }
-  const int ranks = layout.world_size();
   for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
     const BucketLayout::Bucket& bucket = layout.buckets()[b];
     const ParameterArena::Part& part = arena.parts()[static_cast<std::size_t>(bucket.part)];
-    if (sharded) {
-      const std::int64_t mine = layout.shard(static_cast<int>(b), 0).count();
-      if (part.dtype != DType::f32) bytes.masters += mine * kF32;
-      bytes.optimizer += mine * kF32 * states;
+    if (sharded && part.dtype != DType::f32) {
+      for (int rank = 0; rank < ranks; ++rank)
+        masters[static_cast<std::size_t>(rank)] += layout.shard(static_cast<int>(b), rank).count() * kF32;
     }
-    if (ranks > 1) bytes.comm = std::max(bytes.comm, bucket.range.count() * size_in(part.gradients.dtype()));
+    if (ranks > 1)
+      bytes.comm = std::max(
+          bytes.comm, scratch_bytes(layout.options(), slice(part.gradients, bucket.range), bucket.pieces));
+  }
+  if (sharded) {
+    for (const BucketLayout::Piece& piece : layout.pieces(Range{0, arena.numel()}))
+      add_state(piece.rank, piece.parameter, piece.count);
+  } else {
+    for (int i = 0; i < arena.size(); ++i) add_state(0, i, arena.slice(i).count);
+  }
+  for (std::size_t rank = 0; rank < masters.size(); ++rank) {
+    if (masters[rank] + optimizer[rank] < bytes.masters + bytes.optimizer) continue;
+    bytes.masters = masters[rank];
+    bytes.optimizer = optimizer[rank];
   }
   if (arena.flat_buffers().defined())
     bytes.buffers = 2 * static_cast<std::int64_t>(arena.flat_buffers().bytes());  // and a snapshot

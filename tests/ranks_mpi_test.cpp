@@ -60,8 +60,9 @@ TEST(RanksMemory, AWideModelThatDdpRefusesTrainsUnderZero1) {
     const ParameterArena arena(model.parameters(), model.buffers(),
                                dist::bucketed({.precision = Precision::bf16}, ranks));
     const dist::BucketLayout layout(arena, ranks);
-    ddp = dist::bytes_per_rank(arena, layout, 2, false);
-    zero1 = dist::bytes_per_rank(arena, layout, 2, true);
+    const auto adamw = [](const Parameter&) { return 2; };
+    ddp = dist::bytes_per_rank(arena, layout, adamw, false);
+    zero1 = dist::bytes_per_rank(arena, layout, adamw, true);
   }
   // The model's own tensors go into the arena; activations of eight samples are small.
   allocator_of(kCpu).trim();

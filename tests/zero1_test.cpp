@@ -57,8 +57,20 @@ std::int64_t taken(std::int64_t elements, DType dtype) {
   return static_cast<std::int64_t>(block.bytes);
 }
 
+// Of one rank: what arrives of the largest bucket, once; the agreement of a step, which has a row of squares
+// and flags for every rank, and the squares; and, while it is made, a hash of every rank.
+std::int64_t comm_of(const ParameterArena& arena, const dist::BucketLayout& layout) {
+  const std::int64_t world = layout.world_size(), squares = 8 * std::ssize(layout.buckets());
+  std::int64_t largest = 0;
+  for (const auto& bucket : layout.buckets())
+    largest =
+        std::max(largest, bucket.range.count() * static_cast<std::int64_t>(size_of(arena.gradient_dtype(0))));
+  return taken(largest, DType::u8) + taken(world * (squares + align_elements(arena.size(), 8)), DType::u8) +
+         taken(world * squares, DType::u8) + taken(world * 8, DType::u8);
+}
+
 // At no moment is there more than one set of masters, of state and of averages among all ranks: their peaks
-// are the formula of dist/zero1.h, to the byte.
+// are the formula of dist/zero1.h, to the byte, and so is that of what arrives.
 TEST(ZeroOne, MemoryIsTheFormulaAtItsPeak) {
   constexpr std::int64_t kSizes[] = {10007, 7001, 501, 3};  // no number of ranks divides them
   for (const Precision precision : {Precision::bf16, Precision::f32}) {
@@ -67,7 +79,8 @@ TEST(ZeroOne, MemoryIsTheFormulaAtItsPeak) {
       const BucketOptions buckets{.bucket_bytes = 16000, .first_bucket_bytes = 1000};
       allocator_of(kCpu).reset_peak();
       const std::int64_t weights = peak("weights"), gradients = peak("gradients"), masters = peak("masters"),
-                         averages = peak("ema"), state = peak("optimizer");
+                         averages = peak("ema"), state = peak("optimizer"), comm_before = peak("comm");
+      std::int64_t comm_expected = 0;
       std::int64_t padded = 0, state_expected = 0;
       std::mutex mutex;
       run_ranks(world, [&](Transport& transport) {
@@ -79,6 +92,7 @@ TEST(ZeroOne, MemoryIsTheFormulaAtItsPeak) {
         Communicator comm(transport);
         ParameterArena arena(parameters, {}, dist::sharded({.precision = precision}, comm, buckets));
         const Zero1 zero1(arena, comm);
+        const std::int64_t own_comm = comm_of(arena, zero1.layout());
         const Adam adam(arena);
         const Ema ema(arena);
         EXPECT_GE(zero1.layout().buckets().size(), 3u);
@@ -87,6 +101,7 @@ TEST(ZeroOne, MemoryIsTheFormulaAtItsPeak) {
         for (int i = 0; i < arena.size(); ++i) mine += align_elements(arena.owned_elements(i), 32);
         const std::lock_guard lock(mutex);
         padded = arena.parts()[0].size;
+        comm_expected += own_comm;
         EXPECT_EQ(arena.kept(0), padded / world);
         EXPECT_LE(mine, arena.kept(0));
         // Two moments; and for Adam and Ema each, what tells their kernels where parameters lie.
@@ -107,6 +122,7 @@ TEST(ZeroOne, MemoryIsTheFormulaAtItsPeak) {
           << which;
       EXPECT_EQ(peak("ema") - averages, world * taken(padded / world, DType::f32)) << which;
       EXPECT_EQ(peak("optimizer") - state, state_expected) << which;
+      EXPECT_EQ(peak("comm") - comm_before, comm_expected) << which;
     }
   }
 }
@@ -251,22 +267,6 @@ TEST(ZeroOne, TheLastGatherEndsWithIt) {
   });
 }
 
-// Whole parameters -----------------------------------------------------------------------------------------
-
-TEST(ZeroOne, MuonEqualsDdpBitForBit) {
-  for (const int world : {1, 2, 3, 4}) {
-    for (const auto& comm : test::training_algorithms(world)) {
-      for (const Precision precision : {Precision::f32, Precision::bf16}) {
-        const test::ParallelRun run{.precision = precision, .comm = comm, .steps = 12, .muon = true};
-        const auto ddp = run_all<Ddp>(world, run), zero1 = run_all<Zero1>(world, run);
-        for (std::size_t rank = 0; rank < ddp.size(); ++rank) {
-          EXPECT_TRUE(ddp[rank] == zero1[rank])
-              << world << " ranks, " << name_of(comm.algorithm) << ", " << name_of(precision);
-          EXPECT_EQ(ddp[rank].hashes, zero1[0].hashes);
-        }
-        EXPECT_GE(ddp[0].applied, 9);
-      }
-    }
 // A part of the arena with no elements has no bucket: there is nothing to send, and nothing to wait for.
 class Hollow final : public nn::Module {
  public:
@@ -312,6 +312,22 @@ TEST(GradientSync, APartOfEmptyParametersIsNothing) {
   }
 }
 
+// Whole parameters -----------------------------------------------------------------------------------------
+
+TEST(ZeroOne, MuonEqualsDdpBitForBit) {
+  for (const int world : {1, 2, 3, 4}) {
+    for (const auto& comm : test::training_algorithms(world)) {
+      for (const Precision precision : {Precision::f32, Precision::bf16}) {
+        const test::ParallelRun run{.precision = precision, .comm = comm, .steps = 12, .muon = true};
+        const auto ddp = run_all<Ddp>(world, run), zero1 = run_all<Zero1>(world, run);
+        for (std::size_t rank = 0; rank < ddp.size(); ++rank) {
+          EXPECT_TRUE(ddp[rank] == zero1[rank])
+              << world << " ranks, " << name_of(comm.algorithm) << ", " << name_of(precision);
+          EXPECT_EQ(ddp[rank].hashes, zero1[0].hashes);
+        }
+        EXPECT_GE(ddp[0].applied, 9);
+      }
+    }
   }
 }
 

@@ -1,7 +1,9 @@
 #include "examples/athanor_tool/predict.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -22,13 +24,35 @@ struct Options {
   dist::BucketOptions buckets;
 };
 
-int states_of(const std::string& optimizer) {
-  const std::vector<std::string> names{"sgd", "adam", "adamw"};
-  for (const std::string& name : names) {
-    if (optimizer == name) return name == "sgd" ? 1 : 2;
-  }
-  detail::fail<>("--optimizer: must be sgd (with momentum), adam or adamw, but got '{}'{}", optimizer,
-                 did_you_mean(optimizer, names));
+bool is_muon(const Options& options) {
+  return options.optimizer == "muon";
+}
+
+dist::StatesOf states_of(const std::string& optimizer) {
+  const std::vector<std::string> names{"sgd", "adam", "adamw", "muon"};
+  ATH_CHECK(std::find(names.begin(), names.end(), optimizer) != names.end(),
+            "--optimizer: must be sgd (with momentum), adam, adamw or muon, but got '{}'{}", optimizer,
+            did_you_mean(optimizer, names));
+  return [=](const Parameter& parameter) {
+    return optimizer == "sgd" || (optimizer == "muon" && parameter.tensor.rank() >= 2) ? 1 : 2;
+  };
+}
+
+struct Prediction {
+  dist::RankBytes bytes;
+  std::int64_t sent = 0, parameters = 0;
+  std::size_t buckets = 0;
+};
+
+Prediction predict(const Options& options, Precision precision, nn::Module& model, bool sharded) {
+  dist::BucketOptions buckets = options.buckets;
+  buckets.whole_parameters = sharded && is_muon(options);
+  const ParameterArena arena(model.parameters(), model.buffers(),
+                             dist::bucketed({.precision = precision, .f32_gradients = options.accumulate},
+                                            options.devices, buckets));
+  const dist::BucketLayout layout(arena, options.devices);
+  return {dist::bytes_per_rank(arena, layout, states_of(options.optimizer), sharded),
+          dist::sent_per_step(arena, layout, sharded), arena.numel(), layout.buckets().size()};
 }
 
 std::string megabytes(std::int64_t bytes) {
@@ -40,18 +64,13 @@ void predict(const Options& options) {
   ATH_CHECK(precision, "--precision: must be f32, tf32, bf16 or f16, but got '{}'", options.precision);
   ATH_CHECK(options.devices >= 1 && options.devices <= 65536, "--devices: must be in [1, 65536], but got {}",
             options.devices);
-  const int states = states_of(options.optimizer);
   const auto model = nn::make_model(options.model, options.size, 0);
-  const ParameterArena arena(model->parameters(), model->buffers(),
-                             dist::bucketed({.precision = *precision, .f32_gradients = options.accumulate},
-                                            options.devices, options.buckets));
-  const dist::BucketLayout layout(arena, options.devices);
-  const dist::RankBytes ddp = dist::bytes_per_rank(arena, layout, states, false),
-                        zero1 = dist::bytes_per_rank(arena, layout, states, true);
+  const Prediction of_ddp = predict(options, *precision, *model, false),
+                   of_zero1 = predict(options, *precision, *model, true);
+  const dist::RankBytes &ddp = of_ddp.bytes, &zero1 = of_zero1.bytes;
   fmt::print("{}: {} parameters, {}, {}, {} rank{}, {} bucket{}\n\n", options.model,
-             with_commas(arena.numel()), name_of(*precision), options.optimizer, options.devices,
-             options.devices == 1 ? "" : "s", layout.buckets().size(),
-             layout.buckets().size() == 1 ? "" : "s");
+             with_commas(of_ddp.parameters), name_of(*precision), options.optimizer, options.devices,
+             options.devices == 1 ? "" : "s", of_ddp.buckets, of_ddp.buckets == 1 ? "" : "s");
   fmt::print("MB per rank    {:>12} {:>12}\n", "ddp", "zero1");
   const auto row = [](const char* what, std::int64_t a, std::int64_t b) {
     fmt::print("{:<14} {:>12} {:>12}\n", what, megabytes(a), megabytes(b));
@@ -63,9 +82,10 @@ void predict(const Options& options) {
   row("buffers", ddp.buffers, zero1.buffers);
   row("communication", ddp.comm, zero1.comm);
   row("all", ddp.total(), zero1.total());
-  row("sent per step", dist::sent_per_step(arena, layout, false), dist::sent_per_step(arena, layout, true));
+  row("sent per step", of_ddp.sent, of_zero1.sent);
   const std::int64_t spared = ddp.total() - zero1.total();
-  fmt::print("\nActivations come on top, the same for both. ");
+  fmt::print("\nActivations{} come on top, the same for both. ",
+             is_muon(options) ? " and Muon's workspace" : "");
   if (dist::zero1_pays(ddp, zero1)) {
     fmt::print("zero1 spares {} MB per rank ({:.0f} %).\n", megabytes(spared),
                100 * static_cast<double>(spared) / static_cast<double>(ddp.total()));
@@ -83,7 +103,7 @@ void add_predict(CLI::App& app) {
   command->add_option("model", options->model, "a name as --model takes it")->required();
   command->add_option("--devices", options->devices, "ranks [2]");
   command->add_option("--precision", options->precision, "f32, tf32, bf16 or f16 [f32]");
-  command->add_option("--optimizer", options->optimizer, "sgd (with momentum), adam or adamw [sgd]");
+  command->add_option("--optimizer", options->optimizer, "sgd (with momentum), adam, adamw or muon [sgd]");
   command->add_flag("--accumulate", options->accumulate, "gradients are f32, as --accumulate makes them");
   command->add_option("--classes", options->size.classes, "[the model's own]");
   command->add_option("--image-size", options->size.image_size, "[the model's own]");
