@@ -1,7 +1,6 @@
 #include "dist/communicator.h"
 
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -54,13 +53,6 @@ std::int64_t largest_of(std::span<const Range> pieces) {
 
 }  // namespace
 
-bool compare_calls_wanted() {
-  const char* value = std::getenv("ATHANOR_DIST_DEBUG");
-  if (!value || !*value || std::strcmp(value, "0") == 0) return false;
-  ATH_CHECK(std::strcmp(value, "1") == 0, "ATHANOR_DIST_DEBUG: must be 0 or 1, but is '{}'", value);
-  return true;
-}
-
 const char* name_of(Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::ring: return "ring";
@@ -74,20 +66,20 @@ const char* name_of(Algorithm algorithm) {
 Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank) {
   if (options.algorithm == Algorithm::hierarchical)
     return hierarchical_piece(count, world_size, options.node_size, rank);
-std::int64_t scratch_bytes(const CommunicatorOptions& options, const Tensor& buffer,
-                           std::span<const Range> pieces) {
-  if (options.algorithm == Algorithm::native) return 0;
-  if (options.algorithm != Algorithm::rank_order)
-    return Ring::scratch_bytes(buffer, 1, options.segment_bytes);
-  return RankOrder::scratch_bytes(buffer, largest_of(pieces), static_cast<int>(pieces.size()));
-}
-
   return piece_of(count, world_size, rank);
 }
 
 int place_of(const CommunicatorOptions& options, int world_size, int rank) {
   if (options.algorithm != Algorithm::hierarchical) return rank;
   return rank % options.node_size * (world_size / options.node_size) + rank / options.node_size;
+}
+
+std::int64_t scratch_bytes(const CommunicatorOptions& options, const Tensor& buffer,
+                           std::span<const Range> pieces) {
+  if (options.algorithm == Algorithm::native) return 0;
+  if (options.algorithm != Algorithm::rank_order)
+    return Ring::scratch_bytes(buffer, 1, options.segment_bytes);
+  return RankOrder::scratch_bytes(buffer, largest_of(pieces), static_cast<int>(pieces.size()));
 }
 
 Communicator::Communicator(Transport& transport, const CommunicatorOptions& options)

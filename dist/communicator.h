@@ -25,10 +25,6 @@ enum class Algorithm : std::uint8_t {
   native,  ///< what the library below does: MPI_Iallreduce, ncclAllReduce, ...; bits and steps are its own
 };
 
-/// Whether the environment asks for CommunicatorOptions::compare_calls: ATHANOR_DIST_DEBUG is 1. Throws
-/// ArgumentError where it is neither that nor 0.
-bool compare_calls_wanted();
-
 /// "ring", "hierarchical", "rank_order", "native"
 const char* name_of(Algorithm algorithm);
 
@@ -40,20 +36,21 @@ struct CommunicatorOptions {
   std::chrono::milliseconds timeout{300'000};
   /// Before each collective, ranks tell each other which one they are about to start, and those that differ
   /// are an ArgumentError on all of them, instead of a wrong sum or a wait without end. One more message per
-  /// pair of ranks, for which one waits: to look for an error, not to train.
-  bool compare_calls = compare_calls_wanted();
+  /// pair of ranks, for which one waits: to look for an error, not to train. parse_flags() takes it from
+  /// ATHANOR_DIST_DEBUG.
+  bool compare_calls = false;
 };
 
 /// The piece of `count` elements that is `rank`'s own: which piece goes to whom depends on the algorithm, but
 /// they are all the same size where world_size divides count.
 Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank);
+/// The place of `rank` in the order in which pieces lie in the buffer.
+int place_of(const CommunicatorOptions& options, int world_size, int rank);
+
 /// Bytes for what arrives while `buffer`, cut into `pieces` by rank, is reduced: with rank_order every rank's
 /// share of the largest piece, with rings some segments.
 std::int64_t scratch_bytes(const CommunicatorOptions& options, const Tensor& buffer,
                            std::span<const Range> pieces);
-
-/// The place of `rank` in the order in which pieces lie in the buffer.
-int place_of(const CommunicatorOptions& options, int world_size, int rank);
 
 /// The collectives of a job: all its ranks, one algorithm. Every rank makes the same calls in the same order.
 /// Memory for arriving values is shared between its collectives, of which one may be under way at a time, of
@@ -70,12 +67,12 @@ class Communicator {
   Transport& transport() const { return transport_; }
   const CommunicatorOptions& options() const { return options_; }
 
+  /// piece_of() this job.
+  Range piece(std::int64_t count, int rank) const { return piece_of(options_, count, world_size(), rank); }
+
   /// Takes memory for what arrives, scratch_bytes(): for who makes several reductions, with the most that one
   /// of them needs. Else each that needs more than those before it takes memory of its own.
   void reserve(std::int64_t bytes) { (void)scratch(bytes); }
-
-  /// piece_of() this job.
-  Range piece(std::int64_t count, int rank) const { return piece_of(options_, count, world_size(), rank); }
 
   // Each is for one dense flat tensor on the transport's device, which it keeps; start() and push, or run().
   // `pieces`, by rank, tile the tensor in the order of place_of(), and some may be empty; none given:

@@ -282,5 +282,17 @@ TEST(Flags, DataDirComesFromTheFlagThenTheEnvironment) {
   EXPECT_EQ(parse({}).data_dir, "data-cache");
 }
 
+TEST(Flags, ComparingCallsComesFromTheEnvironment) {
+  for (const auto& [value, wanted] : {std::pair{"", false}, {"0", false}, {"1", true}}) {
+    setenv("ATHANOR_DIST_DEBUG", value, 1);
+    EXPECT_EQ(parse({}).collectives.compare_calls, wanted) << value;
+  }
+  setenv("ATHANOR_DIST_DEBUG", "yes", 1);
+  EXPECT_FALSE(TrainerConfig().collectives.compare_calls);  // made before anybody catches what goes wrong
+  EXPECT_EQ(refusal({}), "ATHANOR_DIST_DEBUG: must be 0 or 1, but is 'yes'");
+  unsetenv("ATHANOR_DIST_DEBUG");
+  EXPECT_FALSE(parse({}).collectives.compare_calls);
+}
+
 }  // namespace
 }  // namespace athanor

@@ -92,7 +92,8 @@ void run(int argc, char** argv) {
   dist::MpiTransport transport;
   cpu_context().set_threads(1);
   dist::Communicator comm(transport, {.algorithm = ring ? dist::Algorithm::ring : dist::Algorithm::rank_order,
-                                      .timeout = std::chrono::milliseconds(std::atoi(argv[4]))});
+                                      .timeout = std::chrono::milliseconds(std::atoi(argv[4])),
+                                      .compare_calls = drill == "desync"});
   dist::Watchdog watchdog(transport, {.folder = folder});
   try {
     train(comm, drill, comm.rank() == std::atoi(argv[2]), folder);

@@ -44,7 +44,6 @@ run_once() { # run_once CULPRIT [ALGORITHM]
   trap '[ "$kept" = 1 ] || rm -rf "$folder"' EXIT
   for rank in 0 1 2 3; do [ "$rank" = "$culprit" ] || others+=("$rank"); done
 
-  [ "$drill" != desync ] || export ATHANOR_DIST_DEBUG=1
   timeout -k 5 90 "$mpiexec" -n "$ranks" "$program" "$drill" "$culprit" "$folder" $((deadline_s * 1000)) \
     "$algorithm" > "$folder/output" 2>&1 &
   local job=$!

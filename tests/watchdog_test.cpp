@@ -47,17 +47,6 @@ TEST(CompareCalls, ChangesNothingWhereRanksAgree) {
   for (const int world : {1, 2, 4}) run_ranks(world, test::check_comparing_changes_nothing);
 }
 
-TEST(CompareCalls, AreAskedForByTheEnvironment) {
-  EXPECT_FALSE(dist::CommunicatorOptions().compare_calls);
-  setenv("ATHANOR_DIST_DEBUG", "1", 1);
-  EXPECT_TRUE(dist::CommunicatorOptions().compare_calls);
-  setenv("ATHANOR_DIST_DEBUG", "yes", 1);
-  EXPECT_THROW(dist::CommunicatorOptions(), ArgumentError);
-  setenv("ATHANOR_DIST_DEBUG", "0", 1);
-  EXPECT_FALSE(dist::CommunicatorOptions().compare_calls);
-  unsetenv("ATHANOR_DIST_DEBUG");
-}
-
 // Waiting --------------------------------------------------------------------------------------------------
 
 TEST(Patience, IsNotLostWhileTheProcessItselfWasStopped) {

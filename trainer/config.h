@@ -123,7 +123,8 @@ class HelpRequested : public std::exception {
   std::string text_;
 };
 
-/// The flags every training program shares, over `defaults`. Throws ArgumentError: one line that says which
+/// The flags every training program shares, over `defaults`; and what the environment says beside them
+/// (ATHANOR_DATA_DIR, ATHANOR_DIST_DEBUG). Throws ArgumentError: one line that says which
 /// flag, what it must be, and what to do; and HelpRequested.
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig defaults);
 

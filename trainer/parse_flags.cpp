@@ -219,6 +219,16 @@ void add_reports(Flags& flags, TrainerConfig& config) {
               });
 }
 
+/// CommunicatorOptions::compare_calls, for the day on which something is wrong: a variable, because whoever
+/// looks for an error has a command that he need not change.
+bool compare_calls() {
+  const char* text = std::getenv("ATHANOR_DIST_DEBUG");
+  const std::string value = text ? text : "";
+  ATH_CHECK(value.empty() || value == "0" || value == "1", "ATHANOR_DIST_DEBUG: must be 0 or 1, but is '{}'",
+            value);
+  return value == "1";
+}
+
 }  // namespace
 
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig config) {
@@ -226,6 +236,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     const char* folder = std::getenv("ATHANOR_DATA_DIR");
     config.data_dir = folder ? folder : "data-cache";  // where scripts/get_data.sh puts things
   }
+  config.collectives.compare_calls |= compare_calls();
   CLI::App app(
       "Trains a model. Its held-out images (a data set's test part) serve as validation and test set at "
       "once:\n"
