@@ -325,10 +325,7 @@ void Trainer::backward_pass(const Batch& batch, double weight) {
               "trainer: the model must return logits {}, but got {}",
               (Shape{batch.size(), train_->spec().classes}), logits.shape());
     loss = cross_entropy(logits, target, static_cast<float>(config_.label_smoothing));
-    if (batch.size() > 0) {  // without samples, a mean is no number
-      on_device(config_.device,
-                [&](auto& context) { kernels::add_metrics(context, loss, logits, target, totals_); });
-    }
+    add_metrics(logits, target, static_cast<float>(config_.label_smoothing), totals_);
   }
   clock_.lap(at_.times.forward);
   backward_scaled(loss, *step_, static_cast<float>(weight));
@@ -341,6 +338,15 @@ void Trainer::update() {
   optimizer_->step(*step_);
   ranks_.gather_weights();
   if (ema_) ema_->update(*step_);
+// Not by way of the batch's mean: f32 means, times what ranks have of a batch, are others than one rank's.
+void Trainer::add_metrics(const Tensor& logits, const Tensor& target, float smoothing,
+                          const Tensor& totals) const {
+  const NoGrad no_grad;
+  const Tensor losses = cross_entropy(logits, target, smoothing, Reduction::none);
+  on_device(config_.device,
+            [&](auto& context) { kernels::add_metrics(context, losses, logits, target, totals); });
+}
+
   arena_->restore_buffers_if_skipped(*step_);
   on_device(config_.device,
             [&](auto& context) { kernels::copy_if_skipped(context, totals_before_, totals_); });
@@ -383,10 +389,7 @@ Metrics Trainer::validate() {
   while (held_out_->next(batch)) {
     if (batch.size() > 0) {
       const Tensor logits = (*model_)((*preprocess_)(batch, 0, false));
-      const Tensor target = batch.labels.to(config_.device);
-      const Tensor loss = cross_entropy(logits, target);
-      on_device(config_.device,
-                [&](auto& context) { kernels::add_metrics(context, loss, logits, target, val_totals_); });
+      add_metrics(logits, batch.labels.to(config_.device), 0, val_totals_);
     }
     agree();
     if (config_.fast_dev_run || reason_ == StoppedBy::signal) break;

@@ -109,6 +109,7 @@ class Trainer {
   void next_batch(Batch& batch);
   void backward_pass(const Batch& batch, double weight);
   void update();
+  void add_metrics(const Tensor& logits, const Tensor& target, float smoothing, const Tensor& totals) const;
   void tell_result(const StepState& state);
   void check_overflows(const StepState& state, std::int64_t patience);
   std::string find_overflow();

@@ -3,7 +3,7 @@
 namespace athanor::kernels {
 
 template <>
-void add_metrics(CpuContext&, const Tensor& loss, const Tensor& logits, const Tensor& target,
+void add_metrics(CpuContext&, const Tensor& losses, const Tensor& logits, const Tensor& target,
                  const Tensor& totals) {
   const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
   const auto* label = target.data<std::int64_t>();
@@ -20,12 +20,16 @@ void add_metrics(CpuContext&, const Tensor& loss, const Tensor& logits, const Te
       correct += first;
     }
   });
-  const auto n = static_cast<double>(rows);
+  double sum = 0;
+  const auto add = [&]<class A>() {
+    const A* loss = losses.data<A>();
+    for (std::int64_t n = 0; n < rows; ++n) sum += counted_loss(loss[n]);
+  };
+  losses.dtype() == DType::f64 ? add.template operator()<double>() : add.template operator()<float>();
   double* total = totals.data<double>();
-  total[0] +=
-      n * (loss.dtype() == DType::f64 ? *loss.data<double>() : static_cast<double>(*loss.data<float>()));
+  total[0] += sum;
   total[1] += static_cast<double>(correct);
-  total[2] += n;
+  total[2] += static_cast<double>(rows);
 }
 
 }  // namespace athanor::kernels

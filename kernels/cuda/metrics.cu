@@ -7,15 +7,17 @@ namespace {
 using cuda::kRowBlock;
 using Row = cuda::RowShape<cuda::kWarp, 0, 1>;
 
-/// How many of its rows each block finds right: a warp a row, one read of the logits (from cache, after the
-/// loss), one comparison each.
+/// How many of its rows each block finds right, and their losses: a warp a row, one read of the logits (from
+/// cache, after the loss), one comparison each.
 template <class T>
 __global__ void __launch_bounds__(kRowBlock)
-    count_correct(const T* logits, const std::int64_t* target, std::int64_t rows, std::int64_t n,
-                  std::int64_t* counts) {
+    count_correct(const T* logits, const std::int64_t* target, const Accumulate<T>* losses, std::int64_t rows,
+                  std::int64_t n, std::int64_t* counts, double* sums) {
   using A = Accumulate<T>;
   std::int64_t correct = 0;
+  double sum = 0;
   for (std::int64_t row = Row::first(); row < rows; row += Row::step()) {
+    sum += counted_loss(losses[row]);
     const std::int64_t label = target[row];
     if (label < 0 || label >= n) continue;
     const T* x = logits + row * n;
@@ -27,17 +29,24 @@ __global__ void __launch_bounds__(kRowBlock)
     correct += __ballot_sync(cuda::kWholeWarp, first) == cuda::kWholeWarp;
   }
   correct = cuda::group_sum<kRowBlock>(Row::rank() == 0 ? correct : 0);
-  if (threadIdx.x == 0) counts[blockIdx.x] = correct;
+  sum = cuda::group_sum<kRowBlock>(Row::rank() == 0 ? sum : 0);
+  if (threadIdx.x != 0) return;
+  counts[blockIdx.x] = correct;
+  sums[blockIdx.x] = sum;
 }
 
-template <class A>
 __global__ void __launch_bounds__(kRowBlock)
-    add_totals(const A* loss, const std::int64_t* counts, int blocks, double rows, double* totals) {
+    add_totals(const std::int64_t* counts, const double* sums, int blocks, double rows, double* totals) {
   std::int64_t correct = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < blocks; i += kRowBlock) correct += counts[i];
+  double sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < blocks; i += kRowBlock) {
+    correct += counts[i];
+    sum += sums[i];
+  }
   correct = cuda::group_sum<kRowBlock>(correct);
+  sum = cuda::group_sum<kRowBlock>(sum);
   if (threadIdx.x != 0) return;
-  totals[0] += rows * static_cast<double>(*loss);
+  totals[0] += sum;
   totals[1] += static_cast<double>(correct);
   totals[2] += rows;
 }
@@ -45,22 +54,21 @@ __global__ void __launch_bounds__(kRowBlock)
 }  // namespace
 
 template <>
-void add_metrics(CudaContext& context, const Tensor& loss, const Tensor& logits, const Tensor& target,
+void add_metrics(CudaContext& context, const Tensor& losses, const Tensor& logits, const Tensor& target,
                  const Tensor& totals) {
   const std::int64_t rows = logits.shape()[0], n = logits.shape()[1];
   const unsigned blocks = cuda::row_blocks<Row>(context, rows);
-  const Scratch scratch = context.scratch(blocks * sizeof(std::int64_t));
-  auto* counts = scratch.as<std::int64_t>();
+  const Scratch of_counts = context.scratch(blocks * sizeof(std::int64_t)),
+                of_sums = context.scratch(blocks * sizeof(double));
+  auto* counts = of_counts.as<std::int64_t>();
+  auto* sums = of_sums.as<double>();
   dispatch_floating(logits.dtype(), "metrics", [&]<class T>() {
     cuda::launch(context, {"metrics", blocks, kRowBlock}, count_correct<T>, logits.data<T>(),
-                 target.data<std::int64_t>(), rows, n, counts);
+                 target.data<std::int64_t>(), static_cast<const Accumulate<T>*>(losses.data<Accumulate<T>>()),
+                 rows, n, counts, sums);
   });
-  const auto add = [&]<class A>() {
-    cuda::launch(context, {"metrics", 1, kRowBlock}, add_totals<A>, loss.data<A>(), counts, blocks, rows,
-                 totals.data<double>());
-  };
-  if (loss.dtype() == DType::f64) return add.template operator()<double>();
-  add.template operator()<float>();
+  cuda::launch(context, {"metrics", 1, kRowBlock}, add_totals, counts, sums, blocks, rows,
+               totals.data<double>());
 }
 
 }  // namespace athanor::kernels

@@ -25,9 +25,9 @@ TEST_F(MetricsOnDevice, TotalsGrowAsOnTheCpu) {
         if (logits.numel() > 50) logits.data<T>()[17] = T(static_cast<Accumulate<T>>(NAN));
       });
       const Tensor target = test::filled({{rows}}, DType::i64, {2}, 0, static_cast<double>(classes));
-      const Tensor loss = test::filled({{}}, wide, {3}, 0, 2);
-      kernels::add_metrics(cpu_context(), loss, logits, target, here);
-      kernels::add_metrics(cuda_context(test::device()), loss.to(test::device()), logits.to(test::device()),
+      const Tensor losses = test::filled({{rows}}, wide, {3}, 0, 2);  // no multiples of 2^-24
+      kernels::add_metrics(cpu_context(), losses, logits, target, here);
+      kernels::add_metrics(cuda_context(test::device()), losses.to(test::device()), logits.to(test::device()),
                            target.to(test::device()), there);
       EXPECT_TRUE(test::same_bits(there.to(kCpu), here)) << fmt::format("{} {} x {}", dtype, rows, classes);
     }
@@ -38,10 +38,10 @@ TEST_F(MetricsOnDevice, ByHand) {
   const Tensor logits =
       Tensor::from(std::vector<float>{1, 3, 2, 5, 5, 0, NAN, 1, 0, 7, 7, 7}, {4, 3}, test::device());
   const Tensor target = Tensor::from(std::vector<std::int64_t>{1, 1, 1, 0}, {4}, test::device());
-  const Tensor loss = Tensor::from(std::vector<float>{0.5f}, {}, test::device());
+  const Tensor losses = Tensor::from(std::vector<float>{0.5f, 0.25f, 1, 0.25f}, {4}, test::device());
   const Tensor totals = Tensor::zeros({3}, {DType::f64, test::device()});
   // Right: the clear one, and the first of three equals; not the second of two, nor beside a NaN.
-  kernels::add_metrics(cuda_context(test::device()), loss, logits, target, totals);
+  kernels::add_metrics(cuda_context(test::device()), losses, logits, target, totals);
   EXPECT_EQ(totals.to_vector(), (std::vector<double>{2, 2, 4}));
 }
 
