@@ -1,6 +1,7 @@
 #include "optim/ema.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "kernels/update.h"
@@ -74,15 +75,36 @@ template <class Context> void Ema::average_masters(Context& context) {
 
 void Ema::swap() {
   arena_.settle();
+  exchange();
+  arena_.weights_from_masters();
+}
+
+void Ema::swap_back_alone() {
+  exchange();
+  if (arena_.sharded()) {
+    arena_.updated();  // weights are not gathered
+  } else {
+    arena_.weights_from_masters();
+  }
+}
+
+void Ema::exchange() {
   on_device(arena_.device(), [&](auto& context) {
     for_each_kept([&](const Tensor& masters, const Tensor& averages) {
       kernels::exchange(context, masters, averages);
     });
     if (buffers_.defined()) kernels::exchange(context, arena_.flat_buffers(), buffers_);
   });
-  arena_.weights_from_masters();
   arena_.bump_buffers();
   swapped_ = !swapped_;
+}
+
+EmaSwap::~EmaSwap() {
+  try {
+    if (ema_) ema_->swap_back_alone();
+  } catch (const std::exception&) {
+    // Of a device that does nothing any more: whoever uses it next is told.
+  }
 }
 
 StateDict Ema::state_dict() const {

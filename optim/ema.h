@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "optim/arena.h"
@@ -45,6 +46,10 @@ class Ema {
   /// Exchanges averages with masters and buffers, and refreshes the compute copies: the model now is the
   /// average. A second call changes it back.
   void swap();
+  /// A second call that speaks to no other rank: where the arena is sharded, this rank's masters change back,
+  /// and the next step throws ArgumentError, because weights are those of the average until all ranks gather
+  /// them.
+  void swap_back_alone();
   /// The averages under the names of the model: views of live memory. Loading checks as the arena does.
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
@@ -53,6 +58,7 @@ class Ema {
  private:
   kernels::AverageRule rule() const { return {options_.decay, options_.warm_up}; }
   template <class Context> void average_masters(Context& context);
+  void exchange();
   /// Calls f(masters, averages) for all that is averaged, flat.
   template <class F> void for_each_kept(const F& f) const;
 
@@ -67,16 +73,26 @@ class Ema {
   UpdatePlan rest_;                     // of those
 };
 
-/// While alive, the model is its average.
+/// Until end(), the model is its average.
+///
+///     EmaSwap average(ema);
+///     ...
+///     average.end();
+///
+/// Where masters are sharded, both ends are calls of all ranks. An exception between them is often on one
+/// rank alone, so that the destructor asks the others for nothing: it changes back what is here, as
+/// Ema::swap_back_alone() does.
 class EmaSwap {
  public:
-  explicit EmaSwap(Ema& ema) : ema_(ema) { ema_.swap(); }
-  ~EmaSwap() { ema_.swap(); }
+  explicit EmaSwap(Ema& ema) : ema_(&ema) { ema.swap(); }
+  ~EmaSwap();
   EmaSwap(const EmaSwap&) = delete;
   EmaSwap& operator=(const EmaSwap&) = delete;
 
+  void end() { std::exchange(ema_, nullptr)->swap(); }
+
  private:
-  Ema& ema_;
+  Ema* ema_;
 };
 
 }  // namespace athanor

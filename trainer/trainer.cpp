@@ -379,7 +379,7 @@ Metrics Trainer::running_metrics() const {
 
 Metrics Trainer::validate() {
   const Stopwatch watch(at_.times.validation);
-  const std::optional<EmaSwap> average = as_validated();
+  std::optional<EmaSwap> average = as_validated();
   ranks_.share_buffers();
   const InferenceMode inference;
   model_->eval();
@@ -401,6 +401,7 @@ Metrics Trainer::validate() {
   at_.validated = true;
   return at_.validation;
 }
+  if (average) average->end();
 
 std::optional<EmaSwap> Trainer::as_validated() const {
   if (!ema_ || !at_.averages_hold) return std::nullopt;

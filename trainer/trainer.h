@@ -75,7 +75,8 @@ class Trainer {
   Metrics running_metrics() const;
   /// The weights are no longer those of the last validation: measure again at the end.
   void weights_changed() { at_.validated = at_.averages_hold = false; }
-  /// While alive, the model is what validation sees: its running average, where there is one.
+  /// Until its end(), the model is what validation sees: its running average, where there is one. A call of
+  /// all ranks.
   std::optional<EmaSwap> as_validated() const;
 
  private:

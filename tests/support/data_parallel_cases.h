@@ -135,8 +135,9 @@ template <class Sync> ParallelResult parallel_run(dist::Transport& transport, co
     result.weights.insert(result.weights.end(), bits.begin(), bits.end());
   }
   {
-    const EmaSwap average(ema);
+    EmaSwap average(ema);
     result.average = arena.weights_hash();
+    average.end();
   }
   result.applied = step.read().applied_steps;
   result.overflows = step.read().overflow_steps;
