@@ -16,7 +16,7 @@ SyncBatchNorm::SyncBatchNorm(nn::Module& model, const Communicator& comm) {
   for (nn::BatchNorm* norm : norms_) norm->join(this);
 }
 
-SyncBatchNorm::~SyncBatchNorm() {
+void SyncBatchNorm::leave() {
   for (nn::BatchNorm* norm : norms_) norm->join(nullptr);
 }
 

@@ -30,12 +30,14 @@ class SyncBatchNorm final : public JoinedBatch {
   /// Joins every nn::BatchNorm of `model`, which must live longer. All ranks of `comm` make theirs at the
   /// same point. With one rank, norms remain as they are.
   SyncBatchNorm(nn::Module& model, const Communicator& comm);
-  /// Norms are their rank's own again.
-  ~SyncBatchNorm() override;
+  ~SyncBatchNorm() override { leave(); }
   SyncBatchNorm(const SyncBatchNorm&) = delete;
   SyncBatchNorm& operator=(const SyncBatchNorm&) = delete;
 
-  /// Norms that are joined.
+  /// Norms are their rank's own again, as they are when this goes.
+  void leave();
+
+  /// Norms that were joined.
   int size() const { return static_cast<int>(norms_.size()); }
 
   /// Throws PeerLostError.

@@ -1,6 +1,7 @@
 #include "trainer/ranks.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -96,6 +97,16 @@ bool Ranks::reduce(StepBuffer& step, const GradientLimits& limits) {
   return true;
 }
 
+std::vector<std::string> Ranks::unused(int rank) const {
+  if (!sync_) return {};
+  std::vector<std::string> names = sync_->unused(rank);
+  const auto parameters = sync_->arena().parameters();
+  const auto asking = std::count_if(parameters.begin(), parameters.end(),
+                                    [](const Parameter& one) { return one.tensor.requires_grad(); });
+  if (static_cast<std::ptrdiff_t>(names.size()) == asking) names.clear();
+  return names;
+}
+
 void Ranks::gather_weights() {
   if (!zero1_) return;
   const Timed timed(*this);
@@ -104,6 +115,22 @@ void Ranks::gather_weights() {
 
 std::uint64_t Ranks::weights_hash(const ParameterArena& arena) {
   return arena.weights_hash();
+}
+
+void Ranks::check_weights(std::uint64_t hash) {
+  if (alone() || sharded()) return;               // shards have one owner each
+  const auto mine = std::bit_cast<double>(hash);  // of which the bytes travel
+  const std::vector<double> all = gather(std::span(&mine, 1));
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (std::bit_cast<std::uint64_t>(all[rank]) == std::bit_cast<std::uint64_t>(all[0])) continue;
+    detail::fail<Error>(
+        "ddp: all ranks must have the same weights, but those of rank {} are no longer rank 0's; an "
+        "optimizer "
+        "that multiplies matrices (Muon) does the same on all only where CPUs, --threads and libraries are "
+        "the "
+        "same: use zero1, where each weight is updated by one rank",
+        rank);
+  }
 }
 
 void Ranks::share_buffers() {
@@ -189,11 +216,15 @@ void Ranks::check_same(const StateDict& settings) {
     at = value + 1;
   }
   std::string why;
-  for (const StateDict::Entry& entry : settings) {
-    const std::string& here = std::get<std::string>(entry.value);
-    const std::string there = theirs.contains(entry.name) ? theirs.text(entry.name) : "not there";
-    if (here != there)
-      why += fmt::format("{}{} is '{}', not '{}'", why.empty() ? "" : ", ", entry.name, here, there);
+  const auto compare = [&](const std::string& name) {
+    const auto value = [&](const StateDict& of) { return of.contains(name) ? of.text(name) : "not there"; };
+    if (value(settings) == value(theirs)) return;
+    why +=
+        fmt::format("{}{} is '{}', not '{}'", why.empty() ? "" : ", ", name, value(settings), value(theirs));
+  };
+  for (const StateDict::Entry& entry : settings) compare(entry.name);
+  for (const StateDict::Entry& entry : theirs) {
+    if (!settings.contains(entry.name)) compare(entry.name);
   }
   // All learn of it, so that all end with the same words.
   const std::vector<std::string> all = gather(why);

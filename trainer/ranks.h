@@ -64,9 +64,15 @@ class Ranks {
   std::optional<dist::GradientSync::NoSync> keep_to_itself(bool last);
   /// Gradients of all, and what becomes of the step; false on one rank, where the caller does it.
   bool reduce(StepBuffer& step, const GradientLimits& limits);
+  /// Names of the parameters that no gradient reached in the step that was reduced last, on that rank; none
+  /// where none reached any, because it had no samples.
+  std::vector<std::string> unused(int rank) const;
   /// After the optimizer's step.
   void gather_weights();
   std::uint64_t weights_hash(const ParameterArena& arena);
+  /// Throws Error, on all ranks, where it is not the same everywhere: `hash` is that of weights which each
+  /// rank has computed for itself.
+  void check_weights(std::uint64_t hash);
   /// Running statistics of rank 0 to all: before one evaluates.
   void share_buffers();
   /// Rank 0 calls `write`, which may read the sharded tensors of `state` as a whole: dist::gather_state().
@@ -90,7 +96,8 @@ class Ranks {
   std::vector<std::string> gather(const std::string& mine);
   /// Rank 0's, to all.
   std::string of_first(const std::string& text);
-  /// Throws ArgumentError naming each setting that is another here than on rank 0.
+  /// Throws ArgumentError, on all ranks alike, naming each of the settings (texts) that a rank has otherwise
+  /// than rank 0, or has and rank 0 has not, or the other way round.
   void check_same(const StateDict& settings);
 
   /// Seconds spent in all of the above since the last call.

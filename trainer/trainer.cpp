@@ -101,6 +101,7 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
     if constexpr (requires { context.tf32; }) context.tf32 = config_.precision == Precision::tf32;
     set_up(model, train, held_out);
     const auto norms = ranks_.join_norms(model);
+    norms_ = norms.get();
     const BoundStep bound(context, *step_);
     std::optional<CheckpointFolder> folder;
     open_checkpoints(folder);
@@ -130,6 +131,10 @@ void Trainer::check_fits(const Dataset& train, const Dataset& held_out) const {
 void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& held_out) {
   model_ = &model;
   make_loaders(train, held_out);
+  const std::int64_t steps = describe().total_steps;
+  schedule_ = config_.schedule ? config_.schedule(config_.lr, steps) : default_schedule(config_.lr, steps);
+  optimizer_.reset();
+  ranks_.check_same(shared_settings());  // first of all: ranks that differ do not understand each other
   preprocess_ = std::make_unique<Preprocess>(train.spec(), pixels_, compute_dtype(config_.precision),
                                              config_.device, config_.augment, config_.seed);
   // Unlinked before the new one: a model trained again moves from one arena to the next.
@@ -142,8 +147,7 @@ void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& hel
   ranks_.share(*arena_);
   meter_ = std::make_unique<GradientMeter>(*arena_);
   optimizer_ = config_.optimizer ? config_.optimizer(*arena_) : make_optimizer();
-  const std::int64_t steps = describe().total_steps;
-  schedule_ = config_.schedule ? config_.schedule(config_.lr, steps) : default_schedule(config_.lr, steps);
+  ranks_.check_same(settings());
   ema_ = config_.ema_decay > 0 ? std::make_unique<Ema>(*arena_, EmaOptions{.decay = config_.ema_decay})
                                : nullptr;
   if (ema_) ema_->fuse_into(*optimizer_);
@@ -156,11 +160,11 @@ void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& hel
   step_.emplace(config_.device, StepState{.seed = ranks_.seed(config_.seed), .loss_scale = scaling_.initial});
   step_->on_known([this](const StepState& state) { tell_result(state); });
   at_ = {};
+  named_.assign(static_cast<std::size_t>(ranks_.world_size()), 0);
   stopping_ = false;
   reason_ = StoppedBy::epochs;
   why_stopped_.clear();
   syncs_at_start_ = host_syncs();
-  ranks_.check_same(settings());
 }
 
 std::unique_ptr<Optimizer> Trainer::make_optimizer() const {
@@ -189,7 +193,7 @@ FitInfo Trainer::describe() const {
   FitInfo info{config_, train_->spec()};
   info.train_samples = train_->samples();
   info.val_samples = held_out_->samples();
-  info.parameters = arena_->numel();
+  info.parameters = arena_ ? arena_->numel() : 0;
   info.steps_per_epoch = steps_per_epoch();
   info.total_steps = config_.epochs * info.steps_per_epoch;
   if (config_.max_steps > 0) info.total_steps = std::min(info.total_steps, config_.max_steps);
@@ -248,8 +252,10 @@ void Trainer::train_epoch() {
                         .samples = at_.epoch_samples,
                         .epoch_s = seconds_since_start() - at_.epoch_began_s};
     for (auto& callback : callbacks_) callback->on_step_end(*this, info);
-    check_overflows(step_->known(), config_.patience_at_floor);
+    name_unused();
     check_limits();
+    // After it: until ranks have agreed, they need not know of the same steps.
+    check_overflows(step_->known(), config_.patience_at_floor);
     at_.times.communication += ranks_.take_seconds();
     if (config_.checkpoint_every > 0 && at_.attempted % config_.checkpoint_every == 0) save();
   }
@@ -308,7 +314,7 @@ void Trainer::accumulate_gradients(std::int64_t samples, bool share) {
     next_batch(batch);
     const bool last = done + train_->options().batch_size >= samples;
     const auto silent = ranks_.keep_to_itself(share && last);
-    if (batch.size() == 0 && !ranks_.joins_norms()) continue;
+    if (batch.size() == 0 && !(share && ranks_.joins_norms())) continue;
     backward_pass(batch, static_cast<double>(batch.size()) / static_cast<double>(samples));
   }
 }
@@ -332,12 +338,6 @@ void Trainer::backward_pass(const Batch& batch, double weight) {
   clock_.lap(at_.times.backward);
 }
 
-void Trainer::update() {
-  if (!ranks_.reduce(*step_, limits_)) meter_->measure(*step_, limits_);
-  optimizer_->set_learning_rates(*step_, schedule_);
-  optimizer_->step(*step_);
-  ranks_.gather_weights();
-  if (ema_) ema_->update(*step_);
 // Not by way of the batch's mean: f32 means, times what ranks have of a batch, are others than one rank's.
 void Trainer::add_metrics(const Tensor& logits, const Tensor& target, float smoothing,
                           const Tensor& totals) const {
@@ -347,6 +347,12 @@ void Trainer::add_metrics(const Tensor& logits, const Tensor& target, float smoo
             [&](auto& context) { kernels::add_metrics(context, losses, logits, target, totals); });
 }
 
+void Trainer::update() {
+  if (!ranks_.reduce(*step_, limits_)) meter_->measure(*step_, limits_);
+  optimizer_->set_learning_rates(*step_, schedule_);
+  optimizer_->step(*step_);
+  ranks_.gather_weights();
+  if (ema_) ema_->update(*step_);
   arena_->restore_buffers_if_skipped(*step_);
   on_device(config_.device,
             [&](auto& context) { kernels::copy_if_skipped(context, totals_before_, totals_); });
@@ -395,13 +401,13 @@ Metrics Trainer::validate() {
     if (config_.fast_dev_run || reason_ == StoppedBy::signal) break;
   }
   model_->train();
+  if (average) average->end();
   if (reason_ == StoppedBy::signal) return {kNotMeasured, kNotMeasured, 0};
   at_.validation = read_all(val_totals_);
   (void)ranks_.take_seconds();
   at_.validated = true;
   return at_.validation;
 }
-  if (average) average->end();
 
 std::optional<EmaSwap> Trainer::as_validated() const {
   if (!ema_ || !at_.averages_hold) return std::nullopt;
@@ -423,6 +429,7 @@ bool Trainer::report_epoch(double epoch_s) {
   report.loss_scale = step_->known().loss_scale;
   report.steps = counts_of(step_->known());
   report.weights_hash = ranks_.weights_hash(*arena_);
+  ranks_.check_weights(report.weights_hash);
   report_times(report);
   for (auto& callback : callbacks_) callback->on_epoch_end(*this, report);
   return true;
@@ -450,7 +457,8 @@ FitReport Trainer::finish() {
   report.peak_bytes = allocator_of(config_.device).stats().peak;
   report.stopped_by = reason_;
   report.checkpoint = newest_saved_;
-  if (auto* watchdog = dist::Watchdog::current()) watchdog->agreed(true);  // from here on, each ends by itself
+  if (auto* watchdog = dist::Watchdog::current())
+    watchdog->agreed(true);  // from here on, each ends by itself
   return report;
 }
 

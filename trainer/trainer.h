@@ -109,13 +109,14 @@ class Trainer {
   void accumulate_gradients(std::int64_t samples, bool share = true);
   void next_batch(Batch& batch);
   void backward_pass(const Batch& batch, double weight);
-  void update();
   void add_metrics(const Tensor& logits, const Tensor& target, float smoothing, const Tensor& totals) const;
+  void update();
   void tell_result(const StepState& state);
   void check_overflows(const StepState& state, std::int64_t patience);
   std::string find_overflow();
   void check_limits();
   void agree(bool out_of_time = false);
+  void name_unused();
   int threads() const;
   bool report_epoch(double epoch_s);
   void report_times(EpochReport& report);
@@ -131,6 +132,7 @@ class Trainer {
   void open_checkpoints(std::optional<CheckpointFolder>& folder);
   std::vector<StatePart> state_parts();
   StateDict settings() const;
+  StateDict shared_settings() const;
   StateDict totals_of_all() const;
   void take_totals(const StateDict& state);
   void go_on();
@@ -183,6 +185,8 @@ class Trainer {
   StoppedBy reason_ = StoppedBy::epochs;
   std::string why_stopped_;
   const SignalGuard* signals_ = nullptr;
+  dist::SyncBatchNorm* norms_ = nullptr;  // while fit() runs, with --sync-bn
+  std::vector<char> named_;               // per rank: whether name_unused() has
 
   bool saves_ = false;                  // some rank does
   CheckpointFolder* folder_ = nullptr;  // while fit() runs, on the rank that saves

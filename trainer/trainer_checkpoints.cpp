@@ -93,7 +93,7 @@ void Trainer::open_checkpoints(std::optional<CheckpointFolder>& folder) {
 }
 
 StateDict Trainer::settings() const {
-  return settings_of(describe(), pixels_, schedule_, optimizer_->kind());
+  return settings_of(describe(), pixels_, schedule_, optimizer_ ? optimizer_->kind() : "");
 }
 
 // In an order in which what is most likely to be refused comes first.

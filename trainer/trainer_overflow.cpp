@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "autograd/engine.h"
 #include "tensor/error.h"
@@ -12,16 +13,20 @@ namespace {
 
 constexpr char kNothingFound[] = "every op gave finite numbers this time";
 
-/// The first parameter, in declared order, with a gradient that holds a NaN or an infinity. Waits.
-std::string first_not_finite(const ParameterArena& arena) {
+/// The first parameter, in declared order, with a gradient that holds a NaN or an infinity; arena.size()
+/// where none does. Looks at what this rank keeps: of the rest of a shard, gradients are no sums. Waits.
+int first_not_finite(const ParameterArena& arena) {
   for (int i = 0; i < arena.size(); ++i) {
     if (!arena.has_gradient(i)) continue;
+    bool finite = true;
     const std::vector<double> gradient = arena.gradient(i).to_vector();
-    if (!std::all_of(gradient.begin(), gradient.end(), [](double g) { return std::isfinite(g); })) {
-      return arena.parameters()[static_cast<std::size_t>(i)].name;
-    }
+    arena.for_each_owned(i, [&](const ParameterArena::Run& run) {
+      const auto begin = gradient.begin() + run.begin;
+      finite &= std::all_of(begin, begin + run.count, [](double g) { return std::isfinite(g); });
+    });
+    if (!finite) return i;
   }
-  return "none alone, but their norm";
+  return arena.size();
 }
 
 }  // namespace
@@ -31,7 +36,12 @@ void Trainer::check_overflows(const StepState& known, std::int64_t patience) {
   const AllowSync allow;
   const StepState now = step_->read();
   if (now.stuck_steps < patience) return;  // it has come right since
-  const std::string parameter = first_not_finite(*arena_);
+  const double mine = first_not_finite(*arena_);
+  const std::vector<double> firsts = ranks_.gather(std::span(&mine, 1));
+  const auto first = static_cast<std::size_t>(*std::min_element(firsts.begin(), firsts.end()));
+  const auto parameters = arena_->parameters();
+  const std::string parameter =
+      first < parameters.size() ? parameters[first].name : "none alone, but their norm";
   // Perhaps on one rank only: the first that has found something.
   std::string op = kNothingFound;
   for (const std::string& found : ranks_.gather(find_overflow())) {
@@ -45,14 +55,21 @@ void Trainer::check_overflows(const StepState& known, std::int64_t patience) {
 }
 
 // Does the last step once more with every op checked. The batches are those of then: their order is a
-// function of the seed and the epoch. Weights and statistics are, too, because the step was skipped.
+// function of the seed and the epoch. Weights and statistics are, too, because the step was skipped. Each
+// rank by itself: one that finds something is not there for the others, and an infinity remains one in a
+// batch norm of its own samples.
 std::string Trainer::find_overflow() {
   const std::int64_t most = config_.accumulate * train_->options().batch_size;
   const std::int64_t samples = (at_.epoch_samples - 1) % most + 1;
   train_->start_epoch(at_.epoch, at_.epoch_samples - samples);
+  if (norms_) norms_->leave();
   try {
     const AnomalyMode checks;
     accumulate_gradients(samples, false);
+  } catch (const PeerLostError&) {
+    throw;
+  } catch (const ArgumentError&) {
+    return kNothingFound;  // of a batch norm with a single value, now that it is alone
   } catch (const Error& error) {
     return error.what();
   }

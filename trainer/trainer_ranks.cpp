@@ -24,6 +24,37 @@ void Trainer::agree(bool out_of_time) {
   if (all.out_of_time != 0) stop(StoppedBy::max_time);
 }
 
+// What ranks must have alike, or they would part sooner or later: besides what a run's results depend on,
+// whatever decides which messages there are. What is a rank's own business (threads, device, workers, where
+// files lie) is not compared. Known before ranks do anything together.
+StateDict Trainer::shared_settings() const {
+  const auto given = [](bool is) { return is ? "given" : "not given"; };
+  StateDict shared;
+  shared.set("strategy", std::string(name_of(ranks_.strategy())));
+  shared.set("sync_bn", fmt::format("{}", config_.sync_bn));
+  shared.set("fast_dev_run", fmt::format("{}", config_.fast_dev_run));
+  shared.set("checkpoint_dir", std::string(given(!config_.checkpoint_dir.empty())));
+  shared.set("checkpoint_every", fmt::format("{}", config_.checkpoint_every));
+  shared.set("resume", std::string(given(!config_.resume.empty())));
+  shared.set("patience_at_floor", fmt::format("{}", config_.patience_at_floor));
+  for (const StateDict::Entry& entry : settings()) {
+    if (!shared.contains(entry.name)) shared.set(entry.name, entry.value);
+  }
+  return shared;
+}
+
+// For who looks for an error. Once for each rank: layers that a model leaves out by chance are many.
+void Trainer::name_unused() {
+  if (!config_.collectives.compare_calls) return;
+  for (int rank = 0; rank < ranks_.world_size(); ++rank) {
+    char& named = named_[static_cast<std::size_t>(rank)];
+    const std::vector<std::string> names = named ? std::vector<std::string>() : ranks_.unused(rank);
+    if (names.empty()) continue;
+    named = 1;
+    tell(fmt::format("rank {}: step {} had no gradient for {}", rank, at_.attempted, list_names(names)));
+  }
+}
+
 /// Of the CPU for this rank; 0: as they are.
 int Trainer::threads() const {
   if (config_.threads > 0) return config_.threads;
