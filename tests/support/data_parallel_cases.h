@@ -11,7 +11,9 @@
 #include "autograd/engine.h"
 #include "autograd/reduce.h"
 #include "dist/ddp.h"
+#include "dist/exchange.h"
 #include "dist/zero1.h"
+#include "kernels/hash.h"
 #include "nn/linear.h"
 #include "optim/muon.h"
 #include "optim/sgd.h"
@@ -144,6 +146,22 @@ template <class Sync> ParallelResult parallel_run(dist::Transport& transport, co
   return result;
 }
 
+/// Each rank compares runs of its own; this, that all ranks come to the same end.
+inline void expect_same_on_all(dist::Transport& transport, const ParallelResult& mine, const char* what) {
+  kernels::HashOf hash;
+  for (const std::byte byte : mine.weights) hash.add(static_cast<int>(byte));
+  hash.add(mine.average);
+  for (const std::uint64_t masters : mine.hashes) hash.add(masters);
+  const std::uint64_t value = hash.value();
+  Communicator comm(transport);
+  dist::Exchange values(comm, sizeof value);
+  std::memcpy(values.row(comm.rank()), &value, sizeof value);
+  values.upload();
+  values.run();
+  for (int rank = 0; rank < comm.world_size(); ++rank)
+    EXPECT_EQ(std::memcmp(values.row(rank), &value, sizeof value), 0) << what << ": rank " << rank;
+}
+
 /// The one that matters: every algorithm and precision, odd sizes, clipping, an overflow on one rank.
 inline void check_zero1_equals_ddp_over(dist::Transport& transport, int steps) {
   struct Kind {
@@ -157,7 +175,11 @@ inline void check_zero1_equals_ddp_over(dist::Transport& transport, int steps) {
           .precision = kind.precision, .f32_gradients = kind.f32_gradients, .comm = comm, .steps = steps};
       const ParallelResult ddp = parallel_run<Ddp>(transport, options);
       const ParallelResult zero1 = parallel_run<Zero1>(transport, options);
-      EXPECT_TRUE(ddp == zero1) << name_of(comm.algorithm) << " " << name_of(compute_dtype(kind.precision));
+      const std::string which =
+          fmt::format("{} {}", name_of(comm.algorithm), name_of(compute_dtype(kind.precision)));
+      EXPECT_TRUE(ddp == zero1) << which;
+      expect_same_on_all(transport, ddp, which.c_str());
+      expect_same_on_all(transport, zero1, which.c_str());
       EXPECT_EQ(ddp.hashes, zero1.hashes);
       EXPECT_EQ(ddp.norms, zero1.norms);
       // The infinite pixel, and in f16 what overflows besides.
