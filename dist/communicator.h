@@ -48,7 +48,7 @@ Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world
 int place_of(const CommunicatorOptions& options, int world_size, int rank);
 
 /// Bytes for what arrives while `buffer`, cut into `pieces` by rank, is reduced: with rank_order every rank's
-/// share of the largest piece, with rings some segments.
+/// share of the largest piece, with rings some segments. None with native, where sums are gradients.
 std::int64_t scratch_bytes(const CommunicatorOptions& options, const Tensor& buffer,
                            std::span<const Range> pieces);
 

@@ -47,8 +47,8 @@ struct MuonOptions {
 /// Matrices of one shape, dtype and set of options are worked on together, one launch for all: as many of
 /// them as fit into batch_bytes(), or one. Workspace is at most five times that or, where it is larger, the
 /// largest matrix. What becomes of a matrix depends on the others of its batch only as far as kernels::matmul
-/// does: not at all on the CPU, by rounding on a GPU. Results depend on the number of threads as the matrix
-/// product does.
+/// does: not at all on the CPU, by rounding on a GPU. Results depend on the number of threads, and on the
+/// instructions of the CPU, as the matrix product does: with Ddp (dist/ddp.h), ranks must be alike in both.
 ///
 /// A sharded arena must keep whole parameters (ArenaOptions::whole_parameters): every rank orthogonalises the
 /// matrices it keeps, and the work is shared.
