@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "tensor/error.h"
-#include "trainer/run_main.h"
 
 namespace athanor {
 
