@@ -44,10 +44,11 @@ struct Prediction {
   std::size_t buckets = 0;
 };
 
-Prediction predict(const Options& options, Precision precision, nn::Module& model, bool sharded) {
+Prediction predict(const Options& options, Precision precision, bool sharded) {
+  const auto model = nn::make_model(options.model, options.size, 0);
   dist::BucketOptions buckets = options.buckets;
   buckets.whole_parameters = sharded && is_muon(options);
-  const ParameterArena arena(model.parameters(), model.buffers(),
+  const ParameterArena arena(model->parameters(), model->buffers(),
                              dist::bucketed({.precision = precision, .f32_gradients = options.accumulate},
                                             options.devices, buckets));
   const dist::BucketLayout layout(arena, options.devices);
@@ -64,9 +65,8 @@ void predict(const Options& options) {
   ATH_CHECK(precision, "--precision: must be f32, tf32, bf16 or f16, but got '{}'", options.precision);
   ATH_CHECK(options.devices >= 1 && options.devices <= 65536, "--devices: must be in [1, 65536], but got {}",
             options.devices);
-  const auto model = nn::make_model(options.model, options.size, 0);
-  const Prediction of_ddp = predict(options, *precision, *model, false),
-                   of_zero1 = predict(options, *precision, *model, true);
+  const Prediction of_ddp = predict(options, *precision, false),
+                   of_zero1 = predict(options, *precision, true);
   const dist::RankBytes &ddp = of_ddp.bytes, &zero1 = of_zero1.bytes;
   fmt::print("{}: {} parameters, {}, {}, {} rank{}, {} bucket{}\n\n", options.model,
              with_commas(of_ddp.parameters), name_of(*precision), options.optimizer, options.devices,
