@@ -249,6 +249,8 @@ add_library(athanor
   trainer/trainer_feeding.cpp
   trainer/trainer_overflow.cpp
   trainer/trainer_ranks.cpp
+  trainer/trainer_reports.cpp
+  trainer/trainer_step.cpp
 )
 add_library(athanor::athanor ALIAS athanor)
 

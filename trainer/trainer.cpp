@@ -1,15 +1,8 @@
 #include "trainer/trainer.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/loss.h"
-#include "dist/watchdog.h"
-#include "kernels/copy.h"
-#include "kernels/metrics.h"
 #include "optim/sgd.h"
 #include "tensor/error.h"
 #include "trainer/early_stopping.h"
@@ -17,19 +10,6 @@
 
 namespace athanor {
 namespace {
-
-constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
-
-/// Adds the time it lives to `total`.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& total) : total_(total), start_(std::chrono::steady_clock::now()) {}
-  ~Stopwatch() { total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  double& total_;
-  std::chrono::steady_clock::time_point start_;
-};
 
 class MemoryLimit {
  public:
@@ -57,21 +37,6 @@ GradientLimits limits_of(const TrainerConfig& config) {
   if (config.clip_value > 0) limits.max_value = static_cast<float>(config.clip_value);
   if (config.skip_outliers > 0) limits.outliers.z = static_cast<float>(config.skip_outliers);
   return limits;
-}
-
-StepCounts counts_of(const StepState& state) {
-  return {state.applied_steps, state.overflow_steps, state.outlier_steps};
-}
-
-/// Of what kernels/metrics.h has added up.
-Metrics metrics_of(const std::vector<double>& total) {
-  const double n = total[2];
-  if (n == 0) return {kNotMeasured, kNotMeasured, 0};
-  return {total[0] / n, total[1] / n, static_cast<std::int64_t>(n)};
-}
-
-void fill_zero(const Tensor& tensor) {
-  on_device(tensor.device(), [&](auto& context) { kernels::fill(context, tensor, 0); });
 }
 
 }  // namespace
@@ -234,7 +199,7 @@ void Trainer::train_epochs() {
 void Trainer::train_epoch() {
   train_->start_epoch(at_.epoch, at_.epoch_samples);
   if (at_.epoch_steps == 0) {
-    fill_zero(totals_);
+    clear_metrics(totals_);
     at_.epoch_began_s = seconds_since_start();
   }
   times_before_ = at_.times;
@@ -279,187 +244,6 @@ void Trainer::train_epoch() {
   saved_ = -1;
   const bool over = stopping_ || at_.epoch == config_.epochs;
   if (reported && whole && (over || config_.checkpoint_every == 0)) save();
-}
-
-std::int64_t Trainer::train_step() {
-  const std::optional<ForbidSync> forbid =
-      config_.forbid_sync ? std::optional<ForbidSync>(std::in_place) : std::nullopt;
-  // What this step will see, known before it starts: each pass weighs as many samples as it has, so that a
-  // shorter last step is still an exact mean.
-  const std::int64_t left = train_->samples_per_epoch() - at_.epoch_samples;
-  const std::int64_t total = std::min(left, config_.accumulate * train_->options().batch_size);
-  if (total == 0) return 0;
-  (void)ranks_.take_seconds();  // of agreements since the last step
-  clock_.start();
-  arena_->snapshot_buffers();
-  totals_before_.copy_bytes_from(totals_);
-  accumulate_gradients(total);
-  const double waited_s = step_->waited_s();
-  update();
-  clock_.lap(at_.times.update);
-  const double device_s = step_->waited_s() - waited_s, shared_s = ranks_.take_seconds();
-  at_.times.device += device_s;
-  at_.times.communication += shared_s;
-  at_.times.update -= device_s + shared_s;
-  return total;
-}
-
-void Trainer::accumulate_gradients(std::int64_t samples, bool share) {
-  arena_->zero_grad();
-  // Random numbers are a function of the applied steps and of which op of the step draws them.
-  on_device(config_.device, [](auto& context) { context.set_random_ops(0); });
-  clock_.lap(at_.times.update);
-  Batch batch;  // this rank's part
-  for (std::int64_t done = 0; done < samples; done += train_->options().batch_size) {
-    next_batch(batch);
-    const bool last = done + train_->options().batch_size >= samples;
-    const auto silent = ranks_.keep_to_itself(share && last);
-    if (batch.size() == 0 && !(share && ranks_.joins_norms())) continue;
-    backward_pass(batch, static_cast<double>(batch.size()) / static_cast<double>(samples));
-  }
-}
-
-void Trainer::backward_pass(const Batch& batch, double weight) {
-  Tensor loss;
-  {
-    const Tensor images = (*preprocess_)(batch, at_.epoch, true);
-    clock_.lap(at_.times.copy);
-    const AllocTag named("activations");
-    const Tensor target = batch.labels.to(config_.device);
-    const Tensor logits = (*model_)(images);
-    ATH_CHECK(logits.shape() == (Shape{batch.size(), train_->spec().classes}),
-              "trainer: the model must return logits {}, but got {}",
-              (Shape{batch.size(), train_->spec().classes}), logits.shape());
-    loss = cross_entropy(logits, target, static_cast<float>(config_.label_smoothing));
-    add_metrics(logits, target, static_cast<float>(config_.label_smoothing), totals_);
-  }
-  clock_.lap(at_.times.forward);
-  backward_scaled(loss, *step_, static_cast<float>(weight));
-  clock_.lap(at_.times.backward);
-}
-
-// Not by way of the batch's mean: f32 means, times what ranks have of a batch, are others than one rank's.
-void Trainer::add_metrics(const Tensor& logits, const Tensor& target, float smoothing,
-                          const Tensor& totals) const {
-  const NoGrad no_grad;
-  const Tensor losses = cross_entropy(logits, target, smoothing, Reduction::none);
-  on_device(config_.device,
-            [&](auto& context) { kernels::add_metrics(context, losses, logits, target, totals); });
-}
-
-void Trainer::update() {
-  if (!ranks_.reduce(*step_, limits_)) meter_->measure(*step_, limits_);
-  optimizer_->set_learning_rates(*step_, schedule_);
-  optimizer_->step(*step_);
-  ranks_.gather_weights();
-  if (ema_) ema_->update(*step_);
-  arena_->restore_buffers_if_skipped(*step_);
-  on_device(config_.device,
-            [&](auto& context) { kernels::copy_if_skipped(context, totals_before_, totals_); });
-  finish_step(*step_, scaling_, limits_.outliers);
-  at_.validated = false;
-}
-
-void Trainer::tell_result(const StepState& state) {
-  StepReport report;
-  report.attempted = state.attempted_steps();
-  report.result = state.found_inf       ? StepResult::skipped_overflow
-                  : state.found_outlier ? StepResult::skipped_outlier
-                                        : StepResult::applied;
-  report.grad_norm = state.grad_norm;
-  report.learning_rate = state.learning_rate[0];
-  report.loss_scale = state.loss_scale;
-  for (auto& callback : callbacks_) callback->on_step_result(*this, report);
-}
-
-Metrics Trainer::read_all(const Tensor& totals) {
-  std::vector<double> total = totals.to_vector();
-  ranks_.add_up(total);
-  return metrics_of(total);
-}
-
-Metrics Trainer::running_metrics() const {
-  const AllowSync allow;
-  return metrics_of(totals_.to_vector());
-}
-
-Metrics Trainer::validate() {
-  const Stopwatch watch(at_.times.validation);
-  std::optional<EmaSwap> average = as_validated();
-  ranks_.share_buffers();
-  const InferenceMode inference;
-  model_->eval();
-  fill_zero(val_totals_);
-  held_out_->start_epoch(0);
-  Batch batch;
-  while (held_out_->next(batch)) {
-    if (batch.size() > 0) {
-      const Tensor logits = (*model_)((*preprocess_)(batch, 0, false));
-      add_metrics(logits, batch.labels.to(config_.device), 0, val_totals_);
-    }
-    agree();
-    if (config_.fast_dev_run || reason_ == StoppedBy::signal) break;
-  }
-  model_->train();
-  if (average) average->end();
-  if (reason_ == StoppedBy::signal) return {kNotMeasured, kNotMeasured, 0};
-  at_.validation = read_all(val_totals_);
-  (void)ranks_.take_seconds();
-  at_.validated = true;
-  return at_.validation;
-}
-
-std::optional<EmaSwap> Trainer::as_validated() const {
-  if (!ema_ || !at_.averages_hold) return std::nullopt;
-  return std::optional<EmaSwap>(std::in_place, *ema_);
-}
-
-bool Trainer::report_epoch(double epoch_s) {
-  EpochReport report;
-  report.epoch = at_.epoch + 1;
-  const Metrics training = read_all(totals_), validation = validate();
-  if (reason_ == StoppedBy::signal) return false;
-  report.train_loss = training.loss;
-  report.train_accuracy = training.accuracy;
-  report.val_loss = validation.loss;
-  report.val_accuracy = validation.accuracy;
-  report.images_per_s = static_cast<double>(at_.epoch_samples) / std::max(epoch_s, 1e-9);
-  report.wall_s = seconds_since_start();
-  report.learning_rate = step_->known().learning_rate[0];
-  report.loss_scale = step_->known().loss_scale;
-  report.steps = counts_of(step_->known());
-  report.weights_hash = ranks_.weights_hash(*arena_);
-  ranks_.check_weights(report.weights_hash);
-  report_times(report);
-  for (auto& callback : callbacks_) callback->on_epoch_end(*this, report);
-  return true;
-}
-
-FitReport Trainer::finish() {
-  FitReport report;
-  report.signal = ranks_.agree({.signal = signals_->caught()}).signal;
-  const bool measure_now = !at_.validated && report.signal == 0;
-  const Metrics test = measure_now     ? validate()
-                       : at_.validated ? at_.validation
-                                       : Metrics{kNotMeasured, kNotMeasured, 0};
-  report.test_loss = test.loss;
-  report.test_accuracy = test.accuracy;
-  report.wall_s = seconds_since_start();
-  report.images_per_s = static_cast<double>(at_.trained_samples) / std::max(at_.train_s, 1e-9);
-  const StepState state = step_->read();
-  report.steps = counts_of(state);
-  if (ema_ && at_.averages_hold) ema_->swap();  // what was tested is what the caller gets
-  report.epochs = at_.epoch;
-  report.weights_hash = ranks_.weights_hash(*arena_);
-  report.world_size = ranks_.world_size();
-  report.strategy = ranks_.strategy();
-  report.host_syncs = host_syncs() - syncs_at_start_;
-  report.peak_bytes = allocator_of(config_.device).stats().peak;
-  report.stopped_by = reason_;
-  report.checkpoint = newest_saved_;
-  if (auto* watchdog = dist::Watchdog::current())
-    watchdog->agreed(true);  // from here on, each ends by itself
-  return report;
 }
 
 }  // namespace athanor

@@ -109,6 +109,7 @@ class Trainer {
   void accumulate_gradients(std::int64_t samples, bool share = true);
   void next_batch(Batch& batch);
   void backward_pass(const Batch& batch, double weight);
+  static void clear_metrics(const Tensor& totals);
   void add_metrics(const Tensor& logits, const Tensor& target, float smoothing, const Tensor& totals) const;
   void update();
   void tell_result(const StepState& state);
