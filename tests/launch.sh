@@ -92,7 +92,7 @@ errors)
   mkdir full && touch full/step-00000001.safetensors
   for more in "" --sync-bn; do
     run 2 "${train[@]}" --devices 2 --checkpoint-dir full $more
-    grep -qE "^rank 0: error: .*--resume" err || die "a folder that is in use"
+    one_line "^rank 0: error: .*--resume"
   done
   for flag in --checkpoint-dir --flight-dir; do
     run 2 "${train[@]}" --devices 2 $flag /proc/nothing

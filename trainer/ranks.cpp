@@ -194,6 +194,20 @@ std::vector<std::string> Ranks::gather(const std::string& mine) {
   return texts;
 }
 
+void Ranks::first_does(const std::function<void()>& work) {
+  std::exception_ptr error;
+  std::string why;
+  try {
+    if (first()) work();
+  } catch (const std::exception& thrown) {
+    error = std::current_exception();
+    why = thrown.what();
+  }
+  why = of_first(why);
+  if (error) std::rethrow_exception(error);
+  if (!why.empty()) detail::fail<>("{}", why);
+}
+
 std::string Ranks::of_first(const std::string& text) {
   return alone() ? text : gather(first() ? text : std::string())[0];
 }

@@ -91,6 +91,8 @@ class Ranks {
   /// One row per rank.
   std::vector<double> gather(std::span<const double> mine);
   std::vector<std::string> gather(const std::string& mine);
+  /// Rank 0 calls `work`. What it throws there, all throw: one mistake, one line, and nobody waits.
+  void first_does(const std::function<void()>& work);
   /// Rank 0's, to all.
   std::string of_first(const std::string& text);
   /// Throws ArgumentError, on all ranks alike, naming each of the settings (texts) that a rank has otherwise

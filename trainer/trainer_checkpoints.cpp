@@ -53,27 +53,29 @@ void Trainer::open_checkpoints(std::optional<CheckpointFolder>& folder) {
   newest_saved_.clear();
   saved_ = -1;
   (void)state_parts();  // callbacks whose names clash are an error now, not at the first save
-  if (!config_.checkpoint_dir.empty() && ranks_.first())
-    folder.emplace(config_.checkpoint_dir, config_.checkpoint_keep);
-  if (config_.fast_dev_run) return;  // leaves nothing behind
-  if (folder) {
-    folder_ = &*folder;
-    check_folder(*folder, config_.resume);
-  }
-  if (config_.resume.empty()) return;
+  if (config_.checkpoint_dir.empty() && config_.resume.empty()) return;
   // Rank 0 chooses: a file that is whole for one must be the one that all go on from.
   NewestCheckpoint found;
-  if (!ranks_.first()) {
-    found.path = ranks_.of_first({});
-    if (!found.path.empty()) found.state = load_checkpoint(found.path);
-  } else if (config_.resume == "auto") {
-    found = newest_valid(config_.checkpoint_dir);
-    for (const std::string& why : found.skipped) notes_.push_back("skipped: " + why);
-  } else {
-    found.path = config_.resume;
-    found.state = load_checkpoint(found.path);
+  ranks_.first_does([&] {
+    if (!config_.checkpoint_dir.empty()) folder.emplace(config_.checkpoint_dir, config_.checkpoint_keep);
+    if (config_.fast_dev_run) return;  // leaves nothing behind
+    if (folder) {
+      folder_ = &*folder;
+      check_folder(*folder, config_.resume);
+    }
+    if (config_.resume == "auto") {
+      found = newest_valid(config_.checkpoint_dir);
+      for (const std::string& why : found.skipped) notes_.push_back("skipped: " + why);
+    } else if (!config_.resume.empty()) {
+      found.path = config_.resume;
+      found.state = load_checkpoint(found.path);
+    }
+  });
+  if (config_.resume.empty()) return;
+  if (const fs::path chosen = ranks_.of_first(found.path.string()); !ranks_.first() && !chosen.empty()) {
+    found.path = chosen;
+    found.state = load_checkpoint(chosen);
   }
-  if (ranks_.first()) (void)ranks_.of_first(found.path.string());
   if (found.path.empty()) {
     notes_.push_back(fmt::format("--resume auto: no checkpoint {}in {}: a fresh start",
                                  found.skipped.empty() ? "" : "that can be read ",
