@@ -128,6 +128,11 @@ Node::Node(const char* op, std::span<const Ref<AutogradState>> edges)
 }
 
 void Node::set_edge(int i, const Ref<AutogradState>& state) {
+  if (state && state->is_leaf()) {
+    const auto& leaf = static_cast<const Leaf&>(*state);
+    if (leaf.on_use) [[unlikely]]
+      leaf.on_use();
+  }
   (i < kInline ? inline_[static_cast<std::size_t>(i)] : spill_[static_cast<std::size_t>(i - kInline)]) =
       state;
 }

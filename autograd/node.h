@@ -44,6 +44,8 @@ class Leaf final : public AutogradState {
 
   /// Called after each backward pass' last contribution to this leaf.
   std::function<void()> on_ready;
+  /// Called when an op that is recorded has read it, by the thread that computes.
+  std::function<void()> on_use;
 
  private:
   friend class Engine;

@@ -36,6 +36,11 @@ const ParameterArena& checked(const char* name, const ParameterArena& arena, con
   return arena;
 }
 
+void let_go(Leaf& leaf) {
+  leaf.on_ready = nullptr;
+  leaf.on_use = nullptr;
+}
+
 // What Exchange has a row of: the squares of all buckets, and a flag for every parameter.
 std::int64_t row_bytes(const BucketLayout& layout, const ParameterArena& arena) {
   const auto squares = static_cast<std::int64_t>(layout.buckets().size() * sizeof(double));
@@ -47,6 +52,7 @@ std::int64_t row_bytes(const BucketLayout& layout, const ParameterArena& arena) 
 GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, Communicator& comm,
                            const SyncOptions& options)
     : name_(name),
+      kind_(kind),
       arena_(arena),
       comm_(comm),
       layout_(checked(name, arena, comm), comm.world_size(), comm.options()),
@@ -69,7 +75,7 @@ GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, C
 
 GradientSync::~GradientSync() {
   for (const Ref<AutogradState>& leaf : watched_) {
-    if (leaf) static_cast<Leaf&>(*leaf).on_ready = nullptr;
+    if (leaf) let_go(static_cast<Leaf&>(*leaf));
   }
 }
 
@@ -132,9 +138,11 @@ void GradientSync::watch() {
     if (watches(i)) continue;
     const Tensor& handle = arena_.parameters()[static_cast<std::size_t>(i)].tensor;
     Ref<AutogradState>& watched = watched_[static_cast<std::size_t>(i)];
-    if (watched) static_cast<Leaf&>(*watched).on_ready = nullptr;
+    if (watched) let_go(static_cast<Leaf&>(*watched));
     watched = handle.autograd();
-    if (watched) on_grad_ready(handle, [this, i] { ready(i); });
+    if (!watched) continue;
+    on_grad_ready(handle, [this, i] { ready(i); });
+    if (kind_ == Kind::reduce_scatter) leaf_of(handle).on_use = [this, i] { read(i); };
   }
 }
 
@@ -159,7 +167,6 @@ void GradientSync::begin_step() {
 }
 
 void GradientSync::ready(int parameter) {
-  check_used(parameter);
   begin_step();
   char& arrived = arrived_[static_cast<std::size_t>(parameter)];
   ATH_CHECK(!arrived,

@@ -101,8 +101,8 @@ class GradientSync {
 
   /// Called when a step's first gradient comes. Throws ArgumentError where it must not begin yet.
   virtual void check_weights() {}
-  /// Called for every gradient: the parameter was used in a forward pass.
-  virtual void check_used(int) const {}
+  /// Called whenever an op of a sharded arena's model has read the parameter, where it asks for a gradient.
+  virtual void read(int) {}
 
  private:
   void take_values_of_rank_0();
@@ -117,6 +117,7 @@ class GradientSync {
   char* flags_of(int rank) const;
 
   const char* name_;
+  Kind kind_;
   ParameterArena& arena_;
   Communicator& comm_;
   BucketLayout layout_;

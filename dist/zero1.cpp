@@ -1,6 +1,7 @@
 #include "dist/zero1.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 
@@ -58,7 +59,7 @@ Zero1::Zero1(ParameterArena& arena, Communicator& comm, const SyncOptions& optio
 }
 
 Zero1::~Zero1() {
-  for (nn::Module* module : hooked_) module->before_call(nullptr);
+  end_overlap();
   arena().set_peers(nullptr);
   if (std::uncaught_exceptions() > exceptions_) return;
   try {
@@ -84,10 +85,12 @@ void Zero1::gather_weights() {
   gathered_ = arena().updates();
   const auto buckets = static_cast<int>(layout().buckets().size());
   if (buckets == 0) return;
+  if (look_ == Look::looking && read_any_) look_ = Look::passed;
+  std::fill(called_.begin(), called_.end(), 0);
   gathering_ = true;
   waited_ = 0;
   while (gathers_->launched() < buckets) gathers_->launch();
-  if (hooked_.empty()) settle();
+  if (look_ != Look::passed) settle();
 }
 
 void Zero1::settle() {
@@ -96,47 +99,69 @@ void Zero1::settle() {
   gathers_->finish();
 }
 
-void Zero1::overlap_gather(nn::Module& model) {
-  ATH_CHECK(hooked_.empty(), "zero1: overlap_gather() must be called once");
+void Zero1::overlap_gather(nn::Module& model, Trust trust) {
+  ATH_CHECK(look_ == Look::off, "zero1: overlap_gather() must be called once, or after end_overlap()");
   settle();
   std::vector<char> found(static_cast<std::size_t>(arena().size()));
   model.for_each_module([&](nn::Module& module, const std::vector<Parameter>& own) {
     int last = 0;
+    std::vector<int> mine;
     for (int i = 0; i < arena().size(); ++i) {
       const Tensor& handle = arena().parameters()[static_cast<std::size_t>(i)].tensor;
       const bool has = std::any_of(own.begin(), own.end(),
                                    [&](const Parameter& one) { return one.tensor.same_as(handle); });
       if (!has) continue;
       found[static_cast<std::size_t>(i)] = 1;
+      mine.push_back(i);
       if (layout().bucket_of(i) < 0) continue;  // empty
       last = std::max(last, place_of_bucket(layout().bucket_of(i)));
     }
     if (last == 0) return;
-    module.before_call([this, last] { wait_for(last); });
+    module.before_call([this, last, mine = std::move(mine)] {
+      for (const int i : mine) called_[static_cast<std::size_t>(i)] = 1;
+      wait_for(last);
+    });
     hooked_.push_back(&module);
   });
   for (int i = 0; i < arena().size(); ++i) {
     if (found[static_cast<std::size_t>(i)]) continue;
-    for (nn::Module* module : hooked_) module->before_call(nullptr);
-    hooked_.clear();
+    end_overlap();
     detail::fail<>("zero1: the model must have all parameters of the arena, but lacks {}",
                    arena().parameters()[static_cast<std::size_t>(i)].name);
   }
+  called_.assign(static_cast<std::size_t>(arena().size()), 0);
+  read_any_ = false;
+  read_outside_.clear();
+  look_ = trust == Trust::now ? Look::passed : Look::looking;
   make_runner(overlap_);
+}
+
+void Zero1::end_overlap() {
+  for (nn::Module* module : hooked_) module->before_call(nullptr);
+  hooked_.clear();
+  look_ = Look::off;
 }
 
 // The first `count` gathers.
 void Zero1::wait_for(int count) {
   if (!gathering_) return;
   if (count > waited_) {
+    const auto began = std::chrono::steady_clock::now();
     gathers_->wait(count);
     waited_ = count;
+    waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   }
   gathers_->pump();
   if (waited_ == place_of_bucket(0)) settle();
 }
 
-void Zero1::check_used(int parameter) const {
+void Zero1::read(int parameter) {
+  if (look_ == Look::looking) {
+    read_any_ = true;
+    if (called_[static_cast<std::size_t>(parameter)]) return;
+    look_ = Look::failed;
+    read_outside_ = arena().parameters()[static_cast<std::size_t>(parameter)].name;
+  }
   const int bucket = layout().bucket_of(parameter);
   ATH_CHECK(
       !gathering_ || bucket < 0 || place_of_bucket(bucket) <= waited_,

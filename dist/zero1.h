@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "dist/gradient_sync.h"
@@ -51,27 +53,49 @@ class Zero1 final : public GradientSync, public ShardPeers {
   /// forward pass reads them. Throws PeerLostError.
   void gather_weights() override;
 
+  /// Whether to believe at once that a model's parameters are read in calls of the modules that have them.
+  enum class Trust : std::uint8_t {
+    now,
+    after_a_step,  ///< once a forward pass has shown it; never where one has shown otherwise
+  };
   /// From now on gather_weights() only begins, and calls of modules wait for the buckets of their own
   /// parameters: the first layers compute while the weights of the last ones travel. `model` must have all
-  /// parameters of the arena, run them by calls of its modules, not of their forward(), and outlive this. A
-  /// gradient of weights that nobody waited for is an ArgumentError. The bits are the same.
-  void overlap_gather(nn::Module& model);
+  /// parameters of the arena, run them by calls of its modules, not of their forward(), and live until
+  /// end_overlap(), or longer than this. An op that reads weights nobody waited for is an ArgumentError,
+  /// where it is recorded. Every rank may decide for itself; the bits are the same.
+  void overlap_gather(nn::Module& model, Trust trust = Trust::now);
+  /// gather_weights() waits again, and the model's modules are let go of.
+  void end_overlap();
+  /// The first parameter that was read otherwise than in a call of a module that has it, for which
+  /// gather_weights() waits; empty where none is known.
+  const std::string& read_outside() const { return read_outside_; }
 
+  /// Whether the optimizer has not stepped since gather_weights().
+  bool gathered() const { return gathered_ == arena().updates(); }
   void settle() override;
+  /// Seconds that calls of modules have waited since the last call of this.
+  double take_waited_s() { return std::exchange(waited_s_, 0); }
   std::uint64_t sum(std::uint64_t value) override;
 
  private:
+  enum class Look : std::uint8_t { off, looking, passed, failed };
+
   void make_runner(Overlap overlap);
   void wait_for(int count);
   int place_of_bucket(int bucket) const { return static_cast<int>(layout().buckets().size()) - bucket; }
   void check_weights() override;
-  void check_used(int parameter) const override;
+  void read(int parameter) override;
 
   Overlap overlap_;
   std::unique_ptr<BucketRunner> gathers_;  // the last bucket first
-  std::vector<nn::Module*> hooked_;        // modules whose calls wait; none: gather_weights() does
+  std::vector<nn::Module*> hooked_;        // modules whose calls wait
+  Look look_ = Look::off;                  // passed: they do; else gather_weights() does
+  bool read_any_ = false;                  // while looking,
+  std::vector<char> called_;               // and by parameter: a module that has it, since the last gather
+  std::string read_outside_;
   bool gathering_ = false;
-  int waited_ = 0;             // gathers, in their order
+  int waited_ = 0;  // gathers, in their order
+  double waited_s_ = 0;
   std::int64_t gathered_ = 0;  // ParameterArena::updates() that all ranks have
   int exceptions_ = 0;
 };

@@ -243,7 +243,10 @@ void ParameterArena::weights_from_masters() {
                  weights = slice_of(part.weights, range.begin, shape);
     on_device(device(), [&](auto& context) { kernels::copy(context, masters, weights); });
   }
-  if (sharded_) peers("weights_from_masters").gather_weights();
+  if (sharded_) {
+    peers("weights_from_masters").gather_weights();
+    settle();
+  }
   bump_weights();
 }
 

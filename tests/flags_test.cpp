@@ -56,6 +56,8 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
                              "single",
                              "--algorithm",
                              "native",
+                             "--overlap",
+                             "off",
                              "--sync-bn",
                              "--workers",
                              "3",
@@ -120,6 +122,7 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_TRUE(config.data_on_device);
   EXPECT_TRUE(config.sync_bn);
   EXPECT_EQ(config.collectives.algorithm, dist::Algorithm::native);
+  EXPECT_FALSE(config.overlap);
   EXPECT_EQ(parse({}).workers, LoaderOptions::kAuto);
   EXPECT_EQ(parse({"--workers=auto"}).workers, LoaderOptions::kAuto);
   EXPECT_FALSE(parse({"--bad-samples=strict"}).bad_samples.skip);

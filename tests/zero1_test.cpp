@@ -238,9 +238,9 @@ TEST(ZeroOne, WeightsReadBehindItsBackAreAnError) {
       EXPECT_THROW(zero1.overlap_gather(model.net), ArgumentError);
       zero1.gather_weights();
       model.arena.zero_grad();
-      const Tensor y = model.net.second.forward(model.net.first.forward(test::whole_samples(0, 2)));
-      const std::string error = error_of([&] { backward_scaled(cast(sum(y), DType::f32), model.step); });
-      EXPECT_NE(error.find("was read while they were being gathered"), std::string::npos) << error;
+      const std::string error = error_of([&] { (void)model.net.first.forward(test::whole_samples(0, 2)); });
+      EXPECT_EQ(error.find("zero1: a forward pass must wait for weights, but first.weight was read"), 0u)
+          << error;
       zero1.settle();
       // A model that lacks some of the parameters.
       WholeModel other(2, 0, dist::sharded({}, comm, test::kSmallBuckets));
@@ -248,6 +248,57 @@ TEST(ZeroOne, WeightsReadBehindItsBackAreAnError) {
       EXPECT_NE(error_of([&] { second.overlap_gather(other.net.first); }).find("lacks second.weight"),
                 std::string::npos);
     });
+  }
+}
+
+// A model that is not yet trusted: gathers are waited for until a step has shown calls.
+TEST(ZeroOne, AStepShowsWhetherWeightsAreReadInCalls) {
+  for (const bool by_calls : {true, false}) {
+    for (const Overlap overlap : {Overlap::thread, Overlap::pumped, Overlap::none}) {
+      run_ranks(2, [&](Transport& transport) {
+        Communicator comm(transport);
+        WholeModel model(2, 0, dist::sharded({}, comm, test::kSmallBuckets));
+        Zero1 zero1(model.arena, comm, {.overlap = overlap});
+        zero1.overlap_gather(model.net, Zero1::Trust::after_a_step);
+        const auto under_way = [&] { return !error_of([&] { transport.check_free("test"); }).empty(); };
+        const auto step = [&](bool calls) {
+          const Tensor x = test::whole_samples(0, 2);
+          model.arena.zero_grad();
+          const Tensor y = calls ? model.net(x) : model.net.second.forward(model.net.first(x));
+          backward_scaled(cast(sum(y), DType::f32), model.step);
+          zero1.reduce(model.step);
+          model.apply();
+          EXPECT_FALSE(zero1.gathered());
+          zero1.gather_weights();
+          EXPECT_TRUE(zero1.gathered());
+        };
+        {
+          const NoGrad no_grad;
+          (void)model.net(test::whole_samples(0, 2));  // a call, but nothing that is recorded
+        }
+        zero1.gather_weights();  // no step has been seen
+        EXPECT_FALSE(under_way());
+        for (int i = 0; i < 3; ++i) {
+          step(by_calls);
+          EXPECT_EQ(under_way(), by_calls) << i;
+        }
+        EXPECT_EQ(zero1.read_outside(), by_calls ? "" : "second.weight");
+        if (by_calls) {  // once trusted, it must go on so
+          EXPECT_NE(error_of([&] {
+                      (void)model.net.first.forward(test::whole_samples(0, 2));
+                    }).find("first.weight was read while they were being gathered"),
+                    std::string::npos);
+        } else {
+          step(true);
+          EXPECT_FALSE(under_way());
+        }
+        zero1.settle();
+        zero1.end_overlap();
+        zero1.gather_weights();
+        EXPECT_FALSE(under_way());
+        (void)model.net.first.forward(test::whole_samples(0, 2));  // nothing is left of it
+      });
+    }
   }
 }
 

@@ -144,6 +144,10 @@ class Callback {
   virtual void on_train_end(Trainer&) {}
   virtual void on_fit_end(Trainer&, const FitReport&) {}
 
+  /// Whether on_step_end() or on_step_result() may read the model's weights. Where no callback of any rank
+  /// does, ZeRO-1 sends them while the next step computes; they are whole everywhere else in any case.
+  virtual bool reads_weights() const { return true; }
+
   /// The name its state has in checkpoints, of letters, digits and '_'; empty where it has none.
   virtual std::string state_name() const { return {}; }
   /// What it remembers from step to step. Asked between two steps.

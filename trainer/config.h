@@ -63,7 +63,8 @@ struct TrainerConfig {
   int devices = 0;  ///< ranks on this machine; 0: one, or as many as were started; kAllDevices: one per GPU
   Strategy strategy = Strategy::automatic;  ///< automatic: ddp where there are several ranks
   bool sync_bn = false;                     ///< batch norms over the samples of all ranks
-  int local_ranks = 1;                      ///< that share this machine's cores; see run_on_ranks()
+  bool overlap = true;  ///< gradients and weights travel while passes compute; no bit depends on it
+  int local_ranks = 1;  ///< that share this machine's cores; see run_on_ranks()
   std::filesystem::path
       flight_dir;          ///< for records of a rank that cannot go on; empty: checkpoint_dir, or here
   std::string ranks_note;  ///< who has started them

@@ -48,6 +48,7 @@ class EarlyStopping final : public Callback {
 
   void on_epoch_end(Trainer& trainer, const EpochReport& report) override;
   void on_train_end(Trainer& trainer) override;
+  bool reads_weights() const override { return false; }
   std::string state_name() const override { return "early_stopping_" + metric_; }
   StateDict state_dict(const Trainer& trainer) const override;
   void load_state_dict(const Trainer& trainer, const StateDict& state) override;

@@ -21,6 +21,7 @@ class JsonLines final : public Callback {
   void on_epoch_end(Trainer&, const EpochReport& report) override;
   void on_note(Trainer&, const std::string& note) override;
   void on_fit_end(Trainer&, const FitReport& report) override;
+  bool reads_weights() const override { return false; }
 
  private:
   void append(std::string line);

@@ -150,6 +150,9 @@ void add_machine(Flags& flags, TrainerConfig& config) {
       "of several devices, how they bring values together: rank_order, ring, hierarchical, or native: "
       "what MPI or NCCL does [rank_order]",
       [&](auto& flag, auto& text) { config.collectives.algorithm = algorithm(flag, text); });
+  flags.value("--overlap", "on|off",
+              "of several devices, whether gradients and weights travel while others are computed [on]",
+              [&](auto& flag, auto& text) { config.overlap = on_or_off(flag, text); });
   flags.on("--sync-bn", "batch norms over the samples of all ranks, not of each alone", config.sync_bn);
   flags.value("--dist-timeout", "SECONDS",
               fmt::format("of several devices, how long one may not be heard of before all end [{}]",

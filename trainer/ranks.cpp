@@ -12,7 +12,10 @@ namespace athanor {
 
 class Ranks::Timed {
  public:
-  explicit Timed(Ranks& ranks) : ranks_(ranks), began_(std::chrono::steady_clock::now()) {}
+  /// What else is under way comes first: all ranks have begun it.
+  explicit Timed(Ranks& ranks) : ranks_(ranks), began_(std::chrono::steady_clock::now()) {
+    if (ranks.sync_) ranks.sync_->settle();
+  }
   ~Timed() {
     ranks_.seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
   }
@@ -23,13 +26,15 @@ class Ranks::Timed {
 };
 
 Ranks::Ranks(dist::Transport* transport, const TrainerConfig& config)
-    : buckets_(config.buckets), overlap_(dist::Overlap::thread), sync_bn_(config.sync_bn) {
+    : buckets_(config.buckets),
+      overlap_(config.overlap ? dist::Overlap::thread : dist::Overlap::none),
+      sync_bn_(config.sync_bn) {
   // A program that does not start them must not seem to.
   ATH_CHECK(transport || config.devices <= 1,
             "--devices {}: this program trains in one process: its Trainer must be made in run_on_ranks()",
             config.devices);
   if (!transport || transport->world_size() == 1) return;
-  if (!transport->threads_may_call()) overlap_ = dist::Overlap::pumped;
+  if (config.overlap && !transport->threads_may_call()) overlap_ = dist::Overlap::pumped;
   strategy_ = config.strategy == Strategy::automatic ? Strategy::ddp : config.strategy;
   ATH_CHECK(strategy_ != Strategy::single,
             "--strategy single: must have one rank, but there are {}; use ddp or "
@@ -102,10 +107,25 @@ std::vector<std::string> Ranks::unused(int rank) const {
   return names;
 }
 
-void Ranks::gather_weights() {
-  if (!zero1_) return;
+std::unique_ptr<Ranks::GatherOverlap> Ranks::overlap_gather(nn::Module& model, bool may) {
+  if (!zero1_) return nullptr;
+  const double mine = may && overlap_ != dist::Overlap::none;
+  const std::vector<double> all = gather(std::span(&mine, 1));
+  if (std::find(all.begin(), all.end(), 0.0) != all.end()) return nullptr;
+  zero1_->overlap_gather(model, dist::Zero1::Trust::after_a_step);
+  return std::make_unique<GatherOverlap>(*this);
+}
+
+void Ranks::begin_gather() {
+  if (!zero1_ || zero1_->gathered()) return;
   const Timed timed(*this);
   zero1_->gather_weights();
+}
+
+void Ranks::complete_weights() {
+  if (!zero1_) return;
+  begin_gather();
+  const Timed timed(*this);
 }
 
 std::uint64_t Ranks::weights_hash(const ParameterArena& arena) {

@@ -64,8 +64,19 @@ class Ranks {
   /// Names of the parameters that no gradient reached in the step that was reduced last, on that rank; none
   /// where none reached any, because it had no samples.
   std::vector<std::string> unused(int rank) const;
-  /// After the optimizer's step.
-  void gather_weights();
+  /// With ZeRO-1, until what is returned goes, which must be before the model does: weights travel while the
+  /// next forward pass computes, once a step has shown that it reads them in calls of its modules. Only where
+  /// all ranks `may`, and the config says so; else null.
+  class GatherOverlap;
+  std::unique_ptr<GatherOverlap> overlap_gather(nn::Module& model, bool may);
+  bool overlaps_gather() const { return overlaps_gather_; }
+  /// Sends the weights that the optimizer has changed since, of this rank to all; where that is overlapped,
+  /// only begins. The network must be free.
+  void begin_gather();
+  /// And returns when they are there.
+  void complete_weights();
+  /// Seconds that forward passes have waited for weights since the last call.
+  double take_waited_s() { return zero1_ ? zero1_->take_waited_s() : 0; }
   std::uint64_t weights_hash(const ParameterArena& arena);
   /// Throws Error, on all ranks, where it is not the same everywhere: `hash` is that of weights which each
   /// rank has computed for itself.
@@ -108,11 +119,26 @@ class Ranks {
   dist::BucketOptions buckets_;
   dist::Overlap overlap_;
   bool sync_bn_;
+  bool overlaps_gather_ = false;
   std::unique_ptr<dist::Communicator> comm_;
   std::unique_ptr<dist::GradientSync> sync_;
   dist::Zero1* zero1_ = nullptr;  // sync_, where it is one
   std::unique_ptr<dist::Exchange> wishes_;
   double seconds_ = 0;
+};
+
+class Ranks::GatherOverlap {
+ public:
+  explicit GatherOverlap(Ranks& ranks) : ranks_(ranks) { ranks_.overlaps_gather_ = true; }
+  ~GatherOverlap() {
+    ranks_.overlaps_gather_ = false;
+    if (ranks_.zero1_) ranks_.zero1_->end_overlap();
+  }
+  GatherOverlap(const GatherOverlap&) = delete;
+  GatherOverlap& operator=(const GatherOverlap&) = delete;
+
+ private:
+  Ranks& ranks_;
 };
 
 }  // namespace athanor

@@ -67,6 +67,9 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
     set_up(model, train, held_out);
     const auto norms = ranks_.join_norms(model);
     norms_ = norms.get();
+    const auto overlap = ranks_.overlap_gather(
+        model, std::none_of(callbacks_.begin(), callbacks_.end(),
+                            [](const auto& callback) { return callback->reads_weights(); }));
     const BoundStep bound(context, *step_);
     std::optional<CheckpointFolder> folder;
     open_checkpoints(folder);
@@ -221,9 +224,14 @@ void Trainer::train_epoch() {
     check_limits();
     // After it: until ranks have agreed, they need not know of the same steps.
     check_overflows(step_->known(), config_.patience_at_floor);
+    // Ranks have agreed: from here to the next gradients, the network is the weights'.
+    const bool saves = config_.checkpoint_every > 0 && at_.attempted % config_.checkpoint_every == 0;
+    saves ? ranks_.complete_weights() : ranks_.begin_gather();
     at_.times.communication += ranks_.take_seconds();
-    if (config_.checkpoint_every > 0 && at_.attempted % config_.checkpoint_every == 0) save();
+    if (saves) save();
   }
+  ranks_.complete_weights();
+  at_.times.communication += ranks_.take_seconds();
   clock_.start();
   const StepState last = step_->read();
   clock_.lap(at_.times.device);

@@ -36,6 +36,7 @@ void Trainer::check_overflows(const StepState& known, std::int64_t patience) {
   const AllowSync allow;
   const StepState now = step_->read();
   if (now.stuck_steps < patience) return;  // it has come right since
+  ranks_.complete_weights();
   const double mine = first_not_finite(*arena_);
   const std::vector<double> firsts = ranks_.gather(std::span(&mine, 1));
   const auto first = static_cast<std::size_t>(*std::min_element(firsts.begin(), firsts.end()));

@@ -65,6 +65,9 @@ void Trainer::backward_pass(const Batch& batch, double weight) {
     loss = cross_entropy(logits, target, static_cast<float>(config_.label_smoothing));
     add_metrics(logits, target, static_cast<float>(config_.label_smoothing), totals_);
   }
+  const double waited_s = ranks_.take_waited_s();
+  at_.times.communication += waited_s;
+  at_.times.forward -= waited_s;
   clock_.lap(at_.times.forward);
   backward_scaled(loss, *step_, static_cast<float>(weight));
   clock_.lap(at_.times.backward);
@@ -87,7 +90,7 @@ void Trainer::update() {
   if (!ranks_.reduce(*step_, limits_)) meter_->measure(*step_, limits_);
   optimizer_->set_learning_rates(*step_, schedule_);
   optimizer_->step(*step_);
-  ranks_.gather_weights();
+  if (!ranks_.overlaps_gather()) ranks_.complete_weights();
   if (ema_) ema_->update(*step_);
   arena_->restore_buffers_if_skipped(*step_);
   on_device(config_.device,

@@ -381,6 +381,24 @@ TEST_F(NcclTraining, NativeZeroOneEqualsDdp) {
   }
 }
 #endif
+// Weights that travel while the next forward pass computes: whoever pushes them, whatever gathers them.
+TEST_F(NcclTraining, OverlappedGathersChangeNoBit) {
+  for (const int world : test::nccl_worlds()) {
+    test::run_nccl_ranks(world, [](Transport& transport) {
+      test::ParallelRun run{.precision = Precision::bf16, .steps = 9};
+      const auto plain = test::parallel_run<test::Zero1>(transport, run);
+      run.overlap_gather = true;
+      for (const Overlap overlap : {Overlap::none, Overlap::pumped, Overlap::thread}) {
+        run.overlap = overlap;
+        EXPECT_TRUE(test::parallel_run<test::Zero1>(transport, run) == plain);
+      }
+#if defined(ATHANOR_SIMT)
+      run.comm.algorithm = Algorithm::native;
+      EXPECT_TRUE(test::parallel_run<test::Zero1>(transport, run) == plain);
+#endif
+    });
+  }
+}
 TEST_F(NcclTraining, UnusedParametersJoinWithZeros) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_unused_parameters);
 }

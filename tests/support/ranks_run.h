@@ -21,7 +21,7 @@
 
 namespace athanor::test {
 
-class PlainNet final : public nn::Module {
+class PlainNet : public nn::Module {
  public:
   PlainNet() {
     register_module("conv", conv);
@@ -69,6 +69,7 @@ RankRun train_rank(const TrainerConfig& config, dist::Transport* transport, cons
       if (on_step_) on_step_(trainer, step);
     }
     void on_epoch_end(Trainer&, const EpochReport& report) override { run_.epochs.push_back(report); }
+    bool reads_weights() const override { return on_step_ != nullptr; }
 
    private:
     RankRun& run_;
@@ -89,21 +90,24 @@ RankRun train_rank(const TrainerConfig& config, dist::Transport* transport, cons
 /// The same on all ranks, threads of this process; one result each.
 template <class Net = PlainNet>
 std::vector<RankRun> train_ranks(int world_size, const std::function<TrainerConfig(int rank)>& config,
-                                 const OnRankStep& on_step = {}) {
+                                 const OnRankStep& on_step = {}, const dist::ThreadFaults& faults = {}) {
   if (world_size == 1) return {train_rank<Net>(config(0), nullptr, on_step)};
   std::vector<RankRun> runs(static_cast<std::size_t>(world_size));
-  dist::run_ranks(world_size, [&](dist::Transport& transport) {
-    runs[static_cast<std::size_t>(transport.rank())] =
-        train_rank<Net>(config(transport.rank()), &transport, on_step);
-  });
+  dist::run_ranks(
+      world_size,
+      [&](dist::Transport& transport) {
+        runs[static_cast<std::size_t>(transport.rank())] =
+            train_rank<Net>(config(transport.rank()), &transport, on_step);
+      },
+      faults);
   return runs;
 }
 
 template <class Net = PlainNet>
-std::vector<RankRun> train_ranks(int world_size, const TrainerConfig& config,
-                                 const OnRankStep& on_step = {}) {
+std::vector<RankRun> train_ranks(int world_size, const TrainerConfig& config, const OnRankStep& on_step = {},
+                                 const dist::ThreadFaults& faults = {}) {
   return train_ranks<Net>(
-      world_size, [&](int) { return config; }, on_step);
+      world_size, [&](int) { return config; }, on_step, faults);
 }
 
 }  // namespace athanor::test

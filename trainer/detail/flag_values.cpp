@@ -99,6 +99,11 @@ dist::Algorithm algorithm(const std::string& flag, const std::string& text) {
   detail::fail<>("{}: must be rank_order, ring, hierarchical or native, but got '{}'", flag, text);
 }
 
+bool on_or_off(const std::string& flag, const std::string& text) {
+  ATH_CHECK(text == "on" || text == "off", "{}: must be on or off, but got '{}'", flag, text);
+  return text == "on";
+}
+
 Precision precision(const std::string& flag, const std::string& text) {
   const auto value = precision_named(text);
   ATH_CHECK(value, "{}: must be f32, tf32, bf16 or f16, but got '{}'", flag, text);

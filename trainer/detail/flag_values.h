@@ -31,6 +31,8 @@ BadSamples bad_samples(const std::string& flag, const std::string& text);
 Strategy strategy(const std::string& flag, const std::string& text);
 /// "rank_order", "ring", "hierarchical" or "native".
 dist::Algorithm algorithm(const std::string& flag, const std::string& text);
+/// "on" or "off".
+bool on_or_off(const std::string& flag, const std::string& text);
 /// "f32", "tf32", "bf16" or "f16".
 Precision precision(const std::string& flag, const std::string& text);
 /// "dynamic", "dynamic:65536" or "1024".
