@@ -183,6 +183,7 @@ bool FlightRecord::write(const char* path, std::string_view reason, std::string_
     lines.field("op", name.substr(space + 1))
         .field("algorithm", space < name.size() ? name.substr(0, space) : "");
     lines.field("dtype", name_of(entry.call.dtype)).field("count", entry.call.count);
+    lines.field("payload", entry.call.bytes());
     lines.field("bucket", entry.call.bucket).field("launch_us", entry.launch_us);
     lines.field("start_us", entry.start_us).field("last_us", entry.last_us).field("end_us", entry.end_us);
     lines.field("bytes", entry.bytes).field("waits_for", entry.waits_for).text("}\n");

@@ -15,6 +15,8 @@ struct Call {
   DType dtype = DType::u8;
   std::int64_t count = 0;    ///< elements of its buffer; 0: it has none
   std::int64_t bucket = -1;  ///< of gradients; -1: none
+
+  std::int64_t bytes() const { return count * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
 /// What a rank has done together with others, for one who asks later why it stood still: the last 4,096

@@ -47,6 +47,7 @@ Entry entry_of(const Json& line) {
   entry.name = algorithm.empty() ? text(line, "op") : algorithm + " " + text(line, "op");
   entry.dtype = text(line, "dtype");
   entry.count = number(line, "count");
+  entry.payload = number(line, "payload");
   entry.bucket = number(line, "bucket", -1);
   entry.start_us = number(line, "start_us");
   entry.last_us = number(line, "last_us");
@@ -211,6 +212,10 @@ std::string Entry::str() const {
   return bucket >= 0 ? fmt::format("{}, bucket {}", name, bucket) : name;
 }
 
+std::string Entry::with_payload() const {
+  return count > 0 ? fmt::format("{} ({} {}, {} bytes)", str(), count, dtype, payload) : str();
+}
+
 const Entry* RankRecord::at(std::int64_t seq) const {
   const auto at =
       std::lower_bound(entries.begin(), entries.end(), seq,
@@ -349,7 +354,7 @@ std::string FlightReport::str() const {
     add("there is none that all have finished\n");
   }
   add("\n{:>4}  {:<16} {:<9} {:>8} {:>8}  {:>8} {:>11}  {:>5}  {}\n", "rank", "host", "ended by", "finished",
-      "entered", "idle", "bytes", "waits", "in");
+      "entered", "idle", "moved", "waits", "in");
   for (const RankRecord& record : ranks) {
     if (!record.found) {
       add("{:>4}  -\n", record.rank);
@@ -365,7 +370,7 @@ std::string FlightReport::str() const {
         last && record.now_us ? seconds(record.now_us - (inside ? last->last_us : last->end_us)) : "-",
         inside ? fmt::format("{}", last->bytes) : "-",
         inside && last->waits_for >= 0 ? fmt::format("{}", last->waits_for) : "-",
-        inside ? last->str() : "no collective");
+        inside ? last->with_payload() : "no collective");
   }
   for (const RankRecord& record : ranks) {
     if (!record.damage.empty()) add("flight.{}.json {}\n", record.rank, record.damage);

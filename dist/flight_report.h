@@ -14,11 +14,14 @@ struct RankRecord {
     std::string name;   ///< "ring all_reduce"
     std::string dtype;  ///< "f32"
     std::int64_t count = 0, bucket = -1;
+    std::int64_t payload = 0;  ///< bytes of its buffer
     std::int64_t start_us = 0, last_us = 0, end_us = 0, bytes = 0, waits_for = -1;
 
     bool under_way() const { return end_us == 0; }
     /// "ring all_reduce, bucket 4"
     std::string str() const;
+    /// "ring all_reduce, bucket 4 (262144 f32, 1048576 bytes)"
+    std::string with_payload() const;
   };
 
   int rank = -1;

@@ -157,6 +157,9 @@ TEST(FlightRecord, ComesBackFromItsFile) {
   EXPECT_EQ(entry.str(), "ring all_reduce, bucket 2");
   EXPECT_EQ(entry.dtype, "bf16");
   EXPECT_EQ(entry.count, 4096);
+  EXPECT_EQ(entry.payload, 8192);
+  EXPECT_EQ(entry.with_payload(), "ring all_reduce, bucket 2 (4096 bf16, 8192 bytes)");
+  EXPECT_EQ(record.at(0)->with_payload(), "barrier");
   EXPECT_EQ(entry.bytes, 123);
   EXPECT_EQ(entry.waits_for, 1);
   EXPECT_EQ(entry.start_us, flight.at(1).start_us);
@@ -220,6 +223,8 @@ TEST(FlightReport, SaysWhoNeverEntered) {
   EXPECT_EQ(report.last_common, 687);
   EXPECT_NE(report.str().find("the last that all have finished: #687 ring all_reduce, bucket 4\n"),
             std::string::npos)
+      << report.str();
+  EXPECT_NE(report.str().find("ring all_reduce, bucket 4 (4096 f32, 16384 bytes)\n"), std::string::npos)
       << report.str();
 }
 
