@@ -31,6 +31,7 @@ StateDict Trainer::shared_settings() const {
   const auto given = [](bool is) { return is ? "given" : "not given"; };
   StateDict shared;
   shared.set("strategy", std::string(name_of(ranks_.strategy())));
+  shared.set("algorithm", std::string(dist::name_of(config_.collectives.algorithm)));
   shared.set("sync_bn", fmt::format("{}", config_.sync_bn));
   shared.set("fast_dev_run", fmt::format("{}", config_.fast_dev_run));
   shared.set("checkpoint_dir", std::string(given(!config_.checkpoint_dir.empty())));
