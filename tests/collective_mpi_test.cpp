@@ -1,5 +1,9 @@
 // The bodies of collective_test, with ranks as processes: run by mpirun, once per world size.
+#include <array>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
+#include <vector>
 
 #include "dist/mpi_transport.h"
 #include "tests/support/collective_cases.h"
@@ -60,6 +64,40 @@ TEST(MpiCollectives, WaitingInsideMpiChangesNothing) {
   test::check_reductions(waits);
   test::check_broadcasts(waits);
   test::check_barriers(waits);
+}
+
+// And not for others behind it, nor does it come back with nothing.
+TEST(MpiCollectives, WaitingInsideMpiIsForTheOldestMessage) {
+  using namespace std::chrono_literals;
+  dist::MpiTransport waits({.wait_inside = true});
+  if (waits.world_size() == 1) GTEST_SKIP() << "takes two ranks";
+  std::array<std::byte, 2> bytes{};
+  std::vector<std::byte> large(4 << 20);  // does not leave before it is asked for
+  const auto finish = [&](dist::Request request) {
+    while (!waits.test(request)) std::this_thread::yield();
+  };
+  if (waits.rank() == 0) {
+    std::array<dist::Request, 2> coming{waits.irecv(1, 1, {bytes.data(), 1}),
+                                        waits.irecv(1, 2, {&bytes[1], 1})};
+    EXPECT_TRUE(waits.wait_for_any());
+    EXPECT_TRUE(waits.test(coming[0]));
+    EXPECT_FALSE(waits.test(coming[1]));
+    EXPECT_TRUE(waits.wait_for_any());
+    EXPECT_TRUE(waits.test(coming[1]));
+    EXPECT_FALSE(waits.wait_for_any());
+    dist::Request going = waits.isend(1, 3, large);
+    EXPECT_TRUE(waits.wait_for_any());
+    EXPECT_TRUE(waits.test(going));
+  } else if (waits.rank() == 1) {
+    std::this_thread::sleep_for(200ms);
+    finish(waits.isend(0, 1, {bytes.data(), 1}));
+    std::this_thread::sleep_for(2s);
+    finish(waits.isend(0, 2, {&bytes[1], 1}));
+    std::this_thread::sleep_for(200ms);
+    finish(waits.irecv(0, 3, large));
+  }
+  dist::Communicator comm(waits);
+  comm.run(*comm.barrier());
 }
 
 TEST(MpiCollectives, SizesThatDifferAreAnError) {

@@ -116,7 +116,7 @@ run_once() { # run_once CULPRIT [ALGORITHM]
       for rank in "${others[@]}"; do
         says "^rank $rank: error: all ranks must start the same .*, but rank $rank starts $algorithm all_reduce #[0-9]+, bucket 0, .*, and rank $culprit barrier #[0-9]+"
       done
-      says "^rank $culprit: error: all ranks must start the same .*, but rank $culprit starts barrier #[0-9]+, and rank 0 "
+      says "^rank $culprit: error: all ranks must start the same .*, but rank $culprit starts barrier #[0-9]+, and rank $((culprit == 0)) "
       rm -rf "$folder"
       return ;;
     signal)
