@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 
+#include "autograd/detail/dense.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
@@ -18,7 +19,8 @@ thread_local bool anomaly = false;
 void check_finite(const char* op, const char* direction, int index, const Tensor& tensor) {
   if (!tensor.defined() || !is_floating(tensor.dtype()) || tensor.numel() == 0) return;
   std::int64_t bad = 0;
-  on_device(tensor.device(), [&](auto& context) { bad = kernels::count_nonfinite(context, tensor); });
+  // A gradient may be a view: one value that is seen at many places.
+  on_device(tensor.device(), [&](auto& context) { bad = kernels::count_nonfinite(context, dense(tensor)); });
   if (bad == 0) return;
   const std::string which = index < 0 ? "result" : fmt::format("gradient of input {}", index);
   detail::fail<Error>("{}: {} {} must be finite, but {} of {} values {} are NaN or infinite", op, direction,

@@ -202,7 +202,8 @@ struct Watchdog::Impl {
       leave(kExitPeerLost, name, [&] {
         const bool just = resumed_us > 0 && seconds_since(resumed_us) < 3;
         const Blame found = blame();
-        if (found.own_error && options.agreement.count() > 0) return found.text;
+        if (found.ended >= 0 && options.agreement.count() > 0)
+          return fmt::format("ended with rank {}, which has an error of its own", found.ended);
         return fmt::format(
             "{}: {}",
             options.agreement.count() > 0
@@ -263,12 +264,13 @@ struct Watchdog::Impl {
 
   struct Blame {
     std::string text;
-    bool own_error = false;  // the rank at the end of the chain has ended by one, and says it itself
+    int ended = -1;  // the rank that has ended by an error of its own, which it says itself
   };
   // What this rank waits for, with the records of the others, which are being written now.
   Blame blame() const {
     const FlightRecord::Entry entry = transport.flight().last();
     std::vector<int> chain{transport.rank()};
+    int ended = -1;
     const std::int64_t now = FlightRecord::now_us(), until = now + kOthersUs;
     for (std::int64_t next = entry.under_way() ? entry.waits_for : -1; next >= 0;) {
       const bool again = std::find(chain.begin(), chain.end(), next) != chain.end();
@@ -281,12 +283,11 @@ struct Watchdog::Impl {
         if (record.damage.empty()) break;
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       } while (!path.empty() && FlightRecord::now_us() < until);
-      if (record.reason == "error")
-        return {fmt::format("ended with rank {}, which has an error of its own", next), true};
+      if (record.reason == "error") ended = static_cast<int>(next);
       const RankRecord::Entry* at = record.damage.empty() ? record.at(entry.seq) : nullptr;
       next = at && at->under_way() ? at->waits_for : -1;
     }
-    return {doing(transport.flight(), entry, now, chain)};
+    return {doing(transport.flight(), entry, now, chain), ended};
   }
 
   // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks when one has failed, a second apart; but it sleeps

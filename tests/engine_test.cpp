@@ -8,6 +8,7 @@
 #include "autograd/creation.h"
 #include "autograd/dropout.h"
 #include "autograd/elementwise.h"
+#include "autograd/reduce.h"
 #include "autograd/shape.h"
 #include "tests/support/count_new.h"
 
@@ -246,6 +247,21 @@ TEST(Anomaly, NamesOpDirectionAndTensor) {
   });
   EXPECT_EQ(message_of([&] { backward(y + y); }),
             "breaks: backward gradient of input 0 must be finite, but 1 of 1 values [1] are NaN or infinite");
+}
+
+// One value that is seen at four places is one value, whatever lies behind it in memory.
+TEST(Anomaly, ChecksViewsAsViews) {
+  const AnomalyMode anomaly;
+  const Tensor x = leaf({1, 2, 3, 4});
+  const Tensor seeds = Tensor::from(std::vector<float>{1, NAN, NAN, NAN}, {4});
+  EXPECT_NO_THROW(backward(sum(x), seeds.view_as_strided({}, {}, 0)));
+  EXPECT_EQ(grad_of(x).to_vector(), std::vector<double>(4, 1));
+  try {
+    backward(sum(x), seeds.view_as_strided({}, {}, 1));
+    ADD_FAILURE() << "a NaN has passed";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("4 of 4 values"), std::string::npos) << error.what();
+  }
 }
 
 // Memory

@@ -300,6 +300,7 @@ TEST(Ranks, WhoseGradientOverflowsIsNamedWhereverItsShardLies) {
     Tensor root;
   };
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+    SCOPED_TRACE(name_of(strategy));
     TrainerConfig config = with(ranks_config(), strategy);
     config.patience_at_floor = 2;
     const auto errors = errors_of<Rooted>(2, config);
