@@ -10,9 +10,9 @@ namespace athanor::dist {
 struct MpiOptions {
   /// Longer messages travel in several: MPI counts in int, and cuts off what is above without a word.
   std::size_t chunk_bytes = std::size_t{1} << 30;
-  /// One who waits does so inside MPI, without a deadline, instead of asking again and again. For a simulated
-  /// network (SimGrid), where asking takes none of its time: a clock that only waiting moves would stand
-  /// still.
+  /// One who waits does so inside MPI, without a deadline, instead of asking again and again, and test() only
+  /// knows what a wait_for_any() has seen. For a simulated network (SimGrid), where asking takes none of its
+  /// time: a clock that only waiting moves would stand still.
   bool wait_inside = false;
   /// How long MPI itself may wait for the other ranks, where it starts, duplicates a network and ends; then
   /// the process says so and ends with exit code 74, for nothing else helps. Not with `wait_inside`.

@@ -44,22 +44,23 @@ done
 # Without, for time. First the network of the formula, on which every hop is the same.
 run 64 1 scale_time all_reduce --algorithm ring --mib 0.0625 1 16 64
 worlds="8 16 32 64"
-[ "$quick" ] || worlds="$worlds 128 256"
+[ "$quick" ] || worlds="$worlds 128 256 512 1024"
 for ranks in $worlds; do
-  for algorithm in ring hierarchical rank_order; do
-    [ $algorithm != rank_order ] || [ "$ranks" -le 64 ] || continue # P (P - 1) messages at a time: none would do it
-    nodes=(--algorithm $algorithm --node-size $node)
+  algorithms="hierarchical"
+  [ "$ranks" -gt 256 ] || algorithms="ring $algorithms"      # two million messages a bucket
+  [ "$ranks" -gt 64 ] || algorithms="$algorithms rank_order" # P (P - 1) messages at a time: none would do it
+  for algorithm in $algorithms; do
+    nodes=(--algorithm "$algorithm" --node-size $node)
     run "$ranks" $node scale_time all_reduce "${nodes[@]}" --mib 1 4 25
     buckets=25
-    [ "$ranks" != 64 ] || [ $algorithm = rank_order ] || buckets="5 25 100"
+    case $ranks/$algorithm in
+      64/ring | 64/hierarchical | 256/hierarchical) buckets="5 25 100" ;;
+      256/ring | 1024/hierarchical) buckets="25 100" ;;
+    esac
     run "$ranks" $node scale_time step "${nodes[@]}" --bucket-mib $buckets --strategy ddp zero1 $(agreement "$ranks")
   done
   run "$ranks" $node scale_time step --algorithm hierarchical --node-size $node --overlap none $(agreement "$ranks")
 done
-if [ ! "$quick" ]; then
-  run 1024 $node scale_time all_reduce --algorithm hierarchical --node-size $node --mib 1 25
-  run 1024 $node scale_time step --algorithm hierarchical --node-size $node --strategy ddp zero1 $(agreement 1024)
-fi
 
 table=$out/scale_smpi.md figure=$out/scale.svg
 [ "$quick" ] || { table=bench/results/scale_smpi.md figure=docs/img/scale.svg; }

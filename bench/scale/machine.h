@@ -25,4 +25,7 @@ double max_over_ranks(double value);
 /// small number, get the same memory: a thousand ranks take as much as one. All must ask for the same size.
 Tensor shared_by_ranks(std::int64_t count, int use);
 
+/// Says on stderr what is wrong, and ends all ranks with 1.
+[[noreturn]] void fail(const char* program, int rank, const char* what);
+
 }  // namespace athanor::scale

@@ -1,3 +1,6 @@
+#include <cstdio>
+#include <cstdlib>
+
 #include <mpi.h>
 #include <simgrid/host.h>
 
@@ -20,6 +23,12 @@ Tensor shared_by_ranks(std::int64_t count, int use) {
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
   void* memory = smpi_shared_malloc(bytes, "shared_by_ranks", use);
   return Tensor::wrap(make_ref<Storage>(memory, bytes, make_ref<TheProgram>()), 0, {count}, {1}, DType::f32);
+}
+
+void fail(const char* program, int rank, const char* what) {
+  std::fprintf(stderr, "%s: rank %d: %s\n", program, rank, what);
+  // One process is all ranks: MPI_Abort would unwind them one after the other, each with an error of its own.
+  std::_Exit(1);
 }
 
 }  // namespace athanor::scale

@@ -104,10 +104,10 @@ void time_steps(dist::Communicator& comm, const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  cpu_context().set_threads(1);
+  dist::MpiTransport transport({.wait_inside = scale::simulated()});
   try {
-    const Options options = parse(argc, argv);
-    cpu_context().set_threads(1);
-    dist::MpiTransport transport({.wait_inside = scale::simulated()});
     dist::Communicator comm(transport, {.algorithm = options.algorithm, .node_size = options.node_size});
     if (options.what == "all_reduce") {
       time_all_reduce(comm, options);
@@ -116,8 +116,7 @@ int main(int argc, char** argv) {
     }
     std::fflush(stdout);
     return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "scale_time: %s\n", error.what());
-    return 1;
+  } catch (const std::exception& error) {  // while the transport lives, which would end all ranks in silence
+    scale::fail("scale_time", transport.rank(), error.what());
   }
 }

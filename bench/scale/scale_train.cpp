@@ -82,10 +82,12 @@ template <class Sync> Result train(dist::Transport& transport, Algorithm algorit
                         .world_size = world});
   const Preprocess preprocess(data->spec(), {.mean = {0.3}, .stddev = {0.4}}, DType::bf16, kCpu);
   const auto model = nn::make_model("digits_cnn", {}, 7);
-  ParameterArena arena(model->parameters(), model->buffers(),
-                       dist::bucketed({.precision = Precision::bf16}, world,
-                                      {.bucket_bytes = 16 << 10, .first_bucket_bytes = 2 << 10}));
   dist::Communicator comm(transport, {.algorithm = algorithm, .node_size = options.node_size});
+  const ArenaOptions bf16{.precision = Precision::bf16};
+  const dist::BucketOptions buckets{.bucket_bytes = 16 << 10, .first_bucket_bytes = 2 << 10};
+  constexpr bool kSharded = std::is_same_v<Sync, dist::Zero1>;
+  ParameterArena arena(model->parameters(), model->buffers(),
+                       kSharded ? dist::sharded(bf16, comm, buckets) : dist::bucketed(bf16, world, buckets));
   Sync sync(arena, comm, {.overlap = dist::Overlap::pumped});
   AdamW adam(arena, AdamWOptions{.weight_decay = 0.01f});
   StepBuffer step(kCpu, {.seed = dist::rank_seed(1, rank)});
@@ -107,7 +109,7 @@ template <class Sync> Result train(dist::Transport& transport, Algorithm algorit
     adam.step(step);
     arena.restore_buffers_if_skipped(step);
     finish_step(step);
-    if constexpr (std::is_same_v<Sync, dist::Zero1>) sync.gather_weights();
+    if constexpr (kSharded) sync.gather_weights();
     result.loss = loss.item();
     result.alike = alike(comm, hash_of_weights(arena)) && result.alike;
   }
@@ -135,9 +137,7 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-int run(const Options& options) {
-  cpu_context().set_threads(1);
-  dist::MpiTransport transport({.wait_inside = scale::simulated()});
+int run(dist::Transport& transport, const Options& options) {
   const int world = transport.world_size();
   int status = 0;
   for (const Algorithm algorithm : options.algorithms) {
@@ -150,18 +150,20 @@ int run(const Options& options) {
     if (transport.rank() != 0) continue;
     fmt::print("train\t{}\t{}\t{:016x}\t{:016x}\t{:.4f}\t{}\t{}\n", world, name_of(algorithm), ddp.hash,
                zero1.hash, ddp.loss, skipped ? "skipped" : "not skipped", same ? "equal" : "differs");
+    std::fflush(stdout);
   }
-  std::fflush(stdout);
   return status;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  cpu_context().set_threads(1);
+  dist::MpiTransport transport({.wait_inside = scale::simulated()});
   try {
-    return run(parse(argc, argv));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "scale_train: %s\n", error.what());
-    return 1;
+    return run(transport, options);
+  } catch (const std::exception& error) {  // while the transport lives, which would end all ranks in silence
+    scale::fail("scale_train", transport.rank(), error.what());
   }
 }

@@ -10,6 +10,9 @@ settings=(
   smpi/bw-factor:0:1           # messages took 11 times as long
   network/TCP-gamma:0          # no windows of TCP
   network/crosstraffic:0       # acknowledgements take no bandwidth
+  # Data goes when both sides are there, and a send is over when it has arrived, however small. Those that are over
+  # before are held in one list of the whole simulation, which every message that arrives looks through.
+  smpi/send-is-detached-thresh:0
   smpi/test:0                  # asking whether a message is there takes no time
   smpi/wtime:0
   smpi/grow-injected-times:no

@@ -47,8 +47,8 @@ struct StepTimes {
 /// the update, and with ZeRO-1 the gathering of weights. All ranks call it alike.
 StepTimes time_step(dist::Communicator& comm, const StepOptions& options);
 
-/// Seconds that `run` takes, from a moment that is the same on all ranks to the end of the last. Its second
-/// run is timed: the first grows memory.
+/// Seconds that `run` takes, from a moment that is the same on all ranks to the end of the last. It is run
+/// once before, which grows memory, except where ranks are simulated and memory takes no time.
 double time_alike(const std::function<void()>& run);
 
 }  // namespace athanor::scale

@@ -122,10 +122,12 @@ def step_table(rows, fit, report):
             checks.append((int(ranks), mib, float(step), model))
     for ranks, mib, step, model in checks:
         report.check(abs(step / model - 1) <= TOLERANCE, f"step of {ranks} ranks, {mib} MiB buckets: {step:.2f} ms is not within 5 % of the model's {model:.2f}")
-    largest = [row for row in rows if row[0] == "1024" and row[1] == "hierarchical" and row[2] == "ddp"]
-    for ranks, _, _, _, mib, buckets, alone, *_ in largest:
-        model = step_by_model(fit, 1024, buckets, float(alone), float(alone) - float(buckets.split("@")[-1]))
-        out.append([1024, "ring", "ddp", float(mib), len(buckets.split(",")), float(alone), model, model - float(alone), " (model)"])
+    flat = {row[0] for row in rows if row[1] == "ring"}
+    for ranks, algorithm, strategy, overlap, mib, buckets, alone, *_ in rows:
+        if ranks in flat or strategy != "ddp" or overlap == "none":
+            continue
+        model = step_by_model(fit, int(ranks), buckets, float(alone), float(alone) - float(buckets.split("@")[-1]))
+        out.append([int(ranks), "ring", "ddp", float(mib), len(buckets.split(",")), float(alone), model, model - float(alone), " (model)"])
     out.sort(key=lambda row: (row[0], row[1] != "ring", row[1], row[2], row[3]))
     cells = [[f"{r:,}", a, s, f"{m:g}", n, f"{t:.2f}{mark}", f"{e:.2f}", f"{alone / t:.1%}"] for r, a, s, m, n, alone, t, e, mark in out]
     worst = max((abs(step / model - 1) for _, _, step, model in checks), default=0)
