@@ -9,8 +9,8 @@ import re
 import sys
 from html import escape
 
-WIDTH, HEIGHT = 800, 430
-LEFT, RIGHT, TOP, BOTTOM = 64, 214, 96, 76  # what is around the plot
+WIDTH, HEIGHT = 800, 460
+LEFT, RIGHT, TOP, BOTTOM = 64, 214, 112, 92  # what is around the plot
 BUCKET = "25"
 STYLE = """
     text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; font-size: 12px; fill: #1f2328 }
@@ -80,6 +80,8 @@ def svg(table, network):
     out += text(LEFT, 34, "title", "start", "A step of ResNet-50 on many ranks, simulated")
     out += text(LEFT, 54, "muted", "start", "Uncalibrated network: nodes of 8; " + network.split("; ")[1].replace(" per rank", "") + ".")
     out += text(LEFT, 72, "muted", "start", "DDP, bf16 gradients in buckets of 25 MiB, 32 samples per rank at 40 TFLOP/s.")
+    out += text(LEFT - 8, TOP - 18, "tick", "end", "efficiency")
+    out += text((LEFT + right) / 2, bottom + 36, "tick", "middle", "ranks")
     step = 5 if 100 - lowest <= 40 else 10
     for value in range(lowest, 101, step):
         out += line(LEFT, y_of(value), right, y_of(value), "axis" if value == lowest else "grid")
@@ -91,10 +93,11 @@ def svg(table, network):
         simulated = [ranks for ranks in sorted(curve) if not curve[ranks][1]]
         points = " ".join(f"{x_of(ranks):.1f},{y_of(curve[ranks][0]):.1f}" for ranks in simulated)
         out += f'<polyline points="{points}" class="{style} curve"/>\n'
+        before = simulated[-1]
         for ranks in sorted(set(curve) - set(simulated)):
-            before = simulated[-1]
             out += line(x_of(before), y_of(curve[before][0]), x_of(ranks), y_of(curve[ranks][0]), f"{style} model")
             out += f'<circle cx="{x_of(ranks):.1f}" cy="{y_of(curve[ranks][0]):.1f}" r="4" class="{style} hollow"/>\n'
+            before = ranks
         out += "".join(f'<circle cx="{x_of(ranks):.1f}" cy="{y_of(curve[ranks][0]):.1f}" r="4" class="{style} dot"/>\n' for ranks in simulated)
     # The names, at the height of each curve's end, no closer than two lines of text.
     above = None
@@ -106,7 +109,7 @@ def svg(table, network):
         out += text(right + 22, y, "head", "start", f"{SERIES[style][1]}: {last:.0f} %")
         ends = "" if max(curve) == worlds[-1] else f", to {max(curve):,}"
         out += text(right + 22, y + 16, "muted", "start", SERIES[style][2] + ends)
-    out += text(LEFT, HEIGHT - 30, "muted", "start", "Across: ranks. Up: the step of one rank alone, as part of this one; 100 % if nothing waits for the network.")
+    out += text(LEFT, HEIGHT - 30, "muted", "start", "Efficiency: the step of one rank alone, as part of this one; 100 % if nothing waits for the network.")
     out += text(LEFT, HEIGHT - 14, "muted", "start", "Hollow and dashed: from the alpha-beta model, not simulated.")
     return out + "</svg>\n"
 

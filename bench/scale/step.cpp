@@ -45,13 +45,11 @@ class Step {
         options_(options),
         model_(resnet50()),
         buckets_(model_, comm.world_size(), options),
-        runner_(comm, options.overlap, collectives()) {
+        runner_(comm, options.overlap, reductions()),
+        gathers_(comm, options.overlap, gathers(), true) {
     for (const ParameterCost& parameter : model_) {
       macs_ += parameter.forward_macs;
       elements_ += parameter.elements;
-    }
-    if (options.zero1) {
-      for (const Tensor& weights : buckets_.gradients) gathers_.push_back(comm.all_gather(weights));
     }
     // As GradientSync: a sum of squares per bucket, a flag per parameter.
     const auto row = static_cast<std::int64_t>(buckets_.cut.size() * sizeof(double) + model_.size());
@@ -62,7 +60,7 @@ class Step {
     std::vector<StepTimes::Bucket> buckets;
     double complete = seconds(macs_);
     for (const CostBucket& bucket : buckets_.cut) {
-      complete += backward_seconds(bucket);
+      complete += 2 * forward_seconds(bucket);
       buckets.push_back({bucket.elements * options_.costs.gradient_bytes, complete});
     }
     return buckets;
@@ -74,12 +72,18 @@ class Step {
   }
   double updating() const { return updating(options_.zero1 ? comm_.world_size() : 1); }
 
+  // ZeRO-1 gathers the weights of the step before in the order of the forward pass, which waits for each.
   void run() {
-    compute(seconds(macs_));
     double complete = now();
+    for (std::size_t b = buckets_.cut.size(); b-- > 0;) {
+      if (options_.zero1) complete = std::max(complete, arrival(static_cast<int>(buckets_.cut.size() - b)));
+      complete += forward_seconds(buckets_.cut[b]);
+      compute_until(complete, gathers_);
+    }
+    if (options_.zero1) gathers_.finish();
     for (const CostBucket& bucket : buckets_.cut) {
-      complete += backward_seconds(bucket);
-      compute_until(complete);
+      complete += 2 * forward_seconds(bucket);
+      compute_until(complete, runner_);
       runner_.launch();
     }
     runner_.finish();
@@ -89,7 +93,6 @@ class Step {
       comm_.run(*agreement_);
     }
     compute(updating());
-    for (std::size_t b = gathers_.size(); b-- > 0;) comm_.run(*gathers_[b], static_cast<std::int64_t>(b));
   }
 
  private:
@@ -97,31 +100,50 @@ class Step {
     return 2 * macs * options_.costs.samples_per_rank / options_.costs.flops_per_second;
   }
 
-  double backward_seconds(const CostBucket& bucket) const {
+  double forward_seconds(const CostBucket& bucket) const {
     double macs = 0;
     for (int i = bucket.first; i < bucket.last; ++i) macs += model_[static_cast<std::size_t>(i)].forward_macs;
-    return 2 * seconds(macs);
+    return seconds(macs);
+  }
+
+  // When the first `count` buckets of weights are there; 0 where they have been all the while.
+  double arrival(int count) {
+    while (gathers_.launched() < static_cast<int>(buckets_.cut.size())) gathers_.launch();
+    const double before = now();
+    gathers_.wait(count);
+    const double after = now();
+    gathers_.pump();  // begins the next
+    return after > before ? after : 0;
   }
 
   // The processor is busy until then, and messages go on all the while: as with a thread for them. Where
   // waiting is MPI's (simulated), each message wakes this rank. One that comes later than `end` makes the
   // next bucket's launch late, not its start: buckets go one after the other, and the one before has only now
   // come to its end, or has not.
-  void compute_until(double end) {
-    while (options_.overlap == Overlap::pumped && runner_.launched() > 0 && now() < end) {
+  void compute_until(double end, BucketRunner& runner) {
+    while (options_.overlap == Overlap::pumped && runner.launched() > 0 && now() < end) {
       if (!comm_.transport().wait_for_any()) {
         if (simulated()) break;  // all are done
         compute(std::min(end - now(), options_.costs.pump_every));
       }
-      runner_.pump();
+      runner.pump();
     }
     if (now() < end) compute(end - now());
   }
 
-  std::vector<std::unique_ptr<Collective>> collectives() {
+  std::vector<std::unique_ptr<Collective>> reductions() {
     std::vector<std::unique_ptr<Collective>> made;
     for (const Tensor& gradients : buckets_.gradients)
       made.push_back(options_.zero1 ? comm_.reduce_scatter(gradients) : comm_.all_reduce(gradients));
+    return made;
+  }
+
+  // In the order of the forward pass: the first layers are in the last bucket.
+  std::vector<std::unique_ptr<Collective>> gathers() {
+    std::vector<std::unique_ptr<Collective>> made;
+    if (!options_.zero1) return made;
+    for (std::size_t b = buckets_.gradients.size(); b-- > 0;)
+      made.push_back(comm_.all_gather(buckets_.gradients[b]));
     return made;
   }
 
@@ -131,8 +153,7 @@ class Step {
   double macs_ = 0;
   std::int64_t elements_ = 0;
   Buckets buckets_;
-  BucketRunner runner_;
-  std::vector<std::unique_ptr<Collective>> gathers_;
+  BucketRunner runner_, gathers_;
   std::unique_ptr<Collective> agreement_;
 };
 

@@ -43,8 +43,9 @@ struct StepTimes {
   double exposed = 0;  ///< of `step`, what is neither computing nor updating
 };
 
-/// A training step: forward, backward with the buckets of gradients on their way as they fill, the agreement,
-/// the update, and with ZeRO-1 the gathering of weights. All ranks call it alike.
+/// A training step: forward, which with ZeRO-1 waits for weights, a bucket at a time, that are being
+/// gathered; backward with the buckets of gradients on their way as they fill; the agreement; the update. All
+/// ranks call it alike.
 StepTimes time_step(dist::Communicator& comm, const StepOptions& options);
 
 /// Seconds that `run` takes, from a moment that is the same on all ranks to the end of the last. It is run
