@@ -10,7 +10,7 @@ import sys
 from html import escape
 
 WIDTH, HEIGHT = 800, 460
-LEFT, RIGHT, TOP, BOTTOM = 64, 214, 112, 92  # what is around the plot
+LEFT, RIGHT, TOP, BOTTOM = 72, 214, 112, 92  # what is around the plot
 BUCKET = "25"
 STYLE = """
     text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; font-size: 12px; fill: #1f2328 }

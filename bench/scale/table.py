@@ -159,7 +159,7 @@ Every table: **{network}**.
 ## With data
 
 The digits' CNN in bf16 with f32 masters, AdamW and clipping; one rank has an infinite pixel in the third step, which all skip. The hashes are of all masters
-at the end. "equal" also says that all ranks had the same weights after every step. **Uncalibrated network**: bits do not depend on it.
+at the end. "equal" also says that all ranks had the same weights after every step, and that an all-reduce of whole numbers has their sum. **Uncalibrated network**: bits do not depend on it.
 
 {train_table(rows["train"], report)}## An all-reduce
 
