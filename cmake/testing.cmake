@@ -63,7 +63,7 @@ function(athanor_mpi_end_test name world arguments pattern)
     "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none")
 endfunction()
 
-# athanor_drills(DRILL...): rank_drill.sh for each, once; and 25 times in the lane of its own that takes half an hour:
+# athanor_drills(DRILL...): rank_drill.sh for each, once; and 25 times in a lane of its own that takes a quarter of an hour:
 # ctest --preset cpu -C drills -R 25_times
 function(athanor_drills)
   if(NOT ATHANOR_WITH_MPI OR NOT TARGET athanor-tool OR ATHANOR_SANITIZE)

@@ -17,7 +17,7 @@ class SignalStack {
   SignalStack() {
     stack_t before{};
     if (sigaltstack(nullptr, &before) != 0 || !(before.ss_flags & SS_DISABLE)) return;
-    // The registers that the system saves there: 3 KiB with AVX-512, 11 with tiles.
+    // The registers that the system saves there: 12 KiB on a CPU with tiles (AMX).
     const long registers = sysconf(_SC_MINSIGSTKSZ);
     stack_t mine{};
     mine.ss_size = kForHandlers + (registers > 0 ? static_cast<std::size_t>(registers) : 0);

@@ -1,0 +1,294 @@
+// What follows from the records of all ranks, whatever is left of them.
+#include "dist/flight_report.h"
+
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "dist/flight_record.h"
+#include "tests/support/temp_dir.h"
+
+namespace athanor {
+namespace {
+
+using dist::Call;
+using dist::FlightRecord;
+using dist::FlightReport;
+using dist::RankRecord;
+using test::TempDir;
+
+/// Records made up, as files.
+class Job {
+ public:
+  explicit Job(int world_size) : world_size_(world_size) {}
+
+  /// A rank that has finished `finished` collectives, and then those of `more`.
+  FlightRecord& rank(int rank, std::int64_t finished) {
+    flights_.push_back(std::make_unique<FlightRecord>(rank, world_size_));
+    FlightRecord& flight = *flights_.back();
+    for (std::int64_t seq = 0; seq < finished; ++seq) {
+      flight.begin(seq, kSum);
+      flight.end();
+    }
+    return flight;
+  }
+  static void enter(FlightRecord& flight, const Call& call, int waits_for, std::int64_t bytes = 0) {
+    flight.begin(flight.size(), call);
+    flight.moved(bytes);
+    flight.waits_for(waits_for);
+  }
+  std::filesystem::path file(int rank) const { return folder_.path() / fmt::format("flight.{}.json", rank); }
+  void write(const FlightRecord& flight, const char* reason = "deadline", const char* error = "") {
+    ASSERT_TRUE(flight.write(file(flight.rank()).c_str(), reason, error));
+  }
+  FlightReport report() const { return dist::read_flight(folder_.path()); }
+  const std::filesystem::path& folder() const { return folder_.path(); }
+
+  static constexpr Call kSum{"ring all_reduce", DType::f32, 4096, 4};
+
+ private:
+  int world_size_;
+  TempDir folder_;
+  std::vector<std::unique_ptr<FlightRecord>> flights_;
+};
+
+void cut(const std::filesystem::path& path, double share) {
+  std::filesystem::resize_file(
+      path, static_cast<std::uintmax_t>(share * static_cast<double>(std::filesystem::file_size(path))));
+}
+
+TEST(FlightReport, SaysWhoNeverEntered) {
+  Job job(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    FlightRecord& flight = job.rank(rank, 688);
+    if (rank != 1) Job::enter(flight, Job::kSum, 1);
+    job.write(flight);
+  }
+  const FlightReport report = job.report();
+  ASSERT_EQ(report.findings.size(), 1u) << report.str();
+  EXPECT_EQ(
+      report.findings[0].find("rank 1 never entered #688 ring all_reduce, bucket 4; its last was done 0"), 0u)
+      << report.findings[0];
+  EXPECT_EQ(report.last_common, 687);
+  EXPECT_NE(report.str().find("the last that all have finished: #687 ring all_reduce, bucket 4\n"),
+            std::string::npos)
+      << report.str();
+}
+
+// Others may have gone on without it: what counts is the first it lacks.
+TEST(FlightReport, TheFirstThatARankLacksIsNamed) {
+  Job job(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    FlightRecord& flight = job.rank(rank, rank == 1 ? 5 : 7);
+    if (rank != 1) Job::enter(flight, Job::kSum, 1);
+    job.write(flight);
+  }
+  const FlightReport report = job.report();
+  EXPECT_EQ(report.findings[0].find("rank 1 never entered #5 ring all_reduce, bucket 4"), 0u) << report.str();
+  EXPECT_EQ(report.last_common, 4);
+}
+
+TEST(FlightReport, AMissingFileIsAFinding) {
+  Job job(4);
+  for (const int rank : {0, 1, 3}) {
+    FlightRecord& flight = job.rank(rank, 10);
+    Job::enter(flight, Job::kSum, 2);
+    job.write(flight, "SIGTERM");
+  }
+  const FlightReport report = job.report();
+  ASSERT_EQ(report.findings.size(), 1u) << report.str();
+  EXPECT_EQ(
+      report.findings[0],
+      "rank 2 left no record: it was killed, ended without a word, or its machine is gone; ranks 0, 1, 3 "
+      "wait for it in #10 ring all_reduce, bucket 4");
+  EXPECT_NE(report.str().find("flight.2.json is missing\n"), std::string::npos);
+  EXPECT_EQ(report.last_common, 9);  // of those who have said so
+}
+
+// However little is left of a file, the rest is read; newest entries come first, so that they are there.
+TEST(FlightReport, ACutFileStillTells) {
+  for (const double share : {0.999, 0.5, 0.02}) {
+    Job job(3);
+    for (int rank = 0; rank < 3; ++rank) {
+      FlightRecord& flight = job.rank(rank, 300);
+      if (rank != 1) Job::enter(flight, Job::kSum, 1);
+      job.write(flight);
+      if (rank == 1) cut(job.file(1), share);
+    }
+    const FlightReport report = job.report();
+    EXPECT_EQ(report.findings[0].find("rank 1 never entered #300 ring all_reduce, bucket 4"), 0u)
+        << report.str();
+    EXPECT_EQ(report.ranks[1].damage.find("was cut: "), 0u) << report.ranks[1].damage;
+    EXPECT_EQ(report.ranks[0].damage, "");
+  }
+}
+
+TEST(FlightReport, WithoutFirstLinesThereAreAsManyRanksAsFiles) {
+  Job job(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    job.write(job.rank(rank, 5));
+    std::stringstream text;
+    text << std::ifstream(job.file(rank)).rdbuf();
+    std::ofstream(job.file(rank)) << "lost" << text.str().substr(text.str().find('\n'));
+  }
+  const FlightReport report = job.report();
+  ASSERT_EQ(report.ranks.size(), 3u);
+  for (const RankRecord& record : report.ranks) {
+    EXPECT_EQ(record.damage, "does not say whose it is");
+    EXPECT_EQ(record.finished(), 4);
+  }
+  EXPECT_EQ(report.last_common, 4);
+}
+
+TEST(FlightReport, WhatIsThereTwiceCountsOnceAndWhatIsNoEntryIsSaid) {
+  Job job(2);
+  job.write(job.rank(0, 3));
+  std::stringstream text;
+  text << std::ifstream(job.file(0)).rdbuf();
+  const std::size_t first = text.str().find('\n') + 1, second = text.str().find('\n', first) + 1;
+  std::ofstream(job.file(0), std::ios::app) << text.str().substr(first, second - first);
+  const RankRecord record = dist::read_record(job.file(0), 0);
+  EXPECT_EQ(record.damage, "");
+  EXPECT_EQ(record.entries.size(), 3u);
+  std::ofstream(job.file(0), std::ios::app) << "something else\n";
+  EXPECT_EQ(dist::read_record(job.file(0), 0).damage, "has 1 lines that are no entries");
+}
+
+TEST(FlightReport, GarbageIsNoRecord) {
+  Job job(3);
+  for (const int rank : {0, 1}) job.write(job.rank(rank, 5));
+  std::ofstream(job.file(2)) << std::string_view("\0\1 not JSON\n[1,2]\n{\"seq\":\"x\"}\n{\"seq\":1e99}\n",
+                                                 43);
+  std::ofstream(job.folder() / "flight.99.json") << "{}";  // of nobody
+  std::ofstream(job.folder() / "flight.x.json") << "{}";
+  const FlightReport report = job.report();
+  EXPECT_EQ(report.ranks.size(), 3u);
+  EXPECT_FALSE(report.ranks[2].found);
+  EXPECT_EQ(report.ranks[2].damage, "holds nothing that can be read");
+  EXPECT_EQ(report.findings[0].find("rank 2 left no record"), 0u) << report.str();
+}
+
+// Every byte of a file may be wrong.
+TEST(FlightReport, AnyByteMayBeWrong) {
+  Job job(2);
+  for (const int rank : {0, 1}) job.write(job.rank(rank, 3));
+  std::stringstream text;
+  text << std::ifstream(job.file(1)).rdbuf();
+  for (std::size_t i = 0; i < text.str().size(); ++i) {
+    for (const char c : {'\0', '\n', '{', '9', '\xff'}) {
+      std::string damaged = text.str();
+      damaged[i] = c;
+      std::ofstream(job.file(1), std::ios::binary) << damaged;
+      const FlightReport report = job.report();
+      ASSERT_GE(report.ranks.size(), 2u);
+      ASSERT_FALSE(report.str().empty());
+    }
+  }
+}
+
+TEST(FlightReport, RanksThatDoDifferentThingsAreNamedFirst) {
+  for (const char* other : {"barrier", "turn"}) {  // the few come first, not the alphabet
+    Job job(4);
+    for (int rank = 0; rank < 4; ++rank) {
+      FlightRecord& flight = job.rank(rank, 30);
+      Job::enter(flight, rank == 1 ? Call{other} : Job::kSum, rank == 2 ? 1 : 0);
+      job.write(flight);
+    }
+    const FlightReport report = job.report();
+    EXPECT_EQ(report.findings[0],
+              fmt::format("ranks do not do the same: rank 1 entered #30 {}; but ranks 0, 2, 3 entered #30 "
+                          "ring all_reduce, bucket 4, 4096 f32",
+                          other));
+  }
+}
+
+TEST(FlightReport, CountsAndDTypesMustBeEqualToo) {
+  for (const Call& other :
+       {Call{"ring all_reduce", DType::f32, 4097, 4}, Call{"ring all_reduce", DType::bf16, 4096, 4},
+        Call{"ring all_reduce", DType::f32, 4096, 5}}) {
+    Job job(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      FlightRecord& flight = job.rank(rank, 2);
+      Job::enter(flight, rank == 1 ? other : Job::kSum, 1 - rank);
+      job.write(flight);
+    }
+    EXPECT_EQ(job.report().findings[0].find("ranks do not do the same: "), 0u) << job.report().str();
+  }
+}
+
+// In a ring each waits for the one before it. Who has got least far stopped first.
+TEST(FlightReport, InARingTheOneThatGotLeastFarIsNamed) {
+  Job job(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    FlightRecord& flight = job.rank(rank, 8);
+    Job::enter(flight, Job::kSum, (rank + 3) % 4, rank == 2 ? 1000 : 2000 + rank);
+    job.write(flight);
+  }
+  EXPECT_EQ(
+      job.report().findings[0],
+      "in #8 ring all_reduce, bucket 4 ranks wait for each other (0 -> 3 -> 2 -> 1 -> 0); rank 2 has got "
+      "least far, with 1000 bytes");
+}
+
+// Who is waited for, and waits for nobody: at the end of the chain.
+TEST(FlightReport, WhoWaitsForNobodyIsNamed) {
+  Job job(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    FlightRecord& flight = job.rank(rank, 8);
+    Job::enter(flight, Job::kSum, rank < 2 ? rank + 1 : -1);
+    job.write(flight);
+  }
+  const FlightReport report = job.report();
+  ASSERT_EQ(report.findings.size(), 1u) << report.str();
+  EXPECT_EQ(report.findings[0], "rank 2 did not do its part of #8 ring all_reduce, bucket 4 (0 -> 1 -> 2)");
+}
+
+TEST(FlightReport, OneThatCameLateIsNamed) {
+  Job job(3);
+  std::vector<RankRecord> records;
+  for (int rank = 0; rank < 3; ++rank) {
+    FlightRecord& flight = job.rank(rank, 8);
+    Job::enter(flight, Job::kSum, (rank + 2) % 3);
+    job.write(flight);
+    records.push_back(dist::read_record(job.file(rank), rank));
+  }
+  records[1].entries.back().start_us += 10'500'000;
+  EXPECT_EQ(
+      dist::conclude(records).findings[0].find("rank 1 came to #8 ring all_reduce, bucket 4 10.5 s after"),
+      0u)
+      << dist::conclude(records).str();
+}
+
+TEST(FlightReport, ItsOwnErrorIsTheFirstFinding) {
+  Job job(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    FlightRecord& flight = job.rank(rank, 8);
+    if (rank != 2) Job::enter(flight, Job::kSum, 2);
+    if (rank == 0) job.write(flight, "SIGSEGV");
+    if (rank == 1) job.write(flight, "SIGTERM");
+    if (rank == 2) job.write(flight, "error", "the data are broken");
+  }
+  const FlightReport report = job.report();
+  ASSERT_EQ(report.findings.size(), 3u) << report.str();
+  EXPECT_EQ(report.findings[0], "rank 0 crashed (SIGSEGV)");
+  EXPECT_EQ(report.findings[1], "rank 2 ended by an error of its own: the data are broken");
+  EXPECT_EQ(report.findings[2].find("rank 2 never entered #8"), 0u);
+}
+
+TEST(FlightReport, WithoutAnyRecordItIsAnError) {
+  const TempDir folder;
+  EXPECT_THROW((void)dist::read_flight(folder.path()), IoError);
+  EXPECT_THROW((void)dist::read_flight(folder.path() / "absent"), IoError);
+  std::ofstream(folder.path() / "flight.0.json") << "";
+  EXPECT_THROW((void)dist::read_flight(folder.path()), IoError);
+}
+
+TEST(FlightReport, NobodyToBlame) {
+  Job job(2);
+  for (const int rank : {0, 1}) job.write(job.rank(rank, 3), "SIGTERM");
+  EXPECT_EQ(job.report().findings[0], "no rank is behind: all have finished what they entered");
+}
+
+}  // namespace
+}  // namespace athanor
