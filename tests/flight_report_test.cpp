@@ -74,6 +74,26 @@ TEST(FlightReport, SaysWhoNeverEntered) {
   EXPECT_NE(report.str().find("the last that all have finished: #687 ring all_reduce, bucket 4\n"),
             std::string::npos)
       << report.str();
+  EXPECT_NE(report.str().find("ring all_reduce, bucket 4 (4096 f32, 16384 bytes)\n"), std::string::npos)
+      << report.str();
+}
+
+TEST(FlightReport, RecordsOfAnEarlierRunSayNothing) {
+  Job job(2);
+  {
+    const FlightRecord old_rank(3, 4);  // of four ranks
+    job.write(old_rank);
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    FlightRecord& flight = job.rank(rank, 12);
+    if (rank == 0) Job::enter(flight, Job::kSum, 1);
+    job.write(flight);
+  }
+  const FlightReport report = job.report();
+  ASSERT_EQ(report.ranks.size(), 2u);
+  ASSERT_EQ(report.findings.size(), 1u) << report.str();
+  EXPECT_EQ(report.findings[0].find("rank 1 never entered #12"), 0u) << report.str();
+  EXPECT_EQ(report.last_common, 11);
 }
 
 // Others may have gone on without it: what counts is the first it lacks.

@@ -1,12 +1,11 @@
-// What is put on record, what survives of it, and what follows from the records of all ranks.
+// What is put on record, and comes back from a file: flight_report_test is about what follows from it.
 #include <atomic>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "dist/communicator.h"
+#include "dist/flight_record.h"
 #include "dist/flight_report.h"
 #include "dist/thread_transport.h"
 #include "dist/watchdog.h"
@@ -16,17 +15,13 @@ namespace athanor {
 namespace {
 
 using namespace std::chrono_literals;
-using dist::Call;
 using dist::Communicator;
 using dist::FlightRecord;
-using dist::FlightReport;
 using dist::RankRecord;
 using dist::run_ranks;
 using dist::ThreadJob;
 using dist::Transport;
 using test::TempDir;
-
-// Recording ------------------------------------------------------------------------------------------------
 
 TEST(FlightRecord, HasEveryCollective) {
   for (const auto algorithm : {dist::Algorithm::rank_order, dist::Algorithm::ring}) {
@@ -164,239 +159,6 @@ TEST(FlightRecord, ComesBackFromItsFile) {
   EXPECT_EQ(entry.waits_for, 1);
   EXPECT_EQ(entry.start_us, flight.at(1).start_us);
   EXPECT_FALSE(flight.write((folder.path() / "absent" / "x").c_str(), "error"));
-}
-
-// Concluding -----------------------------------------------------------------------------------------------
-
-/// Records made up, as files.
-class Job {
- public:
-  explicit Job(int world_size) : world_size_(world_size) {}
-
-  /// A rank that has finished `finished` collectives, and then those of `more`.
-  FlightRecord& rank(int rank, std::int64_t finished) {
-    flights_.push_back(std::make_unique<FlightRecord>(rank, world_size_));
-    FlightRecord& flight = *flights_.back();
-    for (std::int64_t seq = 0; seq < finished; ++seq) {
-      flight.begin(seq, kSum);
-      flight.end();
-    }
-    return flight;
-  }
-  static void enter(FlightRecord& flight, const Call& call, int waits_for, std::int64_t bytes = 0) {
-    flight.begin(flight.size(), call);
-    flight.moved(bytes);
-    flight.waits_for(waits_for);
-  }
-  std::filesystem::path file(int rank) const { return folder_.path() / fmt::format("flight.{}.json", rank); }
-  void write(const FlightRecord& flight, const char* reason = "deadline", const char* error = "") {
-    ASSERT_TRUE(flight.write(file(flight.rank()).c_str(), reason, error));
-  }
-  FlightReport report() const { return dist::read_flight(folder_.path()); }
-  const std::filesystem::path& folder() const { return folder_.path(); }
-
-  static constexpr Call kSum{"ring all_reduce", DType::f32, 4096, 4};
-
- private:
-  int world_size_;
-  TempDir folder_;
-  std::vector<std::unique_ptr<FlightRecord>> flights_;
-};
-
-void cut(const std::filesystem::path& path, double share) {
-  std::filesystem::resize_file(
-      path, static_cast<std::uintmax_t>(share * static_cast<double>(std::filesystem::file_size(path))));
-}
-
-TEST(FlightReport, SaysWhoNeverEntered) {
-  Job job(4);
-  for (int rank = 0; rank < 4; ++rank) {
-    FlightRecord& flight = job.rank(rank, 688);
-    if (rank != 1) Job::enter(flight, Job::kSum, 1);
-    job.write(flight);
-  }
-  const FlightReport report = job.report();
-  ASSERT_EQ(report.findings.size(), 1u) << report.str();
-  EXPECT_EQ(
-      report.findings[0].find("rank 1 never entered #688 ring all_reduce, bucket 4; its last was done 0"), 0u)
-      << report.findings[0];
-  EXPECT_EQ(report.last_common, 687);
-  EXPECT_NE(report.str().find("the last that all have finished: #687 ring all_reduce, bucket 4\n"),
-            std::string::npos)
-      << report.str();
-  EXPECT_NE(report.str().find("ring all_reduce, bucket 4 (4096 f32, 16384 bytes)\n"), std::string::npos)
-      << report.str();
-}
-
-TEST(FlightReport, RecordsOfAnEarlierRunSayNothing) {
-  Job job(2);
-  {
-    const FlightRecord old_rank(3, 4);  // of four ranks
-    job.write(old_rank);
-  }
-  for (int rank = 0; rank < 2; ++rank) {
-    FlightRecord& flight = job.rank(rank, 12);
-    if (rank == 0) Job::enter(flight, Job::kSum, 1);
-    job.write(flight);
-  }
-  const FlightReport report = job.report();
-  ASSERT_EQ(report.ranks.size(), 2u);
-  ASSERT_EQ(report.findings.size(), 1u) << report.str();
-  EXPECT_EQ(report.findings[0].find("rank 1 never entered #12"), 0u) << report.str();
-  EXPECT_EQ(report.last_common, 11);
-}
-
-TEST(FlightReport, AMissingFileIsAFinding) {
-  Job job(4);
-  for (const int rank : {0, 1, 3}) {
-    FlightRecord& flight = job.rank(rank, 10);
-    Job::enter(flight, Job::kSum, 2);
-    job.write(flight, "SIGTERM");
-  }
-  const FlightReport report = job.report();
-  ASSERT_EQ(report.findings.size(), 1u) << report.str();
-  EXPECT_EQ(
-      report.findings[0],
-      "rank 2 left no record: it was killed, ended without a word, or its machine is gone; ranks 0, 1, 3 "
-      "wait for it in #10 ring all_reduce, bucket 4");
-  EXPECT_NE(report.str().find("flight.2.json is missing\n"), std::string::npos);
-}
-
-// However little is left of a file, the rest is read; newest entries come first, so that they are there.
-TEST(FlightReport, ACutFileStillTells) {
-  for (const double share : {0.999, 0.5, 0.02}) {
-    Job job(3);
-    for (int rank = 0; rank < 3; ++rank) {
-      FlightRecord& flight = job.rank(rank, 300);
-      if (rank != 1) Job::enter(flight, Job::kSum, 1);
-      job.write(flight);
-      if (rank == 1) cut(job.file(1), share);
-    }
-    const FlightReport report = job.report();
-    EXPECT_EQ(report.findings[0].find("rank 1 never entered #300 ring all_reduce, bucket 4"), 0u)
-        << report.str();
-    EXPECT_EQ(report.ranks[1].damage.find("was cut: "), 0u) << report.ranks[1].damage;
-    EXPECT_EQ(report.ranks[0].damage, "");
-  }
-}
-
-TEST(FlightReport, GarbageIsNoRecord) {
-  Job job(3);
-  for (const int rank : {0, 1}) job.write(job.rank(rank, 5));
-  std::ofstream(job.file(2)) << std::string_view("\0\1 not JSON\n[1,2]\n{\"seq\":\"x\"}\n{\"seq\":1e99}\n",
-                                                 43);
-  std::ofstream(job.folder() / "flight.99.json") << "{}";  // of nobody
-  std::ofstream(job.folder() / "flight.x.json") << "{}";
-  const FlightReport report = job.report();
-  EXPECT_EQ(report.ranks.size(), 3u);
-  EXPECT_FALSE(report.ranks[2].found);
-  EXPECT_EQ(report.ranks[2].damage, "holds nothing that can be read");
-  EXPECT_EQ(report.findings[0].find("rank 2 left no record"), 0u) << report.str();
-}
-
-// Every byte of a file may be wrong.
-TEST(FlightReport, AnyByteMayBeWrong) {
-  Job job(2);
-  for (const int rank : {0, 1}) job.write(job.rank(rank, 3));
-  std::stringstream text;
-  text << std::ifstream(job.file(1)).rdbuf();
-  for (std::size_t i = 0; i < text.str().size(); ++i) {
-    for (const char c : {'\0', '\n', '{', '9', '\xff'}) {
-      std::string damaged = text.str();
-      damaged[i] = c;
-      std::ofstream(job.file(1), std::ios::binary) << damaged;
-      const FlightReport report = job.report();
-      ASSERT_GE(report.ranks.size(), 2u);
-      ASSERT_FALSE(report.str().empty());
-    }
-  }
-}
-
-TEST(FlightReport, RanksThatDoDifferentThingsAreNamedFirst) {
-  Job job(4);
-  for (int rank = 0; rank < 4; ++rank) {
-    FlightRecord& flight = job.rank(rank, 30);
-    Job::enter(flight, rank == 1 ? Call{"barrier"} : Job::kSum, rank == 2 ? 1 : 0);
-    job.write(flight);
-  }
-  const FlightReport report = job.report();
-  EXPECT_EQ(report.findings[0],
-            "ranks do not do the same: rank 1 entered #30 barrier; but ranks 0, 2, 3 entered #30 ring "
-            "all_reduce, bucket 4, 4096 f32");
-}
-
-TEST(FlightReport, CountsAndDTypesMustBeEqualToo) {
-  for (const Call& other :
-       {Call{"ring all_reduce", DType::f32, 4097, 4}, Call{"ring all_reduce", DType::bf16, 4096, 4},
-        Call{"ring all_reduce", DType::f32, 4096, 5}}) {
-    Job job(2);
-    for (int rank = 0; rank < 2; ++rank) {
-      FlightRecord& flight = job.rank(rank, 2);
-      Job::enter(flight, rank == 1 ? other : Job::kSum, 1 - rank);
-      job.write(flight);
-    }
-    EXPECT_EQ(job.report().findings[0].find("ranks do not do the same: "), 0u) << job.report().str();
-  }
-}
-
-// In a ring each waits for the one before it. Who has got least far stopped first.
-TEST(FlightReport, InARingTheOneThatGotLeastFarIsNamed) {
-  Job job(4);
-  for (int rank = 0; rank < 4; ++rank) {
-    FlightRecord& flight = job.rank(rank, 8);
-    Job::enter(flight, Job::kSum, (rank + 3) % 4, rank == 2 ? 1000 : 2000 + rank);
-    job.write(flight);
-  }
-  EXPECT_EQ(
-      job.report().findings[0],
-      "in #8 ring all_reduce, bucket 4 ranks wait for each other (0 -> 3 -> 2 -> 1 -> 0); rank 2 has got "
-      "least far, with 1000 bytes");
-}
-
-TEST(FlightReport, OneThatCameLateIsNamed) {
-  Job job(3);
-  std::vector<RankRecord> records;
-  for (int rank = 0; rank < 3; ++rank) {
-    FlightRecord& flight = job.rank(rank, 8);
-    Job::enter(flight, Job::kSum, (rank + 2) % 3);
-    job.write(flight);
-    records.push_back(dist::read_record(job.file(rank), rank));
-  }
-  records[1].entries.back().start_us += 10'500'000;
-  EXPECT_EQ(
-      dist::conclude(records).findings[0].find("rank 1 came to #8 ring all_reduce, bucket 4 10.5 s after"),
-      0u)
-      << dist::conclude(records).str();
-}
-
-TEST(FlightReport, ItsOwnErrorIsTheFirstFinding) {
-  Job job(3);
-  for (int rank = 0; rank < 3; ++rank) {
-    FlightRecord& flight = job.rank(rank, 8);
-    if (rank != 2) Job::enter(flight, Job::kSum, 2);
-    if (rank == 0) job.write(flight, "SIGSEGV");
-    if (rank == 1) job.write(flight, "SIGTERM");
-    if (rank == 2) job.write(flight, "error", "the data are broken");
-  }
-  const FlightReport report = job.report();
-  ASSERT_EQ(report.findings.size(), 3u) << report.str();
-  EXPECT_EQ(report.findings[0], "rank 0 crashed (SIGSEGV)");
-  EXPECT_EQ(report.findings[1], "rank 2 ended by an error of its own: the data are broken");
-  EXPECT_EQ(report.findings[2].find("rank 2 never entered #8"), 0u);
-}
-
-TEST(FlightReport, WithoutAnyRecordItIsAnError) {
-  const TempDir folder;
-  EXPECT_THROW((void)dist::read_flight(folder.path()), IoError);
-  EXPECT_THROW((void)dist::read_flight(folder.path() / "absent"), IoError);
-  std::ofstream(folder.path() / "flight.0.json") << "";
-  EXPECT_THROW((void)dist::read_flight(folder.path()), IoError);
-}
-
-TEST(FlightReport, NobodyToBlame) {
-  Job job(2);
-  for (const int rank : {0, 1}) job.write(job.rank(rank, 3), "SIGTERM");
-  EXPECT_EQ(job.report().findings[0], "no rank is behind: all have finished what they entered");
 }
 
 }  // namespace
