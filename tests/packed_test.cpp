@@ -380,6 +380,13 @@ TEST(Packed, WhatIsAnnouncedIsReadAndNothingElseIsBelieved) {
     EXPECT_NE(message.find("b.athp"), std::string::npos) << message;
     expect(order[0]);
   }
+  // Within a run the file is not asked for its length: what is left of it is read.
+  store.will_read(order);
+  const std::string last = store.where(99);  // "..., offset N"
+  std::filesystem::resize_file(dir / "a.athp", std::stoull(last.substr(last.rfind(' ') + 1)));
+  for (std::size_t i = 0; i < 16; ++i) expect(order[i]);
+  EXPECT_THROW((void)store.fetch(order[16], scratch), IoError);
+  std::filesystem::resize_file(dir / "a.athp", static_cast<std::uintmax_t>(store.file_bytes()));
   // The file is cut: before a run, after its end, and where somebody reads what he did not announce. (Within
   // a run would end the process.)
   enum class Cut { before, after, within };

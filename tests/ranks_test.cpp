@@ -1,11 +1,14 @@
 // A Trainer on several ranks, which are threads here.
 #include "trainer/ranks.h"
 
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "autograd/creation.h"
 #include "autograd/elementwise.h"
+#include "autograd/node.h"
 #include "autograd/reduce.h"
 #include "data/synthetic.h"
 #include "nn/batch_norm.h"
@@ -173,6 +176,50 @@ TEST(Ranks, AccumulationAndShortStepsAreWeighted) {
   expect_alike(many);
   EXPECT_EQ(many[0].report.steps.applied, 18);
   EXPECT_NEAR(many[0].epochs[0].val_loss, one.epochs[0].val_loss, 1e-3);
+}
+
+// Of the passes of a step only the last sends gradients, and while it runs: those of the last layer are on
+// their way before it comes to the first.
+TEST(Ranks, GradientsTravelDuringTheLastPass) {
+  class Watched final : public nn::Module {
+   public:
+    explicit Watched(const dist::FlightRecord& flight) : flight_(flight) {
+      register_module("net", net);
+      initialize(1);
+    }
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = net.conv(x);
+      return net.out(
+          flatten(record("look", y.detach() + y.detach(), {y}, [this](const Tensor& dy, Grads& dx) {
+            look();
+            dx[0] = dy + dy;
+          })));
+    }
+    test::PlainNet net;
+    int passes = 0;
+
+   private:
+    void look() {
+      const int pass = passes++ % 3;
+      if (pass == 0) before_ = flight_.size();
+      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (pass == 2 && flight_.size() == before_ && std::chrono::steady_clock::now() < until)
+        std::this_thread::yield();
+      EXPECT_EQ(flight_.size() > before_, pass == 2) << passes;
+    }
+    const dist::FlightRecord& flight_;
+    std::int64_t before_ = 0;
+  };
+  TrainerConfig config = ranks_config();
+  config.accumulate = 3;
+  config.max_steps = 4;
+  const auto train = digits(Part::train), held_out = digits(Part::test);
+  dist::run_ranks(2, [&](dist::Transport& transport) {
+    Watched net(transport.flight());
+    Trainer trainer(config, &transport);
+    EXPECT_EQ(trainer.fit(net, *train, *held_out).steps.applied, 4);
+    EXPECT_EQ(net.passes, 12);
+  });
 }
 
 TEST(Ranks, AnInfinityOnOneRankSkipsTheStepOnAll) {
