@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "kernels/context.h"
-#include "kernels/math.h"
+#include "tensor/half.h"
 
 namespace athanor::kernels {
 
