@@ -151,7 +151,6 @@ add_library(athanor
   dist/bucket_layout.cpp
   dist/bucket_runner.cpp
   dist/communicator.cpp
-  dist/detail/scratch_folder.cpp
   dist/exchange.cpp
   dist/flight_record.cpp
   dist/flight_report.cpp
@@ -164,6 +163,7 @@ add_library(athanor
   dist/rendezvous.cpp
   dist/ring.cpp
   dist/run_processes.cpp
+  dist/scratch_folder.cpp
   dist/signal_stack.cpp
   dist/staged_native.cpp
   dist/staged_transport.cpp

@@ -186,7 +186,7 @@ struct MpiTransport::Impl {
   // for ever, and looks through that list at every wait. A run of a million messages would not end.
   bool complete(Slot& slot) const {
     const auto over = [](MPI_Request request) { return request == MPI_REQUEST_NULL; };
-    if (wait_inside) return std::all_of(slot.requests.begin(), slot.requests.end(), over);
+    if (options.wait_inside) return std::all_of(slot.requests.begin(), slot.requests.end(), over);
     int done = 0;
     const int status = MPI_Testall(static_cast<int>(slot.requests.size()), slot.requests.data(), &done,
                                    slot.statuses.data());
