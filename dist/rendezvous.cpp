@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kMagic = 0x31726f6e61687441;  // "Athanor1"
+constexpr std::uint64_t kMagic = 0x32726f6e61687441;  // "Athanor2"
 constexpr std::size_t kMost = 64 << 10;
 constexpr milliseconds kRetry{50};
 /// How long one who has connected may take to say who it is: it keeps nobody else waiting for longer.
@@ -164,8 +164,10 @@ int serve_one(int socket, const Place& place, std::span<const std::byte> blob,
     (void)send_all(socket, bytes_of(answer), until);
     return -1;
   }
-  const bool sent = send_all(socket, bytes_of(answer), until) && send_all(socket, blob, until);
-  return sent ? static_cast<int>(hello.rank) : -1;
+  std::byte received{};
+  const bool served_now = send_all(socket, bytes_of(answer), until) && send_all(socket, blob, until) &&
+                          receive_all(socket, bytes_of(received), until);
+  return served_now ? static_cast<int>(hello.rank) : -1;
 }
 
 std::string names_of_missing(const std::vector<bool>& served) {
@@ -246,7 +248,9 @@ std::vector<std::byte> ask(const Place& place, Clock::time_point until, millisec
                   place.host, place.port);
         check_answer(place, answer);
         std::vector<std::byte> blob(answer.bytes);
-        if (receive_all(socket.fd(), blob, until)) return blob;
+        std::byte received{1};
+        if (receive_all(socket.fd(), blob, until) && send_all(socket.fd(), bytes_of(received), until))
+          return blob;
       }
       how_far = "who is there says nothing";
     }

@@ -11,7 +11,8 @@
 // over TCP.
 //
 // A rank connects, as often as it takes, and says who it is: magic, version, number of ranks, its own, a hash
-// of the job's id. Rank 0 answers: magic, a status, a length, so many bytes. Who speaks otherwise (a port
+// of the job's id. Rank 0 answers: magic, a status, a length, so many bytes; and the rank, that it
+// has them: one byte. One who is cut off before asks again. Who speaks otherwise (a port
 // scanner, another job's rank) is sent away, and does no harm; nobody waits longer than the deadline.
 
 namespace athanor::dist {

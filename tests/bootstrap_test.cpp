@@ -1,6 +1,7 @@
 // Who is who: what launchers say in the environment, and how ranks without MPI meet.
 #include "dist/bootstrap.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -262,6 +263,28 @@ TEST_F(Rendezvous, RanksOfOtherJobsAreSentAway) {
   EXPECT_NE(message_of([&] { share(other, "", {}); }).find("is of another job"), std::string::npos);
   EXPECT_NE(message_of([&] { share(size, "", {}); }).find("of another size"), std::string::npos);
   EXPECT_NE(message_of([&] { share(many, "", {}); }).find("has no such rank"), std::string::npos);
+  EXPECT_EQ(share(place(1, 2), "", {}), "blob");
+}
+
+// What rank 1 says is heard by a proxy first, which says it to rank 0 and is gone before it has the answer.
+TEST_F(Rendezvous, OneThatIsCutOffAsksAgain) {
+  const dist::Listening proxy = dist::listen_anywhere();
+  std::string words;
+  std::jthread cut_off([&] {
+    const int guest = ::accept(proxy.socket, nullptr, nullptr);
+    char buffer[64];
+    const ssize_t got = ::recv(guest, buffer, sizeof buffer, 0);
+    words.assign(buffer, static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    ::close(guest);
+    ::close(proxy.socket);
+  });
+  Place elsewhere = place(1, 2);
+  elsewhere.port = proxy.port;
+  EXPECT_THROW(share(elsewhere, "", {.timeout = 200ms}), PeerLostError);
+  cut_off.join();
+  ASSERT_FALSE(words.empty());
+  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", {}), "blob"); });
+  EXPECT_FALSE(stranger(words).empty());
   EXPECT_EQ(share(place(1, 2), "", {}), "blob");
 }
 
