@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Trains and times on 8 to 1,024 ranks that SimGrid simulates, from the library's own sources: writes bench/results/scale_smpi.md
 # and docs/img/scale.svg. The network is made up (bench/scale/platform.py says of what); nothing here was measured on one.
-# --quick: to 64 ranks, and the table goes to build/smpi/scale/ only. Installs SimGrid where it is missing.
+# Takes 16 minutes of one core. --quick: to 64 ranks, and the table goes to build/smpi/scale/ only. Installs SimGrid where it is
+# missing.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 quick=""
