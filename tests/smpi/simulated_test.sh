@@ -2,7 +2,8 @@
 # tests/smpi/simulated_test.sh BIN [--build TREE]: what 64 simulated ranks must do. BIN holds the programs of the smpi
 # preset; with --build, what is old in its TREE is built first.
 #
-#   DDP and ZeRO-1 learn the digits, with the same bits, under every algorithm; one infinite pixel is skipped by all.
+#   DDP and ZeRO-1 learn the digits, with the same bits, under every algorithm; one infinite pixel is skipped by all. An all-reduce
+#   of whole numbers has their sum.
 #   A flat ring takes what its model says; over nodes, the hierarchical ring is quicker.
 set -euo pipefail
 skip() {
@@ -29,7 +30,7 @@ fail() {
 cd "$work"
 
 "$here/simulate.sh" nodes "$bin/scale_train" --steps 4 --samples 1 --node-size 8 --algorithm ring hierarchical rank_order >trained ||
-  { cat trained; fail "DDP and ZeRO-1 must end alike"; }
+  { cat trained; fail "DDP and ZeRO-1 must end alike, and sums be right"; }
 cat trained
 [ "$(grep -c 'skipped	equal$' trained)" = 3 ] || fail "three algorithms must skip one step and be equal"
 
