@@ -32,6 +32,7 @@ constexpr Range piece_of(std::int64_t count, int parts, int index) {
 /// All of them.
 inline std::vector<Range> equal_pieces(std::int64_t count, int parts) {
   std::vector<Range> pieces;
+  pieces.reserve(static_cast<std::size_t>(parts));
   for (int i = 0; i < parts; ++i) pieces.push_back(piece_of(count, parts, i));
   return pieces;
 }

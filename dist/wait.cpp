@@ -67,14 +67,15 @@ void finish(Collective& collective, Transport& transport, const WaitOptions& opt
     if (!patience.wait(collective.progress())) {
       const double seconds = static_cast<double>(options.timeout.count()) / 1000;
       const int missing = collective.waits_for();
-      fail(transport, Failure::deadline,
-           PeerLostError(
-               missing < 0
-                   ? fmt::format("{}: must be done within {} s, but rank {} waits, and the library below does "
-                                 "not say for whom",
-                                 what(collective, options), seconds, transport.rank())
-                   : fmt::format("{}: rank {} must answer within {} s, but rank {} has heard nothing from it",
-                                 what(collective, options), missing, seconds, transport.rank())));
+      fail(
+          transport, Failure::deadline,
+          PeerLostError(
+              missing < 0
+                  ? fmt::format("{}: must be done within {} s, but rank {} waits, and the library below does "
+                                "not say for whom",
+                                what(collective, options), seconds, transport.rank())
+                  : fmt::format("{}: rank {} must answer within {} s, but rank {} has heard nothing from it",
+                                what(collective, options), missing, seconds, transport.rank())));
     }
   }
 }

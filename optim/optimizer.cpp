@@ -97,7 +97,9 @@ StateDict Optimizer::state_dict() const {
     const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(member.parameter)];
     for (const State& slot : states_) {
       std::int64_t next = member.state;
-      const auto place = [&](const ParameterArena::Run& run) { return std::exchange(next, next + run.count); };
+      const auto place = [&](const ParameterArena::Run& run) {
+        return std::exchange(next, next + run.count);
+      };
       state.set(fmt::format("{}.{}", slot.name, parameter.name),
                 arena_.state_of(member.parameter, slot.values, place));
     }

@@ -86,8 +86,8 @@ class CpuAllocator final : public Allocator {
 
   AllocatorStats stats() const override {
     std::lock_guard lock(mutex_);
-    return {usage_.current(), usage_.peak(), held_ - usage_.current(),
-            largest_free(),   growths_,      usage_.by_tag(), usage_.peak_by_tag()};
+    return {usage_.current(), usage_.peak(),   held_ - usage_.current(), largest_free(),
+            growths_,         usage_.by_tag(), usage_.peak_by_tag()};
   }
 
   void reset_peak() override {

@@ -67,7 +67,8 @@ TEST(LoaderErrors, ComeAtTheirStepInOrderAndNameEverything) {
   }
 }
 
-// What a set does is fixed before its loader is made: threads may read ahead from it as long as the loader lives.
+// What a set does is fixed before its loader is made: threads may read ahead from it as long as the loader
+// lives.
 TEST(LoaderErrors, OfLabels) {
   test::MadeUpSet data(8);
   data.label = [](std::int64_t index) { return index == 5 ? 7 : 0; };

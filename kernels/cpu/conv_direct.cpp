@@ -322,7 +322,7 @@ template <class T>
 void conv_forward_direct(CpuContext& context, const ConvSize& z, Activation activation, const T* x,
                          const T* w, const T* bias, T* y) {
   kernels::dispatch_activation(activation,
-                      [&]<class Op>() { run<Op>(context, forward_problem(z), z, x, w, bias, y); });
+                               [&]<class Op>() { run<Op>(context, forward_problem(z), z, x, w, bias, y); });
 }
 
 #else

@@ -228,7 +228,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
 template <class T> cudaError_t cudaMalloc(T** memory, std::size_t bytes, ATH_SIMT_HERE) {
   return cudaMalloc(reinterpret_cast<void**>(memory), bytes, site);
 }
-template <class T> cudaError_t cudaMallocHost(T** memory, std::size_t bytes, unsigned flags = 0, ATH_SIMT_HERE) {
+template <class T>
+cudaError_t cudaMallocHost(T** memory, std::size_t bytes, unsigned flags = 0, ATH_SIMT_HERE) {
   return cudaMallocHost(reinterpret_cast<void**>(memory), bytes, flags, site);
 }
 template <class... P>
