@@ -34,12 +34,15 @@ class Flags {
             },
             help)
         ->type_name(shown)
-        ->take_last();
+        ->take_last()
+        ->group(group_);
   }
   void on(const std::string& names, const std::string& help, bool& target) {
     remember(names);
-    app_.add_flag(names, target, help);
+    app_.add_flag(names, target, help)->group(group_);
   }
+  /// The heading in --help of those added from now on.
+  void group(const char* heading) { group_ = heading; }
 
  private:
   /// Keeps all names for suggestions; returns the first.
@@ -56,9 +59,11 @@ class Flags {
 
   CLI::App& app_;
   std::vector<std::string>& names_;
+  std::string group_;
 };
 
 void add_training(Flags& flags, TrainerConfig& config) {
+  flags.group("Training");
   if (!config.models.empty()) {
     flags.value("--model", "NAME", fmt::format("one of {} [{}]", fmt::join(config.models, " "), config.model),
                 [&](const std::string& flag, const std::string& text) {
@@ -105,18 +110,39 @@ void add_training(Flags& flags, TrainerConfig& config) {
               [&](auto& flag, auto& text) { config.seed = seed(flag, text); });
 }
 
-void add_images(Flags& flags, TrainerConfig& config) {
-  if (config.image_size == 0) return;
-  flags.value("--image-size", "PIXELS",
-              fmt::format("side that images are brought to [{}]", config.image_size),
-              [&](auto& flag, auto& text) { config.image_size = at_least(flag, text, 1); });
-  flags.value("--train", "PATH", "training images [DIR/train below --data-dir]",
-              [&](auto&, auto& text) { config.train_data = text; });
-  flags.value("--val", "PATH", "images to validate on [DIR/val below --data-dir]",
-              [&](auto&, auto& text) { config.val_data = text; });
+void add_data(Flags& flags, TrainerConfig& config) {
+  flags.group("Data");
+  flags.value("--data-dir", "DIR",
+              "folder that holds mnist/, cifar10/, ... [$ATHANOR_DATA_DIR, else data-cache]",
+              [&](auto&, auto& text) { config.data_dir = text; });
+  if (config.image_size > 0) {
+    flags.value("--image-size", "PIXELS",
+                fmt::format("side that images are brought to [{}]", config.image_size),
+                [&](auto& flag, auto& text) { config.image_size = at_least(flag, text, 1); });
+    flags.value("--train", "PATH", "training images [DIR/train below --data-dir]",
+                [&](auto&, auto& text) { config.train_data = text; });
+    flags.value("--val", "PATH", "images to validate on [DIR/val below --data-dir]",
+                [&](auto&, auto& text) { config.val_data = text; });
+  }
+  flags.value("--workers,--num-workers", "N", "threads that read data, auto, or 0: none [auto]",
+              [&](auto& flag, auto& text) { config.workers = workers(flag, text); });
+  flags.value("--prefetch", "N", fmt::format("batches there is memory for [{}]", config.prefetch),
+              [&](auto& flag, auto& text) { config.prefetch = between(flag, text, 1, 1024); });
+  flags.value("--bad-samples", "POLICY",
+              "strict: end at a sample that cannot be read; skip[:LIMIT]: take another, LIMIT times an epoch "
+              "[strict]",
+              [&](auto& flag, auto& text) { config.bad_samples = bad_samples(flag, text); });
+  flags.value("--order", "O", "random, or pages: for files larger than memory [random]",
+              [&](auto& flag, auto& text) {
+                ATH_CHECK(text == "random" || text == "pages", "{}: must be random or pages, but got '{}'",
+                          flag, text);
+                config.order = text == "pages" ? Order::page_random : Order::random;
+              });
+  flags.on("--data-on-device", "keep data sets that are in memory on the device", config.data_on_device);
 }
 
 void add_machine(Flags& flags, TrainerConfig& config) {
+  flags.group("Device and numbers");
   flags.value("--threads", "N", "of the CPU, for each device [all cores, divided among them]",
               [&](auto& flag, auto& text) { config.threads = between(flag, text, 1, 1024); });
   flags.value("--precision", "P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
@@ -134,6 +160,14 @@ void add_machine(Flags& flags, TrainerConfig& config) {
     config.device = choice.device;
     config.device_note = choice.note;
   });
+  flags.value("--memory-limit", "BYTES", "limit of the memory tensors take, as 500000000 or 2G [none]",
+              [&](auto& flag, auto& text) { config.memory_limit = byte_count(flag, text); });
+  flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
+           config.deterministic);
+}
+
+void add_ranks(Flags& flags, TrainerConfig& config) {
+  flags.group("Several devices");
   flags.value(
       "--devices", "N",
       "processes that share the work, one per GPU, or on the CPU as many as wanted; auto: all GPUs [1]",
@@ -145,17 +179,15 @@ void add_machine(Flags& flags, TrainerConfig& config) {
       "single; ddp: each has all of the model; zero1: and a part of masters and optimizer state [single, "
       "with several devices ddp]",
       [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
-  flags.value(
-      "--algorithm", "A",
-      "of several devices, how they bring values together: rank_order, ring, hierarchical, or native: "
-      "what MPI or NCCL does [rank_order]",
-      [&](auto& flag, auto& text) { config.collectives.algorithm = algorithm(flag, text); });
-  flags.value("--overlap", "on|off",
-              "of several devices, whether gradients and weights travel while others are computed [on]",
+  flags.value("--algorithm", "A",
+              "how they bring values together: rank_order, ring, hierarchical, or native: "
+              "what MPI or NCCL does [rank_order]",
+              [&](auto& flag, auto& text) { config.collectives.algorithm = algorithm(flag, text); });
+  flags.value("--overlap", "on|off", "whether gradients and weights travel while others are computed [on]",
               [&](auto& flag, auto& text) { config.overlap = on_or_off(flag, text); });
   flags.on("--sync-bn", "batch norms over the samples of all ranks, not of each alone", config.sync_bn);
   flags.value("--dist-timeout", "SECONDS",
-              fmt::format("of several devices, how long one may not be heard of before all end [{}]",
+              fmt::format("how long one may not be heard of before all end [{}]",
                           config.collectives.timeout.count() / 1000),
               [&](auto& flag, auto& text) {
                 const double seconds = positive(flag, text);
@@ -164,34 +196,12 @@ void add_machine(Flags& flags, TrainerConfig& config) {
                 config.collectives.timeout =
                     std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
               });
-  flags.value("--flight-dir", "DIR",
-              "of several devices, where a record is written when one is lost [--checkpoint-dir, or here]",
+  flags.value("--flight-dir", "DIR", "where a record is written when one is lost [--checkpoint-dir, or here]",
               [&](auto&, auto& text) { config.flight_dir = text; });
-  flags.value("--workers,--num-workers", "N", "threads that read data, auto, or 0: none [auto]",
-              [&](auto& flag, auto& text) { config.workers = workers(flag, text); });
-  flags.value("--prefetch", "N", fmt::format("batches there is memory for [{}]", config.prefetch),
-              [&](auto& flag, auto& text) { config.prefetch = between(flag, text, 1, 1024); });
-  flags.value("--bad-samples", "POLICY",
-              "strict: end at a sample that cannot be read; skip[:LIMIT]: take another, LIMIT times an epoch "
-              "[strict]",
-              [&](auto& flag, auto& text) { config.bad_samples = bad_samples(flag, text); });
-  flags.value("--order", "O", "random, or pages: for files larger than memory [random]",
-              [&](auto& flag, auto& text) {
-                ATH_CHECK(text == "random" || text == "pages", "{}: must be random or pages, but got '{}'",
-                          flag, text);
-                config.order = text == "pages" ? Order::page_random : Order::random;
-              });
-  flags.on("--data-on-device", "keep data sets that are in memory on the device", config.data_on_device);
-  flags.value("--data-dir", "DIR",
-              "folder that holds mnist/, cifar10/, ... [$ATHANOR_DATA_DIR, else data-cache]",
-              [&](auto&, auto& text) { config.data_dir = text; });
-  flags.value("--memory-limit", "BYTES", "limit of the memory tensors take, as 500000000 or 2G [none]",
-              [&](auto& flag, auto& text) { config.memory_limit = byte_count(flag, text); });
-  flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
-           config.deterministic);
 }
 
 void add_reports(Flags& flags, TrainerConfig& config) {
+  flags.group("Checkpoints and reports");
   flags.value("--metrics", "FILE", "append JSON lines: one per epoch, one at the end",
               [&](auto&, auto& text) { config.metrics = text; });
   flags.value("--profile,--profiler", "KIND", "simple: say at the end where the time went",
@@ -253,8 +263,9 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     config.device_note = choice.note;
   }
   add_training(flags, config);
-  add_images(flags, config);
+  add_data(flags, config);
   add_machine(flags, config);
+  add_ranks(flags, config);
   add_reports(flags, config);
   try {
     app.parse(argc, argv);
