@@ -75,7 +75,8 @@ TEST_F(StagedMpi, DdpEqualsOneRankOnTheJoinedBatch) {
 TEST_F(StagedMpi, RanksUnderMpirunGetANetworkForTheirDevice) {
   const dist::Place place = dist::find_place();
   const auto index = static_cast<std::int16_t>(place.local_rank % cuda_device_count());
-  const dist::Job job = dist::networks().join(place, {DeviceType::cuda, index});
+  dist::Job job{.place = place};
+  dist::networks().join(job, {DeviceType::cuda, index});
   EXPECT_EQ(job.transport->device(), (Device{DeviceType::cuda, index}));
   EXPECT_TRUE(job.below) << "MPI stays alive";
   test::check_restarts(*job.transport);
