@@ -1,13 +1,13 @@
 // ZeRO-1 in a Trainer: weights travel while the next step computes.
 #include <chrono>
 
-#include "nn/batch_norm.h"
 #include "support/ranks_run.h"
 
 namespace athanor {
 namespace {
 
 using namespace std::chrono_literals;
+using test::NormedNet;
 using test::RankRun;
 using test::ranks_config;
 using test::train_ranks;
@@ -211,21 +211,6 @@ TEST_F(GatherOverlap, CallbacksThatReadWeightsSeeThemWhole) {
   };
   EXPECT_EQ(read(Strategy::zero1), read(Strategy::ddp));
 }
-
-class NormedNet final : public nn::Module {
- public:
-  NormedNet() {
-    register_module("conv", conv);
-    register_module("norm", norm);
-    register_module("out", out);
-    initialize(1);
-  }
-  Tensor forward(const Tensor& x) override { return out(flatten(norm(conv(x)))); }
-
-  nn::Conv2d conv{1, 6, 3, {.padding = 1, .bias = false}};
-  nn::BatchNorm norm{6, {.activation = Activation::relu}};
-  nn::Linear out{6 * 64, 10};
-};
 
 // Norms ask the other ranks in the forward pass, while weights are on their way on another network.
 TEST_F(GatherOverlap, BatchNormsOverRanksDoNotMind) {

@@ -19,6 +19,7 @@
 namespace athanor {
 namespace {
 
+using test::NormedNet;
 using test::OnRankStep;
 using test::PlainNet;
 using test::RankRun;
@@ -130,21 +131,6 @@ TEST(Ranks, MetricsAreThoseOfOneRankToTheBit) {
     EXPECT_EQ(many[0].report.weights_hash, one.report.weights_hash);
   }
 }
-
-class NormedNet final : public nn::Module {
- public:
-  NormedNet() {
-    register_module("conv", conv);
-    register_module("norm", norm);
-    register_module("out", out);
-    initialize(1);
-  }
-  Tensor forward(const Tensor& x) override { return out(flatten(norm(conv(x)))); }
-
-  nn::Conv2d conv{1, 6, 3, {.padding = 1, .bias = false}};
-  nn::BatchNorm norm{6, {.activation = Activation::relu}};
-  nn::Linear out{6 * 64, 10};
-};
 
 // Ten times as near to one rank as with norms of each rank's own, which do differ.
 TEST(Ranks, SyncBnIsOneRankOnTheSameSamples) {

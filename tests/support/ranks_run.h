@@ -11,6 +11,7 @@
 #include "autograd/shape.h"
 #include "data/digits.h"
 #include "dist/thread_transport.h"
+#include "nn/batch_norm.h"
 #include "nn/conv2d.h"
 #include "nn/linear.h"
 #include "resumed_run.h"
@@ -31,6 +32,22 @@ class PlainNet : public nn::Module {
   Tensor forward(const Tensor& x) override { return out(flatten(conv(x))); }
 
   nn::Conv2d conv{1, 6, 3, {.padding = 1, .activation = Activation::relu}};
+  nn::Linear out{6 * 64, 10};
+};
+
+/// With a batch norm, whose statistics do depend on it, unless all ranks share them (--sync-bn).
+class NormedNet final : public nn::Module {
+ public:
+  NormedNet() {
+    register_module("conv", conv);
+    register_module("norm", norm);
+    register_module("out", out);
+    initialize(1);
+  }
+  Tensor forward(const Tensor& x) override { return out(flatten(norm(conv(x)))); }
+
+  nn::Conv2d conv{1, 6, 3, {.padding = 1, .bias = false}};
+  nn::BatchNorm norm{6, {.activation = Activation::relu}};
   nn::Linear out{6 * 64, 10};
 };
 
