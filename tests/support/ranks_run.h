@@ -127,4 +127,27 @@ std::vector<RankRun> train_ranks(int world_size, const TrainerConfig& config, co
       world_size, [&](int) { return config; }, on_step, faults);
 }
 
+inline TrainerConfig with(TrainerConfig config, Strategy strategy) {
+  config.strategy = strategy;
+  return config;
+}
+
+/// Of all ranks: the same weights, after every step and at the end, and the same reports, bit for bit.
+inline void expect_alike(const std::vector<RankRun>& runs) {
+  for (const RankRun& run : runs) {
+    EXPECT_EQ(run.weights, runs[0].weights);
+    EXPECT_EQ(run.hashes, runs[0].hashes);
+    EXPECT_EQ(run.report.weights_hash, runs[0].report.weights_hash);
+    EXPECT_EQ(run.report.stopped_by, runs[0].report.stopped_by);
+    EXPECT_EQ(run.report.test_loss, runs[0].report.test_loss);
+    ASSERT_EQ(run.epochs.size(), runs[0].epochs.size());
+    for (std::size_t i = 0; i < run.epochs.size(); ++i) {
+      EXPECT_EQ(run.epochs[i].train_loss, runs[0].epochs[i].train_loss);
+      EXPECT_EQ(run.epochs[i].train_accuracy, runs[0].epochs[i].train_accuracy);
+      EXPECT_EQ(run.epochs[i].val_loss, runs[0].epochs[i].val_loss);
+      EXPECT_EQ(run.epochs[i].val_accuracy, runs[0].epochs[i].val_accuracy);
+    }
+  }
+}
+
 }  // namespace athanor::test

@@ -1,0 +1,310 @@
+// What is wrong on one of several ranks, which are threads here: all end, and say it in one line.
+#include <chrono>
+#include <limits>
+
+#include "autograd/creation.h"
+#include "autograd/elementwise.h"
+#include "autograd/reduce.h"
+#include "data/synthetic.h"
+#include "nn/batch_norm.h"
+#include "optim/adam.h"
+#include "support/ranks_run.h"
+#include "tensor/error.h"
+#include "trainer/ranks.h"
+
+namespace athanor {
+namespace {
+
+using test::expect_alike;
+using test::NormedNet;
+using test::OnRankStep;
+using test::PlainNet;
+using test::ranks_config;
+using test::train_ranks;
+using test::with;
+
+/// What each rank's training throws.
+template <class Net = PlainNet>
+std::vector<std::string> errors_of(int world, const TrainerConfig& config, const OnRankStep& on_step = {}) {
+  std::vector<std::string> errors(static_cast<std::size_t>(world), "no error");
+  try {
+    dist::run_ranks(world, [&](dist::Transport& transport) {
+      try {
+        (void)test::train_rank<Net>(config, &transport, on_step);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(transport.rank())] = error.what();
+        throw;
+      }
+    });
+  } catch (const Error&) {
+    // Of one of them.
+  }
+  return errors;
+}
+
+/// A validation image that rank 1 cannot read.
+class Torn final : public Dataset {
+ public:
+  explicit Torn(int rank) : torn_(rank == 1) {}
+  std::int64_t size() const override { return whole_->size(); }
+  const ImageSpec& spec() const override { return whole_->spec(); }
+  std::int64_t read(std::int64_t i, std::span<std::uint8_t> pixels) const override {
+    if (torn_ && i == 37) throw IoError("photos/37.jpg: cannot be read");
+    return whole_->read(i, pixels);
+  }
+
+ private:
+  std::unique_ptr<InMemoryDataset> whole_ = synthetic({8, 8, 1, 10}, 40, 2);
+  bool torn_;
+};
+
+// The others are not there to exchange averages for weights with.
+TEST(Ranks, AnErrorInAValidationOfAveragesIsSaid) {
+  for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+    for (const Precision precision : {Precision::f32, Precision::bf16}) {
+      TrainerConfig config = with(ranks_config(), strategy);
+      config.precision = precision;
+      config.max_steps = 3;
+      config.ema_decay = 0.9;
+      config.workers = 0;
+      config.collectives.timeout = std::chrono::seconds(20);
+      const std::string error = test::message_of([&] {
+        dist::run_ranks(2, [&](dist::Transport& transport) {
+          const auto train = synthetic({8, 8, 1, 10}, 100, 1);
+          PlainNet net;
+          Trainer(config, &transport).fit(net, *train, Torn(transport.rank()));
+        });
+      });
+      test::expect_one_line(error, {"sample 37", "photos/37.jpg: cannot be read"});
+    }
+  }
+}
+
+// Overflows that stay
+// ------------------------------------------------------------------------------------------
+
+/// Of a batch of 27, rank 0 has 14 samples and rank 1 has 13.
+bool is_rank_1(const nn::Module& module, const Tensor& x) {
+  return module.training() && x.shape()[0] == 13;
+}
+
+// An infinity between two norms, on one rank: which looks for it while the others are not there.
+TEST(Ranks, AnOverflowThatStaysIsNamedBesideJoinedNorms) {
+  class Overflowing final : public nn::Module {
+   public:
+    Overflowing() {
+      register_module("net", net);
+      register_module("norm", norm);
+      register_module("out", out);
+      initialize(1);
+    }
+    Tensor forward(const Tensor& x) override {
+      Tensor y = net.norm(net.conv(x));
+      if (is_rank_1(*this, x)) y = mul(y, full(y.shape(), std::numeric_limits<float>::infinity()));
+      return out(flatten(norm(y)));
+    }
+    NormedNet net;
+    nn::BatchNorm norm{6};
+    nn::Linear out{6 * 64, 10};
+  };
+  for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+    for (const bool sync_bn : {true, false}) {
+      TrainerConfig config = with(ranks_config(), strategy);
+      config.sync_bn = sync_bn;
+      config.patience_at_floor = 2;
+      config.collectives.timeout = std::chrono::seconds(20);
+      const auto errors = errors_of<Overflowing>(2, config);
+      for (const std::string& error : errors)
+        test::expect_one_line(error,
+                              {"those of 2 steps in a row were not", "mul: forward result must be finite"});
+      EXPECT_EQ(errors[0], errors[1]);
+    }
+  }
+}
+
+// Its gradient is infinite where rank 1 keeps it, and nowhere else.
+TEST(Ranks, WhoseGradientOverflowsIsNamedWhereverItsShardLies) {
+  class Rooted final : public nn::Module {
+   public:
+    Rooted() {
+      register_module("net", net);
+      net.initialize(1);
+      Tensor ones = Tensor::zeros({256});
+      for (int i = 0; i < 256; ++i) ones.data<float>()[i] = i == 200 ? 0 : 1;
+      root = register_parameter("root", ones);
+    }
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = net(x);
+      return is_rank_1(*this, x) ? y + sum(sqrt(root)) : y;
+    }
+    test::PlainNet net;
+    Tensor root;
+  };
+  for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+    SCOPED_TRACE(name_of(strategy));
+    TrainerConfig config = with(ranks_config(), strategy);
+    config.patience_at_floor = 2;
+    const auto errors = errors_of<Rooted>(2, config);
+    test::expect_one_line(errors[0], {"the first of them is that of root;", "sqrt: backward"});
+    EXPECT_EQ(errors[0], errors[1]);
+  }
+}
+
+// Looking for an error
+// -----------------------------------------------------------------------------------------
+
+TEST(Ranks, UnusedParametersAreNamedOnceForEachRank) {
+  class Sparing final : public nn::Module {
+   public:
+    Sparing() {
+      register_module("net", net);
+      register_module("sometimes", sometimes);
+      register_module("never", never);
+      initialize(1);
+    }
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = net(x);
+      return is_rank_1(*this, x) ? y + sometimes(flatten(x)) : y;
+    }
+    test::PlainNet net;
+    nn::Linear sometimes{64, 10, {.bias = false}}, never{64, 10, {.bias = false}};
+  };
+  class Notes final : public Callback {
+   public:
+    explicit Notes(std::vector<std::string>& notes) : notes_(notes) {}
+    void on_note(Trainer&, const std::string& note) override { notes_.push_back(note); }
+
+   private:
+    std::vector<std::string>& notes_;
+  };
+  for (const bool debug : {true, false}) {
+    for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+      TrainerConfig config = with(ranks_config(), strategy);
+      config.max_steps = 5;
+      config.collectives.compare_calls = debug;
+      std::vector<std::vector<std::string>> notes(2);
+      dist::run_ranks(2, [&](dist::Transport& transport) {
+        Sparing net;
+        Trainer trainer(config, &transport);
+        trainer.add(std::make_unique<Notes>(notes[static_cast<std::size_t>(transport.rank())]));
+        trainer.fit(net, *digits(Part::train), *digits(Part::test));
+      });
+      const std::vector<std::string> expected{
+          "rank 0: step 1 had no gradient for 'sometimes.weight', 'never.weight'",
+          "rank 1: step 1 had no gradient for 'never.weight'"};
+      for (const auto& told : notes) EXPECT_EQ(told, debug ? expected : std::vector<std::string>());
+    }
+  }
+}
+
+TEST(Ranks, WeightsThatPartAreAnError) {
+  TrainerConfig config = ranks_config();
+  config.max_steps = 4;
+  const auto spoil = [](Trainer& trainer, const StepInfo& step) {
+    if (trainer.rank() == 2 && step.attempted == 3) trainer.arena().master(1).data<float>()[0] += 1e-6f;
+  };
+  for (const std::string& error : errors_of(3, config, spoil))
+    test::expect_one_line(error,
+                          {"the same weights, but those of rank 2 are no longer rank 0's", "use zero1"});
+}
+
+// Settings
+// ----------------------------------------
+
+class RanksSettings : public test::ResumeTest {};
+
+// Whichever rank it is, and in whichever direction: what one has and the other has not is missed, too.
+TEST_F(RanksSettings, ThatDifferAreNamed) {
+  TrainerConfig config = saving(ranks_config(), 0);
+  config.max_steps = 3;
+  config.collectives.timeout = std::chrono::seconds(20);
+  const struct {
+    const char* name;
+    std::function<void(TrainerConfig&)> change;
+    const char *other, *usual;
+  } cases[] = {
+      {"lr", [](TrainerConfig& c) { c.lr = 0.06; }, "0.06", "0.05"},
+      {"epochs", [](TrainerConfig& c) { c.epochs = 2; }, "2", "1"},
+      {"strategy", [](TrainerConfig& c) { c.strategy = Strategy::zero1; }, "zero1", "ddp"},
+      {"sync_bn", [](TrainerConfig& c) { c.sync_bn = true; }, "true", "false"},
+      {"fast_dev_run", [](TrainerConfig& c) { c.fast_dev_run = true; }, "true", "false"},
+      {"checkpoint_dir", [](TrainerConfig& c) { c.checkpoint_dir.clear(); }, "not given", "given"},
+      {"checkpoint_every", [](TrainerConfig& c) { c.checkpoint_every = 2; }, "2", "0"},
+      {"resume", [](TrainerConfig& c) { c.resume = "auto"; }, "given", "not given"},
+      {"patience_at_floor", [](TrainerConfig& c) { c.patience_at_floor = 3; }, "3", "16"},
+      {"optimizer",
+       [](TrainerConfig& c) {
+         c.optimizer = [](ParameterArena& arena) { return std::make_unique<AdamW>(arena); };
+       },
+       "adamw", "sgd"},
+  };
+  for (const auto& tested : cases) {
+    for (const int odd : {0, 1}) {
+      SCOPED_TRACE(fmt::format("{}, rank {}", tested.name, odd));
+      const std::string message = test::message_of([&] {
+        train_ranks<NormedNet>(2, [&](int rank) {
+          TrainerConfig changed = config;
+          if (rank == odd) tested.change(changed);
+          return changed;
+        });
+      });
+      const char *here = odd == 1 ? tested.other : tested.usual,
+                 *there = odd == 1 ? tested.usual : tested.other;
+      test::expect_one_line(message, {fmt::format("rank 1 differs from rank 0: {} is '{}', not '{}'",
+                                                  tested.name, here, there)});
+    }
+  }
+}
+
+TEST_F(RanksSettings, WhatOneHasAndAnotherHasNotIsMissedBothWays) {
+  for (const int has : {0, 1}) {
+    const std::string message = test::message_of([&] {
+      dist::run_ranks(2, [&](dist::Transport& transport) {
+        StateDict settings;
+        settings.set("lr", std::string("0.1"));
+        if (transport.rank() == has) settings.set("model", std::string("lenet5"));
+        Ranks(&transport, ranks_config()).check_same(settings);
+      });
+    });
+    test::expect_one_line(message, {"rank 1 differs from rank 0: model is",
+                                    has == 0 ? "'not there', not 'lenet5'" : "'lenet5', not 'not there'"});
+  }
+}
+
+TEST_F(RanksSettings, ThatAreARanksOwnBusinessMayDiffer) {
+  const auto runs = train_ranks(2, [&](int rank) {
+    TrainerConfig config = saving(ranks_config(), 2);
+    config.max_steps = 4;
+    config.resume = "auto";
+    if (rank == 0) return config;
+    config.checkpoint_dir = folder() / "elsewhere";
+    config.checkpoint_keep = 7;
+    config.resume = folder() / "elsewhere";
+    std::filesystem::create_directories(config.resume);
+    config.workers = 0;
+    config.prefetch = 2;
+    config.threads = 2;
+    config.max_time_s = 1000;
+    config.memory_limit = std::int64_t{8} << 30;
+    config.profile = true;
+    config.collectives.timeout = std::chrono::seconds(100);
+    return config;
+  });
+  expect_alike(runs);
+  EXPECT_EQ(runs[0].report.steps.applied, 4);
+}
+
+TEST(Ranks, WhatCannotBeIsRefused) {
+  TrainerConfig config = ranks_config();
+  config.batch_size = 2;
+  test::expect_one_line(test::message_of([&] { train_ranks(3, config); }), {"--batch-size", "3 ranks"});
+  config = ranks_config();
+  config.devices = 2;
+  test::expect_one_line(test::message_of([&] { train_ranks(1, config); }), {"--devices 2", "run_on_ranks()"});
+  config = with(ranks_config(), Strategy::single);
+  test::expect_one_line(test::message_of([&] { train_ranks(2, config); }),
+                        {"--strategy single", "ddp or zero1"});
+}
+
+}  // namespace
+}  // namespace athanor
