@@ -1,0 +1,73 @@
+#include "trainer/early_stopping.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "support/small_training.h"
+
+namespace athanor {
+namespace {
+
+struct EarlyCase {
+  const char* what;
+  EarlyStopRule::Goal goal;
+  std::int64_t patience;
+  std::vector<double> values;
+  std::int64_t stops_at;  // index of the value that stops it; -1: never
+  std::int64_t best_at;
+};
+
+TEST(EarlyStop, FollowsTheTable) {
+  constexpr auto kMin = EarlyStopRule::Goal::minimum, kMax = EarlyStopRule::Goal::maximum;
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const std::vector<EarlyCase> cases{
+      {"keeps falling", kMin, 1, {3, 2, 1, 0.5}, -1, 3},
+      {"one bad is enough for patience 1", kMin, 1, {3, 2, 2.5, 1}, 2, 1},
+      {"patience 2 survives one bad", kMin, 2, {3, 2, 2.5, 1, 2, 2}, 5, 3},
+      {"a tie is no improvement", kMin, 2, {2, 2, 2, 1}, 2, 0},
+      {"better resets the count", kMin, 2, {3, 4, 2, 4, 1, 4}, -1, 4},
+      {"back up, but never better", kMin, 3, {1, 5, 4, 3, 0}, 3, 0},
+      {"accuracy rises", kMax, 1, {0.1, 0.2, 0.3}, -1, 2},
+      {"accuracy falls", kMax, 1, {0.3, 0.2}, 1, 0},
+      {"accuracy ties", kMax, 2, {0.3, 0.3, 0.3}, 2, 0},
+      {"NaN first", kMin, 5, {nan}, 0, -1},
+      {"NaN later is not an improvement", kMin, 5, {2, 1, nan}, 2, 1},
+      {"infinity", kMin, 5, {2, inf}, 1, 0},
+      {"NaN accuracy", kMax, 5, {0.5, nan}, 1, 0},
+      {"the first value is always the best so far", kMax, 1, {-1e300, -1e301}, 1, 0},
+  };
+  for (const EarlyCase& c : cases) {
+    SCOPED_TRACE(c.what);
+    EarlyStopRule rule(c.goal, c.patience);
+    std::int64_t stopped = -1;
+    for (std::size_t i = 0; i < c.values.size() && stopped < 0; ++i) {
+      const auto verdict = rule.update(c.values[i]);
+      if (verdict == EarlyStopRule::Verdict::stop || verdict == EarlyStopRule::Verdict::not_finite) {
+        stopped = static_cast<std::int64_t>(i);
+      }
+    }
+    EXPECT_EQ(stopped, c.stops_at);
+    EXPECT_EQ(rule.best_at(), c.best_at);
+  }
+  EXPECT_THROW(EarlyStopRule(kMin, 0), ArgumentError);
+}
+
+TEST(EarlyStop, PutsTheBestWeightsBack) {
+  TrainerConfig config = test::small_config();
+  config.epochs = 12;
+  config.early_stop = EarlyStop{"val_loss", 2};
+  config.schedule = [](double, std::int64_t) { return schedules::constant(2.0); };  // far too much
+  config.momentum = 0;
+  const test::Outcome result = test::run(config);
+  ASSERT_EQ(result.report.stopped_by, StoppedBy::early_stop);
+  const auto best = std::min_element(result.log.epochs.begin(), result.log.epochs.end(),
+                                     [](auto& a, auto& b) { return a.val_loss < b.val_loss; });
+  ASSERT_NE(best, result.log.epochs.end() - 1);
+  EXPECT_EQ(result.report.weights_hash, best->weights_hash);
+  EXPECT_EQ(result.report.test_loss, best->val_loss);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,63 @@
+#include "kernels/metrics.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "autograd/creation.h"
+#include "autograd/loss.h"
+#include "autograd/shape.h"
+
+namespace athanor {
+namespace {
+
+TEST(Metrics, MatchACountByHand) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor logits = Tensor::from(std::vector<double>{1, 2, 3, 5, 5, 1, nan, 1, 2, 0, 9, 9}, {4, 3});
+  const Tensor totals = Tensor::zeros({3}, {DType::f64, kCpu});
+  // One is no multiple of 2^-24, and counts as 0.25.
+  const Tensor losses = Tensor::from(std::vector<double>{0.5, 1, 0.25 + 0x1p-26, 0.25}, {4});
+  // Right; the first of two equals: wrong for the second; NaN: wrong; the first of two equals: right.
+  kernels::add_metrics(cpu_context(), losses, logits,
+                       Tensor::from(std::vector<std::int64_t>{2, 1, 2, 1}, {4}), totals);
+  EXPECT_EQ(totals.to_vector(), (std::vector<double>{2, 2, 4}));
+  kernels::add_metrics(cpu_context(), losses, logits,
+                       Tensor::from(std::vector<std::int64_t>{0, 0, 0, 2}, {4}), totals);
+  EXPECT_EQ(totals.to_vector(), (std::vector<double>{4, 3, 8}));
+}
+
+// However a set is divided: the order of additions is another each time, the bits are not.
+TEST(Metrics, DoNotDependOnHowSamplesAreDivided) {
+  constexpr std::int64_t kRows = 1000, kClasses = 7;
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const Tensor logits = cast(randn({kRows, kClasses}, {1}), dtype);
+    std::vector<std::int64_t> labels;
+    for (std::int64_t i = 0; i < kRows; ++i) labels.push_back(i % kClasses);
+    const Tensor target = Tensor::from(labels, {kRows});
+    const auto total_of = [&](std::int64_t batch, int ranks) {
+      std::vector<double> sums(3);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Tensor mine = Tensor::zeros({3}, {DType::f64, kCpu});
+        for (std::int64_t at = rank * batch; at < kRows; at += ranks * batch) {
+          const std::int64_t rows = std::min(batch, kRows - at);
+          const Tensor x = contiguous(narrow(logits, 0, at, rows)),
+                       labels_of = contiguous(narrow(target, 0, at, rows));
+          kernels::add_metrics(cpu_context(), cross_entropy(x, labels_of, 0.1f, Reduction::none), x,
+                               labels_of, mine);
+        }
+        const std::vector<double> values = mine.to_vector();
+        for (std::size_t i = 0; i < 3; ++i) sums[i] += values[i];
+      }
+      return sums;
+    };
+    const std::vector<double> one = total_of(kRows, 1);
+    EXPECT_NEAR(one[0], kRows * cross_entropy(logits, target, 0.1f).item(), 1e-4 * one[0]);
+    for (const std::int64_t batch : {1, 7, 64, 300}) {
+      for (const int ranks : {1, 2, 3, 4}) EXPECT_EQ(total_of(batch, ranks), one) << batch << " " << ranks;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace athanor

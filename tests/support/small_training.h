@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "autograd/shape.h"
+#include "data/synthetic.h"
+#include "nn/linear.h"
+#include "trainer/trainer.h"
+
+// A training of a hundredth of a second, for what does not depend on the model: a perceptron on synthetic
+// images.
+
+namespace athanor::test {
+
+inline constexpr ImageSpec kSmallSpec{4, 4, 1, 5};
+
+/// Two linear layers on flattened images; what `on_forward` does to the logits of a training pass is up to
+/// the test.
+class Perceptron final : public nn::Module {
+ public:
+  explicit Perceptron(std::uint64_t seed = 1) {
+    register_module("hidden", hidden);
+    register_module("out", out);
+    initialize(seed);
+  }
+  Tensor forward(const Tensor& x) override {
+    Tensor y = out(hidden(flatten(x)));
+    if (training()) {
+      if (on_forward) on_forward(++calls, y);
+    }
+    return y;
+  }
+
+  nn::Linear hidden{16, 24, {.activation = Activation::relu}};
+  nn::Linear out{24, 5};
+  int calls = 0;
+  std::function<void(int, const Tensor&)> on_forward;
+};
+
+inline TrainerConfig small_config() {
+  TrainerConfig config;
+  config.epochs = 3;
+  config.batch_size = 16;
+  config.lr = 0.1;
+  return config;
+}
+
+/// Keeps every report.
+class Recorder final : public Callback {
+ public:
+  struct Log {
+    std::vector<EpochReport> epochs;
+    std::vector<StepInfo> steps;
+    std::vector<StepReport> results;
+    int fits = 0;
+  };
+  explicit Recorder(Log& log) : log_(log) {}
+  void on_step_end(Trainer&, const StepInfo& step) override { log_.steps.push_back(step); }
+  void on_step_result(Trainer&, const StepReport& report) override { log_.results.push_back(report); }
+  void on_epoch_end(Trainer&, const EpochReport& report) override { log_.epochs.push_back(report); }
+  void on_fit_end(Trainer&, const FitReport&) override { ++log_.fits; }
+
+ private:
+  Log& log_;
+};
+
+struct Outcome {
+  FitReport report;
+  Recorder::Log log;
+  std::vector<double> weights;
+};
+
+inline Outcome run(const TrainerConfig& config, std::int64_t samples = 160,
+                   const std::function<void(int, const Tensor&)>& on_forward = {}) {
+  const auto train = synthetic(kSmallSpec, samples, 1), test = synthetic(kSmallSpec, 50, 2);
+  Perceptron model;
+  model.on_forward = on_forward;
+  Trainer trainer(config);
+  Outcome result;
+  trainer.add(std::make_unique<Recorder>(result.log));
+  result.report = trainer.fit(model, *train, *test);
+  for (const Parameter& parameter : model.parameters()) {
+    const auto values = parameter.tensor.to_vector();
+    result.weights.insert(result.weights.end(), values.begin(), values.end());
+  }
+  return result;
+}
+
+}  // namespace athanor::test
