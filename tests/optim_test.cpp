@@ -1,35 +1,23 @@
 #include <cmath>
-#include <cstring>
-#include <functional>
 #include <limits>
 
 #include <gtest/gtest.h>
 
-#include "autograd/engine.h"
 #include "optim/adam.h"
 #include "optim/ema.h"
-#include "optim/muon.h"
 #include "optim/optimizer.h"
 #include "optim/sgd.h"
-#include "optim/step.h"
 #include "tests/support/count_new.h"
+#include "tests/support/optim_training.h"
 
 namespace athanor {
 namespace {
 
-Tensor filled(const Shape& shape, std::vector<float> values) {
-  Tensor x = Tensor::from(values, shape);
-  require_grad(x);
-  return x;
-}
-
-void deliver(const Tensor& leaf, std::vector<float> gradient) {
-  leaf_of(leaf).accumulate(Tensor::from(gradient, leaf.shape()));
-}
-
-std::vector<std::byte> bytes_of(const Tensor& x) {
-  return {x.raw_data(), x.raw_data() + x.bytes()};
-}
+using test::bytes_of;
+using test::deliver;
+using test::filled;
+using test::kOptimizerKinds;
+using test::OptimTraining;
 
 // By hand, mu = 0.5, lambda = 0.1, lr = 0.2, w = 1, g = 1 twice: g' = 1.1, b = 1.1, w = 0.78;
 // g' = 1.078, b = 0.55 + 1.078 = 1.628, w = 0.78 - 0.3256 = 0.4544.
@@ -135,86 +123,17 @@ TEST(Adam, RefusesOptionsOutOfRange) {
   EXPECT_THROW(AdamW(arena, {.weight_decay = -1}), ArgumentError);
 }
 
-// Every kind of optimizer, for what must hold for all of them
-// -------------------------------------------------
-
-constexpr const char* kKinds[] = {"sgd", "momentum", "adam", "adamw", "muon", "muon_bf16"};
-
-std::unique_ptr<Optimizer> make(const std::string& kind, ParameterArena& arena) {
-  if (kind == "sgd") return std::make_unique<Sgd>(arena);
-  if (kind == "momentum") return std::make_unique<Sgd>(arena, SgdOptions{.momentum = 0.9f, .nesterov = true});
-  if (kind == "adam") return std::make_unique<Adam>(arena, AdamOptions{.weight_decay = 0.1f});
-  if (kind == "adamw") return std::make_unique<AdamW>(arena);
-  const MuonOptions options{.dtype = kind == "muon" ? DType::f32 : DType::bf16};
-  return std::make_unique<Muon>(arena, options, AdamWOptions{}, 0.5f);
-}
-
-float noise(std::int64_t i) {
-  return std::sin(static_cast<float>(i) * 12.9898f) * (i % 3 == 0 ? 1.0f : 0.1f);
-}
-
-// Three matrices (wide, tall, of a convolution), longer than a chunk in one case, and two vectors.
-struct Model {
-  std::vector<Parameter> parameters;
-  std::vector<NamedTensor> buffers;
-  explicit Model(std::int64_t width = 30) {
-    const auto add = [&](const char* name, const Shape& shape, bool keep_f32) {
-      std::vector<float> values;
-      for (std::int64_t i = 0; i < shape.numel(); ++i) values.push_back(noise(i + 7));
-      parameters.push_back({name, filled(shape, values), keep_f32});
-    };
-    add("conv", {6, 3, 3, 2}, false);
-    add("scale", {6}, true);
-    add("wide", {8, width}, false);
-    add("tall", {width, 5}, false);
-    add("bias", {5}, false);
-    buffers.push_back({"mean", Tensor::from(std::vector<float>{1, 2}, {2})});
-  }
-};
-
-struct Training {
-  Model model;
-  ParameterArena arena;
-  std::unique_ptr<Optimizer> optimizer;
-  GradientMeter meter{arena};
-  StepBuffer state;
-  std::vector<Tensor> gradients;
-
-  explicit Training(const std::string& kind, Precision precision = Precision::f32, std::int64_t width = 30)
-      : model(width), arena(model.parameters, model.buffers, precision, kCpu), optimizer(make(kind, arena)) {
-    for (const Parameter& p : model.parameters) gradients.push_back(Tensor::empty(p.tensor.shape()));
-  }
-
-  void step(float poison = 0) {
-    arena.zero_grad();
-    for (std::size_t p = 0; p < gradients.size(); ++p) {
-      if (frozen[p]) continue;
-      float* g = gradients[p].data<float>();
-      for (std::int64_t i = 0; i < gradients[p].numel(); ++i) {
-        g[i] = noise(i * 31 + state->applied_steps * 101 + static_cast<std::int64_t>(p)) + poison;
-      }
-      leaf_of(model.parameters[p].tensor).accumulate(gradients[p]);
-    }
-    meter.measure(state, {.max_norm = 5});
-    optimizer->set_learning_rates(state, schedule);
-    optimizer->step(state);
-    if (before_finish) before_finish();
-    finish_step(state);
-  }
-
-  std::function<void()> before_finish;
-  std::vector<bool> frozen = std::vector<bool>(model.parameters.size());  // gets no gradient
-  Schedule schedule = schedules::cosine(0.01, 100);
-};
+// What must hold for every kind of optimizer
+// ------------------------------------------------------------
 
 TEST(Optimizer, BitsDoNotDependOnTheNumberOfThreads) {
   const int threads = cpu_context().threads();
-  for (const std::string kind : kKinds) {
+  for (const std::string kind : kOptimizerKinds) {
     if (kind.starts_with("muon")) continue;  // its matrix product may sum in another order
     std::vector<std::uint64_t> hashes;
     for (const int n : {1, 2, 3}) {
       cpu_context().set_threads(n);
-      Training training(kind, Precision::bf16, 20000);
+      OptimTraining training(kind, Precision::bf16, 20000);
       for (int t = 0; t < 3; ++t) training.step();
       hashes.push_back(training.arena.weights_hash());
     }
@@ -225,8 +144,8 @@ TEST(Optimizer, BitsDoNotDependOnTheNumberOfThreads) {
 }
 
 TEST(Optimizer, RepeatsItselfBitForBit) {
-  for (const std::string kind : kKinds) {
-    Training a(kind), b(kind);
+  for (const std::string kind : kOptimizerKinds) {
+    OptimTraining a(kind), b(kind);
     for (int t = 0; t < 4; ++t) {
       a.step();
       b.step();
@@ -237,8 +156,8 @@ TEST(Optimizer, RepeatsItselfBitForBit) {
 
 TEST(Optimizer, HalfPrecisionFollowsItsMasters) {
   for (const Precision precision : {Precision::bf16, Precision::f16}) {
-    for (const std::string kind : kKinds) {
-      Training half(kind, precision), full(kind);
+    for (const std::string kind : kOptimizerKinds) {
+      OptimTraining half(kind, precision), full(kind);
       for (int t = 0; t < 5; ++t) {
         half.step();
         full.step();
@@ -264,8 +183,8 @@ TEST(Optimizer, HalfPrecisionFollowsItsMasters) {
 }
 
 TEST(Optimizer, ResumesFromItsStateBitForBit) {
-  for (const std::string kind : kKinds) {
-    Training straight(kind, Precision::bf16), resumed(kind, Precision::bf16);
+  for (const std::string kind : kOptimizerKinds) {
+    OptimTraining straight(kind, Precision::bf16), resumed(kind, Precision::bf16);
     for (int t = 0; t < 3; ++t) straight.step();
     resumed.arena.load_state_dict(straight.arena.state_dict());
     resumed.optimizer->load_state_dict(straight.optimizer->state_dict());
@@ -275,7 +194,8 @@ TEST(Optimizer, ResumesFromItsStateBitForBit) {
       resumed.step();
     }
     EXPECT_EQ(straight.arena.weights_hash(), resumed.arena.weights_hash()) << kind;
-    EXPECT_NE(Training(kind, Precision::bf16).arena.weights_hash(), resumed.arena.weights_hash()) << kind;
+    EXPECT_NE(OptimTraining(kind, Precision::bf16).arena.weights_hash(), resumed.arena.weights_hash())
+        << kind;
   }
 }
 
@@ -288,7 +208,7 @@ TEST(Optimizer, LoadingNamesWhatIsMissingExtraOrOfAnotherKind) {
     }
     return "";
   };
-  Training adam("adam"), sgd("momentum");
+  OptimTraining adam("adam"), sgd("momentum");
   const std::uint64_t before = adam.arena.weights_hash();
   EXPECT_NE(message([&] { adam.optimizer->load_state_dict(sgd.optimizer->state_dict()); }).find("adam"),
             std::string::npos);
@@ -310,7 +230,7 @@ TEST(Optimizer, LoadingNamesWhatIsMissingExtraOrOfAnotherKind) {
 // Muon's own state is checked before that of its rest is loaded, and the other way round.
 TEST(Optimizer, LoadingWritesAllOrNothing) {
   for (const std::string kind : {"muon", "adam"}) {
-    Training trained(kind), fresh(kind);
+    OptimTraining trained(kind), fresh(kind);
     trained.step();
     const StateDict whole = trained.optimizer->state_dict();
     const auto now = [&] {
@@ -344,11 +264,11 @@ TEST(Optimizer, AStepAllocatesNothing) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif
-  for (const std::string kind : kKinds) {
+  for (const std::string kind : kOptimizerKinds) {
     if (kind == "muon_bf16") continue;  // oneDNN's matrix product makes objects of its own
     for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
       for (const bool fused : {false, true}) {
-        Training training(kind, precision);
+        OptimTraining training(kind, precision);
         Ema ema(training.arena);
         if (fused) ema.fuse_into(*training.optimizer);
         training.before_finish = [&] { ema.update(training.state); };
@@ -464,10 +384,10 @@ TEST(Clip, LargeGradientsDoNotOverflowTheNorm) {
 
 TEST(FoundInf, MakesTheStepANoOpBitForBit) {
   for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
-    for (const std::string kind : kKinds) {
+    for (const std::string kind : kOptimizerKinds) {
       for (const float bad :
            {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-        Training skipping(kind, precision), straight(kind, precision);
+        OptimTraining skipping(kind, precision), straight(kind, precision);
         Ema ema(skipping.arena);
         skipping.step();
         straight.step();
@@ -493,296 +413,6 @@ TEST(FoundInf, MakesTheStepANoOpBitForBit) {
       }
     }
   }
-}
-
-// Muon -----------------------------------------------------------------------------------------------------
-
-// With many iterations the singular values of the update settle around 1, whatever those of the gradient.
-TEST(Muon, UpdatesAreNearlyOrthogonalForWideAndTallMatrices) {
-  for (const Shape& shape : {Shape{4, 9}, Shape{9, 4}, Shape{5, 5}}) {
-    std::vector<float> zeros(static_cast<std::size_t>(shape.numel())), gradient;
-    for (std::int64_t i = 0; i < shape.numel(); ++i) gradient.push_back(noise(i));
-    const Tensor w = filled(shape, zeros);
-    ParameterArena arena({{"w", w}}, {});
-    // Coefficients whose iteration converges to 1 exactly (the Pade-like 15/8, -10/8, 3/8).
-    Muon muon(
-        arena,
-        {Muon::Group{{},
-                     {.scale = MuonScale::none, .coefficients = {1.875f, -1.25f, 0.375f}, .iterations = 40}}},
-        0, nullptr);
-    StepBuffer state;
-    state->learning_rate[0] = 1;
-    deliver(w, gradient);
-    muon.step(state);
-    const std::int64_t rows = shape[0], columns = shape[1], side = std::min(rows, columns);
-    const float* x = w.data<float>();
-    for (std::int64_t i = 0; i < side; ++i) {
-      for (std::int64_t j = 0; j < side; ++j) {
-        double dot = 0;
-        for (std::int64_t k = 0; k < std::max(rows, columns); ++k) {
-          dot += rows <= columns ? double(x[i * columns + k]) * x[j * columns + k]
-                                 : double(x[k * columns + i]) * x[k * columns + j];
-        }
-        EXPECT_NEAR(dot, i == j ? 1 : 0, 1e-4);
-      }
-    }
-  }
-}
-
-TEST(Muon, ScalesAndNormalizesByShape) {
-  const auto change = [](const MuonOptions& options) {
-    const Tensor w = filled({4, 1}, {3, 0, 4, 0});
-    ParameterArena arena({{"w", w}}, {});
-    Muon muon(arena, {Muon::Group{{}, options}}, 0, nullptr);
-    StepBuffer state;
-    state->learning_rate[0] = 1;
-    deliver(w, {0, 1, 0, 0});
-    muon.step(state);
-    return w.to_vector();
-  };
-  const MuonOptions plain{.scale = MuonScale::none, .coefficients = {1.875f, -1.25f, 0.375f}};
-  MuonOptions original = plain, rms = plain, normalized = plain, decay = plain;
-  original.scale = MuonScale::original;
-  rms.scale = MuonScale::rms;
-  normalized.normalize_weights = true;
-  decay.weight_decay = 0.5f;
-  EXPECT_NEAR(change(plain)[1], -1, 1e-6);
-  EXPECT_NEAR(change(original)[1], -2, 1e-6);
-  EXPECT_NEAR(change(rms)[1], -0.4, 1e-6);
-  EXPECT_NEAR(change(normalized)[0], 3 * 2 / 5.0, 1e-6);
-  EXPECT_NEAR(change(normalized)[2], 4 * 2 / 5.0, 1e-6);
-  EXPECT_NEAR(change(decay)[2], 2, 1e-6);
-}
-
-// Matrices of one shape are worked on together, as many as fit; alone each becomes the same. Sizes: many to a
-// batch, with a batch left over; three, of which one fits at a time; tall; bf16 weights beside f32 ones. Some
-// have no gradient, and take part again later.
-TEST(Muon, AMatrixDoesNotDependOnItsBatch) {
-  struct Case {
-    Shape shape;
-    int count;
-    Precision precision;
-  };
-  for (const auto& [shape, count, precision] :
-       {Case{{16, 3, 3, 16}, 9, Precision::f32}, Case{{96, 192}, 33, Precision::bf16},
-        Case{{600, 450}, 3, Precision::f32}, Case{{40, 8}, 5, Precision::f16}}) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      SCOPED_TRACE(fmt::format("{} {} {}", shape, precision == Precision::f32, dtype));
-      const MuonOptions options{.weight_decay = 0.1f, .normalize_weights = count == 9, .dtype = dtype};
-      const auto numel = static_cast<std::size_t>(shape.numel());
-      const auto values = [&](int i, int t) {
-        std::vector<float> all;
-        for (std::size_t k = 0; k < numel; ++k)
-          all.push_back(noise(static_cast<std::int64_t>(k) + i * 77 + t));
-        return all;
-      };
-      const auto has_gradient = [](int i, int t) { return t != 1 || i % 3 != 1; };
-      const auto train = [&](int first, int last) {
-        std::vector<Parameter> parameters;
-        for (int i = first; i < last; ++i) {
-          parameters.push_back({std::to_string(i), filled(shape, values(i, 0)), i % 4 == 3});
-        }
-        ParameterArena arena(parameters, {}, precision, kCpu);
-        Muon muon(arena, {Muon::Group{{}, options}}, 0, nullptr);
-        StepBuffer state;
-        state->learning_rate[0] = 0.1f;
-        for (int t = 0; t < 3; ++t) {
-          arena.zero_grad();
-          for (int i = first; i < last; ++i) {
-            if (has_gradient(i, t)) {
-              leaf_of(parameters[static_cast<std::size_t>(i - first)].tensor)
-                  .accumulate(Tensor::from(values(i, t), shape));
-            }
-          }
-          muon.step(state);
-        }
-        std::vector<std::vector<std::byte>> results;
-        for (int i = first; i < last; ++i) results.push_back(bytes_of(arena.master(i - first)));
-        return results;
-      };
-      const auto together = train(0, count);
-      for (int i = 0; i < count; ++i) {
-        EXPECT_EQ(together[static_cast<std::size_t>(i)], train(i, i + 1)[0]) << i;
-      }
-    }
-  }
-}
-
-TEST(Muon, GroupsOfOneShapeKeepTheirRates) {
-  const Tensor a = filled({2, 2}, {1, 2, 3, 4}), b = filled({2, 2}, {1, 2, 3, 4});
-  ParameterArena arena({{"a", a}, {"b", b}}, {});
-  Muon muon(arena, {Muon::Group{{.parameters = selectors::named({"a"})}, {}}, Muon::Group{}}, 0, nullptr);
-  StepBuffer state;
-  state->learning_rate[0] = 0.5f;
-  state->learning_rate[1] = 0.25f;
-  deliver(a, {1, 0, 0, 2});
-  deliver(b, {1, 0, 0, 2});
-  muon.step(state);
-  EXPECT_NE(a.data<float>()[0], 1);
-  for (int i = 0; i < 4; ++i) {
-    const float start = static_cast<float>(i + 1);
-    EXPECT_NEAR(a.data<float>()[i] - start, 2 * (b.data<float>()[i] - start), 1e-6);
-  }
-}
-
-TEST(Muon, EveryParameterMustBeSelectedOnceAndMatricesAlone) {
-  const Model model;
-  ParameterArena arena(model.parameters, {});
-  EXPECT_THROW(Muon(arena, {Muon::Group{}}, 0, nullptr), ArgumentError) << "vectors are no matrices";
-  EXPECT_THROW(Muon(arena, {Muon::Group{{.parameters = selectors::matrices()}, {}}}, 0, nullptr),
-               ArgumentError);
-  EXPECT_THROW(
-      Muon(arena, {Muon::Group{{.parameters = selectors::matrices()}, {}}}, 0, std::make_unique<Sgd>(arena)),
-      ArgumentError)
-      << "selected twice";
-  EXPECT_THROW(Muon(arena, {.iterations = 0}, SgdOptions{}, 1), ArgumentError);
-  EXPECT_THROW(Muon(arena, {.dtype = DType::f64}, SgdOptions{}, 1), ArgumentError);
-  const Muon muon(arena, {}, SgdOptions{}, 0.5f);
-  EXPECT_EQ(muon.selected(), (std::vector<int>{0, 1, 2, 3, 4}));
-  StepBuffer state;
-  muon.set_learning_rates(state, schedules::constant(0.2));
-  EXPECT_FLOAT_EQ(state->learning_rate[0], 0.2f);
-  EXPECT_FLOAT_EQ(state->learning_rate[1], 0.1f);
-}
-
-// Ema ------------------------------------------------------------------------------------------------------
-
-TEST(Ema, AveragesMastersAndBuffersByHand) {
-  const Tensor w = filled({1}, {0}), mean = Tensor::from(std::vector<float>{0}, {1});
-  ParameterArena arena({{"w", w}}, {{"mean", mean}}, Precision::bf16, kCpu);
-  Ema ema(arena, {.decay = 0.75, .warm_up = false});
-  StepBuffer state;
-  for (const double expected : {1.0, 1.75}) {  // towards 4, a quarter of the way each time
-    arena.master(0).data<float>()[0] = 4;
-    arena.weights_from_masters();
-    mean.data<float>()[0] = 8;
-    ema.update(state);
-    const EmaSwap swap(ema);
-    EXPECT_EQ(arena.master(0).item(), expected);
-    EXPECT_EQ(w.item(), expected);
-    EXPECT_EQ(mean.item(), 2 * expected);
-    EXPECT_THROW(ema.update(state), ArgumentError);
-    EXPECT_THROW(ema.state_dict(), ArgumentError) << "what is saved now are the weights";
-  }
-  EXPECT_EQ(w.item(), 4);
-  EXPECT_EQ(mean.item(), 8);
-}
-
-TEST(Ema, WarmsUpByAppliedSteps) {
-  const Tensor w = filled({1}, {0});
-  ParameterArena arena({{"w", w}}, {});
-  Ema ema(arena, {.decay = 0.999});
-  w.data<float>()[0] = 11;
-  StepBuffer state;
-  ema.update(state);  // decay 2 / 11
-  ema.swap();
-  EXPECT_NEAR(w.item(), 9, 1e-5);
-  ema.swap();
-  state->applied_steps = 1'000'000;
-  ema.update(state);
-  ema.swap();
-  EXPECT_NEAR(w.item(), 9.002, 1e-5);
-  EXPECT_THROW(Ema(arena, {.decay = 1}), ArgumentError);
-}
-
-// The averages of a run, as bytes, by name.
-std::vector<std::vector<std::byte>> values_of(const Ema& ema) {
-  std::vector<std::vector<std::byte>> values;
-  for (const StateDict::Entry& entry : ema.state_dict())
-    values.push_back(bytes_of(std::get<Tensor>(entry.value)));
-  return values;
-}
-
-// Over 20 steps: some parameters without a gradient part of the time, a step that is skipped, and one without
-// the optimizer.
-TEST(Ema, FusedAndSeparatePassesGiveTheSameBits) {
-  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
-    for (const std::string kind : kKinds) {
-      SCOPED_TRACE(kind);
-      Training fused(kind, precision, 2200), separate(kind, precision, 2200);  // a matrix of two chunks
-      Ema fused_ema(fused.arena, {.decay = 0.9}), separate_ema(separate.arena, {.decay = 0.9});
-      fused_ema.fuse_into(*fused.optimizer);
-      for (const auto& [training, ema] :
-           {std::pair(&fused, &fused_ema), std::pair(&separate, &separate_ema)}) {
-        training->before_finish = [training = training, ema = ema] {
-          training->model.buffers[0].tensor.data<float>()[0] += 1;
-          ema->update(training->state);
-        };
-        const auto begin = values_of(*ema);
-        for (int t = 0; t < 20; ++t) {
-          for (std::size_t p = 0; p < training->frozen.size(); ++p) {
-            training->frozen[p] = (t / 4 + static_cast<int>(p)) % 3 == 0 || (t == 9 && p != 1);
-          }
-          training->step(t == 7 ? std::numeric_limits<float>::infinity() : 0);
-          if (t == 12) ema->update(training->state);  // as if the optimizer had done nothing
-        }
-        EXPECT_EQ(training->state->overflow_steps, 1);
-        const auto end = values_of(*ema);
-        for (std::size_t i = 0; i < end.size(); ++i) EXPECT_NE(end[i], begin[i]) << i;
-      }
-      EXPECT_EQ(fused.arena.weights_hash(), separate.arena.weights_hash());
-      EXPECT_EQ(values_of(fused_ema), values_of(separate_ema));
-    }
-  }
-}
-
-TEST(Ema, FusedAveragesMoveInTheOptimizersStep) {
-  const Tensor w = filled({1}, {0}), still = filled({1}, {0});
-  ParameterArena arena({{"w", w}, {"still", still}}, {});
-  Sgd sgd(arena, {Sgd::Group{{.parameters = selectors::named({"w"})}, {}}}, 0);
-  Ema ema(arena, {.decay = 0.75, .warm_up = false});
-  ema.fuse_into(sgd);
-  StepBuffer state;
-  state->learning_rate[0] = 1;
-  const auto average = [&](const char* name) { return ema.state_dict().tensor(name).item(); };
-  deliver(w, {-4});
-  still.data<float>()[0] = 8;
-  sgd.step(state);  // w = 4, and its average a quarter of it
-  EXPECT_EQ(average("w"), 1);
-  EXPECT_EQ(average("still"), 0);
-  ema.update(state);
-  EXPECT_EQ(average("w"), 1);
-  EXPECT_EQ(average("still"), 2);
-  ema.update(state);  // no step since: all averages move on
-  EXPECT_EQ(average("w"), 1.75);
-  EXPECT_EQ(average("still"), 3.5);
-  sgd.step(state);
-  sgd.step(state);
-  EXPECT_THROW(ema.update(state), ArgumentError);
-}
-
-TEST(Ema, FusesIntoOneOptimizerOfItsArena) {
-  Training a("muon"), b("sgd");
-  Ema ema(a.arena);
-  EXPECT_THROW(ema.fuse_into(*b.optimizer), ArgumentError) << "another arena";
-  ema.fuse_into(*a.optimizer);
-  EXPECT_THROW(ema.fuse_into(*a.optimizer), ArgumentError);
-  {
-    Ema other(b.arena), second(b.arena);
-    other.fuse_into(*b.optimizer);
-    EXPECT_THROW(second.fuse_into(*b.optimizer), ArgumentError) << "has averages already";
-  }
-  Ema(b.arena).fuse_into(*b.optimizer);  // which the first let go of
-  b.step();
-
-  Ema last(b.arena, {.decay = 0, .warm_up = false});
-  last.fuse_into(*b.optimizer);
-  b.step();
-  b.optimizer.reset();
-  b.arena.master(0).data<float>()[0] = 5;
-  last.update(b.state);  // nobody but it moves averages now
-  EXPECT_EQ(std::get<Tensor>(last.state_dict().begin()->value).data<float>()[0], 5);
-}
-
-TEST(Ema, ResumesFromItsState) {
-  Training a("sgd"), b("sgd");
-  Ema first(a.arena), second(b.arena);
-  a.step();
-  first.update(a.state);
-  second.load_state_dict(first.state_dict());
-  first.swap();
-  second.swap();
-  EXPECT_EQ(a.arena.weights_hash(), b.arena.weights_hash());
 }
 
 }  // namespace
