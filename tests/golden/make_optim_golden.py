@@ -3,7 +3,7 @@
 
     python3 make_optim_golden.py > optim.json
 
-Made with torch 2.15 on the CPU. tests/optim_test.cpp builds the same sequence from the same seed, runs the same formulas in
+Made with torch 2.15 on the CPU. tests/optim_golden_test.cpp builds the same sequence from the same seed, runs the same formulas in
 f64, and asks of our optimizers at most twice PyTorch's error. Per case the file holds PyTorch's root mean square and largest
 error (of its default loop and of its fused kernel) and the first eight results, which show that both
 references compute the same thing.
