@@ -138,13 +138,7 @@ class ThreadJob::End final : public Transport {
 
   void cancel(Request& request) noexcept override {
     if (!request.pending()) return;
-    Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
-    {
-      Mailbox& box = shared_.mailboxes[static_cast<std::size_t>(slot.mailbox)];
-      const std::lock_guard lock(box.mutex);
-      std::erase_if(slot.sends ? box.sends : box.receives,
-                    [&](const Mailbox::Entry& entry) { return entry.slot == &slot; });
-    }
+    withdraw(slots_[static_cast<std::size_t>(request.slot)]);
     release(request);
   }
 
@@ -152,7 +146,20 @@ class ThreadJob::End final : public Transport {
     return std::make_unique<End>(shared_.duplicate(duplicates_++), rank(), world_size());
   }
 
+ protected:
+  void abandon() noexcept override {
+    for (Slot& slot : slots_) withdraw(slot);
+  }
+
  private:
+  // Nobody finds it any more; and whoever has found it is done with its memory.
+  void withdraw(Slot& slot) noexcept {
+    Mailbox& box = shared_.mailboxes[static_cast<std::size_t>(slot.mailbox)];
+    const std::lock_guard lock(box.mutex);
+    std::erase_if(slot.sends ? box.sends : box.receives,
+                  [&](const Mailbox::Entry& entry) { return entry.slot == &slot; });
+  }
+
   Request post(int peer, Tag tag, std::span<std::byte> bytes, bool sends) {
     ATH_CHECK(peer >= 0 && peer < world_size() && peer != rank(),
               "transport: a message must go to another rank of {}, but rank {} names {}", world_size(),

@@ -1,3 +1,4 @@
+#include <array>
 #include <atomic>
 #include <thread>
 
@@ -220,8 +221,10 @@ std::string error_of(Communicator& comm, Collective& collective, std::int64_t bu
 TEST(LostRanks, AStoppedOneIsNamedAfterTheTimeout) {
   ThreadJob job(4);
   job.stop(2);
-  run_ranks(job, 4, [](Transport& transport) {
-    if (transport.rank() == 2) return std::this_thread::sleep_for(4s);
+  std::atomic<int> waiting{3};
+  run_ranks(job, 4, [&](Transport& transport) {
+    while (transport.rank() == 2 && waiting > 0) std::this_thread::sleep_for(1ms);
+    if (transport.rank() == 2) return;
     Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 1500ms});
     const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32);
     const std::string error = error_of(comm, *comm.all_reduce(x), 7);
@@ -229,14 +232,17 @@ TEST(LostRanks, AStoppedOneIsNamedAfterTheTimeout) {
               fmt::format("rank_order all_reduce of bucket 7: rank 2 must answer within 1.5 s, but rank {} "
                           "has heard nothing from it",
                           transport.rank()));
+    --waiting;
   });
 }
 
 TEST(LostRanks, InARingTheNextOneNamesIt) {
   ThreadJob job(4);
   job.stop(2);
-  run_ranks(job, 4, [](Transport& transport) {
-    if (transport.rank() == 2) return std::this_thread::sleep_for(4s);
+  std::atomic<int> waiting{3};
+  run_ranks(job, 4, [&](Transport& transport) {
+    while (transport.rank() == 2 && waiting > 0) std::this_thread::sleep_for(1ms);
+    if (transport.rank() == 2) return;
     Communicator comm(transport, {.algorithm = Algorithm::ring, .timeout = 1500ms});
     const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32);
     const std::string error = error_of(comm, *comm.all_reduce(x), -1);
@@ -245,6 +251,34 @@ TEST(LostRanks, InARingTheNextOneNamesIt) {
     if (transport.rank() == 3) {
       EXPECT_NE(error.find("rank 2 must answer"), std::string::npos) << error;
     }
+    --waiting;
+  });
+}
+
+// A collective that has failed may be kept, and its buffer read.
+TEST(LostRanks, WhatWasGivenUpIsNotDelivered) {
+  std::atomic<int> turn{0};
+  run_ranks(2, [&](Transport& transport) {
+    const auto wait_for = [&](int mine) {
+      while (turn < mine) std::this_thread::sleep_for(1ms);
+    };
+    std::array<std::byte, 8> sent{}, received{};
+    sent.fill(std::byte{7});
+    if (transport.rank() == 1) wait_for(1);
+    Request from = transport.irecv(1 - transport.rank(), 1, received);
+    Request to = transport.isend(1 - transport.rank(), 1, sent);
+    if (transport.rank() == 0) {
+      transport.give_up("test");
+      turn = 1;
+      wait_for(2);
+    }
+    EXPECT_FALSE(transport.test(from));
+    EXPECT_FALSE(transport.test(to));
+    EXPECT_EQ(received[0], std::byte{0});
+    turn = turn + 1;
+    wait_for(3);  // both have looked
+    transport.cancel(from);
+    transport.cancel(to);
   });
 }
 
