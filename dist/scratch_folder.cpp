@@ -17,10 +17,10 @@ namespace fs = std::filesystem;
 constexpr char kMemory[] = "/dev/shm";
 constexpr char kLock[] = "lock";
 
-/// Held by whoever has made `folder`, until its process ends. (A process id would not do: containers that
+/// Held by whoever has made the folder, until its process ends. (A process id would not do: containers that
 /// share the memory of their machine have ids of their own.) -1: somebody else has it, or there is none.
-int lock_of(const fs::path& folder, int flags) {
-  const int lock = ::open((folder / kLock).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+int take(const fs::path& file, int flags) {
+  const int lock = ::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
   if (lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock);
     return -1;
@@ -36,7 +36,7 @@ void remove_orphans(const std::string& ours) {
     const fs::path path = at->path();
     if (!path.filename().string().starts_with(ours) || ::lstat(path.c_str(), &status) != 0) continue;
     if (!S_ISDIR(status.st_mode) || status.st_uid != ::getuid()) continue;
-    const int lock = lock_of(path, 0);
+    const int lock = take(path / kLock, 0);
     if (lock < 0) continue;
     std::error_code ignored;
     fs::remove_all(path, ignored);
@@ -52,7 +52,11 @@ ScratchFolder::ScratchFolder() {
   std::string name = fmt::format("{}/{}XXXXXX", kMemory, ours);
   if (!::mkdtemp(name.data())) return;
   path_ = name;
-  lock_ = lock_of(path_, O_CREAT);
+  // It gets its name when it is taken: in between, another launcher would see an orphan.
+  const fs::path unnamed = path_ / "untaken";
+  lock_ = take(unnamed, O_CREAT);
+  std::error_code ignored;
+  fs::rename(unnamed, path_ / kLock, ignored);
 }
 
 ScratchFolder::~ScratchFolder() {
