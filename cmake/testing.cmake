@@ -2,6 +2,12 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
+# Seconds after which a test hangs: never how long one should take, on however slow and busy a machine.
+set(ATHANOR_TEST_TIMEOUT 1800)
+
+# PROCESSORS 2 below: a test that starts processes which wait for one another. Others beside it would only prove that a
+# busy machine is slow.
+
 # athanor_test(NAME [LABELS label...] [THREADS] [SOURCES file...] [LIBRARIES target...])
 #   One binary from NAME_test.cpp (and SOURCES); each of its cases is a test. A case is labelled as LABELS says, else
 #   by its name: *Gradcheck* is gradcheck, *Slow* is slow, everything else is unit.
@@ -26,7 +32,7 @@ endfunction()
 
 function(athanor_discover name filter labels)
   gtest_discover_tests(${name}_test TEST_FILTER "${filter}" TEST_LIST ${name}_${labels} NO_PRETTY_VALUES
-    DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${labels}" TIMEOUT 300)
+    DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${labels}" TIMEOUT ${ATHANOR_TEST_TIMEOUT})
 endfunction()
 
 # athanor_mpi_test(NAME WORLD...): one binary from NAME_mpi_test.cpp, run by mpirun once per world size, all on this
@@ -40,13 +46,14 @@ function(athanor_mpi_test name)
   target_link_libraries(${name}_mpi_test PRIVATE athanor::mpi athanor_flags GTest::gtest)
   foreach(world ${ARGN})
     add_test(NAME mpi.${name}_${world} COMMAND ${MPIEXEC_EXECUTABLE} -n ${world} $<TARGET_FILE:${name}_mpi_test>)
-    set_tests_properties(mpi.${name}_${world} PROPERTIES LABELS dist TIMEOUT 300 ENVIRONMENT
+    set_tests_properties(mpi.${name}_${world} PROPERTIES LABELS dist TIMEOUT ${ATHANOR_TEST_TIMEOUT}
+      PROCESSORS 2 ENVIRONMENT
       "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none")
   endforeach()
 endfunction()
 
 # athanor_mpi_end_test(NAME WORLD ARGUMENTS PATTERN): a program without a test framework, whose job must end by
-# itself within half a minute and print what matches PATTERN.
+# itself and print what matches PATTERN.
 function(athanor_mpi_end_test name world arguments pattern)
   if(NOT ATHANOR_WITH_MPI)
     return()
@@ -59,7 +66,8 @@ function(athanor_mpi_end_test name world arguments pattern)
   string(REPLACE " " "_" label "${name} ${arguments}")
   add_test(NAME mpi.${label}
     COMMAND ${MPIEXEC_EXECUTABLE} -n ${world} $<TARGET_FILE:${name}_mpi_test> ${arguments})
-  set_tests_properties(mpi.${label} PROPERTIES LABELS dist TIMEOUT 90 PASS_REGULAR_EXPRESSION "${pattern}" ENVIRONMENT
+  set_tests_properties(mpi.${label} PROPERTIES LABELS dist TIMEOUT 300 PROCESSORS 2
+    PASS_REGULAR_EXPRESSION "${pattern}" ENVIRONMENT
     "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none")
 endfunction()
 
@@ -76,10 +84,9 @@ function(athanor_drills)
     set(command ${BASH} ${CMAKE_CURRENT_SOURCE_DIR}/rank_drill.sh ${MPIEXEC_EXECUTABLE} $<TARGET_FILE:rank_drill>
       $<TARGET_FILE:athanor-tool> ${drill})
     add_test(NAME drill.${drill} COMMAND ${command})
-    # Others beside them would only prove that a busy machine is slow.
-    set_tests_properties(drill.${drill} PROPERTIES LABELS dist TIMEOUT 120 PROCESSORS 2)
+    set_tests_properties(drill.${drill} PROPERTIES LABELS dist TIMEOUT ${ATHANOR_TEST_TIMEOUT} PROCESSORS 2)
     add_test(NAME drill.${drill}_25_times CONFIGURATIONS drills COMMAND ${command} 25)
-    set_tests_properties(drill.${drill}_25_times PROPERTIES LABELS "dist;slow" TIMEOUT 1200 PROCESSORS 2)
+    set_tests_properties(drill.${drill}_25_times PROPERTIES LABELS "dist;slow" TIMEOUT 3600 PROCESSORS 2)
   endforeach()
 endfunction()
 
@@ -99,7 +106,8 @@ function(athanor_consumer name folder binary)
     -D SOURCE=${folder} -D BUILD=${PROJECT_BINARY_DIR}/consumer/${name} -D PREFIX=${ATHANOR_TEST_PREFIX}
     -D BINARY=${binary} "-DARGUMENTS=${ARGN}" -D CXX=${CMAKE_CXX_COMPILER}
     -D LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER} -P ${PROJECT_SOURCE_DIR}/tests/consumer/run.cmake)
-  set_tests_properties(consumer.${name} PROPERTIES LABELS install FIXTURES_REQUIRED installed TIMEOUT 300)
+  set_tests_properties(consumer.${name} PROPERTIES LABELS install FIXTURES_REQUIRED installed
+    TIMEOUT ${ATHANOR_TEST_TIMEOUT})
 endfunction()
 
 find_program(BASH bash REQUIRED)

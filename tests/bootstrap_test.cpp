@@ -299,13 +299,13 @@ TEST_F(Rendezvous, WhoDoesNotComeIsNamed) {
   const auto began = std::chrono::steady_clock::now();
   std::jthread guest([&] { EXPECT_EQ(share(place(2, 4), "", {}), "blob"); });
   try {
-    share(place(0, 4), "blob", {.timeout = 500ms});
+    share(place(0, 4), "blob", {.timeout = 3s});
     ADD_FAILURE() << "nobody was missed";
   } catch (const PeerLostError& error) {
-    EXPECT_NE(std::string(error.what()).find("within 0.5 s, but these have not: 1, 3"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("within 3 s, but these have not: 1, 3"), std::string::npos)
         << error.what();
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 60s);
 }
 
 TEST_F(Rendezvous, Rank0MustAnswerInTime) {

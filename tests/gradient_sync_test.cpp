@@ -190,14 +190,17 @@ TEST(Communicators, OfOneTransportShareItsTags) {
 }
 
 TEST(Communicators, AreOfNoUseAfterALoss) {
-  run_ranks(2, [](Transport& transport) {
+  std::atomic<bool> done{false};
+  run_ranks(2, [&](Transport& transport) {
     Communicator comm(transport, {.timeout = 200ms});
-    if (transport.rank() == 1) return std::this_thread::sleep_for(1s);
+    while (transport.rank() == 1 && !done) std::this_thread::sleep_for(1ms);
+    if (transport.rank() == 1) return;
     EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
     const std::string error = error_of([&] { comm.run(*comm.barrier()); });
     EXPECT_NE(error.find("after an error"), std::string::npos) << error;
     EXPECT_NE(error.find("rank 1 must answer within 0.2 s"), std::string::npos) << error;
     EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
+    done = true;
   });
 }
 

@@ -150,8 +150,7 @@ stopped)
   wait_for_save "" $pid
   stopped=$(pgrep -P "$(pgrep -P $pid)" | tail -1)
   kill -STOP "$stopped"
-  sleep 0.5
-  before=$(saved)
+  until before=$(saved) && sleep 1 && [ "$(saved)" = "$before" ]; do :; done # the save under way
   kill -TERM $pid
   wait $pid || code=$?
   [ "$code" -eq 74 ] || die "got $code"
@@ -161,7 +160,7 @@ stopped)
   ;;
 killed)
   # A rank, mpirun, and the launcher: nothing is left, and the run that goes on is the one that was let alone.
-  whole=("${train[@]}" --epochs 3 --devices 2 --metrics)
+  whole=("${train[@]}" --epochs 20 --devices 2 --metrics)
   run 0 "${whole[@]}" straight.jsonl
   go=("${whole[@]}" resumed.jsonl --checkpoint-dir saved --checkpoint-every 5 --resume auto)
   for whom in rank mpirun launcher; do

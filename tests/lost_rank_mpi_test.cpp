@@ -17,9 +17,9 @@ using namespace athanor;
 
 void run(bool unwind) {
   dist::MpiTransport transport;
-  dist::Communicator comm(transport, {.timeout = std::chrono::milliseconds(1000)});
-  comm.run(*comm.barrier());
-  if (transport.rank() == 1) return std::this_thread::sleep_for(std::chrono::seconds(120));
+  dist::Communicator patient(transport), comm(transport, {.timeout = std::chrono::milliseconds(1000)});
+  patient.run(*patient.barrier());
+  if (transport.rank() == 1) return std::this_thread::sleep_for(std::chrono::hours(1));
   ATH_CHECK(!unwind, "test: fails");
   try {
     comm.run(*comm.all_reduce(Tensor::zeros({64})), 5);

@@ -1,5 +1,6 @@
 #include "dist/sync_batch_norm.h"
 
+#include <atomic>
 #include <chrono>
 
 #include "dist/thread_transport.h"
@@ -123,15 +124,15 @@ TEST(SyncBatchNorm, ALostRankIsNoticedAtOnce) {
 }
 
 TEST(SyncBatchNorm, ARankThatDoesNotComeIsNamed) {
-  dist::ThreadJob job(2);
-  run_ranks(job, 2, [&](Transport& transport) {
+  std::atomic<bool> named{false};
+  run_ranks(2, [&](Transport& transport) {
     nn::BatchNorm norm(3);
     const Communicator comm(transport, {.timeout = 400ms});
     const SyncBatchNorm sync(norm, comm);
     Communicator other(transport);
     other.run(*other.barrier());
-    if (transport.rank() == 1) {
-      std::this_thread::sleep_for(1s);  // is there, but computes something else
+    if (transport.rank() == 1) {  // is there, but computes something else
+      while (!named) std::this_thread::sleep_for(1ms);
       return;
     }
     try {
@@ -143,6 +144,7 @@ TEST(SyncBatchNorm, ARankThatDoesNotComeIsNamed) {
                 std::string::npos)
           << error.what();
     }
+    named = true;
   });
 }
 

@@ -58,7 +58,7 @@ done
 
 # Killed again and again, at whatever it is doing, a run that goes on ends as the one that was let alone.
 newest() { (ls saved 2>/dev/null || true) | { grep '^step-[0-9]*\.safetensors$' || true; } | tail -1; }
-train=(train_digits --epochs 4 --deterministic --early-stop val_loss:3)
+train=(train_digits --epochs 12 --deterministic --early-stop val_loss:100)
 run 0 "${train[@]}" --metrics straight.jsonl
 saving=("${train[@]}" --checkpoint-dir saved --checkpoint-every 7 --metrics resumed.jsonl)
 for signal in KILL:137 INT:130 TERM:143 KILL:137; do

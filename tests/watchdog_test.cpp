@@ -51,16 +51,21 @@ TEST(CompareCalls, ChangesNothingWhereRanksAgree) {
 
 TEST(Patience, IsNotLostWhileTheProcessItselfWasStopped) {
   dist::Patience patience(1s);
-  const auto impatient = [&] {  // after how many milliseconds without progress
+  const auto taken_by = [](const auto& f) {
     const auto began = std::chrono::steady_clock::now();
-    while (patience.wait(1)) {
-    }
-    return (std::chrono::steady_clock::now() - began) / 1ms;
+    f();
+    return std::chrono::steady_clock::now() - began;
   };
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(patience.wait(1));
+  const auto before = taken_by([&] {
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(patience.wait(1));
+  });
   std::this_thread::sleep_for(1500ms);
   EXPECT_TRUE(patience.wait(1));
-  EXPECT_GE(impatient(), 800);
+  const auto after = taken_by([&] {
+    while (patience.wait(1)) {
+    }
+  });
+  EXPECT_GE(before + after, 950ms);
 }
 
 // Ending ---------------------------------------------------------------------------------------------------
@@ -100,7 +105,7 @@ TEST_F(WatchdogDeathTest, ALostRankEndsTheProcess) {
   };
   EXPECT_EXIT(lose(), testing::ExitedWithCode(74),
               "^rank 0: error: rank [12] did not do its part of rank_order all_reduce #0, bucket 5, for "
-              "0.[0-9]* s \\(record: .*flight.0.json\\)\n$");
+              "[0-9.]+ s \\(record: .*flight.0.json\\)\n$");
   const RankRecord written = dist::read_record(record(), 0);
   EXPECT_EQ(written.damage, "");
   EXPECT_EQ(written.reason, "deadline");
@@ -117,14 +122,14 @@ TEST_F(WatchdogDeathTest, ASignalEndsIt) {
     raise(SIGTERM);
     if (guard.caught() != SIGTERM) _exit(1);
     if (agreement > 0ms) {
-      std::this_thread::sleep_for(agreement - 200ms);
+      std::this_thread::sleep_for(agreement / 3);
       std::fprintf(stderr, "still here; ");
     }
     for (;;) std::this_thread::sleep_for(1s);
   };
   EXPECT_EXIT(end(0ms), testing::ExitedWithCode(74),
               "^rank 0: error: ended by SIGTERM: rank 0 has not come to its first collective");
-  EXPECT_EXIT(end(800ms), testing::ExitedWithCode(74),
+  EXPECT_EXIT(end(3s), testing::ExitedWithCode(74),
               "^still here; rank 0: error: told to end, but ranks did not agree on a last step in time, and "
               "nothing is saved \\(SIGTERM\\): rank 0 has not come");
 }
@@ -132,15 +137,20 @@ TEST_F(WatchdogDeathTest, ASignalEndsIt) {
 TEST_F(WatchdogDeathTest, RanksThatAgreeAreLetAlone) {
   const auto agree = [&] {
     ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 500ms});
+    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 5s});
+    const auto becomes = [&](bool written) {
+      for (int i = 0; i < 400 && std::filesystem::exists(record()) != written; ++i)
+        std::this_thread::sleep_for(10ms);
+      return std::filesystem::exists(record()) == written;
+    };
     raise(SIGTERM);
-    std::this_thread::sleep_for(50ms);
+    const bool early = becomes(true);  // for who is not given the time
     watchdog.agreed(false);
-    const bool early = std::filesystem::exists(record());  // for who is not given the time
     watchdog.agreed(true);
-    std::this_thread::sleep_for(1s);
+    const bool gone = becomes(false);
+    std::this_thread::sleep_for(6s);
     std::fprintf(stderr, "agreed");
-    _exit(early && !std::filesystem::exists(record()) ? 5 : 1);
+    _exit(early && gone ? 5 : 1);
   };
   EXPECT_EXIT(agree(), testing::ExitedWithCode(5), "agreed");
 }
@@ -278,7 +288,8 @@ TEST_F(WatchdogDeathTest, AnErrorOfItsOwnIsSaidInOneLine) {
 TEST_F(WatchdogDeathTest, WhoHasSaidItHimselfEndsInSilence) {
   const auto end = [&](int signal) {
     ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 300ms, .limit = 300ms});
+    Watchdog watchdog(job.transport(0),
+                      {.folder = folder, .agreement = 300ms, .limit = signal == 0 ? 300ms : 10s});
     watchdog.stand_down(3, "a flag is wrong");
     if (std::filesystem::exists(record())) _exit(1);
     job.transport(0).begin({"barrier"});

@@ -88,7 +88,7 @@ std::filesystem::path flight_folder(const TrainerConfig& config) {
   const Failure failure = describe_failure();
   if (watchdog) watchdog->stand_down(failure.exit_code, failure.line);
   // Often all fail at the same: then rank 0 says so, and the others are gone before they do.
-  if (job.place.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  if (job.place.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(900));
   std::fflush(stdout);
   std::fprintf(stderr, "rank %d: error: %s\n", job.place.rank, failure.line.c_str());
   std::fflush(stderr);

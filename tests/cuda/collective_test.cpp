@@ -72,13 +72,12 @@ TEST_F(StagedCollectives, AStoppedRankIsNamedAfterTheTimeout) {
       while (waiting > 0) std::this_thread::sleep_for(1ms);
       return;
     }
-    Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 700ms});
+    Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 3s});
     const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32, transport.device());
-    EXPECT_EQ(
-        test::error_of(comm, *comm.all_reduce(x), 7),
-        fmt::format("rank_order all_reduce of bucket 7: rank 2 must answer within 0.7 s, but rank {} has "
-                    "heard nothing from it",
-                    transport.rank()));
+    EXPECT_EQ(test::error_of(comm, *comm.all_reduce(x), 7),
+              fmt::format("rank_order all_reduce of bucket 7: rank 2 must answer within 3 s, but rank {} has "
+                          "heard nothing from it",
+                          transport.rank()));
     --waiting;
   });
   EXPECT_EQ(test::ranks_part(0, 4, DType::f32, test::device()).to(kCpu).to_vector()[1], 3);

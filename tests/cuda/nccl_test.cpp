@@ -265,12 +265,12 @@ TEST_F(NcclCollectives, ARankThatDoesNotDuplicateIsNamed) {
           ADD_FAILURE() << "nobody was missed";
         } catch (const PeerLostError& error) {
           EXPECT_EQ(std::string(error.what()),
-                    "rank_order all_gather: rank 1 must answer within 0.5 s, but rank 0 has heard nothing "
+                    "rank_order all_gather: rank 1 must answer within 3 s, but rank 0 has heard nothing "
                     "from it");
         }
         end = true;
       },
-      500ms);
+      3s);
   EXPECT_EQ(simt::live_communicators(), 0);
 }
 
@@ -422,7 +422,7 @@ TEST_F(NcclTraining, AStoppedRankIsNamedWithItsBucket) {
     std::atomic<bool> end{false};
     test::run_nccl_ranks(2, [&](Transport& transport) {
       WholeModel model(2, 0, {.device = transport.device()});
-      Communicator comm(transport, {.timeout = 500ms});
+      Communicator comm(transport, {.timeout = 3s});
       Ddp ddp(model.arena, comm, {.overlap = overlap});
       if (transport.rank() == 1) {
         while (!end) std::this_thread::sleep_for(1ms);
@@ -435,7 +435,7 @@ TEST_F(NcclTraining, AStoppedRankIsNamedWithItsBucket) {
         ADD_FAILURE() << "nobody was missed";
       } catch (const PeerLostError& error) {
         EXPECT_EQ(std::string(error.what()),
-                  "rank_order all_reduce of bucket 0: rank 1 must answer within 0.5 s, but rank 0 has heard "
+                  "rank_order all_reduce of bucket 0: rank 1 must answer within 3 s, but rank 0 has heard "
                   "nothing "
                   "from it");
       }
