@@ -146,6 +146,7 @@ add_library(athanor
   data/recode.cpp
   data/sample_store.cpp
   data/synthetic.cpp
+  dist/blame.cpp
   dist/bootstrap.cpp
   dist/broadcast.cpp
   dist/bucket_layout.cpp

@@ -28,14 +28,16 @@ std::string text(const Json& line, const char* name) {
   return at != line.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
+constexpr std::string_view kNameBefore = "flight.", kNameAfter = ".json";  // and the rank between
+
 std::optional<int> rank_of(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
-  constexpr std::string_view kBefore = "flight.", kAfter = ".json";
-  if (!name.starts_with(kBefore) || !name.ends_with(kAfter) || name.size() <= kBefore.size() + kAfter.size())
+  if (!name.starts_with(kNameBefore) || !name.ends_with(kNameAfter) ||
+      name.size() <= kNameBefore.size() + kNameAfter.size())
     return {};
   int rank = -1;
-  const char* const end = name.data() + name.size() - kAfter.size();
-  const auto [stop, error] = std::from_chars(name.data() + kBefore.size(), end, rank);
+  const char* const end = name.data() + name.size() - kNameAfter.size();
+  const auto [stop, error] = std::from_chars(name.data() + kNameBefore.size(), end, rank);
   if (error != std::errc() || stop != end || rank < 0 || rank >= 1 << 20) return {};
   return rank;
 }
@@ -230,6 +232,10 @@ std::int64_t RankRecord::finished() const {
   return -1;
 }
 
+std::filesystem::path record_file(const std::filesystem::path& folder, int rank) {
+  return folder / fmt::format("{}{}{}", kNameBefore, rank, kNameAfter);
+}
+
 RankRecord read_record(const std::filesystem::path& path, int rank) {
   RankRecord record;
   record.rank = rank;
@@ -373,7 +379,7 @@ std::string FlightReport::str() const {
         inside ? last->with_payload() : "no collective");
   }
   for (const RankRecord& record : ranks) {
-    if (!record.damage.empty()) add("flight.{}.json {}\n", record.rank, record.damage);
+    if (!record.damage.empty()) add("{} {}\n", record_file({}, record.rank).string(), record.damage);
   }
   return out;
 }

@@ -55,6 +55,9 @@ struct FlightReport {
   std::string str() const;
 };
 
+/// Where the record of `rank` lies: flight.<rank>.json in the run's folder.
+std::filesystem::path record_file(const std::filesystem::path& folder, int rank);
+
 /// One line per rank is all that is sure to be there: a file may be missing, empty, cut or overwritten with
 /// anything, and says so in `damage`.
 RankRecord read_record(const std::filesystem::path& file, int rank);

@@ -10,11 +10,11 @@
 #include <mutex>
 #include <thread>
 
-#include <fmt/ranges.h>
 #include <semaphore.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "dist/detail/blame.h"
 #include "dist/detail/signal_stack.h"
 #include "dist/flight_report.h"
 #include "tensor/error.h"
@@ -24,7 +24,8 @@ namespace {
 
 constexpr int kExitPeerLost = 74;
 /// How long the records of others are waited for: they give up at about the same time.
-constexpr std::int64_t kOthersUs = 300'000;
+constexpr std::chrono::milliseconds kOthers{300};
+constexpr std::int64_t kOthersUs = std::chrono::microseconds(kOthers).count();
 constexpr std::int64_t kMarginUs = 300'000, kTurnUs = 100'000, kToldUs = 3'000'000;  // see let_others_end()
 constexpr std::array kEnding{SIGTERM, SIGINT};
 constexpr std::array kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
@@ -95,34 +96,7 @@ double seconds_since(std::int64_t us) {
   return static_cast<double>((FlightRecord::now_us() - us) / 100'000) / 10;  // to tenths
 }
 
-std::string named(const FlightRecord::Entry& entry) {
-  std::string name = fmt::format("{} #{}", entry.call.name, entry.seq);
-  if (entry.call.bucket >= 0) name += fmt::format(", bucket {}", entry.call.bucket);
-  return name;
-}
-
-// What `entry`, its last, was at `now_us`. `chain`: who waits for whom, from this rank to the one to blame.
-std::string doing(const FlightRecord& flight, const FlightRecord::Entry& entry, std::int64_t now_us,
-                  const std::vector<int>& chain) {
-  if (entry.seq < 0) return fmt::format("rank {} has not come to its first collective", flight.rank());
-  const auto seconds = [&](std::int64_t us) { return static_cast<double>((now_us - us) / 100'000) / 10; };
-  if (!entry.under_way()) {
-    return fmt::format("rank {} is in no collective: its last, {}, was done {} s ago", flight.rank(),
-                       named(entry), seconds(entry.end_us));
-  }
-  const double idle = seconds(entry.last_us);
-  if (entry.waits_for < 0)
-    return fmt::format("{} got no further for {} s, and waits for nobody", named(entry), idle);
-  return fmt::format("rank {} did not do its part of {}, for {} s{}",
-                     chain.empty() ? static_cast<int>(entry.waits_for) : chain.back(), named(entry), idle,
-                     chain.size() > 2 ? fmt::format(" (rank {})", fmt::join(chain, " waits for rank ")) : "");
-}
-
 }  // namespace
-
-std::string doing(const FlightRecord& flight) {
-  return doing(flight, flight.last(), FlightRecord::now_us(), {});
-}
 
 struct Watchdog::Impl {
   Transport& transport;
@@ -139,7 +113,7 @@ struct Watchdog::Impl {
 
   Impl(Transport& of, const WatchdogOptions& wanted) : transport(of), options(wanted) {
     if (!options.folder.empty()) {
-      path = options.folder / fmt::format("flight.{}.json", transport.rank());
+      path = record_file(options.folder, transport.rank());
       check_writable();
     }
     const FlightRecord* none = nullptr;
@@ -262,33 +236,7 @@ struct Watchdog::Impl {
     write_record("error", error.what());
   }
 
-  struct Blame {
-    std::string text;
-    int ended = -1;  // the rank that has ended by an error of its own, which it says itself
-  };
-  // What this rank waits for, with the records of the others, which are being written now.
-  Blame blame() const {
-    const FlightRecord::Entry entry = transport.flight().last();
-    std::vector<int> chain{transport.rank()};
-    int ended = -1;
-    const std::int64_t now = FlightRecord::now_us(), until = now + kOthersUs;
-    for (std::int64_t next = entry.under_way() ? entry.waits_for : -1; next >= 0;) {
-      const bool again = std::find(chain.begin(), chain.end(), next) != chain.end();
-      if (again) return {doing(transport.flight(), entry, now, {})};
-      chain.push_back(static_cast<int>(next));
-      const std::filesystem::path theirs = options.folder / fmt::format("flight.{}.json", next);
-      RankRecord record;
-      do {
-        record = read_record(theirs, static_cast<int>(next));
-        if (record.damage.empty()) break;
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      } while (!path.empty() && FlightRecord::now_us() < until);
-      if (record.reason == "error") ended = static_cast<int>(next);
-      const RankRecord::Entry* at = record.damage.empty() ? record.at(entry.seq) : nullptr;
-      next = at && at->under_way() ? at->waits_for : -1;
-    }
-    return {doing(transport.flight(), entry, now, chain), ended};
-  }
+  Blame blame() const { return find_blame(transport.flight(), options.folder, kOthers); }
 
   // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks when one has failed, a second apart; but it sleeps
   // in between, and its sleep ends when another rank does. Two that end at the same time would have it kill a

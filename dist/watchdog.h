@@ -75,8 +75,4 @@ class Watchdog {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What a rank is doing, from its record: "rank 2 did not do its part of ring all_reduce #688, bucket 4, for
-/// 10 s", or that it is in no collective, and since when.
-std::string doing(const FlightRecord& flight);
-
 }  // namespace athanor::dist

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "dist/flight_record.h"
+#include "tests/support/flight_job.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor {
@@ -16,42 +17,8 @@ using dist::Call;
 using dist::FlightRecord;
 using dist::FlightReport;
 using dist::RankRecord;
+using test::FlightJob;
 using test::TempDir;
-
-/// Records made up, as files.
-class Job {
- public:
-  explicit Job(int world_size) : world_size_(world_size) {}
-
-  /// A rank that has finished `finished` collectives, and then those of `more`.
-  FlightRecord& rank(int rank, std::int64_t finished) {
-    flights_.push_back(std::make_unique<FlightRecord>(rank, world_size_));
-    FlightRecord& flight = *flights_.back();
-    for (std::int64_t seq = 0; seq < finished; ++seq) {
-      flight.begin(seq, kSum);
-      flight.end();
-    }
-    return flight;
-  }
-  static void enter(FlightRecord& flight, const Call& call, int waits_for, std::int64_t bytes = 0) {
-    flight.begin(flight.size(), call);
-    flight.moved(bytes);
-    flight.waits_for(waits_for);
-  }
-  std::filesystem::path file(int rank) const { return folder_.path() / fmt::format("flight.{}.json", rank); }
-  void write(const FlightRecord& flight, const char* reason = "deadline", const char* error = "") {
-    ASSERT_TRUE(flight.write(file(flight.rank()).c_str(), reason, error));
-  }
-  FlightReport report() const { return dist::read_flight(folder_.path()); }
-  const std::filesystem::path& folder() const { return folder_.path(); }
-
-  static constexpr Call kSum{"ring all_reduce", DType::f32, 4096, 4};
-
- private:
-  int world_size_;
-  TempDir folder_;
-  std::vector<std::unique_ptr<FlightRecord>> flights_;
-};
 
 void cut(const std::filesystem::path& path, double share) {
   std::filesystem::resize_file(
@@ -59,10 +26,10 @@ void cut(const std::filesystem::path& path, double share) {
 }
 
 TEST(FlightReport, SaysWhoNeverEntered) {
-  Job job(4);
+  FlightJob job(4);
   for (int rank = 0; rank < 4; ++rank) {
     FlightRecord& flight = job.rank(rank, 688);
-    if (rank != 1) Job::enter(flight, Job::kSum, 1);
+    if (rank != 1) FlightJob::enter(flight, FlightJob::kSum, 1);
     job.write(flight);
   }
   const FlightReport report = job.report();
@@ -79,14 +46,14 @@ TEST(FlightReport, SaysWhoNeverEntered) {
 }
 
 TEST(FlightReport, RecordsOfAnEarlierRunSayNothing) {
-  Job job(2);
+  FlightJob job(2);
   {
     const FlightRecord old_rank(3, 4);  // of four ranks
     job.write(old_rank);
   }
   for (int rank = 0; rank < 2; ++rank) {
     FlightRecord& flight = job.rank(rank, 12);
-    if (rank == 0) Job::enter(flight, Job::kSum, 1);
+    if (rank == 0) FlightJob::enter(flight, FlightJob::kSum, 1);
     job.write(flight);
   }
   const FlightReport report = job.report();
@@ -98,10 +65,10 @@ TEST(FlightReport, RecordsOfAnEarlierRunSayNothing) {
 
 // Others may have gone on without it: what counts is the first it lacks.
 TEST(FlightReport, TheFirstThatARankLacksIsNamed) {
-  Job job(3);
+  FlightJob job(3);
   for (int rank = 0; rank < 3; ++rank) {
     FlightRecord& flight = job.rank(rank, rank == 1 ? 5 : 7);
-    if (rank != 1) Job::enter(flight, Job::kSum, 1);
+    if (rank != 1) FlightJob::enter(flight, FlightJob::kSum, 1);
     job.write(flight);
   }
   const FlightReport report = job.report();
@@ -110,10 +77,10 @@ TEST(FlightReport, TheFirstThatARankLacksIsNamed) {
 }
 
 TEST(FlightReport, AMissingFileIsAFinding) {
-  Job job(4);
+  FlightJob job(4);
   for (const int rank : {0, 1, 3}) {
     FlightRecord& flight = job.rank(rank, 10);
-    Job::enter(flight, Job::kSum, 2);
+    FlightJob::enter(flight, FlightJob::kSum, 2);
     job.write(flight, "SIGTERM");
   }
   const FlightReport report = job.report();
@@ -129,10 +96,10 @@ TEST(FlightReport, AMissingFileIsAFinding) {
 // However little is left of a file, the rest is read; newest entries come first, so that they are there.
 TEST(FlightReport, ACutFileStillTells) {
   for (const double share : {0.999, 0.5, 0.02}) {
-    Job job(3);
+    FlightJob job(3);
     for (int rank = 0; rank < 3; ++rank) {
       FlightRecord& flight = job.rank(rank, 300);
-      if (rank != 1) Job::enter(flight, Job::kSum, 1);
+      if (rank != 1) FlightJob::enter(flight, FlightJob::kSum, 1);
       job.write(flight);
       if (rank == 1) cut(job.file(1), share);
     }
@@ -145,7 +112,7 @@ TEST(FlightReport, ACutFileStillTells) {
 }
 
 TEST(FlightReport, WithoutFirstLinesThereAreAsManyRanksAsFiles) {
-  Job job(3);
+  FlightJob job(3);
   for (int rank = 0; rank < 3; ++rank) {
     job.write(job.rank(rank, 5));
     std::stringstream text;
@@ -162,7 +129,7 @@ TEST(FlightReport, WithoutFirstLinesThereAreAsManyRanksAsFiles) {
 }
 
 TEST(FlightReport, WhatIsThereTwiceCountsOnceAndWhatIsNoEntryIsSaid) {
-  Job job(2);
+  FlightJob job(2);
   job.write(job.rank(0, 3));
   std::stringstream text;
   text << std::ifstream(job.file(0)).rdbuf();
@@ -176,7 +143,7 @@ TEST(FlightReport, WhatIsThereTwiceCountsOnceAndWhatIsNoEntryIsSaid) {
 }
 
 TEST(FlightReport, GarbageIsNoRecord) {
-  Job job(3);
+  FlightJob job(3);
   for (const int rank : {0, 1}) job.write(job.rank(rank, 5));
   std::ofstream(job.file(2)) << std::string_view("\0\1 not JSON\n[1,2]\n{\"seq\":\"x\"}\n{\"seq\":1e99}\n",
                                                  43);
@@ -191,7 +158,7 @@ TEST(FlightReport, GarbageIsNoRecord) {
 
 // Every byte of a file may be wrong.
 TEST(FlightReport, AnyByteMayBeWrong) {
-  Job job(2);
+  FlightJob job(2);
   for (const int rank : {0, 1}) job.write(job.rank(rank, 3));
   std::stringstream text;
   text << std::ifstream(job.file(1)).rdbuf();
@@ -209,10 +176,10 @@ TEST(FlightReport, AnyByteMayBeWrong) {
 
 TEST(FlightReport, RanksThatDoDifferentThingsAreNamedFirst) {
   for (const char* other : {"barrier", "turn"}) {  // the few come first, not the alphabet
-    Job job(4);
+    FlightJob job(4);
     for (int rank = 0; rank < 4; ++rank) {
       FlightRecord& flight = job.rank(rank, 30);
-      Job::enter(flight, rank == 1 ? Call{other} : Job::kSum, rank == 2 ? 1 : 0);
+      FlightJob::enter(flight, rank == 1 ? Call{other} : FlightJob::kSum, rank == 2 ? 1 : 0);
       job.write(flight);
     }
     const FlightReport report = job.report();
@@ -227,10 +194,10 @@ TEST(FlightReport, CountsAndDTypesMustBeEqualToo) {
   for (const Call& other :
        {Call{"ring all_reduce", DType::f32, 4097, 4}, Call{"ring all_reduce", DType::bf16, 4096, 4},
         Call{"ring all_reduce", DType::f32, 4096, 5}}) {
-    Job job(2);
+    FlightJob job(2);
     for (int rank = 0; rank < 2; ++rank) {
       FlightRecord& flight = job.rank(rank, 2);
-      Job::enter(flight, rank == 1 ? other : Job::kSum, 1 - rank);
+      FlightJob::enter(flight, rank == 1 ? other : FlightJob::kSum, 1 - rank);
       job.write(flight);
     }
     EXPECT_EQ(job.report().findings[0].find("ranks do not do the same: "), 0u) << job.report().str();
@@ -239,10 +206,10 @@ TEST(FlightReport, CountsAndDTypesMustBeEqualToo) {
 
 // In a ring each waits for the one before it. Who has got least far stopped first.
 TEST(FlightReport, InARingTheOneThatGotLeastFarIsNamed) {
-  Job job(4);
+  FlightJob job(4);
   for (int rank = 0; rank < 4; ++rank) {
     FlightRecord& flight = job.rank(rank, 8);
-    Job::enter(flight, Job::kSum, (rank + 3) % 4, rank == 2 ? 1000 : 2000 + rank);
+    FlightJob::enter(flight, FlightJob::kSum, (rank + 3) % 4, rank == 2 ? 1000 : 2000 + rank);
     job.write(flight);
   }
   EXPECT_EQ(
@@ -253,10 +220,10 @@ TEST(FlightReport, InARingTheOneThatGotLeastFarIsNamed) {
 
 // Who is waited for, and waits for nobody: at the end of the chain.
 TEST(FlightReport, WhoWaitsForNobodyIsNamed) {
-  Job job(3);
+  FlightJob job(3);
   for (int rank = 0; rank < 3; ++rank) {
     FlightRecord& flight = job.rank(rank, 8);
-    Job::enter(flight, Job::kSum, rank < 2 ? rank + 1 : -1);
+    FlightJob::enter(flight, FlightJob::kSum, rank < 2 ? rank + 1 : -1);
     job.write(flight);
   }
   const FlightReport report = job.report();
@@ -265,11 +232,11 @@ TEST(FlightReport, WhoWaitsForNobodyIsNamed) {
 }
 
 TEST(FlightReport, OneThatCameLateIsNamed) {
-  Job job(3);
+  FlightJob job(3);
   std::vector<RankRecord> records;
   for (int rank = 0; rank < 3; ++rank) {
     FlightRecord& flight = job.rank(rank, 8);
-    Job::enter(flight, Job::kSum, (rank + 2) % 3);
+    FlightJob::enter(flight, FlightJob::kSum, (rank + 2) % 3);
     job.write(flight);
     records.push_back(dist::read_record(job.file(rank), rank));
   }
@@ -281,10 +248,10 @@ TEST(FlightReport, OneThatCameLateIsNamed) {
 }
 
 TEST(FlightReport, ItsOwnErrorIsTheFirstFinding) {
-  Job job(3);
+  FlightJob job(3);
   for (int rank = 0; rank < 3; ++rank) {
     FlightRecord& flight = job.rank(rank, 8);
-    if (rank != 2) Job::enter(flight, Job::kSum, 2);
+    if (rank != 2) FlightJob::enter(flight, FlightJob::kSum, 2);
     if (rank == 0) job.write(flight, "SIGSEGV");
     if (rank == 1) job.write(flight, "SIGTERM");
     if (rank == 2) job.write(flight, "error", "the data are broken");
@@ -305,7 +272,7 @@ TEST(FlightReport, WithoutAnyRecordItIsAnError) {
 }
 
 TEST(FlightReport, NobodyToBlame) {
-  Job job(2);
+  FlightJob job(2);
   for (const int rank : {0, 1}) job.write(job.rank(rank, 3), "SIGTERM");
   EXPECT_EQ(job.report().findings[0], "no rank is behind: all have finished what they entered");
 }

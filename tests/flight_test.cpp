@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "dist/communicator.h"
+#include "dist/detail/blame.h"
 #include "dist/flight_record.h"
 #include "dist/flight_report.h"
 #include "dist/thread_transport.h"
-#include "dist/watchdog.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor {

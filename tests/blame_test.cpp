@@ -1,0 +1,147 @@
+// Whom one rank blames, in the moment before it ends.
+#include "dist/detail/blame.h"
+
+#include <regex>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/flight_job.h"
+
+namespace athanor {
+namespace {
+
+using namespace std::chrono_literals;
+using dist::Blame;
+using dist::FlightRecord;
+using test::FlightJob;
+
+/// Four ranks in a ring, of which rank 2 is not there: all wait for the one before them in #8.
+struct Ring {
+  Ring() {
+    for (int rank = 0; rank < 4; ++rank) {
+      flights.push_back(&job.rank(rank, 8));
+      if (rank != 2) FlightJob::enter(*flights.back(), FlightJob::kSum, (rank + 3) % 4);
+    }
+  }
+  FlightRecord& operator[](std::size_t rank) { return *flights[rank]; }
+  Blame of(std::size_t rank, std::chrono::milliseconds patience = 0ms) {
+    return dist::find_blame(*flights[rank], job.folder(), patience);
+  }
+
+  FlightJob job{4};
+  std::vector<FlightRecord*> flights;
+};
+
+/// "rank 2 did not do its part of ring all_reduce #8, bucket 4 (rank 1 waits for rank 2)"
+std::string without_time(const Blame& blame) {
+  return std::regex_replace(blame.text, std::regex(",? for [0-9.]{1,5} s"), "");
+}
+
+constexpr char kRank2[] = "rank 2 did not do its part of ring all_reduce #8, bucket 4";
+
+TEST(Blame, FollowsARingToTheOneThatIsMissing) {
+  Ring ring;
+  for (const std::size_t rank : {0, 1, 3}) ring.job.write(ring[rank]);
+  EXPECT_EQ(without_time(ring.of(3)), kRank2);
+  EXPECT_EQ(without_time(ring.of(0)), std::string(kRank2) + " (rank 0 waits for rank 3 waits for rank 2)");
+  EXPECT_EQ(without_time(ring.of(1)),
+            std::string(kRank2) + " (rank 1 waits for rank 0 waits for rank 3 waits for rank 2)");
+  EXPECT_EQ(ring.of(1).ended, -1);
+}
+
+// It may be in the one before, or ahead; or have done its part of it, and wait for somebody in the next.
+TEST(Blame, WhoIsInAnotherCollectiveIsTheEndOfTheWay) {
+  for (const std::int64_t finished : {7, 9}) {
+    Ring ring;
+    for (const std::size_t rank : {0, 1, 3}) ring.job.write(ring[rank]);
+    FlightRecord& other = ring.job.rank(2, finished);
+    FlightJob::enter(other, FlightJob::kSum, 1);
+    ring.job.write(other);
+    EXPECT_EQ(without_time(ring.of(0)), std::string(kRank2) + " (rank 0 waits for rank 3 waits for rank 2)");
+  }
+}
+
+TEST(Blame, WhoWaitsForNobodyIsTheEndOfTheWay) {
+  Ring ring;
+  FlightJob::enter(ring[2], FlightJob::kSum, -1);
+  for (const std::size_t rank : {0, 1, 2, 3}) ring.job.write(ring[rank]);
+  EXPECT_EQ(without_time(ring.of(3)), kRank2);
+}
+
+TEST(Blame, InAFullCircleTheNextIsNamed) {
+  Ring ring;
+  FlightJob::enter(ring[2], FlightJob::kSum, 1);
+  for (const std::size_t rank : {0, 1, 2, 3}) ring.job.write(ring[rank], rank == 3 ? "error" : "deadline");
+  EXPECT_EQ(without_time(ring.of(3)), kRank2);
+  EXPECT_EQ(ring.of(0).ended, -1) << "nobody in a circle has ended";
+}
+
+TEST(Blame, AnErrorOfItsOwnOnTheWayIsTold) {
+  Ring ring;
+  for (const std::size_t rank : {0, 1}) ring.job.write(ring[rank]);
+  ring.job.write(ring[3], "error", "the data are broken");
+  EXPECT_EQ(ring.of(1).ended, 3);
+  EXPECT_EQ(without_time(ring.of(0)), std::string(kRank2) + " (rank 0 waits for rank 3 waits for rank 2)");
+}
+
+// Others write theirs at the same time: what is not whole may be soon.
+TEST(Blame, RecordsThatComeLateAreWaitedFor) {
+  Ring ring;
+  ring.job.write(ring[3]);
+  std::filesystem::resize_file(ring.job.file(3), 400);
+  std::thread late([&] {
+    std::this_thread::sleep_for(100ms);
+    ring.job.write(ring[3]);
+    std::this_thread::sleep_for(100ms);
+    FlightJob::enter(ring[2], FlightJob::kSum, -1);
+    ring.job.write(ring[2]);
+  });
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(without_time(ring.of(0, 60s)),
+            std::string(kRank2) + " (rank 0 waits for rank 3 waits for rank 2)");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 30s);
+  late.join();
+}
+
+// One that comes late uses it up: for the next there is only what is left.
+TEST(Blame, PatienceIsForAllOfThem) {
+  Ring ring;
+  std::thread late([&] {
+    std::this_thread::sleep_for(1800ms);
+    ring.job.write(ring[3]);
+  });
+  const auto began = std::chrono::steady_clock::now();
+  ring.of(0, 2s);
+  const auto took = std::chrono::steady_clock::now() - began;
+  late.join();
+  EXPECT_GE(took, 2s);
+  EXPECT_LT(took, 3300ms) << "with patience for each: 3.8 s";
+}
+
+// Nobody writes any: what lies in the working directory is of another run.
+TEST(Blame, WithoutAFolderItLooksNowhere) {
+  Ring ring;
+  ring.job.write(ring[3], "error");
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(ring.job.folder());
+  const Blame blame = dist::find_blame(ring[0], {}, 10s);
+  std::filesystem::current_path(here);
+  EXPECT_EQ(without_time(blame), "rank 3 did not do its part of ring all_reduce #8, bucket 4");
+  EXPECT_EQ(blame.ended, -1);
+}
+
+TEST(Blame, WhoWaitsForNobodyHimselfSaysWhereHeIs) {
+  Ring ring;
+  EXPECT_EQ(
+      ring.of(2).text.find("rank 2 is in no collective: its last, ring all_reduce #7, bucket 4, was done 0"),
+      0u);
+  FlightJob::enter(ring[2], FlightJob::kSum, -1);
+  EXPECT_EQ(without_time(ring.of(2)), "ring all_reduce #8, bucket 4 got no further, and waits for nobody");
+  const FlightRecord fresh(1, 4);
+  EXPECT_EQ(dist::find_blame(fresh, ring.job.folder(), 0ms).text,
+            "rank 1 has not come to its first collective");
+}
+
+}  // namespace
+}  // namespace athanor
