@@ -8,6 +8,10 @@ set(ATHANOR_TEST_TIMEOUT 1800)
 # PROCESSORS 2 below: a test that starts processes which wait for one another. Others beside it would only prove that a
 # busy machine is slow.
 
+# What mpirun needs in the environment of a test.
+file(STRINGS ${PROJECT_SOURCE_DIR}/scripts/open_mpi.env ATHANOR_OPEN_MPI_ENVIRONMENT REGEX "^[A-Z]")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scripts/open_mpi.env)
+
 # athanor_test(NAME [LABELS label...] [THREADS] [SOURCES file...] [LIBRARIES target...])
 #   One binary from NAME_test.cpp (and SOURCES); each of its cases is a test. A case is labelled as LABELS says, else
 #   by its name: *Gradcheck* is gradcheck, *Slow* is slow, everything else is unit.
@@ -47,8 +51,7 @@ function(athanor_mpi_test name)
   foreach(world ${ARGN})
     add_test(NAME mpi.${name}_${world} COMMAND ${MPIEXEC_EXECUTABLE} -n ${world} $<TARGET_FILE:${name}_mpi_test>)
     set_tests_properties(mpi.${name}_${world} PROPERTIES LABELS dist TIMEOUT ${ATHANOR_TEST_TIMEOUT}
-      PROCESSORS 2 ENVIRONMENT
-      "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none")
+      PROCESSORS 2 ENVIRONMENT "${ATHANOR_OPEN_MPI_ENVIRONMENT}")
   endforeach()
 endfunction()
 
@@ -67,8 +70,7 @@ function(athanor_mpi_end_test name world arguments pattern)
   add_test(NAME mpi.${label}
     COMMAND ${MPIEXEC_EXECUTABLE} -n ${world} $<TARGET_FILE:${name}_mpi_test> ${arguments})
   set_tests_properties(mpi.${label} PROPERTIES LABELS dist TIMEOUT 300 PROCESSORS 2
-    PASS_REGULAR_EXPRESSION "${pattern}" ENVIRONMENT
-    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none")
+    PASS_REGULAR_EXPRESSION "${pattern}" ENVIRONMENT "${ATHANOR_OPEN_MPI_ENVIRONMENT}")
 endfunction()
 
 # athanor_drills(DRILL...): rank_drill.sh for each, once; and 25 times in a lane of its own that takes a quarter of an hour:

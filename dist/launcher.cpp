@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "dist/detail/open_mpi.h"
 #include "dist/detail/scratch_folder.h"
 #include "dist/rendezvous.h"
 #include "tensor/error.h"
@@ -61,15 +62,8 @@ Command with_mpirun(int ranks, const std::vector<std::string>& arguments) {
       .environment = for_ranks()};
   command.arguments.push_back(this_program());
   command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
-  // Names of Open MPI 4 and, in the end, 5. What the user has set counts. hwloc would say of every rank that
-  // it cannot find out which cores there are (in a container without /sys), which nobody asks it here.
-  for (const char* setting :
-       {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
-        "OMPI_MCA_hwloc_base_binding_policy=none", "OMPI_MCA_mpi_yield_when_idle=1", "HWLOC_HIDE_ERRORS=2",
-        "PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-        "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"}) {
-    const std::string text = setting;
-    if (!std::getenv(text.substr(0, text.find('=')).c_str())) command.environment.push_back(text);
+  for (const auto& [name, value] : kOpenMpiSettings) {
+    if (!std::getenv(name)) command.environment.push_back(fmt::format("{}={}", name, value));
   }
   if (const std::string folder = scratch->path().string(); !folder.empty()) {
     command.environment.push_back("OMPI_MCA_btl_vader_backing_directory=" + folder);

@@ -14,14 +14,6 @@ namespace {
 
 using What = NativeCall::What;
 
-void check(int status, const char* what) {
-  if (status == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(status, text, &length);
-  detail::fail<BackendError>("{}: MPI must succeed, but says: {}", what, text);
-}
-
 // MPI 3 has no half types: to it they are words of 16 bits.
 MPI_Datatype type_of(DType dtype) {
   switch (dtype) {
@@ -53,7 +45,7 @@ MPI_Op op_of(DType dtype, kernels::Combine how) {
   MPI_Op op = MPI_OP_NULL;
   const auto make = [](MPI_User_function* f) {
     MPI_Op made = MPI_OP_NULL;
-    check(MPI_Op_create(f, 1, &made), "native");
+    check_mpi(MPI_Op_create(f, 1, &made), "native");
     return made;
   };
   kernels::dispatch_combined(dtype, "native", [&]<class T>() {
@@ -99,23 +91,23 @@ class MpiNative final : public Collective {
     const auto turn = mpi_turn(threads_);
     switch (call_.what) {
       case What::all_reduce:
-        return check(MPI_Iallreduce(MPI_IN_PLACE, data, count, type_, op_, comm_, &request_), name());
+        return check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data, count, type_, op_, comm_, &request_), name());
       case What::reduce_scatter:
-        return check(MPI_Ireduce_scatter(MPI_IN_PLACE, data, counts_.data(), type_, op_, comm_, &request_),
-                     name());
+        return check_mpi(
+            MPI_Ireduce_scatter(MPI_IN_PLACE, data, counts_.data(), type_, op_, comm_, &request_), name());
       case What::broadcast:
-        return check(MPI_Ibcast(data, count, type_, call_.root, comm_, &request_), name());
+        return check_mpi(MPI_Ibcast(data, count, type_, call_.root, comm_, &request_), name());
       case What::all_gather:
-        return check(MPI_Iallgatherv(MPI_IN_PLACE, 0, type_, data, counts_.data(), begins_.data(), type_,
-                                     comm_, &request_),
-                     name());
+        return check_mpi(MPI_Iallgatherv(MPI_IN_PLACE, 0, type_, data, counts_.data(), begins_.data(), type_,
+                                         comm_, &request_),
+                         name());
     }
   }
   bool advance() override {
     if (done_) return true;
     int done = 0;
     const auto turn = mpi_turn(threads_);
-    check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), name());
+    check_mpi(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), name());
     if (!done) return false;
     // In place, MPI leaves a rank's piece at the beginning.
     if (call_.what == What::reduce_scatter) {

@@ -1,6 +1,5 @@
 #include "dist/mpi_transport.h"
 
-#define OMPI_SKIP_MPICXX
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -12,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include <mpi.h>
-
 #include "dist/detail/mpi_native.h"
+#include "dist/detail/open_mpi.h"
+#include "dist/watchdog.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
@@ -25,9 +24,7 @@ std::unique_lock<std::mutex> mpi_turn(bool threads) {
   return threads ? std::unique_lock(calls) : std::unique_lock<std::mutex>();
 }
 
-namespace {
-
-void check(int status, const char* what) {
+void check_mpi(int status, const char* what) {
   if (status == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
@@ -35,18 +32,8 @@ void check(int status, const char* what) {
   detail::fail<BackendError>("{}: MPI must succeed, but says: {}", what, text);
 }
 
-// Open MPI 4 waits by spinning, and with more ranks than cores each waits for the one that does not run: a
-// thousand times slower. On one machine it notices by itself; with ranks on several, it does not.
-void set_defaults() {
-  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-  setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
-  // Where this process is no child of mpirun, MPI starts a daemon of its own.
-  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
-  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
-  setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-}
+namespace {
 
-constexpr int kExitPeerLost = 74;
 /// How long a message that is let go of may take to be cancelled.
 constexpr std::chrono::milliseconds kCancelTime{50};
 
@@ -110,26 +97,27 @@ struct MpiTransport::Impl {
     ATH_CHECK(options.chunk_bytes >= 1 && options.chunk_bytes <= std::size_t{1} << 30,
               "mpi: chunk_bytes must be in [1, 2^30], but got {}", options.chunk_bytes);
     int running = 0;
-    check(MPI_Initialized(&running), "mpi start");
+    check_mpi(MPI_Initialized(&running), "mpi start");
     if (!running) {
-      set_defaults();
+      // Of a process that is no child of mpirun, too: MPI starts a daemon of its own there.
+      for (const auto& [name, value] : kOpenMpiSettings) setenv(name, value, 0);
       int level = 0;
-      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "mpi start");
+      check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "mpi start");
       ends_mpi = true;
     }
     int level = 0;
-    check(MPI_Query_thread(&level), "mpi start");
+    check_mpi(MPI_Query_thread(&level), "mpi start");
     threads = level >= MPI_THREAD_SERIALIZED;
     const auto turn = mpi_turn(threads);
-    check(MPI_Comm_dup(original ? original->comm : MPI_COMM_WORLD, &comm), "mpi start");
-    check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "mpi start");
-    check(MPI_Comm_rank(comm, &rank), "mpi start");
-    check(MPI_Comm_size(comm, &size), "mpi start");
+    check_mpi(MPI_Comm_dup(original ? original->comm : MPI_COMM_WORLD, &comm), "mpi start");
+    check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "mpi start");
+    check_mpi(MPI_Comm_rank(comm, &rank), "mpi start");
+    check_mpi(MPI_Comm_size(comm, &size), "mpi start");
     MPI_Comm local = MPI_COMM_NULL;
-    check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &local), "mpi start");
-    check(MPI_Comm_rank(local, &local_rank), "mpi start");
-    check(MPI_Comm_size(local, &local_size), "mpi start");
-    check(MPI_Comm_free(&local), "mpi start");
+    check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &local), "mpi start");
+    check_mpi(MPI_Comm_rank(local, &local_rank), "mpi start");
+    check_mpi(MPI_Comm_size(local, &local_size), "mpi start");
+    check_mpi(MPI_Comm_free(&local), "mpi start");
   }
 
   // Neither call below may be made where a rank is lost: both can wait for it, for ever. A duplicate leaves
@@ -193,10 +181,10 @@ struct MpiTransport::Impl {
     if (status == MPI_ERR_IN_STATUS) {
       for (const MPI_Status& chunk : slot.statuses) {
         if (chunk.MPI_ERROR != MPI_SUCCESS && chunk.MPI_ERROR != MPI_ERR_PENDING)
-          check(chunk.MPI_ERROR, "mpi test");
+          check_mpi(chunk.MPI_ERROR, "mpi test");
       }
     }
-    check(status, "mpi test");
+    check_mpi(status, "mpi test");
     return done != 0;
   }
 
@@ -229,9 +217,9 @@ Request MpiTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
   const auto turn = mpi_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
-    check(MPI_Isend(bytes.data() + i * impl_->options.chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, to, tag,
-                    impl_->comm, &slot.requests[i]),
-          "mpi send");
+    check_mpi(MPI_Isend(bytes.data() + i * impl_->options.chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, to,
+                        tag, impl_->comm, &slot.requests[i]),
+              "mpi send");
   }
   return request;
 }
@@ -241,9 +229,9 @@ Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
   const auto turn = mpi_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
-    check(MPI_Irecv(bytes.data() + i * impl_->options.chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, from, tag,
-                    impl_->comm, &slot.requests[i]),
-          "mpi receive");
+    check_mpi(MPI_Irecv(bytes.data() + i * impl_->options.chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, from,
+                        tag, impl_->comm, &slot.requests[i]),
+              "mpi receive");
   }
   return request;
 }
@@ -255,7 +243,7 @@ bool MpiTransport::test(Request& request) {
   if (!impl_->complete(slot)) return false;
   for (std::size_t i = 0; slot.receives && i < slot.statuses.size(); ++i) {
     int count = slot.counts[i];
-    if (count < 0) check(MPI_Get_count(&slot.statuses[i], MPI_BYTE, &count), "mpi test");
+    if (count < 0) check_mpi(MPI_Get_count(&slot.statuses[i], MPI_BYTE, &count), "mpi test");
     if (count != impl_->chunk(slot, i)) {
       detail::fail<Error>(
           "transport: a message must have the size its receiver asks for, but {} asks for {} bytes "
@@ -310,12 +298,12 @@ bool MpiTransport::wait_for_any() {
   if (!slots[0] && !slots[1]) return false;
   int index = 0;
   MPI_Status status;
-  check(MPI_Waitany(2, oldest.data(), &index, &status), "mpi wait");
+  check_mpi(MPI_Waitany(2, oldest.data(), &index, &status), "mpi wait");
   const auto way = static_cast<std::size_t>(index);
   slots[way]->requests[chunks[way]] = oldest[way];
   int& count = slots[way]->counts[chunks[way]];
   count = 0;
-  if (slots[way]->receives) check(MPI_Get_count(&status, MPI_BYTE, &count), "mpi wait");
+  if (slots[way]->receives) check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "mpi wait");
   return true;
 }
 

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "kernels/hash.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
@@ -41,12 +42,6 @@ struct Answer {
   Status status = Status::welcome;
   std::uint32_t bytes = 0;
 };
-
-std::uint64_t hash_of(const std::string& job) {
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return hash;
-}
 
 /// Closes what it holds.
 class Socket {
@@ -152,7 +147,7 @@ int serve_one(int socket, const Place& place, std::span<const std::byte> blob,
   Hello hello;
   if (!receive_all(socket, bytes_of(hello), until) || hello.magic != kMagic) return -1;
   Answer answer{.bytes = static_cast<std::uint32_t>(blob.size())};
-  if (hello.job != hash_of(place.job)) {
+  if (hello.job != kernels::fnv1a(place.job)) {
     answer.status = Status::other_job;
   } else if (hello.world_size != static_cast<std::uint32_t>(place.world_size)) {
     answer.status = Status::other_size;
@@ -238,7 +233,7 @@ std::vector<std::byte> ask(const Place& place, Clock::time_point until, millisec
   while (Clock::now() < until) {
     const Socket socket = connect_once(place, until);
     if (socket) {
-      Hello hello{.job = hash_of(place.job),
+      Hello hello{.job = kernels::fnv1a(place.job),
                   .world_size = static_cast<std::uint32_t>(place.world_size),
                   .rank = static_cast<std::uint32_t>(place.rank)};
       Answer answer;

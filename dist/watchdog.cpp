@@ -22,7 +22,6 @@
 namespace athanor::dist {
 namespace {
 
-constexpr int kExitPeerLost = 74;
 /// How long the records of others are waited for: they give up at about the same time.
 constexpr std::chrono::milliseconds kOthers{300};
 constexpr std::int64_t kOthersUs = std::chrono::microseconds(kOthers).count();

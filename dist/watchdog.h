@@ -10,6 +10,9 @@
 
 namespace athanor::dist {
 
+/// Exit code of a process that ends because another rank is lost.
+inline constexpr int kExitPeerLost = 74;
+
 struct WatchdogOptions {
   /// Folder for the record, flight.<rank>.json: the run's, best one that all ranks see. Empty: none is
   /// written.
@@ -25,7 +28,7 @@ struct WatchdogOptions {
 /// Sees to it that this process ends, and says why, when its rank cannot go on: another one is lost (a
 /// deadline of dist/wait.h, an error of the network), or SIGTERM or SIGINT comes and the ranks do not agree
 /// in time on what to do. It first writes the FlightRecord, then one line to stderr that names the rank that
-/// is missing, the collective and its bucket, then ends the process with exit code 74, at once and from
+/// is missing, the collective and its bucket, then ends the process with kExitPeerLost, at once and from
 /// whatever thread it is in: nothing is unwound, for destructors may wait for the rank that is missing.
 /// Whoever started the ranks (mpirun, `--devices`) ends the others; each has about a second then, and does
 /// the same in a thread of its own, even where the rest of the process hangs. Where ranks may agree, the
@@ -60,7 +63,7 @@ class Watchdog {
 
   /// This rank ends by an error of its own, which the caller says: writes the record, where there is anything
   /// in it, and from now on a signal ends the process in silence, with that exit code; so does the limit,
-  /// with 74.
+  /// with kExitPeerLost.
   void stand_down(int exit_code, const std::string& why);
 
   /// Record, line ("rank 1: error: " and `why`), end. For an exception that ends this rank alone: the others

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "kernels/context.h"
 
@@ -13,6 +14,14 @@ ATH_HD constexpr std::uint64_t mix64(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
+}
+
+/// FNV-1a, 64 bits: of names. It does not change: weights are initialised by it, and jobs know each other.
+/// Source: Fowler, Noll, Vo, http://www.isthe.com/chongo/tech/comp/fnv/.
+constexpr std::uint64_t fnv1a(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return hash;
 }
 
 /// A hash of several numbers, in their order.

@@ -4,11 +4,12 @@
 
 #include <Eigen/Dense>
 
+#include "kernels/hash.h"
+
 namespace athanor::nn {
 
 RandomKey parameter_key(std::uint64_t seed, std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  std::uint64_t hash = kernels::fnv1a(name);
   hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93ull;  // names that differ at the end differ everywhere
   return {seed, hash ^ (hash >> 32)};
 }

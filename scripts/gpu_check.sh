@@ -185,10 +185,10 @@ done
 # cuda_data_parallel_test, and NCCL with one rank in cuda_nccl_test.)
 if [ -x "$bin/cuda_staged_mpi_test" ]; then
   mpirun=$(command -v mpirun.openmpi || command -v mpirun) || mpirun=""
+  mapfile -t settings < <(grep -v '^#' "$root/scripts/open_mpi.env")
   for ranks in 2 4; do
     if [ -z "$mpirun" ]; then skip "staged_mpi_$ranks" "mpirun is not installed here"; continue; fi
-    part "staged_mpi_$ranks" "$(share 5)" env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-      OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 \
+    part "staged_mpi_$ranks" "$(share 5)" env "${settings[@]}" \
       "$mpirun" -n "$ranks" "$bin/cuda_staged_mpi_test" --gtest_brief=1
   done
 fi

@@ -7,6 +7,7 @@
 
 #include "autograd/conv.h"
 #include "autograd/engine.h"
+#include "kernels/hash.h"
 #include "nn/whitening.h"
 
 namespace athanor::nn {
@@ -90,6 +91,14 @@ TEST(Init, ValuesAreAFunctionOfSeedAndName) {
   EXPECT_NE(values(1, "conv1.weight"), values(2, "conv1.weight"));
   EXPECT_NE(values(1, "conv1.weight"), values(1, "conv2.weight"));
   EXPECT_NE(values(1, "conv1.weight"), values(1, "conv1.bias"));
+}
+
+// Values published with the function: another hash would be another initialisation.
+TEST(Init, NamesAreHashedByFnv1a) {
+  EXPECT_EQ(kernels::fnv1a(""), 0xcbf29ce484222325u);
+  EXPECT_EQ(kernels::fnv1a("a"), 0xaf63dc4c8601ec8cu);
+  EXPECT_EQ(kernels::fnv1a("foobar"), 0x85944171f73967e8u);
+  EXPECT_EQ(kernels::fnv1a("\xff"), 0xaf64724c8602eb6eu) << "bytes have no sign";
 }
 
 TEST(Init, ValueDoesNotDependOnHowManyThereAre) {

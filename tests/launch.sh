@@ -2,6 +2,8 @@
 # launch.sh BIN MPIRUN CASE: several ranks as a user starts them: on one machine by --devices, and under mpirun.
 set -euo pipefail
 bin=$1 mpirun=$2 case=$3
+# Not exported: what --devices sets must do without.
+mapfile -t settings < <(grep -v '^#' "$(dirname "${BASH_SOURCE[0]}")/../scripts/open_mpi.env")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -22,9 +24,8 @@ one_line() { # one_line PATTERN: all that is on stderr
   grep -qE -- "$1" err || die "expected '$1'"
 }
 field() { sed -n "/\"event\":\"$2\"/s/.*\"$3\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -1; }
-by_mpirun() { # by_mpirun N ARGUMENTS...: the five settings that a machine with few cores wants, and one for those without /sys
-  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-    OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 HWLOC_HIDE_ERRORS=2 "$mpirun" -n "$1" "${@:2}"
+by_mpirun() { # by_mpirun N ARGUMENTS...
+  env "${settings[@]}" "$mpirun" -n "$1" "${@:2}"
 }
 # Batch norm takes its statistics from a rank's part: other numbers of ranks learn as much, not the same.
 close() { awk "BEGIN { d = $1 - $2; exit !(d < 0.03 && d > -0.03) }" || die "$1 and $2 differ"; }

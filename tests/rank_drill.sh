@@ -5,8 +5,10 @@
 set -euo pipefail
 mpiexec=$1 program=$2 athanor=$3 drill=$4 times=${5:-1}
 deadline_s=3 ranks=4
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_hwloc_base_binding_policy=none OMP_NUM_THREADS=1
+set -a
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/open_mpi.env"
+OMP_NUM_THREADS=1
+set +a
 
 fail() {
   printf 'rank_drill %s: %s\n' "$drill" "$*"

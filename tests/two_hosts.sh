@@ -58,9 +58,10 @@ exec ip netns exec $b unshare --uts sh -c "hostname $b; \$*"
 END
 chmod +x "$work/rsh"
 
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 OMP_NUM_THREADS=1
-export ATHANOR_TEST_RANKS_PER_HOST=2
+set -a
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/open_mpi.env"
+OMP_NUM_THREADS=1 ATHANOR_TEST_RANKS_PER_HOST=2
+set +a
 options=()
 on_two_hosts() { # on_two_hosts COMMAND...: two ranks on each, and mpirun with ${options[@]}
   exec ip netns exec "$a" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$a" "$mpirun" "${options[@]}" \

@@ -3,12 +3,13 @@
 #include <functional>
 #include <string>
 
+#include "dist/watchdog.h"
 #include "trainer/callback.h"
 
 namespace athanor {
 
 /// Exit codes of every binary.
-inline constexpr int kExitDone = 0, kExitBadInput = 2, kExitBackend = 3, kExitPeerLost = 74;
+inline constexpr int kExitDone = 0, kExitBadInput = 2, kExitBackend = 3, kExitPeerLost = dist::kExitPeerLost;
 /// 0, or 130 and 143 for a training that SIGINT or SIGTERM ended.
 inline int exit_code(const FitReport& report) {
   return report.signal ? 128 + report.signal : kExitDone;

@@ -7,6 +7,8 @@
 
 #include <dnnl.hpp>
 
+#include "kernels/hash.h"
+
 namespace athanor {
 namespace {
 
@@ -335,15 +337,10 @@ Made make(const PrimitiveKey& key) {
 
 struct KeyHash {
   std::size_t operator()(const PrimitiveKey& key) const {
-    std::uint64_t hash = 0xcbf29ce484222325u;
-    const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3u ^ (hash >> 29); };
-    mix(static_cast<std::uint64_t>(key.op));
-    mix(static_cast<std::uint64_t>(key.in) << 8 | static_cast<std::uint64_t>(key.out));
-    mix(static_cast<std::uint64_t>(key.activation) << 3 | static_cast<std::uint64_t>(key.bias) << 2 |
-        static_cast<std::uint64_t>(key.accumulate) << 1 | static_cast<std::uint64_t>(key.winograd));
-    mix(static_cast<std::uint64_t>(key.threads));
-    for (std::int64_t size : key.sizes) mix(static_cast<std::uint64_t>(size));
-    return static_cast<std::size_t>(hash);
+    kernels::HashOf hash;
+    hash.add(key.op, key.in, key.out, key.activation, key.bias, key.accumulate, key.winograd, key.threads);
+    for (const std::int64_t size : key.sizes) hash.add(size);
+    return static_cast<std::size_t>(hash.value());
   }
 };
 
