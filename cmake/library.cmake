@@ -172,6 +172,7 @@ add_library(athanor
   dist/thread_transport.cpp
   dist/transport.cpp
   dist/wait.cpp
+  dist/wait_chain.cpp
   dist/watchdog.cpp
   dist/zero1.cpp
   tensor/allocator.cpp

@@ -1,12 +1,12 @@
 #include "dist/detail/blame.h"
 
-#include <algorithm>
+#include <map>
 #include <thread>
 #include <vector>
 
 #include <fmt/ranges.h>
 
-#include "dist/flight_report.h"
+#include "dist/detail/wait_chain.h"
 
 namespace athanor::dist {
 namespace {
@@ -15,26 +15,22 @@ double to_tenths(std::int64_t us) {
   return static_cast<double>(us / 100'000) / 10;
 }
 
-std::string named(const FlightRecord::Entry& entry) {
-  std::string name = fmt::format("{} #{}", entry.call.name, entry.seq);
-  if (entry.call.bucket >= 0) name += fmt::format(", bucket {}", entry.call.bucket);
-  return name;
+// What a report reads from a file, as far as it matters here.
+RankRecord::Entry as_read(const FlightRecord::Entry& entry) {
+  RankRecord::Entry read;
+  read.seq = entry.seq;
+  read.name = entry.call.name;
+  read.bucket = entry.call.bucket;
+  read.last_us = entry.last_us;
+  read.end_us = entry.end_us;
+  read.waits_for = entry.waits_for;
+  return read;
 }
 
-// What `entry`, its last, was at `now_us`. `chain`: who waits for whom, from this rank to the one to blame.
-std::string doing(const FlightRecord& mine, const FlightRecord::Entry& entry, std::int64_t now_us,
-                  const std::vector<int>& chain) {
-  if (entry.seq < 0) return fmt::format("rank {} has not come to its first collective", mine.rank());
-  if (!entry.under_way()) {
-    return fmt::format("rank {} is in no collective: its last, {}, was done {} s ago", mine.rank(),
-                       named(entry), to_tenths(now_us - entry.end_us));
-  }
-  const double idle_s = to_tenths(now_us - entry.last_us);
-  if (entry.waits_for < 0)
-    return fmt::format("{} got no further for {} s, and waits for nobody", named(entry), idle_s);
-  return fmt::format("rank {} did not do its part of {}, for {} s{}",
-                     chain.empty() ? static_cast<int>(entry.waits_for) : chain.back(), named(entry), idle_s,
-                     chain.size() > 2 ? fmt::format(" (rank {})", fmt::join(chain, " waits for rank ")) : "");
+std::string named(const RankRecord::Entry& entry) {
+  std::string name = fmt::format("{} #{}", entry.name, entry.seq);
+  if (entry.bucket >= 0) name += fmt::format(", bucket {}", entry.bucket);
+  return name;
 }
 
 // Whole, or what there is of it at `until_us`.
@@ -49,25 +45,47 @@ RankRecord wait_for_record(const std::filesystem::path& folder, int rank, std::i
 }  // namespace
 
 std::string doing(const FlightRecord& mine) {
-  return doing(mine, mine.last(), FlightRecord::now_us(), {});
+  return find_blame(mine, {}, {}).text;
 }
 
 Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
                  std::chrono::milliseconds patience) {
-  const FlightRecord::Entry entry = mine.last();
+  using End = WaitChain::End;
   const std::int64_t now = FlightRecord::now_us(), until = now + std::chrono::microseconds(patience).count();
-  std::vector<int> chain{mine.rank()};
-  int ended = -1;
-  for (std::int64_t next = entry.under_way() ? entry.waits_for : -1; next >= 0;) {
-    if (std::find(chain.begin(), chain.end(), next) != chain.end()) return {doing(mine, entry, now, {})};
-    chain.push_back(static_cast<int>(next));
-    if (folder.empty()) break;
-    const RankRecord record = wait_for_record(folder, chain.back(), until);
-    if (record.reason == "error") ended = chain.back();
-    const RankRecord::Entry* theirs = record.damage.empty() ? record.at(entry.seq) : nullptr;
-    next = theirs && theirs->under_way() ? theirs->waits_for : -1;
+  const FlightRecord::Entry last = mine.last();
+  if (last.seq < 0) return {fmt::format("rank {} has not come to its first collective", mine.rank())};
+  const RankRecord::Entry entry = as_read(last);
+  if (!entry.under_way()) {
+    return {fmt::format("rank {} is in no collective: its last, {}, was done {} s ago", mine.rank(),
+                        named(entry), to_tenths(now - entry.end_us))};
   }
-  return {doing(mine, entry, now, chain), ended};
+  const double idle_s = to_tenths(now - entry.last_us);
+  if (entry.waits_for < 0)
+    return {fmt::format("{} got no further for {} s, and waits for nobody", named(entry), idle_s)};
+
+  std::map<int, RankRecord> records;
+  int ended = -1;
+  WaitChain chain = follow_waits(mine.rank(), entry, now - entry.last_us, [&](int rank) -> const RankRecord* {
+    if (folder.empty()) return nullptr;
+    const RankRecord& record = records.emplace(rank, wait_for_record(folder, rank, until)).first->second;
+    if (record.reason == "error") ended = rank;
+    return record.damage.empty() ? &record : nullptr;
+  });
+  if (chain.end == End::circle) {  // the next is as good as any
+    return {
+        fmt::format("rank {} did not do its part of {}, for {} s", entry.waits_for, named(entry), idle_s)};
+  }
+  const std::size_t hops = chain.calls.size();
+  if (chain.end == End::passed && !chain.late && hops > 1 &&
+      chain.calls[hops - 1].seq < chain.calls[hops - 2].seq) {
+    chain.ranks.pop_back();  // whom the one that is behind waits for has long done its part
+    chain.calls.pop_back();
+  }
+  const std::vector<int>& way = chain.ranks;
+  return {fmt::format("rank {} did not do its part of {}, for {} s{}", way.back(), named(chain.calls.back()),
+                      idle_s,
+                      way.size() > 2 ? fmt::format(" (rank {})", fmt::join(way, " waits for rank ")) : ""),
+          ended};
 }
 
 }  // namespace athanor::dist

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -166,7 +167,13 @@ FlightRecord::Entry FlightRecord::at(std::int64_t seq) const {
 }
 
 bool FlightRecord::write(const char* path, std::string_view reason, std::string_view error) const noexcept {
-  const int file = ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // Beside, and renamed when it is whole: who is killed as he writes leaves the one before.
+  std::array<char, 4200> unfinished{};
+  const std::size_t length = std::strlen(path);
+  if (length + sizeof kUnfinished > unfinished.size()) return false;
+  std::memcpy(unfinished.data(), path, length);
+  std::memcpy(unfinished.data() + length, kUnfinished, sizeof kUnfinished);
+  const int file = ::open(unfinished.data(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return false;
   const std::int64_t begun = size();
   Lines lines(file);
@@ -191,7 +198,7 @@ bool FlightRecord::write(const char* path, std::string_view reason, std::string_
   }
   lines.text("{\"entries\":").number(written).text("}\n");
   const bool good = lines.flush();
-  return ::close(file) == 0 && good;
+  return ::close(file) == 0 && good && ::rename(unfinished.data(), path) == 0;
 }
 
 }  // namespace athanor::dist

@@ -68,9 +68,11 @@ class FlightRecord {
 
   /// Writes JSON lines: first one of the rank, why it is written (`reason`, a word, and `error`, any text)
   /// and when; then the entries, newest first, so that a file that was cut has what matters; then one that
-  /// says that it is whole. Calls nothing that may not be called in a signal handler. False where the file
-  /// cannot be written.
+  /// says that it is whole. Until it is, it is called `path` and kUnfinished, and a record that is there
+  /// stays. Calls nothing that may not be called in a signal handler. False where the file cannot be
+  /// written.
   bool write(const char* path, std::string_view reason, std::string_view error = {}) const noexcept;
+  static constexpr char kUnfinished[] = ".part";
 
   /// Now, as in the entries: the clock that the system had when the process began, and steady since.
   static std::int64_t now_us() noexcept;

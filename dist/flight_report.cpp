@@ -11,6 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "dist/detail/wait_chain.h"
+#include "dist/flight_record.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
@@ -29,9 +31,12 @@ std::string text(const Json& line, const char* name) {
 }
 
 constexpr std::string_view kNameBefore = "flight.", kNameAfter = ".json";  // and the rank between
+constexpr std::string_view kUnfinished = FlightRecord::kUnfinished;
+constexpr char kUnreadable[] = "holds nothing that can be read";
 
 std::optional<int> rank_of(const std::filesystem::path& file) {
-  const std::string name = file.filename().string();
+  std::string name = file.filename().string();
+  if (name.ends_with(kUnfinished)) name.resize(name.size() - kUnfinished.size());
   if (!name.starts_with(kNameBefore) || !name.ends_with(kNameAfter) ||
       name.size() <= kNameBefore.size() + kNameAfter.size())
     return {};
@@ -84,40 +89,102 @@ std::string call(const std::vector<RankRecord>& ranks, std::int64_t seq) {
   return entry ? fmt::format("#{} {}", seq, entry->str()) : fmt::format("#{}", seq);
 }
 
-// Those who wait for `rank` in a collective that is under way.
-std::vector<int> waiting_for(const std::vector<RankRecord>& ranks, int rank) {
-  std::vector<int> waiting;
+using Findings = std::vector<std::string>;
+
+// An error of their own, a crash, or a stop: what it says counts more than what others suffer from it.
+void find_own_ends(const std::vector<RankRecord>& ranks, Findings& findings) {
+  std::vector<std::pair<std::string, std::vector<int>>> errors;
   for (const RankRecord& record : ranks) {
-    if (!record.entries.empty() && record.entries.back().under_way() &&
-        record.entries.back().waits_for == rank)
-      waiting.push_back(record.rank);
+    if (record.reason == "error") {
+      const auto same = std::find_if(errors.begin(), errors.end(),
+                                     [&](const auto& error) { return error.first == record.error; });
+      if (same != errors.end()) {
+        same->second.push_back(record.rank);
+      } else {
+        errors.push_back({record.error, {record.rank}});
+      }
+    } else if (record.reason == "stopped") {
+      findings.push_back(fmt::format("rank {}: {}", record.rank, record.error));
+    } else if (record.reason.starts_with("SIG") && record.reason != "SIGTERM" && record.reason != "SIGINT") {
+      findings.push_back(fmt::format("rank {} crashed ({})", record.rank, record.reason));
+    }
+  }
+  for (const auto& [error, who] : errors) {
+    findings.push_back(fmt::format("{} ended by an error of {} own: {}", named(who),
+                                   who.size() == 1 ? "its" : "their", error));
+  }
+}
+
+// What follows from whom ranks wait for.
+struct Waiting {
+  std::vector<WaitChain> chains;  // of all ranks that wait
+  std::set<int> explained;        // they would have gone on but for another one
+  std::set<int> gone_on;          // that have come late, or done their part
+};
+
+Waiting follow_all(const std::vector<RankRecord>& ranks) {
+  Waiting waiting;
+  const auto record_of = [&](int rank) -> const RankRecord* {
+    const bool known = rank < std::ssize(ranks) && ranks[static_cast<std::size_t>(rank)].found;
+    return known ? &ranks[static_cast<std::size_t>(rank)] : nullptr;
+  };
+  for (const RankRecord& record : ranks) {
+    if (record.entries.empty() || !record.entries.back().under_way()) continue;
+    const Entry& last = record.entries.back();
+    if (last.waits_for < 0 || last.waits_for >= std::ssize(ranks)) continue;
+    WaitChain chain = follow_waits(record.rank, last, record.now_us - last.last_us, record_of);
+    using End = WaitChain::End;
+    if (chain.end == End::passed) waiting.gone_on.insert(chain.ranks.back());
+    if (chain.end == End::passed || chain.end == End::absent || chain.end == End::no_record)
+      waiting.explained.insert(chain.ranks.begin(), std::prev(chain.ranks.end()));
+    waiting.chains.push_back(std::move(chain));
   }
   return waiting;
 }
 
-using Findings = std::vector<std::string>;
+// Who waits for `rank` directly, at the end of a chain: by the collective's number.
+std::map<std::int64_t, std::set<int>> who_waits_for(int rank, const Waiting& waiting) {
+  std::map<std::int64_t, std::set<int>> who;
+  for (const WaitChain& chain : waiting.chains) {
+    if (chain.ranks.back() == rank) who[chain.calls.back().seq].insert(*std::prev(chain.ranks.end(), 2));
+  }
+  return who;
+}
 
-// An error of their own, or a crash: what it says counts more than what others suffer from it.
-void find_own_errors(const std::vector<RankRecord>& ranks, Findings& findings) {
+void find_missing(const std::vector<RankRecord>& ranks, const Waiting& waiting, Findings& findings) {
   for (const RankRecord& record : ranks) {
-    if (record.reason == "error")
-      findings.push_back(fmt::format("rank {} ended by an error of its own: {}", record.rank, record.error));
-    else if (record.reason.starts_with("SIG") && record.reason != "SIGTERM" && record.reason != "SIGINT")
-      findings.push_back(fmt::format("rank {} crashed ({})", record.rank, record.reason));
+    if (record.found) continue;
+    std::string line =
+        record.damage == kUnreadable
+            ? fmt::format("rank {} left a record that cannot be read: it was killed as it wrote it",
+                          record.rank)
+            : fmt::format(
+                  "rank {} left no record: it was killed, ended without a word, or its machine is gone",
+                  record.rank);
+    for (const auto& [seq, who] : who_waits_for(record.rank, waiting)) {
+      line += fmt::format("; {} wait{} for it in {}", named({who.begin(), who.end()}),
+                          who.size() == 1 ? "s" : "", call(ranks, seq));
+    }
+    findings.push_back(line);
   }
 }
 
-void find_missing(const std::vector<RankRecord>& ranks, Findings& findings) {
-  for (const RankRecord& record : ranks) {
-    if (record.found) continue;
-    std::string line = fmt::format(
-        "rank {} left no record: it was killed, ended without a word, or its machine is gone", record.rank);
-    if (const auto waiting = waiting_for(ranks, record.rank); !waiting.empty()) {
-      const std::int64_t seq = ranks[static_cast<std::size_t>(waiting[0])].entered();
-      line += fmt::format("; {} wait{} for it in {}", named(waiting), waiting.size() == 1 ? "s" : "",
-                          call(ranks, seq));
+// Whoever is waited for where it has done its part: it was held up, or what it sent did not come.
+void find_gone_on(const std::vector<RankRecord>& ranks, const Waiting& waiting, Findings& findings) {
+  for (const int rank : waiting.gone_on) {
+    const bool late = std::any_of(waiting.chains.begin(), waiting.chains.end(), [&](const WaitChain& chain) {
+      return chain.ranks.back() == rank && chain.late;
+    });
+    for (const auto& [seq, who] : who_waits_for(rank, waiting)) {
+      const std::string others = named({who.begin(), who.end()});
+      const char* s = who.size() == 1 ? "s" : "";
+      findings.push_back(
+          late ? fmt::format("rank {} was late: {} had waited for it in {}", rank, others, call(ranks, seq))
+               : fmt::format("{} wait{} for rank {} in {}, which has done its part: what it sent is lost, or "
+                             "{} held up",
+                             others, s, rank, call(ranks, seq),
+                             fmt::format("{} {}", others, who.size() == 1 ? "was" : "were")));
     }
-    findings.push_back(line);
   }
 }
 
@@ -146,12 +213,15 @@ bool find_desync(const std::vector<RankRecord>& ranks, Findings& findings) {
   return false;
 }
 
-bool find_behind(const std::vector<RankRecord>& ranks, Findings& findings) {
+bool find_behind(const std::vector<RankRecord>& ranks, const Waiting& waiting, Findings& findings) {
   std::int64_t front = -1;
-  for (const RankRecord& record : ranks) front = std::max(front, record.entered());
+  for (const RankRecord& record : ranks) {
+    if (!waiting.gone_on.contains(record.rank)) front = std::max(front, record.entered());
+  }
   std::map<std::int64_t, std::vector<int>> behind;  // by the first they lack
   for (const RankRecord& record : ranks) {
-    if (record.found && record.entered() < front) behind[record.entered() + 1].push_back(record.rank);
+    if (record.found && record.entered() < front && !waiting.explained.contains(record.rank))
+      behind[record.entered() + 1].push_back(record.rank);
   }
   for (const auto& [seq, who] : behind) {
     std::string line = fmt::format("{} never entered {}", named(who), call(ranks, seq));
@@ -165,7 +235,7 @@ bool find_behind(const std::vector<RankRecord>& ranks, Findings& findings) {
 }
 
 // All are in the same collective: one came late, or has done less of it than the others.
-void find_stuck(const std::vector<RankRecord>& ranks, Findings& findings) {
+void find_stuck(const std::vector<RankRecord>& ranks, const Waiting& waiting, Findings& findings) {
   std::vector<const RankRecord*> stuck;
   for (const RankRecord& record : ranks) {
     if (!record.entries.empty() && record.entries.back().under_way()) stuck.push_back(&record);
@@ -184,27 +254,19 @@ void find_stuck(const std::vector<RankRecord>& ranks, Findings& findings) {
                                    call(ranks, seq), seconds(started(here.back()) - started(here[0]))));
     return;
   }
-  // Along "waits for", to one who waits for none of those here, or around a ring.
-  std::vector<int> chain{stuck[0]->rank};
-  for (;;) {
-    const Entry* entry = ranks[static_cast<std::size_t>(chain.back())].at(seq);
-    const std::int64_t next = entry && entry->under_way() ? entry->waits_for : -1;
-    if (next < 0 || next >= static_cast<std::int64_t>(ranks.size())) break;
-    const bool seen = std::find(chain.begin(), chain.end(), next) != chain.end();
-    chain.push_back(static_cast<int>(next));
-    if (!seen) continue;
+  if (waiting.chains.empty()) return;
+  const WaitChain& chain = waiting.chains[0];
+  if (chain.end == WaitChain::End::circle) {
     const RankRecord* least = *std::min_element(stuck.begin(), stuck.end(), [](auto* a, auto* b) {
       const Entry &x = a->entries.back(), &y = b->entries.back();
       return std::tie(x.bytes, x.last_us) < std::tie(y.bytes, y.last_us);
     });
-    findings.push_back(
-        fmt::format("in {} ranks wait for each other ({}); rank {} has got least far, with {} bytes",
-                    call(ranks, seq), fmt::join(chain, " -> "), least->rank, least->entries.back().bytes));
-    return;
-  }
-  if (chain.size() > 1 && ranks[static_cast<std::size_t>(chain.back())].found) {
-    findings.push_back(fmt::format("rank {} did not do its part of {} ({})", chain.back(), call(ranks, seq),
-                                   fmt::join(chain, " -> ")));
+    findings.push_back(fmt::format(
+        "in {} ranks wait for each other ({}); rank {} has got least far, with {} bytes", call(ranks, seq),
+        fmt::join(chain.ranks, " -> "), least->rank, least->entries.back().bytes));
+  } else if (chain.end == WaitChain::End::nobody) {
+    findings.push_back(fmt::format("rank {} did not do its part of {} ({})", chain.ranks.back(),
+                                   call(ranks, seq), fmt::join(chain.ranks, " -> ")));
   }
 }
 
@@ -240,6 +302,7 @@ RankRecord read_record(const std::filesystem::path& path, int rank) {
   RankRecord record;
   record.rank = rank;
   std::ifstream file(path, std::ios::binary);
+  if (!file) file.open(path.string().append(kUnfinished), std::ios::binary);
   if (!file) {
     record.damage = "is missing";
     return record;
@@ -269,7 +332,7 @@ RankRecord read_record(const std::filesystem::path& path, int rank) {
   const auto same = [](const Entry& a, const Entry& b) { return a.seq == b.seq; };
   record.entries.erase(std::unique(record.entries.begin(), record.entries.end(), same), record.entries.end());
   if (!record.found) {
-    record.damage = "holds nothing that can be read";
+    record.damage = kUnreadable;
   } else if (record.world_size == 0) {
     record.damage = "does not say whose it is";
   } else if (promised != std::ssize(record.entries)) {
@@ -317,21 +380,27 @@ FlightReport conclude(std::vector<RankRecord> records) {
   for (const RankRecord& record : ranks) {
     if (record.found) report.last_common = std::min(report.last_common, record.finished());
   }
-  find_own_errors(ranks, report.findings);
-  find_missing(ranks, report.findings);
-  if (!find_desync(ranks, report.findings) && !find_behind(ranks, report.findings))
-    find_stuck(ranks, report.findings);
+  const Waiting waiting = follow_all(ranks);
+  find_own_ends(ranks, report.findings);
+  find_missing(ranks, waiting, report.findings);
+  if (!find_desync(ranks, report.findings)) {
+    find_gone_on(ranks, waiting, report.findings);
+    if (!find_behind(ranks, waiting, report.findings) && waiting.explained.empty())
+      find_stuck(ranks, waiting, report.findings);
+  }
   if (report.findings.empty())
     report.findings.push_back("no rank is behind: all have finished what they entered");
   return report;
 }
 
 FlightReport read_flight(const std::filesystem::path& folder) {
-  std::vector<RankRecord> records;
+  std::set<int> there;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (const std::optional<int> rank = rank_of(entry.path())) records.push_back(read_record(entry, *rank));
+    if (const std::optional<int> rank = rank_of(entry.path())) there.insert(*rank);
   }
+  std::vector<RankRecord> records;
+  for (const int rank : there) records.push_back(read_record(record_file(folder, rank), rank));
   if (error) {
     detail::fail<IoError>("flight: {} must be a folder that can be read, but got: {}", folder.string(),
                           error.message());
@@ -354,13 +423,16 @@ std::string FlightReport::str() const {
     out += fmt::format(format, std::forward<Args>(args)...);
   };
   for (const std::string& finding : findings) add("{}\n", finding);
+  const bool all_there =
+      std::all_of(ranks.begin(), ranks.end(), [](const RankRecord& record) { return record.found; });
   if (last_common >= 0) {
-    add("the last that all have finished: {}\n", call(ranks, last_common));
+    add("the last that all{} have finished: {}\n", all_there ? "" : " with a record",
+        call(ranks, last_common));
   } else {
     add("there is none that all have finished\n");
   }
-  add("\n{:>4}  {:<16} {:<9} {:>8} {:>8}  {:>8} {:>11}  {:>5}  {}\n", "rank", "host", "ended by", "finished",
-      "entered", "idle", "moved", "waits", "in");
+  add("\n{:>4}  {:<16} {:<9} {:>8} {:>8}  {:>8} {:>11}  {:>9}  {}\n", "rank", "host", "ended by", "finished",
+      "entered", "idle", "bytes", "waits for", "in");
   for (const RankRecord& record : ranks) {
     if (!record.found) {
       add("{:>4}  -\n", record.rank);
@@ -371,7 +443,7 @@ std::string FlightReport::str() const {
     const auto seq = [](std::int64_t value) {
       return value < 0 ? std::string("-") : fmt::format("#{}", value);
     };
-    add("{:>4}  {:<16} {:<9} {:>8} {:>8}  {:>8} {:>11}  {:>5}  {}\n", record.rank, record.host, record.reason,
+    add("{:>4}  {:<16} {:<9} {:>8} {:>8}  {:>8} {:>11}  {:>9}  {}\n", record.rank, record.host, record.reason,
         seq(record.finished()), seq(record.entered()),
         last && record.now_us ? seconds(record.now_us - (inside ? last->last_us : last->end_us)) : "-",
         inside ? fmt::format("{}", last->bytes) : "-",

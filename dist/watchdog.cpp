@@ -26,6 +26,8 @@ namespace {
 constexpr std::chrono::milliseconds kOthers{300};
 constexpr std::int64_t kOthersUs = std::chrono::microseconds(kOthers).count();
 constexpr std::int64_t kMarginUs = 300'000, kTurnUs = 100'000, kToldUs = 3'000'000;  // see let_others_end()
+/// Without a message for so long, ranks that take short steps stand still.
+constexpr std::int64_t kStillUs = 700'000;
 constexpr std::array kEnding{SIGTERM, SIGINT};
 constexpr std::array kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
@@ -115,6 +117,7 @@ struct Watchdog::Impl {
       path = record_file(options.folder, transport.rank());
       check_writable();
     }
+    if (options.agreement.count() == 0) remove_record();
     const FlightRecord* none = nullptr;
     ATH_CHECK(watched.compare_exchange_strong(none, &transport.flight()),
               "watchdog: there must be one per process, but this is another");
@@ -152,14 +155,20 @@ struct Watchdog::Impl {
   void check_writable() const {
     ATH_CHECK(path.native().size() < record_path.size(),
               "watchdog: the folder's name must be short, but is {}", options.folder.string());
-    std::filesystem::remove(path);
-    std::FILE* file = std::fopen(path.c_str(), "w");
+    const std::string beside = path.string() + FlightRecord::kUnfinished;
+    std::FILE* file = std::fopen(beside.c_str(), "w");
     if (!file) {
       detail::fail<IoError>("watchdog: {} must be a file that can be written, but got: {}", path.string(),
                             std::strerror(errno));
     }
     std::fclose(file);
-    std::filesystem::remove(path);
+    std::filesystem::remove(beside);
+  }
+
+  // That of an earlier run, or of an end that is none.
+  void remove_record() const {
+    std::error_code ignored;
+    if (!path.empty()) std::filesystem::remove(path, ignored);
   }
 
   // The thread that a signal wakes, for the others may hang.
@@ -172,19 +181,17 @@ struct Watchdog::Impl {
       if (options.agreement.count() > 0 && have_agreed(name)) continue;
       if (stop) return;
       if (silent_code >= 0) _exit(silent_code);
-      leave(kExitPeerLost, name, [&] {
-        const bool just = resumed_us > 0 && seconds_since(resumed_us) < 3;
+      const bool in_vain = options.agreement.count() > 0 && !stands_still();
+      leave(kExitPeerLost, just_stopped() ? "stopped" : name, [&] {
+        if (just_stopped()) return fmt::format("ended by {}: {}", name, stopped_for());
         const Blame found = blame();
         if (found.ended >= 0 && options.agreement.count() > 0)
           return fmt::format("ended with rank {}, which has an error of its own", found.ended);
-        return fmt::format(
-            "{}: {}",
-            options.agreement.count() > 0
-                ? fmt::format("told to end, but ranks did not agree on a last step in time, and "
-                              "nothing is saved ({})",
-                              name)
-                : fmt::format("ended by {}", name),
-            just ? fmt::format("it had been stopped for {} s itself", stopped_s) : found.text);
+        return in_vain ? fmt::format(
+                             "told to end, but ranks did not agree on a last step in time, and nothing "
+                             "more is saved ({}): {}",
+                             name, found.text)
+                       : fmt::format("ended by {}: {}", name, found.text);
       });
     }
   }
@@ -194,20 +201,33 @@ struct Watchdog::Impl {
 
   // Who told this rank to end may not wait as long as the others need: the record comes first.
   bool have_agreed(const char* signal) {
-    write_record(signal, fmt::format("{} came to rank {}", signal, transport.rank()));
+    write_record(
+        just_stopped() ? "stopped" : signal,
+        just_stopped() ? stopped_for() : fmt::format("{} came to rank {}", signal, transport.rank()));
     std::int64_t began = FlightRecord::now_us();
     const std::int64_t at_least = std::chrono::microseconds(options.agreement).count();
-    while (!stop && !has_agreed && silent_code < 0 &&
+    while (!stop && !has_agreed && silent_code < 0 && !stands_still() &&
            FlightRecord::now_us() - began < std::max(at_least, 2 * longest_us)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       if (takes_long) began = FlightRecord::now_us();
     }
     if (!has_agreed && !stop) return false;
-    std::error_code ignored;
-    if (!path.empty()) std::filesystem::remove(path, ignored);
+    remove_record();
     caught = 0;
     return true;
   }
+
+  // mpirun has announced that it ends all (SIGCONT), and nothing has come since long before: there is nobody
+  // to agree with, and not much time.
+  bool stands_still() const {
+    const FlightRecord::Entry last = transport.flight().last();
+    const std::int64_t idle = FlightRecord::now_us() - last.last_us;
+    return continued_us > last.last_us && last.under_way() && !takes_long &&
+           idle > std::max(kStillUs, 2 * longest_us);
+  }
+
+  bool just_stopped() const { return resumed_us > 0 && seconds_since(resumed_us) < 3; }
+  std::string stopped_for() const { return fmt::format("it had been stopped for {} s itself", stopped_s); }
 
   // Looks at the clock meanwhile: a process that was stopped finds that much of it is gone.
   void wait_for_signal() {
@@ -308,17 +328,17 @@ void Watchdog::agreed(bool last) {
   const std::int64_t now = FlightRecord::now_us(), before = impl_->agreed_us.exchange(now);
   const bool took_long = impl_->takes_long.exchange(false);
   if (before > 0 && !took_long) impl_->longest_us = std::max(impl_->longest_us.load(), now - before);
-  impl_->has_agreed = last;  // the signal may come to this rank after the news of it
+  if (before == 0) impl_->remove_record();  // it goes well
+  impl_->has_agreed = last;                 // the signal may come to this rank after the news of it
 }
 
 void Watchdog::takes_long() {
   if (impl_) impl_->takes_long = true;
 }
 
-void Watchdog::stand_down(int exit_code, const std::string& why) {
+void Watchdog::stand_down(int exit_code, const std::string& why, bool accident) {
   if (!impl_) return;
-  // A wrong flag is no accident, and leaves no files.
-  if (impl_->transport.flight().size() > 0) write_record("error", why);
+  if (impl_->transport.flight().size() > 0 && (accident || impl_->agreed_us > 0)) write_record("error", why);
   continued_us = 0;
   impl_->silent_code = exit_code;
   impl_->limit_to(impl_->options.limit);

@@ -44,7 +44,8 @@ struct WatchdogOptions {
 /// calls what was there before). In a job of one rank it does nothing.
 class Watchdog {
  public:
-  /// Removes a record that an earlier run has left. Throws IoError where the folder cannot be written to.
+  /// A record that an earlier run has left is removed, at once or, where ranks agree, with the first
+  /// agreed(). Throws IoError where the folder cannot be written to.
   explicit Watchdog(Transport& transport, const WatchdogOptions& options = {});
   /// The end is near and good: signals do as they did before.
   ~Watchdog();
@@ -63,8 +64,9 @@ class Watchdog {
 
   /// This rank ends by an error of its own, which the caller says: writes the record, where there is anything
   /// in it, and from now on a signal ends the process in silence, with that exit code; so does the limit,
-  /// with kExitPeerLost.
-  void stand_down(int exit_code, const std::string& why);
+  /// with kExitPeerLost. What is no accident (a wrong flag) leaves no record unless agreed() has been called,
+  /// and lets that of an earlier run be.
+  void stand_down(int exit_code, const std::string& why, bool accident = true);
 
   /// Record, line ("rank 1: error: " and `why`), end. For an exception that ends this rank alone: the others
   /// wait for it, and must not be waited for.

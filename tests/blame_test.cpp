@@ -62,6 +62,41 @@ TEST(Blame, WhoIsInAnotherCollectiveIsTheEndOfTheWay) {
   }
 }
 
+// Who is one collective behind has not come to this one because of whom it waits for in that.
+TEST(Blame, FollowsThoseThatAreBehind) {
+  FlightJob job(4);
+  FlightRecord &mine = job.rank(1, 8), &behind = job.rank(0, 7);
+  FlightJob::enter(mine, FlightJob::kSum, 0);
+  FlightJob::enter(behind, FlightJob::kSum, 3);
+  job.write(behind);
+  const std::string way =
+      "rank 3 did not do its part of ring all_reduce #7, bucket 4 (rank 1 waits for rank 0 waits for rank 3)";
+  EXPECT_EQ(without_time(dist::find_blame(mine, job.folder(), 0ms)), way) << "no record";
+  FlightRecord& elsewhere = job.rank(3, 7);
+  job.write(elsewhere);
+  EXPECT_EQ(without_time(dist::find_blame(mine, job.folder(), 0ms)), way) << "in no collective";
+}
+
+// It has done its part of #8 by now; when the others still waited it had not.
+TEST(Blame, WhoWasLateIsToBlameAndWhoWaitedForItIsNot) {
+  for (const bool late : {true, false}) {
+    FlightJob job(4);
+    FlightRecord &mine = job.rank(0, 9), &behind = job.rank(3, 8), &other = job.rank(2, 8);
+    FlightJob::enter(mine, FlightJob::kSum, 3);
+    FlightJob::enter(behind, FlightJob::kSum, 2);
+    FlightJob::enter(other, FlightJob::kSum, 1);
+    if (late) std::this_thread::sleep_for(1200ms);
+    other.end();
+    if (!late) std::this_thread::sleep_for(1200ms);
+    job.write(behind);
+    job.write(other);
+    EXPECT_EQ(without_time(dist::find_blame(mine, job.folder(), 0ms)),
+              late ? "rank 2 did not do its part of ring all_reduce #8, bucket 4 (rank 0 waits for rank 3 "
+                     "waits for rank 2)"
+                   : "rank 3 did not do its part of ring all_reduce #9, bucket 4");
+  }
+}
+
 TEST(Blame, WhoWaitsForNobodyIsTheEndOfTheWay) {
   Ring ring;
   FlightJob::enter(ring[2], FlightJob::kSum, -1);

@@ -153,7 +153,20 @@ TEST(FlightReport, GarbageIsNoRecord) {
   EXPECT_EQ(report.ranks.size(), 3u);
   EXPECT_FALSE(report.ranks[2].found);
   EXPECT_EQ(report.ranks[2].damage, "holds nothing that can be read");
-  EXPECT_EQ(report.findings[0].find("rank 2 left no record"), 0u) << report.str();
+  EXPECT_EQ(report.findings[0], "rank 2 left a record that cannot be read: it was killed as it wrote it");
+}
+
+// Until it is whole it has another name, and is read by that one if there is no other.
+TEST(FlightReport, AnUnfinishedFileIsReadWhereThereIsNoOther) {
+  FlightJob job(2);
+  for (const int rank : {0, 1}) job.write(job.rank(rank, 300));
+  const std::filesystem::path part = job.file(1).string() + FlightRecord::kUnfinished;
+  std::filesystem::copy_file(job.file(1), part);
+  cut(part, 0.5);
+  EXPECT_EQ(job.report().ranks[1].damage, "");
+  std::filesystem::remove(job.file(1));
+  EXPECT_EQ(job.report().ranks[1].damage.find("was cut: "), 0u);
+  EXPECT_EQ(job.report().ranks[1].entered(), 299);
 }
 
 // Every byte of a file may be wrong.
@@ -202,6 +215,72 @@ TEST(FlightReport, CountsAndDTypesMustBeEqualToo) {
     }
     EXPECT_EQ(job.report().findings[0].find("ranks do not do the same: "), 0u) << job.report().str();
   }
+}
+
+// Rank 3 is gone. Rank 1 is in the next one already, and waits for those that wait for rank 3.
+TEST(FlightReport, WhoIsBehindBecauseOfAnotherIsNotNamed) {
+  for (const bool record_of_3 : {false, true}) {
+    FlightJob job(4);
+    for (const int rank : {0, 2}) {
+      FlightRecord& flight = job.rank(rank, 7);
+      FlightJob::enter(flight, FlightJob::kSum, 3);
+      job.write(flight);
+    }
+    FlightRecord& ahead = job.rank(1, 8);
+    FlightJob::enter(ahead, FlightJob::kSum, 0);
+    job.write(ahead);
+    if (record_of_3) job.write(job.rank(3, 7));
+    const FlightReport report = job.report();
+    ASSERT_EQ(report.findings.size(), 1u) << report.str();
+    EXPECT_EQ(report.findings[0].find(
+                  record_of_3 ? "rank 3 never entered #7 ring all_reduce, bucket 4; its last was"
+                              : "rank 3 left no record: it was killed, ended without a word, or its "
+                                "machine is gone; ranks 0, 2 wait for it in #7 ring all_reduce"),
+              0u)
+        << report.str();
+  }
+}
+
+// Rank 2 was stopped, and woken to be ended: it found its messages there, and is the front now.
+TEST(FlightReport, WhoWasLateIsNamedThoughItIsAhead) {
+  FlightJob job(4);
+  std::vector<RankRecord> records;
+  for (int rank = 0; rank < 4; ++rank) {
+    FlightRecord& flight = job.rank(rank, rank == 2 ? 9 : 8);
+    FlightJob::enter(flight, FlightJob::kSum, rank == 2 ? 1 : 2);
+    job.write(flight, rank == 2 ? "stopped" : "deadline", "it had been stopped for 3.3 s itself");
+    records.push_back(dist::read_record(job.file(rank), rank));
+  }
+  for (RankRecord& record : records) record.now_us += record.rank == 2 ? 900'000 : 3'300'000;
+  const FlightReport report = dist::conclude(records);
+  ASSERT_EQ(report.findings.size(), 2u) << report.str();
+  EXPECT_EQ(report.findings[0], "rank 2: it had been stopped for 3.3 s itself");
+  EXPECT_EQ(report.findings[1],
+            "rank 2 was late: ranks 0, 1, 3 had waited for it in #8 ring all_reduce, bucket 4");
+}
+
+// On a cable that is cut, what was sent is gone.
+TEST(FlightReport, WhoHasDoneItsPartIsNotCalledLate) {
+  FlightJob job(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    FlightRecord& flight = job.rank(rank, rank == 1 ? 9 : 8);
+    FlightJob::enter(flight, FlightJob::kSum, 1 - rank);
+    job.write(flight);
+  }
+  const FlightReport report = job.report();
+  ASSERT_EQ(report.findings.size(), 1u) << report.str();
+  EXPECT_EQ(
+      report.findings[0],
+      "rank 0 waits for rank 1 in #8 ring all_reduce, bucket 4, which has done its part: what it sent is "
+      "lost, or rank 0 was held up");
+}
+
+TEST(FlightReport, AnErrorOfAllIsSaidOnce) {
+  FlightJob job(3);
+  for (int rank = 0; rank < 3; ++rank)
+    job.write(job.rank(rank, 3), "error", rank == 1 ? "another" : "the data are broken");
+  EXPECT_EQ(job.report().findings[0], "ranks 0, 2 ended by an error of their own: the data are broken");
+  EXPECT_EQ(job.report().findings[1], "rank 1 ended by an error of its own: another");
 }
 
 // In a ring each waits for the one before it. Who has got least far stopped first.

@@ -155,7 +155,7 @@ stopped)
   kill -TERM $pid
   wait $pid || code=$?
   [ "$code" -eq 74 ] || die "got $code"
-  grep -qE "^rank [0-2]: error: told to end, but .* nothing is saved" err || die "it does not say so"
+  grep -qE "^rank [0-2]: error: told to end, but .* nothing more is saved" err || die "it does not say so"
   [ "$(saved)" = "$before" ] || die "it has saved $(saved)"
   nothing_left
   ;;

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 
 #include "dist/bucket_runner.h"
 #include "dist/communicator.h"
@@ -131,7 +132,7 @@ TEST_F(WatchdogDeathTest, ASignalEndsIt) {
               "^rank 0: error: ended by SIGTERM: rank 0 has not come to its first collective");
   EXPECT_EXIT(end(3s), testing::ExitedWithCode(74),
               "^still here; rank 0: error: told to end, but ranks did not agree on a last step in time, and "
-              "nothing is saved \\(SIGTERM\\): rank 0 has not come");
+              "nothing more is saved \\(SIGTERM\\): rank 0 has not come");
 }
 
 TEST_F(WatchdogDeathTest, RanksThatAgreeAreLetAlone) {
@@ -199,7 +200,7 @@ TEST_F(WatchdogDeathTest, WhatTakesLongMayEnd) {
     _exit(5);
   };
   EXPECT_EXIT(agree(true), testing::ExitedWithCode(5), "^$");
-  EXPECT_EXIT(agree(false), testing::ExitedWithCode(74), "nothing is saved");
+  EXPECT_EXIT(agree(false), testing::ExitedWithCode(74), "nothing more is saved");
 }
 
 TEST_F(WatchdogDeathTest, ACrashLeavesARecord) {
@@ -270,7 +271,8 @@ TEST_F(WatchdogDeathTest, AnEndHasALimit) {
   const auto hang = [&] {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .limit = 300ms});
-    mkfifo(record().c_str(), 0600);  // whoever opens it to write waits for a reader
+    // Whoever opens it to write waits for a reader.
+    mkfifo((record().string() + dist::FlightRecord::kUnfinished).c_str(), 0600);
     watchdog.end(3, "is not said any more");
   };
   EXPECT_EXIT(hang(), testing::ExitedWithCode(74), "^$");
@@ -290,7 +292,8 @@ TEST_F(WatchdogDeathTest, WhoHasSaidItHimselfEndsInSilence) {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0),
                       {.folder = folder, .agreement = 300ms, .limit = signal == 0 ? 300ms : 10s});
-    watchdog.stand_down(3, "a flag is wrong");
+    std::filesystem::remove(record());
+    watchdog.stand_down(3, "it has done nothing");
     if (std::filesystem::exists(record())) _exit(1);
     job.transport(0).begin({"barrier"});
     watchdog.stand_down(3, "a file is missing");
@@ -302,6 +305,30 @@ TEST_F(WatchdogDeathTest, WhoHasSaidItHimselfEndsInSilence) {
               "^$");  // mpirun's first word, a second before SIGTERM
   EXPECT_EXIT(end(0), testing::ExitedWithCode(74), "^$");
   EXPECT_EQ(dist::read_record(record(), 0).error, "a file is missing");
+}
+
+// What a run has left that was lost is there until the next one goes well.
+TEST(Watchdog, AWrongFlagLeavesTheRecordOfTheRunBefore) {
+  const TempDir folder;
+  const std::filesystem::path path = folder.path() / "flight.0.json";
+  const auto text = [&] {
+    std::string line;
+    std::getline(std::ifstream(path), line);
+    return line;
+  };
+  ThreadJob job(2);
+  std::ofstream(path) << "of an earlier run";
+  Watchdog watchdog(job.transport(0), {.folder = folder.path(), .agreement = 1s, .limit = 60s});
+  job.transport(0).begin({"barrier"});
+  EXPECT_EQ(text(), "of an earlier run");
+  watchdog.stand_down(2, "a flag is wrong", false);
+  EXPECT_EQ(text(), "of an earlier run");
+  watchdog.agreed(false);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  watchdog.stand_down(2, "a setting is wrong", false);
+  EXPECT_EQ(dist::read_record(path, 0).error, "a setting is wrong");
+  constexpr itimerval kNever{};
+  setitimer(ITIMER_REAL, &kNever, nullptr);
 }
 
 TEST(Watchdog, LeavesNothingBehind) {

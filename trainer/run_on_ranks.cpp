@@ -86,7 +86,7 @@ std::filesystem::path flight_folder(const TrainerConfig& config) {
 /// Says the exception that is being handled, and ends all ranks with its exit code.
 [[noreturn]] void end_all(const dist::Job& job, dist::Watchdog* watchdog) {
   const Failure failure = describe_failure();
-  if (watchdog) watchdog->stand_down(failure.exit_code, failure.line);
+  if (watchdog) watchdog->stand_down(failure.exit_code, failure.line, failure.exit_code != kExitBadInput);
   // Often all fail at the same: then rank 0 says so, and the others are gone before they do.
   if (job.place.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(900));
   std::fflush(stdout);
