@@ -203,6 +203,38 @@ TEST(FlightReport, RanksThatDoDifferentThingsAreNamedFirst) {
   }
 }
 
+TEST(FlightReport, OfManySidesTheSmallestComesFirst) {
+  FlightJob job(6);
+  for (int rank = 0; rank < 6; ++rank) {
+    FlightRecord& flight = job.rank(rank, 30);
+    FlightJob::enter(flight, rank == 4 ? Call{"turn"} : rank % 4 == 1 ? Call{"barrier"} : FlightJob::kSum, 0);
+    job.write(flight);
+  }
+  EXPECT_EQ(
+      job.report().findings[0],
+      "ranks do not do the same: rank 4 entered #30 turn; but ranks 1, 5 entered #30 barrier; but ranks "
+      "0, 2, 3 entered #30 ring all_reduce, bucket 4, 4096 f32");
+}
+
+// All that follows from it is no finding: neither later differences, nor that one is behind.
+TEST(FlightReport, OnlyTheFirstDifferenceIsNamed) {
+  FlightJob job(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    FlightRecord& flight = job.rank(rank, 3);
+    for (const char* name : {"barrier", "turn"}) {
+      FlightJob::enter(flight, rank == 1 ? Call{name} : FlightJob::kSum, 1 - rank);
+      flight.end();
+    }
+    if (rank == 0) FlightJob::enter(flight, FlightJob::kSum, 1);
+    job.write(flight);
+  }
+  const FlightReport report = job.report();
+  ASSERT_EQ(report.findings.size(), 1u) << report.str();
+  EXPECT_EQ(report.findings[0],
+            "ranks do not do the same: rank 1 entered #3 barrier; but rank 0 entered #3 ring all_reduce, "
+            "bucket 4, 4096 f32");
+}
+
 TEST(FlightReport, CountsAndDTypesMustBeEqualToo) {
   for (const Call& other :
        {Call{"ring all_reduce", DType::f32, 4097, 4}, Call{"ring all_reduce", DType::bf16, 4096, 4},
@@ -319,11 +351,66 @@ TEST(FlightReport, OneThatCameLateIsNamed) {
     job.write(flight);
     records.push_back(dist::read_record(job.file(rank), rank));
   }
-  records[1].entries.back().start_us += 10'500'000;
+  records[1].entries.back().start_us = records[0].entries.back().start_us + 10'500'000;
+  records[2].entries.back().start_us = records[0].entries.back().start_us + 400'000;
   EXPECT_EQ(
       dist::conclude(records).findings[0].find("rank 1 came to #8 ring all_reduce, bucket 4 10.5 s after"),
       0u)
       << dist::conclude(records).str();
+}
+
+// Two that came late have something in common: neither of them is the one.
+TEST(FlightReport, OfTwoThatCameLateNeitherIsNamed) {
+  FlightJob job(4);
+  std::vector<RankRecord> records;
+  for (int rank = 0; rank < 4; ++rank) {
+    FlightRecord& flight = job.rank(rank, 8);
+    FlightJob::enter(flight, FlightJob::kSum, (rank + 3) % 4, rank == 3 ? 1000 : 2000);
+    job.write(flight);
+    records.push_back(dist::read_record(job.file(rank), rank));
+    if (rank % 2 == 0) records.back().entries.back().start_us += 10'000'000;
+  }
+  EXPECT_NE(dist::conclude(records).findings[0].find("rank 3 has got least far, with 1000 bytes"),
+            std::string::npos)
+      << dist::conclude(records).str();
+}
+
+// Where all have got equally far, by the one clock that they have here.
+TEST(FlightReport, OfEqualsTheOneThatStoppedFirstIsNamed) {
+  FlightJob job(4);
+  std::vector<RankRecord> records;
+  for (int rank = 0; rank < 4; ++rank) {
+    FlightRecord& flight = job.rank(rank, 8);
+    FlightJob::enter(flight, FlightJob::kSum, (rank + 3) % 4, 2000);
+    job.write(flight);
+    records.push_back(dist::read_record(job.file(rank), rank));
+    records.back().entries.back().last_us += rank == 2 ? 0 : 500'000;
+  }
+  EXPECT_NE(dist::conclude(records).findings[0].find("rank 2 has got least far"), std::string::npos)
+      << dist::conclude(records).str();
+}
+
+TEST(FlightReport, WhoLacksMostComesFirst) {
+  FlightJob job(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    FlightRecord& flight = job.rank(rank, 7 - rank);
+    if (rank == 0) FlightJob::enter(flight, FlightJob::kSum, 1);
+    job.write(flight);
+  }
+  const FlightReport report = job.report();
+  ASSERT_EQ(report.findings.size(), 2u) << report.str();
+  EXPECT_EQ(report.findings[0].find("rank 2 never entered #5 "), 0u) << report.str();
+  EXPECT_EQ(report.findings[1].find("rank 1 never entered #6 "), 0u) << report.str();
+}
+
+TEST(FlightReport, AnErrorComesBeforeWhoLeftNoRecord) {
+  FlightJob job(3);
+  job.write(job.rank(1, 8));
+  job.write(job.rank(2, 8), "error", "the data are broken");
+  const FlightReport report = job.report();
+  ASSERT_EQ(report.findings.size(), 2u) << report.str();
+  EXPECT_EQ(report.findings[0], "rank 2 ended by an error of its own: the data are broken");
+  EXPECT_EQ(report.findings[1].find("rank 0 left no record"), 0u);
 }
 
 TEST(FlightReport, ItsOwnErrorIsTheFirstFinding) {
