@@ -1,5 +1,6 @@
 #include "kernels/metrics.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/cuda/device.h"
@@ -13,8 +14,13 @@ TEST_F(MetricsOnDevice, TotalsGrowAsOnTheCpu) {
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
     const Tensor here = test::filled({{3}}, DType::f64, {9}), there = here.to(test::device());
-    for (const auto& [rows, classes] :
-         {std::pair<std::int64_t, std::int64_t>{0, 3}, {1, 1}, {300, 2}, {700, 10}, {9, 100}, {3, 1000}}) {
+    for (const auto& [rows, classes] : {std::pair<std::int64_t, std::int64_t>{0, 3},
+                                        {1, 1},
+                                        {300, 2},
+                                        {700, 10},
+                                        {9, 100},
+                                        {3, 1000},
+                                        {3000, 2}}) {  // on a GPU, more blocks than the last one has threads
       // Few different values: many rows have equal largest ones.
       Tensor logits = test::filled({{rows, classes}}, DType::i32, {1}, -4, 4);
       const auto values = logits.to_vector();
@@ -25,7 +31,11 @@ TEST_F(MetricsOnDevice, TotalsGrowAsOnTheCpu) {
         if (logits.numel() > 50) logits.data<T>()[17] = T(static_cast<Accumulate<T>>(NAN));
       });
       const Tensor target = test::filled({{rows}}, DType::i64, {2}, 0, static_cast<double>(classes));
-      const Tensor losses = test::filled({{rows}}, wide, {3}, 0, 2);  // no multiples of 2^-24
+      const Tensor losses = test::filled({{rows}}, wide, {3}, 0, 2.0 / 3);
+      const std::vector<double> each = losses.to_vector();
+      EXPECT_TRUE(rows < 100 || std::any_of(each.begin(), each.end(),
+                                            [](double loss) { return kernels::counted_loss(loss) != loss; }))
+          << "multiples of 2^-24 would count as they are";
       kernels::add_metrics(cpu_context(), losses, logits, target, here);
       kernels::add_metrics(cuda_context(test::device()), losses.to(test::device()), logits.to(test::device()),
                            target.to(test::device()), there);
@@ -43,6 +53,17 @@ TEST_F(MetricsOnDevice, ByHand) {
   // Right: the clear one, and the first of three equals; not the second of two, nor beside a NaN.
   kernels::add_metrics(cuda_context(test::device()), losses, logits, target, totals);
   EXPECT_EQ(totals.to_vector(), (std::vector<double>{2, 2, 4}));
+}
+
+// Beside a row whose logits would make it right, were they looked at.
+TEST_F(MetricsOnDevice, ALabelThatIsNoClassIsWrong) {
+  const Tensor logits =
+      Tensor::from(std::vector<float>{0, 0, 9, 1, 2, 3, 1, 2, 3, 9, 0, 0}, {4, 3}, test::device());
+  const Tensor target = Tensor::from(std::vector<std::int64_t>{2, -1, 3, 0}, {4}, test::device());
+  const Tensor losses = Tensor::from(std::vector<float>{0.5f, 0.25f, 1, 0.25f}, {4}, test::device());
+  const Tensor totals = Tensor::zeros({3}, {DType::f64, test::device()});
+  kernels::add_metrics(cuda_context(test::device()), losses, logits, target, totals);
+  EXPECT_EQ(totals.to_vector(), (std::vector<double>{2, 2, 4})) << "its loss counts all the same";
 }
 
 }  // namespace
