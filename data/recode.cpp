@@ -72,17 +72,16 @@ class Recoder {
 }  // namespace
 
 SampleChange make_recoder(const RecodeOptions& options) {
-  constexpr std::int64_t kMaxSide = 16384;
   const bool raw = options.raw != ImageSize{};
-  ATH_CHECK(options.shorter_side >= 0 && options.shorter_side <= kMaxSide && options.quality >= 1 &&
+  ATH_CHECK(options.shorter_side >= 0 && options.shorter_side <= kMaxImageSide && options.quality >= 1 &&
                 options.quality <= 100,
             "recode: the shorter side must be in [0, {}] and the quality in [1, 100], but got {} and {}",
-            kMaxSide, options.shorter_side, options.quality);
+            kMaxImageSide, options.shorter_side, options.quality);
   ATH_CHECK(
-      !raw || (options.raw.height > 0 && options.raw.width > 0 && options.raw.height <= kMaxSide &&
-               options.raw.width <= kMaxSide && options.shorter_side == 0),
+      !raw || (options.raw.height > 0 && options.raw.width > 0 && options.raw.height <= kMaxImageSide &&
+               options.raw.width <= kMaxImageSide && options.shorter_side == 0),
       "recode: raw images must have sides in [1, {}], and no shorter side of JPEGs, but got {}x{} and {}",
-      kMaxSide, options.raw.height, options.raw.width, options.shorter_side);
+      kMaxImageSide, options.raw.height, options.raw.width, options.shorter_side);
   return [recoder = std::make_shared<Recoder>(options)](const StoredSample& sample,
                                                         std::vector<std::byte>& bytes) {
     return recoder->recode(sample, bytes);

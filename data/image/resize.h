@@ -8,6 +8,9 @@
 
 namespace athanor {
 
+/// Pixels of the longest side that an image may be scaled to.
+inline constexpr std::int64_t kMaxImageSide = 16384;
+
 /// How the pixels of a result lie over those of its source, along one axis: pixel i is centred at
 /// (i + 0.5) * scale + offset of the source, and made of source pixels in [low, high) alone.
 struct Window {

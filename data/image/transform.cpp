@@ -11,7 +11,6 @@
 namespace athanor {
 namespace {
 
-constexpr std::int64_t kMaxSide = 16384;
 constexpr int kAttempts = 10;
 
 std::int64_t below(std::uint32_t word, std::int64_t range) {
@@ -89,10 +88,10 @@ std::string describe(const ImageTransform& transform) {
 }
 
 void check(const ImageTransform& transform) {
-  const auto is_side = [](std::int64_t side) { return side >= 1 && side <= kMaxSide; };
+  const auto is_side = [](std::int64_t side) { return side >= 1 && side <= kMaxImageSide; };
   ATH_CHECK(is_side(transform.height) && is_side(transform.width),
-            "image transform: height and width must be in [1, {}], but got {}x{}", kMaxSide, transform.height,
-            transform.width);
+            "image transform: height and width must be in [1, {}], but got {}x{}", kMaxImageSide,
+            transform.height, transform.width);
   if (const auto& crop = transform.random_crop) {
     ATH_CHECK(crop->min_area > 0 && crop->min_area <= crop->max_area && crop->max_area <= 1 &&
                   crop->min_ratio >= 1e-3 && crop->min_ratio <= crop->max_ratio && crop->max_ratio <= 1e3,
@@ -102,9 +101,9 @@ void check(const ImageTransform& transform) {
   }
   ATH_CHECK(
       transform.shorter_side == 0 || (transform.shorter_side >= std::max(transform.height, transform.width) &&
-                                      transform.shorter_side <= kMaxSide),
+                                      transform.shorter_side <= kMaxImageSide),
       "image transform: the shorter side must be 0 or in [{}, {}], but got {}",
-      std::max(transform.height, transform.width), kMaxSide, transform.shorter_side);
+      std::max(transform.height, transform.width), kMaxImageSide, transform.shorter_side);
 }
 
 Placement place(const ImageTransform& transform, const ImageSize& size, const DrawKey& key) {

@@ -12,6 +12,7 @@
 #include "data/convert.h"
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
+#include "data/image/resize.h"
 #include "data/recode.h"
 #include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/live_line.h"
@@ -122,7 +123,7 @@ void add_pack(CLI::App& app) {
   command
       ->add_option("--resize", arguments->shorter_side,
                    "Images whose shorter side is longer become JPEGs (quality 90) of that side; 0: none")
-      ->check(CLI::Range(0, 16384));
+      ->check(CLI::Range(std::int64_t{0}, kMaxImageSide));
   command->add_option("--raw", arguments->raw,
                       "HxW: all images become raw ones of this size, middle cut out");
   command->add_option("--limit", arguments->limit, "Only so many samples, the first; 0: all")

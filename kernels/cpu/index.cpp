@@ -3,21 +3,12 @@
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "kernels/cpu/around.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/iterate.h"
 
 namespace athanor::kernels {
 namespace {
-
-/// A dense tensor seen as [outer, size, inner] around an axis.
-struct Around {
-  std::int64_t outer = 1, size, inner = 1;
-
-  Around(const Shape& shape, int axis) : size(shape[axis]) {
-    for (int i = 0; i < axis; ++i) outer *= shape[i];
-    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  }
-};
 
 // Calls f with the unsigned integer type of an element's size: moving bits needs no other type.
 template <class F> void dispatch_size(DType dtype, const F& f) {
@@ -97,7 +88,7 @@ template <> void check_indices(CpuContext& context, const char* op, const Tensor
 
 template <>
 void index_select(CpuContext& context, const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
-  const Around in(x.shape(), axis);
+  const cpu::Around in(x.shape(), axis);
   const std::int64_t count = index.numel();
   const std::int64_t* at = index.data<std::int64_t>();
   dispatch_size(x.dtype(), [&]<class T>() {
@@ -106,7 +97,7 @@ void index_select(CpuContext& context, const Tensor& x, int axis, const Tensor& 
     const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(in.inner, 1));
     cpu::parallel_for(context, in.outer * count, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const T* source = from + (row / count * in.size + at[row % count]) * in.inner;
+        const T* source = from + (row / count * in.n + at[row % count]) * in.inner;
         if (in.inner == 1) {
           to[row] = *source;
         } else {
@@ -119,7 +110,7 @@ void index_select(CpuContext& context, const Tensor& x, int axis, const Tensor& 
 
 template <>
 void index_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& index, const Tensor& dx) {
-  const Around out(dx.shape(), axis);
+  const cpu::Around out(dx.shape(), axis);
   const std::int64_t count = index.numel();
   const std::int64_t* at = index.data<std::int64_t>();
   if (dx.numel() == 0 || count == 0) return;
@@ -136,7 +127,7 @@ void index_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& in
                             cpu::vectorize([&] {
                               for (std::int64_t k = 0; k < count; ++k) {
                                 const T* in = from + (block * count + k) * out.inner + first;
-                                A* to = sums + (block * out.size + at[k]) * out.inner + first;
+                                A* to = sums + (block * out.n + at[k]) * out.inner + first;
                                 for (std::int64_t i = 0; i < columns; ++i) to[i] += A(in[i]);
                               }
                             });
