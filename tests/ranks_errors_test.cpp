@@ -208,6 +208,44 @@ TEST(Ranks, WeightsThatPartAreAnError) {
                           {"the same weights, but those of rank 2 are no longer rank 0's", "use zero1"});
 }
 
+// In the second of three epochs, at whose end it is said: the first has been reported, and no other.
+TEST(Ranks, WeightsThatPartLaterAreAnErrorOfThatEpoch) {
+  TrainerConfig config = ranks_config();
+  config.max_steps = -1;
+  config.epochs = 3;
+  config.batch_size = 120;  // 11 steps an epoch
+  std::vector<std::int64_t> newest(2);
+  const auto spoil = [&](Trainer& trainer, const StepInfo& step) {
+    newest[static_cast<std::size_t>(trainer.rank())] = step.attempted;
+    if (trainer.rank() == 1 && step.attempted == 12) trainer.arena().master(1).data<float>()[0] += 1e-6f;
+  };
+  for (const std::string& error : errors_of(2, config, spoil))
+    test::expect_one_line(error, {"those of rank 1 are no longer rank 0's"});
+  EXPECT_EQ(newest, (std::vector<std::int64_t>{22, 22}));
+}
+
+// They travel as doubles, of which some are equal that have other bits, and some are not equal to themselves.
+TEST(Ranks, AnyTwoHashesAreToldApart) {
+  constexpr std::uint64_t kMinusZero = 0x8000000000000000, kNan = 0x7ff8000000000000;
+  const auto errors_with = [](std::uint64_t of_rank_0, std::uint64_t of_rank_2) {
+    std::vector<std::string> errors(3, "none");
+    dist::run_ranks(3, [&](dist::Transport& transport) {
+      Ranks ranks(&transport, ranks_config());
+      errors[static_cast<std::size_t>(transport.rank())] =
+          test::message_of([&] { ranks.check_weights(transport.rank() == 2 ? of_rank_2 : of_rank_0); });
+    });
+    return errors;
+  };
+  for (const auto& [a, b] :
+       {std::pair<std::uint64_t, std::uint64_t>{1, 2}, {0, kMinusZero}, {kNan, kNan + 1}}) {
+    for (const std::string& error : errors_with(a, b))
+      test::expect_one_line(error, {"those of rank 2 are no longer rank 0's"});
+  }
+  for (const std::uint64_t same : {std::uint64_t{7}, kNan}) {
+    for (const std::string& error : errors_with(same, same)) EXPECT_EQ(error, "no error");
+  }
+}
+
 // Settings
 // ----------------------------------------
 

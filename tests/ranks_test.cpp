@@ -198,6 +198,76 @@ TEST(Ranks, OneThatStopsTakesTheOthersAlong) {
   EXPECT_EQ(runs[0].report.steps.applied, 7);
 }
 
+TEST(Ranks, TwoThatStopForReasonsOfTheirOwnSayTheSame) {
+  const auto runs = train_ranks(3, ranks_config(), [](Trainer& trainer, const StepInfo& step) {
+    if (step.attempted != 7 || trainer.rank() == 0) return;
+    trainer.stop(trainer.rank() == 1 ? StoppedBy::early_stop : StoppedBy::max_time, "enough");
+  });
+  expect_alike(runs);
+  EXPECT_EQ(runs[0].report.stopped_by, StoppedBy::early_stop);
+  EXPECT_EQ(runs[0].report.steps.applied, 7);
+}
+
+TEST(Ranks, OneThatStopsBetweenEpochsTakesTheOthersAlong) {
+  class Content final : public Callback {
+   public:
+    void on_epoch_end(Trainer& trainer, const EpochReport& report) override {
+      if (trainer.rank() == 2 && report.epoch == 2) trainer.stop(StoppedBy::early_stop, "enough");
+    }
+  };
+  TrainerConfig config = ranks_config();
+  config.max_steps = -1;
+  config.epochs = 4;
+  config.batch_size = 120;  // 11 steps an epoch
+  config.collectives.timeout = std::chrono::seconds(20);
+  dist::run_ranks(3, [&](dist::Transport& transport) {
+    PlainNet net;
+    Trainer trainer(config, &transport);
+    trainer.add(std::make_unique<Content>());
+    const FitReport report = trainer.fit(net, *digits(Part::train), *digits(Part::test));
+    EXPECT_EQ(report.stopped_by, StoppedBy::early_stop);
+    EXPECT_EQ(report.epochs, 2);
+    EXPECT_EQ(report.steps.applied, 22);
+  });
+}
+
+TEST(Ranks, WishesBecomeOneForAll) {
+  using Wish = Ranks::Wish;
+  const auto agreed = [](const std::vector<Wish>& wishes) {
+    std::vector<Wish> all(3);
+    dist::run_ranks(3, [&](dist::Transport& transport) {
+      Ranks ranks(&transport, ranks_config());
+      const auto rank = static_cast<std::size_t>(transport.rank());
+      all[rank] = ranks.agree(wishes[rank]);
+    });
+    for (const Wish& one : all) {
+      EXPECT_EQ(one.signal, all[0].signal);
+      EXPECT_EQ(one.out_of_time, all[0].out_of_time);
+      EXPECT_EQ(one.stop, all[0].stop);
+      EXPECT_EQ(one.from, all[0].from);
+    }
+    return all[0];
+  };
+  const Wish none = agreed({{}, {}, {}});
+  EXPECT_EQ(none.signal, 0);
+  EXPECT_EQ(none.out_of_time, 0);
+  EXPECT_EQ(none.stop, -1);
+  for (const int who : {0, 1, 2}) {
+    SCOPED_TRACE(who);
+    std::vector<Wish> wishes(3);
+    wishes[static_cast<std::size_t>(who)] = {.signal = 15, .out_of_time = 1, .stop = 0};
+    const Wish all = agreed(wishes);
+    EXPECT_EQ(all.signal, 15) << "whoever has caught it";
+    EXPECT_EQ(all.out_of_time, who == 0 ? 1 : 0) << "rank 0's clock";
+    EXPECT_EQ(all.stop, 0);
+    EXPECT_EQ(all.from, who);
+  }
+  const Wish both = agreed({{}, {.stop = 2}, {.signal = 2, .stop = 3}});
+  EXPECT_EQ(both.stop, 2) << "the lowest rank's";
+  EXPECT_EQ(both.from, 1);
+  EXPECT_EQ(both.signal, 2);
+}
+
 TEST(Ranks, TimeIsRank0s) {
   const auto limited = [](int slow) {
     return train_ranks(2, [=](int rank) {
