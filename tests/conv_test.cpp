@@ -12,6 +12,7 @@
 #include "kernels/copy.h"
 #include "kernels/cpu/onednn.h"
 #include "tests/support/compare.h"
+#include "tests/support/conv_cases.h"
 
 namespace {
 thread_local bool counting = false;
@@ -35,6 +36,8 @@ namespace athanor {
 namespace {
 
 using test::close;
+using test::conv_cases;
+using test::ConvCase;
 using test::epsilon_of;
 using test::same_bits;
 
@@ -72,39 +75,7 @@ Tensor values(const Shape& shape, DType dtype, int seed) {
   return cast;
 }
 
-struct Case {
-  Shape x, w;
-  Conv2dParams params;
-};
-
-// Strides, padding, dilation, groups, 1x1, odd sizes; channels from 1 up to what oneDNN's code likes.
-std::vector<Case> cases() {
-  return {
-      {{2, 5, 5, 1}, {1, 3, 3, 1}, {}},
-      {{1, 1, 1, 1}, {1, 1, 1, 1}, {}},
-      {{2, 28, 28, 1}, {6, 5, 5, 1}, {.padding = {2, 2}}},
-      {{3, 14, 14, 6}, {16, 5, 5, 6}, {}},
-      {{2, 9, 7, 3}, {8, 3, 3, 3}, {.padding = {1, 1}}},
-      {{2, 9, 7, 3}, {24, 2, 2, 3}, {}},
-      {{1, 15, 13, 3}, {64, 7, 7, 3}, {.stride = {2, 2}, .padding = {3, 3}}},
-      {{1, 23, 23, 3}, {16, 11, 11, 3}, {.stride = {4, 4}, .padding = {2, 2}}},
-      {{2, 8, 8, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}},
-      {{2, 9, 9, 16}, {32, 3, 3, 16}, {.stride = {2, 2}, .padding = {1, 1}}},
-      {{2, 8, 8, 16}, {32, 1, 1, 16}, {.stride = {2, 2}}},
-      {{2, 7, 5, 24}, {17, 1, 1, 24}, {}},
-      {{1, 10, 10, 8}, {8, 3, 3, 8}, {.padding = {2, 2}, .dilation = {2, 2}}},
-      {{1, 11, 9, 4}, {5, 3, 2, 4}, {.stride = {2, 1}, .padding = {0, 1}, .dilation = {1, 3}}},
-      {{2, 8, 6, 8}, {12, 3, 3, 2}, {.padding = {1, 1}, .groups = 4}},
-      {{2, 8, 8, 16}, {16, 3, 3, 1}, {.padding = {1, 1}, .groups = 16}},
-      {{1, 8, 8, 6}, {12, 3, 3, 1}, {.stride = {2, 2}, .padding = {1, 1}, .groups = 6}},
-      {{2, 4, 4, 64}, {64, 3, 3, 64}, {.padding = {1, 1}}},
-      {{1, 3, 3, 2}, {3, 3, 3, 2}, {}},
-      {{1, 2, 2, 2}, {3, 3, 3, 2}, {.padding = {1, 1}}},  // the input is smaller than the kernel
-      {{1, 6, 6, 2}, {2, 2, 2, 2}, {.stride = {4, 4}}},   // rows and columns that no output sees
-  };
-}
-
-std::string name(const Case& c, DType dtype, ConvImpl impl) {
+std::string name(const ConvCase& c, DType dtype, ConvImpl impl) {
   return fmt::format("x {} w {} groups {} {} impl {}", c.x.str(), c.w.str(), c.params.groups, name_of(dtype),
                      static_cast<int>(impl));
 }
@@ -166,7 +137,7 @@ TEST(Conv2d, ThreeByThreeByHand) {
 }
 
 TEST(Conv2d, EveryPassMatchesDoubleReference) {
-  for (const Case& c : cases()) {
+  for (const ConvCase& c : conv_cases()) {
     for (const DType dtype : kFloating) {
       const Tensor x = require_grad(values(c.x, dtype, 1)), w = require_grad(values(c.w, dtype, 2));
       const Shape out = conv2d_shape(c.x, c.w, c.params);
@@ -191,7 +162,7 @@ TEST(Conv2d, EveryPassMatchesDoubleReference) {
 
 TEST(Conv2d, DirectCodeMatchesDoubleReference) {
   int ran = 0;
-  for (const Case& c : cases()) {
+  for (const ConvCase& c : conv_cases()) {
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
       const Tensor x = values(c.x, dtype, 1), w = values(c.w, dtype, 2), bias = values({c.w[0]}, dtype, 4);
       const Tensor y = Tensor::empty(conv2d_shape(c.x, c.w, c.params), {dtype}), dx = empty_like(x);
@@ -219,7 +190,7 @@ TEST(Conv2d, DirectCodeMatchesDoubleReference) {
 }
 
 TEST(Conv2d, BiasAndActivationAreFused) {
-  for (const Case& c : cases()) {
+  for (const ConvCase& c : conv_cases()) {
     for (const DType dtype : kFloating) {
       const Tensor x = values(c.x, dtype, 1), w = values(c.w, dtype, 2), bias = values({c.w[0]}, dtype, 3);
       const Tensor plain = conv2d(x, w, {}, c.params);
@@ -239,10 +210,10 @@ TEST(Conv2d, BiasAndActivationAreFused) {
 }
 
 TEST(Conv2d, GradientsAreRight) {
-  const Case small[] = {{{1, 4, 5, 2}, {3, 3, 3, 2}, {.padding = {1, 1}}},
-                        {{2, 5, 4, 2}, {2, 2, 3, 1}, {.stride = {2, 1}, .padding = {1, 0}, .groups = 2}},
-                        {{1, 6, 6, 1}, {2, 3, 3, 1}, {.padding = {1, 2}, .dilation = {2, 2}}}};
-  for (const Case& c : small) {
+  const ConvCase small[] = {{{1, 4, 5, 2}, {3, 3, 3, 2}, {.padding = {1, 1}}},
+                            {{2, 5, 4, 2}, {2, 2, 3, 1}, {.stride = {2, 1}, .padding = {1, 0}, .groups = 2}},
+                            {{1, 6, 6, 1}, {2, 3, 3, 1}, {.padding = {1, 2}, .dilation = {2, 2}}}};
+  for (const ConvCase& c : small) {
     for (const ConvImpl impl : kImpls) {
       for (const Activation activation : {Activation::none, Activation::relu}) {
         Conv2dParams params = c.params;
@@ -460,7 +431,7 @@ TEST(PrimitiveCache, IsBounded) {
 }
 
 TEST(Conv2d, SameBitsEveryRunAndNoPrimitiveAfterWarmUp) {
-  for (const Case& c : cases()) {
+  for (const ConvCase& c : conv_cases()) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const Tensor x = require_grad(values(c.x, dtype, 1)), w = require_grad(values(c.w, dtype, 2));
       const Tensor dy = values(conv2d_shape(c.x, c.w, c.params), dtype, 3);
@@ -486,7 +457,7 @@ TEST(Conv2d, StepAllocatesNothingAfterWarmUp) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif
-  for (const Case& c : cases()) {
+  for (const ConvCase& c : conv_cases()) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const Tensor x = require_grad(values(c.x, dtype, 1)), w = require_grad(values(c.w, dtype, 2));
       const Tensor bias = require_grad(values({c.w[0]}, dtype, 3));

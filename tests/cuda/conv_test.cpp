@@ -5,11 +5,14 @@
 #include "kernels/cuda/conv_products.h"
 #include "kernels/cuda/vendor.h"
 #include "tests/cuda/exact.h"
+#include "tests/support/conv_cases.h"
 
 namespace athanor {
 namespace {
 
 using ConvOnDevice = test::DeviceTest;
+using test::conv_cases;
+using test::ConvCase;
 using test::exact;
 using test::on_device_like;
 
@@ -19,48 +22,8 @@ CudaContext& context() {
   return cuda_context(test::device());
 }
 
-struct Case {
-  Shape x, w;
-  Conv2dParams params;
-};
-
-// Strides, padding, dilation, groups, 1 x 1, odd sizes; channels that are whole packets and such that are
-// not.
-std::vector<Case> cases() {
-  return {
-      {{2, 5, 5, 1}, {1, 3, 3, 1}, {}},
-      {{1, 1, 1, 1}, {1, 1, 1, 1}, {}},
-      {{2, 28, 28, 1}, {6, 5, 5, 1}, {.padding = {2, 2}}},
-      {{3, 14, 14, 6}, {16, 5, 5, 6}, {}},
-      {{2, 9, 7, 3}, {8, 3, 3, 3}, {.padding = {1, 1}}},
-      {{2, 9, 7, 3}, {24, 2, 2, 3}, {}},
-      {{1, 15, 13, 3}, {64, 7, 7, 3}, {.stride = {2, 2}, .padding = {3, 3}}},
-      {{1, 23, 23, 3}, {16, 11, 11, 3}, {.stride = {4, 4}, .padding = {2, 2}}},
-      {{2, 8, 8, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}},
-      {{2, 9, 9, 16}, {32, 3, 3, 16}, {.stride = {2, 2}, .padding = {1, 1}}},
-      {{2, 8, 8, 16}, {32, 1, 1, 16}, {.stride = {2, 2}}},
-      {{2, 7, 5, 24}, {17, 1, 1, 24}, {}},
-      {{1, 6, 5, 4}, {8, 1, 1, 4}, {.padding = {1, 0}}},
-      {{1, 10, 10, 8}, {8, 3, 3, 8}, {.padding = {2, 2}, .dilation = {2, 2}}},
-      {{1, 11, 9, 4}, {5, 3, 2, 4}, {.stride = {2, 1}, .padding = {0, 1}, .dilation = {1, 3}}},
-      {{1, 13, 12, 4}, {8, 3, 4, 4}, {.stride = {4, 3}, .padding = {2, 3}, .dilation = {2, 3}}},
-      {{1, 12, 12, 8}, {8, 3, 3, 8}, {.stride = {2, 2}, .padding = {2, 2}, .dilation = {2, 2}}},
-      {{2, 8, 6, 8}, {12, 3, 3, 2}, {.padding = {1, 1}, .groups = 4}},
-      {{2, 6, 6, 32}, {64, 3, 3, 16}, {.stride = {2, 2}, .padding = {1, 1}, .groups = 2}},
-      {{2, 8, 8, 16}, {16, 3, 3, 1}, {.padding = {1, 1}, .groups = 16}},
-      {{1, 8, 8, 6}, {12, 3, 3, 1}, {.stride = {2, 2}, .padding = {1, 1}, .groups = 6}},
-      {{2, 9, 7, 40}, {40, 5, 5, 1}, {.stride = {2, 1}, .padding = {2, 3}, .dilation = {1, 2}, .groups = 40}},
-      {{2, 5, 6, 7}, {7, 3, 2, 1}, {.groups = 7}},
-      {{2, 4, 4, 64}, {64, 3, 3, 64}, {.padding = {1, 1}}},
-      {{1, 3, 3, 2}, {3, 3, 3, 2}, {}},
-      {{1, 2, 2, 2}, {3, 3, 3, 2}, {.padding = {1, 1}}},  // the input is smaller than the kernel
-      {{1, 6, 6, 2}, {2, 2, 2, 2}, {.stride = {4, 4}}},   // rows and columns that no output sees
-      {{1, 2, 3, 4}, {2, 1, 1, 4}, {.stride = {5, 7}}},   // a stride beyond the image
-  };
-}
-
 // Every pass against the CPU's definition. x and w start `misaligned` by an element where asked.
-void check_case(const Case& c, DType dtype, test::Layout layout = test::Layout::dense) {
+void check_case(const ConvCase& c, DType dtype, test::Layout layout = test::Layout::dense) {
   SCOPED_TRACE(
       fmt::format("x {} w {} stride {} groups {} {}", c.x, c.w, c.params.stride[0], c.params.groups, dtype));
   Conv2dParams params = c.params;
@@ -110,16 +73,16 @@ TEST_F(ConvOnDevice, ThreeByThreeByHand) {
 }
 
 TEST_F(ConvOnDevice, EveryPassEqualsCpuInF64) {
-  for (const Case& c : cases()) check_case(c, DType::f64);
+  for (const ConvCase& c : conv_cases()) check_case(c, DType::f64);
 }
 TEST_F(ConvOnDevice, EveryPassEqualsCpuInF32) {
-  for (const Case& c : cases()) check_case(c, DType::f32);
+  for (const ConvCase& c : conv_cases()) check_case(c, DType::f32);
 }
 TEST_F(ConvOnDevice, EveryPassEqualsCpuInF16) {
-  for (const Case& c : cases()) check_case(c, DType::f16);
+  for (const ConvCase& c : conv_cases()) check_case(c, DType::f16);
 }
 TEST_F(ConvOnDevice, EveryPassEqualsCpuInBF16) {
-  for (const Case& c : cases()) check_case(c, DType::bf16);
+  for (const ConvCase& c : conv_cases()) check_case(c, DType::bf16);
 }
 
 TEST_F(ConvOnDevice, TensorsMayStartOffAlignment) {
@@ -136,16 +99,16 @@ TEST_F(ConvOnDevice, TensorsMayStartOffAlignment) {
 TEST_F(ConvOnDevice, LargeTilesEqualCpu) {
   constexpr std::int64_t kLines = cuda::kMultiprocessors / 2 * 128;  // by two tiles of channels
   constexpr std::int64_t images = kLines / (16 * 16) + 1;
-  const Case forward[] = {{{images, 16, 16, 8}, {136, 2, 1, 8}, {.padding = {1, 0}}},  // y [npq, k]
-                          {{images, 16, 16, 3}, {135, 2, 2, 3}, {.padding = {1, 1}}}};
-  const Case data[] = {{{images, 16, 16, 136}, {8, 2, 1, 136}, {.padding = {1, 0}}},  // dx [nhw, c]
-                       {{images, 16, 16, 135}, {3, 2, 1, 135}, {.padding = {1, 0}}}};
-  const Case weights[] = {{{1, 4, 4, 232}, {1024, 3, 3, 232}, {}},  // dw [rsc, k]
-                          {{1, 4, 4, 229}, {1025, 3, 3, 229}, {}}};
+  const ConvCase forward[] = {{{images, 16, 16, 8}, {136, 2, 1, 8}, {.padding = {1, 0}}},  // y [npq, k]
+                              {{images, 16, 16, 3}, {135, 2, 2, 3}, {.padding = {1, 1}}}};
+  const ConvCase data[] = {{{images, 16, 16, 136}, {8, 2, 1, 136}, {.padding = {1, 0}}},  // dx [nhw, c]
+                           {{images, 16, 16, 135}, {3, 2, 1, 135}, {.padding = {1, 0}}}};
+  const ConvCase weights[] = {{{1, 4, 4, 232}, {1024, 3, 3, 232}, {}},  // dw [rsc, k]
+                              {{1, 4, 4, 229}, {1025, 3, 3, 229}, {}}};
   for (const DType dtype : {DType::f32, DType::f16}) {
     for (int odd = 0; odd < 2; ++odd) {
       SCOPED_TRACE(fmt::format("{} odd {}", dtype, odd));
-      const auto check = [&](const Case& c, const Shape& result, const auto& run) {
+      const auto check = [&](const ConvCase& c, const Shape& result, const auto& run) {
         Conv2dParams params = c.params;
         params.impl = ConvImpl::reference;
         const Shape out = conv2d_shape(c.x, c.w, params);
