@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
       return g * (is_label ? p - on : p);
     };
     if constexpr (Shape::elements > 0) {
-      const int length = static_cast<int>(n), at = static_cast<int>(label);
+      const int length = static_cast<int>(n), at = label >= 0 && label < n ? static_cast<int>(label) : -1;
       RowPart<A, Shape> part;
       part.load(x, length, A(0));
       part.store(out, length, [&](A value, int e) { return derivative(value, Shape::column(e) == at); });

@@ -138,6 +138,19 @@ TEST_F(LossOnDevice, TargetOutOfRangeGivesNaN) {
   EXPECT_TRUE(std::isnan(values[0]) && values[1] == 0 && std::isnan(values[2]));
 }
 
+// Nor is one whose last 32 bits are those of a class.
+TEST_F(LossOnDevice, TargetOutOfRangeIsNoClassOfTheGradient) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 32;
+  const Tensor logits = Tensor::zeros({3, 4}, {DType::f32, test::device()});
+  const Tensor target = Tensor::from(std::vector<std::int64_t>{-1, kFar + 1, 1 - kFar}, {3}, test::device());
+  const TensorOptions f32{DType::f32, test::device()};
+  const Tensor stats = Tensor::empty({3, 2}, f32), y = Tensor::empty({3}, f32), dx = empty_like(logits);
+  const Tensor one = Tensor::from(std::vector<float>{1, 1, 1}, {3}, test::device());
+  kernels::cross_entropy_forward(context(), logits, target, 0, 1, stats, y);
+  kernels::cross_entropy_backward(context(), logits, target, stats, 0, 1, one, dx);
+  for (const double share : dx.to_vector()) EXPECT_EQ(share, 0.25);
+}
+
 TEST_F(LossOnDevice, SumsAreTheSameEveryTimeAndAtEveryAlignment) {
   const Problem p = problem(300, 1000, DType::f32);
   const Results first = cross_entropy(context(), test::device(), p, 0.1, true);
