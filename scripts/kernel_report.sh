@@ -3,7 +3,8 @@
 # each, the most registers first: registers, shared bytes (static), stack bytes, bytes spilled, architecture, source,
 # name. Read from what ptxas said when DIR (by default build/cuda) was built; no GPU is needed.
 #   --check LIST   instead, fails where a kernel on LIST spills, keeps a stack or needs more registers than LIST allows.
-#                  A line of LIST: source, regular expression for the whole name, most registers.
+#                  A line of LIST: source, regular expression for the whole name, most registers, and perhaps the first
+#                  architecture (80 for sm_80) for which that holds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,7 +14,7 @@ while [ $# -gt 0 ]; do
     --build | --check) [ $# -ge 2 ] || { echo "kernel_report.sh: $1 must be followed by a path" >&2; exit 2; }
       [ "$1" = --build ] && build=$2 || list=$2
       shift 2 ;;
-    -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "kernel_report.sh: must be --build DIR or --check LIST, but got '$1'" >&2; exit 2 ;;
   esac
 done
@@ -69,15 +70,21 @@ table | awk -F'\t' -v list="$list" '
   BEGIN {
     while ((got = getline line < list) > 0) {
       if (line ~ /^ *(#|$)/) continue
-      if (split(line, field, " ") != 3) { print list ": a line must be source, pattern, registers, but is: " line; bad = 1; continue }
-      ++patterns; source[patterns] = field[1]; pattern[patterns] = "^(" field[2] ")$"; most[patterns] = field[3]; found[patterns] = 0
+      if ((fields = split(line, field, " ")) < 3 || fields > 4 || field[fields] !~ /^[0-9]+$/) {
+        complain(list ": a line must be source, pattern, registers and perhaps an architecture, but is: " line)
+        continue
+      }
+      ++patterns; source[patterns] = field[1]; pattern[patterns] = "^(" field[2] ")$"; most[patterns] = field[3]
+      first[patterns] = fields > 3 ? field[4] : 0; found[patterns] = 0
     }
     if (got < 0 || patterns == 0) { print list ": must be a list of kernels, but has none"; failed = 1; exit }
   }
   {
     for (i = 1; i <= patterns; ++i) {
       if ($6 != source[i] || $7 !~ pattern[i]) continue
-      ++found[i]; hot[$5 $6 $7] = 1
+      ++found[i]
+      if (substr($5, 4) + 0 < first[i]) continue
+      hot[$5 $6 $7] = 1
       where = $6 ".cu: " $7 " (" $5 ")"
       if ($4 > 0) complain(where " must not spill, but moves " $4 " bytes to and from local memory")
       else if ($3 > 0) complain(where " must keep no stack, but has " $3 " bytes: an array indexed at run time?")

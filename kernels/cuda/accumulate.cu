@@ -22,7 +22,7 @@ template <class T, class Op> struct CombineTwo {
 
 /// V neighbouring results a thread: sizeof(T) (rows + 1) bytes and rows - 1 FLOPs a result.
 template <int V, class T, class Op>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     rows_kernel(std::int64_t rows, std::int64_t n, const T* __restrict__ x, T* __restrict__ y) {
   using A = CombineType<T>;
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads * V;
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
     const auto first = cuda::load<V>(x + i);
 #pragma unroll
     for (int k = 0; k < V; ++k) sum[k] = A(first[k]);
-#pragma unroll 4
+#pragma unroll(V > 8 ? 2 : 4)  // a byte takes a register
     for (std::int64_t row = 1; row < rows; ++row) {
       const auto in = cuda::load<V>(x + row * n + i);
 #pragma unroll

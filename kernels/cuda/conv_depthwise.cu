@@ -15,6 +15,10 @@ namespace athanor::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+// Blocks a multiprocessor holds at least, where ptxas would spill to make room for more; 0: as many as it
+// finds.
+constexpr int kResidentForward = 4;
+template <int W> inline constexpr int kResidentBackward = W == 8 ? 3 : 0;
 
 /// Sizes as kernels need them; indices are below 2^31.
 struct Sizes {
@@ -73,8 +77,9 @@ template <class T> __global__ void __launch_bounds__(kThreads) by_taps(const T* 
 
 /// One thread per output pixel and W channels. W > 1 where there is one output channel per input channel.
 template <class T, int W>
-__global__ void __launch_bounds__(kThreads) forward_kernel(Sizes z, Place place, std::uint32_t count,
-                                                           const T* x, const T* filters, Finish<T> finish) {
+__global__ void __launch_bounds__(kThreads, kResidentForward)
+    forward_kernel(Sizes z, Place place, std::uint32_t count, const T* x, const T* filters,
+                   Finish<T> finish) {
   using A = Accumulate<T>;
   for (std::uint32_t index = blockIdx.x * kThreads + threadIdx.x; index < count;
        index += gridDim.x * kThreads) {
@@ -104,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Sizes z, Place place,
 
 /// One thread per pixel of x and W channels: the outputs that saw it, through every tap.
 template <class T, int W>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kResidentBackward<W>)
     backward_data_kernel(Sizes z, Place place, std::uint32_t count, const T* dy, const T* filters,
                          Finish<T> finish) {
   using A = Accumulate<T>;

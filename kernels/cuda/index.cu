@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kThreads)
 // A block takes a line, a tile of columns and the destinations that are `group` modulo `groups` (a power of
 // 2).
 template <class T, class A>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     add_group(Lines lines, std::int64_t groups, std::int64_t tile, std::int64_t tiles,
               const std::int64_t* index, const T* dy, A* sums) {
   __shared__ std::int64_t found[kThreads];

@@ -1,3 +1,4 @@
+#include "kernels/cuda/gemm_tile.h"
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/norm_ops.h"
@@ -50,7 +51,7 @@ template <class T, class A> struct Forward {
 
 /// y of rows of at most kGroup * K vectors: 2 * sizeof(T) bytes and 8 FLOPs an element.
 template <int kGroup, int K, class T, class A>
-__global__ void __launch_bounds__(kThreads) normalize_rows(Forward<T, A> args) {
+__global__ void __launch_bounds__(kThreads, 4) normalize_rows(Forward<T, A> args) {
   constexpr int V = kVec<T>;
   Rows<kGroup> at;
   const int size = static_cast<int>(args.size);
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kThreads) normalize_rows(Forward<T, A> args) {
 
 /// The same, of rows of any length.
 template <int kGroup, class T, class A>
-__global__ void __launch_bounds__(kThreads) normalize_long_rows(Forward<T, A> args) {
+__global__ void __launch_bounds__(kThreads, 4) normalize_long_rows(Forward<T, A> args) {
   Rows<kGroup> at;
   for (; at.row < args.rows; at.row += at.step) {
     const T* from = args.x + at.row * args.size;
@@ -190,7 +191,9 @@ __global__ void __launch_bounds__(kThreads, 2) row_gradients(Backward<T, A> args
   Rows<kGroup> at;
   const int size = static_cast<int>(args.size);
   A sums[2 * K * V] = {};
-  for (; at.row < args.rows; at.row += at.step) {
+  // Sums and two rows take 96 of a thread's 128 registers: what can be computed again is not kept.
+  const auto blocks = static_cast<int>(gridDim.x);
+  for (; at.row < args.rows; at.row += std::int64_t{cuda::afresh(blocks)} * (kThreads / kGroup)) {
     Vec<T, V> in[K], gradient[K];
 #pragma unroll
     for (int k = 0; k < K; ++k) {
@@ -230,7 +233,7 @@ __global__ void __launch_bounds__(kThreads, 2) row_gradients(Backward<T, A> args
                 g = cuda::widen(gradient[k], i) * gamma[i];
         in[k][i] = T(layer_norm_dx(g, normalized, inverse, mean_g, mean_product));
       }
-      cuda::store<V>(args.dx + at.row * size + j, in[k]);
+      cuda::store<V>(args.dx + at.row * cuda::afresh(size) + j, in[k]);
     }
   }
   if (!args.partials) return;

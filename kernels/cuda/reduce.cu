@@ -129,7 +129,7 @@ struct Rows {
 };
 
 template <int kGroup, int W, bool kAligned, class T, class F>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     sum_rows(const T* x, Rows rows, F f, double* partial, Store store) {
   using A = Accumulate<T>;
   using Shape = cuda::RowShape<kGroup, 0, W>;

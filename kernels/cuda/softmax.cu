@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cuda/around.h"
 #include "kernels/cuda/max_sum.h"
 #include "kernels/softmax.h"
@@ -77,8 +79,12 @@ __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
   }
 }
 
+// Two rows in registers; f64 takes too many of them for as many blocks as one row has.
+template <class Shape, class A>
+inline constexpr int kResidentPairs = std::max(1, cuda::kResident<Shape, A> - (sizeof(A) > 4 ? 1 : 0));
+
 template <class T, class A, class Shape>
-__global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
+__global__ void __launch_bounds__(kRowBlock, kResidentPairs<Shape, A>)
     backward_rows(const T* y, const T* dy, T* dx, std::int64_t rows, std::int64_t n, SoftmaxForm form) {
   const Gradient<A> gradient(form);
   for (std::int64_t row = Shape::first(); row < rows; row += Shape::step()) {

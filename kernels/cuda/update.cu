@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads)
 /// One update of all elements of a table: sizeof(G) + 8 + 8 kStates bytes an element, 8 more with averages,
 /// and the compute copy; 4 FLOPs (SGD) to 14 (Adam), 3 more with averages.
 template <class Rule, class G, class W, bool kAverages>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     update(const UpdateRange* ranges, const Prepared<Rule>* prepared, const StepState* step,
            Flat<G, W, Rule::kStates> flat, std::int64_t* steps) {
   constexpr int kStates = Rule::kStates;
