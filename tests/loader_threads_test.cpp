@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include "data/detail/cores.h"
 #include "data/loader.h"
@@ -15,16 +16,23 @@
 namespace athanor {
 namespace {
 
-std::int64_t threads_of_this_process() {
-  // With the first thread, a sanitizer makes one of its own; and one that was joined is listed a while
-  // longer.
-  [[maybe_unused]] static const bool there = [] {
-    std::jthread([] {}).join();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    return true;
-  }();
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return std::distance(begin(tasks), end(tasks));
+/// Whose names begin like that.
+std::int64_t threads_of_this_process(const std::string& name = "") {
+  std::int64_t count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string its;
+    std::getline(std::ifstream(task.path() / "comm"), its);
+    count += its.starts_with(name) ? 1 : 0;
+  }
+  return count;
+}
+
+/// Threads that are there before a loader is made. With the first one, a sanitizer makes one of its own; and
+/// one that was joined, here or by the test before, is listed a while longer.
+std::int64_t threads_without_loaders() {
+  std::jthread([] { pthread_setname_np(pthread_self(), "loader/none"); }).join();
+  EXPECT_TRUE(test::becomes_true([] { return threads_of_this_process("loader/") == 0; }));
+  return threads_of_this_process();
 }
 
 /// kB of memory that no file is behind.
@@ -37,11 +45,18 @@ std::int64_t anonymous_kb() {
 }
 
 TEST(LoaderThreads, AreMadeOnceAndMemoryStaysWhatItIs) {
-  const test::MadeUpSet train(64), held_out(20);
-  const std::int64_t before = threads_of_this_process();
+  test::MadeUpSet train(64), held_out(20);
+  test::Gate gate;
+  train.before = held_out.before = [&](std::int64_t) { gate.wait(); };
+  const std::int64_t before = threads_without_loaders();
   {
     Loader loader(train, {.batch_size = 8, .shuffle = true, .training = true, .workers = 3});
     Loader validation(held_out, {.batch_size = 8, .workers = 2});
+    loader.start_epoch(0);
+    validation.start_epoch(0);
+    // Each has its first row now, and with it what memory a thread takes.
+    EXPECT_TRUE(test::becomes_true([&] { return train.threads() == 3 && held_out.threads() == 2; }));
+    gate.open();
     [[maybe_unused]] std::int64_t warm_kb = 0;
     for (std::int64_t epoch = 0; epoch < 100; ++epoch) {
       EXPECT_EQ(test::steps_of(loader, epoch).size(), 8u);
@@ -49,8 +64,8 @@ TEST(LoaderThreads, AreMadeOnceAndMemoryStaysWhatItIs) {
       ASSERT_EQ(threads_of_this_process() - before, 5);
       if (epoch == 20) warm_kb = anonymous_kb();
     }
-    EXPECT_LE(train.threads(), 3u) << "others than those that were made have read";
-    EXPECT_LE(held_out.threads(), 2u);
+    EXPECT_EQ(train.threads(), 3u) << "others than those that were made have read";
+    EXPECT_EQ(held_out.threads(), 2u);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     EXPECT_LE(static_cast<double>(anonymous_kb()), 1.01 * static_cast<double>(warm_kb));
 #endif

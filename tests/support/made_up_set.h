@@ -10,6 +10,8 @@
 #include <string>
 #include <thread>
 
+#include <unistd.h>
+
 #include "data/dataset.h"
 #include "tensor/error.h"
 #include "tensor/philox.h"
@@ -59,7 +61,7 @@ class MadeUpSet final : public Dataset {
     reads.fetch_add(1);
     {
       const std::lock_guard lock(mutex_);
-      threads_.insert(std::this_thread::get_id());
+      threads_.insert(gettid());
       if (epoch > latest_) latest_ = epoch;
     }
     if (before) before(index);
@@ -95,7 +97,7 @@ class MadeUpSet final : public Dataset {
   std::int64_t size_;
   ImageSpec spec_;
   mutable std::mutex mutex_;
-  mutable std::set<std::thread::id> threads_;
+  mutable std::set<pid_t> threads_;  // std::thread::id may come again with the next thread
   mutable std::int64_t latest_ = -1;
 };
 
