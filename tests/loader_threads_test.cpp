@@ -161,18 +161,27 @@ TEST(LoaderThreads, EndWithTheLoaderInAnyState) {
 }
 
 TEST(LoaderThreads, TheEndWaitsForTheReadUnderWayAndNothingElse) {
-  for (const std::int64_t batch_size : {10, 400}) {  // of the larger, a thread takes 16 rows at a time
-    test::MadeUpSet data(1000);
+  for (const std::int64_t batch_size : {10, 1024}) {  // of the larger, a thread takes 16 rows at a time
+    test::MadeUpSet data(2000);
     test::Gate gate;
     data.before = [&](std::int64_t) { gate.wait(); };
-    std::optional<Loader> loader(std::in_place, data, LoaderOptions{.batch_size = batch_size, .workers = 3});
+    const std::int64_t before = threads_without_loaders();
+    // Three threads work, and five are parked.
+    std::optional<Loader> loader(std::in_place, data, LoaderOptions{.batch_size = batch_size, .cores = 4});
     loader->start_epoch(0);
     gate.wait_for_someone(3);
+    EXPECT_TRUE(test::becomes_true([] { return threads_of_this_process("loader/7") == 1; }));
     std::future<void> end = std::async(std::launch::async, [&] { loader.reset(); });
+    // They are asked to stop one after the other: when the last of those that are parked is gone, all were.
+    EXPECT_TRUE(test::becomes_true([] { return threads_of_this_process("loader/7") == 0; }));
     EXPECT_EQ(end.wait_for(std::chrono::milliseconds(30)), std::future_status::timeout);
+    EXPECT_TRUE(test::becomes_true([] { return threads_of_this_process("loader/") == 3; }))
+        << "those that read";
     gate.open();
     end.get();
-    EXPECT_LE(data.reads.load(), 3 + 3) << "a thread may be between two reads when it is asked to stop";
+    EXPECT_EQ(data.reads.load(), 3);
+    EXPECT_EQ(data.threads(), 3u);
+    EXPECT_TRUE(test::becomes_true([&] { return threads_of_this_process() == before; }));
   }
 }
 
