@@ -76,7 +76,7 @@ struct Loader::Parts {
         resident(options.data_on_device ? std::make_unique<detail::ResidentImages>(set, options.device)
                                         : nullptr),
         readers(resident ? *resident : set, options, plan, crew.threads, crew.awake, slots_of(crew, options)),
-        tuner(options.workers == LoaderOptions::kAuto ? crew.threads : 0) {
+        tuner(options.workers == LoaderOptions::kAuto ? crew.threads : 0, crew.awake) {
     if (options.device.is_cuda()) {
       feed.emplace(options.device, readers.slots(), std::max<std::int64_t>(plan.rows(), 1),
                    resident ? resident->spec() : set.spec());
@@ -91,6 +91,7 @@ struct Loader::Parts {
   void wait_for_threads();
   void check();
   void hand_out(Batch& batch);
+  void tune();
   void warn(const std::string& line) const {
     if (options.on_warning) options.on_warning(line);
   }
@@ -228,6 +229,15 @@ void Loader::Parts::hand_out(Batch& batch) {
   batch.rows = resident ? batch.samples : Tensor();
 }
 
+// Wakes and parks threads that are there.
+void Loader::Parts::tune() {
+  if (tuner.rests()) return;
+  const int awake = tuner.step({.wall_s = seconds(Clock::now().time_since_epoch()),
+                                .waited_s = stats.waits.data_s,
+                                .busy_s = readers.work().busy_s});
+  if (awake != readers.awake()) readers.set_awake(awake);
+}
+
 // ----------------------------------------------------------------------------------------------------------
 
 Loader::Loader(const Dataset& data, const LoaderOptions& options)
@@ -246,6 +256,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t delivered) {
   at.go_to(epoch, (delivered + at.plan.batch - 1) / at.plan.batch);
   at.stats = {};
   at.work_before = at.readers.work();
+  at.tuner.pause();
 }
 
 bool Loader::next(Batch& batch) {
@@ -259,7 +270,7 @@ bool Loader::next(Batch& batch) {
   ++at.step;
   ++at.number;
   at.holds = true;
-  at.tuner.step(at.readers, at.stats.waits.data_s);
+  at.tune();
   return true;
 }
 

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
-#include "data/detail/cores.h"
 #include "data/loader.h"
 #include "tensor/error.h"
 #include "tests/support/loader_steps.h"
@@ -207,26 +206,52 @@ TEST(LoaderThreads, ElsewhereWaitsForReadsUnderWayAndNoneOfThemIsSeen) {
   }
 }
 
-// How many threads work is found out, and never how many there are.
+// How many threads work is found out, and never how many there are. What is found has a table of its own
+// (worker_tuner_test.cpp); here the tuner is told of time that goes by, and threads do what it says.
 TEST(LoaderThreads, AutomaticallyAsManyAsAreOfUse) {
-  const int cores = detail::usable_cores();
-  const std::int64_t before = threads_of_this_process();
+  using std::chrono::milliseconds;
+  const std::int64_t before = threads_without_loaders();
   Batch batch;
-  test::MadeUpSet slow(100'000);
-  slow.before = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
-  Loader waits(slow, {.batch_size = 2 * std::min(2 * cores, 64)});
-  for (int step = 0; step < 70; ++step) waits.next(batch);
-  EXPECT_GT(waits.stats().workers, std::max(1, cores - 1)) << "sleeping threads leave room for more";
-  EXPECT_EQ(threads_of_this_process() - before, std::min(2 * cores, 64));
-
-  const test::MadeUpSet fast(100'000);
-  Loader idle(fast, {.batch_size = 1});
-  for (int step = 0; step < 70; ++step) {
-    idle.next(batch);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  {
+    // The caller does nothing but wait: after a round, one thread more is awake, and reads. That is after 12
+    // steps here, since the first of an epoch does not count.
+    constexpr std::int64_t kRows = 6, kSteps = 6;
+    test::MadeUpSet slow(kRows * kSteps);
+    test::Gate gate;
+    std::atomic<std::int64_t> begun{0};
+    slow.before = [&](std::int64_t) {
+      if (++begun > 13 * kRows) gate.wait();  // nothing that the 13th step waits for
+      std::this_thread::sleep_for(milliseconds(1));
+    };
+    Loader loader(slow, {.batch_size = kRows, .cores = 3, .prefetch = 2});
+    for (int step = 1; step <= 13; ++step) {
+      if (step % kSteps == 1) loader.start_epoch(step / kSteps);
+      EXPECT_TRUE(loader.next(batch));
+      EXPECT_EQ(loader.stats().workers, step < 12 ? 2 : 3) << "step " << step;
+      EXPECT_LE(slow.threads(), step < 12 ? 2u : 3u);
+    }
+    EXPECT_TRUE(test::becomes_true([&] { return slow.threads() == 3; }));
+    EXPECT_TRUE(test::becomes_true([&] { return threads_of_this_process() - before == 6; }));
+    gate.open();
   }
-  EXPECT_EQ(idle.stats().workers, 1) << "one is enough";
-  EXPECT_EQ(threads_of_this_process() - before, 2 * std::min(2 * cores, 64));
+  for (const int workers : {LoaderOptions::kAuto, 2}) {
+    // A caller with work of its own finds each batch there: one thread is enough, unless two were asked for.
+    test::MadeUpSet fast(1000);
+    std::atomic<std::int64_t> done{0};
+    fast.label = [&](std::int64_t) {
+      ++done;
+      return 0;
+    };
+    Loader loader(fast, {.batch_size = 1, .workers = workers, .cores = 3});
+    EXPECT_EQ(loader.stats().workers, 2);
+    for (int step = 1; step <= 11; ++step) {
+      EXPECT_TRUE(loader.next(batch));
+      EXPECT_TRUE(test::becomes_true([&] { return done == step + 3; })) << "three are read ahead";
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    EXPECT_EQ(loader.stats().workers, workers == 2 ? 2 : 1);
+    EXPECT_EQ(loader.stats().threads, workers == 2 ? 2 : 6);
+  }
 }
 
 TEST(LoaderThreads, CountWhatTheyDo) {
