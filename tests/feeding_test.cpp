@@ -3,6 +3,7 @@
 #include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -138,29 +139,38 @@ TEST(Feeding, CtrlCEndsItAfterTheStep) {
 
 // What the data set takes is what the data is said to have taken, whatever else the machine does.
 TEST(Feeding, AStallOfTheDataIsDatasTime) {
+  using Clock = std::chrono::steady_clock;
   test::MadeUpSet data(400, kSpec);
   const test::MadeUpSet held_out(20, kSpec);
-  double stalled_s = 0;
+  struct {
+    int row = 0;
+    Clock::time_point began;  // a batch of 10
+    double seconds = 0;
+  } stalled;
   data.before = [&](std::int64_t) {
-    static int row = 0;
-    if (row++ % 10 != 0) return;
-    const auto began = std::chrono::steady_clock::now();
+    if (stalled.row != 0) return;
+    stalled.began = Clock::now();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    stalled_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  data.label = [&](std::int64_t) {  // the end of a read
+    stalled.row = (stalled.row + 1) % 10;
+    if (stalled.row == 0)
+      stalled.seconds += std::chrono::duration<double>(Clock::now() - stalled.began).count();
+    return 0;
   };
   class Begin final : public Callback {
    public:
-    explicit Begin(double& seconds) : seconds_(seconds) {}
-    void on_fit_begin(Trainer&, const FitInfo&) override { seconds_ = 0; }  // the pixels are measured
+    explicit Begin(std::function<void()> reset) : reset_(std::move(reset)) {}
+    void on_fit_begin(Trainer&, const FitInfo&) override { reset_(); }  // the pixels were measured
    private:
-    double& seconds_;
+    std::function<void()> reset_;
   };
   TrainerConfig config = small_config();
   config.workers = 0;
   config.threads = 1;
   Reports::Log log;
   Trainer trainer(config);
-  trainer.add(std::make_unique<Begin>(stalled_s));
+  trainer.add(std::make_unique<Begin>([&] { stalled = {}; }));
   trainer.add(std::make_unique<Reports>(log));
   Line model;
   trainer.fit(model, data, held_out);
@@ -172,9 +182,9 @@ TEST(Feeding, AStallOfTheDataIsDatasTime) {
     EXPECT_NE(epoch.bottleneck.line.find("--workers auto"), std::string::npos) << epoch.bottleneck.line;
     EXPECT_GE(epoch.other_s, 0);
   }
-  EXPECT_GE(stalled_s, 0.4);
-  EXPECT_GE(data_s, stalled_s);
-  EXPECT_LE(data_s, 1.05 * stalled_s) << "of steps of " << step_s << " s";
+  EXPECT_GE(stalled.seconds, 0.4);
+  EXPECT_GE(data_s, stalled.seconds);
+  EXPECT_LE(data_s, 1.05 * stalled.seconds) << "of steps of " << step_s << " s";
 }
 
 TEST(Feeding, BadSamplesAreCountedOnceAnEpoch) {
