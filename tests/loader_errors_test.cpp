@@ -157,6 +157,11 @@ TEST(LoaderErrors, AReadThatDoesNotEndIsNamed) {
   data.before = [&](std::int64_t index) {
     if (index == 6) gate.wait();
   };
+  std::atomic<int> finished{0};
+  data.label = [&](std::int64_t) {
+    ++finished;
+    return 0;
+  };
   std::vector<std::string> told;
   Loader loader(data, {.batch_size = 4,
                        .workers = 2,
@@ -166,6 +171,9 @@ TEST(LoaderErrors, AReadThatDoesNotEndIsNamed) {
                              gate.open();
                            },
                        .stuck_after_s = 0.05});
+  loader.start_epoch(0);
+  // All there is room for but the one: no other read, and no other step, is waited for.
+  EXPECT_TRUE(test::becomes_true([&] { return data.reads == 16 && finished == 15; }));
   EXPECT_EQ(test::steps_of(loader, 0).size(), 4u);
   ASSERT_EQ(told.size(), 1u);
   expect_parts(told[0], {"step 2 of epoch 1", "worker ", "has been reading sample 6 (made-up/6.img"});
