@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/temp_dir.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -92,7 +93,8 @@ TEST(Trace, WritesChromeJson) {
   { const TraceScope scope("a \"quoted\" name"); }
   { const TraceScope scope("plain"); }
   stop_trace();
-  const std::string path = testing::TempDir() + "trace_test.json";
+  const test::TempDir dir;
+  const std::string path = dir / "trace.json";
   write_trace(path);
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
