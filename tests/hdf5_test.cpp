@@ -158,7 +158,7 @@ TEST(Hdf5, ALostChildIsOneLineAndTheNextReadHasAnother) {
   const TempDir dir;
   const auto samples = raw_samples(40, 256, 256, 1, 10);  // 16 in a chunk
   write_all(create_hdf5(dir / "a.h5", 1), samples);
-  const auto store = open_hdf5(dir / "a.h5", {.cache_bytes = 0, .patience_s = 3});
+  const auto store = open_hdf5(dir / "a.h5", {.cache_bytes = 0, .patience_s = 10});
   std::vector<std::byte> scratch;
   const pid_t first = child_of_this();
   ASSERT_GT(first, 0);
@@ -175,7 +175,7 @@ TEST(Hdf5, ALostChildIsOneLineAndTheNextReadHasAnother) {
   expect_one_line(
       io_error([&] { store->fetch(39, scratch); }), "a.h5",
       "images 32 to 39 must be readable, but libhdf5, in a process of its own, gave no answer for "
-      "3 s");
+      "10 s");
   EXPECT_EQ(child_of_this(), -1);
   expect_same(*store, samples);
   EXPECT_THROW(open_hdf5(dir / "a.h5", {.patience_s = 0}), ArgumentError);
