@@ -96,6 +96,7 @@ set(ATHANOR_HEADERS
   kernels/convert.h
   kernels/copy.h
   kernels/copy_walk.h
+  kernels/dispatch_size.h
   kernels/dropout.h
   kernels/elementwise.h
   kernels/elementwise_ops.h

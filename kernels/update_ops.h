@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/step_state.h"
 #include "kernels/update.h"
@@ -160,6 +161,21 @@ ATH_HD inline void finish(StepState& step, const LossScaling& scaling, const Out
     grow(step, scaling);
     remember_norm(step, guard);
   }
+}
+
+/// Calls f.operator()<G, W>() with the types of gradients and compute copy; W is float where there is none.
+template <class F> void dispatch_update(const UpdateTable& table, const F& f) {
+  dispatch_floating(table.gradients.dtype(), "update", [&]<class G>() {
+    if constexpr (!std::is_same_v<G, double>) {
+      if (!table.weights.defined()) {
+        if constexpr (std::is_same_v<G, float>) f.template operator()<float, float>();
+      } else if (table.weights.dtype() == DType::bf16) {
+        if constexpr (!std::is_same_v<G, Half>) f.template operator()<G, BFloat16>();
+      } else {
+        if constexpr (!std::is_same_v<G, BFloat16>) f.template operator()<G, Half>();
+      }
+    }
+  });
 }
 
 }  // namespace athanor::kernels

@@ -6,6 +6,7 @@
 #include "kernels/copy_walk.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/iterate.h"
+#include "kernels/dispatch_size.h"
 
 // Three ways to copy, by where the unit strides are once the axes are sorted by y's strides and merged:
 // whole rows (both innermost strides are 1), tiles (x runs along another axis than y: a transpose, done in
@@ -116,14 +117,8 @@ template <class T> void copy_same(CpuContext& context, const Tensor& x, const Te
 
 template <> void copy(CpuContext& context, const Tensor& x, const Tensor& y) {
   if (y.numel() == 0) return;
-  if (x.dtype() == y.dtype()) {
-    switch (size_of(x.dtype())) {
-      case 1: return copy_same<std::uint8_t>(context, x, y);
-      case 2: return copy_same<std::uint16_t>(context, x, y);
-      case 4: return copy_same<std::uint32_t>(context, x, y);
-      default: return copy_same<std::uint64_t>(context, x, y);
-    }
-  }
+  if (x.dtype() == y.dtype())
+    return dispatch_size(x.dtype(), [&]<class T>() { copy_same<T>(context, x, y); });
   const cpu::Walk<2> walk = walk_of(x, y);
   dispatch_any(x.dtype(), [&]<class From>() {
     dispatch_any(y.dtype(), [&]<class To>() {

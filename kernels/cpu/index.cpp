@@ -6,19 +6,10 @@
 #include "kernels/cpu/around.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/iterate.h"
+#include "kernels/dispatch_size.h"
 
 namespace athanor::kernels {
 namespace {
-
-// Calls f with the unsigned integer type of an element's size: moving bits needs no other type.
-template <class F> void dispatch_size(DType dtype, const F& f) {
-  switch (size_of(dtype)) {
-    case 1: return f.template operator()<std::uint8_t>();
-    case 2: return f.template operator()<std::uint16_t>();
-    case 4: return f.template operator()<std::uint32_t>();
-    default: return f.template operator()<std::uint64_t>();
-  }
-}
 
 // Calls f(sums) with dx itself, or for a half type with an f32 copy that is rounded back afterwards.
 template <class T, class F> void with_wide_sums(CpuContext& context, const Tensor& dx, const F& f) {

@@ -19,21 +19,6 @@ using cpu::with_average;
 
 namespace {
 
-// Calls f.operator()<G, W>() with the types of gradients and compute copy; W is float where there is none.
-template <class F> void dispatch_update(const UpdateTable& table, const F& f) {
-  dispatch_floating(table.gradients.dtype(), "update", [&]<class G>() {
-    if constexpr (!std::is_same_v<G, double>) {
-      if (!table.weights.defined()) {
-        if constexpr (std::is_same_v<G, float>) f.template operator()<float, float>();
-      } else if (table.weights.dtype() == DType::bf16) {
-        if constexpr (!std::is_same_v<G, Half>) f.template operator()<G, BFloat16>();
-      } else {
-        if constexpr (!std::is_same_v<G, BFloat16>) f.template operator()<G, Half>();
-      }
-    }
-  });
-}
-
 // Applies make_op(range, member's updates so far) to every element, then counts the update.
 template <class MakeOp, class... State>
 void apply(CpuContext& context, const UpdateTable& table, const MakeOp& make_op, State*... state) {

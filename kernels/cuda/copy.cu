@@ -3,6 +3,7 @@
 #include "kernels/copy_walk.h"
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/walk.h"
+#include "kernels/dispatch_size.h"
 
 // A copy moves 2 elements per element and computes nothing. Where rows of x and y run alike they are moved 16
 // bytes at a time (or as much as divides them); a transpose goes through tiles in shared memory, so that
@@ -270,12 +271,7 @@ void generate_all(const CudaContext& context, const char* name, const Tensor& y,
 template <> void copy(CudaContext& context, const Tensor& x, const Tensor& y) {
   if (y.numel() == 0) return;
   if (x.dtype() != y.dtype()) return cast_any(context, x, y);
-  switch (size_of(x.dtype())) {
-    case 1: return copy_same<std::uint8_t>(context, x, y);
-    case 2: return copy_same<std::uint16_t>(context, x, y);
-    case 4: return copy_same<std::uint32_t>(context, x, y);
-    default: return copy_same<std::uint64_t>(context, x, y);
-  }
+  dispatch_size(x.dtype(), [&]<class T>() { copy_same<T>(context, x, y); });
 }
 
 template <> void fill(CudaContext& context, const Tensor& y, double value) {

@@ -3,6 +3,7 @@
 #include "kernels/cuda/around.h"
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/walk.h"
+#include "kernels/dispatch_size.h"
 #include "kernels/index.h"
 
 // Reading by index moves 2 elements per element and an index. Adding by index keeps the order of the indices
@@ -15,16 +16,6 @@ namespace athanor::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-
-// Calls f with the unsigned integer type of an element's size: moving bits needs no other type.
-template <class F> void dispatch_size(DType dtype, const F& f) {
-  switch (size_of(dtype)) {
-    case 1: return f.template operator()<std::uint8_t>();
-    case 2: return f.template operator()<std::uint16_t>();
-    case 4: return f.template operator()<std::uint32_t>();
-    default: return f.template operator()<std::uint64_t>();
-  }
-}
 
 // --- reading
 // ------------------------------------------------------------------------------------------------

@@ -137,21 +137,6 @@ __global__ void __launch_bounds__(kThreads, 4)
   });
 }
 
-/// Calls f.operator()<G, W>() with the types of gradients and compute copy; W is float where there is none.
-template <class F> void dispatch_update(const UpdateTable& table, const F& f) {
-  dispatch_floating(table.gradients.dtype(), "update", [&]<class G>() {
-    if constexpr (!std::is_same_v<G, double>) {
-      if (!table.weights.defined()) {
-        if constexpr (std::is_same_v<G, float>) f.template operator()<float, float>();
-      } else if (table.weights.dtype() == DType::bf16) {
-        if constexpr (!std::is_same_v<G, Half>) f.template operator()<G, BFloat16>();
-      } else {
-        if constexpr (!std::is_same_v<G, BFloat16>) f.template operator()<G, Half>();
-      }
-    }
-  });
-}
-
 template <class Rule, class... State>
 void run(const CudaContext& context, const char* name, const UpdateTable& table,
          std::span<const typename Rule::Group> groups, const State&... state) {
