@@ -11,8 +11,9 @@
 namespace athanor::dist {
 namespace {
 
-double to_tenths(std::int64_t us) {
-  return static_cast<double>(us / 100'000) / 10;
+double seconds(std::int64_t us) {
+  const std::int64_t tenths = us / 100'000;
+  return static_cast<double>(tenths) / 10;
 }
 
 // What a report reads from a file, as far as it matters here.
@@ -57,9 +58,9 @@ Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
   const RankRecord::Entry entry = as_read(last);
   if (!entry.under_way()) {
     return {fmt::format("rank {} is in no collective: its last, {}, was done {} s ago", mine.rank(),
-                        named(entry), to_tenths(now - entry.end_us))};
+                        named(entry), seconds(now - entry.end_us))};
   }
-  const double idle_s = to_tenths(now - entry.last_us);
+  const double idle_s = seconds(now - entry.last_us);
   if (entry.waits_for < 0)
     return {fmt::format("{} got no further for {} s, and waits for nobody", named(entry), idle_s)};
 

@@ -94,7 +94,8 @@ struct sigaction handled_by(void (*handler)(int)) {
 }
 
 double seconds_since(std::int64_t us) {
-  return static_cast<double>((FlightRecord::now_us() - us) / 100'000) / 10;  // to tenths
+  const std::int64_t tenths = (FlightRecord::now_us() - us) / 100'000;
+  return static_cast<double>(tenths) / 10;
 }
 
 }  // namespace
