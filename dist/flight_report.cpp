@@ -385,7 +385,7 @@ FlightReport conclude(std::vector<RankRecord> records) {
   find_missing(ranks, waiting, report.findings);
   if (!find_desync(ranks, report.findings)) {
     find_gone_on(ranks, waiting, report.findings);
-    if (!find_behind(ranks, waiting, report.findings) && waiting.explained.empty())
+    if (!find_behind(ranks, waiting, report.findings) && report.findings.empty())
       find_stuck(ranks, waiting, report.findings);
   }
   if (report.findings.empty())

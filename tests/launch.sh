@@ -185,6 +185,33 @@ killed)
     [ ! -e "$scratch/lock" ] || ! flock -n "$scratch/lock" true || die "left behind: $scratch"
   done
   ;;
+lost)
+  # Whatever the ranks were doing when one of them was killed or stopped: all lines, and `athanor flight`, name that one
+  # and nobody else.
+  for how in KILL:137:zero1:rank_order STOP:74:zero1:rank_order KILL:137:ddp:ring STOP:74:ddp:ring; do
+    IFS=: read -r signal want strategy algorithm <<<"$how"
+    rm -rf saved
+    code=0
+    ATHANOR_OMP_SET=1 "${train[@]}" --epochs 100000 --devices 4 --strategy "$strategy" --algorithm "$algorithm" \
+      --checkpoint-dir saved --dist-timeout 3 >out 2>err &
+    pid=$!
+    wait_for_save "" $pid
+    sleep 0.5
+    culprit=$(pgrep -P "$(pgrep -P $pid)" | sed -n 3p)
+    rank=$(tr '\0' '\n' <"/proc/$culprit/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
+    kill "-$signal" "$culprit"
+    { wait $pid || code=$?; } 2>/dev/null
+    [ "$code" -eq "$want" ] || die "$how: got $code"
+    nothing_left
+    "$bin/athanor" flight saved >flight || die "$how: no record"
+    grep -q "rank $rank did not do its part" err || die "$how: nobody names rank $rank"
+    ! grep '^rank [0-9]*: error: ' err | grep -vE "rank $rank did not do its part|^rank $rank: error: .* stopped" ||
+      die "$how: somebody else is named"
+    head -n 1 flight | grep -qE "^rank $rank( left no record|: it had been stopped)" || { cat flight; die "$how: flight"; }
+    ! sed '/^the last\|^there is none/,$d' flight | grep -vE "^rank $rank[ :]|for rank $rank in" ||
+      { cat flight; die "$how: flight names somebody else"; }
+  done
+  ;;
 worlds)
   # Saved by two, gone on with by one and by three.
   whole=("${train[@]}" --epochs 6 --metrics)
