@@ -38,4 +38,7 @@ for kind in none pumped thread; do
 done
 before "$(column none 2)" "$(column none 1)" && die "none: a bucket left before the pass was over"
 before "$(column pumped 2)" "$(column pumped 1)" || die "pumped: no bucket left before the pass was over"
-[ "$(grep -c '>waits<' "$folder/overlap.svg")" -ge 1 ] || die "nobody waited"
+for kind in none pumped thread; do # layers sleep, so that all kinds have the same pass to hide behind
+  before 119.9 "$(column $kind 1)" || die "$kind: the pass must take six layers of 20 ms"
+done
+[ "$(grep -c '>waits [0-9]* ms<' "$folder/overlap.svg")" -eq 3 ] || die "each kind must say how long it waited"

@@ -107,6 +107,11 @@ double mb(const Traffic& traffic) {
     most = std::max(most, traffic.weights[r] * kWeightsMb + traffic.images[r] * kImagesMb);
   return most;
 }
+/// False while a rank in the middle of a chain moves more.
+bool rank_0_is_busiest(const Traffic& traffic) {
+  return traffic.weights.size() > 2 &&
+         traffic.weights[0] * kWeightsMb + traffic.images[0] * kImagesMb == mb(traffic);
+}
 double images_mb(const Traffic& traffic) {
   return *std::ranges::max_element(traffic.images) * kImagesMb;
 }
@@ -133,14 +138,14 @@ std::vector<Row> count() {
   return rows;
 }
 
-constexpr double kLeft = 86, kTop = 92, kWidth = 560, kHeight = 300, kRight = 210, kBottom = 62;
-constexpr double kLowMb = 10, kDecades = 3;
+constexpr double kLeft = 86, kTop = 92, kWidth = 560, kHeight = 300, kRight = 210, kBottom = 88;
+constexpr double kLowMb = 50, kHighMb = 10'000;
 
 double x_of(int world) {
   return kLeft + kWidth * (std::log2(world) - 1) / 5;
 }
 double y_of(double megabytes) {
-  return kTop + kHeight * (1 - std::log10(megabytes / kLowMb) / kDecades);
+  return kTop + kHeight * (1 - std::log10(megabytes / kLowMb) / std::log10(kHighMb / kLowMb));
 }
 
 std::string curve(const std::vector<Row>& rows, const Traffic Row::*scheme, const char* color,
@@ -166,7 +171,7 @@ std::string curve(const std::vector<Row>& rows, const Traffic Row::*scheme, cons
 std::string bytes_picture(std::string& table) {
   const std::vector<Row> rows = count();
   table =
-      "| ranks | one rank hands out | along a chain | of both: images | DDP, every rank "
+      "| ranks | one rank hands out | along a chain | images, of rank 0 in both | DDP, every rank "
       "|\n|---|---|---|---|---|\n";
   for (const Row& row : rows) {
     table += fmt::format("| {} | {:.0f} MB | {:.0f} MB | {:.0f} MB | {:.0f} MB |\n", row.world, mb(row.one),
@@ -183,17 +188,25 @@ std::string bytes_picture(std::string& table) {
   out += text(
       24, 56, "muted", "start",
       "ResNet-18 in f32 (46.8 MB of weights), 32 images of 224 x 224 in f32 per rank; both axes logarithmic");
-  for (int decade = 0; decade <= static_cast<int>(kDecades); ++decade) {
-    const double y = y_of(kLowMb * std::pow(10, decade));
-    out += line(kLeft, y, kLeft + kWidth, y, decade == 0 ? "axis" : "grid");
-    constexpr const char* kLabels[] = {"10 MB", "100 MB", "1 GB", "10 GB"};
-    out += text(kLeft - 10, y + 4, "tick", "end", kLabels[decade]);
+  constexpr std::pair<double, const char*> kTicks[] = {{50, "50 MB"},   {100, "100 MB"},  {200, "200 MB"},
+                                                       {500, "500 MB"}, {1000, "1 GB"},   {2000, "2 GB"},
+                                                       {5000, "5 GB"},  {10'000, "10 GB"}};
+  for (const auto& [megabytes, label] : kTicks) {
+    const double y = y_of(megabytes);
+    out += line(kLeft, y, kLeft + kWidth, y, megabytes == kLowMb ? "axis" : "grid");
+    out += text(kLeft - 10, y + 4, "tick", "end", label);
   }
   for (const Row& row : rows) {
     out += line(x_of(row.world), kTop + kHeight, x_of(row.world), kTop + kHeight + 4, "axis");
     out += text(x_of(row.world), kTop + kHeight + 18, "tick", "middle", fmt::format("{}", row.world));
   }
   out += text(kLeft + kWidth / 2, kTop + kHeight + 42, "muted", "middle", "ranks");
+  const Row& bend = *std::ranges::find_if(rows, rank_0_is_busiest, &Row::chain);
+  out += text(
+      24, kTop + kHeight + 70, "muted", "start",
+      fmt::format("Along a chain the busiest is rank 0, with everyone's images, from {} ranks on; with {} "
+                  "it is one in the middle.",
+                  bend.world, bend.world / 2));
   out += curve(rows, &Row::one, "c3", "one rank hands out", 0);
   out += curve(rows, &Row::chain, "c1", "along a chain", 0);
   out += curve(rows, &Row::equals, "c0", "DDP: every rank", 0);

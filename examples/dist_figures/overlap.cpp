@@ -2,9 +2,8 @@
 #include <array>
 #include <chrono>
 #include <map>
-#include <mutex>
+#include <thread>
 
-#include "autograd/elementwise.h"
 #include "autograd/engine.h"
 #include "autograd/node.h"
 #include "autograd/reduce.h"
@@ -12,11 +11,12 @@
 #include "dist/thread_transport.h"
 #include "examples/common/svg.h"
 #include "examples/dist_figures/figures.h"
-#include "nn/linear.h"
+#include "nn/module.h"
 #include "optim/step.h"
 
-// When a backward pass computes and when its buckets travel: rank 0 of two, on one machine, whose network is
-// slowed down so that there is something to hide.
+// When a backward pass computes and when its buckets travel, under the three kinds of overlap: rank 0 of two
+// threads. Layers sleep instead of computing, all for the same time: so the kinds differ in who pushes and in
+// how late their messages happen to be, but not in what the cores do besides.
 
 namespace athanor::examples {
 namespace {
@@ -24,10 +24,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using dist::Overlap;
 
-constexpr int kLayers = 6;
-constexpr std::int64_t kWidthOfLayer = 512, kSamples = 1024;
-constexpr std::size_t kBucketBytes = (kWidthOfLayer + 1) * kWidthOfLayer * sizeof(float);  // a layer
-constexpr std::chrono::milliseconds kDelay{4};
+constexpr int kLayers = 6, kSteps = 9;
+constexpr std::int64_t kElements = 65'536;  // of a layer, and of its bucket
+constexpr std::size_t kBucketBytes = kElements * sizeof(float);
+constexpr std::chrono::milliseconds kLayer{20}, kDelay{8};
 
 struct Span {
   double begin_ms = 0, end_ms = 0;
@@ -36,7 +36,12 @@ struct Span {
 struct Timeline {
   std::vector<Span> layers;   ///< the last layer first
   std::vector<Span> buckets;  ///< in the order sent
+  Span agreement;             ///< on the norm and on overflow, after the last bucket
   double reduced_ms = 0;      ///< reduce() returned
+};
+
+struct Passed {
+  Clock::time_point begin, end;
 };
 
 /// Notes when the first message of each collective begins and its last one ends.
@@ -69,36 +74,48 @@ class Clocked final : public dist::Transport {
   std::map<std::int32_t, dist::Tag> tags_;
 };
 
-/// y = x; calls `f` when the backward pass comes by.
-Tensor mark(const Tensor& x, std::vector<Clock::time_point>& passed) {
-  const Tensor y = x.detach();
-  return record("mark", y, {x}, [&passed](const Tensor& dy, Grads& dx) {
-    passed.push_back(Clock::now());
-    dx[0] = dy;
-  });
-}
+/// A layer that is only time: its backward pass sleeps, and then has the gradients of its input and weight.
+class Slept final : public nn::Module {
+ public:
+  explicit Slept(std::vector<Passed>& passed) : passed_(passed) {
+    weight_ = register_parameter("weight", Tensor::zeros({kElements}));
+  }
+  Tensor forward(const Tensor& x) override {
+    return record("slept", x.detach(), {x, weight_}, [this](const Tensor& dy, Grads& dx) {
+      const Clock::time_point begin = Clock::now();
+      std::this_thread::sleep_until(begin + kLayer);
+      passed_.push_back({begin, Clock::now()});
+      dx[0] = dy;
+      dx[1] = Tensor::zeros({kElements});
+    });
+  }
+
+ private:
+  Tensor weight_;
+  std::vector<Passed>& passed_;
+};
 
 class Chain final : public nn::Module {
  public:
   Chain() {
     for (int i = 0; i < kLayers; ++i) {
-      layers.push_back(std::make_unique<nn::Linear>(kWidthOfLayer, kWidthOfLayer));
+      layers.push_back(std::make_unique<Slept>(passed));
       register_module(fmt::format("layer{}", i), *layers.back());
     }
-    initialize(1);
   }
   Tensor forward(const Tensor& x) override {
     passed.clear();
     Tensor y = x;
-    for (const auto& layer : layers) y = relu((*layer)(mark(y, passed)));
+    for (const auto& layer : layers) y = (*layer)(y);
     return y;
   }
-  std::vector<std::unique_ptr<nn::Linear>> layers;
-  std::vector<Clock::time_point> passed;
+  std::vector<Passed> passed;  ///< of the last backward pass, the last layer first
+  std::vector<std::unique_ptr<Slept>> layers;
 };
 
+/// The median of kSteps steps, by their ends.
 Timeline run(Overlap overlap) {
-  Timeline timeline;
+  std::vector<Timeline> timelines;
   dist::run_ranks(
       2,
       [&](dist::Transport& below) {
@@ -110,9 +127,8 @@ Timeline run(Overlap overlap) {
         dist::Communicator comm(transport);
         dist::Ddp ddp(arena, comm, {.overlap = overlap});
         StepBuffer step;
-        const Tensor x = Tensor::zeros({kSamples, kWidthOfLayer});
-        require_grad(x);               // so that the first layer's backward pass ends at a mark, too
-        for (int i = 0; i < 4; ++i) {  // the last one counts: caches are warm
+        const Tensor x = Tensor::zeros({1});
+        for (int i = 0; i <= kSteps; ++i) {  // not the first, which takes memory
           arena.zero_grad();
           const Tensor loss = sum(net(x));
           comm.run(*comm.barrier());
@@ -121,27 +137,28 @@ Timeline run(Overlap overlap) {
           backward_scaled(loss, step);
           ddp.reduce(step);
           const Clock::time_point end = Clock::now();
-          if (i < 3 || transport.rank() != 0) continue;
+          if (i == 0 || transport.rank() != 0) continue;
+          Timeline& timeline = timelines.emplace_back();
           const auto ms = [&](Clock::time_point at) {
             return std::chrono::duration<double, std::milli>(at - begin).count();
           };
-          double from = 0;
-          for (const Clock::time_point at : net.passed) {
-            timeline.layers.push_back({from, ms(at)});
-            from = ms(at);
-          }
-          for (std::size_t b = 0; const auto& [tag, times] : transport.times) {
-            if (b++ < ddp.layout().buckets().size())
-              timeline.buckets.push_back({ms(times.first), ms(times.second)});
+          for (const auto& [from, to] : net.passed) timeline.layers.push_back({ms(from), ms(to)});
+          for (const auto& [tag, times] : transport.times) {
+            const Span span{ms(times.first), ms(times.second)};
+            if (timeline.buckets.size() < ddp.layout().buckets().size())
+              timeline.buckets.push_back(span);
+            else
+              timeline.agreement = span;
           }
           timeline.reduced_ms = ms(end);
         }
       },
       {.delay = kDelay, .seed = 2});
-  return timeline;
+  std::ranges::nth_element(timelines, timelines.begin() + kSteps / 2, {}, &Timeline::reduced_ms);
+  return timelines[kSteps / 2];
 }
 
-constexpr double kLeft = 128, kTop = 100, kWidth = 800, kRight = 40, kBar = 26, kGroup = 112;
+constexpr double kLeft = 128, kTop = 116, kWidth = 800, kRight = 50, kBar = 26, kGroup = 112;
 
 std::string lane(double y, const std::vector<Span>& spans, const std::string& style,
                  const std::function<double(double)>& x,
@@ -158,7 +175,6 @@ std::string lane(double y, const std::vector<Span>& spans, const std::string& st
 }  // namespace
 
 std::string overlap_picture(std::string& table) {
-  const int threads = cpu_context().threads();
   struct Kind {
     Overlap overlap;
     const char* name;
@@ -173,7 +189,6 @@ std::string overlap_picture(std::string& table) {
     timelines.push_back(run(kind.overlap));
     longest = std::max(longest, timelines.back().reduced_ms);
   }
-  cpu_context().set_threads(threads);
   const auto x = [&](double ms) { return kLeft + kWidth * ms / longest; };
 
   table =
@@ -188,9 +203,14 @@ std::string overlap_picture(std::string& table) {
   out += text(
       24, 56, "muted", "start",
       fmt::format(
-          "Rank 0 of 2 as threads, {} layers of {} x {}, one bucket each; every message takes up to {} ms on "
-          "top",
-          kLayers, kWidthOfLayer, kWidthOfLayer, kDelay.count()));
+          "Rank 0 of 2. {} layers, each of which sleeps for {} ms in place of computing; a bucket for each, "
+          "from the last layer to the first.",
+          kLayers, kLayer.count()));
+  out +=
+      text(24, 74, "muted", "start",
+           fmt::format("An all-reduce of a bucket sends two messages one after the other, each up to {} ms "
+                       "late, at random. Of {} steps the median.",
+                       kDelay.count(), kSteps));
   for (std::size_t k = 0; k < timelines.size(); ++k) {
     const Timeline& timeline = timelines[k];
     const double y = kTop + static_cast<double>(k) * kGroup;
@@ -200,9 +220,13 @@ std::string overlap_picture(std::string& table) {
     out +=
         lane(y, timeline.layers, "c0", x, [](std::size_t i) { return fmt::format("{}", kLayers - 1 - i); });
     out += rect(x(computed) + 0.5, y, std::max(x(timeline.reduced_ms) - x(computed) - 1, 0.5), kBar, "wait");
-    if (x(timeline.reduced_ms) - x(computed) > 50)
-      out += text((x(computed) + x(timeline.reduced_ms)) / 2, y + 17, "tick", "middle", "waits");
+    const std::string waits = fmt::format("waits {:.0f} ms", timeline.reduced_ms - computed);
+    if (x(timeline.reduced_ms) - x(computed) > 80)
+      out += text((x(computed) + x(timeline.reduced_ms)) / 2, y + 17, "tick", "middle", waits);
+    else
+      out += text(x(timeline.reduced_ms) + 6, y + 17, "tick", "start", waits);
     out += lane(y + 34, timeline.buckets, "c1", x, [](std::size_t i) { return fmt::format("{}", i); });
+    out += lane(y + 34, {timeline.agreement}, "c2", x, [](std::size_t) { return "a"; });
     out += line(kLeft, y + 72, kLeft + kWidth, y + 72, "axis");
     table +=
         fmt::format("| {} | {:.2f} ms | {:.2f} ms | {:.2f} ms | {:.2f} ms |\n", kKinds[k].name, computed,
@@ -215,9 +239,12 @@ std::string overlap_picture(std::string& table) {
            text(x(ms), y + 18, "tick", "middle", fmt::format("{:.0f} ms", ms));
   }
   out += rect(kLeft, kTotal - 26, 12, 12, "c0") +
-         text(kLeft + 18, kTotal - 16, "muted", "start", "backward, by layer");
-  out += rect(kLeft + 170, kTotal - 26, 12, 12, "c1") +
-         text(kLeft + 188, kTotal - 16, "muted", "start", "a bucket's messages, by bucket");
+         text(kLeft + 18, kTotal - 16, "muted", "start", "backward pass, by layer");
+  out +=
+      rect(kLeft + 200, kTotal - 26, 12, 12, "c1") +
+      text(kLeft + 218, kTotal - 16, "muted", "start", "messages, by bucket: 0 is layer 5's, 5 is layer 0's");
+  out += rect(kLeft + 560, kTotal - 26, 12, 12, "c2") +
+         text(kLeft + 578, kTotal - 16, "muted", "start", "a: norm and overflow agreed on");
   return out + "</svg>\n";
 }
 

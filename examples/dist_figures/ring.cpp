@@ -54,7 +54,7 @@ Half replay(Pieces& pieces, const std::vector<std::unique_ptr<Traced>>& ranks,
 }
 
 constexpr double kCell = 40, kCellHeight = 24, kRow = 42, kPanel = kRanks * kCell, kGap = 34, kLeft = 74,
-                 kTop = 104, kHalfHeight = kRanks * kRow + 68;
+                 kTop = 104, kHalfHeight = kRanks * kRow + 92;
 
 // A cell: a stripe for each rank that is in the sum, in its colour.
 std::string cell(double x, double y, int bits, bool arrived) {
@@ -67,12 +67,17 @@ std::string cell(double x, double y, int bits, bool arrived) {
   return out;
 }
 
-// The way a piece took from the rank above; from the last to the first, out below and in above.
+// The way a piece took from the rank above. From the last rank to the first it leaves below, where the other
+// end is named, and comes in above.
 std::string arrow(double x, double y_to, bool wraps, double y_bottom) {
   const double middle = x + kCell / 2 - 0.5, tip = y_to - 3, from = y_to - (kRow - kCellHeight) + 2;
   std::string out;
   if (wraps) {
-    out += line(middle, y_bottom + 2, middle, y_bottom + 13, "way");
+    out += line(middle, y_bottom + 2, middle, y_bottom + 10, "way") +
+           fmt::format(R"(<path d="M{:.1f} {:.1f}l-3.5 -5h7z" class="tip"/>)"
+                       "\n",
+                       middle, y_bottom + 14) +
+           text(middle, y_bottom + 27, "tick", "middle", "to rank 0");
     out += line(middle, tip - 11, middle, tip - 2, "way");
   } else {
     out += line(middle, from, middle, tip - 2, "way");
@@ -169,10 +174,10 @@ std::string ring_picture() {
       text(24, kHeight - 36, "muted", "start",
            "A cell is a piece; its stripes say whose values are summed up in it. Framed: what has arrived in "
            "this step, from the rank above");
-  out += text(
-      24, kHeight - 18, "muted", "start",
-      "(for rank 0: from rank 3). Before all_gather, only the piece a rank owns is complete; the others are "
-      "leftovers.");
+  out +=
+      text(24, kHeight - 18, "muted", "start",
+           "(rank 0: from rank 3). Before all_gather, only the piece a rank owns is complete; the others are "
+           "leftovers.");
   return out + "</svg>\n";
 }
 
