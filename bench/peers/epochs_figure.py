@@ -69,7 +69,7 @@ def svg(table):
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
 
     def x_of(count):
-        return LEFT + 24 + (right - LEFT - 36) * workers.index(count) / (len(workers) - 1)
+        return LEFT + 24 + (right - LEFT - 36) * count / workers[-1]
 
     def y_of(value):
         return bottom - (bottom - TOP) * (math.log10(value) - lowest) / (highest - lowest)
@@ -100,7 +100,7 @@ def svg(table):
         above = y
         out += text(right + 10, y, "head", "start", f"{SERIES[style][1]}: {duration(last)}")
         out += text(right + 10, y + 16, "muted", "start", SERIES[style][2])
-    out += text(LEFT, HEIGHT - 14, "muted", "start", "Across: workers, of which 0 is the caller itself; up: time of one epoch after the first, in powers of ten.")
+    out += text(LEFT, HEIGHT - 14, "muted", "start", "Across: workers; with 0 the caller reads. Up: time of one epoch after the first, logarithmic.")
     return out + "</svg>\n"
 
 
