@@ -245,6 +245,7 @@ add_library(athanor
   trainer/run_main.cpp
   trainer/run_on_ranks.cpp
   trainer/run_state.cpp
+  trainer/settings.cpp
   trainer/signals.cpp
   trainer/trainer.cpp
   trainer/trainer_checkpoints.cpp

@@ -136,52 +136,83 @@ TEST_F(ResumeFiles, EveryEntryIsNeededAndNamed) {
                   {"norm.weight", "f64"});
 }
 
-TEST_F(ResumeFiles, OtherSettingsAreNamedWithBothValues) {
+TEST_F(ResumeFiles, OtherSettingsAreNamedAsTheUserKnowsThem) {
   train(saving(test::resume_config(), 0));
   struct Case {
     const char* says;
     std::function<void(TrainerConfig&)> change;
   };
   const std::vector<Case> cases{
-      {"seed is '1' and was '0'", [](auto& c) { c.seed = 1; }},
-      {"precision is 'bf16' and was 'f32'", [](auto& c) { c.precision = Precision::bf16; }},
-      {"batch_size is '16' and was '8'", [](auto& c) { c.batch_size = 16; }},
-      {"val_batch_size is '5' and was '0'", [](auto& c) { c.val_batch_size = 5; }},
-      {"accumulate is '1' and was '2'", [](auto& c) { c.accumulate = 1; }},
-      {"epochs is '3' and was '2', schedule_steps is '15' and was '10'", [](auto& c) { c.epochs = 3; }},
-      {"schedule_steps is '7' and was '10'", [](auto& c) { c.max_steps = 7; }},
-      {"lr is '0.1' and was '0.2'", [](auto& c) { c.lr = 0.1; }},
-      {"clip_norm is '1' and was '0'", [](auto& c) { c.clip_norm = 1; }},
-      {"clip_value is '1' and was '0'", [](auto& c) { c.clip_value = 1; }},
-      {"skip_outliers is '3' and was '0'", [](auto& c) { c.skip_outliers = 3; }},
-      {"ema is '0.5' and was '0'", [](auto& c) { c.ema_decay = 0.5; }},
-      {"loss_scale is '8' and was 'automatic'", [](auto& c) { c.loss_scaling = LossScaling::fixed(8); }},
-      {"f32_gradients is 'true' and was 'false'", [](auto& c) { c.f32_gradients = true; }},
-      {"early_stop is 'none' and was 'val_loss:3'", [](auto& c) { c.early_stop.reset(); }},
-      {"early_stop is 'val_loss:2' and was", [](auto& c) { c.early_stop->patience = 2; }},
-      {"momentum is '0.5' and was '0.9'", [](auto& c) { c.momentum = 0.5; }},
-      {"weight_decay is '0' and was '0.0005'", [](auto& c) { c.weight_decay = 0; }},
-      {"label_smoothing is '0.1' and was '0'", [](auto& c) { c.label_smoothing = 0.1; }},
-      {"augment is 'pad 0, flip true, cutout 0' and was 'pad 1,", [](auto& c) { c.augment.pad = 0; }},
-      {"augment is 'pad 1 reflected,", [](auto& c) { c.augment.padding = Padding::reflect; }},
-      {"model is 'other' and was ''", [](auto& c) { c.model = "other"; }},
-      {"learning_rates is '0.2 0.2 0.2 0.2 0.2' and was",
+      {"--seed is 1 and was 0;", [](auto& c) { c.seed = 1; }},
+      {"--order is pages and was random;", [](auto& c) { c.order = Order::page_random; }},
+      {"--precision is bf16 and was f32;", [](auto& c) { c.precision = Precision::bf16; }},
+      {"--val-batch-size is 5 and was not given;", [](auto& c) { c.val_batch_size = 5; }},
+      {"--sync-bn is given and was not given;", [](auto& c) { c.sync_bn = true; }},
+      {"--clip-norm is 1 and was not given;", [](auto& c) { c.clip_norm = 1; }},
+      {"--clip-value is 1 and was not given;", [](auto& c) { c.clip_value = 1; }},
+      {"--skip-outliers is 3 and was not given;", [](auto& c) { c.skip_outliers = 3; }},
+      {"--ema is 0.5 and was not given;", [](auto& c) { c.ema_decay = 0.5; }},
+      {"--loss-scale is 8 and was not given;", [](auto& c) { c.loss_scaling = LossScaling::fixed(8); }},
+      {"--loss-scale is 'dynamic from ", [](auto& c) { c.loss_scaling = LossScaling{}; }},
+      {"--grad-dtype f32 is given and was not given;", [](auto& c) { c.f32_gradients = true; }},
+      {"--early-stop is not given and was val_loss:3;", [](auto& c) { c.early_stop.reset(); }},
+      {"--early-stop is val_loss:2 and was val_loss:3;", [](auto& c) { c.early_stop->patience = 2; }},
+      {"the program's momentum is 0.5 and was 0.9;", [](auto& c) { c.momentum = 0.5; }},
+      {"the program's weight decay is 0 and was 0.0005;", [](auto& c) { c.weight_decay = 0; }},
+      {"the program's label smoothing is 0.1 and was 0;", [](auto& c) { c.label_smoothing = 0.1; }},
+      {"the program's augmentation is 'pad 0, flip true, cutout 0' and was 'pad 1,",
+       [](auto& c) { c.augment.pad = 0; }},
+      {"the program's augmentation is 'pad 1 reflected,",
+       [](auto& c) { c.augment.padding = Padding::reflect; }},
+      {"--model is other and was not given;", [](auto& c) { c.model = "other"; }},
+      {"but the program's learning rate, at five steps, is '0.2 0.2 0.2 0.2 0.2' and was '",
        [](auto& c) { c.schedule = [](double lr, std::int64_t) { return schedules::constant(lr); }; }},
-      {"optimizer is 'adam' and was 'sgd'",
+      {"the program's optimizer is adam and was sgd;",
        [](auto& c) { c.optimizer = [](ParameterArena& arena) { return std::make_unique<Adam>(arena); }; }},
+      // What follows from another flag is not said beside it.
+      {"but --batch-size is 16 and was 8 (the learning rate's course depends on it);",
+       [](auto& c) { c.batch_size = 16; }},
+      {"but --accumulate is 1 and was 2 (the learning rate's course depends on it);",
+       [](auto& c) { c.accumulate = 1; }},
+      {"but --epochs is 3 and was 2 (the learning rate's course depends on it);",
+       [](auto& c) { c.epochs = 3; }},
+      {"but the number of steps (--max-steps) is 7 and was 10 (the learning rate's course depends on it);",
+       [](auto& c) { c.max_steps = 7; }},
+      {"but --lr is 0.1 and was 0.2 (the learning rate's course depends on it); set back what differs, or "
+       "begin "
+       "a run of its own with these weights: --pretrained FILE and another --checkpoint-dir",
+       [](auto& c) { c.lr = 0.1; }},
+      {"--seed is 1 and was 0, --epochs is 3 and was 2 (",
+       [](auto& c) {
+         c.seed = 1;
+         c.epochs = 3;
+       }},
   };
   for (const Case& c : cases) {
     TrainerConfig config = from(test::resume_config(), file(10).string());
     c.change(config);
-    expect_one_line(message_of([&] { train(config); }), {"--resume: " + file(10).string() + ": ", c.says});
+    const std::string message = message_of([&] { train(config); });
+    expect_one_line(message, {"--resume: " + file(10).string() + ": settings must be ", c.says});
+    EXPECT_EQ(message.find("schedule_steps"), std::string::npos) << message;
   }
+  // The one flag that is written only where it is given.
+  std::filesystem::remove_all(folder());
+  TrainerConfig joined = test::resume_config();
+  joined.sync_bn = true;
+  train(saving(joined, 0));
+  expect_one_line(message_of([&] { train(from(test::resume_config(), file(10).string())); }),
+                  {"--sync-bn is not given and was given;"});
+  EXPECT_NO_THROW(train(from(joined, file(10).string())));
+  std::filesystem::remove_all(folder());
+  train(saving(test::resume_config(), 0));
   // Other data, of the same size.
   const auto data = synthetic(test::kResumeSpec, 75, 9), held_out = synthetic(test::kResumeSpec, 31, 2);
   const TrainerConfig config = from(test::resume_config(), file(10).string());
   Trainer trainer(config);
   ResumeNet model;
-  expect_one_line(message_of([&] { trainer.fit(model, *data, *held_out); }),
-                  {"val_samples is '31' and was '30'", "pixels is 'mean "});
+  expect_one_line(
+      message_of([&] { trainer.fit(model, *data, *held_out); }),
+      {"the number of images to validate on is 31 and was 30", "the images' mean and deviation is 'mean "});
   // Another model.
   ResumeNet wide(7);
   expect_one_line(message_of([&] { train(config, wide); }),
