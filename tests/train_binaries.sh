@@ -32,6 +32,14 @@ refuses "--lr" train_digits --lr nan
 refuses "--metrics" train_digits --metrics /nowhere/file
 refuses "scripts/get_data.sh mnist" train_mnist
 refuses "scripts/get_data.sh cifar10" train_cifar10 --data-dir "$folder"
+refuses "--strategy zero1: .*there is one; add --devices" train_digits --strategy zero1
+refuses "--strategy zero1: .*there is one; add --devices" train_digits --strategy zero1 --devices 1
+run 0 train_digits --device cpu --strategy ddp --fast-dev-run
+grep -q "strategy single (nothing to share for ddp), " out || die "ddp with one device: not a word"
+run 0 train_digits --device cpu --devices auto --strategy zero1 --fast-dev-run
+grep -q "strategy single (--devices auto: no GPU in use; nothing to share for zero1), " out || die "--devices auto: not a word"
+run 0 train_digits --device cpu --devices auto --fast-dev-run
+grep -q "strategy single (--devices auto: no GPU in use), " out || die "--devices auto: not a word"
 run 3 train_digits --memory-limit 100000
 [ "$(wc -l <err)" -eq 1 ] || die "out of memory takes more than a line"
 

@@ -67,7 +67,7 @@ struct TrainerConfig {
   int local_ranks = 1;  ///< that share this machine's cores; see run_on_ranks()
   std::filesystem::path
       flight_dir;          ///< for records of a rank that cannot go on; empty: checkpoint_dir, or here
-  std::string ranks_note;  ///< who has started them
+  std::string ranks_note;  ///< who has started them, or why there is one
   int threads = 0;         ///< 0: as many as there are cores, divided among the ranks of this machine
   Precision precision = Precision::f32;
   /// Unset: dynamic from 65536 for f16, else 1 for ever.

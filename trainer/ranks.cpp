@@ -50,9 +50,8 @@ Ranks::Ranks(dist::Transport* transport, const TrainerConfig& config)
 Ranks::~Ranks() = default;
 
 std::string Ranks::describe(const TrainerConfig& config) const {
-  if (alone()) return "single";
-  return fmt::format("{} on {} ranks{}", name_of(strategy_), world_size(),
-                     config.ranks_note.empty() ? "" : fmt::format(" ({})", config.ranks_note));
+  const std::string note = config.ranks_note.empty() ? "" : fmt::format(" ({})", config.ranks_note);
+  return alone() ? "single" + note : fmt::format("{} on {} ranks{}", name_of(strategy_), world_size(), note);
 }
 
 // The model -------------------------------------------------------------------------------------------------

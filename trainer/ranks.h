@@ -40,7 +40,7 @@ class Ranks {
   Strategy strategy() const { return strategy_; }
   bool sharded() const { return zero1_ != nullptr; }
 
-  /// "single", or "ddp on 4 ranks (mpirun)".
+  /// "single", "ddp on 4 ranks (mpirun)", "single (--devices auto: no GPU in use)".
   std::string describe(const TrainerConfig& config) const;
   /// For StepState: ranks that shared one would drop the same elements of their different samples.
   std::uint64_t seed(std::uint64_t seed) const { return dist::rank_seed(seed, rank()); }

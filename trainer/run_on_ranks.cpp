@@ -68,6 +68,21 @@ void check_flags(const TrainerConfig& config, const dist::Place& place) {
             cuda_device_count());
 }
 
+/// What flags say of several ranks where there is one. --devices auto takes what is there, and so does a
+/// launcher that was told of one rank; who asks for nothing but zero1 has forgotten something.
+void check_alone(TrainerConfig& config, const dist::Place& place) {
+  const bool automatic = config.devices == TrainerConfig::kAllDevices;
+  ATH_CHECK(
+      config.strategy != Strategy::zero1 || automatic || place.launcher != dist::Launcher::none,
+      "--strategy zero1: must have several devices to divide masters and optimizer state among, but there is "
+      "one; add --devices N, or leave it out");
+  if (automatic)
+    config.ranks_note = config.device.is_cuda() ? "--devices auto: one GPU" : "--devices auto: no GPU in use";
+  if (config.strategy == Strategy::ddp || config.strategy == Strategy::zero1)
+    config.ranks_note +=
+        fmt::format("{}nothing to share for {}", automatic ? "; " : "", name_of(config.strategy));
+}
+
 /// Where records of a rank that cannot go on are written: the run's folder, or where the user is.
 std::filesystem::path flight_folder(const TrainerConfig& config) {
   const bool own = !config.flight_dir.empty();
@@ -129,7 +144,10 @@ int run_on_ranks(TrainerConfig& config, char** argv, const dist::Networks& netwo
     if (ranks > 1) return start_ranks(config, ranks, argv, networks);
   }
   check_flags(config, place);
-  if (place.alone()) return body(nullptr);
+  if (place.alone()) {
+    check_alone(config, place);
+    return body(nullptr);
+  }
   dist::die_with_launcher();
   if (config.device.is_cuda()) config.device.index = static_cast<std::int16_t>(gpu_of(place));
   return run_rank(place, config, networks, body);
