@@ -19,9 +19,8 @@ int cuda_device_count() {
 }
 const std::string& why_no_cuda() {
   static const std::string why =
-      "this build has no CUDA: configure with the preset cuda (or simt, which emulates it on the CPU), or "
-      "use "
-      "--device cpu";
+      "no CUDA in this build: configure with the preset cuda (or simt, which emulates it on the CPU), or "
+      "use --device cpu";
   return why;
 }
 bool cuda_is_emulated() {

@@ -277,6 +277,13 @@ TEST(Flags, HelpNamesEveryFlag) {
   }
 }
 
+TEST(Flags, TheNoteOnADeviceThatNobodyAskedForIsShort) {
+  if (cuda_device_count() > 0) GTEST_SKIP() << "there is a device";
+  EXPECT_EQ(parse({}).device_note, "no CUDA in this build");
+  EXPECT_EQ(parse({"--device", "auto"}).device_note, "no CUDA in this build");
+  EXPECT_EQ(parse({"--device", "cpu"}).device_note, "");
+}
+
 TEST(Flags, DataDirComesFromTheFlagThenTheEnvironment) {
   setenv("ATHANOR_DATA_DIR", "/from/env", 1);
   EXPECT_EQ(parse({}).data_dir, "/from/env");

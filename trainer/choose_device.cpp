@@ -6,19 +6,24 @@
 namespace athanor {
 namespace {
 
+/// What is the matter, of "what is the matter: what to do about it": nobody has asked for a GPU.
+std::string matter(const std::string& why) {
+  return why.substr(0, why.find(": "));
+}
+
 DeviceChoice automatic() {
-  if (cuda_is_emulated()) return {kCpu, "auto: this build only emulates CUDA"};
-  if (cuda_device_count() == 0) return {kCpu, "auto: " + why_no_cuda()};
+  if (cuda_is_emulated()) return {kCpu, "this build only emulates CUDA"};
+  if (cuda_device_count() == 0) return {kCpu, matter(why_no_cuda())};
   std::string why_not;
   for (std::int16_t i = 0; i < cuda_device_count(); ++i) {
     try {
       const Device device{DeviceType::cuda, i};
-      return {device, "auto: " + device_info(device).name};
+      return {device, device_info(device).name};
     } catch (const BackendError& error) {  // this build has no code for it
       if (why_not.empty()) why_not = error.what();
     }
   }
-  return {kCpu, "auto: " + why_not};
+  return {kCpu, why_not};
 }
 
 Device parse(const std::string& text) {
