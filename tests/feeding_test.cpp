@@ -314,12 +314,24 @@ TEST(Bottleneck, IsNamedByTheTable) {
        computing,
        {.loader = idle, .cores = 1},
        "compute",
-       "compute: forward 30 %, backward 55 %, optimizer 10 % of the step; data 1 %"},
+       "compute: forward 30 %, backward 55 %, optimizer 10 %, copies 4 %; data 1 %"},
       {"compute with idle cores",
        computing,
        {.cores = 4, .per_step_s = 0.1},
        "compute",
-       "compute: forward 30 %, backward 55 %, optimizer 10 % of the step; data 1 %; try --threads 4"},
+       "compute: forward 30 %, backward 55 %, optimizer 10 %, copies 4 %; data 1 %; try "
+       "--threads 4"},
+      {"several ranks",
+       {.data = 1, .copy = 0.1, .forward = 31, .backward = 53.9, .communication = 13, .update = 1},
+       {},
+       "compute",
+       "compute: forward 31 %, backward 54 %, communication 13 %, optimizer 1 %; data 1 %"},
+      {"a GPU that is waited for",
+       {.data = 4, .forward = 20, .backward = 15, .communication = 19, .update = 15, .device = 27},
+       {.device = gpu},
+       "compute",
+       "compute: forward 20 %, backward 15 %, communication 19 %, optimizer 15 %, waiting for the device "
+       "27 %; data 4 %"},
       {"a GPU at work",
        {.data = 1, .forward = 10, .backward = 10, .update = 5, .device = 74},
        {.device = gpu},
@@ -345,7 +357,7 @@ TEST(Bottleneck, IsNamedByTheTable) {
        {},
        {},
        "compute",
-       "compute: forward 0 %, backward 0 %, optimizer 0 % of the step; data 0 %"},
+       "compute: forward 0 %, backward 0 %, optimizer 0 %; data 0 %"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.what);

@@ -38,6 +38,28 @@ std::string data_line(double share, const RunFacts& run) {
   return fmt::format("{}; try --workers {} or athanor pack", workers, more);
 }
 
+/// All parts of a step that is held up by none, each that rounds to something.
+std::string compute_line(const Times& times) {
+  const double whole = std::max(times.step(), 1e-12);
+  const struct {
+    const char* name;
+    double seconds;
+    bool always;
+  } parts[] = {{"forward", times.forward, true},
+               {"backward", times.backward, true},
+               {"communication", times.communication, false},
+               {"optimizer", times.update, true},
+               {"copies", times.copy, false},
+               {"waiting for the device", times.device, false}};
+  std::string line = "compute: ";
+  for (const auto& part : parts) {
+    const int share = percent(part.seconds / whole);
+    if (share != 0 || part.always) line += fmt::format("{} {} %, ", part.name, share);
+  }
+  line.resize(line.size() - 2);
+  return fmt::format("{}; data {} %", line, percent(times.data / whole));
+}
+
 }  // namespace
 
 Times operator-(const Times& now, const Times& before) {
@@ -83,10 +105,7 @@ Bottleneck find_bottleneck(const Times& times, const RunFacts& run) {
       run.device.is_cpu() && run.threads < run.cores && run.per_step_s > kWorthThreads_s
           ? fmt::format("; try --threads {}", run.cores)
           : "";
-  return {"compute",
-          fmt::format("compute: forward {} %, backward {} %, optimizer {} % of the step; data {} %{}",
-                      percent(share(times.forward)), percent(share(times.backward)),
-                      percent(share(times.update)), percent(share(times.data)), advice)};
+  return {"compute", compute_line(times) + advice};
 }
 
 }  // namespace athanor
