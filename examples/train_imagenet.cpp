@@ -21,12 +21,20 @@ void check_classes(const SampleStore& train, const SampleStore& val) {
   }
 }
 
+std::shared_ptr<const SampleStore> open(const TrainerConfig& flags, Part part) {
+  const char* const name = part == Part::train ? "train" : "val";
+  const std::filesystem::path& given = part == Part::train ? flags.train_data : flags.val_data;
+  const std::filesystem::path path = given.empty() ? flags.data_dir / "imagenet" / name : given;
+  if (!std::filesystem::exists(path)) {
+    detail::fail<IoError>("data: {} must be a file or folder, but there is none; name it with --{}{}",
+                          path.string(), name,
+                          given.empty() ? ", or the folder that holds imagenet/ with --data-dir" : "");
+  }
+  return open_samples(path, {.part = part});
+}
+
 examples::Data images(const TrainerConfig& flags) {
-  const auto open = [&](const std::filesystem::path& path, Part part) -> std::shared_ptr<const SampleStore> {
-    const char* const folder = part == Part::train ? "train" : "val";
-    return open_samples(path.empty() ? flags.data_dir / "imagenet" / folder : path, {.part = part});
-  };
-  const auto train = open(flags.train_data, Part::train), val = open(flags.val_data, Part::test);
+  const auto train = open(flags, Part::train), val = open(flags, Part::test);
   check_classes(*train, *val);
   const std::int64_t side = flags.image_size;
   const ImageTransform drawn{.height = side, .width = side, .random_crop = RandomResizedCrop{}};

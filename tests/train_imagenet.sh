@@ -37,7 +37,9 @@ done
 
 run 0 --help
 grep -q -- '--image-size' out || die "--help lacks --image-size"
-refuses "data: data-cache/imagenet/train must be a file or folder, but there is none" --data-dir data-cache
+refuses "data: data-cache/imagenet/train must be a file or folder, but there is none; name it with --train, .*--data-dir" --data-dir data-cache
+refuses "data: nowhere/imagenet/val must be .*there is none; name it with --val, .*--data-dir" --data-dir nowhere --train imagenet/train
+refuses "data: nothing must be a file or folder, but there is none; name it with --val$" --data-dir . --val nothing
 refuses "--image-size: must be at least 1" --image-size 0
 refuses "middle|at least 63 pixels" --data-dir . --model alexnet --image-size 40
 
