@@ -237,6 +237,7 @@ add_library(athanor
   trainer/choose_device.cpp
   trainer/config.cpp
   trainer/detail/flag_values.cpp
+  trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
   trainer/json_lines.cpp
   trainer/parse_flags.cpp

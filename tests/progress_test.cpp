@@ -1,37 +1,180 @@
 #include "trainer/progress.h"
 
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
+#include <thread>
 
 #include <gtest/gtest.h>
 
+#include "support/resumed_run.h"
 #include "support/small_training.h"
+#include "trainer/detail/terminal.h"
 
 namespace athanor {
 namespace {
 
-TEST(Progress, OverwritesNothingWithoutATerminal) {
-  for (const bool live : {false, true}) {
-    char* text = nullptr;
-    std::size_t size = 0;
-    std::FILE* out = open_memstream(&text, &size);
-    {
-      const auto train = synthetic(test::kSmallSpec, 160), held_out = synthetic(test::kSmallSpec, 20);
-      test::Perceptron model;
-      Trainer trainer(test::small_config());
-      trainer.add(std::make_unique<Progress>(out, live));
-      trainer.fit(model, *train, *held_out);
-    }
-    std::fclose(out);
-    const std::string said(text, size);
-    std::free(text);  // NOLINT: open_memstream's contract
-    if (!live) {
-      EXPECT_EQ(said.find('\r'), std::string::npos);
-    }
-    EXPECT_TRUE(said.starts_with("athanor: device cpu, ")) << said;
-    EXPECT_NE(said.find("\n    3   "), std::string::npos) << said;
-    EXPECT_NE(said.find("test accuracy "), std::string::npos) << said;
+/// What is written of a training of 10 steps an epoch; `live`: with so many columns.
+std::string said(const TrainerConfig& config, int columns = 0,
+                 const std::function<void(int, const Tensor&)>& on_forward = {}) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  {
+    const auto train = synthetic(test::kSmallSpec, 160), held_out = synthetic(test::kSmallSpec, 20);
+    test::Perceptron model;
+    model.on_forward = on_forward;
+    Trainer trainer(config);
+    trainer.add(std::make_unique<Progress>(out, columns > 0, columns));
+    trainer.fit(model, *train, *held_out);
   }
+  std::fclose(out);
+  const std::string all(text, size);
+  std::free(text);  // NOLINT: open_memstream's contract
+  return all;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Progress, OverwritesNothingWithoutATerminal) {
+  for (const int columns : {0, 80}) {
+    const std::string text = said(test::small_config(), columns);
+    if (columns == 0) {
+      EXPECT_EQ(text.find('\r'), std::string::npos);
+    }
+    EXPECT_TRUE(text.starts_with("athanor: device cpu, ")) << text;
+    EXPECT_TRUE(has(text, "\n    3   ")) << text;
+    EXPECT_TRUE(has(text, "test accuracy ")) << text;
+  }
+}
+
+// A line that is longer than the terminal can not be overwritten: each refresh would leave one behind.
+TEST(Progress, TheLineThatMovesFitsTheTerminal) {
+  TrainerConfig config = test::small_config();
+  config.epochs = 1;
+  for (const int columns : {60, 80, 120}) {
+    const std::string text = said(config, columns, [](int, const Tensor&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(55));
+    });
+    const std::string erase = "\r\033[K";
+    int lines = 0;
+    for (std::size_t at = text.find(erase); at != std::string::npos;) {
+      const std::size_t begin = at + erase.size();
+      at = text.find(erase, begin);
+      if (at == std::string::npos) break;  // what follows is the table
+      const std::string line = text.substr(begin, at - begin);
+      EXPECT_LT(terminal::width_of(line), columns) << line;
+      EXPECT_TRUE(has(line, "/10  loss ")) << line;
+      EXPECT_EQ(has(line, "images/s"), columns >= 80) << line;
+      ++lines;
+    }
+    EXPECT_GE(lines, 1);
+  }
+}
+
+TEST(Progress, WhatItSaysIsWrappedOnATerminalAlone) {
+  TrainerConfig config = test::small_config();
+  config.device_note = "no CUDA in this build";
+  const auto longest = [](const std::string& text) {
+    std::istringstream lines(text);
+    int most = 0;
+    for (std::string line; std::getline(lines, line);)
+      most = std::max(most, terminal::width_of(line.substr(line.rfind('\r') + 1)));
+    return most;
+  };
+  const std::string plain = said(config), narrow = said(config, 80);
+  EXPECT_GT(longest(plain), 100) << plain;
+  EXPECT_TRUE(has(plain, "precision f32, strategy single, data in memory, seed 0\n")) << plain;
+  EXPECT_LE(longest(narrow), 80) << narrow;
+  EXPECT_TRUE(has(narrow, "athanor: device cpu (no CUDA in this build), ")) << narrow;
+}
+
+TEST(Progress, TheStarIsExplained) {
+  const std::string text = said(test::small_config());
+  EXPECT_TRUE(has(text, " s *\n")) << text;
+  const std::size_t explained = text.find("* best val acc so far\nepoch   train loss   ");
+  EXPECT_LT(explained, text.find(" s *\n")) << text;
+}
+
+TEST(Progress, CountsTheStepsThatThereWillBe) {
+  TrainerConfig config = test::small_config();
+  EXPECT_TRUE(has(said(config), "\n3 epochs of 10 steps, batch 16, "));
+  config.max_steps = 15;
+  std::string text = said(config);
+  EXPECT_TRUE(has(text, "\n15 steps (of 3 epochs of 10), batch 16, ")) << text;
+  EXPECT_TRUE(has(text, " images/s, 15 steps, ")) << text;
+  config.max_steps = 30;
+  EXPECT_TRUE(has(said(config), "\n3 epochs of 10 steps, batch 16, "));
+  config.max_steps = -1;
+  config.epochs = 1;
+  config.fast_dev_run = true;
+  text = said(config);
+  EXPECT_TRUE(has(text, "\n1 step (of 1 epoch of 10), batch 16, ")) << text;
+  EXPECT_TRUE(has(text, " images/s, 1 step, ")) << text;
+}
+
+TEST(Progress, ASignalInTheFirstStepIsSaidToBeAfterOne) {
+  const std::string text = said(test::small_config(), 0, [](int call, const Tensor&) {
+    if (call == 1) std::raise(SIGTERM);
+  });
+  EXPECT_TRUE(has(text, "\nended by SIGTERM after 1 step\n")) << text;
+}
+
+TEST(Progress, SaysThatMaxTimeHasStoppedIt) {
+  TrainerConfig config = test::small_config();
+  config.max_time_s = 1e-9;
+  const std::string text = said(config);
+  EXPECT_TRUE(has(text, "\nstopped: --max-time is over, after 0.")) << text;
+  EXPECT_FALSE(has(said(test::small_config()), "stopped"));
+}
+
+using ProgressResumed = test::ResumeTest;
+
+// No empty table, and no result as if it had trained.
+TEST_F(ProgressResumed, ARunThatIsOverHasNothingToDo) {
+  const std::string table = "epoch   train loss";
+  TrainerConfig config = saving(test::small_config(), 0);
+  const std::string first = said(from(config, "auto"));
+  EXPECT_TRUE(has(first, table) && !has(first, "nothing to do")) << first;
+  std::string text = said(from(config, "auto"));
+  EXPECT_TRUE(has(text, "30 of 30 steps done\nnothing to do: all of its 3 epochs are done\n\ntest accuracy "))
+      << text;
+  EXPECT_FALSE(has(text, table)) << text;
+}
+
+TEST_F(ProgressResumed, SoHasOneWhoseStepsOrTimeAreUsedUp) {
+  TrainerConfig config = saving(test::small_config(), 0);
+  config.max_steps = 20;
+  said(config);
+  std::string text = said(from(config, "auto"));
+  EXPECT_TRUE(has(text, "nothing to do: --max-steps 20 is reached\n\ntest accuracy")) << text;
+
+  std::filesystem::remove_all(folder());
+  config.max_steps = -1;
+  config.max_time_s = 1e-9;
+  EXPECT_FALSE(has(said(config), "nothing to do"));
+  text = said(from(config, "auto"));
+  EXPECT_TRUE(has(text, "nothing to do: --max-time is used up (0.")) << text;
+  EXPECT_TRUE(has(text, "of 0.0 s); with more of it the run goes on\n")) << text;
+  EXPECT_FALSE(has(text, "stopped: ")) << text;
+  config.max_time_s = 1000;
+  text = said(from(config, "auto"));
+  EXPECT_TRUE(has(text, "1 of 30 steps done\n\n") && !has(text, "nothing to do")) << text;
+}
+
+TEST_F(ProgressResumed, SoHasOneThatWasStoppedEarly) {
+  TrainerConfig config = saving(test::small_config(), 0);
+  config.epochs = 50;
+  config.lr = 1e-30;  // nothing gets better
+  config.early_stop = EarlyStop{"val_loss", 1};
+  const std::string first = said(config), again = said(from(config, "auto"));
+  EXPECT_TRUE(has(first, "\nstopped: val_loss has not improved for 1 epoch:")) << first;
+  EXPECT_TRUE(has(again, "\nnothing to do: val_loss has not improved for 1 epoch:")) << again;
+  EXPECT_FALSE(has(again, "stopped: ")) << again;
 }
 
 TEST(Progress, WritesNumbersForPeople) {

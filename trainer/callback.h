@@ -78,6 +78,7 @@ struct FitInfo {
   std::filesystem::path resumed_from = {};  ///< the checkpoint this run goes on from; empty: it begins
   std::int64_t attempted = 0;               ///< steps that lie behind it
   std::vector<std::string> notes = {};      ///< lines for the user: how it came to begin or go on
+  std::string nothing_to_do = {};           ///< why a run that goes on makes no step; empty: it makes some
 };
 
 /// Where training stands after a step.

@@ -53,9 +53,10 @@ void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
       break;
     case EarlyStopRule::Verdict::waiting: break;
     case EarlyStopRule::Verdict::stop:
-      trainer.stop(StoppedBy::early_stop,
-                   fmt::format("{} has not improved for {} epochs: back to the weights of epoch {} ({:.4g})",
-                               metric_, rule_.bad_in_a_row(), best_epoch_, rule_.best()));
+      trainer.stop(
+          StoppedBy::early_stop,
+          fmt::format("{} has not improved for {} epoch{}: back to the weights of epoch {} ({:.4g})", metric_,
+                      rule_.bad_in_a_row(), rule_.bad_in_a_row() == 1 ? "" : "s", best_epoch_, rule_.best()));
       break;
     case EarlyStopRule::Verdict::not_finite:
       trainer.stop(

@@ -6,12 +6,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "trainer/detail/terminal.h"
 #include "trainer/trainer.h"
 
 namespace athanor {
 namespace {
 
 constexpr auto kRefresh = std::chrono::milliseconds(100);
+constexpr int kIndent = 8;       // of what is said below an epoch
+constexpr int kTableWidth = 78;  // without the star
 
 template <class... Args> void print(std::FILE* out, fmt::format_string<Args...> format, Args&&... args) {
   const std::string text = fmt::format(format, std::forward<Args>(args)...);
@@ -31,12 +34,13 @@ std::string bytes(std::int64_t count) {
                             : fmt::format("{} MB", with_commas(count / 1'000'000));
 }
 
-std::string bar(double share) {
-  constexpr int kWidth = 24;
-  const int full = static_cast<int>(share * kWidth);
-  std::string text;
-  for (int i = 0; i < kWidth; ++i) text += i < full ? "━" : "─";
-  return text;
+/// "1 step", "1,234 steps".
+std::string counted(std::int64_t count, const char* what) {
+  return fmt::format("{} {}{}", with_commas(count), what, count == 1 ? "" : "s");
+}
+
+std::string indented(const std::string& text) {
+  return std::string(kIndent, ' ') + text;
 }
 
 std::string describe(const Augment& augment) {
@@ -70,32 +74,60 @@ std::string duration(double seconds) {
 
 Progress::Progress(std::FILE* out) : Progress(out, isatty(fileno(out)) != 0) {}
 
+int Progress::columns() const {
+  return columns_ > 0 ? columns_ : terminal::columns_of(out_);
+}
+
+void Progress::say(const std::string& text, int indent) {
+  print(out_, "{}\n", live_ ? terminal::wrapped(text, columns(), indent, true) : text);
+}
+
 void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   const TrainerConfig& config = info.config;
-  epochs_ = config.epochs;
   steps_per_epoch_ = info.steps_per_epoch;
   total_steps_ = info.total_steps;
   done_before_ = info.attempted;
-  print(out_, "{}: device {}{}, {} thread{}{}, precision {}, strategy {}, {}, seed {}\n", config.program,
-        config.device.str(), config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
-        info.threads, info.threads == 1 ? "" : "s",
-        config.threads > 0       ? ""
-        : config.local_ranks > 1 ? " for each rank (auto: all cores)"
-                                 : " (auto: all cores)",
-        name_of(config.precision), info.strategy, info.feeding, config.seed);
-  print(out_, "{} with {} parameters; {} images to train on, {} to test, {}x{}x{}, {} classes\n",
-        config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
-        with_commas(info.train_samples), with_commas(info.val_samples), info.spec.height, info.spec.width,
-        info.spec.channels, info.spec.classes);
-  print(out_, "{} epoch{} of {} step{}, batch {}{}, learning rate up to {}{}\n\n", config.epochs,
-        config.epochs == 1 ? "" : "s", with_commas(steps_per_epoch_), steps_per_epoch_ == 1 ? "" : "s",
-        config.batch_size, config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "", config.lr,
-        describe(config.augment));
-  for (const std::string& note : info.notes) print(out_, "{}\n", note);
-  if (!info.notes.empty()) print(out_, "\n");
-  print(out_, "epoch   train loss   train acc    val loss     val acc    images/s        time\n");
+  idle_ = !info.nothing_to_do.empty();
+  table_begun_ = false;
+  say(fmt::format("{}: device {}{}, {}{}, precision {}, strategy {}, {}, seed {}", config.program,
+                  config.device.str(),
+                  config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
+                  counted(info.threads, "thread"),
+                  config.threads > 0       ? ""
+                  : config.local_ranks > 1 ? " for each rank (auto: all cores)"
+                                           : " (auto: all cores)",
+                  name_of(config.precision), info.strategy, info.feeding, config.seed));
+  say(fmt::format("{} with {} parameters; {} images to train on, {} to test, {}x{}x{}, {} classes",
+                  config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
+                  with_commas(info.train_samples), with_commas(info.val_samples), info.spec.height,
+                  info.spec.width, info.spec.channels, info.spec.classes));
+  const std::string epochs =
+      fmt::format("{} of {}", counted(config.epochs, "epoch"),
+                  total_steps_ < config.epochs * steps_per_epoch_ ? with_commas(steps_per_epoch_)
+                                                                  : counted(steps_per_epoch_, "step"));
+  say(fmt::format("{}, batch {}{}, learning rate up to {}{}",
+                  total_steps_ < config.epochs * steps_per_epoch_
+                      ? fmt::format("{} (of {})", counted(total_steps_, "step"), epochs)
+                      : epochs,
+                  config.batch_size, config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
+                  config.lr, describe(config.augment)));
+  print(out_, "\n");
+  for (const std::string& note : info.notes) say(note);
+  if (idle_) {
+    say("nothing to do: " + info.nothing_to_do);
+  } else {
+    if (!info.notes.empty()) print(out_, "\n");
+    begin_table();
+  }
   std::fflush(out_);
   started_ = shown_ = std::chrono::steady_clock::now();
+}
+
+void Progress::begin_table() {
+  if (table_begun_) return;
+  table_begun_ = true;
+  print(out_, "{:>{}}\n", "* best val acc so far", live_ ? std::min(kTableWidth, columns()) : kTableWidth);
+  print(out_, "epoch   train loss   train acc    val loss     val acc    images/s        time\n");
 }
 
 void Progress::on_step_end(Trainer& trainer, const StepInfo& step) {
@@ -107,10 +139,18 @@ void Progress::on_step_end(Trainer& trainer, const StepInfo& step) {
                           static_cast<double>(std::max<std::int64_t>(step.attempted - done_before_, 1));
   const double done =
       static_cast<double>(step.attempted) / static_cast<double>(std::max<std::int64_t>(total_steps_, 1));
-  print(out_, "\r\033[K{:>5}   {} {:>3.0f} %   step {}/{}   loss {:.4f}   {} images/s   {} left", step.epoch,
-        bar(done), 100 * done, step.step, steps_per_epoch_, trainer.running_metrics().loss,
-        rate(static_cast<double>(step.samples) / std::max(step.epoch_s, 1e-9)),
-        duration(per_step * static_cast<double>(std::max<std::int64_t>(total_steps_ - step.attempted, 0))));
+  const std::int64_t last =
+      std::min(steps_per_epoch_, std::max(total_steps_ - (step.epoch - 1) * steps_per_epoch_, step.step));
+  const terminal::LiveLine line{
+      .epoch = fmt::format("{:>5}", step.epoch),
+      .done = done,
+      .step = fmt::format("step {}/{}", step.step, last),
+      .loss = fmt::format("loss {:.4f}", trainer.running_metrics().loss),
+      .speed = rate(static_cast<double>(step.samples) / std::max(step.epoch_s, 1e-9)) + " images/s",
+      .left =
+          duration(per_step * static_cast<double>(std::max<std::int64_t>(total_steps_ - step.attempted, 0))) +
+          " left"};
+  print(out_, "\r\033[K{}", terminal::fit(line, columns()));
   std::fflush(out_);
   line_shown_ = true;
 }
@@ -122,20 +162,21 @@ void Progress::erase_live_line() {
 
 void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
   erase_live_line();
+  begin_table();
   const bool best = report.val_accuracy > best_accuracy_;
   if (best) best_accuracy_ = report.val_accuracy;
   print(out_, "{:>5}   {:>10.4f}   {:>9}  {:>10.4f}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
         report.train_loss, percent(report.train_accuracy), report.val_loss, percent(report.val_accuracy),
         rate(report.images_per_s), duration(report.wall_s - last_wall_s_), best ? " *" : "");
   last_wall_s_ = report.wall_s;
-  print(out_, "        {}\n", report.bottleneck.line);
-  for (const std::string& note : report.notes) print(out_, "        {}\n", note);
+  say(indented(report.bottleneck.line), kIndent);
+  for (const std::string& note : report.notes) say(indented(note), kIndent);
   std::fflush(out_);
 }
 
 void Progress::on_note(Trainer&, const std::string& note) {
   erase_live_line();
-  print(out_, "        {}\n", note);
+  say(indented(note), kIndent);
   std::fflush(out_);
 }
 
@@ -156,19 +197,22 @@ void Progress::load_state_dict(const Trainer&, const StateDict& state) {
 void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
   erase_live_line();
   if (report.stopped_by == StoppedBy::signal) {
-    print(out_, "\nended by {} after {} steps{}\n", report.signal == SIGINT ? "SIGINT" : "SIGTERM",
-          with_commas(report.steps.attempted()),
-          report.checkpoint.empty()
-              ? ""
-              : fmt::format("; all of it is in {}: go on with --resume auto", report.checkpoint.string()));
-  } else if (!trainer.why_stopped().empty()) {
-    print(out_, "\nstopped: {}\n", trainer.why_stopped());
+    print(out_, "\n");
+    say(fmt::format("ended by {} after {}{}", report.signal == SIGINT ? "SIGINT" : "SIGTERM",
+                    counted(report.steps.attempted(), "step"),
+                    report.checkpoint.empty() ? ""
+                                              : fmt::format("; all of it is in {}: go on with --resume auto",
+                                                            report.checkpoint.string())));
+  } else if (!trainer.why_stopped().empty() && !idle_) {
+    print(out_, "\n");
+    say("stopped: " + trainer.why_stopped());
   }
-  print(out_, "\ntest accuracy {}   in {}, {} images/s, {} steps{}, peak {}, weights {:016x}\n",
-        percent(report.test_accuracy), duration(report.wall_s), rate(report.images_per_s),
-        with_commas(report.steps.applied),
-        report.steps.skipped() ? fmt::format(" and {} skipped", report.steps.skipped()) : "",
-        bytes(report.peak_bytes), report.weights_hash);
+  print(out_, "\n");
+  say(fmt::format("test accuracy {}   in {}, {} images/s, {}{}, peak {}, weights {:016x}",
+                  percent(report.test_accuracy), duration(report.wall_s), rate(report.images_per_s),
+                  counted(report.steps.applied, "step"),
+                  report.steps.skipped() ? fmt::format(" and {} skipped", report.steps.skipped()) : "",
+                  bytes(report.peak_bytes), report.weights_hash));
   if (trainer.config().profile) {
     const Times& t = trainer.times();
     const double other = report.wall_s - t.step() - t.validation - t.saving;

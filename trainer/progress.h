@@ -13,9 +13,10 @@ namespace athanor {
 /// terminal, also a line that moves. Without one (a pipe, a file) nothing is overwritten.
 class Progress final : public Callback {
  public:
-  /// `live`: whether `out` may be overwritten; a terminal's answer where it is left out.
+  /// `live`: whether `out` is a terminal, which may be overwritten and has an end of line; asked where it is
+  /// left out. `columns` of it; 0: as it says, now and then anew.
   explicit Progress(std::FILE* out = stdout);
-  Progress(std::FILE* out, bool live) : out_(out), live_(live) {}
+  Progress(std::FILE* out, bool live, int columns = 0) : out_(out), live_(live), columns_(columns) {}
 
   void on_fit_begin(Trainer&, const FitInfo& info) override;
   void on_step_end(Trainer&, const StepInfo& step) override;
@@ -28,12 +29,17 @@ class Progress final : public Callback {
   void load_state_dict(const Trainer&, const StateDict& state) override;
 
  private:
+  int columns() const;
+  /// A line of text, wrapped where there is a terminal.
+  void say(const std::string& text, int indent = 0);
+  void begin_table();
   void erase_live_line();
 
   std::FILE* out_;
   bool live_;
-  bool line_shown_ = false;
-  std::int64_t epochs_ = 0, steps_per_epoch_ = 0, total_steps_ = 0, done_before_ = 0;
+  int columns_;
+  bool line_shown_ = false, table_begun_ = false, idle_ = false;
+  std::int64_t steps_per_epoch_ = 0, total_steps_ = 0, done_before_ = 0;
   double best_accuracy_ = -1;
   double last_wall_s_ = 0;
   std::chrono::steady_clock::time_point started_, shown_;

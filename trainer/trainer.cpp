@@ -172,6 +172,7 @@ FitInfo Trainer::describe() const {
   info.resumed_from = resume_from_ ? resume_from_->path : std::filesystem::path();
   info.attempted = at_.attempted;
   info.notes = notes_;
+  info.nothing_to_do = nothing_to_do(info);
   return info;
 }
 

@@ -128,6 +128,7 @@ class Trainer {
   Metrics read_all(const Tensor& totals);
   FitReport finish();
   FitInfo describe() const;
+  std::string nothing_to_do(const FitInfo& info) const;
   double seconds_since_start() const;
   std::int64_t steps_per_epoch() const;
   void open_checkpoints(std::optional<CheckpointFolder>& folder);

@@ -6,6 +6,7 @@
 #include "dist/watchdog.h"
 #include "optim/load.h"
 #include "tensor/error.h"
+#include "trainer/progress.h"
 #include "trainer/trainer.h"
 
 namespace athanor {
@@ -92,6 +93,21 @@ void Trainer::open_checkpoints(std::optional<CheckpointFolder>& folder) {
   notes_.push_back(fmt::format("resumed from {}: {} of {} steps done", found.path.string(), at_.attempted,
                                describe().total_steps));
   resume_from_ = std::move(found);
+}
+
+// As check_limits() will find; an epoch whose steps are done may still have to be reported.
+std::string Trainer::nothing_to_do(const FitInfo& info) const {
+  if (!resume_from_) return {};
+  if (at_.ended) return at_.why_ended;
+  if (at_.attempted >= info.total_steps) {
+    if (info.total_steps == config_.max_steps)
+      return fmt::format("--max-steps {} is reached", config_.max_steps);
+    return config_.epochs == 1 ? "its epoch is done"
+                               : fmt::format("all of its {} epochs are done", config_.epochs);
+  }
+  if (at_.elapsed_s < config_.max_time_s) return {};
+  return fmt::format("--max-time is used up ({} of {}); with more of it the run goes on",
+                     duration(at_.elapsed_s), duration(config_.max_time_s));
 }
 
 StateDict Trainer::settings() const {

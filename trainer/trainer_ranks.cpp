@@ -4,6 +4,7 @@
 
 #include "data/detail/cores.h"
 #include "dist/watchdog.h"
+#include "trainer/progress.h"
 #include "trainer/trainer.h"
 
 namespace athanor {
@@ -21,7 +22,8 @@ void Trainer::agree(bool out_of_time) {
     why_stopped_ = fmt::format("rank {} has stopped it", all.from);
   }
   if (all.signal != 0) stop(StoppedBy::signal);
-  if (all.out_of_time != 0) stop(StoppedBy::max_time);
+  if (all.out_of_time != 0)
+    stop(StoppedBy::max_time, fmt::format("--max-time is over, after {}", duration(seconds_since_start())));
 }
 
 // What ranks must have alike, or they would part sooner or later: besides what a run's results depend on,
