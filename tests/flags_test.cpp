@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -275,6 +276,44 @@ TEST(Flags, HelpNamesEveryFlag) {
       EXPECT_NE(text.find(flag), std::string::npos) << flag;
     }
   }
+}
+
+std::string help() {
+  try {
+    parse({"--help"});
+  } catch (const HelpRequested& asked) {
+    return asked.what();
+  }
+  return {};
+}
+
+TEST(Flags, HelpFitsATerminal) {
+  std::istringstream lines(help());
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 80u) << line;
+  EXPECT_GT(count, 50);
+}
+
+/// As one line, however it is wrapped.
+std::string unwrapped(const std::string& text) {
+  std::string all;
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\n';
+    if (!space || !all.ends_with(' ')) all += space ? ' ' : c;
+  }
+  return all;
+}
+
+// Whoever reads of one flag has not read of the ones before it.
+TEST(Flags, HelpHasASubjectForEachFlag) {
+  const std::string text = unwrapped(help());
+  for (const char* says :
+       {"--max-time SECONDS stop after so much time; that before a --resume counts",
+        "ddp: each rank has the whole model; zero1: so, but masters and optimizer state are divided",
+        "--algorithm A how ranks add up gradients: ",
+        "--dist-timeout SECONDS seconds without a word from a rank, after which all ranks end",
+        "--flight-dir DIR folder for the records that ranks write when one is lost"})
+    EXPECT_NE(text.find(says), std::string::npos) << says << " in: " << text;
 }
 
 TEST(Flags, TheNoteOnADeviceThatNobodyAskedForIsShort) {

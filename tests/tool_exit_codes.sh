@@ -33,6 +33,13 @@ refuses 'abacus' run-op "$golden/relu.safetensors" "${out[@]}" --device abacus
 refuses 'absent' run-op "$golden/relu.safetensors" --out "$folder/absent/out.safetensors"
 refuses 'there is none' pack "$folder/absent" "$folder/a.athp"
 refuses 'DST' pack "$folder"
+refuses '--image-size: must be at least 1, but got -3' predict lenet5 --image-size -3
+refuses '--classes: must be at least 1, but got -1' predict lenet5 --classes -1
 refuses 'threads' pack "$folder" "$folder/a.athp" --threads -1
 refuses 'must be one of' inspect "$golden/relu.safetensors"
 refuses 'there is none' verify "$folder/absent"
+"$athanor" predict --help >"$folder/stdout"
+if grep -v '^Usage:' "$folder/stdout" | grep -E '.{81}' || grep -E '^  --[a-z-]+ [A-Z]+ +\[' "$folder/stdout"; then
+  echo "athanor predict --help: expected lines of 80 columns, and a word on each flag"
+  exit 1
+fi

@@ -25,6 +25,7 @@ field() { sed -n "/\"event\":\"$2\"/s/.*\"$3\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1
 
 run 0 train_digits --help
 grep -q -- '--early-stop' out || die "--help lacks flags"
+[ -z "$(grep -E '.{81}' out)" ] || die "--help is wider than a terminal"
 refuses "mean '--epochs'" train_digits --epoch 3
 refuses "mean 'digits_cnn'" train_digits --model digit_cnn
 refuses "use ddp" train_digits --devices 2 --strategy dp

@@ -8,11 +8,15 @@
 #include "trainer/choose_device.h"
 #include "trainer/config.h"
 #include "trainer/detail/flag_values.h"
+#include "trainer/detail/terminal.h"
 
 namespace athanor {
 namespace {
 
 using namespace flag_values;
+
+// Of --help: flags, then what they mean.
+constexpr int kNamesColumns = 30, kHelpColumns = terminal::kColumns - kNamesColumns;
 
 [[noreturn]] void not_built(const std::string& flag, const std::string& value, const char* instead) {
   detail::fail<>("{} {}: not part of this version; {}", flag, value, instead);
@@ -32,14 +36,14 @@ class Flags {
               read(flag, texts.at(0));
               return true;
             },
-            help)
+            terminal::wrapped(help, kHelpColumns, 0))
         ->type_name(shown)
         ->take_last()
         ->group(group_);
   }
   void on(const std::string& names, const std::string& help, bool& target) {
     remember(names);
-    app_.add_flag(names, target, help)->group(group_);
+    app_.add_flag(names, target, terminal::wrapped(help, kHelpColumns, 0))->group(group_);
   }
   /// The heading in --help of those added from now on.
   void group(const char* heading) { group_ = heading; }
@@ -79,7 +83,7 @@ void add_training(Flags& flags, TrainerConfig& config) {
   flags.value(
       "--max-steps", "N", "stop after N steps, skipped ones included [no limit]",
       [&](auto& flag, auto& text) { config.max_steps = text == "-1" ? -1 : at_least(flag, text, 1); });
-  flags.value("--max-time", "SECONDS", "stop after this much training time [no limit]",
+  flags.value("--max-time", "SECONDS", "stop after so much time; that before a --resume counts [no limit]",
               [&](auto& flag, auto& text) { config.max_time_s = positive(flag, text); });
   flags.value("--batch-size", "N",
               fmt::format("images per backward pass, of all devices together [{}]", config.batch_size),
@@ -106,7 +110,8 @@ void add_training(Flags& flags, TrainerConfig& config) {
       "stop when val_loss, val_accuracy or train_loss has not improved for that many validations, and "
       "keep the best weights",
       [&](auto& flag, auto& text) { config.early_stop = early_stop(flag, text); });
-  flags.value("--seed", "N", "of weights, order and augmentation [0]",
+  flags.value("--seed", "N",
+              "of random numbers: first weights, order and augmentation of images, dropout [0]",
               [&](auto& flag, auto& text) { config.seed = seed(flag, text); });
 }
 
@@ -128,11 +133,12 @@ void add_data(Flags& flags, TrainerConfig& config) {
               [&](auto& flag, auto& text) { config.workers = workers(flag, text); });
   flags.value("--prefetch", "N", fmt::format("batches there is memory for [{}]", config.prefetch),
               [&](auto& flag, auto& text) { config.prefetch = between(flag, text, 1, 1024); });
-  flags.value("--bad-samples", "POLICY",
-              "strict: end at a sample that cannot be read; skip[:LIMIT]: take another, LIMIT times an epoch "
-              "[strict]",
-              [&](auto& flag, auto& text) { config.bad_samples = bad_samples(flag, text); });
-  flags.value("--order", "O", "random, or pages: for files larger than memory [random]",
+  flags.value(
+      "--bad-samples", "POLICY",
+      "strict: a sample that cannot be read ends the run; skip[:LIMIT]: another takes its place, at most "
+      "LIMIT times an epoch [strict]",
+      [&](auto& flag, auto& text) { config.bad_samples = bad_samples(flag, text); });
+  flags.value("--order", "O", "of images: random, or pages: for files larger than memory [random]",
               [&](auto& flag, auto& text) {
                 ATH_CHECK(text == "random" || text == "pages", "{}: must be random or pages, but got '{}'",
                           flag, text);
@@ -143,13 +149,13 @@ void add_data(Flags& flags, TrainerConfig& config) {
 
 void add_machine(Flags& flags, TrainerConfig& config) {
   flags.group("Device and numbers");
-  flags.value("--threads", "N", "of the CPU, for each device [all cores, divided among them]",
+  flags.value("--threads", "N", "of the CPU, for each rank [all cores, divided among ranks]",
               [&](auto& flag, auto& text) { config.threads = between(flag, text, 1, 1024); });
   flags.value("--precision", "P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
               [&](auto& flag, auto& text) { config.precision = precision(flag, text); });
   flags.value("--loss-scale", "S", "dynamic, dynamic:FIRST, or the scale to keep [dynamic for f16, else 1]",
               [&](auto& flag, auto& text) { config.loss_scaling = loss_scaling(flag, text); });
-  flags.value("--grad-dtype", "T", "auto or f32 [auto: the precision's, f32 with --accumulate]",
+  flags.value("--grad-dtype", "T", "of gradients: auto or f32 [auto: the precision's; f32 with --accumulate]",
               [&](auto& flag, auto& text) {
                 ATH_CHECK(text == "auto" || text == "f32", "{}: must be auto or f32, but got '{}'", flag,
                           text);
@@ -168,26 +174,29 @@ void add_machine(Flags& flags, TrainerConfig& config) {
 
 void add_ranks(Flags& flags, TrainerConfig& config) {
   flags.group("Several devices");
-  flags.value(
-      "--devices", "N",
-      "processes that share the work, one per GPU, or on the CPU as many as wanted; auto: all GPUs [1]",
-      [&](auto& flag, auto& text) {
-        config.devices = text == "auto" ? TrainerConfig::kAllDevices : between(flag, text, 1, 1024);
-      });
+  flags.value("--devices", "N",
+              "ranks (processes that share the work): one per GPU, or on the CPU as many as wanted; auto: "
+              "all GPUs [1]",
+              [&](auto& flag, auto& text) {
+                config.devices = text == "auto" ? TrainerConfig::kAllDevices : between(flag, text, 1, 1024);
+              });
   flags.value(
       "--strategy", "S",
-      "single; ddp: each has all of the model; zero1: and a part of masters and optimizer state [single, "
-      "with several devices ddp]",
+      "single: one rank; ddp: each rank has the whole model; zero1: so, but masters and optimizer state are "
+      "divided among ranks [single; with several ranks ddp]",
       [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
   flags.value("--algorithm", "A",
-              "how they bring values together: rank_order, ring, hierarchical, or native: "
-              "what MPI or NCCL does [rank_order]",
+              "how ranks add up gradients: rank_order, ring, hierarchical, or native: what MPI or NCCL does "
+              "[rank_order]",
               [&](auto& flag, auto& text) { config.collectives.algorithm = algorithm(flag, text); });
-  flags.value("--overlap", "on|off", "whether gradients and weights travel while others are computed [on]",
+  flags.value("--overlap", "on|off",
+              "whether gradients and weights travel between ranks while passes compute [on]",
               [&](auto& flag, auto& text) { config.overlap = on_or_off(flag, text); });
-  flags.on("--sync-bn", "batch norms over the samples of all ranks, not of each alone", config.sync_bn);
+  flags.on("--sync-bn",
+           "batch norms take their statistics from the images of all ranks, not each rank from its own",
+           config.sync_bn);
   flags.value("--dist-timeout", "SECONDS",
-              fmt::format("how long one may not be heard of before all end [{}]",
+              fmt::format("seconds without a word from a rank, after which all ranks end [{}]",
                           config.collectives.timeout.count() / 1000),
               [&](auto& flag, auto& text) {
                 const double seconds = positive(flag, text);
@@ -196,8 +205,11 @@ void add_ranks(Flags& flags, TrainerConfig& config) {
                 config.collectives.timeout =
                     std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
               });
-  flags.value("--flight-dir", "DIR", "where a record is written when one is lost [--checkpoint-dir, or here]",
-              [&](auto&, auto& text) { config.flight_dir = text; });
+  flags.value(
+      "--flight-dir", "DIR",
+      "folder for the records that ranks write when one is lost; see athanor flight [--checkpoint-dir, else "
+      "the current folder]",
+      [&](auto&, auto& text) { config.flight_dir = text; });
 }
 
 void add_reports(Flags& flags, TrainerConfig& config) {
@@ -210,7 +222,7 @@ void add_reports(Flags& flags, TrainerConfig& config) {
                 ATH_CHECK(text == "simple", "{}: must be simple or trace, but got '{}'", flag, text);
                 config.profile = true;
               });
-  flags.on("--forbid-sync", "waiting for the device inside a step is an error", config.forbid_sync);
+  flags.on("--forbid-sync", "a step that waits for the device is an error", config.forbid_sync);
   flags.on("--fast-dev-run", "one step and one batch of validation, to try everything", config.fast_dev_run);
   flags.value("--checkpoint-dir", "DIR", "save checkpoints there, and keep the newest three [none]",
               [&](auto&, auto& text) { config.checkpoint_dir = text; });
@@ -218,7 +230,9 @@ void add_reports(Flags& flags, TrainerConfig& config) {
               "save after every so many steps, skipped ones included, and at the end [once per epoch]",
               [&](auto& flag, auto& text) { config.checkpoint_every = at_least(flag, text, 1); });
   flags.value("--resume", "auto|FILE",
-              "go on from a checkpoint; auto: the newest one in --checkpoint-dir that is whole, else begin",
+              "go on from a checkpoint, with the flags of its run; auto: the newest one in --checkpoint-dir "
+              "that is whole, "
+              "or a beginning where there is none",
               [&](auto& flag, auto& text) {
                 ATH_CHECK(!text.empty(), "{}: must be auto or a checkpoint's file, but is empty", flag);
                 config.resume = text;
@@ -251,9 +265,9 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   }
   config.collectives.compare_calls |= compare_calls();
   CLI::App app(
-      "Trains a model. Its held-out images (a data set's test part) serve as validation and test set at "
-      "once:\n"
-      "with --early-stop they also choose the weights, which flatters val_loss and val_accuracy.",
+      "Trains a model. Its held-out images (a data set's test part) serve as validation\n"
+      "and test set at once: with --early-stop they also choose the weights, which\n"
+      "flatters val_loss and val_accuracy.",
       config.program);
   app.allow_extras();
   std::vector<std::string> names{"--help"};

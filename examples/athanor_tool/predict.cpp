@@ -65,6 +65,11 @@ void predict(const Options& options) {
   ATH_CHECK(precision, "--precision: must be f32, tf32, bf16 or f16, but got '{}'", options.precision);
   ATH_CHECK(options.devices >= 1 && options.devices <= 65536, "--devices: must be in [1, 65536], but got {}",
             options.devices);
+  const auto at_least_one = [](const char* flag, std::int64_t value) {
+    ATH_CHECK(value >= 0, "{}: must be at least 1, but got {}", flag, value);  // 0: it is not given
+  };
+  at_least_one("--classes", options.size.classes);
+  at_least_one("--image-size", options.size.image_size);
   const Prediction of_ddp = predict(options, *precision, false),
                    of_zero1 = predict(options, *precision, true);
   const dist::RankBytes &ddp = of_ddp.bytes, &zero1 = of_zero1.bytes;
@@ -100,13 +105,14 @@ void add_predict(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "predict", "memory per rank with --strategy ddp and zero1, before a training begins");
   const auto options = std::make_shared<Options>();
-  command->add_option("model", options->model, "a name as --model takes it")->required();
-  command->add_option("--devices", options->devices, "ranks [2]");
-  command->add_option("--precision", options->precision, "f32, tf32, bf16 or f16 [f32]");
+  command->add_option("model", options->model, "model, by the name that --model takes")->required();
+  command->add_option("--devices", options->devices, "ranks that share the work [2]");
+  command->add_option("--precision", options->precision, "of weights: f32, tf32, bf16 or f16 [f32]");
   command->add_option("--optimizer", options->optimizer, "sgd (with momentum), adam, adamw or muon [sgd]");
   command->add_flag("--accumulate", options->accumulate, "gradients are f32, as --accumulate makes them");
-  command->add_option("--classes", options->size.classes, "[the model's own]");
-  command->add_option("--image-size", options->size.image_size, "[the model's own]");
+  command->add_option("--classes", options->size.classes, "outputs of the last layer [the model's own]");
+  command->add_option("--image-size", options->size.image_size,
+                      "side of an image in pixels [the model's own]");
   command->callback([options] { predict(*options); });
 }
 
