@@ -34,23 +34,27 @@ void check_mpi(int status, const char* what) {
 
 namespace {
 
+/// How long ranks may at least take to come together. They have not begun to talk: names may have to be asked
+/// for, and programs be loaded over a network.
+constexpr std::chrono::milliseconds kComing{60'000};
 /// How long a message that is let go of may take to be cancelled.
 constexpr std::chrono::milliseconds kCancelTime{50};
 
 /// Ends the process where a call into MPI that waits for all ranks takes too long: `what`, for the line.
 class EndsInTime {
  public:
-  EndsInTime(const char* what, const MpiOptions& options) {
+  EndsInTime(const char* what, const MpiOptions& options, std::chrono::milliseconds at_least = {}) {
     if (options.wait_inside) return;
-    thread_ = std::jthread([this, what, timeout = options.timeout](const std::stop_token& over) {
-      std::unique_lock lock(mutex_);
-      if (wake_.wait_for(lock, over, timeout, [&] { return over.stop_requested(); })) return;
-      if (over.stop_requested()) return;
-      std::fprintf(stderr, "error: mpi: all ranks must come to %s within %g s, but one has not\n", what,
-                   static_cast<double>(timeout.count()) / 1000);
-      std::fflush(stderr);
-      std::_Exit(kExitPeerLost);
-    });
+    thread_ = std::jthread(
+        [this, what, timeout = std::max(options.timeout, at_least)](const std::stop_token& over) {
+          std::unique_lock lock(mutex_);
+          if (wake_.wait_for(lock, over, timeout, [&] { return over.stop_requested(); })) return;
+          if (over.stop_requested()) return;
+          std::fprintf(stderr, "error: mpi: all ranks must come to %s within %g s, but one has not\n", what,
+                       static_cast<double>(timeout.count()) / 1000);
+          std::fflush(stderr);
+          std::_Exit(kExitPeerLost);
+        });
   }
 
  private:
@@ -92,7 +96,8 @@ struct MpiTransport::Impl {
   /// A duplicate of `original`; null: between all ranks there are.
   explicit Impl(const MpiOptions& wanted, const Impl* original = nullptr)
       : is_duplicate(original != nullptr), options(wanted) {
-    const EndsInTime in_time(original ? "MPI_Comm_dup" : "MPI_Init", options);
+    const EndsInTime in_time(original ? "MPI_Comm_dup" : "MPI_Init", options,
+                             original ? options.timeout : kComing);
     if (original) broken = original->broken;
     ATH_CHECK(options.chunk_bytes >= 1 && options.chunk_bytes <= std::size_t{1} << 30,
               "mpi: chunk_bytes must be in [1, 2^30], but got {}", options.chunk_bytes);

@@ -1,6 +1,8 @@
 #include "trainer/detail/terminal.h"
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -17,7 +19,8 @@ TEST(Terminal, SaysHowWideItIs) {
   for (const unsigned short columns : std::array<unsigned short, 3>{60, 80, 120}) {
     const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
     int ours = -1, theirs = -1;
-    ASSERT_EQ(openpty(&ours, &theirs, nullptr, nullptr, &size), 0);
+    if (openpty(&ours, &theirs, nullptr, nullptr, &size) != 0)
+      GTEST_SKIP() << "needs a pseudo-terminal, which this system has none of: " << std::strerror(errno);
     std::FILE* out = fdopen(theirs, "w");
     EXPECT_EQ(terminal::columns_of(out), columns);
     std::fclose(out);
