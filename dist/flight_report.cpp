@@ -117,9 +117,9 @@ void find_own_ends(const std::vector<RankRecord>& ranks, Findings& findings) {
 
 // What follows from whom ranks wait for.
 struct Waiting {
-  std::vector<WaitChain> chains;  // of all ranks that wait
-  std::set<int> explained;        // they would have gone on but for another one
-  std::set<int> gone_on;          // that have come late, or done their part
+  std::vector<WaitChain> chains;
+  std::set<int> ranks;    // that wait for another one
+  std::set<int> gone_on;  // that have come late, or done their part
 };
 
 Waiting follow_all(const std::vector<RankRecord>& ranks) {
@@ -133,10 +133,8 @@ Waiting follow_all(const std::vector<RankRecord>& ranks) {
     const Entry& last = record.entries.back();
     if (last.waits_for < 0 || last.waits_for >= std::ssize(ranks)) continue;
     WaitChain chain = follow_waits(record.rank, last, record.now_us - last.last_us, record_of);
-    using End = WaitChain::End;
-    if (chain.end == End::passed) waiting.gone_on.insert(chain.ranks.back());
-    if (chain.end == End::passed || chain.end == End::absent || chain.end == End::no_record)
-      waiting.explained.insert(chain.ranks.begin(), std::prev(chain.ranks.end()));
+    waiting.ranks.insert(record.rank);
+    if (chain.end == WaitChain::End::passed) waiting.gone_on.insert(chain.ranks.back());
     waiting.chains.push_back(std::move(chain));
   }
   return waiting;
@@ -220,7 +218,7 @@ bool find_behind(const std::vector<RankRecord>& ranks, const Waiting& waiting, F
   }
   std::map<std::int64_t, std::vector<int>> behind;  // by the first they lack
   for (const RankRecord& record : ranks) {
-    if (record.found && record.entered() < front && !waiting.explained.contains(record.rank))
+    if (record.found && record.entered() < front && !waiting.ranks.contains(record.rank))
       behind[record.entered() + 1].push_back(record.rank);
   }
   for (const auto& [seq, who] : behind) {
@@ -234,14 +232,17 @@ bool find_behind(const std::vector<RankRecord>& ranks, const Waiting& waiting, F
   return !behind.empty();
 }
 
-// All are in the same collective: one came late, or has done less of it than the others.
+// Nobody is busy elsewhere. In the first collective in which some wait, one came late, or has done less of
+// it.
 void find_stuck(const std::vector<RankRecord>& ranks, const Waiting& waiting, Findings& findings) {
   std::vector<const RankRecord*> stuck;
   for (const RankRecord& record : ranks) {
     if (!record.entries.empty() && record.entries.back().under_way()) stuck.push_back(&record);
   }
   if (stuck.empty()) return;
-  const std::int64_t seq = stuck[0]->entered();
+  std::int64_t seq = stuck[0]->entered();
+  for (const RankRecord* record : stuck) seq = std::min(seq, record->entered());
+  std::erase_if(stuck, [&](const RankRecord* record) { return record->entered() > seq; });
   std::vector<const RankRecord*> here;
   for (const RankRecord& record : ranks) {
     if (record.at(seq)) here.push_back(&record);
@@ -254,8 +255,11 @@ void find_stuck(const std::vector<RankRecord>& ranks, const Waiting& waiting, Fi
                                    call(ranks, seq), seconds(started(here.back()) - started(here[0]))));
     return;
   }
-  if (waiting.chains.empty()) return;
-  const WaitChain& chain = waiting.chains[0];
+  const auto in_it = std::find_if(waiting.chains.begin(), waiting.chains.end(), [&](const WaitChain& one) {
+    return one.ranks[0] == stuck[0]->rank && one.calls[0].seq == seq;
+  });
+  if (in_it == waiting.chains.end()) return;
+  const WaitChain& chain = *in_it;
   if (chain.end == WaitChain::End::circle) {
     const RankRecord* least = *std::min_element(stuck.begin(), stuck.end(), [](auto* a, auto* b) {
       const Entry &x = a->entries.back(), &y = b->entries.back();

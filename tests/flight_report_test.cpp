@@ -291,17 +291,28 @@ TEST(FlightReport, WhoWasLateIsNamedThoughItIsAhead) {
             "rank 2 was late: ranks 0, 1, 3 had waited for it in #8 ring all_reduce, bucket 4");
 }
 
-// It may also be in the same collective by now, and wait there for those that have given up.
-TEST(FlightReport, WhoWasStoppedExplainsWhoWaitsForWhom) {
-  FlightJob job(3);
-  for (int rank = 0; rank < 3; ++rank) {
-    FlightRecord& flight = job.rank(rank, 8);
-    FlightJob::enter(flight, FlightJob::kSum, rank == 2 ? 0 : 2, rank == 1 ? 10 : 20);
-    job.write(flight, rank == 2 ? "stopped" : "deadline", "it had been stopped for 3.3 s itself");
+// It may also be in the same collective by now, and wait there for those that have given up; and one of them
+// may have been in the next already.
+TEST(FlightReport, WhoWaitsInACircleIsBehindBecauseOfIt) {
+  for (const bool stopped : {true, false}) {
+    for (const int ahead : {-1, 1}) {
+      FlightJob job(4);
+      for (int rank = 0; rank < 4; ++rank) {
+        FlightRecord& flight = job.rank(rank, rank == ahead ? 9 : 8);
+        FlightJob::enter(flight, FlightJob::kSum, rank == 2 ? 0 : 2, rank == 1 ? 10 : 20 + rank);
+        job.write(flight, rank == 2 && stopped ? "stopped" : "deadline",
+                  "it had been stopped for 3.3 s itself");
+      }
+      const FlightReport report = job.report();
+      ASSERT_EQ(report.findings.size(), 1u) << report.str();
+      EXPECT_EQ(report.findings[0],
+                stopped
+                    ? "rank 2: it had been stopped for 3.3 s itself"
+                    : fmt::format("in #8 ring all_reduce, bucket 4 ranks wait for each other (0 -> 2 -> 0); "
+                                  "rank {} has got least far, with {} bytes",
+                                  ahead == 1 ? 0 : 1, ahead == 1 ? 20 : 10));
+    }
   }
-  const FlightReport report = job.report();
-  ASSERT_EQ(report.findings.size(), 1u) << report.str();
-  EXPECT_EQ(report.findings[0], "rank 2: it had been stopped for 3.3 s itself");
 }
 
 // On a cable that is cut, what was sent is gone.
