@@ -104,7 +104,8 @@ struct Watchdog::Impl {
   Transport& transport;
   WatchdogOptions options;
   std::filesystem::path path;
-  std::atomic<bool> stop{false}, has_agreed{false}, ending{false}, takes_long{false};
+  std::atomic<bool> stop{false}, has_agreed{false}, ending{false};
+  std::atomic<int> slow_rank{-1};                         // the others wait for it
   std::atomic<int> silent_code{-1};                       // of an end that is said elsewhere
   std::atomic<std::int64_t> agreed_us{0}, longest_us{0};  // the last time, and the time between two
   std::array<struct sigaction, kEnding.size()> before_ending{};
@@ -210,7 +211,7 @@ struct Watchdog::Impl {
     while (!stop && !has_agreed && silent_code < 0 && !stands_still() &&
            FlightRecord::now_us() - began < std::max(at_least, 2 * longest_us)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      if (takes_long) began = FlightRecord::now_us();
+      if (slow_rank >= 0) began = FlightRecord::now_us();
     }
     if (!has_agreed && !stop) return false;
     remove_record();
@@ -223,8 +224,8 @@ struct Watchdog::Impl {
   bool stands_still() const {
     const FlightRecord::Entry last = transport.flight().last();
     const std::int64_t idle = FlightRecord::now_us() - last.last_us;
-    return continued_us > last.last_us && last.under_way() && !takes_long &&
-           idle > std::max(kStillUs, 2 * longest_us);
+    return continued_us > last.last_us && last.under_way() &&
+           (slow_rank < 0 || last.waits_for != slow_rank) && idle > std::max(kStillUs, 2 * longest_us);
   }
 
   bool just_stopped() const { return resumed_us > 0 && seconds_since(resumed_us) < 3; }
@@ -327,14 +328,14 @@ Watchdog* Watchdog::current() {
 void Watchdog::agreed(bool last) {
   if (!impl_) return;
   const std::int64_t now = FlightRecord::now_us(), before = impl_->agreed_us.exchange(now);
-  const bool took_long = impl_->takes_long.exchange(false);
+  const bool took_long = impl_->slow_rank.exchange(-1) >= 0;
   if (before > 0 && !took_long) impl_->longest_us = std::max(impl_->longest_us.load(), now - before);
   if (before == 0) impl_->remove_record();  // it goes well
   impl_->has_agreed = last;                 // the signal may come to this rank after the news of it
 }
 
-void Watchdog::takes_long() {
-  if (impl_) impl_->takes_long = true;
+void Watchdog::takes_long(int rank) {
+  if (impl_) impl_->slow_rank = rank;
 }
 
 void Watchdog::stand_down(int exit_code, const std::string& why, bool accident) {

@@ -59,8 +59,8 @@ class Watchdog {
   /// end by themselves.
   void agreed(bool last);
 
-  /// Until agreed() is called next, ranks take as long as they need: one saves, and the others wait for it.
-  void takes_long();
+  /// Until agreed() is called next, `rank` takes as long as it needs: it saves, and the others wait for it.
+  void takes_long(int rank = 0);
 
   /// This rank ends by an error of its own, which the caller says: writes the record, where there is anything
   /// in it, and from now on a signal ends the process in silence, with that exit code; so does the limit,

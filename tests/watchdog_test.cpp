@@ -203,6 +203,33 @@ TEST_F(WatchdogDeathTest, WhatTakesLongMayEnd) {
   EXPECT_EXIT(agree(false), testing::ExitedWithCode(74), "nothing more is saved");
 }
 
+// mpirun has announced the end, a second ahead. Who waits for one that is lost has no time for an agreement;
+// who waits for the one that saves has.
+TEST_F(WatchdogDeathTest, WhoStandsStillTriesNoAgreement) {
+  const auto end = [&](int waits_for, int slow) {
+    ThreadJob job(3);
+    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 10s});
+    watchdog.agreed(false);
+    if (slow >= 0) watchdog.takes_long(slow);
+    job.transport(0).begin({"barrier"});
+    job.transport(0).flight().waits_for(waits_for);
+    std::this_thread::sleep_for(10ms);
+    raise(SIGCONT);
+    std::this_thread::sleep_for(1s);
+    raise(SIGTERM);
+    std::this_thread::sleep_for(3s);
+    watchdog.agreed(true);
+    std::this_thread::sleep_for(500ms);
+    _exit(5);
+  };
+  for (const int slow : {-1, 1}) {
+    EXPECT_EXIT(end(2, slow), testing::ExitedWithCode(74),
+                "^rank 0: error: ended by SIGTERM: rank 2 did not do its part of barrier #0, for ")
+        << slow;
+  }
+  EXPECT_EXIT(end(1, 1), testing::ExitedWithCode(5), "^$");
+}
+
 TEST_F(WatchdogDeathTest, ACrashLeavesARecord) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer handles crashes in its own way";
