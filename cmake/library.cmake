@@ -153,6 +153,7 @@ add_library(athanor
   dist/bucket_runner.cpp
   dist/communicator.cpp
   dist/exchange.cpp
+  dist/flight_findings.cpp
   dist/flight_record.cpp
   dist/flight_report.cpp
   dist/gather_state.cpp
