@@ -1,9 +1,8 @@
-#include "kernels/simt/nccl.h"
-
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "simt/nccl/communicators.h"
 #include "tests/simt/kernels.h"
 #include "tests/simt/support.h"
 
@@ -335,7 +334,7 @@ TEST(Nccl, MemoryFreedUnderAMessageIsAFault) {
   EXPECT_TRUE(says(diagnosis(), "are freed while a message"));
 }
 
-#if defined(ATHANOR_SIMT_RACE)
+#if defined(SIMT_RACE)
 TEST(Nccl, AMessageThatNoEventOrdersIsARace) {
   World world(2);
   for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
