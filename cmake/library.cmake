@@ -69,12 +69,10 @@ set(ATHANOR_CUDA_VENDOR
   cublas_matmul
   cudnn_backend
   cudnn_conv
-  cudnn_norm
   cudnn_plans
   vendor
   vendor_conv
   vendor_matmul
-  vendor_norm
 )
 set(ATHANOR_AUTOGRAD
   checkpoint
