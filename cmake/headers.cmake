@@ -169,6 +169,7 @@ set(ATHANOR_HEADERS
   tensor/philox.h
   tensor/pinned.h
   tensor/pool.h
+  tensor/printable.h
   tensor/ref.h
   tensor/safetensors.h
   tensor/shape.h

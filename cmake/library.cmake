@@ -186,6 +186,7 @@ add_library(athanor
   tensor/format.cpp
   tensor/nearest.cpp
   tensor/pool.cpp
+  tensor/printable.cpp
   tensor/safetensors.cpp
   tensor/shape.cpp
   tensor/state_dict.cpp

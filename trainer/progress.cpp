@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "tensor/printable.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/trainer.h"
 
@@ -79,7 +80,8 @@ int Progress::columns() const {
 }
 
 void Progress::say(const std::string& text, int indent) {
-  print(out_, "{}\n", live_ ? terminal::wrapped(text, columns(), indent, true) : text);
+  const std::string line = printable(text);
+  print(out_, "{}\n", live_ ? terminal::wrapped(line, columns(), indent, true) : line);
 }
 
 void Progress::on_fit_begin(Trainer&, const FitInfo& info) {

@@ -13,6 +13,7 @@
 
 #include "dist/launch/bootstrap.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/config.h"
 
 namespace athanor {
@@ -34,7 +35,7 @@ void restart_with_quiet_threads(char** argv) {
 
 Failure one_line(int code, std::string what) {
   std::replace(what.begin(), what.end(), '\n', ' ');
-  return {code, std::move(what)};
+  return {code, printable(what)};
 }
 
 /// Where mpirun has started several and all make the same mistake, rank 0 says so, and mpirun ends the others
