@@ -11,7 +11,7 @@
 
 #include <unistd.h>
 
-#include "dist/bootstrap.h"
+#include "dist/launch/bootstrap.h"
 #include "tensor/error.h"
 #include "trainer/config.h"
 

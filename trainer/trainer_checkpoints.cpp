@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 #include "optim/load.h"
 #include "tensor/error.h"
 #include "trainer/progress.h"

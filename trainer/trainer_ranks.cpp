@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "data/detail/cores.h"
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 #include "trainer/progress.h"
 #include "trainer/trainer.h"
 
