@@ -146,35 +146,35 @@ add_library(athanor
   data/recode.cpp
   data/sample_store.cpp
   data/synthetic.cpp
-  dist/blame.cpp
-  dist/bootstrap.cpp
-  dist/broadcast.cpp
   dist/bucket_layout.cpp
   dist/bucket_runner.cpp
-  dist/communicator.cpp
-  dist/exchange.cpp
-  dist/flight_findings.cpp
-  dist/flight_record.cpp
-  dist/flight_report.cpp
+  dist/collectives/broadcast.cpp
+  dist/collectives/communicator.cpp
+  dist/collectives/exchange.cpp
+  dist/collectives/hierarchical.cpp
+  dist/collectives/rank_order.cpp
+  dist/collectives/ring.cpp
+  dist/collectives/staged_native.cpp
+  dist/collectives/wait.cpp
   dist/gather_state.cpp
   dist/gradient_sync.cpp
-  dist/hierarchical.cpp
-  dist/launcher.cpp
+  dist/launch/bootstrap.cpp
+  dist/launch/launcher.cpp
+  dist/launch/rendezvous.cpp
+  dist/launch/run_processes.cpp
+  dist/launch/scratch_folder.cpp
+  dist/launch/signal_stack.cpp
   dist/predict.cpp
-  dist/rank_order.cpp
-  dist/rendezvous.cpp
-  dist/ring.cpp
-  dist/run_processes.cpp
-  dist/scratch_folder.cpp
-  dist/signal_stack.cpp
-  dist/staged_native.cpp
-  dist/staged_transport.cpp
   dist/sync_batch_norm.cpp
-  dist/thread_transport.cpp
-  dist/transport.cpp
-  dist/wait.cpp
-  dist/wait_chain.cpp
-  dist/watchdog.cpp
+  dist/transports/staged_transport.cpp
+  dist/transports/thread_transport.cpp
+  dist/transports/transport.cpp
+  dist/watch/blame.cpp
+  dist/watch/flight_findings.cpp
+  dist/watch/flight_record.cpp
+  dist/watch/flight_report.cpp
+  dist/watch/wait_chain.cpp
+  dist/watch/watchdog.cpp
   dist/zero1.cpp
   tensor/allocator.cpp
   tensor/atomic_file.cpp
@@ -349,7 +349,8 @@ if(ATHANOR_WITH_NCCL)
   add_library(athanor_nccl)
   add_library(athanor::nccl ALIAS athanor_nccl)
   set_target_properties(athanor_nccl PROPERTIES EXPORT_NAME nccl)
-  athanor_device_sources(athanor_nccl dist/nccl_api.cpp dist/nccl_native.cpp dist/nccl_transport.cpp)
+  athanor_device_sources(athanor_nccl
+    dist/collectives/nccl_native.cpp dist/transports/nccl_api.cpp dist/transports/nccl_transport.cpp)
   target_link_libraries(athanor_nccl PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags> ${CMAKE_DL_LIBS})
   if(ATHANOR_CUDA STREQUAL "ON")
     target_include_directories(athanor_nccl SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
@@ -360,7 +361,8 @@ endif()
 
 # Ranks as processes: a library of its own, so that only the programs that want it load MPI.
 if(ATHANOR_WITH_MPI)
-  add_library(athanor_mpi dist/make_transport.cpp dist/mpi_native.cpp dist/mpi_transport.cpp)
+  add_library(athanor_mpi
+    dist/collectives/mpi_native.cpp dist/transports/make_transport.cpp dist/transports/mpi_transport.cpp)
   add_library(athanor::mpi ALIAS athanor_mpi)
   set_target_properties(athanor_mpi PROPERTIES EXPORT_NAME mpi)
   set(ATHANOR_MPI_LIBRARIES ${MPI_CXX_LIBRARIES})
@@ -373,8 +375,8 @@ if(ATHANOR_WITH_MPI)
     target_link_libraries(athanor_mpi PUBLIC athanor_nccl)
   endif()
 elseif(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
-  target_sources(athanor_nccl PRIVATE dist/make_transport.cpp)
+  target_sources(athanor_nccl PRIVATE dist/transports/make_transport.cpp)
   target_compile_definitions(athanor_nccl PRIVATE ATHANOR_WITH_NCCL)
 else()
-  target_sources(athanor PRIVATE dist/make_transport_absent.cpp)
+  target_sources(athanor PRIVATE dist/transports/make_transport_absent.cpp)
 endif()

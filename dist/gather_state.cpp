@@ -15,9 +15,9 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"
-#include "dist/exchange.h"
-#include "dist/on_stream.h"
-#include "dist/slice.h"
+#include "dist/collectives/exchange.h"
+#include "dist/collectives/on_stream.h"
+#include "dist/collectives/slice.h"
 #include "kernels/hash.h"
 #include "optim/flat.h"
 

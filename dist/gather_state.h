@@ -4,7 +4,7 @@
 #include <functional>
 #include <span>
 
-#include "dist/communicator.h"
+#include "dist/collectives/communicator.h"
 #include "tensor/state_dict.h"
 
 // How the state of a job becomes one checkpoint, which does not show how many ranks wrote it.

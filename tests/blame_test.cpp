@@ -1,5 +1,5 @@
 // Whom one rank blames, in the moment before it ends.
-#include "dist/detail/blame.h"
+#include "dist/watch/detail/blame.h"
 
 #include <regex>
 #include <thread>

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "dist/gather_state.h"
-#include "dist/thread_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "tests/support/data_parallel_cases.h"
 #include "trainer/checkpoint.h"
 #include "trainer/run_state.h"

@@ -1,12 +1,12 @@
 // What follows from the records of all ranks, whatever is left of them.
-#include "dist/flight_report.h"
+#include "dist/watch/flight_report.h"
 
 #include <fstream>
 #include <sstream>
 
 #include <gtest/gtest.h>
 
-#include "dist/flight_record.h"
+#include "dist/watch/flight_record.h"
 #include "tests/support/flight_job.h"
 #include "tests/support/temp_dir.h"
 

@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/communicator.h"
-#include "dist/detail/blame.h"
-#include "dist/flight_record.h"
-#include "dist/flight_report.h"
-#include "dist/thread_transport.h"
+#include "dist/collectives/communicator.h"
+#include "dist/transports/thread_transport.h"
+#include "dist/watch/detail/blame.h"
+#include "dist/watch/flight_record.h"
+#include "dist/watch/flight_report.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor {

@@ -1,6 +1,6 @@
 // How a rank ends: by a deadline, a signal, a crash, an error of its own, or a call that the others do not
 // make.
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 
 #include <csignal>
 #include <fstream>
@@ -11,10 +11,10 @@
 #include <sys/time.h>
 
 #include "dist/bucket_runner.h"
-#include "dist/communicator.h"
-#include "dist/flight_report.h"
-#include "dist/thread_transport.h"
-#include "dist/wait.h"
+#include "dist/collectives/communicator.h"
+#include "dist/collectives/wait.h"
+#include "dist/transports/thread_transport.h"
+#include "dist/watch/flight_report.h"
 #include "tests/support/compare_calls_cases.h"
 #include "tests/support/overflow.h"
 #include "tests/support/temp_dir.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "dist/collectives/exchange.h"
 #include "dist/ddp.h"
-#include "dist/exchange.h"
 #include "dist/gather_state.h"
 #include "dist/sync_batch_norm.h"
 #include "dist/zero1.h"

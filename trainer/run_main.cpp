@@ -13,7 +13,7 @@
 
 #include <unistd.h>
 
-#include "dist/bootstrap.h"
+#include "dist/launch/bootstrap.h"
 #include "tensor/error.h"
 #include "trainer/callback.h"
 #include "trainer/config.h"

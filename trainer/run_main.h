@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 #include "trainer/callback.h"
 
 namespace athanor {

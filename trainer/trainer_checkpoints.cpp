@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 #include "optim/load.h"
 #include "tensor/error.h"
 #include "trainer/progress.h"

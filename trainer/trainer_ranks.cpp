@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/detail/cores.h"
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 #include "trainer/progress.h"
 #include "trainer/trainer.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "autograd/grad_mode.h"
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 #include "tensor/error.h"
 #include "trainer/trainer.h"
 

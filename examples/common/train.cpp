@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "dist/launcher.h"
+#include "dist/launch/launcher.h"
 #include "nn/models/model.h"
 #include "nn/pretrained.h"
 #include "tensor/error.h"
