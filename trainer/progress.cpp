@@ -165,7 +165,7 @@ void Progress::erase_live_line() {
 void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
   erase_live_line();
   begin_table();
-  const bool best = report.val_accuracy > best_accuracy_;
+  const bool best = std::isfinite(report.val_loss) && report.val_accuracy > best_accuracy_;
   if (best) best_accuracy_ = report.val_accuracy;
   print(out_, "{:>5}   {:>10.4f}   {:>9}  {:>10.4f}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
         report.train_loss, percent(report.train_accuracy), report.val_loss, percent(report.val_accuracy),
@@ -207,7 +207,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
                                                             report.checkpoint.string())));
   } else if (!trainer.why_stopped().empty() && !idle_) {
     print(out_, "\n");
-    say("stopped: " + trainer.why_stopped());
+    say((report.stopped_by == StoppedBy::diverged ? "diverged: " : "stopped: ") + trainer.why_stopped());
   }
   print(out_, "\n");
   say(fmt::format("test accuracy {}   in {}, {} images/s, {}{}, peak {}, weights {:016x}",

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -14,6 +16,7 @@
 #include "dist/launch/bootstrap.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "trainer/callback.h"
 #include "trainer/config.h"
 
 namespace athanor {
@@ -65,8 +68,16 @@ Failure describe_failure() {
     return one_line(kExitBackend, error.what());
   } catch (const OutOfMemoryError& error) {
     return one_line(kExitBackend, error.what());
+  } catch (const DivergedError& error) {
+    return one_line(kExitDiverged, error.what());
   } catch (const std::bad_alloc&) {
     return {kExitBackend, "out of memory: the system gave no more; use smaller batches or data"};
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again)
+      return one_line(kExitBadInput, error.what());
+    return {kExitBackend,
+            "threads: the system must give all that are asked for, but gives no more (ulimit -u); raise its "
+            "limit, or use fewer --threads and --workers"};
   } catch (const std::exception& error) {  // ArgumentError, IoError, and what a user's own code throws
     return one_line(kExitBadInput, error.what());
   }
@@ -74,6 +85,7 @@ Failure describe_failure() {
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   restart_with_quiet_threads(argv);
+  std::signal(SIGXFSZ, SIG_IGN);  // past a limit of ulimit -f, a write fails, and that is said in one line
   try {
     return body(argc, argv);
   } catch (...) {

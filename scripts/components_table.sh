@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the table of parts in README.md (between its two markers) from the results of the last test run,
+# Writes the table of parts in docs/reference/components.md (between its two markers) from the results of the last test run,
 # build/cpu/ctest.xml. --check only says whether it is up to date. Run scripts/test.sh first.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
@@ -8,7 +8,7 @@ results=build/cpu/ctest.xml
 
 # part | own code or library | tests that prove it (regular expression) | how | where
 parts() {
-  sed 's/^ *//' scripts/readme_parts.txt | grep -v '^#'
+  sed 's/^ *//' scripts/components.txt | grep -v '^#'
 }
 
 table() {
@@ -44,10 +44,10 @@ awk -v table="$new.table" '
   /<!-- parts -->/ { print; while ((getline line < table) > 0) print line; skip = 1; next }
   /<!-- end of parts -->/ { skip = 0 }
   !skip { print }
-' README.md > "$new"
+' docs/reference/components.md > "$new"
 
 if [ "${1-}" = --check ]; then
-  cmp -s "$new" README.md || fail 1 "README.md is not up to date: run scripts/readme_table.sh"
+  cmp -s "$new" docs/reference/components.md || fail 1 "docs/reference/components.md is not up to date: run scripts/components_table.sh"
 else
-  cat "$new" > README.md
+  cat "$new" > docs/reference/components.md
 fi
