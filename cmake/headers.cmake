@@ -103,6 +103,7 @@ set(ATHANOR_HEADERS
   kernels/extremum.h
   kernels/hash.h
   kernels/impl.h
+  kernels/implementations.h
   kernels/index.h
   kernels/loss.h
   kernels/math.h
