@@ -11,6 +11,7 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/live_line.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/progress.h"
 
 namespace athanor::tool {
@@ -84,7 +85,7 @@ Json describe(const std::string& path, const OpenOptions& options) {
 
 void print(const Json& all) {
   const auto number = [](const Json& value) { return with_commas(value.get<std::int64_t>()); };
-  fmt::print("{}: {}\n", all["path"].get<std::string>(), all["format"].get<std::string>());
+  fmt::print("{}: {}\n", printable(all["path"].get<std::string>()), all["format"].get<std::string>());
   const auto row = [](const char* what, const std::string& value) {
     fmt::print("  {:<14} {}\n", what, value);
   };
@@ -116,7 +117,8 @@ void print(const Json& all) {
       fmt::print("    ... and {} more\n", with_commas(std::ssize(classes) - shown));
       break;
     }
-    fmt::print("    {:>6}  {:>12} samples  {}\n", shown++, number(entry["samples"]), entry.value("name", ""));
+    fmt::print("    {:>6}  {:>12} samples  {}\n", shown++, number(entry["samples"]),
+               printable(entry.value("name", "")));
   }
 }
 
@@ -140,7 +142,7 @@ std::size_t read_all(const SampleStore& store) {
       (void)store.fetch(i, scratch);
     } catch (const IoError& error) {
       line.clear();
-      fmt::print("sample {}: {}\n", i, error.what());
+      fmt::print("sample {}: {}\n", i, printable(error.what()));
       ++found;
     }
     if (line.due()) line.show(fmt::format("{} of {} samples", with_commas(i + 1), with_commas(store.size())));
@@ -161,10 +163,11 @@ std::size_t verify_packed(const std::filesystem::path& path, int threads, const 
     return true;
   });
   line.clear();
-  for (const Damage& damage : found) fmt::print("{}offset {}: {}\n", prefix, damage.offset, damage.what);
+  for (const Damage& damage : found)
+    fmt::print("{}offset {}: {}\n", printable(prefix), damage.offset, printable(damage.what));
   samples += store.size();
   if (found.empty()) {
-    fmt::print("{}: {} samples, all as they were written, content id {}\n", path.string(),
+    fmt::print("{}: {} samples, all as they were written, content id {}\n", printable(path.string()),
                with_commas(store.size()), store.content_id());
   }
   return found.size();
@@ -187,7 +190,8 @@ void run_verify(const VerifyArguments& arguments) {
     const std::unique_ptr<SampleStore> store = open_samples(arguments.path, open_options(arguments));
     places = read_all(*store);
     samples = store->size();
-    if (places == 0) fmt::print("{}: {} samples, all can be read\n", arguments.path, with_commas(samples));
+    if (places == 0)
+      fmt::print("{}: {} samples, all can be read\n", printable(arguments.path), with_commas(samples));
   }
   std::fflush(stdout);
   if (places > 0) {

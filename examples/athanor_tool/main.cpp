@@ -12,11 +12,12 @@
 #include "examples/athanor_tool/run_op.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
+#include "tensor/printable.h"
 
 namespace {
 
 int complain(int code, const char* what) {
-  std::fprintf(stderr, "athanor: %s\n", what);
+  std::fprintf(stderr, "athanor: %s\n", athanor::printable(what).c_str());
   return code;
 }
 

@@ -17,6 +17,7 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/live_line.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/progress.h"
 #include "trainer/signals.h"
 
@@ -92,9 +93,10 @@ void run_pack(const PackArguments& arguments) {
   }
   to->finish();
   const double seconds = seconds_since(start);
-  fmt::print("{}: {} samples, {:.1f} MB, in {} ({:.0f} samples/s, {:.1f} MB/s)\n", arguments.target,
-             with_commas(total), static_cast<double>(bytes_written) * 1e-6, duration(seconds),
-             static_cast<double>(total) / seconds, static_cast<double>(bytes_written) / seconds * 1e-6);
+  fmt::print("{}: {} samples, {:.1f} MB, in {} ({:.0f} samples/s, {:.1f} MB/s)\n",
+             printable(arguments.target), with_commas(total), static_cast<double>(bytes_written) * 1e-6,
+             duration(seconds), static_cast<double>(total) / seconds,
+             static_cast<double>(bytes_written) / seconds * 1e-6);
   if (PackedStore::recognises(arguments.target)) {
     fmt::print("content id {}\n", PackedStore(arguments.target).content_id());
   }

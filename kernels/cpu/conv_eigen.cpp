@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/activate.h"
 #include "kernels/cpu/conv_impl.h"
 #include "kernels/cpu/gemm.h"

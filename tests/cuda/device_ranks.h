@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "dist/communicator.h"
-#include "dist/staged_transport.h"
-#include "dist/thread_transport.h"
+#include "dist/collectives/communicator.h"
+#include "dist/transports/staged_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "tests/cuda/device.h"
 
 #if defined(ATHANOR_SIMT)
