@@ -1,6 +1,6 @@
 #include "kernels/matmul.h"
 
-#include "kernels/cuda/cut.h"
+#include "kernels/cuda/grid_partition.h"
 #include "kernels/cuda/vendor.h"
 #include "tests/cuda/exact.h"
 
