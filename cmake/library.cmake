@@ -114,7 +114,6 @@ add_library(athanor
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
   data/formats/detail/protobuf.cpp
-  data/formats/detail/sha256.cpp
   data/formats/detail/tar_reader.cpp
   data/formats/detail/temporary_file.cpp
   data/formats/detail/writing.cpp
@@ -164,6 +163,7 @@ add_library(athanor
   dist/launch/run_processes.cpp
   dist/launch/scratch_folder.cpp
   dist/launch/signal_stack.cpp
+  dist/launch/tcp.cpp
   dist/predict.cpp
   dist/sync_batch_norm.cpp
   dist/transports/staged_transport.cpp
@@ -181,6 +181,7 @@ add_library(athanor
   tensor/counters.cpp
   tensor/detail/host_copy.cpp
   tensor/detail/safetensors_header.cpp
+  tensor/detail/sha256.cpp
   tensor/detail/tags.cpp
   tensor/device.cpp
   tensor/format.cpp

@@ -12,6 +12,7 @@
 #include "examples/athanor_tool/run_op.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
+#include "trainer/run_main.h"
 
 namespace {
 
@@ -31,9 +32,7 @@ void check_subcommand(const CLI::App& app, const std::string& name) {
                           fmt::join(names, ", "), name, athanor::did_you_mean(name, names));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
+int run_tool(int argc, char** argv) try {
   CLI::App app("Athanor's tool for files");
   app.require_subcommand(1);
   athanor::tool::add_run_op(app);
@@ -60,4 +59,10 @@ int main(int argc, char** argv) try {
   return complain(128 + error.signal(), error.what());  // as shells have it
 } catch (const std::exception& error) {
   return complain(3, error.what());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return athanor::with_standard_files([&] { return run_tool(argc, argv); });
 }
