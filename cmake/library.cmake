@@ -103,13 +103,11 @@ add_library(athanor
   data/detail/worker_tuner.cpp
   data/digits.cpp
   data/formats/cifar.cpp
-  data/formats/cifar_store.cpp
   data/formats/crc32c.cpp
   data/formats/dataset_store.cpp
   data/formats/detail/child_process.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
-  data/formats/detail/input_file.cpp
   data/formats/detail/lmdb_tree.cpp
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
@@ -137,6 +135,7 @@ add_library(athanor
   data/formats/tfrecord.cpp
   data/image/encode_jpeg.cpp
   data/image/jpeg.cpp
+  data/image/orientation.cpp
   data/image/png.cpp
   data/image/resize.cpp
   data/image/transform.cpp
@@ -186,6 +185,7 @@ add_library(athanor
   tensor/format.cpp
   tensor/nearest.cpp
   tensor/pool.cpp
+  tensor/regular_file.cpp
   tensor/safetensors.cpp
   tensor/shape.cpp
   tensor/state_dict.cpp
