@@ -105,13 +105,11 @@ set(ATHANOR_SOURCES
   data/detail/worker_tuner.cpp
   data/digits.cpp
   data/formats/cifar.cpp
-  data/formats/cifar_store.cpp
   data/formats/crc32c.cpp
   data/formats/dataset_store.cpp
   data/formats/detail/child_process.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
-  data/formats/detail/input_file.cpp
   data/formats/detail/lmdb_tree.cpp
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
@@ -139,6 +137,7 @@ set(ATHANOR_SOURCES
   data/formats/tfrecord.cpp
   data/image/encode_jpeg.cpp
   data/image/jpeg.cpp
+  data/image/orientation.cpp
   data/image/png.cpp
   data/image/resize.cpp
   data/image/transform.cpp
@@ -189,6 +188,7 @@ set(ATHANOR_SOURCES
   tensor/nearest.cpp
   tensor/pool.cpp
   tensor/printable.cpp
+  tensor/regular_file.cpp
   tensor/safetensors.cpp
   tensor/shape.cpp
   tensor/state_dict.cpp
@@ -264,7 +264,7 @@ set(ATHANOR_SOURCES
 # Which of them are formats: these folders, and what in data/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
 list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode|sample_store)\\.cpp$")
-list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/input_file.cpp)
+list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 add_library(athanor ${ATHANOR_SOURCES})
 add_library(athanor_formats ${ATHANOR_FORMATS})
