@@ -71,12 +71,10 @@ set(ATHANOR_CUDA_VENDOR
   cublas_matmul
   cudnn_backend
   cudnn_conv
-  cudnn_norm
   cudnn_plans
   vendor
   vendor_conv
   vendor_matmul
-  vendor_norm
 )
 set(ATHANOR_AUTOGRAD
   checkpoint
@@ -287,9 +285,8 @@ endforeach()
 if(ATHANOR_WITH_CUDA)
   target_compile_definitions(athanor PUBLIC ATHANOR_WITH_CUDA)
   athanor_device_sources(athanor kernels/cuda/context.cpp ${ATHANOR_CUDA_RUNTIME})
-  foreach(family ${ATHANOR_CUDA_KERNELS})
-    athanor_cuda_sources(athanor kernels/cuda/${family}.cu)
-  endforeach()
+  list(TRANSFORM ATHANOR_CUDA_KERNELS REPLACE ".+" "kernels/cuda/\\0.cu" OUTPUT_VARIABLE kernels)
+  athanor_cuda_sources(athanor ${kernels})
   foreach(file ${ATHANOR_CUDA_PLANNING})
     target_sources(athanor PRIVATE kernels/cuda/${file}.cpp)
   endforeach()
@@ -307,7 +304,8 @@ if(ATHANOR_CUDA STREQUAL "ON")
     PUBLIC $<BUILD_INTERFACE:athanor_cuda_flags> PRIVATE CUDA::cudart CUDA::cublasLt CUDNN::cudnn)
 elseif(ATHANOR_CUDA STREQUAL "SIMT")
   target_sources(athanor PRIVATE kernels/cuda/vendor_absent.cpp)
-  include(simt)
+  target_compile_definitions(athanor PUBLIC ATHANOR_SIMT)
+  target_link_libraries(athanor PUBLIC ${ATHANOR_SIMT_LIBRARY})
 endif()
 
 # The one data set the library brings along, as a constant array.
@@ -374,6 +372,8 @@ if(ATHANOR_WITH_NCCL)
     target_include_directories(athanor_nccl SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
     target_compile_definitions(athanor_nccl PRIVATE ATHANOR_NCCL_LIBRARY="$<IF:$<BOOL:${NCCL_LIBRARY}>,${NCCL_LIBRARY},libnccl.so>")
     target_link_libraries(athanor_nccl PRIVATE CUDA::cudart)
+  else()
+    target_link_libraries(athanor_nccl PUBLIC ${ATHANOR_SIMT_NCCL})
   endif()
 endif()
 
