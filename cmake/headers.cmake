@@ -45,6 +45,7 @@ set(ATHANOR_HEADERS
   data/image/encode_jpeg.h
   data/image/image.h
   data/image/jpeg.h
+  data/image/orientation.h
   data/image/png.h
   data/image/resize.h
   data/image/transform.h
@@ -103,6 +104,7 @@ set(ATHANOR_HEADERS
   kernels/extremum.h
   kernels/hash.h
   kernels/impl.h
+  kernels/implementations.h
   kernels/index.h
   kernels/loss.h
   kernels/math.h
@@ -169,7 +171,9 @@ set(ATHANOR_HEADERS
   tensor/philox.h
   tensor/pinned.h
   tensor/pool.h
+  tensor/printable.h
   tensor/ref.h
+  tensor/regular_file.h
   tensor/safetensors.h
   tensor/shape.h
   tensor/state_dict.h

@@ -62,6 +62,28 @@ TEST(FlightRecord, HasEveryCollective) {
   }
 }
 
+// Others have folders here, too: what they put in the way is neither written to nor taken over.
+TEST(FlightRecord, IsItsUsersAloneAndFollowsNoLink) {
+  const test::TempDir folder;
+  const auto file = folder.path() / "flight.0.json", other = folder.path() / "other";
+  const std::string unfinished = file.string() + FlightRecord::kUnfinished;
+  std::ofstream(other) << "theirs";
+  const FlightRecord flight(0, 2);
+  for (const bool link : {true, false}) {
+    std::filesystem::remove(unfinished);
+    if (link) {
+      std::filesystem::create_symlink(other, unfinished);
+    } else {
+      std::ofstream(unfinished) << "open to all";
+      std::filesystem::permissions(unfinished, std::filesystem::perms(0666));
+    }
+    ASSERT_TRUE(flight.write(file.c_str(), "deadline"));
+    EXPECT_EQ(std::filesystem::file_size(other), 6u);
+    EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(file)));
+    EXPECT_EQ(std::filesystem::status(file).permissions(), std::filesystem::perms(0600));
+  }
+}
+
 TEST(FlightRecord, KnowsWhoIsWaitedFor) {
   ThreadJob job(4);
   job.stop(2);

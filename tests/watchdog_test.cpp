@@ -2,13 +2,15 @@
 // make.
 #include "dist/watch/watchdog.h"
 
+#include <array>
 #include <csignal>
 #include <fstream>
 #include <thread>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "dist/bucket_runner.h"
 #include "dist/collectives/communicator.h"
@@ -300,8 +302,13 @@ TEST_F(WatchdogDeathTest, AnEndHasALimit) {
   const auto hang = [&] {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .limit = 300ms});
-    // Whoever opens it to write waits for a reader.
-    mkfifo((record().string() + dist::FlightRecord::kUnfinished).c_str(), 0600);
+    // Whoever writes to a pipe that is full waits for a reader.
+    std::array<int, 2> full{};
+    if (pipe2(full.data(), O_NONBLOCK) != 0) _exit(1);
+    while (write(full[1], "full", 4) > 0) {
+    }
+    fcntl(full[1], F_SETFL, 0);
+    dup2(full[1], STDERR_FILENO);
     watchdog.end(3, "is not said any more");
   };
   EXPECT_EXIT(hang(), testing::ExitedWithCode(74), "^$");

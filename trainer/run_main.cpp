@@ -19,6 +19,7 @@
 
 #include "dist/launch/bootstrap.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/callback.h"
 #include "trainer/config.h"
 
@@ -66,7 +67,7 @@ int flush_stdout() {
 
 Failure one_line(int code, std::string what) {
   std::replace(what.begin(), what.end(), '\n', ' ');
-  return {code, std::move(what)};
+  return {code, printable(what)};
 }
 
 /// Where mpirun has started several and all make the same mistake, rank 0 says so, and mpirun ends the others

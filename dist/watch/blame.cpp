@@ -37,7 +37,7 @@ std::string named(const RankRecord::Entry& entry) {
 // Whole, or what there is of it at `until_us`.
 RankRecord wait_for_record(const std::filesystem::path& folder, int rank, std::int64_t until_us) {
   for (;;) {
-    RankRecord record = read_record(record_file(folder, rank), rank);
+    RankRecord record = read_newest(record_file(folder, rank), rank);
     if (record.damage.empty() || FlightRecord::now_us() >= until_us) return record;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

@@ -67,7 +67,7 @@ struct Waiting {
 Waiting follow_all(const std::vector<RankRecord>& ranks) {
   Waiting waiting;
   const auto record_of = [&](int rank) -> const RankRecord* {
-    const bool known = rank < std::ssize(ranks) && ranks[static_cast<std::size_t>(rank)].found;
+    const bool known = rank >= 0 && rank < std::ssize(ranks) && ranks[static_cast<std::size_t>(rank)].found;
     return known ? &ranks[static_cast<std::size_t>(rank)] : nullptr;
   };
   for (const RankRecord& record : ranks) {

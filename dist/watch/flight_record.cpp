@@ -83,7 +83,8 @@ const std::int64_t kSteadyToUnix = since(std::chrono::system_clock::now().time_s
 
 // `mark` is seq + 1, and 0 while the rest is being written.
 struct FlightRecord::Slot {
-  std::int64_t mark, count, bucket, launch_us, start_us, last_us, end_us, bytes, waits_for;
+  std::int64_t mark, count, bucket, launch_us, start_us, last_us, end_us, bytes;
+  int waits_for;
   const char* name;
   DType dtype;
 };
@@ -166,6 +167,11 @@ FlightRecord::Entry FlightRecord::at(std::int64_t seq) const {
   return get(slot.mark) == seq + 1 ? entry : Entry{};
 }
 
+int create_private(const char* path) noexcept {
+  ::unlink(path);
+  return ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
 bool FlightRecord::write(const char* path, std::string_view reason, std::string_view error) const noexcept {
   // Beside, and renamed when it is whole: who is killed as he writes leaves the one before.
   std::array<char, 4200> unfinished{};
@@ -173,12 +179,15 @@ bool FlightRecord::write(const char* path, std::string_view reason, std::string_
   if (length + sizeof kUnfinished > unfinished.size()) return false;
   std::memcpy(unfinished.data(), path, length);
   std::memcpy(unfinished.data() + length, kUnfinished, sizeof kUnfinished);
-  const int file = ::open(unfinished.data(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int file = create_private(unfinished.data());
   if (file < 0) return false;
   const std::int64_t begun = size();
   Lines lines(file);
   lines.text("{\"flight\":1").field("rank", rank_).field("world_size", world_size_);
-  lines.field("host", host_.data()).field("pid", getpid()).field("reason", reason).field("error", error);
+  lines.field("host", host_.data())
+      .field("pid", getpid())
+      .field("reason", reason)
+      .field("error", error.substr(0, 4096));
   lines.field("began_us", began_us_).field("now_us", now_us()).field("begun", begun).text("}\n");
   std::int64_t written = 0;
   for (std::int64_t seq = begun - 1; seq >= 0 && seq >= begun - kEntries; --seq) {

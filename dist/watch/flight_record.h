@@ -35,8 +35,8 @@ class FlightRecord {
     Call call;
     /// Microseconds since 1970 by this machine's clock, 0: not yet. `last`: when a message was complete.
     std::int64_t launch_us = 0, start_us = 0, last_us = 0, end_us = 0;
-    std::int64_t bytes = 0;       ///< of messages complete, both ways; native: of the buffer, when it is done
-    std::int64_t waits_for = -1;  ///< the rank whose message is missing
+    std::int64_t bytes = 0;  ///< of messages complete, both ways; native: of the buffer, when it is done
+    int waits_for = -1;      ///< the rank whose message is missing
 
     bool under_way() const { return seq >= 0 && end_us == 0; }
   };
@@ -69,8 +69,8 @@ class FlightRecord {
   /// Writes JSON lines: first one of the rank, why it is written (`reason`, a word, and `error`, any text)
   /// and when; then the entries, newest first, so that a file that was cut has what matters; then one that
   /// says that it is whole. Until it is, it is called `path` and kUnfinished, and a record that is there
-  /// stays. Calls nothing that may not be called in a signal handler. False where the file cannot be
-  /// written.
+  /// stays. Only this user may read it, and no link is followed. Of `error`, the first 4,096 bytes. Calls
+  /// nothing that may not be called in a signal handler. False where the file cannot be written.
   bool write(const char* path, std::string_view reason, std::string_view error = {}) const noexcept;
   static constexpr char kUnfinished[] = ".part";
 
@@ -87,5 +87,9 @@ class FlightRecord {
   std::unique_ptr<Slot[], void (*)(void*)> slots_;
   std::int64_t begun_ = 0;  // atomically
 };
+
+/// Opens a new file of this name, which only this user may read, in place of what is there; a link is
+/// replaced, not followed. -1 and errno where it cannot. May be called in a signal handler.
+int create_private(const char* path) noexcept;
 
 }  // namespace athanor::dist

@@ -15,7 +15,8 @@ struct RankRecord {
     std::string dtype;  ///< "f32"
     std::int64_t count = 0, bucket = -1;
     std::int64_t payload = 0;  ///< bytes of its buffer
-    std::int64_t start_us = 0, last_us = 0, end_us = 0, bytes = 0, waits_for = -1;
+    std::int64_t start_us = 0, last_us = 0, end_us = 0, bytes = 0;
+    int waits_for = -1;  ///< less than world_size
 
     bool under_way() const { return end_us == 0; }
     /// "ring all_reduce, bucket 4"
@@ -59,8 +60,10 @@ struct FlightReport {
 std::filesystem::path record_file(const std::filesystem::path& folder, int rank);
 
 /// One line per rank is all that is sure to be there: a file may be missing, empty, cut or overwritten with
-/// anything, and says so in `damage`.
+/// anything, and says so in `damage`. A line with a number out of range is none; text is printable().
 RankRecord read_record(const std::filesystem::path& file, int rank);
+/// The same from the first three lines, 16 KiB at most: of the entries, the two newest.
+RankRecord read_newest(const std::filesystem::path& file, int rank);
 
 /// Reads flight.<rank>.json of all ranks. Throws IoError where the folder holds none.
 FlightReport read_flight(const std::filesystem::path& folder);

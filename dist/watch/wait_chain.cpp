@@ -16,7 +16,7 @@ WaitChain follow_waits(int rank, const RankRecord::Entry& entry, std::int64_t id
   WaitChain chain;
   chain.ranks.push_back(rank);
   for (RankRecord::Entry call = entry; call.waits_for >= 0;) {
-    const int next = static_cast<int>(call.waits_for);
+    const int next = call.waits_for;
     const auto seen = std::find(chain.ranks.begin(), chain.ranks.end(), next) - chain.ranks.begin();
     const bool circle =
         seen < std::ssize(chain.calls) && chain.calls[static_cast<std::size_t>(seen)].seq == call.seq;

@@ -18,6 +18,7 @@
 #include "dist/watch/detail/blame.h"
 #include "dist/watch/flight_report.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 
 namespace athanor::dist {
 namespace {
@@ -163,12 +164,12 @@ struct Watchdog::Impl {
     ATH_CHECK(path.native().size() < record_path.size(),
               "watchdog: the folder's name must be short, but is {}", options.folder.string());
     const std::string beside = path.string() + FlightRecord::kUnfinished;
-    std::FILE* file = std::fopen(beside.c_str(), "w");
-    if (!file) {
+    const int file = create_private(beside.c_str());
+    if (file < 0) {
       detail::fail<IoError>("watchdog: {} must be a file that can be written, but got: {}", path.string(),
                             std::strerror(errno));
     }
-    std::fclose(file);
+    ::close(file);
     std::filesystem::remove(beside);
   }
 
@@ -259,7 +260,7 @@ struct Watchdog::Impl {
     if (kind == Failure::deadline) leave(kExitPeerLost, "deadline", [&] { return blame().text; });
     if (kind == Failure::lost) leave(kExitPeerLost, "lost", [&] { return std::string(error.what()); });
     // Known to one who catches it, and perhaps to all ranks: an end of its own follows.
-    write_record("error", error.what());
+    write_record("error", printable(error.what()));
   }
 
   Blame blame() const { return find_blame(transport.flight(), options.folder, kOthers); }
@@ -299,9 +300,10 @@ struct Watchdog::Impl {
 
     write_record(reason, {});  // before anything that takes time
     std::string why = make_line();
-    write_record(reason, why);
-    if (!path.empty()) why += fmt::format(" (record: {})", path.string());
     std::replace(why.begin(), why.end(), '\n', ' ');
+    why = printable(why);
+    write_record(reason, why);
+    if (!path.empty()) why += fmt::format(" (record: {})", printable(path.string()));
     const std::string line = fmt::format("rank {}: error: {}\n", transport.rank(), why);
     std::fflush(stdout);
     // In one piece: the lines of all ranks come at about the same time.
@@ -348,7 +350,8 @@ void Watchdog::takes_long(int rank) {
 
 void Watchdog::stand_down(int exit_code, const std::string& why, bool accident) {
   if (!impl_) return;
-  if (impl_->transport.flight().size() > 0 && (accident || impl_->agreed_us > 0)) write_record("error", why);
+  if (impl_->transport.flight().size() > 0 && (accident || impl_->agreed_us > 0))
+    write_record("error", printable(why));
   continued_us = 0;
   impl_->silent_code = exit_code;
   impl_->limit_to(impl_->options.limit);
@@ -356,7 +359,7 @@ void Watchdog::stand_down(int exit_code, const std::string& why, bool accident) 
 
 void Watchdog::end(int exit_code, const std::string& why) {
   if (impl_) impl_->leave(exit_code, "error", [&] { return why; });
-  std::fprintf(stderr, "error: %s\n", why.c_str());
+  std::fprintf(stderr, "error: %s\n", printable(why).c_str());
   std::fflush(stdout);
   _exit(exit_code);
 }

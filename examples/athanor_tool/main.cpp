@@ -1,8 +1,10 @@
 // The tool `athanor`: one subcommand per thing to do, most of them with a file. Each registers itself.
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -12,12 +14,13 @@
 #include "examples/athanor_tool/run_op.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
+#include "tensor/printable.h"
 #include "trainer/run_main.h"
 
 namespace {
 
 int complain(int code, const char* what) {
-  std::fprintf(stderr, "athanor: %s\n", what);
+  std::fprintf(stderr, "athanor: %s\n", athanor::printable(what).c_str());
   return code;
 }
 
@@ -33,6 +36,7 @@ void check_subcommand(const CLI::App& app, const std::string& name) {
 }
 
 int run_tool(int argc, char** argv) try {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, not the end
   CLI::App app("Athanor's tool for files");
   app.require_subcommand(1);
   athanor::tool::add_run_op(app);
@@ -51,6 +55,8 @@ int run_tool(int argc, char** argv) try {
     return complain(2, error.what());
   }
   return 0;
+} catch (const std::system_error& error) {  // fmt's, of a standard output that cannot be written
+  return complain(2, error.what());
 } catch (const athanor::ArgumentError& error) {
   return complain(2, error.what());
 } catch (const athanor::IoError& error) {

@@ -63,7 +63,6 @@ void Vendor::set_options(VendorOptions options) {
 void Vendor::clear() {
   if (!impl_) return;
   impl_->convolutions.clear();
-  impl_->norms.clear();
   impl_->matmuls.clear();
 }
 
