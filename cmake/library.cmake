@@ -196,7 +196,6 @@ add_library(athanor
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
-  kernels/cpu/conv_reference.cpp
   kernels/cpu/conv_scatter.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
