@@ -1,5 +1,7 @@
 #include "autograd/matmul.h"
 
+#include <algorithm>
+
 #include "autograd/detail/activation.h"
 #include "autograd/node.h"
 #include "kernels/elementwise.h"

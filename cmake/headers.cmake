@@ -45,6 +45,7 @@ set(ATHANOR_HEADERS
   data/image/encode_jpeg.h
   data/image/image.h
   data/image/jpeg.h
+  data/image/orientation.h
   data/image/png.h
   data/image/resize.h
   data/image/transform.h
@@ -54,38 +55,38 @@ set(ATHANOR_HEADERS
   data/recode.h
   data/sample_store.h
   data/synthetic.h
-  dist/barrier.h
-  dist/bootstrap.h
-  dist/broadcast.h
   dist/bucket_layout.h
   dist/bucket_runner.h
-  dist/collective.h
-  dist/communicator.h
+  dist/collectives/barrier.h
+  dist/collectives/broadcast.h
+  dist/collectives/collective.h
+  dist/collectives/communicator.h
+  dist/collectives/exchange.h
+  dist/collectives/group.h
+  dist/collectives/hierarchical.h
+  dist/collectives/on_stream.h
+  dist/collectives/rank_order.h
+  dist/collectives/ring.h
+  dist/collectives/slice.h
+  dist/collectives/wait.h
   dist/ddp.h
-  dist/exchange.h
-  dist/flight_record.h
-  dist/flight_report.h
   dist/gather_state.h
   dist/gradient_sync.h
-  dist/group.h
-  dist/hierarchical.h
-  dist/launcher.h
-  dist/make_transport.h
-  dist/mpi_transport.h
-  dist/nccl_transport.h
-  dist/on_stream.h
+  dist/launch/bootstrap.h
+  dist/launch/launcher.h
+  dist/launch/rendezvous.h
+  dist/launch/run_processes.h
   dist/predict.h
-  dist/rank_order.h
-  dist/rendezvous.h
-  dist/ring.h
-  dist/run_processes.h
-  dist/slice.h
-  dist/staged_transport.h
   dist/sync_batch_norm.h
-  dist/thread_transport.h
-  dist/transport.h
-  dist/wait.h
-  dist/watchdog.h
+  dist/transports/make_transport.h
+  dist/transports/mpi_transport.h
+  dist/transports/nccl_transport.h
+  dist/transports/staged_transport.h
+  dist/transports/thread_transport.h
+  dist/transports/transport.h
+  dist/watch/flight_record.h
+  dist/watch/flight_report.h
+  dist/watch/watchdog.h
   dist/zero1.h
   kernels/accumulate.h
   kernels/activate.h
@@ -103,6 +104,7 @@ set(ATHANOR_HEADERS
   kernels/extremum.h
   kernels/hash.h
   kernels/impl.h
+  kernels/implementations.h
   kernels/index.h
   kernels/loss.h
   kernels/math.h
@@ -169,7 +171,9 @@ set(ATHANOR_HEADERS
   tensor/philox.h
   tensor/pinned.h
   tensor/pool.h
+  tensor/printable.h
   tensor/ref.h
+  tensor/regular_file.h
   tensor/safetensors.h
   tensor/shape.h
   tensor/state_dict.h

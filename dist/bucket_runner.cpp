@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "dist/detail/signal_stack.h"
+#include "dist/launch/detail/signal_stack.h"
 #include "kernels/context.h"
 #include "tensor/error.h"
 

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "dist/collective.h"
-#include "dist/communicator.h"
-#include "dist/wait.h"
+#include "dist/collectives/collective.h"
+#include "dist/collectives/communicator.h"
+#include "dist/collectives/wait.h"
 
 namespace athanor::dist {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "autograd/engine.h"
-#include "dist/slice.h"
+#include "dist/collectives/slice.h"
 #include "kernels/accumulate.h"
 #include "kernels/copy.h"
 #include "kernels/hash.h"

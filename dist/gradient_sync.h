@@ -6,8 +6,8 @@
 
 #include "dist/bucket_layout.h"
 #include "dist/bucket_runner.h"
-#include "dist/communicator.h"
-#include "dist/exchange.h"
+#include "dist/collectives/communicator.h"
+#include "dist/collectives/exchange.h"
 #include "kernels/step_rules.h"
 #include "optim/arena.h"
 #include "optim/step_buffer.h"

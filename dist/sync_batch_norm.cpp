@@ -1,6 +1,6 @@
 #include "dist/sync_batch_norm.h"
 
-#include "dist/slice.h"
+#include "dist/collectives/slice.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "autograd/norm.h"
-#include "dist/communicator.h"
+#include "dist/collectives/communicator.h"
 #include "nn/batch_norm.h"
 
 namespace athanor::dist {

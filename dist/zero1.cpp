@@ -5,8 +5,8 @@
 #include <cstring>
 #include <exception>
 
-#include "dist/exchange.h"
-#include "dist/slice.h"
+#include "dist/collectives/exchange.h"
+#include "dist/collectives/slice.h"
 
 namespace athanor::dist {
 namespace {

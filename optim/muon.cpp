@@ -141,8 +141,8 @@ void Muon::make_workspace() {
     }
     if (largest == 0) continue;
     const auto make = [&](std::int64_t size) { return make_flat(size, dtype, arena().device()); };
-    (dtype == DType::f32 ? f32_ : bf16_) = {make(largest), make(largest), make(square), make(square),
-                                            make(square)};
+    Workspace& work = dtype == DType::f32 ? f32_ : bf16_;
+    work = {make(largest), make(largest), make(square), make(square), make(square)};
   }
 }
 

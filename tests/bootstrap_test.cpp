@@ -1,5 +1,5 @@
 // Who is who: what launchers say in the environment, and how ranks without MPI meet.
-#include "dist/bootstrap.h"
+#include "dist/launch/bootstrap.h"
 
 #include <algorithm>
 #include <atomic>
@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "dist/launcher.h"
-#include "dist/rendezvous.h"
+#include "dist/launch/launcher.h"
+#include "dist/launch/rendezvous.h"
 #include "tensor/error.h"
 
 namespace athanor {

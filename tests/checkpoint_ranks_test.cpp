@@ -1,9 +1,11 @@
 // Checkpoints of several ranks: what one number of them saves, any other loads.
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "dist/gather_state.h"
-#include "dist/thread_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "tests/support/data_parallel_cases.h"
 #include "trainer/checkpoint.h"
 #include "trainer/run_state.h"
@@ -228,6 +230,25 @@ TEST_F(CheckpointOfRanks, AFailedSaveIsToldToAllRanks) {
     training.save(file("fine"));
   });
   EXPECT_NO_THROW((void)load_checkpoint(file("fine")));
+}
+
+// Where sharded tensors are read and where there are none: a slow disk is no lost rank.
+TEST_F(CheckpointOfRanks, RanksWaitForASlowWrite) {
+  run_ranks(3, [&](Transport& transport) {
+    Communicator comm(transport, {.timeout = std::chrono::milliseconds(400)});
+    StateDict none, state;
+    state.set("x", ShardedTensor{{3}, DType::f32, {{transport.rank(), Tensor::zeros({1})}}});
+    int pieces = 0;
+    for (const bool sharded : {false, true}) {
+      dist::gather_state(comm, sharded ? state : none, [&](const dist::ReadTensor& read) {
+        const auto slow = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1000)); };
+        slow();
+        if (sharded) read(*state.begin(), [&](auto) { slow(), ++pieces; });
+        slow();
+      });
+    }
+    EXPECT_EQ(pieces, transport.rank() == 0 ? 1 : 0);
+  });
 }
 
 TEST_F(CheckpointOfRanks, ShardsAreNotSavedByOneAlone) {

@@ -2,9 +2,9 @@
 #include <atomic>
 #include <thread>
 
-#include "dist/barrier.h"
-#include "dist/thread_transport.h"
-#include "dist/wait.h"
+#include "dist/collectives/barrier.h"
+#include "dist/collectives/wait.h"
+#include "dist/transports/thread_transport.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/count_new.h"
 

@@ -1,5 +1,6 @@
 #include "autograd/conv.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <string>

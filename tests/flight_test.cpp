@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/communicator.h"
-#include "dist/detail/blame.h"
-#include "dist/flight_record.h"
-#include "dist/flight_report.h"
-#include "dist/thread_transport.h"
+#include "dist/collectives/communicator.h"
+#include "dist/transports/thread_transport.h"
+#include "dist/watch/detail/blame.h"
+#include "dist/watch/flight_record.h"
+#include "dist/watch/flight_report.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor {
@@ -59,6 +59,28 @@ TEST(FlightRecord, HasEveryCollective) {
       }
       EXPECT_LE(time, FlightRecord::now_us());
     });
+  }
+}
+
+// Others have folders here, too: what they put in the way is neither written to nor taken over.
+TEST(FlightRecord, IsItsUsersAloneAndFollowsNoLink) {
+  const test::TempDir folder;
+  const auto file = folder.path() / "flight.0.json", other = folder.path() / "other";
+  const std::string unfinished = file.string() + FlightRecord::kUnfinished;
+  std::ofstream(other) << "theirs";
+  const FlightRecord flight(0, 2);
+  for (const bool link : {true, false}) {
+    std::filesystem::remove(unfinished);
+    if (link) {
+      std::filesystem::create_symlink(other, unfinished);
+    } else {
+      std::ofstream(unfinished) << "open to all";
+      std::filesystem::permissions(unfinished, std::filesystem::perms(0666));
+    }
+    ASSERT_TRUE(flight.write(file.c_str(), "deadline"));
+    EXPECT_EQ(std::filesystem::file_size(other), 6u);
+    EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(file)));
+    EXPECT_EQ(std::filesystem::status(file).permissions(), std::filesystem::perms(0600));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "autograd/reduce.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "dist/thread_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "nn/models/resnet.h"
 #include "tests/support/sync_batch_norm_cases.h"
 

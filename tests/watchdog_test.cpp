@@ -1,20 +1,22 @@
 // How a rank ends: by a deadline, a signal, a crash, an error of its own, or a call that the others do not
 // make.
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 
+#include <array>
 #include <csignal>
 #include <fstream>
 #include <thread>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "dist/bucket_runner.h"
-#include "dist/communicator.h"
-#include "dist/flight_report.h"
-#include "dist/thread_transport.h"
-#include "dist/wait.h"
+#include "dist/collectives/communicator.h"
+#include "dist/collectives/wait.h"
+#include "dist/transports/thread_transport.h"
+#include "dist/watch/flight_report.h"
 #include "tests/support/compare_calls_cases.h"
 #include "tests/support/overflow.h"
 #include "tests/support/temp_dir.h"
@@ -298,8 +300,13 @@ TEST_F(WatchdogDeathTest, AnEndHasALimit) {
   const auto hang = [&] {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .limit = 300ms});
-    // Whoever opens it to write waits for a reader.
-    mkfifo((record().string() + dist::FlightRecord::kUnfinished).c_str(), 0600);
+    // Whoever writes to a pipe that is full waits for a reader.
+    std::array<int, 2> full{};
+    if (pipe2(full.data(), O_NONBLOCK) != 0) _exit(1);
+    while (write(full[1], "full", 4) > 0) {
+    }
+    fcntl(full[1], F_SETFL, 0);
+    dup2(full[1], STDERR_FILENO);
     watchdog.end(3, "is not said any more");
   };
   EXPECT_EXIT(hang(), testing::ExitedWithCode(74), "^$");

@@ -6,7 +6,7 @@
 #include <new>
 #include <thread>
 
-#include "dist/thread_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "optim/flat.h"
 #include "tests/support/data_parallel_cases.h"
 

@@ -8,6 +8,7 @@
 
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "tensor/error.h"
 #include "tensor/state_dict.h"
 #include "trainer/bottleneck.h"
 #include "trainer/config.h"
@@ -17,7 +18,7 @@ namespace athanor {
 class Trainer;
 
 /// Why training ended.
-enum class StoppedBy : std::uint8_t { epochs, max_steps, early_stop, max_time, signal };
+enum class StoppedBy : std::uint8_t { epochs, max_steps, early_stop, max_time, signal, diverged };
 
 constexpr std::string_view name_of(StoppedBy reason) {
   switch (reason) {
@@ -26,9 +27,20 @@ constexpr std::string_view name_of(StoppedBy reason) {
     case StoppedBy::early_stop: return "early_stop";
     case StoppedBy::max_time: return "max_time";
     case StoppedBy::signal: return "signal";
+    case StoppedBy::diverged: return "diverged";
   }
   return "?";
 }
+
+/// Training has diverged, and cannot go on: run_main() ends with kExitDiverged.
+class DivergedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// What a user may try: "lower --lr, or set --clip-norm", and a precision with a wider range where there is
+/// one.
+std::string_view advice_on_divergence(Precision precision);
 
 /// What became of a step.
 enum class StepResult : std::uint8_t {

@@ -11,7 +11,7 @@
 
 #include "data/loader.h"
 #include "dist/bucket_layout.h"
-#include "dist/communicator.h"
+#include "dist/collectives/communicator.h"
 #include "kernels/augment.h"
 #include "kernels/step_rules.h"
 #include "optim/optimizer.h"

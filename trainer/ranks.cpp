@@ -151,9 +151,12 @@ void Ranks::share_buffers() {
   if (sync_) sync_->broadcast_buffers();
 }
 
-void Ranks::write_state(const StateDict& state, const std::function<void(const dist::ReadTensor&)>& write) {
+void Ranks::write_state(const std::function<StateDict()>& make, const WriteState& write) {
+  if (alone()) return write(make(), dist::read_whole);
   const Timed timed(*this);
-  dist::gather_state(*comm_, state, write);
+  if (!sharded()) return dist::gather_state(*comm_, {}, [&](const auto& read) { write(make(), read); });
+  const StateDict state = make();
+  dist::gather_state(*comm_, state, [&](const auto& read) { write(state, read); });
 }
 
 // What is agreed on -----------------------------------------------------------------------------------------

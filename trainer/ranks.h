@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "dist/collectives/exchange.h"
 #include "dist/ddp.h"
-#include "dist/exchange.h"
 #include "dist/gather_state.h"
 #include "dist/sync_batch_norm.h"
 #include "dist/zero1.h"
@@ -83,8 +83,10 @@ class Ranks {
   void check_weights(std::uint64_t hash);
   /// Running statistics of rank 0 to all: before one evaluates.
   void share_buffers();
-  /// Rank 0 calls `write`, which may read the sharded tensors of `state` as a whole: dist::gather_state().
-  void write_state(const StateDict& state, const std::function<void(const dist::ReadTensor&)>& write);
+  /// Rank 0 calls `write` with what `make` gives there, of which it may read each tensor as a whole, wherever
+  /// its parts are. The others wait for it: dist::gather_state().
+  using WriteState = std::function<void(const StateDict&, const dist::ReadTensor&)>;
+  void write_state(const std::function<StateDict()>& make, const WriteState& write);
 
   // What is agreed on.
 

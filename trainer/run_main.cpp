@@ -2,17 +2,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include <unistd.h>
 
-#include "dist/bootstrap.h"
+#include "dist/launch/bootstrap.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
+#include "trainer/callback.h"
 #include "trainer/config.h"
 
 namespace athanor {
@@ -34,7 +38,7 @@ void restart_with_quiet_threads(char** argv) {
 
 Failure one_line(int code, std::string what) {
   std::replace(what.begin(), what.end(), '\n', ' ');
-  return {code, std::move(what)};
+  return {code, printable(what)};
 }
 
 /// Where mpirun has started several and all make the same mistake, rank 0 says so, and mpirun ends the others
@@ -64,8 +68,16 @@ Failure describe_failure() {
     return one_line(kExitBackend, error.what());
   } catch (const OutOfMemoryError& error) {
     return one_line(kExitBackend, error.what());
+  } catch (const DivergedError& error) {
+    return one_line(kExitDiverged, error.what());
   } catch (const std::bad_alloc&) {
     return {kExitBackend, "out of memory: the system gave no more; use smaller batches or data"};
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again)
+      return one_line(kExitBadInput, error.what());
+    return {kExitBackend,
+            "threads: the system must give all that are asked for, but gives no more (ulimit -u); raise its "
+            "limit, or use fewer --threads and --workers"};
   } catch (const std::exception& error) {  // ArgumentError, IoError, and what a user's own code throws
     return one_line(kExitBadInput, error.what());
   }
@@ -73,6 +85,7 @@ Failure describe_failure() {
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   restart_with_quiet_threads(argv);
+  std::signal(SIGXFSZ, SIG_IGN);  // past a limit of ulimit -f, a write fails, and that is said in one line
   try {
     return body(argc, argv);
   } catch (...) {

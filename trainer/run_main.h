@@ -3,16 +3,18 @@
 #include <functional>
 #include <string>
 
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 #include "trainer/callback.h"
 
 namespace athanor {
 
 /// Exit codes of every binary.
-inline constexpr int kExitDone = 0, kExitBadInput = 2, kExitBackend = 3, kExitPeerLost = dist::kExitPeerLost;
-/// 0, or 130 and 143 for a training that SIGINT or SIGTERM ended.
+inline constexpr int kExitDone = 0, kExitBadInput = 2, kExitBackend = 3, kExitDiverged = 4,
+                     kExitPeerLost = dist::kExitPeerLost;
+/// 0; 4 for a training that has diverged; 130 and 143 for one that SIGINT or SIGTERM ended.
 inline int exit_code(const FitReport& report) {
-  return report.signal ? 128 + report.signal : kExitDone;
+  if (report.signal) return 128 + report.signal;
+  return report.stopped_by == StoppedBy::diverged ? kExitDiverged : kExitDone;
 }
 
 /// What is said of an exception, and with which exit code a process ends.

@@ -14,8 +14,8 @@
 
 #include <unistd.h>
 
-#include "dist/launcher.h"
-#include "dist/watchdog.h"
+#include "dist/launch/launcher.h"
+#include "dist/watch/watchdog.h"
 #include "tensor/error.h"
 #include "tensor/stream.h"
 #include "trainer/run_main.h"

@@ -14,12 +14,24 @@ namespace {
 class MemoryLimit {
  public:
   MemoryLimit(Device device, std::int64_t bytes) : allocator_(allocator_of(device)) {
+    if (bytes > 0) check_against_what_is_held(bytes);
     allocator_.set_limit(static_cast<std::size_t>(bytes));
     allocator_.reset_peak();
   }
   ~MemoryLimit() { allocator_.set_limit(0); }
 
  private:
+  void check_against_what_is_held(std::int64_t bytes) {
+    allocator_.trim();
+    const AllocatorStats now = allocator_.stats();
+    const std::int64_t held = now.current + now.cached;
+    if (held < bytes) return;
+    detail::fail<OutOfMemoryError>(
+        "--memory-limit: must be above the {} bytes that model and data already hold, by as much as training "
+        "needs, but is {}",
+        held, bytes);
+  }
+
   Allocator& allocator_;
 };
 
@@ -62,6 +74,7 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
   const Loaders loaders(*this);
   return on_device(config_.device, [&](auto& context) {
     if (const int count = threads(); count > 0) context.set_threads(count);
+    try_threads(cpu_context().threads());
     context.deterministic = config_.deterministic;
     if constexpr (requires { context.tf32; }) context.tf32 = config_.precision == Precision::tf32;
     set_up(model, train, held_out);

@@ -119,6 +119,7 @@ class Trainer {
   void agree(bool out_of_time = false);
   void name_unused();
   int threads() const;
+  static void try_threads(int count);
   bool report_epoch(double epoch_s);
   void report_times(EpochReport& report);
   LoaderOptions feeding(const Dataset& data);
@@ -138,6 +139,7 @@ class Trainer {
   StateDict totals_of_all() const;
   void take_totals(const StateDict& state);
   void go_on();
+  bool has_diverged() const;
   void save();
 
   TrainerConfig config_;

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 #include "optim/load.h"
 #include "tensor/error.h"
 #include "trainer/progress.h"
@@ -196,8 +197,13 @@ void Trainer::go_on() {
   check_limits();
 }
 
+// What cannot be trained on takes no good checkpoint's place. All ranks come to the same answer.
+bool Trainer::has_diverged() const {
+  return step_->read().stuck_steps > 0 || (at_.validated && !std::isfinite(at_.validation.loss));
+}
+
 void Trainer::save() {
-  if (!saves_ || saved_ == at_.attempted) return;
+  if (!saves_ || saved_ == at_.attempted || has_diverged()) return;
   if (auto* watchdog = dist::Watchdog::current()) watchdog->takes_long();
   at_.elapsed_s = seconds_since_start();
   at_.ended.reset();
@@ -210,14 +216,10 @@ void Trainer::save() {
   (void)step_->read();  // waits: after it, every step's result is here
   (void)step_->known();
   all_totals_ = ranks_.gather(totals_.to_vector());
-  if (ranks_.sharded()) {
-    const StateDict state = save_parts(state_parts());
-    ranks_.write_state(state, [&](const dist::ReadTensor& read) {
-      newest_saved_ = folder_->save(at_.attempted, state, read);
-    });
-  } else if (folder_) {
-    newest_saved_ = folder_->save(at_.attempted, save_parts(state_parts()));
-  }
+  ranks_.write_state([&] { return save_parts(state_parts()); },
+                     [&](const StateDict& state, const dist::ReadTensor& read) {
+                       newest_saved_ = folder_->save(at_.attempted, state, read);
+                     });
   saved_ = at_.attempted;
   at_.times.saving += seconds_since_start() - at_.elapsed_s;
 }

@@ -31,6 +31,11 @@ int first_not_finite(const ParameterArena& arena) {
 
 }  // namespace
 
+std::string_view advice_on_divergence(Precision precision) {
+  return precision == Precision::f16 ? "lower --lr, set --clip-norm, or use --precision bf16 or f32"
+                                     : "lower --lr, or set --clip-norm";
+}
+
 void Trainer::check_overflows(const StepState& known, std::int64_t patience) {
   if (known.stuck_steps < patience || patience == 0) return;
   const AllowSync allow;
@@ -48,11 +53,10 @@ void Trainer::check_overflows(const StepState& known, std::int64_t patience) {
   for (const std::string& found : ranks_.gather(find_overflow())) {
     if (op == kNothingFound) op = found;
   }
-  detail::fail<Error>(
+  detail::fail<DivergedError>(
       "trainer: gradients must be finite, but those of {} steps in a row were not, with a loss scale of {} "
-      "that may go no lower; the first of them is that of {}; checked op by op: {}; lower --lr, set "
-      "--clip-norm, or use --precision bf16 or f32",
-      now.stuck_steps, now.loss_scale, parameter, op);
+      "that may go no lower; the first of them is that of {}; checked op by op: {}; {}",
+      now.stuck_steps, now.loss_scale, parameter, op, advice_on_divergence(config_.precision));
 }
 
 // Does the last step once more with every op checked. The batches are those of then: their order is a

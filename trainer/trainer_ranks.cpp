@@ -1,9 +1,12 @@
 // What a Trainer decides together with the other ranks.
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
 
 #include "data/detail/cores.h"
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 #include "trainer/progress.h"
 #include "trainer/trainer.h"
 
@@ -62,6 +65,17 @@ void Trainer::name_unused() {
 int Trainer::threads() const {
   if (config_.threads > 0) return config_.threads;
   return config_.local_ranks > 1 ? std::max(1, detail::usable_cores() / config_.local_ranks) : 0;
+}
+
+// The OpenMP library ends the process where it gets no thread: here it is an error that is said.
+void Trainer::try_threads(int count) {
+  std::atomic<bool> over{false};
+  std::vector<std::jthread> team;
+  const struct Over {
+    std::atomic<bool>& over;
+    ~Over() { over = true, over.notify_all(); }
+  } at_the_end{over};
+  for (int i = 1; i < count; ++i) team.emplace_back([&] { over.wait(false); });
 }
 
 }  // namespace athanor

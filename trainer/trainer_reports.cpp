@@ -1,11 +1,12 @@
 // What a Trainer measures and tells: validation, the reports of epochs and of the whole.
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
 #include "autograd/grad_mode.h"
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 #include "tensor/error.h"
 #include "trainer/trainer.h"
 
@@ -110,6 +111,11 @@ FitReport Trainer::finish() {
                                        : Metrics{kNotMeasured, kNotMeasured, 0};
   report.test_loss = test.loss;
   report.test_accuracy = test.accuracy;
+  if (test.samples > 0 && !std::isfinite(test.loss)) {
+    reason_ = StoppedBy::diverged;
+    why_stopped_ = fmt::format("the last validation's loss is {}; {}", test.loss,
+                               advice_on_divergence(config_.precision));
+  }
   report.wall_s = seconds_since_start();
   report.images_per_s = static_cast<double>(at_.trained_samples) / std::max(at_.train_s, 1e-9);
   const StepState state = step_->read();

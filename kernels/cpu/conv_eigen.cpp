@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cpu/conv_impl.h"
 #include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/gemm.h"

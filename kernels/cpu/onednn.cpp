@@ -399,5 +399,10 @@ bool has_onednn() {
   return true;
 }
 
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();  // of the library that is loaded
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
 }  // namespace cpu
 }  // namespace athanor

@@ -72,5 +72,7 @@ class PrimitiveCache {
 
 /// Whether this build has oneDNN.
 bool has_onednn();
+/// "2.6.3"; empty in a build without it.
+std::string onednn_version();
 
 }  // namespace athanor::cpu

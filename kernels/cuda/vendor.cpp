@@ -61,7 +61,6 @@ void Vendor::set_options(VendorOptions options) {
 void Vendor::clear() {
   if (!impl_) return;
   impl_->convolutions.clear();
-  impl_->norms.clear();
   impl_->matmuls.clear();
 }
 

@@ -6,7 +6,6 @@
 
 #include "kernels/cuda/cublas_matmul.h"
 #include "kernels/cuda/cudnn_conv.h"
-#include "kernels/cuda/cudnn_norm.h"
 #include "kernels/cuda/plan_choice.h"
 #include "kernels/cuda/vendor.h"
 #include "tensor/cuda/device.h"
@@ -29,7 +28,6 @@ struct Vendor::Impl {
   cudnn::DeviceProperties properties;
   PlanFolder folder;
   BoundedCache<cudnn::ConvSignature, Choice<cudnn::Plan>> convolutions{kCapacity};
-  BoundedCache<cudnn::NormSignature, Choice<cudnn::Plan>> norms{kCapacity};
   BoundedCache<cublas::MatmulSignature, Choice<cublas::Algorithm>> matmuls{kCapacity};
 
  private:

@@ -8,8 +8,8 @@
 #include "tensor/stream.h"
 
 #if defined(ATHANOR_TEST_NCCL)
-#include "dist/detail/nccl_api.h"
-#include "dist/nccl_transport.h"
+#include "dist/transports/detail/nccl_api.h"
+#include "dist/transports/nccl_transport.h"
 #endif
 
 // The real NCCL as far as it goes without a GPU: its library loads, makes an id, and says why there is no

@@ -2,7 +2,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "dist/nccl_transport.h"
+#include "dist/transports/nccl_transport.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/compare_calls_cases.h"
@@ -10,7 +10,7 @@
 #include "tests/support/sync_batch_norm_cases.h"
 
 #if defined(ATHANOR_SIMT)
-#include "kernels/simt/nccl.h"
+#include "simt/nccl/communicators.h"
 #endif
 
 namespace athanor {

@@ -1,7 +1,7 @@
 // Ranks that are processes, with their tensors on one device that they share: run by mpirun, once per world
 // size.
-#include "dist/make_transport.h"
-#include "dist/staged_transport.h"
+#include "dist/transports/make_transport.h"
+#include "dist/transports/staged_transport.h"
 #include "tests/cuda/device.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/data_parallel_cases.h"

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/communicator.h"
+#include "dist/collectives/communicator.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
 

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dist/collectives/group.h"
+#include "dist/watch/flight_record.h"
+#include "kernels/accumulate.h"
+#include "tensor/stream.h"
+#include "tensor/tensor.h"
+
+// The network below the collectives: messages of bytes between the ranks of a job. Whatever it is (threads of
+// one process, MPI), nothing here blocks; who waits is dist/collectives/wait.h, with a deadline.
+
+namespace athanor::dist {
+
+/// Tells apart the collectives under way. Messages from one rank to another with the same tag arrive in the
+/// order they were sent.
+using Tag = std::int32_t;
+inline constexpr Tag kTags = 32768;  ///< tags are in [0, kTags): MPI promises no more
+
+/// A message on its way; of the transport that gave it.
+struct Request {
+  std::int32_t slot = -1;
+  bool pending() const { return slot >= 0; }
+};
+
+class Collective;
+
+/// What a library below may do by itself, as dist/collectives/communicator.h describes it, with all ranks: on
+/// a dense flat tensor where the transport's messages are.
+struct NativeCall {
+  enum class What : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast } what;
+  Tensor buffer;
+  kernels::Combine how = kernels::Combine::sum;
+  std::vector<Range> pieces = {};  ///< by rank, and in that order tiling the buffer; not of broadcast
+  int root = 0;                    ///< of broadcast
+
+  /// "native all_reduce", ...
+  const char* name() const;
+};
+
+/// How a collective can fail.
+enum class Failure : std::uint8_t {
+  deadline,  ///< nothing came for too long
+  lost,      ///< the network knows that a rank is gone
+  error,     ///< anything else
+};
+
+/// One rank's end of the network. Messages are memory of one device: of the host, or of a GPU. There, what
+/// collectives do is work queued on one stream, in whose order memory is sent, is received and is worked on,
+/// so that the host need not be told of each message (dist/collectives/on_stream.h). Used by one thread at a
+/// time. After the first few messages nothing here allocates. Errors: PeerLostError where a rank is known to
+/// be gone, BackendError from the library below.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+  /// Where the memory of messages is.
+  Device device() const { return stream_.device(); }
+  /// The queue of that device which collectives use; on the CPU, everything is done when a call returns.
+  const Stream& stream() const { return stream_; }
+
+  /// Begins to send; `bytes` must not change until test() says that it is done.
+  virtual Request isend(int to, Tag tag, std::span<const std::byte> bytes) = 0;
+  /// Begins to receive a message of exactly so many bytes.
+  virtual Request irecv(int from, Tag tag, std::span<std::byte> bytes) = 0;
+  /// Whether a message is complete, and its memory free again; it is pending no more then. On a device: for
+  /// what is queued on stream() from now on. Never blocks.
+  virtual bool test(Request& request) = 0;
+  /// Lets go of a message that may never complete: its memory is not touched again. For clearing up.
+  virtual void cancel(Request& request) noexcept = 0;
+
+  /// Whether messages travel in groups that follow one another: a message is on its way when flush() has sent
+  /// off its group, and complete when all of the group are. A collective must then begin both ends of a
+  /// message in groups of the same number, whatever the timing, or groups of two ranks wait for each other.
+  virtual bool grouped() const { return false; }
+  /// Sends off what was begun since; false where that is nothing, or the group before is still being sent
+  /// off: to be called again then.
+  virtual bool flush() { return false; }
+  /// On a device: how many messages are complete, and not only in the order of the stream. Throws as test().
+  virtual std::int64_t arrived() { return 0; }
+  /// The other end of the oldest message that is not; -1 where there is none.
+  virtual int behind() const { return -1; }
+
+  /// Waits inside the library below until the oldest message sent, or the oldest received, is complete.
+  /// False, and at once, where the transport does not wait, or nothing is under way: who waits then asks
+  /// again, with a deadline.
+  virtual bool wait_for_any() { return false; }
+  /// Whether a thread other than the one that made it may call, in turns.
+  virtual bool threads_may_call() const { return true; }
+  /// A second network between the same ranks, which knows nothing of what is under way here and may be used
+  /// by another thread at the same time. Every rank makes its own at the same point; it dies before this one.
+  /// Throws ArgumentError where there is none to be had.
+  virtual std::unique_ptr<Transport> duplicate();
+
+  /// Whether the library below has collectives of its own: Algorithm::native.
+  virtual bool has_native() const { return false; }
+  /// One of them; null where it has none that keeps what kernels::Combine promises. Bits and steps are the
+  /// library's.
+  virtual std::unique_ptr<Collective> native(const NativeCall& call);
+
+  // What all who communicate through it share, whatever Communicator they use. For their one thread.
+
+  /// Tag of the next collective: the same on all ranks, which start the same ones in the same order.
+  Tag next_tag() { return static_cast<Tag>(next_seq_++ % kTags); }
+  /// The same for one that is put on record, under its number.
+  Tag begin(const Call& call, std::int64_t launch_us = 0) {
+    flight_.begin(next_seq_, call, launch_us);
+    return next_tag();
+  }
+  FlightRecord& flight() { return flight_; }
+  const FlightRecord& flight() const { return flight_; }
+
+  /// Throws where `who` must not start a collective: PeerLostError after give_up(), ArgumentError while
+  /// another than `owner` holds it.
+  void check_free(const char* who, const void* owner = nullptr) const;
+  /// From check_free() on, nobody but `owner` starts a collective until release(): it has some under way.
+  void hold(const char* who, const void* owner);
+  void release(const void* owner);
+
+  /// A collective has failed, and ranks no longer agree on what comes next. The first reason stays.
+  void give_up(const std::string& why);
+  /// Empty where none has.
+  const std::string& failure() const { return failure_; }
+
+  /// Called where a collective fails, by the thread that pushes it, with the error; before it is thrown.
+  std::function<void(Failure, const std::exception&)> on_failure;
+
+ protected:
+  Transport(int rank, int world_size, Stream stream = Stream::default_of(kCpu))
+      : rank_(rank), world_size_(world_size), stream_(std::move(stream)), flight_(rank, world_size) {}
+  /// After give_up(): nothing that is under way, or queued, touches memory any more.
+  virtual void abandon() noexcept {}
+
+ private:
+  int rank_, world_size_;
+  Stream stream_;
+  std::int64_t next_seq_ = 0;
+  const void* owner_ = nullptr;
+  std::string failure_;
+  FlightRecord flight_;
+};
+
+}  // namespace athanor::dist
