@@ -198,7 +198,6 @@ set(ATHANOR_SOURCES
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
-  kernels/cpu/conv_reference.cpp
   kernels/cpu/conv_scatter.cpp
   kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp

@@ -13,11 +13,11 @@ inline constexpr std::int64_t kMultiprocessors = 128;
 
 /// How the sums down the columns of [rows, packets] are shared between blocks of `threads`: each takes
 /// `across` (a power of two) neighbouring packets and every so-many-th row.
-struct ColumnCut {
+struct ColumnPartition {
   int across = 1;
   unsigned groups, pieces;  ///< of the packets, of the rows: the grid
 
-  ColumnCut(std::int64_t rows, std::int64_t packets, int threads) {
+  ColumnPartition(std::int64_t rows, std::int64_t packets, int threads) {
     while (across < packets && across < 32) across *= 2;
     groups = static_cast<unsigned>((packets + across - 1) / across);
     // Sixteen rows a thread at least, and no more blocks than fill the GPU a few times.

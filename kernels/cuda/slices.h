@@ -4,27 +4,17 @@
 #include <cstdint>
 
 #include "kernels/cuda/group.h"
-#include "tensor/shape.h"
+#include "kernels/detail/axis_shape.h"
 
 namespace athanor::cuda {
-
-/// A dense tensor seen as [outer, n, inner] around an axis.
-struct Around {
-  std::int64_t outer = 1, n, inner = 1;
-
-  Around(const Shape& shape, int axis) : n(shape[axis]) {
-    for (int i = 0; i < axis; ++i) outer *= shape[i];
-    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  }
-};
 
 /// How a kernel folds along the axis where inner > 1: neighbouring lanes take neighbouring slices, so that
 /// accesses are whole lines, and the warps of a block share a slice's length and join what they have in
 /// shared memory. Passed to kernels by value.
-struct Columns : Around {
+struct Columns : AxisShape {
   static constexpr int width = kWarp, height = 8, threads = width * height;
 
-  using Around::Around;
+  using AxisShape::AxisShape;
 
   static dim3 block() { return dim3(width, height); }
   __host__ __device__ std::int64_t across() const { return (inner + width - 1) / width; }
@@ -41,6 +31,14 @@ struct Columns : Around {
       const std::int64_t before = task / across();
       f(before * n * inner + column, before * inner + column, column < inner);
     }
+  }
+
+  /// Calls f(begin, end) for pieces of this thread's share of the length, which it takes in steps of
+  /// `height`: sums of pieces round less than one long sum.
+  template <class F> __device__ __forceinline__ void for_each_piece(bool inside, const F& f) const {
+    constexpr std::int64_t kPiece = 256 * height;
+    for (std::int64_t begin = rank(); inside && begin < n; begin += kPiece)
+      f(begin, begin + kPiece < n ? begin + kPiece : n);
   }
 
   /// Folds what the threads of one slice have, in their order; each of them gets the result.

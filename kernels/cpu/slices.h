@@ -5,26 +5,16 @@
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
-#include "tensor/shape.h"
+#include "kernels/detail/axis_shape.h"
 
 namespace athanor::cpu {
-
-/// A dense tensor seen as [outer, n, inner] around an axis.
-struct Around {
-  std::int64_t outer = 1, n, inner = 1;
-
-  Around(const Shape& shape, int axis) : n(shape[axis]) {
-    for (int i = 0; i < axis; ++i) outer *= shape[i];
-    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  }
-};
 
 /// Neighbouring slices that are worked on together, one per vector lane.
 inline constexpr std::int64_t kSlices = 128;
 
 /// Calls f(outer, first, width) for pieces of at most kSlices neighbouring slices, [first, first + width) of
 /// `inner`, in parallel and compiled as in vectorize().
-template <class F> void for_each_slice(const CpuContext& context, const Around& shape, const F& f) {
+template <class F> void for_each_slice(const CpuContext& context, const AxisShape& shape, const F& f) {
   const std::int64_t blocks = (shape.inner + kSlices - 1) / kSlices;
   const std::int64_t work = std::max<std::int64_t>(1, shape.n * std::min(shape.inner, kSlices));
   parallel_for(context, shape.outer * blocks, std::max<std::int64_t>(1, kGrain / work),
