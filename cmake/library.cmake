@@ -201,6 +201,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/conv_eigen.cpp
   kernels/cpu/conv_reference.cpp
   kernels/cpu/conv_scatter.cpp
+  kernels/cpu/elementwise_backward.cpp
   kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
