@@ -71,12 +71,10 @@ set(ATHANOR_CUDA_VENDOR
   cublas_matmul
   cudnn_backend
   cudnn_conv
-  cudnn_norm
   cudnn_plans
   vendor
   vendor_conv
   vendor_matmul
-  vendor_norm
 )
 set(ATHANOR_AUTOGRAD
   checkpoint
@@ -105,13 +103,11 @@ set(ATHANOR_SOURCES
   data/detail/worker_tuner.cpp
   data/digits.cpp
   data/formats/cifar.cpp
-  data/formats/cifar_store.cpp
   data/formats/crc32c.cpp
   data/formats/dataset_store.cpp
   data/formats/detail/child_process.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
-  data/formats/detail/input_file.cpp
   data/formats/detail/lmdb_tree.cpp
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
@@ -139,6 +135,7 @@ set(ATHANOR_SOURCES
   data/formats/tfrecord.cpp
   data/image/encode_jpeg.cpp
   data/image/jpeg.cpp
+  data/image/orientation.cpp
   data/image/png.cpp
   data/image/resize.cpp
   data/image/transform.cpp
@@ -189,6 +186,7 @@ set(ATHANOR_SOURCES
   tensor/nearest.cpp
   tensor/pool.cpp
   tensor/printable.cpp
+  tensor/regular_file.cpp
   tensor/safetensors.cpp
   tensor/shape.cpp
   tensor/state_dict.cpp
@@ -199,7 +197,6 @@ set(ATHANOR_SOURCES
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
-  kernels/cpu/conv_reference.cpp
   kernels/cpu/conv_scatter.cpp
   kernels/cpu/elementwise_backward.cpp
   kernels/cpu/implementations.cpp
@@ -265,7 +262,7 @@ set(ATHANOR_SOURCES
 # Which of them are formats: these folders, and what in data/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
 list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode|sample_store)\\.cpp$")
-list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/input_file.cpp)
+list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 add_library(athanor ${ATHANOR_SOURCES})
 add_library(athanor_formats ${ATHANOR_FORMATS})
@@ -288,9 +285,8 @@ endforeach()
 if(ATHANOR_WITH_CUDA)
   target_compile_definitions(athanor PUBLIC ATHANOR_WITH_CUDA)
   athanor_device_sources(athanor kernels/cuda/context.cpp ${ATHANOR_CUDA_RUNTIME})
-  foreach(family ${ATHANOR_CUDA_KERNELS})
-    athanor_cuda_sources(athanor kernels/cuda/${family}.cu)
-  endforeach()
+  list(TRANSFORM ATHANOR_CUDA_KERNELS REPLACE ".+" "kernels/cuda/\\0.cu" OUTPUT_VARIABLE kernels)
+  athanor_cuda_sources(athanor ${kernels})
   foreach(file ${ATHANOR_CUDA_PLANNING})
     target_sources(athanor PRIVATE kernels/cuda/${file}.cpp)
   endforeach()
@@ -308,7 +304,8 @@ if(ATHANOR_CUDA STREQUAL "ON")
     PUBLIC $<BUILD_INTERFACE:athanor_cuda_flags> PRIVATE CUDA::cudart CUDA::cublasLt CUDNN::cudnn)
 elseif(ATHANOR_CUDA STREQUAL "SIMT")
   target_sources(athanor PRIVATE kernels/cuda/vendor_absent.cpp)
-  include(simt)
+  target_compile_definitions(athanor PUBLIC ATHANOR_SIMT)
+  target_link_libraries(athanor PUBLIC ${ATHANOR_SIMT_LIBRARY})
 endif()
 
 # The one data set the library brings along, as a constant array.
@@ -375,6 +372,8 @@ if(ATHANOR_WITH_NCCL)
     target_include_directories(athanor_nccl SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
     target_compile_definitions(athanor_nccl PRIVATE ATHANOR_NCCL_LIBRARY="$<IF:$<BOOL:${NCCL_LIBRARY}>,${NCCL_LIBRARY},libnccl.so>")
     target_link_libraries(athanor_nccl PRIVATE CUDA::cudart)
+  else()
+    target_link_libraries(athanor_nccl PUBLIC ${ATHANOR_SIMT_NCCL})
   endif()
 endif()
 

@@ -1,5 +1,5 @@
-#include "kernels/activate.h"
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 
@@ -74,8 +74,11 @@ template <class Op> void finish(float* sums, std::int64_t rows, std::int64_t wid
 }
 
 Finish finish_of(Activation activation) {
-  if (activation == Activation::none) return nullptr;
-  return kernels::dispatch_activation(activation, []<class Op>() -> Finish { return finish<Op>; });
+  Finish found = nullptr;
+  dispatch_fused(activation, [&]<class Op>() {
+    if constexpr (!std::is_same_v<Op, kernels::Identity>) found = finish<Op>;
+  });
+  return found;
 }
 
 // Channels -------------------------------------------------------------------------------------------------
