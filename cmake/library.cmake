@@ -239,26 +239,30 @@ set(ATHANOR_SOURCES
   trainer/checkpoint.cpp
   trainer/checkpoint_folder.cpp
   trainer/choose_device.cpp
+  trainer/classifier.cpp
   trainer/config.cpp
   trainer/detail/flag_values.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
+  trainer/feeding.cpp
   trainer/json_lines.cpp
+  trainer/limits.cpp
+  trainer/loop.cpp
+  trainer/metric_sums.cpp
+  trainer/overflow.cpp
+  trainer/parallel_strategy.cpp
   trainer/parse_flags.cpp
   trainer/progress.cpp
-  trainer/ranks.cpp
+  trainer/reports.cpp
+  trainer/run.cpp
+  trainer/run_checkpoints.cpp
   trainer/run_main.cpp
   trainer/run_on_ranks.cpp
   trainer/run_state.cpp
   trainer/settings.cpp
   trainer/signals.cpp
   trainer/trainer.cpp
-  trainer/trainer_checkpoints.cpp
-  trainer/trainer_feeding.cpp
-  trainer/trainer_overflow.cpp
-  trainer/trainer_ranks.cpp
-  trainer/trainer_reports.cpp
-  trainer/trainer_step.cpp
+  trainer/validation.cpp
 )
 # Which of them are formats: these folders, and what in data/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
