@@ -45,6 +45,7 @@ set(ATHANOR_HEADERS
   data/image/encode_jpeg.h
   data/image/image.h
   data/image/jpeg.h
+  data/image/orientation.h
   data/image/png.h
   data/image/resize.h
   data/image/transform.h
@@ -105,6 +106,7 @@ set(ATHANOR_HEADERS
   kernels/extremum.h
   kernels/hash.h
   kernels/impl.h
+  kernels/implementations.h
   kernels/index.h
   kernels/loss.h
   kernels/math.h
@@ -173,6 +175,7 @@ set(ATHANOR_HEADERS
   tensor/pool.h
   tensor/printable.h
   tensor/ref.h
+  tensor/regular_file.h
   tensor/safetensors.h
   tensor/shape.h
   tensor/state_dict.h

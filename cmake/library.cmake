@@ -1,4 +1,6 @@
-# The one library. Files are listed, never globbed: a missing one fails at configure.
+# The library, in two archives: athanor_formats holds what reads and writes data files, athanor everything else, which
+# calls nothing in it. A program that reads no files (train_digits) is built without the former. athanor::athanor is both.
+# Files are listed, never globbed: a missing one fails at configure.
 
 # One op family has the same base name everywhere: kernels/F.h, kernels/cpu/F.cpp, autograd/F.{h,cpp},
 # tests/F_test.cpp, bench/bench_F.cpp. A new family is one word here, and its headers in headers.cmake.
@@ -69,12 +71,10 @@ set(ATHANOR_CUDA_VENDOR
   cublas_matmul
   cudnn_backend
   cudnn_conv
-  cudnn_norm
   cudnn_plans
   vendor
   vendor_conv
   vendor_matmul
-  vendor_norm
 )
 set(ATHANOR_AUTOGRAD
   checkpoint
@@ -91,7 +91,7 @@ set(ATHANOR_AUTOGRAD
   softmax
 )
 
-add_library(athanor
+set(ATHANOR_SOURCES
   data/convert.cpp
   data/decoded_dataset.cpp
   data/detail/batch_readers.cpp
@@ -103,13 +103,11 @@ add_library(athanor
   data/detail/worker_tuner.cpp
   data/digits.cpp
   data/formats/cifar.cpp
-  data/formats/cifar_store.cpp
   data/formats/crc32c.cpp
   data/formats/dataset_store.cpp
   data/formats/detail/child_process.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
-  data/formats/detail/input_file.cpp
   data/formats/detail/lmdb_tree.cpp
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
@@ -137,6 +135,7 @@ add_library(athanor
   data/formats/tfrecord.cpp
   data/image/encode_jpeg.cpp
   data/image/jpeg.cpp
+  data/image/orientation.cpp
   data/image/png.cpp
   data/image/resize.cpp
   data/image/transform.cpp
@@ -187,6 +186,7 @@ add_library(athanor
   tensor/nearest.cpp
   tensor/pool.cpp
   tensor/printable.cpp
+  tensor/regular_file.cpp
   tensor/safetensors.cpp
   tensor/shape.cpp
   tensor/state_dict.cpp
@@ -197,8 +197,8 @@ add_library(athanor
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
-  kernels/cpu/conv_reference.cpp
   kernels/cpu/conv_scatter.cpp
+  kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
   autograd/engine.cpp
@@ -258,7 +258,21 @@ add_library(athanor
   trainer/trainer_reports.cpp
   trainer/trainer_step.cpp
 )
-add_library(athanor::athanor ALIAS athanor)
+# Which of them are formats: these folders, and what in data/ stands on them. The embedded digits are gunzipped, too.
+set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
+list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode|sample_store)\\.cpp$")
+list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
+list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
+add_library(athanor ${ATHANOR_SOURCES})
+add_library(athanor_formats ${ATHANOR_FORMATS})
+target_link_libraries(athanor_formats PUBLIC athanor
+  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> JPEG::JPEG PNG::PNG ZLIB::ZLIB)
+add_library(athanor_all INTERFACE)
+target_link_libraries(athanor_all INTERFACE athanor_formats athanor)
+add_library(athanor::athanor ALIAS athanor_all)
+set_target_properties(athanor PROPERTIES EXPORT_NAME core)
+set_target_properties(athanor_formats PROPERTIES EXPORT_NAME formats)
+set_target_properties(athanor_all PROPERTIES EXPORT_NAME athanor)
 
 foreach(family ${ATHANOR_KERNELS})
   target_sources(athanor PRIVATE kernels/cpu/${family}.cpp)
@@ -270,9 +284,8 @@ endforeach()
 if(ATHANOR_WITH_CUDA)
   target_compile_definitions(athanor PUBLIC ATHANOR_WITH_CUDA)
   athanor_device_sources(athanor kernels/cuda/context.cpp ${ATHANOR_CUDA_RUNTIME})
-  foreach(family ${ATHANOR_CUDA_KERNELS})
-    athanor_cuda_sources(athanor kernels/cuda/${family}.cu)
-  endforeach()
+  list(TRANSFORM ATHANOR_CUDA_KERNELS REPLACE ".+" "kernels/cuda/\\0.cu" OUTPUT_VARIABLE kernels)
+  athanor_cuda_sources(athanor ${kernels})
   foreach(file ${ATHANOR_CUDA_PLANNING})
     target_sources(athanor PRIVATE kernels/cuda/${file}.cpp)
   endforeach()
@@ -290,7 +303,8 @@ if(ATHANOR_CUDA STREQUAL "ON")
     PUBLIC $<BUILD_INTERFACE:athanor_cuda_flags> PRIVATE CUDA::cudart CUDA::cublasLt CUDNN::cudnn)
 elseif(ATHANOR_CUDA STREQUAL "SIMT")
   target_sources(athanor PRIVATE kernels/cuda/vendor_absent.cpp)
-  include(simt)
+  target_compile_definitions(athanor PUBLIC ATHANOR_SIMT)
+  target_link_libraries(athanor PUBLIC ${ATHANOR_SIMT_LIBRARY})
 endif()
 
 # The one data set the library brings along, as a constant array.
@@ -309,7 +323,7 @@ set_target_properties(athanor PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 target_link_libraries(athanor
   PUBLIC fmt::fmt Threads::Threads
   PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>
-  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> JPEG::JPEG PNG::PNG ZLIB::ZLIB
+  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> ZLIB::ZLIB
   $<BUILD_INTERFACE:CLI11::CLI11>)
 target_compile_features(athanor PUBLIC cxx_std_20)
 target_include_directories(athanor PUBLIC
@@ -330,11 +344,11 @@ target_link_options(athanor INTERFACE LINKER:--as-needed)
 function(athanor_format_library name)
   cmake_parse_arguments(arg "" "ABSENT" "SOURCES" ${ARGN})
   if(ATHANOR_WITH_${name})
-    target_sources(athanor PRIVATE ${arg_SOURCES})
-    target_include_directories(athanor SYSTEM PRIVATE ${${name}_INCLUDE_DIR})
-    target_link_libraries(athanor PRIVATE ${${name}_LIBRARY})
+    target_sources(athanor_formats PRIVATE ${arg_SOURCES})
+    target_include_directories(athanor_formats SYSTEM PRIVATE ${${name}_INCLUDE_DIR})
+    target_link_libraries(athanor_formats PRIVATE ${${name}_LIBRARY})
   else()
-    target_sources(athanor PRIVATE ${arg_ABSENT})
+    target_sources(athanor_formats PRIVATE ${arg_ABSENT})
   endif()
 endfunction()
 athanor_format_library(HDF5
@@ -357,6 +371,8 @@ if(ATHANOR_WITH_NCCL)
     target_include_directories(athanor_nccl SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
     target_compile_definitions(athanor_nccl PRIVATE ATHANOR_NCCL_LIBRARY="$<IF:$<BOOL:${NCCL_LIBRARY}>,${NCCL_LIBRARY},libnccl.so>")
     target_link_libraries(athanor_nccl PRIVATE CUDA::cudart)
+  else()
+    target_link_libraries(athanor_nccl PUBLIC ${ATHANOR_SIMT_NCCL})
   endif()
 endif()
 

@@ -106,11 +106,12 @@ struct TrainerConfig {
   std::int64_t patience_at_floor = 16;  ///< overflows in a row at the lowest loss scale that are an error
   double momentum = 0.9;                ///< Nesterov's
   double weight_decay = 5e-4;
+  Decay decay = Decay::matrices;  ///< what weight_decay applies to: matrices and filters only, or all
   double label_smoothing = 0;
   Augment augment;
   /// The learning rate over `steps` steps with the highest rate `lr`; unset: one cycle.
   std::function<Schedule(double lr, std::int64_t steps)> schedule;
-  /// The optimizer; unset: SGD with Nesterov momentum, weight decay on matrices and filters only.
+  /// The optimizer; unset: SGD with Nesterov momentum and weight decay, as `decay` says.
   std::function<std::unique_ptr<Optimizer>(ParameterArena&)> optimizer;
 };
 

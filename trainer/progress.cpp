@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "kernels/implementations.h"
 #include "tensor/printable.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/trainer.h"
@@ -91,14 +92,15 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   done_before_ = info.attempted;
   idle_ = !info.nothing_to_do.empty();
   table_begun_ = false;
-  say(fmt::format("{}: device {}{}, {}{}, precision {}, strategy {}, {}, seed {}", config.program,
+  say(fmt::format("{}: device {}{}, {}{}{}, precision {}, strategy {}, {}, seed {}", config.program,
                   config.device.str(),
                   config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
                   counted(info.threads, "thread"),
                   config.threads > 0       ? ""
                   : config.local_ranks > 1 ? " for each rank (auto: all cores)"
                                            : " (auto: all cores)",
-                  name_of(config.precision), info.strategy, info.feeding, config.seed));
+                  config.device.is_cpu() ? ", " + cpu_implementations() : "", name_of(config.precision),
+                  info.strategy, info.feeding, config.seed));
   say(fmt::format("{} with {} parameters; {} images to train on, {} to test, {}x{}x{}, {} classes",
                   config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
                   with_commas(info.train_samples), with_commas(info.val_samples), info.spec.height,

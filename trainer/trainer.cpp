@@ -149,8 +149,10 @@ void Trainer::set_up(nn::Module& model, const Dataset& train, const Dataset& hel
 }
 
 std::unique_ptr<Optimizer> Trainer::make_optimizer() const {
-  // Decay pulls filters and matrices to zero; biases, scales and shifts are few and left alone.
-  const auto decays = [](const Parameter& p) { return p.decay && p.tensor.rank() >= 2; };
+  // Decay pulls filters and matrices to zero; by default biases, scales and shifts, which are few, are left
+  // alone.
+  const bool all = config_.decay == Decay::all;
+  const auto decays = [=](const Parameter& p) { return all || (p.decay && p.tensor.rank() >= 2); };
   std::vector<Sgd::Group> groups;
   for (const bool decay : {true, false}) {
     const auto wanted = [=](const Parameter& p) { return decays(p) == decay; };
@@ -160,7 +162,8 @@ std::unique_ptr<Optimizer> Trainer::make_optimizer() const {
     group.parameters = wanted;
     group.options = {.momentum = static_cast<float>(config_.momentum),
                      .weight_decay = decay ? static_cast<float>(config_.weight_decay) : 0.0f,
-                     .nesterov = config_.momentum > 0};
+                     .nesterov = config_.momentum > 0,
+                     .decay = config_.decay};
     groups.push_back(std::move(group));
   }
   return std::make_unique<Sgd>(*arena_, groups, 0);

@@ -20,11 +20,15 @@ class Interrupted : public Error {
   int signal_;
 };
 
+/// Throws IoError where what was printed cannot be written: a full disk is seen only when buffers are
+/// emptied.
+void flush_output();
+
 /// athanor pack SRC DST: converts.
 void add_pack(CLI::App& app);
 /// athanor inspect FILE: what is in it.
 void add_inspect(CLI::App& app);
-/// athanor verify FILE: reads everything and names what is damaged.
+/// athanor verify FILE: reads and decodes everything, and names what is damaged.
 void add_verify(CLI::App& app);
 /// athanor flight DIR: why a job of several ranks ended.
 void add_flight(CLI::App& app);

@@ -1,8 +1,12 @@
 // The tool `athanor`: one subcommand per thing to do, most of them with a file. Each registers itself.
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +17,12 @@
 #include "tensor/error.h"
 #include "tensor/nearest.h"
 #include "tensor/printable.h"
+
+void athanor::tool::flush_output() {
+  if (std::fflush(stdout) == 0) return;
+  athanor::detail::fail<athanor::IoError>("standard output must be writable, but got: {}",
+                                          std::strerror(errno));
+}
 
 namespace {
 
@@ -35,6 +45,7 @@ void check_subcommand(const CLI::App& app, const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) try {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, not the end
   CLI::App app("Athanor's tool for files");
   app.require_subcommand(1);
   athanor::tool::add_run_op(app);
@@ -48,11 +59,16 @@ int main(int argc, char** argv) try {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
-    return app.exit(help);
+    const int code = app.exit(help);
+    athanor::tool::flush_output();
+    return code;
   } catch (const CLI::ParseError& error) {
     return complain(2, error.what());
   }
+  athanor::tool::flush_output();
   return 0;
+} catch (const std::system_error& error) {  // fmt's, of a standard output that cannot be written
+  return complain(2, error.what());
 } catch (const athanor::ArgumentError& error) {
   return complain(2, error.what());
 } catch (const athanor::IoError& error) {

@@ -1,5 +1,5 @@
-#include "kernels/activate.h"
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 
@@ -321,8 +321,7 @@ bool conv_direct_fits(const ConvSize& z) {
 template <class T>
 void conv_forward_direct(CpuContext& context, const ConvSize& z, Activation activation, const T* x,
                          const T* w, const T* bias, T* y) {
-  kernels::dispatch_activation(activation,
-                               [&]<class Op>() { run<Op>(context, forward_problem(z), z, x, w, bias, y); });
+  dispatch_fused(activation, [&]<class Op>() { run<Op>(context, forward_problem(z), z, x, w, bias, y); });
 }
 
 #else

@@ -13,7 +13,7 @@
 #include "tests/cuda/device.h"
 
 #if defined(ATHANOR_SIMT)
-#include "kernels/simt/options.h"
+#include "simt/options.h"
 #endif
 
 // Ranks that are threads of this process, with their tensors on a device. Each has a stream of its own: ranks

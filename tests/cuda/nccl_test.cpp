@@ -12,7 +12,7 @@
 #include "tests/support/sync_batch_norm_cases.h"
 
 #if defined(ATHANOR_SIMT)
-#include "kernels/simt/nccl.h"
+#include "simt/nccl/communicators.h"
 #endif
 
 namespace athanor {
