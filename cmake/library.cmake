@@ -112,7 +112,6 @@ set(ATHANOR_SOURCES
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
   data/formats/detail/protobuf.cpp
-  data/formats/detail/sha256.cpp
   data/formats/detail/tar_reader.cpp
   data/formats/detail/temporary_file.cpp
   data/formats/detail/writing.cpp
@@ -163,6 +162,7 @@ set(ATHANOR_SOURCES
   dist/launch/run_processes.cpp
   dist/launch/scratch_folder.cpp
   dist/launch/signal_stack.cpp
+  dist/launch/tcp.cpp
   dist/predict.cpp
   dist/sync_batch_norm.cpp
   dist/transports/staged_transport.cpp
@@ -180,6 +180,7 @@ set(ATHANOR_SOURCES
   tensor/counters.cpp
   tensor/detail/host_copy.cpp
   tensor/detail/safetensors_header.cpp
+  tensor/detail/sha256.cpp
   tensor/detail/tags.cpp
   tensor/device.cpp
   tensor/format.cpp
@@ -198,6 +199,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
   kernels/cpu/conv_scatter.cpp
+  kernels/cpu/elementwise_backward.cpp
   kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp

@@ -190,11 +190,12 @@ TEST_F(WatchdogDeathTest, TheStepUnderWayMayEnd) {
 
 // A checkpoint that is being saved is waited for.
 TEST_F(WatchdogDeathTest, WhatTakesLongMayEnd) {
-  const auto agree = [&](bool says_so) {
+  const auto agree = [&](bool says_so, bool done = false) {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
     watchdog.agreed(false);
     if (says_so) watchdog.takes_long();
+    if (done) watchdog.takes_long(-1);
     raise(SIGTERM);
     std::this_thread::sleep_for(1s);
     watchdog.agreed(true);
@@ -203,6 +204,7 @@ TEST_F(WatchdogDeathTest, WhatTakesLongMayEnd) {
   };
   EXPECT_EXIT(agree(true), testing::ExitedWithCode(5), "^$");
   EXPECT_EXIT(agree(false), testing::ExitedWithCode(74), "nothing more is saved");
+  EXPECT_EXIT(agree(true, true), testing::ExitedWithCode(74), "nothing more is saved");
 }
 
 // mpirun has announced the end, a second ahead. Who waits for one that is lost has no time for an agreement;

@@ -220,6 +220,7 @@ void Trainer::save() {
                      [&](const StateDict& state, const dist::ReadTensor& read) {
                        newest_saved_ = folder_->save(at_.attempted, state, read);
                      });
+  if (auto* watchdog = dist::Watchdog::current()) watchdog->takes_long(-1);
   saved_ = at_.attempted;
   at_.times.saving += seconds_since_start() - at_.elapsed_s;
 }

@@ -30,7 +30,7 @@ constexpr std::int64_t kOthersUs = std::chrono::microseconds(kOthers).count();
 constexpr std::int64_t kMarginUs = 300'000, kTurnUs = 100'000, kToldUs = 3'000'000;  // see let_others_end()
 /// Without a message for so long, ranks that take short steps stand still.
 constexpr std::int64_t kStillUs = 700'000;
-constexpr std::array kEnding{SIGTERM, SIGINT};
+constexpr std::array kEnding{SIGTERM, SIGINT, SIGHUP};
 constexpr std::array kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 // What signal handlers see: the process's one watchdog.
@@ -47,6 +47,7 @@ const char* signal_name(int signal) {
   switch (signal) {
     case SIGTERM: return "SIGTERM";
     case SIGINT: return "SIGINT";
+    case SIGHUP: return "SIGHUP";
     case SIGSEGV: return "SIGSEGV";
     case SIGBUS: return "SIGBUS";
     case SIGFPE: return "SIGFPE";
@@ -108,6 +109,7 @@ struct Watchdog::Impl {
   std::filesystem::path path;
   std::atomic<bool> stop{false}, has_agreed{false}, ending{false};
   std::atomic<int> slow_rank{-1};                         // the others wait for it
+  std::atomic<bool> took_long{false};                     // since the last agreed()
   std::atomic<int> silent_code{-1};                       // of an end that is said elsewhere
   std::atomic<std::int64_t> agreed_us{0}, longest_us{0};  // the last time, and the time between two
   std::array<struct sigaction, kEnding.size()> before_ending{};
@@ -142,7 +144,10 @@ struct Watchdog::Impl {
     const struct sigaction noting = handled_by(note), crashing = handled_by(crash),
                            continuing = handled_by(note_continued);
     sigaction(SIGCONT, &continuing, &before_continuing);
-    for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &noting, &before_ending[i]);
+    for (std::size_t i = 0; i < kEnding.size(); ++i) {
+      sigaction(kEnding[i], nullptr, &before_ending[i]);
+      if (before_ending[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &noting, nullptr);
+    }
     for (std::size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &crashing, &before_crash[i]);
   }
 
@@ -333,14 +338,17 @@ Watchdog* Watchdog::current() {
 void Watchdog::agreed(bool last) {
   if (!impl_) return;
   const std::int64_t now = FlightRecord::now_us(), before = impl_->agreed_us.exchange(now);
-  const bool took_long = impl_->slow_rank.exchange(-1) >= 0;
+  impl_->slow_rank = -1;
+  const bool took_long = impl_->took_long.exchange(false);
   if (before > 0 && !took_long) impl_->longest_us = std::max(impl_->longest_us.load(), now - before);
   if (before == 0) impl_->remove_record();  // it goes well
   impl_->has_agreed = last;                 // the signal may come to this rank after the news of it
 }
 
 void Watchdog::takes_long(int rank) {
-  if (impl_) impl_->slow_rank = rank;
+  if (!impl_) return;
+  if (rank >= 0) impl_->took_long = true;
+  impl_->slow_rank = rank;
 }
 
 void Watchdog::stand_down(int exit_code, const std::string& why, bool accident) {

@@ -20,10 +20,6 @@ class Interrupted : public Error {
   int signal_;
 };
 
-/// Throws IoError where what was printed cannot be written: a full disk is seen only when buffers are
-/// emptied.
-void flush_output();
-
 /// athanor pack SRC DST: converts.
 void add_pack(CLI::App& app);
 /// athanor inspect FILE: what is in it.

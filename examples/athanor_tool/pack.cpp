@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <thread>
 
@@ -88,9 +89,8 @@ void run_pack(const PackArguments& arguments) {
                              .progress = progress});
   line.clear();
   if (!done) {
-    throw Interrupted(signals.caught(),
-                      fmt::format("pack: ended by {}; {} is as it was",
-                                  signals.caught() == SIGINT ? "SIGINT" : "SIGTERM", arguments.target));
+    throw Interrupted(signals.caught(), fmt::format("pack: ended by SIG{}; {} is as it was",
+                                                    ::sigabbrev_np(signals.caught()), arguments.target));
   }
   to->finish();
   const double seconds = seconds_since(start);

@@ -147,7 +147,6 @@ void run_verify(const Arguments& arguments) {
                  arguments.no_decode ? "" : " and are whole images");
     }
   }
-  flush_output();
   if (places > 0) {
     detail::fail<IoError>("verify: {}: {} samples must be {}, but {} place{} damaged", arguments.path,
                           samples, arguments.no_decode ? "as they were written" : "whole images", places,

@@ -1,4 +1,4 @@
-#include "data/formats/detail/sha256.h"
+#include "tensor/detail/sha256.h"
 
 #include <algorithm>
 #include <bit>
@@ -68,6 +68,26 @@ std::array<std::byte, 32> Sha256::digest() {
   for (std::size_t i = 0; i < 32; ++i)
     result[i] = static_cast<std::byte>(state_[i / 4] >> (24 - 8 * (i % 4)));
   return result;
+}
+
+std::array<std::byte, 32> hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> message) {
+  std::array<std::byte, 64> padded{};
+  if (key.size() > padded.size()) {
+    Sha256 hash;
+    hash.add(key);
+    std::ranges::copy(hash.digest(), padded.begin());
+  } else {
+    std::ranges::copy(key, padded.begin());
+  }
+  const auto hash_of = [&](std::byte pad, std::span<const std::byte> text) {
+    std::array<std::byte, 64> block;
+    for (std::size_t i = 0; i < block.size(); ++i) block[i] = padded[i] ^ pad;
+    Sha256 hash;
+    hash.add(block);
+    hash.add(text);
+    return hash.digest();
+  };
+  return hash_of(std::byte{0x5c}, hash_of(std::byte{0x36}, message));
 }
 
 }  // namespace athanor
