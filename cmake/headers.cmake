@@ -64,9 +64,11 @@ set(ATHANOR_HEADERS
   dist/collectives/exchange.h
   dist/collectives/group.h
   dist/collectives/hierarchical.h
+  dist/collectives/native.h
   dist/collectives/on_stream.h
   dist/collectives/rank_order.h
   dist/collectives/ring.h
+  dist/collectives/session.h
   dist/collectives/slice.h
   dist/collectives/wait.h
   dist/ddp.h

@@ -152,7 +152,7 @@ set(ATHANOR_SOURCES
   dist/collectives/hierarchical.cpp
   dist/collectives/rank_order.cpp
   dist/collectives/ring.cpp
-  dist/collectives/staged_native.cpp
+  dist/collectives/session.cpp
   dist/collectives/wait.cpp
   dist/gather_state.cpp
   dist/gradient_sync.cpp
@@ -401,5 +401,5 @@ elseif(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
   target_sources(athanor_nccl PRIVATE dist/transports/make_transport.cpp)
   target_compile_definitions(athanor_nccl PRIVATE ATHANOR_WITH_NCCL)
 else()
-  target_sources(athanor PRIVATE dist/transports/make_transport_absent.cpp)
+  target_sources(athanor PRIVATE dist/transports/make_transport.cpp)
 endif()
