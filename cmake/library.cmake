@@ -104,18 +104,15 @@ set(ATHANOR_SOURCES
   data/detail/worker_tuner.cpp
   data/digits.cpp
   data/formats/cifar.cpp
-  data/formats/cifar_store.cpp
   data/formats/crc32c.cpp
   data/formats/dataset_store.cpp
   data/formats/detail/child_process.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
-  data/formats/detail/input_file.cpp
   data/formats/detail/lmdb_tree.cpp
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
   data/formats/detail/protobuf.cpp
-  data/formats/detail/sha256.cpp
   data/formats/detail/tar_reader.cpp
   data/formats/detail/temporary_file.cpp
   data/formats/detail/writing.cpp
@@ -138,6 +135,7 @@ set(ATHANOR_SOURCES
   data/formats/tfrecord.cpp
   data/image/encode_jpeg.cpp
   data/image/jpeg.cpp
+  data/image/orientation.cpp
   data/image/png.cpp
   data/image/resize.cpp
   data/image/transform.cpp
@@ -155,7 +153,7 @@ set(ATHANOR_SOURCES
   dist/collectives/hierarchical.cpp
   dist/collectives/rank_order.cpp
   dist/collectives/ring.cpp
-  dist/collectives/staged_native.cpp
+  dist/collectives/session.cpp
   dist/collectives/wait.cpp
   dist/gather_state.cpp
   dist/gradient_sync.cpp
@@ -165,6 +163,7 @@ set(ATHANOR_SOURCES
   dist/launch/run_processes.cpp
   dist/launch/scratch_folder.cpp
   dist/launch/signal_stack.cpp
+  dist/launch/tcp.cpp
   dist/predict.cpp
   dist/sync_batch_norm.cpp
   dist/transports/staged_transport.cpp
@@ -182,12 +181,14 @@ set(ATHANOR_SOURCES
   tensor/counters.cpp
   tensor/detail/host_copy.cpp
   tensor/detail/safetensors_header.cpp
+  tensor/detail/sha256.cpp
   tensor/detail/tags.cpp
   tensor/device.cpp
   tensor/format.cpp
   tensor/nearest.cpp
   tensor/pool.cpp
   tensor/printable.cpp
+  tensor/regular_file.cpp
   tensor/safetensors.cpp
   tensor/shape.cpp
   tensor/state_dict.cpp
@@ -198,8 +199,8 @@ set(ATHANOR_SOURCES
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
-  kernels/cpu/conv_reference.cpp
   kernels/cpu/conv_scatter.cpp
+  kernels/cpu/elementwise_backward.cpp
   kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
@@ -239,31 +240,35 @@ set(ATHANOR_SOURCES
   trainer/checkpoint.cpp
   trainer/checkpoint_folder.cpp
   trainer/choose_device.cpp
+  trainer/classifier.cpp
   trainer/config.cpp
   trainer/detail/flag_values.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
+  trainer/feeding.cpp
   trainer/json_lines.cpp
+  trainer/limits.cpp
+  trainer/loop.cpp
+  trainer/metric_sums.cpp
+  trainer/overflow.cpp
+  trainer/parallel_strategy.cpp
   trainer/parse_flags.cpp
   trainer/progress.cpp
-  trainer/ranks.cpp
+  trainer/reports.cpp
+  trainer/run.cpp
+  trainer/run_checkpoints.cpp
   trainer/run_main.cpp
   trainer/run_on_ranks.cpp
   trainer/run_state.cpp
   trainer/settings.cpp
   trainer/signals.cpp
   trainer/trainer.cpp
-  trainer/trainer_checkpoints.cpp
-  trainer/trainer_feeding.cpp
-  trainer/trainer_overflow.cpp
-  trainer/trainer_ranks.cpp
-  trainer/trainer_reports.cpp
-  trainer/trainer_step.cpp
+  trainer/validation.cpp
 )
 # Which of them are formats: these folders, and what in data/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
 list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode|sample_store)\\.cpp$")
-list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/input_file.cpp)
+list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 add_library(athanor ${ATHANOR_SOURCES})
 add_library(athanor_formats ${ATHANOR_FORMATS})
@@ -397,5 +402,5 @@ elseif(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
   target_sources(athanor_nccl PRIVATE dist/transports/make_transport.cpp)
   target_compile_definitions(athanor_nccl PRIVATE ATHANOR_WITH_NCCL)
 else()
-  target_sources(athanor PRIVATE dist/transports/make_transport_absent.cpp)
+  target_sources(athanor PRIVATE dist/transports/make_transport.cpp)
 endif()

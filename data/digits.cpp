@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstddef>
 
-#include "data/formats/detail/input_file.h"
+#include "data/formats/detail/file_bytes.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -34,11 +34,15 @@ int next_number(const char*& at, const char* end) {
 }  // namespace
 
 std::unique_ptr<InMemoryDataset> digits(Part part) {
-  const std::string csv = gunzip({kDigitsCsvGz, kDigitsCsvGzBytes}, "digits (embedded)");
+  constexpr std::int64_t kMost = 1 << 20;
+  const detail::FileBytes csv =
+      detail::FileBytes("embedded", {kDigitsCsvGz, kDigitsCsvGz + kDigitsCsvGzBytes}, "digits", "build again")
+          .head(kMost);
   std::vector<std::uint8_t> pixels;
   std::vector<std::int64_t> labels;
   std::array<std::int64_t, 10> seen{};
-  const char *at = csv.data(), *const end = csv.data() + csv.size();
+  const char* at = reinterpret_cast<const char*>(csv.bytes().data());
+  const char* const end = at + csv.size();
   while (at < end) {
     std::array<std::uint8_t, 64> image;
     for (std::uint8_t& pixel : image) {

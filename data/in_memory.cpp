@@ -53,6 +53,20 @@ std::int64_t InMemoryDataset::read(std::int64_t index, std::span<std::uint8_t> p
   return labels_[i];
 }
 
+std::unique_ptr<InMemoryDataset> in_memory(const SampleStore& store) {
+  std::vector<std::uint8_t> pixels;
+  std::vector<std::int64_t> labels;
+  std::vector<std::byte> scratch;
+  pixels.reserve(static_cast<std::size_t>(store.size() * store.spec().bytes()));
+  for (std::int64_t i = 0; i < store.size(); ++i) {
+    const StoredSample sample = store.fetch(i, scratch);
+    const auto* from = reinterpret_cast<const std::uint8_t*>(sample.bytes.data());
+    pixels.insert(pixels.end(), from, from + sample.bytes.size());
+    labels.push_back(sample.label);
+  }
+  return std::make_unique<InMemoryDataset>(store.spec(), std::move(pixels), std::move(labels));
+}
+
 Subset::Subset(std::shared_ptr<const Dataset> source, std::vector<std::int64_t> indices)
     : source_(std::move(source)), indices_(std::move(indices)) {
   for (std::int64_t index : indices_) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/sample_store.h"
 
 namespace athanor {
 
@@ -29,6 +30,9 @@ class InMemoryDataset : public Dataset {
   std::vector<std::uint8_t> pixels_;
   std::vector<std::int64_t> labels_;
 };
+
+/// All of a store of raw images of one size. Throws what its fetch() does.
+std::unique_ptr<InMemoryDataset> in_memory(const SampleStore& store);
 
 /// The images `indices` of another data set, in that order: a split, or a part to try things on.
 class Subset final : public Dataset {

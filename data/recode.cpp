@@ -4,7 +4,6 @@
 #include <cmath>
 #include <memory>
 
-#include "data/image/decoder.h"
 #include "data/image/encode_jpeg.h"
 #include "data/image/resize.h"
 #include "data/image/transform.h"
@@ -20,7 +19,7 @@ class Recoder {
 
   StoredSample recode(const StoredSample& sample, std::vector<std::byte>& bytes) {
     if (options_.raw.height > 0) return to_raw(sample, bytes);
-    return options_.shorter_side > 0 ? shrink(sample, bytes) : sample;
+    return options_.shorter_side > 0 ? shrink(sample, bytes) : checked(sample);
   }
 
  private:
@@ -33,18 +32,19 @@ class Recoder {
     return {bytes, Codec::raw, transform.height, transform.width, channels, sample.label};
   }
 
+  StoredSample checked(const StoredSample& sample) {
+    if (options_.check) reader_.check(sample);
+    return sample;
+  }
+
   StoredSample shrink(const StoredSample& sample, std::vector<std::byte>& bytes) {
     const bool raw = sample.codec == Codec::raw;
-    const ImageSize size = raw ? ImageSize{sample.height, sample.width} : decoder_.open(sample.bytes);
-    if (std::min(size.height, size.width) <= options_.shorter_side) return sample;
+    const ImageSize size = reader_.open(sample);
+    if (std::min(size.height, size.width) <= options_.shorter_side) return checked(sample);
     if (raw && sample.channels != 1 && sample.channels != 3) {
       detail::fail<IoError>("a raw image must have 1 or 3 channels to become a JPEG, but has {}",
                             sample.channels);
     }
-    const ImageView image =
-        raw ? ImageView{reinterpret_cast<const std::uint8_t*>(sample.bytes.data()), size.height, size.width,
-                        sample.channels, size.width * sample.channels}
-            : decoder_.decode({0, 0, size.height, size.width});
     const double scale =
         static_cast<double>(std::min(size.height, size.width)) / static_cast<double>(options_.shorter_side);
     const auto scaled = [&](std::int64_t side) {
@@ -55,17 +55,16 @@ class Recoder {
     const auto window = [](std::int64_t from, std::int64_t to) {
       return Window{static_cast<double>(from) / static_cast<double>(to), 0, 0, from};
     };
-    pixels_.resize(static_cast<std::size_t>(height * width * image.channels));
-    resize_(image, window(size.height, height), window(size.width, width), height, width, pixels_);
-    encode_jpeg({pixels_.data(), height, width, image.channels, width * image.channels}, options_.quality,
-                bytes);
+    const std::int64_t channels = raw ? sample.channels : 3;
+    pixels_.resize(static_cast<std::size_t>(height * width * channels));
+    reader_.read({window(size.height, height), window(size.width, width)}, {height, width}, false, channels,
+                 pixels_);
+    encode_jpeg({pixels_.data(), height, width, channels, width * channels}, options_.quality, bytes);
     return {bytes, Codec::jpeg, 0, 0, 0, sample.label};
   }
 
   RecodeOptions options_;
   ImageReader reader_;
-  ImageDecoder decoder_;
-  Resizer resize_;
   std::vector<std::uint8_t> pixels_;
 };
 

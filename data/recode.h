@@ -7,7 +7,7 @@
 
 namespace athanor {
 
-/// One of the two, or neither.
+/// One of the first two, or neither.
 struct RecodeOptions {
   /// Images whose shorter side is longer become JPEGs of that shorter side, their proportions kept. Others
   /// stay as they are.
@@ -15,6 +15,8 @@ struct RecodeOptions {
   int quality = 90;  ///< of these JPEGs, 1 to 100; colours at half the resolution
   /// All images become raw ones of this size: as large as covers it, and the middle cut out.
   ImageSize raw = {};
+  /// Images that stay as they are, too, are decoded: those that cannot be are found.
+  bool check = true;
 };
 
 /// Decodes, resizes and encodes, for ConvertOptions::make_change. Encoded images become RGB; raw ones keep

@@ -7,15 +7,13 @@
 #include <cstring>
 #include <utility>
 
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "tensor/atomic_file.h"
 #include "tensor/detail/host_copy.h"
 #include "tensor/detail/safetensors_header.h"
+#include "tensor/regular_file.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little endian");
 
@@ -29,21 +27,16 @@ constexpr std::string_view kOwnKeys = "athanor:";
 class MappedFile final : public RefCounted {
  public:
   explicit MappedFile(const std::filesystem::path& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) fail(path, "cannot open");
-    struct stat info {};
-    const bool regular = ::fstat(file, &info) == 0 && S_ISREG(info.st_mode);
-    bytes_ = static_cast<std::size_t>(info.st_size);
-    if (regular && bytes_ > 0) {
-      // Private and writable: a tensor may be written in place without touching the file.
-      void* data = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
-      if (data != MAP_FAILED) data_ = static_cast<std::byte*>(data);
+    const RegularFile file(path);
+    if (!file.problem().empty()) detail::fail<IoError>("safetensors: {} {}", path.string(), file.problem());
+    bytes_ = static_cast<std::size_t>(file.bytes());
+    if (bytes_ == 0) return;
+    // Private and writable: a tensor may be written in place without touching the file.
+    void* data = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.descriptor(), 0);
+    if (data == MAP_FAILED) {
+      detail::fail<IoError>("safetensors: cannot map {}: {}", path.string(), std::strerror(errno));
     }
-    const int reason = errno;
-    ::close(file);
-    errno = reason;
-    if (!regular) detail::fail<IoError>("safetensors: {} must be a regular file", path.string());
-    if (bytes_ > 0 && !data_) fail(path, "cannot map");
+    data_ = static_cast<std::byte*>(data);
   }
 
   std::span<std::byte> bytes() const { return {data_, bytes_}; }
@@ -51,10 +44,6 @@ class MappedFile final : public RefCounted {
  private:
   ~MappedFile() override {
     if (data_) ::munmap(data_, bytes_);
-  }
-
-  [[noreturn]] static void fail(const std::filesystem::path& path, const char* what) {
-    detail::fail<IoError>("safetensors: {} {}: {}", what, path.string(), std::strerror(errno));
   }
 
   std::byte* data_ = nullptr;

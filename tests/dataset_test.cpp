@@ -119,20 +119,20 @@ TEST(Mnist, HostileFilesAreOneLineNamingFileAndOffset) {
       {"no labels", good_images(), "", "train-labels-idx1-ubyte", "must exist"},
       {"empty", " ", good_labels(), "train-images-idx3-ubyte", "the magic number must have 4 bytes"},
       {"labels as images", good_labels(), good_labels(), "train-images-idx3-ubyte",
-       "offset 0: the magic number must be 0x00000803, but is 0x00000801"},
+       "offset 0: images must have 3 or 4 dimensions, but have 1"},
       {"cut header", good_images().substr(0, 10), good_labels(), "train-images", "the file ends after 2"},
       {"cut pixels", good_images().substr(0, 20), good_labels(), "train-images",
-       "offset 20: pixels must have 12"},
+       "offset 16: pixels must have 12 bytes, but the file ends after 4"},
       {"too long", good_images() + "x", good_labels(), "train-images", "offset 28: the file must end here"},
-      {"no image", big_endian(0x803) + big_endian(0), good_labels(), "train-images", "offset 4: the number"},
+      {"no image", big_endian(0x803) + big_endian(0), good_labels(), "train-images", "offset 4: dimension 0"},
       {"huge side", head + big_endian(0xffffffff) + big_endian(2), good_labels(), "train-images", "offset 8"},
       {"promises 1.6 TB",
        big_endian(0x803) + big_endian(100'000'000) + big_endian(128) + big_endian(128) + "ab", good_labels(),
-       "train-images", "ends after 2"},
+       "train-labels", "one label for each of 100000000 images"},
       {"fewer labels", good_images(), big_endian(0x801) + big_endian(2) + "ab", "train-labels",
        "one label for each of 3 images"},
       {"label 10", good_images(), big_endian(0x801) + big_endian(3) + "\1\12\1", "train-labels",
-       "offset 9: the label must be below 10, but is 10"},
+       "offset 9: the label must be in [0, 10), but is 10"},
       {"gzip cut short", gz.substr(0, gz.size() - 9), good_labels(), "train-images", "cut short"},
       {"gzip damaged", flipped, good_labels(), "train-images", "must be"},
   };
@@ -175,14 +175,15 @@ TEST(Cifar10, HostileFilesAreOneLineNamingFileAndOffset) {
        {std::int64_t{0}, std::int64_t{3072}, std::int64_t{3073 * 5000}, kCifarBytes - 1}) {
     write_file(path, "");
     std::filesystem::resize_file(path, static_cast<std::uintmax_t>(size));
-    expect_one_line(read(), "test_batch.bin", "the file ends after");
+    expect_one_line(read(), "test_batch.bin",
+                    fmt::format("must be 10000 records of 3073 bytes, but has {}", size));
   }
   write_file(path, "");
   std::filesystem::resize_file(path, kCifarBytes + 1);
-  expect_one_line(read(), "test_batch.bin", "offset 30730000: the file must end here");
+  expect_one_line(read(), "test_batch.bin", "offset 30730000: the file must be 10000 records");
   write_file(path, std::string(3073, '\0') + "\12");
   std::filesystem::resize_file(path, kCifarBytes);
-  expect_one_line(read(), "test_batch.bin", "offset 3073: the label must be below 10, but is 10");
+  expect_one_line(read(), "test_batch.bin", "offset 3073: the label must be in [0, 10), but is 10");
 }
 
 TEST(Cifar100, TakesTheFineLabelAndTurnsPlanesIntoPixels) {

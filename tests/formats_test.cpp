@@ -86,7 +86,10 @@ TEST(IdxStore, EveryCutAndEveryByteIsSafe) {
   expect_one_line(io_error(read), "images", "offset 8: height, width and channels");
   write_file(dir / "images", big_endian(0x804) + big_endian(0xffffffff) + big_endian(0x4000) +
                                  big_endian(0x4000) + big_endian(4));
-  expect_one_line(io_error(read), "images", "offset 20: pixels must have 4611686017353646080 bytes");
+  expect_one_line(io_error(read), "labels", "one label for each of 4294967295 images");
+  write_file(dir / "images",
+             big_endian(0x804) + big_endian(3) + big_endian(0x4000) + big_endian(0x4000) + big_endian(4));
+  expect_one_line(io_error(read), "images", "offset 20: pixels must have 3221225472 bytes");
   std::filesystem::remove(dir / "labels");
   write_file(dir / "images", big_endian(0x803) + big_endian(1) + big_endian(1) + big_endian(1) + "a");
   expect_one_line(io_error(read), "labels", "No such file");

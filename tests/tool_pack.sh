@@ -68,6 +68,45 @@ code=0
 "$athanor" inspect "$out/small.athp" | grep -q '100 (100 jpeg)' || fail "--resize: $("$athanor" inspect "$out/small.athp")"
 "$athanor" pack "$out/images" "$out/small.athp" --raw 14x12 --threads 2 > "$folder/stdout"
 "$athanor" inspect "$out/small.athp" | grep -q '14x12x3 u8' || fail "--raw: $("$athanor" inspect "$out/small.athp")"
+# What verify and pack vouch for, they have decoded: a photo cut in half, a text called .jpg and an empty PNG are found.
+"$athanor" pack "$out/images" "$out/photos" --resize 20 > "$folder/stdout"
+"$athanor" verify "$out/photos" | grep -q '100 samples, all can be read and are whole images' || fail "verify of photos"
+photo=$(find "$out/photos" -name '*.jpg' -print -quit)
+class=$(dirname "$photo")
+head -c $(($(stat -c %s "$photo") / 2)) "$photo" > "$class/cut.jpg"
+echo 'not a photo' > "$class/text.jpg"
+: > "$class/empty.png"
+for threads in 1 3; do
+  code=0
+  "$athanor" verify "$out/photos" --threads $threads > "$folder/stdout" 2> "$folder/stderr" || code=$?
+  [ "$code" -eq 2 ] && grep -q '103 samples must be whole images, but 3 places are damaged' "$folder/stderr" || fail "verify of damaged photos: $code, $(cat "$folder/stderr")"
+  [ "$(wc -l < "$folder/stdout")" -eq 3 ] || fail "verify of damaged photos: $(cat "$folder/stdout")"
+  for name in cut.jpg text.jpg empty.png; do
+    grep -q "/$name: .*\(jpeg\|png\): offset" "$folder/stdout" || fail "verify must name $name: $(cat "$folder/stdout")"
+  done
+done
+code=0
+"$athanor" pack "$out/photos" "$out/photos.athp" > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] && grep -q 'cut.jpg\|text.jpg\|empty.png' "$folder/stderr" || fail "pack of damaged photos: $code, $(cat "$folder/stderr")"
+[ ! -e "$out/photos.athp" ] || fail "pack of damaged photos left a file"
+"$athanor" pack "$out/photos" "$out/photos.athp" --no-decode > "$folder/stdout"
+"$athanor" verify "$out/photos.athp" --no-decode | grep -q 'all as they were written, content id' || fail "verify --no-decode"
+code=0
+"$athanor" verify "$out/photos.athp" > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] && [ "$(grep -c '^sample ' "$folder/stdout")" -eq 3 ] || fail "verify of a packed file of damaged photos: $(cat "$folder/stdout")"
+rm "$class/cut.jpg" "$class/text.jpg" "$class/empty.png"
+
+# A standard output that takes nothing, and a file that may not grow, are a line and a code.
+for command in "inspect --json" inspect verify; do
+  code=0
+  "$athanor" $command "$out/1.athp" > /dev/full 2> "$folder/stderr" || code=$?
+  [ "$code" -eq 2 ] && [ "$(wc -l < "$folder/stderr")" -eq 1 ] && grep -q 'No space left on device' "$folder/stderr" ||
+    fail "$command to a full disk: $code, $(cat "$folder/stderr")"
+done
+code=0
+(ulimit -f 100; exec "$athanor" pack "$out/1.athp" "$out/limited.athp" > "$folder/stdout" 2> "$folder/stderr") || code=$?
+[ "$code" -eq 2 ] && [ "$(wc -l < "$folder/stderr")" -eq 1 ] && grep -q 'File too large' "$folder/stderr" || fail "ulimit -f: $code, $(cat "$folder/stderr")"
+
 for wrong in 14 14x 14x12x3 0x5 axb; do
   code=0
   "$athanor" pack "$out/images" "$out/no.athp" --raw $wrong > "$folder/stdout" 2> "$folder/stderr" || code=$?
@@ -103,11 +142,11 @@ for round in $(seq 1 10); do
 done
 
 # SIGINT and SIGTERM while samples are written: nothing is left, and the code says which. (One that comes after the last
-# sample is no test.)
+# sample is no test. A script's background jobs ignore SIGINT: --default-signal.)
 for signal in INT TERM; do
   for round in $(seq 1 60); do
     code=0
-    "$athanor" pack "$folder/mnist" "$out/stopped.athp" > /dev/null 2> "$folder/stderr" &
+    env --default-signal "$athanor" pack "$folder/mnist" "$out/stopped.athp" > /dev/null 2> "$folder/stderr" &
     while [ -z "$(ls -A "$out")" ] && kill -0 $! 2> /dev/null; do :; done
     kill -$signal $! 2> /dev/null || true
     wait $! 2> /dev/null || code=$?

@@ -1,78 +1,149 @@
 #include "data/formats/cifar.h"
 
+#include <array>
 #include <string>
-#include <vector>
 
-#include "data/formats/detail/input_file.h"
+#include "data/formats/detail/dense_store.h"
+#include "data/formats/detail/file_bytes.h"
+#include "data/formats/detail/writing.h"
+#include "data/formats/join.h"
 #include "tensor/error.h"
 
 namespace athanor {
 namespace {
 
-constexpr std::int64_t kSide = 32, kPlane = kSide * kSide, kChannels = 3;
+constexpr std::int64_t kSide = 32, kPlane = kSide * kSide, kChannels = 3, kImage = kChannels * kPlane;
 
-/// A record is `label_bytes` labels, the last of which counts, then three planes of pixels.
-struct Layout {
-  const char* name;
-  std::int64_t classes;
-  std::int64_t label_bytes;
-  std::int64_t records;  // in each file
-};
-constexpr Layout kCifar10{"cifar10", 10, 1, 10'000};
-
-Layout cifar100_layout(Part part) {
-  return {"cifar100", 100, 2, part == Part::train ? 50'000 : 10'000};
+std::int64_t label_bytes(std::int64_t classes) {
+  ATH_CHECK(classes == 10 || classes == 100, "cifar: classes must be 10 or 100, but got {}", classes);
+  return classes == 10 ? 1 : 2;
 }
 
-void append(const std::filesystem::path& path, const Layout& layout, std::vector<std::uint8_t>& pixels,
-            std::vector<std::int64_t>& labels) {
-  InputFile file(path, layout.name, fmt::format("fetch the file again: scripts/get_data.sh {}", layout.name));
-  std::vector<std::uint8_t> record(static_cast<std::size_t>(layout.label_bytes + kChannels * kPlane));
-  std::size_t out = pixels.size();
-  pixels.resize(out + static_cast<std::size_t>(layout.records * kChannels * kPlane));
-  for (std::int64_t i = 0; i < layout.records; ++i) {
-    const std::int64_t start = file.offset();
-    file.read(record, fmt::format("record {} of {}", i, layout.records));
-    const int label = record[static_cast<std::size_t>(layout.label_bytes - 1)];
-    if (label >= layout.classes) {
-      file.fail(start + layout.label_bytes - 1,
-                fmt::format("the label must be below {}, but is {}", layout.classes, label));
+/// A record is one label or, of CIFAR-100, a coarse and a fine one; then three planes of pixels.
+class CifarStore final : public SampleStore {
+ public:
+  /// `records`: how many there must be; 0: any number.
+  CifarStore(const std::filesystem::path& path, std::int64_t classes, std::int64_t records)
+      : label_bytes_(label_bytes(classes)),
+        record_(label_bytes_ + kImage),
+        spec_{kSide, kSide, kChannels, classes},
+        file_(path, "cifar", "fetch or write the file again") {
+    const std::int64_t bytes = file_.stated_size();
+    if (bytes == 0 || bytes % record_ != 0 || (records > 0 && bytes != records * record_)) {
+      file_.fail(std::min(bytes, records > 0 ? records * record_ : bytes / record_ * record_),
+                 fmt::format("the file must be {} records of {} bytes, but has {} bytes",
+                             records > 0 ? std::to_string(records) : "one or more", record_, bytes));
     }
-    labels.push_back(label);
-    const std::uint8_t* planes = record.data() + layout.label_bytes;
+    file_.expand(bytes);
+    file_.at(0, bytes, "records");
+    if (file_.size() > bytes) file_.fail(bytes, "the file must end here, but goes on; gunzip it first");
+    for (std::int64_t i = 0; i < size(); ++i) {
+      if (const auto bad = detail::bad_label(label(i), classes)) file_.fail(label_offset(i), *bad);
+    }
+  }
+
+  std::int64_t size() const override { return file_.size() / record_; }
+  const ImageSpec& spec() const override { return spec_; }
+  std::string where(std::int64_t index) const override { return file_.where(index * record_); }
+  bool resident() const override { return true; }
+  void will_need(std::int64_t first, std::int64_t count) const override {
+    if (first >= 0 && first < size())
+      file_.will_need(first * record_, std::min(count, size() - first) * record_);
+  }
+
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
+    detail::check_index(index, size(), "store");
+    scratch.resize(static_cast<std::size_t>(kImage));
+    const std::byte* planes = file_.bytes().data() + index * record_ + label_bytes_;
+    std::byte* to = scratch.data();
     for (std::int64_t p = 0; p < kPlane; ++p) {
-      for (std::int64_t c = 0; c < kChannels; ++c) pixels[out++] = planes[c * kPlane + p];
+      for (std::int64_t c = 0; c < kChannels; ++c) *to++ = planes[c * kPlane + p];
     }
+    return {scratch, Codec::raw, kSide, kSide, kChannels, label(index)};
   }
-  file.expect_end();
-}
 
-std::unique_ptr<InMemoryDataset> load(const std::filesystem::path& folder,
-                                      std::initializer_list<const char*> names, const Layout& layout) {
-  const std::string advice =
-      fmt::format("fetch it with scripts/get_data.sh {}, or name its folder with --data-dir", layout.name);
-  std::vector<std::uint8_t> pixels;
-  std::vector<std::int64_t> labels;
-  pixels.reserve(names.size() * static_cast<std::size_t>(layout.records * kChannels * kPlane));
-  for (const char* name : names) {
-    append(find_plain_or_gz(folder, name, layout.name, advice), layout, pixels, labels);
+ private:
+  std::int64_t label_offset(std::int64_t index) const { return index * record_ + label_bytes_ - 1; }
+  std::int64_t label(std::int64_t index) const {
+    return std::to_integer<std::int64_t>(file_.bytes()[static_cast<std::size_t>(label_offset(index))]);
   }
-  const ImageSpec spec{kSide, kSide, kChannels, layout.classes};
-  return std::make_unique<InMemoryDataset>(spec, std::move(pixels), std::move(labels));
+
+  std::int64_t label_bytes_, record_;
+  ImageSpec spec_;
+  detail::FileBytes file_;
+};
+
+class CifarWriter final : public SampleWriter {
+ public:
+  CifarWriter(const std::filesystem::path& path, std::int64_t classes)
+      : label_bytes_(label_bytes(classes)), classes_(classes), file_(path) {}
+
+  void add(const StoredSample& sample) override {
+    samples_.add(sample);
+    ATH_CHECK(sample.height == kSide && sample.width == kSide && sample.channels == kChannels,
+              "cifar: images must be 32x32x3, but got {}x{}x{}; every other format holds them", sample.height,
+              sample.width, sample.channels);
+    ATH_CHECK(sample.label < classes_, "cifar: labels must be below {}, but got {}", classes_, sample.label);
+    std::array<std::byte, 2 + kImage> record{};
+    std::byte* to = record.data() + label_bytes_;
+    to[-1] = static_cast<std::byte>(sample.label);
+    for (std::int64_t c = 0; c < kChannels; ++c) {
+      for (std::int64_t p = 0; p < kPlane; ++p) {
+        *to++ = sample.bytes[static_cast<std::size_t>(p * kChannels + c)];
+      }
+    }
+    file_.write({record.data(), to});
+  }
+
+  void finish() override {
+    samples_.check_some();
+    file_.commit();
+  }
+
+ private:
+  std::int64_t label_bytes_, classes_;
+  detail::UniformSamples samples_{"cifar"};
+  detail::OutputFile file_;
+};
+
+/// The files of `part`, `records` in each.
+std::unique_ptr<SampleStore> open_folder(const std::filesystem::path& folder, std::int64_t classes, Part part,
+                                         std::int64_t records) {
+  std::vector<std::string> names{part == Part::train ? "train.bin" : "test.bin"};
+  if (classes == 10 && part == Part::test) names = {"test_batch.bin"};
+  if (classes == 10 && part == Part::train) {
+    names.clear();
+    for (int i = 1; i <= 5; ++i) names.push_back(fmt::format("data_batch_{}.bin", i));
+  }
+  const std::string advice =
+      fmt::format("fetch it with scripts/get_data.sh cifar{}, or name its folder with --data-dir", classes);
+  std::vector<std::unique_ptr<SampleStore>> files;
+  for (const std::string& name : names) {
+    const auto file = detail::find_plain_or_gz(folder, name, "cifar", advice);
+    files.push_back(std::make_unique<CifarStore>(file, classes, records));
+  }
+  return join(std::move(files));
 }
 
 }  // namespace
 
 std::unique_ptr<InMemoryDataset> cifar10(const std::filesystem::path& folder, Part part) {
-  if (part == Part::test) return load(folder, {"test_batch.bin"}, kCifar10);
-  return load(
-      folder,
-      {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
-      kCifar10);
+  return in_memory(*open_folder(folder, 10, part, 10'000));
 }
 
 std::unique_ptr<InMemoryDataset> cifar100(const std::filesystem::path& folder, Part part) {
-  return load(folder, {part == Part::train ? "train.bin" : "test.bin"}, cifar100_layout(part));
+  return in_memory(*open_folder(folder, 100, part, part == Part::train ? 50'000 : 10'000));
+}
+
+std::unique_ptr<SampleStore> open_cifar(const std::filesystem::path& path, std::int64_t classes, Part part) {
+  label_bytes(classes);
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) ? open_folder(path, classes, part, 0)
+                                                    : std::make_unique<CifarStore>(path, classes, 0);
+}
+
+std::unique_ptr<SampleWriter> create_cifar(const std::filesystem::path& path, std::int64_t classes) {
+  return std::make_unique<CifarWriter>(path, classes);
 }
 
 }  // namespace athanor

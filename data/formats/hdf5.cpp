@@ -23,8 +23,7 @@ using detail::ChildProcess;
 using detail::Hdf5Shape;
 
 constexpr char kAdvice[] = "write it again with h5py";
-/// More than deflate can expand a byte to: a size beyond it was made up.
-constexpr std::int64_t kMostExpansion = 1040;
+using detail::kMostExpansion;
 
 enum class What : std::int64_t { shape, images, labels };
 struct Request {

@@ -15,9 +15,7 @@ namespace {
 constexpr std::uint32_t kU8 = 0x08, kI8 = 0x09, kI16 = 0x0b, kI32 = 0x0c;
 constexpr char kAdvice[] = "fetch or write the file again";
 
-std::shared_ptr<const detail::FileBytes> open_file(const std::filesystem::path& path) {
-  return std::make_shared<detail::FileBytes>(path, "idx", kAdvice, detail::FileBytes::Gzip::expand);
-}
+constexpr std::int64_t kMostHeader = 4 + 4 * 255;
 
 struct Header {
   std::uint32_t type = 0;
@@ -25,7 +23,8 @@ struct Header {
   std::int64_t bytes = 0;
 };
 
-Header read_header(const detail::FileBytes& file) {
+Header read_header(const detail::FileBytes& whole) {
+  const detail::FileBytes file = whole.head(kMostHeader);
   const auto magic = detail::load_be<std::uint32_t>(file.at(0, 4, "the magic number"));
   Header header{magic >> 8, {}, 4};
   if (magic >> 16 != 0) {
@@ -117,49 +116,66 @@ class IdxWriter final : public SampleWriter {
   detail::OutputFile images_, labels_;
 };
 
-}  // namespace
-
-std::unique_ptr<SampleStore> open_idx(const std::filesystem::path& images, const IdxOptions& options) {
-  detail::check_classes(options.classes, "idx");
-  const auto file = open_file(images);
-  const Header header = read_header(*file);
-  if (header.type != kU8) {
-    file->fail(
-        0, fmt::format("images must be unsigned bytes (type 0x08), but are of type {:#04x}", header.type));
+detail::IntType label_type(const detail::FileBytes& file, const Header& header) {
+  switch (header.type) {
+    case kU8: return {1, false, std::endian::big};
+    case kI8: return {1, true, std::endian::big};
+    case kI16: return {2, true, std::endian::big};
+    case kI32: return {4, true, std::endian::big};
+    default:
+      file.fail(0, fmt::format("labels must be whole numbers (type 0x08, 0x09, 0x0b or 0x0c), but are of "
+                               "type {:#04x}",
+                               header.type));
   }
-  if (header.dims.size() != 3 && header.dims.size() != 4) {
-    file->fail(0, fmt::format("images must have 3 or 4 dimensions, but have {}", header.dims.size()));
+}
+
+/// Height, width and channels, where a file can hold such images.
+ImageSpec image_spec(const detail::FileBytes& file, const Header& header) {
+  if (header.type != kU8) {
+    file.fail(0,
+              fmt::format("images must be unsigned bytes (type 0x08), but are of type {:#04x}", header.type));
   }
   const std::vector<std::int64_t>& dims = header.dims;
-  ImageSpec spec{dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, 0};
-  if (const auto bad = detail::bad_image(spec.height, spec.width, spec.channels)) file->fail(8, *bad);
-  const std::optional<std::int64_t> bytes = detail::product({dims[0], spec.bytes()});
-  if (!bytes) file->fail(4, fmt::format("{} images must fit into the file, but do not", dims[0]));
-  file->at(header.bytes, *bytes, "pixels");
-  check_end(*file, header.bytes + *bytes);
+  if (dims.size() != 3 && dims.size() != 4) {
+    file.fail(0, fmt::format("images must have 3 or 4 dimensions, but have {}", dims.size()));
+  }
+  const ImageSpec spec{dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, 0};
+  if (const auto bad = detail::bad_image(spec.height, spec.width, spec.channels)) file.fail(8, *bad);
+  return spec;
+}
 
-  const auto label_file = open_file(options.labels.empty() ? existing_labels_beside(images) : options.labels);
-  const Header label_header = read_header(*label_file);
-  detail::IntType type{1, false, std::endian::big};
-  switch (label_header.type) {
-    case kU8: break;
-    case kI8: type.is_signed = true; break;
-    case kI16: type = {2, true, std::endian::big}; break;
-    case kI32: type = {4, true, std::endian::big}; break;
-    default:
-      label_file->fail(
-          0, fmt::format("labels must be whole numbers (type 0x08, 0x09, 0x0b or 0x0c), but are of type "
-                         "{:#04x}",
-                         label_header.type));
+/// The file's content behind its header, which must be all of it.
+void expand(detail::FileBytes& file, const Header& header, std::int64_t bytes, const char* what) {
+  file.expand(header.bytes + bytes);
+  file.at(header.bytes, bytes, what);
+  check_end(file, header.bytes + bytes);
+}
+
+}  // namespace
+
+// Both headers are compared before anything large is decompressed, and labels come before pixels.
+std::unique_ptr<SampleStore> open_idx(const std::filesystem::path& images, const IdxOptions& options) {
+  detail::check_classes(options.classes, options.format);
+  const auto file = std::make_shared<detail::FileBytes>(images, options.format, kAdvice);
+  const Header header = read_header(*file);
+  ImageSpec spec = image_spec(*file, header);
+  const std::int64_t count = header.dims[0];
+  const std::optional<std::int64_t> bytes = detail::product({count, spec.bytes()});
+  if (!bytes) file->fail(4, fmt::format("{} images must fit into the file, but do not", count));
+
+  detail::FileBytes label_file(options.labels.empty() ? existing_labels_beside(images) : options.labels,
+                               options.format, kAdvice);
+  const Header label_header = read_header(label_file);
+  const detail::IntType type = label_type(label_file, label_header);
+  if (label_header.dims.size() != 1 || label_header.dims[0] != count) {
+    label_file.fail(0, fmt::format("there must be one label for each of {} images, but the shape is [{}]",
+                                   count, fmt::join(label_header.dims, ", ")));
   }
-  if (label_header.dims.size() != 1 || label_header.dims[0] != dims[0]) {
-    label_file->fail(0, fmt::format("there must be one label for each of {} images, but the shape is [{}]",
-                                    dims[0], fmt::join(label_header.dims, ", ")));
-  }
+  expand(label_file, label_header, count * type.bytes, "labels");
   std::vector<std::int64_t> labels =
-      detail::read_labels(*label_file, label_header.bytes, dims[0], type, options.classes);
-  check_end(*label_file, label_header.bytes + dims[0] * type.bytes);
+      detail::read_labels(label_file, label_header.bytes, count, type, options.classes);
   spec.classes = detail::count_classes(labels, options.classes);
+  expand(*file, header, *bytes, "pixels");
   return std::make_unique<detail::DenseStore>(file, header.bytes, spec, std::move(labels));
 }
 

@@ -13,6 +13,8 @@ struct IdxOptions {
   std::filesystem::path labels = {};
   /// 0: the largest label + 1.
   std::int64_t classes = 0;
+  /// Names the reader in messages.
+  const char* format = "idx";
 };
 
 /// Reads a pair of IDX files, MNIST's format, plain (mapped) or .gz (in memory): images [N, H, W] or

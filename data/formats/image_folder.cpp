@@ -7,10 +7,10 @@
 #include <optional>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tensor/error.h"
+#include "tensor/regular_file.h"
 
 namespace athanor {
 namespace {
@@ -39,14 +39,6 @@ std::vector<std::string> sorted_names(const std::filesystem::path& folder) {
   std::sort(names.begin(), names.end());
   return names;
 }
-
-/// Closes a file whatever happens.
-struct OpenFile {
-  int file;
-  ~OpenFile() {
-    if (file >= 0) ::close(file);
-  }
-};
 
 }  // namespace
 
@@ -99,23 +91,17 @@ void ImageFolder::fail(std::int64_t index, const std::string& message) const {
 }
 
 StoredSample ImageFolder::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
-  const OpenFile in{::openat(directory_, name(index), O_RDONLY | O_CLOEXEC)};
-  struct stat about {};
-  if (in.file < 0 || ::fstat(in.file, &about) != 0) {
-    fail(index, fmt::format("must be a readable file, but got: {}", std::strerror(errno)));
-  }
-  const std::int64_t bytes = about.st_size;
-  if (!S_ISREG(about.st_mode) || bytes > kMaxFileBytes) {
-    fail(index, "must be a readable file of at most 1 GiB");
-  }
+  const RegularFile file(name(index), directory_);
+  if (!file.problem().empty()) fail(index, file.problem());
+  const std::int64_t bytes = file.bytes();
+  if (bytes > kMaxFileBytes) fail(index, fmt::format("must have at most 1 GiB, but has {} bytes", bytes));
   if (std::ssize(scratch) < bytes) scratch.resize(static_cast<std::size_t>(bytes));
-  for (std::int64_t done = 0; done < bytes;) {
-    const ssize_t got = ::read(in.file, scratch.data() + done, static_cast<std::size_t>(bytes - done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      fail(index, fmt::format("offset {}: must be readable, but got: {}", done, std::strerror(errno)));
-    if (got == 0) fail(index, fmt::format("offset {}: must have {} bytes, but ends here", done, bytes));
-    done += got;
+  const auto got =
+      static_cast<std::int64_t>(file.read_at(0, std::span(scratch).first(static_cast<std::size_t>(bytes))));
+  if (got != bytes) {
+    fail(index, errno != 0
+                    ? fmt::format("offset {}: must be readable, but got: {}", got, std::strerror(errno))
+                    : fmt::format("offset {}: must have {} bytes, but ends here", got, bytes));
   }
   const Sample& sample = samples_[static_cast<std::size_t>(index)];
   return {.bytes = {scratch.data(), static_cast<std::size_t>(bytes)},

@@ -1,13 +1,11 @@
 #include "data/formats/manifest.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include <nlohmann/json.hpp>
 
+#include "data/formats/detail/bytes.h"
+#include "data/formats/detail/file_bytes.h"
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
 
@@ -28,12 +26,10 @@ template <class... Args>
 }
 
 std::vector<Part> read_parts(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(path, "must be readable, but got: {}", std::strerror(errno));
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const detail::FileBytes text(path, "manifest", "pack the set again");
   std::vector<Part> parts;
   try {
-    const nlohmann::json all = nlohmann::json::parse(text);
+    const nlohmann::json all = nlohmann::json::parse(detail::text_of(text.bytes()));
     if (all.at("format") != kFormat || all.at("version") != 1) {
       fail(path, "must have \"format\": \"{}\" and \"version\": 1, but has {} and {}", kFormat,
            all.at("format").dump(), all.at("version").dump());

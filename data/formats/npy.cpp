@@ -64,7 +64,9 @@ std::unique_ptr<SampleStore> open_npy(const std::filesystem::path& images, const
   const std::filesystem::path beside = options.labels.empty() ? labels_beside(images) : options.labels;
   const auto file = std::make_shared<detail::FileBytes>(images, "npy", kAdvice);
   const detail::FileBytes labels(beside, "npy", kAdvice);
-  return detail::npy_store(file, labels, options.classes);
+  detail::NpyPair pair = detail::check_npy(*file, file->size(), labels, labels.size());
+  std::vector<std::int64_t> values = detail::npy_labels(pair, labels, options.classes);
+  return std::make_unique<detail::DenseStore>(file, pair.images.data, pair.spec, std::move(values));
 }
 
 std::unique_ptr<SampleWriter> create_npy(const std::filesystem::path& images,

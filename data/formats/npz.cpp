@@ -160,7 +160,14 @@ std::unique_ptr<SampleStore> open_npz(const std::filesystem::path& path, const N
         "must have arrays images and labels, x and y, x_train and y_train or the like, but has not: name "
         "yours");
   }
-  return detail::npy_store(archive.read(images + ".npy"), *archive.read(labels + ".npy"), options.classes);
+  images += ".npy";
+  labels += ".npy";
+  // Nothing large is decompressed before both headers agree; labels come before pixels.
+  detail::NpyPair pair = detail::check_npy(*archive.read(images, detail::kNpyHead), archive.size(images),
+                                           *archive.read(labels, detail::kNpyHead), archive.size(labels));
+  std::vector<std::int64_t> values = detail::npy_labels(pair, *archive.read(labels), options.classes);
+  return std::make_unique<detail::DenseStore>(archive.read(images), pair.images.data, pair.spec,
+                                              std::move(values));
 }
 
 std::unique_ptr<SampleWriter> create_npz(const std::filesystem::path& path) {

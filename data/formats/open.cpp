@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <fstream>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
 
 #include "data/formats/cifar.h"
-#include "data/formats/detail/input_file.h"
+#include "data/formats/detail/bytes.h"
 #include "data/formats/hdf5.h"
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
 #include "data/formats/lmdb.h"
 #include "data/formats/manifest.h"
+#include "data/formats/mnist.h"
 #include "data/formats/npy.h"
 #include "data/formats/packed.h"
 #include "data/formats/packed_writer.h"
@@ -22,6 +22,7 @@
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
 #include "tensor/error.h"
+#include "tensor/regular_file.h"
 
 namespace athanor {
 namespace {
@@ -46,11 +47,10 @@ bool holds(const path& folder, std::initializer_list<const char*> any_of) {
 }
 
 /// Whether the file has these bytes at that offset.
-bool has(const path& at, std::string_view magic, std::streamoff offset = 0) {
-  std::array<char, 16> bytes{};
-  std::ifstream file(at, std::ios::binary);
-  file.seekg(offset).read(bytes.data(), static_cast<std::streamsize>(magic.size()));
-  return file && std::string_view(bytes.data(), magic.size()) == magic;
+bool has(const path& at, std::string_view magic, std::uint64_t offset = 0) {
+  std::array<std::byte, 16> bytes;
+  const auto first = std::span(bytes).first(magic.size());
+  return RegularFile(at).read_at(offset, first) == first.size() && detail::text_of(first) == magic;
 }
 
 bool is_manifest(const path& at) {
@@ -76,14 +76,6 @@ bool has_folders(const path& at) {
     if (entry->is_directory(error)) return true;
   }
   return false;
-}
-
-Store open_mnist(const path& folder, const OpenOptions& options) {
-  const std::string part = options.part == Part::train ? "train" : "t10k";
-  constexpr std::int64_t kClasses = 10;
-  return open_idx(find_plain_or_gz(folder, part + "-images-idx3-ubyte", "mnist",
-                                   "fetch it with scripts/get_data.sh mnist"),
-                  {.classes = kClasses});
 }
 
 /// One format: what of it looks like at a path, and how it is opened.
@@ -123,7 +115,7 @@ constexpr Format kFormats[] = {
      [](const path& at) {
        return holds(at, {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"});
      },
-     open_mnist},
+     [](const path& at, const OpenOptions& options) { return open_mnist(at, options.part); }},
     {"CIFAR-10 folder",
      [](const path& at) {
        return holds(at, {"data_batch_1.bin", "test_batch.bin"});
@@ -142,6 +134,10 @@ const Format& find_format(const path& at) {
   std::error_code error;
   if (!std::filesystem::exists(at, error)) {
     detail::fail<IoError>("data: {} must be a file or folder, but there is none", at.string());
+  }
+  if (!std::filesystem::is_directory(at, error)) {
+    const RegularFile file(at);
+    if (!file.problem().empty()) detail::fail<IoError>("data: {} {}", at.string(), file.problem());
   }
   for (const Format& format : kFormats) {
     if (format.matches(at)) return format;

@@ -5,13 +5,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/packed_layout.h"
@@ -41,12 +38,6 @@ bool is_local(int file) {
     case 0xe0f5e1e2: return true;  // EROFS
     default: return false;
   }
-}
-
-std::uint64_t length_of(int file) {
-  struct stat status {};
-  return ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) ? static_cast<std::uint64_t>(status.st_size)
-                                                                : 0;
 }
 
 /// Memory takes as long to answer as the call into the system that follows: a small sample is asked for
@@ -86,34 +77,26 @@ bool is_raw_size(const Entry& entry) {
 }  // namespace
 
 PackedStore::PackedStore(const std::filesystem::path& path, const PackedOptions& options)
-    : path_(path), check_(options.check), id_(new_id()), header_(std::make_unique<Header>()) {
-  file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file_ < 0) fail(0, fmt::format("must be a readable file, but got: {}", std::strerror(errno)));
-  try {
-    read_head();
-    read_tail();
-    check_entries();
-    map_data(options.access);
-  } catch (...) {
-    ::close(file_);
-    throw;
-  }
+    : path_(path), check_(options.check), id_(new_id()), file_(path), header_(std::make_unique<Header>()) {
+  if (!file_.problem().empty()) fail(0, file_.problem());
+  read_head();
+  read_tail();
+  check_entries();
+  map_data(options.access);
 }
 
 PackedStore::~PackedStore() {
   if (mapped()) ::munmap(const_cast<std::byte*>(map_.data()), map_.size());
-  ::close(file_);
 }
 
 bool PackedStore::recognises(const std::filesystem::path& path) {
-  std::array<char, 8> first{};
-  std::ifstream(path, std::ios::binary).read(first.data(), first.size());
-  return packed::has_header_magic(std::as_bytes(std::span(first)));
+  std::array<std::byte, 8> first{};
+  return RegularFile(path).read_at(0, first) == first.size() && packed::has_header_magic(first);
 }
 
 /// The header, and whether it can be believed: bytes that are not there must not be asked for.
 void PackedStore::read_head() {
-  const std::uint64_t length = length_of(file_);
+  const auto length = static_cast<std::uint64_t>(file_.bytes());
   packed::HeaderBytes bytes{};
   read_at(0, std::span(bytes).first(std::min<std::uint64_t>(length, bytes.size())), "the header");
   if (!packed::has_header_magic(bytes)) fail(0, "must be a packed file, but does not begin like one");
@@ -219,9 +202,10 @@ void PackedStore::check_entries() {
 }
 
 void PackedStore::map_data(PackedAccess access) {
-  if (access == PackedAccess::automatic) access = is_local(file_) ? PackedAccess::map : PackedAccess::read;
+  if (access == PackedAccess::automatic)
+    access = is_local(file_.descriptor()) ? PackedAccess::map : PackedAccess::read;
   if (access == PackedAccess::read || header_->data_bytes == 0) return;
-  void* const at = ::mmap(nullptr, header_->index_offset(), PROT_READ, MAP_SHARED, file_, 0);
+  void* const at = ::mmap(nullptr, header_->index_offset(), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
   if (at == MAP_FAILED) fail(0, fmt::format("cannot be mapped: {}", std::strerror(errno)));
   map_ = {static_cast<const std::byte*>(at), header_->index_offset()};
 }
@@ -275,7 +259,8 @@ void PackedStore::will_need(std::int64_t first, std::int64_t count) const {
   if (mapped()) {
     ::madvise(const_cast<std::byte*>(map_.data()) + begin, end - begin, MADV_WILLNEED);
   } else {
-    ::posix_fadvise(file_, static_cast<off_t>(begin), static_cast<off_t>(end - begin), POSIX_FADV_WILLNEED);
+    ::posix_fadvise(file_.descriptor(), static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+                    POSIX_FADV_WILLNEED);
   }
 }
 
@@ -290,7 +275,7 @@ void PackedStore::will_read(std::span<const std::int64_t> samples) const {
   }
   if (run.count == 0) return;
   prefetch(mapped_bytes(run.samples[0]));
-  if (length_of(file_) < map_.size()) run.count = 0;  // fetch() will say so, too
+  if (file_.bytes_now() < std::ssize(map_)) run.count = 0;  // fetch() will say so, too
   run.store = id_;
 }
 
@@ -306,23 +291,20 @@ bool PackedStore::goes_on_with(std::int64_t index) const {
 }
 
 void PackedStore::check_length() const {
-  const std::uint64_t length = length_of(file_);
-  if (length < map_.size()) [[unlikely]] {
-    fail(length, fmt::format("must stay as long as it was, {} bytes, but was cut to {} while it was open",
-                             header_->file_bytes(), length));
+  const std::int64_t length = file_.bytes_now();
+  if (length < std::ssize(map_)) [[unlikely]] {
+    fail(static_cast<std::uint64_t>(length),
+         fmt::format("must stay as long as it was, {} bytes, but was cut to {} while it was open",
+                     header_->file_bytes(), length));
   }
 }
 
 void PackedStore::read_at(std::uint64_t offset, std::span<std::byte> to, const char* what) const {
-  while (!to.empty()) {
-    const ssize_t count = ::pread(file_, to.data(), to.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(offset, fmt::format("cannot read {}: {}", what, std::strerror(errno)));
-    if (count == 0)
-      fail(offset, fmt::format("{} must have {} more bytes, but the file ends", what, to.size()));
-    to = to.subspan(static_cast<std::size_t>(count));
-    offset += static_cast<std::uint64_t>(count);
-  }
+  const std::size_t got = file_.read_at(offset, to);
+  if (got == to.size()) return;
+  fail(offset + got,
+       errno != 0 ? fmt::format("cannot read {}: {}", what, std::strerror(errno))
+                  : fmt::format("{} must have {} more bytes, but the file ends", what, to.size() - got));
 }
 
 void PackedStore::fail(std::uint64_t offset, const std::string& message) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/sample_store.h"
+#include "tensor/regular_file.h"
 
 namespace athanor {
 
@@ -100,7 +101,7 @@ class PackedStore final : public SampleStore {
   std::filesystem::path path_;
   bool check_;
   std::uint64_t id_;  ///< no other's, of all there ever were
-  int file_ = -1;
+  RegularFile file_;
   std::unique_ptr<packed::Header> header_;
   ImageSpec spec_;
   std::vector<std::byte> tail_;  ///< index, names and page CRCs, as they lie in the file

@@ -9,8 +9,8 @@
 namespace athanor {
 
 /// Decodes parts of JPEG and PNG images that lie in memory, to RGB: JpegDecoder and PngDecoder say how. Which
-/// it is, the first bytes say: among the files of ImageNet is a PNG that is called .JPEG. For one thread at a
-/// time.
+/// it is, the first bytes say: among the files of ImageNet is a PNG that is called .JPEG. Pixels are as they
+/// are stored: ImageReader (data/image/transform.h) turns them upright. For one thread at a time.
 class ImageDecoder {
  public:
   /// Reads the header. `bytes` must stay until decode() is done. Throws IoError that names the offset, not
@@ -19,6 +19,8 @@ class ImageDecoder {
     is_png_ = PngDecoder::recognises(bytes);
     return is_png_ ? png_.open(bytes) : jpeg_.open(bytes);
   }
+  /// How to hold the image that open() read.
+  Orientation orientation() const { return is_png_ ? Orientation() : jpeg_.orientation(); }
   /// True where decode() can reduce.
   bool reduces() const { return !is_png_; }
   /// Decodes `box` of the image open() read, once; see JpegDecoder for `reduce`. Valid until the next open().

@@ -22,6 +22,7 @@ namespace {
 constexpr std::int64_t kMargin = 2;
 // A file of a few bytes can ask for any number of passes over the image. Encoders make about ten.
 constexpr int kMaxScans = 500;
+constexpr int kApp1 = JPEG_APP0 + 1;  // the segment of EXIF data, and of others
 
 }  // namespace
 
@@ -35,6 +36,7 @@ struct JpegDecoder::State {
   const unsigned char* bytes = nullptr;
   std::size_t size = 0;
   bool opened = false;
+  Orientation orientation;
 
   int reduce = 1;
   JDIMENSION first_column = 0, columns = 0;  // that are decoded
@@ -84,6 +86,7 @@ JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
     detail::fail<BackendError>("jpeg: the decoder cannot start: {}", s.message);
   }
   s.progress.progress_monitor = State::on_progress;
+  jpeg_save_markers(&s.info, kApp1, 0xffff);
 }
 
 JpegDecoder::~JpegDecoder() = default;
@@ -123,8 +126,18 @@ ImageSize JpegDecoder::open(std::span<const std::byte> bytes) {
     detail::fail<IoError>("jpeg: colours must be grey, RGB or CMYK, but there are {} components",
                           s.info.num_components);
   }
+  s.orientation = {};
+  for (jpeg_saved_marker_ptr marker = s.info.marker_list; marker && s.orientation.upright();
+       marker = marker->next) {
+    if (marker->marker != kApp1) continue;
+    s.orientation = exif_orientation(std::as_bytes(std::span(marker->data, marker->data_length)));
+  }
   s.opened = true;
   return size;
+}
+
+const Orientation& JpegDecoder::orientation() const {
+  return state_->orientation;
 }
 
 ImageView JpegDecoder::decode(const Box& box, int reduce) {

@@ -6,12 +6,13 @@
 #include <span>
 
 #include "data/image/image.h"
+#include "data/image/orientation.h"
 
 namespace athanor {
 
 /// Decodes parts of JPEG images that lie in memory, to RGB. Grey becomes RGB; CMYK and YCCK (Photoshop's
-/// inverted inks, too) become red = (1 - cyan)(1 - black) and so on. The orientation in EXIF data is not
-/// looked at: pixels are as they are stored, as other loaders of training data have them.
+/// inverted inks, too) become red = (1 - cyan)(1 - black) and so on. Sizes, boxes and pixels are as they are
+/// stored; orientation() says how to hold the image.
 ///
 /// A defect that decoders otherwise fill in (an end that comes too early, a bad code) is an error. Only what
 /// a part needs is decoded, so defects behind it are not seen. IoErrors name the offset, not the file.
@@ -26,6 +27,8 @@ class JpegDecoder {
 
   /// Reads the header. `bytes` must stay until decode() is done.
   ImageSize open(std::span<const std::byte> bytes);
+  /// Of the image open() read, from its EXIF data.
+  const Orientation& orientation() const;
   /// Decodes `box` of the image open() read, once. With `reduce` 2, 4 or 8, of the image reduced so many
   /// times in each direction, whose sides are ceil(side / reduce): means of squares of pixels, which cost
   /// less than all of them. The pixels are those that the whole image decoded has there, bit for bit.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "kernels/augment.h"
 #include "kernels/math.h"
@@ -34,6 +35,20 @@ Window moved(Window window, std::int64_t by) {
   window.low -= by;
   window.high -= by;
   return window;
+}
+
+/// The same pixels counted from the other end of a side.
+Window mirrored(const Window& window, std::int64_t side, std::int64_t count) {
+  const auto whole = static_cast<double>(side), covered = static_cast<double>(count) * window.scale;
+  return {window.scale, whole - covered - window.offset, side - window.high, side - window.low};
+}
+
+/// Where a placement in the upright image lies in the stored one of `size`; `result` is as stored, too.
+Placement as_stored(Placement at, const ImageSize& result, const Orientation& turned, const ImageSize& size) {
+  if (turned.transposed) std::swap(at.rows, at.columns);
+  if (turned.rows_flipped) at.rows = mirrored(at.rows, size.height, result.height);
+  if (turned.columns_flipped) at.columns = mirrored(at.columns, size.width, result.width);
+  return at;
 }
 
 /// A raw sample that is what is wanted, neither cut nor scaled.
@@ -138,16 +153,41 @@ void ImageReader::read(const StoredSample& sample, const ImageTransform& transfo
     std::memcpy(out.data(), sample.bytes.data(), out.size());
     return;
   }
-  const bool raw = sample.codec == Codec::raw;
-  const ImageSize size = raw ? ImageSize{sample.height, sample.width} : decoder_.open(sample.bytes);
-  Placement at = place(transform, size, key);
+  const ImageSize size = open(sample);
+  const ImageSize wanted{transform.height, transform.width};
+  read(place(transform, size, key), wanted, transform.random_crop.has_value(), channels, out);
+}
+
+ImageSize ImageReader::open(const StoredSample& sample) {
+  sample_ = sample;
+  turned_ = {};
+  if (sample.codec == Codec::raw) {
+    size_ = {sample.height, sample.width};
+    const std::int64_t stride = sample.width * sample.channels;
+    if (sample.height < 1 || stride < 1 || std::ssize(sample.bytes) != sample.height * stride) {
+      detail::fail<IoError>(
+          "raw: image must have height x width x channels bytes, but is {}x{}x{} in {} bytes", sample.height,
+          sample.width, sample.channels, sample.bytes.size());
+    }
+  } else {
+    size_ = decoder_.open(sample.bytes);
+    turned_ = decoder_.orientation();
+  }
+  return turned_.turned(size_);
+}
+
+void ImageReader::read(const Placement& upright, const ImageSize& wanted, bool reduces, std::int64_t channels,
+                       std::span<std::uint8_t> out) {
+  const ImageSize result = turned_.turned(wanted);
+  Placement at = as_stored(upright, result, turned_, size_);
   int reduce = 1;
-  if (transform.random_crop && !raw && decoder_.reduces()) {
+  const bool raw = sample_.codec == Codec::raw;
+  if (reduces && !raw && decoder_.reduces()) {
     const double scale = std::min(at.rows.scale, at.columns.scale);
     reduce = scale >= 8 ? 8 : scale >= 4 ? 4 : scale >= 2 ? 2 : 1;
     at = {reduced(at.rows, reduce), reduced(at.columns, reduce)};
   }
-  const Reach rows = reach(at.rows, transform.height), columns = reach(at.columns, transform.width);
+  const Reach rows = reach(at.rows, result.height), columns = reach(at.columns, result.width);
   const Box box{rows.first, columns.first, rows.last - rows.first, columns.last - columns.first};
   const auto clipped = [](Window window, const Reach& within) {
     window.low = std::max(window.low, within.first);
@@ -155,26 +195,42 @@ void ImageReader::read(const StoredSample& sample, const ImageTransform& transfo
     return moved(window, within.first);
   };
   at = {clipped(at.rows, rows), clipped(at.columns, columns)};
-  if (!raw) {
-    resize_(decoder_.decode(box, reduce), at.rows, at.columns, transform.height, transform.width, out);
-    return;
+  if (raw) {
+    read_raw(at, box, result, channels, out);
+  } else if (turned_.upright()) {
+    resize_(decoder_.decode(box, reduce), at.rows, at.columns, result.height, result.width, out);
+  } else {
+    const ImageView view = decoder_.decode(box, reduce);
+    stored_.resize(out.size());
+    resize_(view, at.rows, at.columns, result.height, result.width, stored_);
+    turn({stored_.data(), result.height, result.width, view.channels, result.width * view.channels}, turned_,
+         out.data());
   }
-  const std::int64_t stride = sample.width * sample.channels;
-  if (sample.height < 1 || stride < 1 || std::ssize(sample.bytes) != sample.height * stride ||
-      (sample.channels != channels && (sample.channels != 1 || channels != 3))) {
-    detail::fail<IoError>("raw: image must have {} channels and as many bytes, but is {}x{}x{} in {} bytes",
-                          channels, sample.height, sample.width, sample.channels, sample.bytes.size());
+}
+
+void ImageReader::read_raw(const Placement& at, const Box& box, const ImageSize& result,
+                           std::int64_t channels, std::span<std::uint8_t> out) {
+  if (sample_.channels != channels && (sample_.channels != 1 || channels != 3)) {
+    detail::fail<IoError>("raw: image must have {} channels, but has {}", channels, sample_.channels);
   }
-  const auto* pixels = reinterpret_cast<const std::uint8_t*>(sample.bytes.data());
-  const ImageView view{pixels + box.top * stride + box.left * sample.channels, box.height, box.width,
-                       sample.channels, stride};
-  const std::int64_t count = transform.height * transform.width;
-  const auto narrow = static_cast<std::size_t>(count * sample.channels);
-  resize_(view, at.rows, at.columns, transform.height, transform.width, out.first(narrow));
-  if (sample.channels == channels) return;
+  const std::int64_t stride = sample_.width * sample_.channels;
+  const auto* pixels = reinterpret_cast<const std::uint8_t*>(sample_.bytes.data());
+  const ImageView view{pixels + box.top * stride + box.left * sample_.channels, box.height, box.width,
+                       sample_.channels, stride};
+  const std::int64_t count = result.height * result.width;
+  const auto narrow = static_cast<std::size_t>(count * sample_.channels);
+  resize_(view, at.rows, at.columns, result.height, result.width, out.first(narrow));
+  if (sample_.channels == channels) return;
   for (std::int64_t i = count - 1; i >= 0; --i) {  // from the back: in place
     std::fill_n(out.data() + 3 * i, 3, out[static_cast<std::size_t>(i)]);
   }
+}
+
+void ImageReader::check(const StoredSample& sample) {
+  open(sample);
+  if (sample.codec == Codec::raw) return;
+  const int reduce = decoder_.reduces() ? 8 : 1;  // every code is read all the same
+  decoder_.decode({0, 0, (size_.height + reduce - 1) / reduce, (size_.width + reduce - 1) / reduce}, reduce);
 }
 
 }  // namespace athanor

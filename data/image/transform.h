@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "data/image/decoder.h"
 #include "data/image/resize.h"
@@ -48,15 +49,16 @@ std::string describe(const ImageTransform& transform);
 /// Throws ArgumentError where a transform cannot be.
 void check(const ImageTransform& transform);
 
-/// Where the pixels of a result come from, in pixels of the whole image.
+/// Where the pixels of a result come from, in pixels of the whole, upright image.
 struct Placement {
   Window rows, columns;
 };
 Placement place(const ImageTransform& transform, const ImageSize& size, const DrawKey& key);
 
 /// Decodes samples and brings them to one size. Decodes no more than the part that is wanted and, where that
-/// is drawn and is to shrink twice or more, not all its pixels (see JpegDecoder::decode). For one thread at a
-/// time: once its memory has grown to the largest image, it allocates none of its own.
+/// is drawn and is to shrink twice or more, not all its pixels (see JpegDecoder::decode). Photos that a
+/// camera held sideways are turned upright. For one thread at a time: once its memory has grown to the
+/// largest image, it allocates none of its own.
 class ImageReader {
  public:
   /// Writes the sample's height x width pixels of `channels` to `out`. Encoded images have 3 channels; raw
@@ -64,9 +66,24 @@ class ImageReader {
   void read(const StoredSample& sample, const ImageTransform& transform, const DrawKey& key,
             std::int64_t channels, std::span<std::uint8_t> out);
 
+  /// The same in two steps. open() gives the size of the upright image; the sample's bytes must stay. read()
+  /// comes once after it, and decodes fewer pixels than there are where `reduces` and the scale allow it.
+  ImageSize open(const StoredSample& sample);
+  void read(const Placement& at, const ImageSize& wanted, bool reduces, std::int64_t channels,
+            std::span<std::uint8_t> out);
+  /// Decodes all of an encoded sample, for its defects alone. Throws IoError that does not name the sample.
+  void check(const StoredSample& sample);
+
  private:
+  void read_raw(const Placement& at, const Box& box, const ImageSize& result, std::int64_t channels,
+                std::span<std::uint8_t> out);
+
   ImageDecoder decoder_;
   Resizer resize_;
+  StoredSample sample_;
+  ImageSize size_;                    // as it is stored
+  Orientation turned_;                // of that
+  std::vector<std::uint8_t> stored_;  // a result before it is turned
 };
 
 }  // namespace athanor

@@ -24,7 +24,7 @@ class Interrupted : public Error {
 void add_pack(CLI::App& app);
 /// athanor inspect FILE: what is in it.
 void add_inspect(CLI::App& app);
-/// athanor verify FILE: reads everything and names what is damaged.
+/// athanor verify FILE: reads and decodes everything, and names what is damaged.
 void add_verify(CLI::App& app);
 /// athanor flight DIR: why a job of several ranks ended.
 void add_flight(CLI::App& app);

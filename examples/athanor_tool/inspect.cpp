@@ -1,16 +1,12 @@
 #include <algorithm>
 #include <map>
-#include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "data/formats/manifest.h"
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
 #include "examples/athanor_tool/data_commands.h"
-#include "examples/athanor_tool/live_line.h"
-#include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/progress.h"
 
@@ -122,113 +118,28 @@ void print(const Json& all) {
   }
 }
 
-struct VerifyArguments {
-  std::string path, part = "train";
-  int threads = 0;
-  bool json = false;
-};
-
-OpenOptions open_options(const VerifyArguments& arguments) {
-  return {.part = arguments.part == "test" ? Part::test : Part::train};
-}
-
-/// Formats without a check of their own: prints which samples cannot be read. Returns how many.
-std::size_t read_all(const SampleStore& store) {
-  LiveLine line;
-  std::size_t found = 0;
-  std::vector<std::byte> scratch;
-  for (std::int64_t i = 0; i < store.size(); ++i) {
-    try {
-      (void)store.fetch(i, scratch);
-    } catch (const IoError& error) {
-      line.clear();
-      fmt::print("sample {}: {}\n", i, printable(error.what()));
-      ++found;
-    }
-    if (line.due()) line.show(fmt::format("{} of {} samples", with_commas(i + 1), with_commas(store.size())));
-  }
-  return found;
-}
-
-/// Prints what is damaged in a packed file, each line behind `prefix`. Returns how much is.
-std::size_t verify_packed(const std::filesystem::path& path, int threads, const std::string& prefix,
-                          std::int64_t& samples) {
-  LiveLine line;
-  const PackedStore store(path);
-  const std::vector<Damage> found = store.verify(threads, [&](std::int64_t done) {
-    if (line.due()) {
-      line.show(fmt::format("{:3} %   {} of {} MB", 100 * done / store.data_bytes(),
-                            with_commas(done / 1'000'000), with_commas(store.data_bytes() / 1'000'000)));
-    }
-    return true;
-  });
-  line.clear();
-  for (const Damage& damage : found)
-    fmt::print("{}offset {}: {}\n", printable(prefix), damage.offset, printable(damage.what));
-  samples += store.size();
-  if (found.empty()) {
-    fmt::print("{}: {} samples, all as they were written, content id {}\n", printable(path.string()),
-               with_commas(store.size()), store.content_id());
-  }
-  return found.size();
-}
-
-void run_verify(const VerifyArguments& arguments) {
-  const int threads = arguments.threads > 0
-                          ? arguments.threads
-                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  std::size_t places = 0;
-  std::int64_t samples = 0;
-  if (PackedStore::recognises(arguments.path)) {
-    places = verify_packed(arguments.path, threads, "", samples);
-  } else if (format_of(arguments.path) == "manifest of packed files") {
-    for (const std::filesystem::path& file : manifest_files(arguments.path)) {
-      places += verify_packed(file, threads, file.string() + ", ", samples);
-    }
-    if (places == 0) (void)open_manifest(arguments.path);  // they are the files it names
-  } else {
-    const std::unique_ptr<SampleStore> store = open_samples(arguments.path, open_options(arguments));
-    places = read_all(*store);
-    samples = store->size();
-    if (places == 0)
-      fmt::print("{}: {} samples, all can be read\n", printable(arguments.path), with_commas(samples));
-  }
-  std::fflush(stdout);
-  if (places > 0) {
-    detail::fail<IoError>("verify: {}: {} samples must be as they were written, but {} place{} damaged",
-                          arguments.path, samples, places, places == 1 ? " is" : "s are");
-  }
-}
-
 }  // namespace
 
 void add_inspect(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("inspect", "Says what is in a file or folder of samples");
-  const auto arguments = std::make_shared<VerifyArguments>();
+  struct Arguments {
+    std::string path, part = "train";
+    bool json = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
   command->add_option("FILE", arguments->path, "A file or folder of samples, of any format")->required();
   command->add_flag("--json", arguments->json, "As JSON");
   command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")
       ->check(CLI::IsMember({"train", "test"}));
   command->callback([arguments] {
-    const Json all = describe(arguments->path, open_options(*arguments));
+    const Part part = arguments->part == "test" ? Part::test : Part::train;
+    const Json all = describe(arguments->path, {.part = part});
     if (arguments->json) {
       fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
     } else {
       print(all);
     }
   });
-}
-
-void add_verify(CLI::App& app) {
-  CLI::App* const command =
-      app.add_subcommand("verify", "Compares a file of samples with its CRCs, and names what is damaged");
-  const auto arguments = std::make_shared<VerifyArguments>();
-  command->add_option("FILE", arguments->path, "A file or folder of samples, of any format")->required();
-  command->add_option("--threads", arguments->threads, "Threads; 0: one for each core")
-      ->check(CLI::Range(0, 1024));
-  command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")
-      ->check(CLI::IsMember({"train", "test"}));
-  command->callback([arguments] { run_verify(*arguments); });
 }
 
 }  // namespace athanor::tool

@@ -1,8 +1,10 @@
 // The tool `athanor`: one subcommand per thing to do, most of them with a file. Each registers itself.
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +15,7 @@
 #include "tensor/error.h"
 #include "tensor/nearest.h"
 #include "tensor/printable.h"
+#include "trainer/run_main.h"
 
 namespace {
 
@@ -32,9 +35,8 @@ void check_subcommand(const CLI::App& app, const std::string& name) {
                           fmt::join(names, ", "), name, athanor::did_you_mean(name, names));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
+int run_tool(int argc, char** argv) try {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, not the end
   CLI::App app("Athanor's tool for files");
   app.require_subcommand(1);
   athanor::tool::add_run_op(app);
@@ -53,6 +55,8 @@ int main(int argc, char** argv) try {
     return complain(2, error.what());
   }
   return 0;
+} catch (const std::system_error& error) {  // fmt's, of a standard output that cannot be written
+  return complain(2, error.what());
 } catch (const athanor::ArgumentError& error) {
   return complain(2, error.what());
 } catch (const athanor::IoError& error) {
@@ -61,4 +65,10 @@ int main(int argc, char** argv) try {
   return complain(128 + error.signal(), error.what());  // as shells have it
 } catch (const std::exception& error) {
   return complain(3, error.what());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return athanor::with_standard_files([&] { return run_tool(argc, argv); });
 }

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <thread>
 
@@ -30,6 +31,7 @@ struct PackArguments {
   int threads = 0;
   std::int64_t limit = 0, file_mb = 1024;
   std::optional<std::uint64_t> shuffle_seed;
+  bool no_decode = false;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -48,7 +50,7 @@ ImageSize read_size(const std::string& text) {
 }
 
 void run_pack(const PackArguments& arguments) {
-  RecodeOptions recode{.shorter_side = arguments.shorter_side};
+  RecodeOptions recode{.shorter_side = arguments.shorter_side, .check = !arguments.no_decode};
   if (!arguments.raw.empty()) recode.raw = read_size(arguments.raw);
   (void)make_recoder(recode);  // throws, before anything is opened, where they do not go together
   const SignalGuard signals;
@@ -87,9 +89,8 @@ void run_pack(const PackArguments& arguments) {
                              .progress = progress});
   line.clear();
   if (!done) {
-    throw Interrupted(signals.caught(),
-                      fmt::format("pack: ended by {}; {} is as it was",
-                                  signals.caught() == SIGINT ? "SIGINT" : "SIGTERM", arguments.target));
+    throw Interrupted(signals.caught(), fmt::format("pack: ended by SIG{}; {} is as it was",
+                                                    ::sigabbrev_np(signals.caught()), arguments.target));
   }
   to->finish();
   const double seconds = seconds_since(start);
@@ -134,6 +135,8 @@ void add_pack(CLI::App& app) {
                       "Samples in an order drawn from this number");
   command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")
       ->check(CLI::IsMember({"train", "test"}));
+  command->add_flag("--no-decode", arguments->no_decode,
+                    "Takes images that stay as they are unseen: quicker, but a damaged one goes along");
   command->callback([arguments] { run_pack(*arguments); });
 }
 

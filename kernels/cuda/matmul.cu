@@ -108,8 +108,6 @@ void launch_sums(const CudaContext& context, const T* x, std::int64_t rows, std:
 template <>
 void matmul(CudaContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
             Activation activation, const Tensor& y, Write write) {
-  ATH_CHECK(impl != MatmulImpl::eigen,
-            "matmul: impl must be automatic, reference or vendor on CUDA, but got eigen");
   if (y.numel() == 0) return;
   const bool nothing = a.numel() == 0 || b.numel() == 0;
   if (!nothing && cuda::vendor_matmul(context, impl, a, b, bias, activation, y, write)) return;

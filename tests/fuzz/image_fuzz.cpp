@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <array>
 
 #include "data/image/decoder.h"
+#include "data/image/transform.h"
 #include "fuzz.h"
 
 using namespace athanor;
@@ -24,7 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   static ImageDecoder decoder;  // one for many images, as in a loader's thread
   try {
-    const ImageSize whole = decoder.open(std::as_bytes(std::span(data + 1, size - 1)));
+    static ImageReader reader;
+    const auto file = std::as_bytes(std::span(data + 1, size - 1));
+    const ImageSize whole = decoder.open(file);
     if (whole.height < 1 || whole.width < 1) std::abort();
     if (whole.height * whole.width > 1 << 20) return 0;  // allowed, but slow
     const int reduce = decoder.reduces() ? 1 << (data[0] & 3) : 1;
@@ -35,6 +39,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const ImageView view = decoder.decode(box, reduce);
     if (view.height != box.height || view.width != box.width || view.channels != 3) std::abort();
     if (sum_of(view) == 0xdeadbeef) std::abort();  // so that no pixel is left out
+    // The same held upright, as EXIF data says, and cut at random.
+    std::array<std::uint8_t, 9 * 7 * 3> out;
+    const ImageTransform drawn{.height = 9, .width = 7, .random_crop = RandomResizedCrop{}};
+    reader.read({file, Codec::jpeg}, drawn, {data[0], 0, 0}, 3, out);
   } catch (const IoError& error) {
     if (std::string_view(error.what()).find('\n') != std::string_view::npos) std::abort();
   }

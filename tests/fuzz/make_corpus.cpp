@@ -126,6 +126,12 @@ void make_images(const std::filesystem::path& to) {
       save(to, "image", ("jpeg" + std::to_string(channels) + "-" + std::to_string(how)).c_str(), how + file);
     }
   }
+  // EXIF data of one entry: the image is to be turned by a quarter.
+  static constexpr char kSideways[] =
+      "\xff\xe1\0\42Exif\0\0II*\0\10\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0\0\0\0";
+  const std::string sideways(kSideways, sizeof kSideways);
+  const std::string plain = progressive_jpeg();
+  save(to, "image", "sideways", '\1' + plain.substr(0, 2) + sideways + plain.substr(2));
   save(to, "image", "progressive", '\x25' + progressive_jpeg());
   save(to, "image", "png-rgb", '\0' + png(PNG_FORMAT_RGB, 3));
   save(to, "image", "png-rgba", '\x24' + png(PNG_FORMAT_RGBA, 4));

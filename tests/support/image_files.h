@@ -97,6 +97,25 @@ inline std::string jpeg_file(const Pixels& image, const JpegKind& kind) {
   return file;
 }
 
+/// The file with EXIF data behind its first marker that says how to hold the image: 1 to 8.
+inline std::string with_orientation(const std::string& jpeg, int value, bool big_endian = false) {
+  const auto number = [&](std::size_t bytes, std::uint32_t n) {
+    std::string text;
+    for (std::size_t i = 0; i < bytes; ++i) {
+      text += static_cast<char>(n >> 8 * (big_endian ? bytes - 1 - i : i));
+    }
+    return text;
+  };
+  // Two entries: a camera's name comes before.
+  std::string exif = std::string("Exif\0\0", 6) + (big_endian ? "MM" : "II") + number(2, 42) + number(4, 8);
+  exif += number(2, 2) + number(2, 0x0110) + number(2, 2) + number(4, 3) + std::string("us\0\0", 4);
+  exif += number(2, 0x0112) + number(2, 3) + number(4, 1) + number(2, static_cast<std::uint32_t>(value));
+  exif += number(2, 0) + number(4, 0);
+  const std::size_t length = exif.size() + 2;
+  const std::string head = {'\xff', '\xe1', static_cast<char>(length >> 8), static_cast<char>(length)};
+  return jpeg.substr(0, 2) + head + exif + jpeg.substr(2);
+}
+
 /// All of a JPEG image, the plain way. Ends the program on damaged files.
 inline Pixels decode_whole(std::span<const std::byte> file, int reduce = 1) {
   jpeg_decompress_struct info{};

@@ -1,59 +1,85 @@
 #include "data/formats/detail/file_bytes.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
-#include "data/formats/detail/input_file.h"
+#include "data/formats/detail/bytes.h"
 #include "tensor/error.h"
+#include "tensor/regular_file.h"
 
 namespace athanor::detail {
 namespace {
 
-constexpr std::byte kGzipMagic[] = {std::byte{0x1f}, std::byte{0x8b}};
-
-struct Descriptor {
-  int number;
-  ~Descriptor() {
-    if (number >= 0) ::close(number);
+/// What a gzip file holds, piece by piece.
+class Inflater {
+ public:
+  explicit Inflater(const FileBytes& file) : file_(file) {
+    if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) file.fail(0, "zlib cannot start");
   }
-};
+  ~Inflater() { inflateEnd(&stream_); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
 
-bool is_gzip(std::span<const std::byte> bytes) {
-  return bytes.size() >= 2 && bytes[0] == kGzipMagic[0] && bytes[1] == kGzipMagic[1];
-}
+  /// Fills `to`; returns how much there was.
+  std::size_t read(std::span<std::uint8_t> to) {
+    stream_.next_out = to.data();
+    stream_.avail_out = static_cast<uInt>(to.size());
+    while (stream_.avail_out > 0 && !ended_) {
+      if (stream_.avail_in == 0) feed();
+      const int code = inflate(&stream_, Z_NO_FLUSH);
+      if (code == Z_STREAM_END) {
+        next_member();
+      } else if (code != Z_OK) {
+        fail(code == Z_BUF_ERROR ? "but is cut short" : stream_.msg ? stream_.msg : "but is damaged");
+      }
+    }
+    return to.size() - stream_.avail_out;
+  }
+
+ private:
+  void feed() {
+    constexpr std::size_t kMost = std::size_t{1} << 30;
+    const std::span<const std::byte> piece = file_.bytes().subspan(fed_);
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(piece.data()));
+    stream_.avail_in = static_cast<uInt>(std::min(piece.size(), kMost));
+    fed_ += stream_.avail_in;
+  }
+  /// Several files that were put one behind the other are one file.
+  void next_member() {
+    if (stream_.avail_in == 0) feed();
+    ended_ = stream_.avail_in < 2 || stream_.next_in[0] != 0x1f || stream_.next_in[1] != 0x8b;
+    before_ += static_cast<std::int64_t>(stream_.total_out);
+    if (!ended_) inflateReset(&stream_);
+  }
+  [[noreturn]] void fail(const char* why) const {
+    file_.fail(before_ + static_cast<std::int64_t>(stream_.total_out),
+               fmt::format("the gzip stream must be whole, {}", why));
+  }
+
+  const FileBytes& file_;
+  z_stream stream_{};
+  std::size_t fed_ = 0;
+  std::int64_t before_ = 0;  // bytes of the members that have ended
+  bool ended_ = false;
+};
 
 }  // namespace
 
-FileBytes::FileBytes(const std::filesystem::path& path, std::string format, std::string advice, Gzip gzip)
+FileBytes::FileBytes(const std::filesystem::path& path, std::string format, std::string advice)
     : name_(path.string()), format_(std::move(format)), advice_(std::move(advice)) {
-  // Not blocking, so that a pipe in a file's place is refused instead of waited for.
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.number < 0) fail(0, fmt::format("must be readable, but got: {}", std::strerror(errno)));
-  struct stat status {};
-  if (::fstat(file.number, &status) != 0) {
-    fail(0, fmt::format("must be readable, but got: {}", std::strerror(errno)));
-  }
-  if (!S_ISREG(status.st_mode)) {
-    fail(0,
-         fmt::format("must be a file, but is {}", S_ISDIR(status.st_mode) ? "a folder" : "something else"));
-  }
-  const auto size = static_cast<std::size_t>(status.st_size);
+  const RegularFile file(path);
+  if (!file.problem().empty()) fail(0, file.problem());
+  const auto size = static_cast<std::size_t>(file.bytes());
   if (size == 0) return;
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.number, 0);
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (address == MAP_FAILED) fail(0, fmt::format("cannot be mapped: {}", std::strerror(errno)));
   bytes_ = {static_cast<const std::byte*>(address), size};
   mapped_ = true;
-  if (gzip == Gzip::expand && is_gzip(bytes_)) {
-    ::munmap(address, size);
-    mapped_ = false;
-    memory_ = InputFile(path, format_, advice_).read_rest();
-    bytes_ = std::as_bytes(std::span(memory_));
-  }
 }
 
 FileBytes::FileBytes(std::string name, std::vector<std::uint8_t> content, std::string format,
@@ -66,7 +92,12 @@ FileBytes::FileBytes(std::string name, std::vector<std::uint8_t> content, std::s
 }
 
 FileBytes::~FileBytes() {
+  unmap();
+}
+
+void FileBytes::unmap() {
   if (mapped_) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  mapped_ = false;
 }
 
 std::span<const std::byte> FileBytes::at(std::int64_t offset, std::int64_t count,
@@ -80,6 +111,55 @@ std::span<const std::byte> FileBytes::at(std::int64_t offset, std::int64_t count
                                size() - offset));
   }
   return bytes_.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(count));
+}
+
+bool FileBytes::is_gzip() const {
+  return bytes_.size() >= 2 && bytes_[0] == std::byte{0x1f} && bytes_[1] == std::byte{0x8b};
+}
+
+std::int64_t FileBytes::stated_size() const {
+  if (!is_gzip()) return size();
+  return load_le<std::uint32_t>(at(std::max<std::int64_t>(size() - 4, 2), 4, "the gzip stream's size"));
+}
+
+/// Memory grows with what comes out, and pages beyond it are not touched.
+std::vector<std::uint8_t> FileBytes::inflated(std::int64_t most) const {
+  constexpr std::size_t kPiece = std::size_t{1} << 24;
+  const auto wanted = static_cast<std::size_t>(most);
+  std::vector<std::uint8_t> content;
+  content.reserve(wanted);
+  Inflater inflater(*this);
+  for (std::size_t done = 0; done < wanted;) {
+    content.resize(std::min(wanted, done + kPiece));
+    const std::size_t got = inflater.read(std::span(content).subspan(done));
+    done += got;
+    content.resize(done);
+    if (got == 0) break;
+  }
+  return content;
+}
+
+FileBytes FileBytes::head(std::int64_t most) const {
+  std::vector<std::uint8_t> content;
+  if (is_gzip()) {
+    content = inflated(most);
+  } else {
+    const std::span<const std::byte> first = bytes_.first(static_cast<std::size_t>(std::min(most, size())));
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(first.data());
+    content.assign(bytes, bytes + first.size());
+  }
+  return FileBytes(name_, std::move(content), format_, advice_);
+}
+
+void FileBytes::expand(std::int64_t count) {
+  if (!is_gzip()) return;
+  if (count / kMostExpansion > size()) {
+    fail(0, fmt::format("must hold {} bytes, but a gzip file of {} bytes cannot", count, size()));
+  }
+  std::vector<std::uint8_t> content = inflated(count + 1);  // a byte more would be one too many
+  unmap();
+  memory_ = std::move(content);
+  bytes_ = std::as_bytes(std::span(memory_));
 }
 
 void FileBytes::will_need(std::int64_t offset, std::int64_t count) const {
@@ -100,6 +180,17 @@ std::string FileBytes::where(std::int64_t offset) const {
 
 void FileBytes::fail(std::int64_t offset, const std::string& message) const {
   detail::fail<IoError>("{}: {}, offset {}: {}; {}", format_, name_, offset, message, advice_);
+}
+
+std::filesystem::path find_plain_or_gz(const std::filesystem::path& folder, const std::string& name,
+                                       const std::string& format, const std::string& advice) {
+  std::error_code error;
+  for (const char* suffix : {"", ".gz"}) {
+    std::filesystem::path path = folder / (name + suffix);
+    if (std::filesystem::exists(path, error)) return path;
+  }
+  fail<IoError>("{}: {} (or {}.gz) must exist, but there is no such file; {}", format,
+                (folder / name).string(), name, advice);
 }
 
 }  // namespace athanor::detail

@@ -10,16 +10,12 @@
 
 namespace athanor::detail {
 
-/// A whole file as bytes: mapped read-only, or in memory where it had to be decompressed. A mapped file must
-/// not be shortened while it is open. Every failure is one IoError: `format: FILE, offset N: message;
-/// advice`.
+/// A whole file as bytes: mapped read-only, or in memory where it was decompressed. A mapped file must not be
+/// shortened while it is open. Every failure is one IoError: `format: FILE, offset N: message; advice`.
 class FileBytes {
  public:
-  enum class Gzip : std::uint8_t { expand, refuse };
-
   /// `format` names the reader in messages ("npy"); `advice` says what to do about a bad file.
-  FileBytes(const std::filesystem::path& path, std::string format, std::string advice,
-            Gzip gzip = Gzip::refuse);
+  FileBytes(const std::filesystem::path& path, std::string format, std::string advice);
   /// Bytes that came out of something else; `name` stands in messages for the path.
   FileBytes(std::string name, std::vector<std::uint8_t> content, std::string format, std::string advice);
   ~FileBytes();
@@ -32,6 +28,15 @@ class FileBytes {
   /// Bytes [offset, offset + count), which hold `what`. Throws where the file ends before; any numbers are
   /// safe.
   std::span<const std::byte> at(std::int64_t offset, std::int64_t count, std::string_view what) const;
+
+  /// What a gzip file holds: its size as its last four bytes state it; of any other file, size().
+  std::int64_t stated_size() const;
+  /// The first `most` bytes of the file, or of what a gzip file holds; fewer where there are no more.
+  FileBytes head(std::int64_t most) const;
+  /// Replaces a gzip file by what it holds, which must be `count` bytes: no more are inflated, and none where
+  /// so small a file cannot hold as many. Leaves any other file alone.
+  void expand(std::int64_t count);
+
   /// Asks the system to read bytes [offset, offset + count) ahead.
   void will_need(std::int64_t offset, std::int64_t count) const;
   /// Says that reads will jump about: the system then reads nothing ahead on its own.
@@ -43,6 +48,10 @@ class FileBytes {
   [[noreturn]] void fail(std::int64_t offset, const std::string& message) const;
 
  private:
+  bool is_gzip() const;
+  std::vector<std::uint8_t> inflated(std::int64_t most) const;
+  void unmap();
+
   std::string name_;
   std::string format_;
   std::string advice_;
@@ -50,5 +59,12 @@ class FileBytes {
   std::vector<std::uint8_t> memory_;
   bool mapped_ = false;
 };
+
+/// More than deflate can expand a byte to: a size beyond it was made up.
+inline constexpr std::int64_t kMostExpansion = 1040;
+
+/// `folder/name`, or `folder/name.gz` where only that exists. Throws IoError where neither does.
+std::filesystem::path find_plain_or_gz(const std::filesystem::path& folder, const std::string& name,
+                                       const std::string& format, const std::string& advice);
 
 }  // namespace athanor::detail

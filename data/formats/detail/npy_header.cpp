@@ -127,8 +127,9 @@ class Literal {
   std::size_t at_ = 0;
 };
 
-/// The elements' bytes, after checking that they are what the header says and nothing follows.
-std::int64_t elements(const FileBytes& file, const NpyHeader& header, int bytes_each, std::string_view what) {
+/// The elements must be what the header says, and all that follows in a file of `size` bytes.
+void check_elements(const FileBytes& file, const NpyHeader& header, std::int64_t size, int bytes_each,
+                    std::string_view what) {
   std::optional<std::int64_t> count = 1;
   for (const std::int64_t dim : header.shape) count = count ? product({*count, dim}) : count;
   const std::optional<std::int64_t> bytes = count ? product({*count, bytes_each}) : count;
@@ -136,11 +137,12 @@ std::int64_t elements(const FileBytes& file, const NpyHeader& header, int bytes_
     file.fail(header.data, fmt::format("{} of shape [{}] must fit into the file, but do not", what,
                                        fmt::join(header.shape, ", ")));
   }
-  file.at(header.data, *bytes, what);
-  if (file.size() > header.data + *bytes) {
-    file.fail(header.data + *bytes, "the file must end here, but goes on");
+  const std::int64_t rest = size - header.data;
+  if (rest < *bytes) {
+    file.fail(header.data,
+              fmt::format("{} must have {} bytes, but the file ends after {}", what, *bytes, rest));
   }
-  return *count;
+  if (rest > *bytes) file.fail(header.data + *bytes, "the file must end here, but goes on");
 }
 
 IntType label_type(const FileBytes& file, const NpyHeader& header) {
@@ -190,40 +192,45 @@ std::vector<std::byte> npy_header(const char* descr, const std::vector<std::int6
   return {bytes.begin(), bytes.end()};
 }
 
-std::unique_ptr<SampleStore> npy_store(std::shared_ptr<const FileBytes> images, const FileBytes& labels,
-                                       std::int64_t classes) {
-  const NpyHeader header = read_npy_header(*images);
-  if (header.descr != "|u1" && header.descr != "<u1" && header.descr != ">u1" && header.descr != "=u1") {
-    images->fail(
+NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileBytes& labels,
+                  std::int64_t label_bytes) {
+  NpyPair pair{read_npy_header(images), read_npy_header(labels), {}, {}};
+  const std::string& descr = pair.images.descr;
+  if (descr != "|u1" && descr != "<u1" && descr != ">u1" && descr != "=u1") {
+    images.fail(
         0, fmt::format("images must be of type |u1, but are {}: astype(numpy.uint8) in Python makes them so",
-                       printable(header.descr)));
+                       printable(descr)));
   }
-  if (header.fortran_order) {
-    images->fail(
-        0, "images must be in C order, but are in Fortran order: numpy.ascontiguousarray makes them so");
+  if (pair.images.fortran_order) {
+    images.fail(0,
+                "images must be in C order, but are in Fortran order: numpy.ascontiguousarray makes them so");
   }
-  const std::vector<std::int64_t>& dims = header.shape;
+  const std::vector<std::int64_t>& dims = pair.images.shape;
   if (dims.size() != 3 && dims.size() != 4) {
-    images->fail(0, fmt::format("images must be [N, H, W] or [N, H, W, C], but the shape is [{}]",
-                                fmt::join(dims, ", ")));
+    images.fail(0, fmt::format("images must be [N, H, W] or [N, H, W, C], but the shape is [{}]",
+                               fmt::join(dims, ", ")));
   }
-  if (dims[0] == 0) images->fail(0, "there must be at least one image, but there is none");
-  ImageSpec spec{dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, 0};
-  if (const auto bad = bad_image(spec.height, spec.width, spec.channels)) images->fail(0, *bad);
-  elements(*images, header, 1, "pixels");
+  if (dims[0] == 0) images.fail(0, "there must be at least one image, but there is none");
+  pair.spec = {dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, 0};
+  if (const auto bad = bad_image(pair.spec.height, pair.spec.width, pair.spec.channels)) images.fail(0, *bad);
+  check_elements(images, pair.images, image_bytes, 1, "pixels");
 
-  const NpyHeader label_header = read_npy_header(labels);
-  const IntType type = label_type(labels, label_header);
-  const std::vector<std::int64_t>& label_dims = label_header.shape;
-  const bool flat = label_dims.size() == 1 || (label_dims.size() == 2 && label_dims[1] == 1);
-  if (!flat || label_dims[0] != dims[0]) {
+  pair.label_type = label_type(labels, pair.labels);
+  const std::vector<std::int64_t>& column = pair.labels.shape;
+  const bool flat = column.size() == 1 || (column.size() == 2 && column[1] == 1);
+  if (!flat || column[0] != dims[0]) {
     labels.fail(0, fmt::format("there must be one label for each of {} images, but the shape is [{}]",
-                               dims[0], fmt::join(label_dims, ", ")));
+                               dims[0], fmt::join(column, ", ")));
   }
-  elements(labels, label_header, type.bytes, "labels");
-  std::vector<std::int64_t> values = read_labels(labels, label_header.data, dims[0], type, classes);
-  spec.classes = count_classes(values, classes);
-  return std::make_unique<DenseStore>(std::move(images), header.data, spec, std::move(values));
+  check_elements(labels, pair.labels, label_bytes, pair.label_type.bytes, "labels");
+  return pair;
+}
+
+std::vector<std::int64_t> npy_labels(NpyPair& pair, const FileBytes& labels, std::int64_t classes) {
+  std::vector<std::int64_t> values =
+      read_labels(labels, pair.labels.data, pair.images.shape[0], pair.label_type, classes);
+  pair.spec.classes = count_classes(values, classes);
+  return values;
 }
 
 }  // namespace athanor::detail

@@ -21,8 +21,18 @@ NpyHeader read_npy_header(const FileBytes& file);
 /// The same as bytes (version 1), of a length that depends on neither the shape nor the type.
 std::vector<std::byte> npy_header(const char* descr, const std::vector<std::int64_t>& shape);
 
-/// A store of the images in one .npy and the labels in another.
-std::unique_ptr<SampleStore> npy_store(std::shared_ptr<const FileBytes> images, const FileBytes& labels,
-                                       std::int64_t classes);
+/// Images and labels that belong together.
+struct NpyPair {
+  NpyHeader images, labels;
+  ImageSpec spec;
+  IntType label_type;
+};
+/// Compares the headers of two arrays with each other and with the arrays' sizes; of `images` and `labels`
+/// the first kNpyHead bytes suffice. Throws IoError.
+inline constexpr std::int64_t kNpyHead = 12 + (1 << 20);
+NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileBytes& labels,
+                  std::int64_t label_bytes);
+/// The labels; sets the pair's classes.
+std::vector<std::int64_t> npy_labels(NpyPair& pair, const FileBytes& labels, std::int64_t classes);
 
 }  // namespace athanor::detail

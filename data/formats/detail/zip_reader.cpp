@@ -10,8 +10,6 @@ namespace athanor::detail {
 namespace {
 
 constexpr char kAdvice[] = "write it again with numpy.savez";
-/// More than deflate can expand a byte to: a size beyond it was made up.
-constexpr std::uint64_t kMostExpansion = 1040;
 
 }  // namespace
 
@@ -40,42 +38,62 @@ bool ZipReader::has(const std::string& member) const {
   return zip_name_locate(static_cast<zip_t*>(archive_), member.c_str(), 0) >= 0;
 }
 
-std::shared_ptr<const FileBytes> ZipReader::read(const std::string& member) const {
-  auto* archive = static_cast<zip_t*>(archive_);
-  std::vector<std::uint8_t> content;
-  std::size_t done = 0;
-  const auto failed = [&](const std::string& message) {
-    FileBytes(file_.name() + ":" + member, {}, "npz", kAdvice).fail(static_cast<std::int64_t>(done), message);
-  };
-  const std::int64_t index = zip_name_locate(archive, member.c_str(), 0);
-  if (index < 0) failed("the member must be there, but is not");
+void ZipReader::fail_in(const std::string& member, std::int64_t offset, const std::string& message) const {
+  FileBytes(file_.name() + ":" + member, {}, "npz", kAdvice).fail(offset, message);
+}
+
+std::uint64_t ZipReader::find(const std::string& member) const {
+  const std::int64_t index = zip_name_locate(static_cast<zip_t*>(archive_), member.c_str(), 0);
+  if (index < 0) fail_in(member, 0, "the member must be there, but is not");
+  return static_cast<std::uint64_t>(index);
+}
+
+std::int64_t ZipReader::size(const std::string& member) const {
   zip_stat_t status;
-  if (zip_stat_index(archive, static_cast<zip_uint64_t>(index), 0, &status) != 0 ||
+  if (zip_stat_index(static_cast<zip_t*>(archive_), find(member), 0, &status) != 0 ||
       !(status.valid & ZIP_STAT_SIZE) || !(status.valid & ZIP_STAT_COMP_METHOD)) {
-    failed("the member must have a size and a method, but has not");
+    fail_in(member, 0, "the member must have a size and a method, but has not");
   }
   if (status.comp_method != ZIP_CM_STORE && status.comp_method != ZIP_CM_DEFLATE) {
-    failed(fmt::format("the member must be stored or deflated, but its method is {}", status.comp_method));
+    fail_in(member, 0,
+            fmt::format("the member must be stored or deflated, but its method is {}", status.comp_method));
   }
   if (status.size / kMostExpansion > file_.bytes().size()) {
-    failed(fmt::format("the member's {} bytes must fit into a file of {}, but cannot", status.size,
-                       file_.size()));
+    fail_in(member, 0,
+            fmt::format("the member's {} bytes must fit into a file of {}, but cannot", status.size,
+                        file_.size()));
   }
-  zip_file_t* opened = zip_fopen_index(archive, static_cast<zip_uint64_t>(index), 0);
-  if (!opened) failed(fmt::format("the member must be readable, but got: {}", zip_strerror(archive)));
+  return static_cast<std::int64_t>(status.size);
+}
+
+// Memory grows with what comes out. Of a whole member one byte more is asked for, which must not come: the
+// CRC is checked there.
+std::shared_ptr<const FileBytes> ZipReader::read(const std::string& member, std::int64_t most) const {
+  constexpr std::size_t kPiece = std::size_t{1} << 24;
+  auto* archive = static_cast<zip_t*>(archive_);
+  const std::int64_t whole = size(member);
+  const auto wanted = static_cast<std::size_t>(std::min(whole, most)), room = wanted + (most > whole ? 1 : 0);
+  zip_file_t* opened = zip_fopen_index(archive, find(member), 0);
+  if (!opened) {
+    fail_in(member, 0, fmt::format("the member must be readable, but got: {}", zip_strerror(archive)));
+  }
   const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(opened, &zip_fclose);
-  for (;;) {  // to the end and past it: the CRC is checked there
-    content.resize(done + std::clamp<std::size_t>(done, 1 << 16, 1 << 26));
-    const zip_int64_t got = zip_fread(file.get(), content.data() + done, content.size() - done);
+  std::vector<std::uint8_t> content;
+  content.reserve(room);
+  std::size_t done = 0;
+  for (zip_int64_t got = 1; got > 0 && done < room; done += static_cast<std::size_t>(got)) {
+    content.resize(std::min(room, done + kPiece));
+    got = zip_fread(opened, content.data() + done, content.size() - done);
     if (got < 0) {
-      failed(fmt::format("the member must be whole, but got: {}", zip_file_strerror(file.get())));
+      fail_in(member, static_cast<std::int64_t>(done),
+              fmt::format("the member must be whole, but got: {}", zip_file_strerror(opened)));
     }
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-    if (done > status.size) break;
   }
-  if (done != status.size) failed(fmt::format("the member must have {} bytes, but has not", status.size));
   content.resize(done);
+  if (done != wanted) {
+    fail_in(member, static_cast<std::int64_t>(done),
+            fmt::format("the member must have {} bytes, but has not", whole));
+  }
   return std::make_shared<FileBytes>(file_.name() + ":" + member, std::move(content), "npz", kAdvice);
 }
 

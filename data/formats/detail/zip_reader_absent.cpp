@@ -11,7 +11,10 @@ ZipReader::~ZipReader() = default;
 bool ZipReader::has(const std::string& /*member*/) const {
   return false;
 }
-std::shared_ptr<const FileBytes> ZipReader::read(const std::string& /*member*/) const {
+std::int64_t ZipReader::size(const std::string& /*member*/) const {
+  return 0;
+}
+std::shared_ptr<const FileBytes> ZipReader::read(const std::string& /*member*/, std::int64_t /*most*/) const {
   return nullptr;
 }
 
