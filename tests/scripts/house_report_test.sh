@@ -11,7 +11,7 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree"
 die() { printf '%s\n' "$*"; exit 1; }
-mkdir -p cmake tests/include_direction tensor simt nn
+mkdir -p cmake tests/include_direction tensor kernels simt nn
 cp "$root/tests/include_direction/check.sh" tests/include_direction/
 cat >HACKING.md <<'EOF'
 | room | lines at most | goal | holds |
