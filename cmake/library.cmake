@@ -31,6 +31,7 @@ set(ATHANOR_CUDA_KERNELS
   accumulate
   augment
   batch_norm
+  batch_norm_statistics
   conv
   conv_depthwise
   conv_products
@@ -194,6 +195,8 @@ set(ATHANOR_SOURCES
   tensor/tensor.cpp
   tensor/trace.cpp
   kernels/conv.cpp
+  kernels/cpu/batch_norm_backward.cpp
+  kernels/cpu/batch_norm_statistics.cpp
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp

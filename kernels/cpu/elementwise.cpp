@@ -36,7 +36,7 @@ template <class T, class F> void map(CpuContext& context, const Tensor& x, const
   T* to = y.data<T>();
   const Walk<2> walk(y.shape(), {&x, &y});
   const std::int64_t step = walk.row_stride(0);
-  for_each_row(context, walk, [=](const auto& offset, std::int64_t n) {
+  for_each_row<T>(context, walk, [=](const auto& offset, std::int64_t n) {
     Buffer<T> buffer;
     for (std::int64_t at = 0; at < n; at += kChunk) {
       const std::int64_t count = std::min(n - at, kChunk);
@@ -55,7 +55,7 @@ void map(CpuContext& context, const Tensor& a, const Tensor& b, const Tensor& y,
   T* to = y.data<T>();
   const Walk<3> walk(y.shape(), {&a, &b, &y});
   const std::int64_t sa = walk.row_stride(0), sb = walk.row_stride(1);
-  for_each_row(context, walk, [=](const auto& offset, std::int64_t n) {
+  for_each_row<T>(context, walk, [=](const auto& offset, std::int64_t n) {
     Buffer<T> buffer_a, buffer_b;
     for (std::int64_t at = 0; at < n; at += kChunk) {
       const std::int64_t count = std::min(n - at, kChunk);

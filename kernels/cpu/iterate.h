@@ -68,9 +68,10 @@ template <int N> struct Walk {
 };
 
 /// Calls f(offsets, n) for every innermost row (or piece of one), in parallel: `offsets[k]` is operand k's
-/// first element, and its elements lie walk.row_stride(k) apart. f is compiled as in vectorize(), rows and
+/// first element, and its elements lie walk.row_stride(k) apart. f is compiled as in vectorize<T>(), rows and
 /// all, so that short rows do not pay a call each.
-template <int N, class F> void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f) {
+template <class T = void, int N, class F>
+void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f) {
   const std::int64_t row = walk.row(), rows = walk.rows();
   if (row <= 0 || rows <= 0) return;
   const bool single = rows == 1;  // then threads share the row itself
@@ -85,7 +86,7 @@ template <int N, class F> void for_each_row(const CpuContext& context, const Wal
       for (int k = 0; k < N; ++k) offset[k] += index[axis] * walk.stride[k][axis];
     }
     const std::int64_t length = single ? end - begin : row, count = single ? 1 : end - begin;
-    vectorize([&] {
+    vectorize<T>([&] {
       for (std::int64_t i = 0;;) {
         f(offset, length);
         if (++i == count) break;

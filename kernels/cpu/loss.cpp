@@ -56,7 +56,7 @@ void each_row(CpuContext& context, std::int64_t rows, std::int64_t grain, double
 template <class T, class A>
 A cross_entropy_row(const T* x, std::int64_t classes, std::int64_t target, A smoothing, A* stats) {
   A loss{};
-  vectorize([&] {
+  vectorize<T>([&] {
     const auto larger = [](A a, A b) { return a > b ? a : b; };
     const A max = cpu::reduce_lanes(
         classes, -std::numeric_limits<A>::infinity(), [&](std::int64_t c) { return A(x[c]); }, larger);
@@ -116,7 +116,7 @@ void cross_entropy_backward(CpuContext& context, const Tensor& logits, const Ten
         const T* from = x + n * classes;
         T* to = out + n * classes;
         const A max = s[2 * n], inverse = s[2 * n + 1], g = gradient[n];
-        vectorize([&] {
+        vectorize<T>([&] {
           for (std::int64_t c = 0; c < classes; ++c) {
             to[c] = T(g * (math::exp(A(from[c]) - max) * inverse - spread));
           }
@@ -166,7 +166,7 @@ template <> void squared_difference(CpuContext& context, const Tensor& a, const 
     const T *left = a.data<T>(), *right = b.data<T>();
     A* out = y.data<A>();
     parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      vectorize([&] {
+      vectorize<T>([&] {
         for (std::int64_t i = begin; i < end; ++i) out[i] = squared(A(left[i]) - A(right[i]));
       });
     });
@@ -183,7 +183,7 @@ void mse_forward(CpuContext& context, const Tensor& a, const Tensor& b, double s
       const std::int64_t begin = chunk * kChunk, count = std::min(kChunk, n - begin);
       const T *p = left + begin, *q = right + begin;
       A sum{};
-      vectorize([&] {
+      vectorize<T>([&] {
         sum = cpu::sum_lanes<A>(count, [&](std::int64_t i) { return squared(A(p[i]) - A(q[i])); });
       });
       return sum;
@@ -203,7 +203,7 @@ void mse_backward(CpuContext& context, const Tensor& a, const Tensor& b, double 
     const A factor = A(2 * scale);
     parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
       const A g = reduced ? factor * *gradient : factor;
-      vectorize([&] {
+      vectorize<T>([&] {
         if (reduced) {
           for (std::int64_t i = begin; i < end; ++i) out[i] = T(g * (A(left[i]) - A(right[i])));
         } else {

@@ -141,7 +141,7 @@ void run_max(CpuContext& context, const PoolWindows& windows, const Tensor& x, c
   const T* in = x.data<T>();
   T* out = y.data<T>();
   parallel_for(context, x.shape()[0] * plan.P, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
-    vectorize([&] {
+    vectorize<T>([&] {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t base = row / plan.P * image;
         const Window rows = plan.h.windows[row % plan.P];
@@ -201,11 +201,11 @@ void gather(const T* __restrict dy, const Plan& plan, const Cover& rows, const C
 }
 
 /// Calls pixel(lanes, n, h, w, c) for every block of channels of every input pixel.
-template <class F>
+template <class T, class F>
 void for_each_input(CpuContext& context, const Plan& plan, std::int64_t batch, const F& pixel) {
   const std::int64_t C = plan.C;
   parallel_for(context, batch * plan.H, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
-    vectorize([&] {
+    vectorize<T>([&] {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t n = row / plan.H, h = row % plan.H;
         for (std::int64_t w = 0; w < plan.W; ++w) {
@@ -230,7 +230,7 @@ void run_max_backward(CpuContext& context, const PoolWindows& windows, const Ten
   T* out = dx.data<T>();
   if (is_two_by_two(windows)) {
     parallel_for(context, batch * plan.H, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
-      vectorize([&] {
+      vectorize<T>([&] {
         for (std::int64_t row = begin; row < end; ++row) {
           const std::int64_t n = row / plan.H, h = row % plan.H, from = (n * plan.P + h / 2) * plan.Q * C;
           T* to = out + row * plan.W * C;
@@ -246,18 +246,18 @@ void run_max_backward(CpuContext& context, const PoolWindows& windows, const Ten
     return;
   }
   using A = Accumulate<T>;
-  for_each_input(context, plan, batch,
-                 [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
-                   const I* __restrict won = places + n * image + c;
-                   gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
-                                   out + ((n * plan.H + h) * plan.W + w) * C + c,
-                                   [&](std::int64_t p, std::int64_t q, std::int64_t from) {
-                                     const std::int64_t r = h - plan.h.windows[p].start;
-                                     const std::int64_t s = w - plan.w.windows[q].start;
-                                     const I place = static_cast<I>(r * windows.w.window + s);
-                                     return [=](int l, A g) { return won[from + l] == place ? g : A(0); };
-                                   });
-                 });
+  for_each_input<T>(context, plan, batch,
+                    [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
+                      const I* __restrict won = places + n * image + c;
+                      gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
+                                      out + ((n * plan.H + h) * plan.W + w) * C + c,
+                                      [&](std::int64_t p, std::int64_t q, std::int64_t from) {
+                                        const std::int64_t r = h - plan.h.windows[p].start;
+                                        const std::int64_t s = w - plan.w.windows[q].start;
+                                        const I place = static_cast<I>(r * windows.w.window + s);
+                                        return [=](int l, A g) { return won[from + l] == place ? g : A(0); };
+                                      });
+                    });
 }
 
 }  // namespace
@@ -300,7 +300,7 @@ void avg_pool_forward(CpuContext& context, const PoolWindows& windows, const Ten
     T* out = y.data<T>();
     const std::int64_t grain = std::max<std::int64_t>(1, plan.grain() * plan.P / plan.H);
     parallel_for(context, x.shape()[0] * plan.P, grain, [&](std::int64_t begin, std::int64_t end) {
-      vectorize([&] {
+      vectorize<T>([&] {
         for (std::int64_t row = begin; row < end; ++row) {
           const Window rows = plan.h.windows[row % plan.P];
           const std::int64_t base = row / plan.P * image;
@@ -335,16 +335,16 @@ void avg_pool_backward(CpuContext& context, const PoolWindows& windows, const Te
     const std::int64_t C = plan.C, image = plan.P * plan.Q * C;
     const T* gradients = dy.data<T>();
     T* out = dx.data<T>();
-    for_each_input(context, plan, dx.shape()[0],
-                   [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
-                     gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
-                                     out + ((n * plan.H + h) * plan.W + w) * C + c,
-                                     [&](std::int64_t p, std::int64_t q, std::int64_t) {
-                                       const A share =
-                                           A(1) / A(plan.h.windows[p].count * plan.w.windows[q].count);
-                                       return [=](int, A g) { return share * g; };
-                                     });
-                   });
+    for_each_input<T>(context, plan, dx.shape()[0],
+                      [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
+                        gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
+                                        out + ((n * plan.H + h) * plan.W + w) * C + c,
+                                        [&](std::int64_t p, std::int64_t q, std::int64_t) {
+                                          const A share =
+                                              A(1) / A(plan.h.windows[p].count * plan.w.windows[q].count);
+                                          return [=](int, A g) { return share * g; };
+                                        });
+                      });
   });
 }
 
