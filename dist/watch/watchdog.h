@@ -17,9 +17,9 @@ struct WatchdogOptions {
   /// Folder for the record, flight.<rank>.json: the run's, best one that all ranks see. Empty: none is
   /// written.
   std::filesystem::path folder = ".";
-  /// After SIGTERM or SIGINT, how long the ranks have to agree on a last step, or twice the longest time
-  /// between two calls of agreed(), for the step under way has to end first (and a checkpoint that is being
-  /// saved: takes_long()). 0: they do not try.
+  /// After SIGTERM or SIGINT, how long the ranks have to agree on a last step, or three times the longest
+  /// time between two calls of agreed(), for the step under way has to end first, and the votes travel with
+  /// the next one (and a checkpoint that is being saved: takes_long()). 0: they do not try.
   std::chrono::milliseconds agreement{0};
   /// How long an end may take, with the writing of the record, before the process is ended without.
   std::chrono::milliseconds limit{2000};
