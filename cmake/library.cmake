@@ -152,7 +152,7 @@ set(ATHANOR_SOURCES
   dist/collectives/hierarchical.cpp
   dist/collectives/rank_order.cpp
   dist/collectives/ring.cpp
-  dist/collectives/staged_native.cpp
+  dist/collectives/session.cpp
   dist/collectives/wait.cpp
   dist/gather_state.cpp
   dist/gradient_sync.cpp
@@ -199,6 +199,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
   kernels/cpu/conv_scatter.cpp
+  kernels/cpu/elementwise_backward.cpp
   kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
@@ -238,26 +239,30 @@ set(ATHANOR_SOURCES
   trainer/checkpoint.cpp
   trainer/checkpoint_folder.cpp
   trainer/choose_device.cpp
+  trainer/classifier.cpp
   trainer/config.cpp
   trainer/detail/flag_values.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
+  trainer/feeding.cpp
   trainer/json_lines.cpp
+  trainer/limits.cpp
+  trainer/loop.cpp
+  trainer/metric_sums.cpp
+  trainer/overflow.cpp
+  trainer/parallel_strategy.cpp
   trainer/parse_flags.cpp
   trainer/progress.cpp
-  trainer/ranks.cpp
+  trainer/reports.cpp
+  trainer/run.cpp
+  trainer/run_checkpoints.cpp
   trainer/run_main.cpp
   trainer/run_on_ranks.cpp
   trainer/run_state.cpp
   trainer/settings.cpp
   trainer/signals.cpp
   trainer/trainer.cpp
-  trainer/trainer_checkpoints.cpp
-  trainer/trainer_feeding.cpp
-  trainer/trainer_overflow.cpp
-  trainer/trainer_ranks.cpp
-  trainer/trainer_reports.cpp
-  trainer/trainer_step.cpp
+  trainer/validation.cpp
 )
 # Which of them are formats: these folders, and what in data/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
@@ -396,5 +401,5 @@ elseif(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
   target_sources(athanor_nccl PRIVATE dist/transports/make_transport.cpp)
   target_compile_definitions(athanor_nccl PRIVATE ATHANOR_WITH_NCCL)
 else()
-  target_sources(athanor PRIVATE dist/transports/make_transport_absent.cpp)
+  target_sources(athanor PRIVATE dist/transports/make_transport.cpp)
 endif()

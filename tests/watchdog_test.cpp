@@ -215,8 +215,8 @@ TEST_F(WatchdogDeathTest, WhoStandsStillTriesNoAgreement) {
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 10s});
     watchdog.agreed(false);
     if (slow >= 0) watchdog.takes_long(slow);
-    job.transport(0).begin({"barrier"});
-    job.transport(0).flight().waits_for(waits_for);
+    job.transport(0).session().begin({"barrier"});
+    job.transport(0).session().flight().waits_for(waits_for);
     std::this_thread::sleep_for(10ms);
     raise(SIGCONT);
     std::this_thread::sleep_for(1s);
@@ -331,7 +331,7 @@ TEST_F(WatchdogDeathTest, WhoHasSaidItHimselfEndsInSilence) {
     std::filesystem::remove(record());
     watchdog.stand_down(3, "it has done nothing");
     if (std::filesystem::exists(record())) _exit(1);
-    job.transport(0).begin({"barrier"});
+    job.transport(0).session().begin({"barrier"});
     watchdog.stand_down(3, "a file is missing");
     if (signal != 0) raise(signal);
     std::this_thread::sleep_for(20s);
@@ -355,7 +355,7 @@ TEST(Watchdog, AWrongFlagLeavesTheRecordOfTheRunBefore) {
   ThreadJob job(2);
   std::ofstream(path) << "of an earlier run";
   Watchdog watchdog(job.transport(0), {.folder = folder.path(), .agreement = 1s, .limit = 60s});
-  job.transport(0).begin({"barrier"});
+  job.transport(0).session().begin({"barrier"});
   EXPECT_EQ(text(), "of an earlier run");
   watchdog.stand_down(2, "a flag is wrong", false);
   EXPECT_EQ(text(), "of an earlier run");

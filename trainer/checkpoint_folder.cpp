@@ -125,18 +125,8 @@ CheckpointFolder::~CheckpointFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-fs::path CheckpointFolder::save(std::int64_t step, const StateDict& state) {
-  save_checkpoint(path_of(step), state);
-  return saved(step);
-}
-
 fs::path CheckpointFolder::save(std::int64_t step, const StateDict& state, const dist::ReadTensor& read) {
   save_checkpoint(path_of(step), state, read);
-  return saved(step);
-}
-
-// The file is there: the oldest go.
-fs::path CheckpointFolder::saved(std::int64_t step) {
   std::vector<std::int64_t> old = steps();
   old.erase(std::upper_bound(old.begin(), old.end(), step), old.end());
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep_) < old.size(); ++i) {

@@ -185,8 +185,8 @@ void add_ranks(Flags& flags, TrainerConfig& config) {
       "divided among ranks [single; with several ranks ddp]",
       [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
   flags.value("--algorithm", "A",
-              "how ranks add up gradients: rank_order, ring, hierarchical, or native: what MPI or NCCL does "
-              "[rank_order]",
+              "how ranks add up gradients: rank_order, ring, hierarchical, native: what MPI or NCCL does, or "
+              "auto: between GPUs of several machines native, unless --deterministic, else rank_order [auto]",
               [&](auto& flag, auto& text) { config.collectives.algorithm = algorithm(flag, text); });
   flags.value("--overlap", "on|off",
               "whether gradients and weights travel between ranks while passes compute [on]",

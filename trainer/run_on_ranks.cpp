@@ -128,9 +128,10 @@ int run_rank(const dist::Place& place, TrainerConfig& config, const dist::Networ
   try {
     networks.join(job, config.device);
     config.local_ranks = job.place.local_size;
-    config.ranks_note = name_of(place.launcher);
-    if (config.collectives.algorithm == dist::Algorithm::hierarchical)
-      config.collectives.node_size = job.place.local_size;
+    config.ranks_note = fmt::format("{}{}", name_of(place.launcher), job.network);
+    config.collectives.node_size = job.place.local_size;
+    if (config.deterministic && config.collectives.algorithm == dist::Algorithm::automatic)
+      config.collectives.algorithm = dist::Algorithm::rank_order;
     watchdog.emplace(*job.transport, dist::WatchdogOptions{.folder = flight_folder(config),
                                                            .agreement = std::chrono::milliseconds(500)});
     return body(job.transport.get());

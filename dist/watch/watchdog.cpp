@@ -14,6 +14,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "dist/collectives/session.h"
 #include "dist/launch/detail/signal_stack.h"
 #include "dist/watch/detail/blame.h"
 #include "dist/watch/flight_report.h"
@@ -124,7 +125,7 @@ struct Watchdog::Impl {
     }
     if (options.agreement.count() == 0) remove_record();
     const FlightRecord* none = nullptr;
-    ATH_CHECK(watched.compare_exchange_strong(none, &transport.flight()),
+    ATH_CHECK(watched.compare_exchange_strong(none, &transport.session().flight()),
               "watchdog: there must be one per process, but this is another");
     record_path.fill(0);
     std::memcpy(record_path.data(), path.c_str(), path.native().size());
@@ -132,7 +133,9 @@ struct Watchdog::Impl {
     continued_us = 0;
     crashed = false;
     sem_init(&wake, 0, 0);
-    transport.on_failure = [this](Failure kind, const std::exception& error) { failed(kind, error); };
+    transport.session().on_failure = [this](Failure kind, const std::exception& error) {
+      failed(kind, error);
+    };
     have_signal_stack();
     thread = std::thread([this] {
       have_signal_stack();
@@ -152,7 +155,7 @@ struct Watchdog::Impl {
     sigaction(SIGCONT, &before_continuing, nullptr);
     for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before_ending[i], nullptr);
     for (std::size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &before_crash[i], nullptr);
-    transport.on_failure = nullptr;
+    transport.session().on_failure = nullptr;
     stop = true;
     sem_post(&wake);
     thread.join();
@@ -228,7 +231,7 @@ struct Watchdog::Impl {
   // mpirun has announced that it ends all (SIGCONT), and nothing has come since long before: there is nobody
   // to agree with, and not much time.
   bool stands_still() const {
-    const FlightRecord::Entry last = transport.flight().last();
+    const FlightRecord::Entry last = transport.session().flight().last();
     const std::int64_t idle = FlightRecord::now_us() - last.last_us;
     return continued_us > last.last_us && last.under_way() &&
            (slow_rank < 0 || last.waits_for != slow_rank) && idle > std::max(kStillUs, 2 * longest_us);
@@ -263,7 +266,7 @@ struct Watchdog::Impl {
     write_record("error", printable(error.what()));
   }
 
-  Blame blame() const { return find_blame(transport.flight(), options.folder, kOthers); }
+  Blame blame() const { return find_blame(transport.session().flight(), options.folder, kOthers); }
 
   // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks when one has failed, a second apart; but it sleeps
   // in between, and its sleep ends when another rank does. Two that end at the same time would have it kill a
@@ -350,7 +353,7 @@ void Watchdog::takes_long(int rank) {
 
 void Watchdog::stand_down(int exit_code, const std::string& why, bool accident) {
   if (!impl_) return;
-  if (impl_->transport.flight().size() > 0 && (accident || impl_->agreed_us > 0))
+  if (impl_->transport.session().flight().size() > 0 && (accident || impl_->agreed_us > 0))
     write_record("error", printable(why));
   continued_us = 0;
   impl_->silent_code = exit_code;

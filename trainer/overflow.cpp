@@ -1,4 +1,4 @@
-// Gradients that overflow at the lowest loss scale: which parameter's, and in which op.
+#include "trainer/overflow.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "autograd/engine.h"
 #include "tensor/error.h"
-#include "trainer/trainer.h"
+#include "trainer/callback.h"
 
 namespace athanor {
 namespace {
@@ -29,48 +29,11 @@ int first_not_finite(const ParameterArena& arena) {
   return arena.size();
 }
 
-}  // namespace
-
-std::string_view advice_on_divergence(Precision precision) {
-  return precision == Precision::f16 ? "lower --lr, set --clip-norm, or use --precision bf16 or f32"
-                                     : "lower --lr, or set --clip-norm";
-}
-
-void Trainer::check_overflows(const StepState& known, std::int64_t patience) {
-  if (known.stuck_steps < patience || patience == 0) return;
-  const AllowSync allow;
-  const StepState now = step_->read();
-  if (now.stuck_steps < patience) return;  // it has come right since
-  ranks_.complete_weights();
-  const double mine = first_not_finite(*arena_);
-  const std::vector<double> firsts = ranks_.gather(std::span(&mine, 1));
-  const auto first = static_cast<std::size_t>(*std::min_element(firsts.begin(), firsts.end()));
-  const auto parameters = arena_->parameters();
-  const std::string parameter =
-      first < parameters.size() ? parameters[first].name : "none alone, but their norm";
-  // Perhaps on one rank only: the first that has found something.
-  std::string op = kNothingFound;
-  for (const std::string& found : ranks_.gather(find_overflow())) {
-    if (op == kNothingFound) op = found;
-  }
-  detail::fail<DivergedError>(
-      "trainer: gradients must be finite, but those of {} steps in a row were not, with a loss scale of {} "
-      "that may go no lower; the first of them is that of {}; checked op by op: {}; {}",
-      now.stuck_steps, now.loss_scale, parameter, op, advice_on_divergence(config_.precision));
-}
-
-// Does the last step once more with every op checked. The batches are those of then: their order is a
-// function of the seed and the epoch. Weights and statistics are, too, because the step was skipped. Each
-// rank by itself: one that finds something is not there for the others, and an infinity remains one in a
-// batch norm of its own samples.
-std::string Trainer::find_overflow() {
-  const std::int64_t most = config_.accumulate * train_->options().batch_size;
-  const std::int64_t samples = (at_.epoch_samples - 1) % most + 1;
-  train_->start_epoch(at_.epoch, at_.epoch_samples - samples);
-  if (norms_) norms_->leave();
+// With every op checked. Each rank by itself: one that finds something is not there for the others.
+std::string find_op(const std::function<void()>& repeat) {
   try {
     const AnomalyMode checks;
-    accumulate_gradients(samples, false);
+    repeat();
   } catch (const PeerLostError&) {
     throw;
   } catch (const ArgumentError&) {
@@ -79,6 +42,38 @@ std::string Trainer::find_overflow() {
     return error.what();
   }
   return kNothingFound;
+}
+
+}  // namespace
+
+std::string_view advice_on_divergence(Precision precision) {
+  return precision == Precision::f16 ? "lower --lr, set --clip-norm, or use --precision bf16 or f32"
+                                     : "lower --lr, or set --clip-norm";
+}
+
+void check_overflows(const StepState& known, std::int64_t patience, const StepBuffer& step,
+                     const ParameterArena& arena, ParallelStrategy& strategy,
+                     const std::function<void()>& repeat) {
+  if (known.stuck_steps < patience || patience == 0) return;
+  const AllowSync allow;
+  const StepState now = step.read();
+  if (now.stuck_steps < patience) return;  // it has come right since
+  strategy.complete_weights();
+  const double mine = first_not_finite(arena);
+  const std::vector<double> firsts = strategy.gather(std::span(&mine, 1));
+  const auto first = static_cast<std::size_t>(*std::min_element(firsts.begin(), firsts.end()));
+  const auto parameters = arena.parameters();
+  const std::string parameter =
+      first < parameters.size() ? parameters[first].name : "none alone, but their norm";
+  // Perhaps on one rank only: the first that has found something.
+  std::string op = kNothingFound;
+  for (const std::string& found : strategy.gather(find_op(repeat))) {
+    if (op == kNothingFound) op = found;
+  }
+  detail::fail<DivergedError>(
+      "trainer: gradients must be finite, but those of {} steps in a row were not, with a loss scale of {} "
+      "that may go no lower; the first of them is that of {}; checked op by op: {}; {}",
+      now.stuck_steps, now.loss_scale, parameter, op, advice_on_divergence(arena.options().precision));
 }
 
 }  // namespace athanor
