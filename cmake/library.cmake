@@ -31,6 +31,7 @@ set(ATHANOR_CUDA_KERNELS
   accumulate
   augment
   batch_norm
+  batch_norm_statistics
   conv
   conv_depthwise
   conv_products
