@@ -106,7 +106,6 @@ set(ATHANOR_SOURCES
   data/formats/cifar.cpp
   data/formats/crc32c.cpp
   data/formats/dataset_store.cpp
-  data/formats/detail/child_process.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
   data/formats/detail/lmdb_tree.cpp
@@ -120,6 +119,9 @@ set(ATHANOR_SOURCES
   data/formats/idx.cpp
   data/formats/image_folder.cpp
   data/formats/image_folder_writer.cpp
+  data/formats/import/cache.cpp
+  data/formats/import/detail/child_process.cpp
+  data/formats/import/hdf5.cpp
   data/formats/join.cpp
   data/formats/lmdb.cpp
   data/formats/manifest.cpp
@@ -359,8 +361,7 @@ function(athanor_format_library name)
   endif()
 endfunction()
 athanor_format_library(HDF5
-  SOURCES data/formats/detail/hdf5_file.cpp data/formats/detail/hdf5_library.cpp data/formats/hdf5.cpp data/formats/hdf5_writer.cpp
-  ABSENT data/formats/hdf5_absent.cpp)
+  SOURCES data/formats/import/detail/hdf5_work.cpp ABSENT data/formats/import/detail/hdf5_work_absent.cpp)
 athanor_format_library(LIBZIP
   SOURCES data/formats/detail/zip_reader.cpp ABSENT data/formats/detail/zip_reader_absent.cpp)
 athanor_format_library(LMDB
