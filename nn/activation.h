@@ -6,9 +6,8 @@
 
 namespace athanor::nn {
 
-// Every unary op as a module, for Sequential: nn::Relu, nn::Gelu, nn::GeluTanh, nn::Silu, nn::Sigmoid,
-// nn::Tanh,
-// ... Layers and norms have activations fused, as an option.
+// Every unary op as a module, for Sequential: nn::Relu, nn::Gelu, nn::GeluTanh, nn::Silu, nn::Sigmoid ...
+// Layers and norms apply the same activations themselves, as an option.
 
 #define ATH_MODULE(Op, name)                                              \
   class Op final : public Module {                                        \

@@ -42,7 +42,7 @@ void batch_norm_forward(CpuContext& context, Activation activation, const Tensor
     T* out = y.data<T>();
     dispatch_activation(activation, [&]<class Op>() {
       wide.for_each_chunk(context, [&](std::int64_t chunk) {
-        vectorize<T>([&] {
+        cpu::vectorize_if<cpu::kFastType<T>>([&] {
           if (plus) {
             apply<Op, true>(wide, chunk, affine, in, plus, out);
           } else {

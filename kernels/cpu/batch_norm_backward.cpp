@@ -80,7 +80,7 @@ void run_sums(CpuContext& context, const BatchNormBackward& args, const Wide& wi
   T* dresidual = args.extra.defined() ? args.dresidual.data<T>() : nullptr;
   const Sums<A> sums(context, wide);
   wide.for_each_chunk(context, [&](std::int64_t chunk) {
-    vectorize<T>([&] {
+    cpu::vectorize_if<cpu::kFastType<T>>([&] {
       sum_gradients<Sum>(wide, chunk, affine, x, dy, extra, dresidual, sums.slot(chunk));
       sums.fold(chunk);
     });
@@ -119,7 +119,8 @@ void run_dx(CpuContext& context, const BatchNormBackward& args, const Wide& wide
   const T* gradient = args.extra.defined() ? args.dresidual.data<T>() : args.dy.data<T>();
   T* dx = args.dx.data<T>();
   wide.for_each_chunk(context, [&](std::int64_t chunk) {
-    vectorize<T>([&] { write_dx<Dx>(wide, chunk, affine, offset, slope, x, gradient, dx); });
+    cpu::vectorize_if<cpu::kFastType<T>>(
+        [&] { write_dx<Dx>(wide, chunk, affine, offset, slope, x, gradient, dx); });
   });
 }
 

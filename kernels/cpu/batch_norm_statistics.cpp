@@ -8,7 +8,7 @@ namespace {
 template <class T, class A> void sample_means(const Wide& wide, const T* x, A* means) {
   const std::int64_t samples = std::min<std::int64_t>(16, wide.rows);
   std::fill(means, means + wide.channels, A(0));
-  vectorize<T>([&] {
+  cpu::vectorize_if<cpu::kFastType<T>>([&] {
     for (std::int64_t i = 0; i < samples; ++i) {
       const T* __restrict row = x + i * (wide.rows / samples) * wide.channels;
       for (std::int64_t c = 0; c < wide.channels; ++c) means[c] += A(row[c]);
@@ -50,7 +50,7 @@ template <class T, class F> void for_each_moments(CpuContext& context, const Ten
   sample_means(wide, in, shift);
   const Sums<A> sums(context, wide);
   wide.for_each_chunk(context, [&](std::int64_t chunk) {
-    vectorize<T>([&] {
+    cpu::vectorize_if<cpu::kFastType<T>>([&] {
       sum_deviations(wide, chunk, in, shift, sums.slot(chunk));
       sums.fold(chunk);
     });

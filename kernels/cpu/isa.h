@@ -1,6 +1,5 @@
 #pragma once
 
-#include <type_traits>
 #include <utility>
 
 namespace athanor::cpu {
@@ -21,18 +20,16 @@ template <class F> [[gnu::flatten, gnu::noinline]] void run_baseline(F& f) {
   f();
 }
 
-/// Runs f(), a loop over plain arrays of T, compiled for the widest vectors of this CPU. Both versions do the
-/// same arithmetic in the same order (contraction is off), so the bits do not depend on the CPU. f64 checks
-/// gradients: it is compiled once, for the baseline.
-template <class T = void, class F> void vectorize(F&& f) {
-  if constexpr (std::is_same_v<T, double>) return f();
+/// Runs f(), a loop over plain arrays, compiled for the widest vectors of this CPU. Both versions do the same
+/// arithmetic in the same order (contraction is off), so the bits do not depend on the CPU.
+template <class F> void vectorize(F&& f) {
   if (has_avx512()) return run_avx512(f);
   run_baseline(f);
 }
 
 #else
 
-template <class T = void, class F> void vectorize(F&& f) {
+template <class F> void vectorize(F&& f) {
   std::forward<F>(f)();
 }
 

@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/norm_ops.h"
 
@@ -21,7 +21,6 @@
 namespace athanor::kernels {
 
 using cpu::parallel_for;
-using cpu::vectorize;
 
 inline constexpr std::int64_t kWide = 256;         // elements of a wide row, at least
 inline constexpr std::int64_t kChunk = 32 * 1024;  // elements of a chunk, at least
@@ -103,7 +102,7 @@ template <class A> class Sums {
   void total() const {
     double* totals = totals_.as<double>();
     std::fill(totals, totals + 2 * wide_.channels, 0.0);
-    vectorize<A>([&] {
+    cpu::vectorize_if<cpu::kFastType<A>>([&] {
       for (std::int64_t chunk = 0; chunk < wide_.chunks; ++chunk) {
         const A* __restrict s = slot(chunk), * __restrict q = s + wide_.width;
         double* __restrict first = totals, * __restrict second = totals + wide_.channels;

@@ -8,18 +8,18 @@
 namespace athanor::kernels {
 namespace {
 
-using cuda::by_channel;
 using cuda::ColumnTiling;
 using cuda::data_or_null;
 using cuda::dispatch_width;
 using cuda::Target;
-using cuda::tiling_of;
 using cuda::Vec;
 
 constexpr int kThreads = cuda::kColumnThreads;
 
 /// Vectors a thread has in flight: fewer where it reads several tensors.
 constexpr int kOne = 4, kSeveral = 2;
+
+// Forward --------------------------------------------------------------------------------------------------
 
 /// Per-channel operands in memory.
 template <class A> struct Channels {
@@ -87,7 +87,7 @@ void batch_norm_forward(CudaContext& context, Activation activation, const Tenso
     const Channels<A> parameters(stats, gamma, beta);
     dispatch_activation(activation, [&]<class Op>() {
       const auto run = [&]<int V>() {
-        const ColumnTiling tiling = tiling_of(x, V);
+        const ColumnTiling tiling = cuda::tiling_of(x, V);
         cuda::launch(context, {"batch_norm", tiling.blocks(), kThreads},
                      plus ? apply<Op, true, V, T, A> : apply<Op, false, V, T, A>, in, plus, tiling,
                      parameters, out);
@@ -234,7 +234,7 @@ template <class Sum, class Dx, class T> struct Backward {
 
   /// f<V>(tiling)
   template <class F> void with_width(const F& f) const {
-    const auto run = [&]<int V>() { f.template operator()<V>(tiling_of(args.x, V)); };
+    const auto run = [&]<int V>() { f.template operator()<V>(cuda::tiling_of(args.x, V)); };
     dispatch_width<T>(args.x.dim(-1), run, from.x, from.dy, from.extra, from.dresidual, dx);
   }
   template <int V> void launch_sums(const ColumnTiling& tiling, A* partials) const {
@@ -274,8 +274,8 @@ template <class Sum, class Dx, class T> struct Backward {
     if (!dx) return;
     with_width([this, rows, ranks]<int V>(const ColumnTiling& tiling) {
       const Scratch memory = context.scratch(2 * static_cast<std::size_t>(tiling.channels) * sizeof(A));
-      cuda::launch(context, by_channel("batch_norm_join", tiling.channels), join_gradients<A>, rows, ranks,
-                   tiling.channels, inverses, memory.as<A>());
+      cuda::launch(context, cuda::by_channel("batch_norm_join", tiling.channels), join_gradients<A>, rows,
+                   ranks, tiling.channels, inverses, memory.as<A>());
       launch_dx<V>(tiling, memory.as<A>());
     });
   }

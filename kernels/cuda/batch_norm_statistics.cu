@@ -2,23 +2,18 @@
 #include "kernels/cuda/norm.h"
 #include "kernels/norm_ops.h"
 
-// x is [R, C] in memory and C lies side by side, so a thread keeps its channels and walks down the rows: what
-// belongs to a channel stays in its registers. See kernels/cuda/columns.h for how sums are made.
+// Mean and variance per channel; see batch_norm.cu for how threads lie.
 
 namespace athanor::kernels {
 namespace {
 
-using cuda::by_channel;
 using cuda::ColumnTiling;
 using cuda::data_or_null;
 using cuda::dispatch_width;
-using cuda::tiling_of;
 using cuda::Vec;
 
 constexpr int kThreads = cuda::kColumnThreads;
-
-/// Vectors a thread has in flight.
-constexpr int kOne = 4;
+constexpr int kTogether = 4;  // vectors a thread has in flight
 
 /// Sums of x - shift and of its square, shift a rough mean per channel of rows spread evenly over x: every
 /// block works out the same one. Reads x once, 4 FLOPs an element.
@@ -50,7 +45,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 
   A sums[2 * V] = {};
-  cuda::for_each_rows<kOne>(at, [&](std::int64_t here, auto n) {
+  cuda::for_each_rows<kTogether>(at, [&](std::int64_t here, auto n) {
     Vec<T, V> in[n()];
 #pragma unroll
     for (int u = 0; u < n(); ++u) in[u] = cuda::load<V>(x + here + u * at.stride);
@@ -136,7 +131,7 @@ template <class T, class F> void sum_up(const CudaContext& context, const Tensor
   using A = Accumulate<T>;
   const T* in = x.data<T>();
   const auto run = [&]<int V>() {
-    const ColumnTiling tiling = tiling_of(x, V);
+    const ColumnTiling tiling = cuda::tiling_of(x, V);
     const std::int64_t channels = tiling.channels;
     const Scratch memory =
         context.scratch((tiling.partial_elements() + static_cast<std::size_t>(channels)) * sizeof(A));
@@ -183,8 +178,8 @@ void batch_norm_join(CudaContext& context, const Tensor& rows, double eps, const
   if (channels == 0) return;
   dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
     if constexpr (sizeof(A) >= 4) {
-      cuda::launch(context, by_channel("batch_norm_join", channels), join_statistics<A>, rows.data<double>(),
-                   rows.dim(0), channels, eps, stats.data<A>(), Running<A>(running));
+      cuda::launch(context, cuda::by_channel("batch_norm_join", channels), join_statistics<A>,
+                   rows.data<double>(), rows.dim(0), channels, eps, stats.data<A>(), Running<A>(running));
     }
   });
 }
@@ -194,7 +189,7 @@ void batch_norm_fixed(CudaContext& context, const RunningStats& running, double 
   dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
     if constexpr (sizeof(A) >= 4) {
       const std::int64_t channels = stats.dim(1);
-      cuda::launch(context, by_channel("batch_norm_fixed", channels), fix_statistics<A>,
+      cuda::launch(context, cuda::by_channel("batch_norm_fixed", channels), fix_statistics<A>,
                    running.mean.data<A>(), running.var.data<A>(), channels, eps, stats.data<A>());
     }
   });

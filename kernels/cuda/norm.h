@@ -19,7 +19,6 @@ template <class A> struct Target {
   }
 };
 
-/// The channels of x [..., C] as columns, `width` of them for a thread.
 inline ColumnTiling tiling_of(const Tensor& x, int width) {
   const std::int64_t channels = x.dim(-1);
   return {channels > 0 ? x.numel() / channels : 0, channels, width};
