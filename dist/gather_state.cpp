@@ -108,9 +108,9 @@ class Gather {
   }
 
   /// While it lives, the others hear from rank 0 often enough, however slowly that writes.
-  class SignsOfLife {
+  class Heartbeat {
    public:
-    explicit SignsOfLife(Gather& gather) {
+    explicit Heartbeat(Gather& gather) {
       if (!gather.comm_.transport().threads_may_call()) return;
       thread_ = std::jthread([this, &gather](const std::stop_token& stop) { run(gather, stop); });
     }
@@ -311,7 +311,7 @@ void gather_state(Communicator& comm, const StateDict& state,
   Gather gather(comm, state);
   if (comm.rank() != 0) return gather.serve();
   try {
-    const Gather::SignsOfLife signs(gather);
+    const Gather::Heartbeat signs(gather);
     write([&](const StateDict::Entry& entry, const auto& sink) { gather.read(entry, sink); });
   } catch (const PeerLostError&) {
     throw;  // nobody can be told
