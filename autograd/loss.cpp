@@ -1,6 +1,7 @@
 #include "autograd/loss.h"
 
 #include "autograd/detail/dense.h"
+#include "autograd/detail/rounded.h"
 #include "autograd/node.h"
 #include "kernels/loss.h"
 
@@ -39,24 +40,25 @@ namespace {
 
 // y: [N], which are the losses, or [], and then the losses go where they are asked for.
 Tensor cross_entropy_into(const Tensor& y, const Tensor& losses, const Tensor& logits, const Tensor& target,
-                          float label_smoothing, double scale) {
+                          double label_smoothing, double scale) {
+  const double smoothing = rounded(label_smoothing, logits);
   const Tensor x = dense(logits), t = dense(target);
   const Tensor stats = Tensor::empty({x.shape()[0], 2}, loss_options(x));
   on_device(x.device(), [&](auto& context) {
-    kernels::cross_entropy_forward(context, x, t, label_smoothing, scale, stats, losses,
+    kernels::cross_entropy_forward(context, x, t, smoothing, scale, stats, losses,
                                    y.rank() == 0 ? y : Tensor());
   });
-  return record("cross_entropy", y, {logits},
-                [x = Saved(x), t = Saved(t), stats = Saved(stats), label_smoothing, scale](const Tensor& dy,
-                                                                                           Grads& dx) {
-                  dx[0] = empty_like(x);
-                  on_device(dy.device(), [&](auto& context) {
-                    kernels::cross_entropy_backward(context, x, t, stats, label_smoothing, scale, dy, dx[0]);
-                  });
-                });
+  return record(
+      "cross_entropy", y, {logits},
+      [x = Saved(x), t = Saved(t), stats = Saved(stats), smoothing, scale](const Tensor& dy, Grads& dx) {
+        dx[0] = empty_like(x);
+        on_device(dy.device(), [&](auto& context) {
+          kernels::cross_entropy_backward(context, x, t, stats, smoothing, scale, dy, dx[0]);
+        });
+      });
 }
 
-void check_cross_entropy(const Tensor& logits, const Tensor& target, float label_smoothing) {
+void check_cross_entropy(const Tensor& logits, const Tensor& target, double label_smoothing) {
   check_classes("cross_entropy", logits, target);
   ATH_CHECK(label_smoothing >= 0 && label_smoothing <= 1,
             "cross_entropy: label_smoothing must be in [0, 1], but got {}", label_smoothing);
@@ -64,7 +66,8 @@ void check_cross_entropy(const Tensor& logits, const Tensor& target, float label
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, float label_smoothing, Reduction reduction) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, double label_smoothing,
+                     Reduction reduction) {
   check_cross_entropy(logits, target, label_smoothing);
   const Tensor losses = rows_result(logits, Reduction::none);
   const Tensor y = reduction == Reduction::none ? losses : rows_result(logits, reduction);
@@ -72,7 +75,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, float label_smo
                             scale_of(reduction, logits.shape()[0]));
 }
 
-CrossEntropy cross_entropy_of_each(const Tensor& logits, const Tensor& target, float label_smoothing) {
+CrossEntropy cross_entropy_of_each(const Tensor& logits, const Tensor& target, double label_smoothing) {
   check_cross_entropy(logits, target, label_smoothing);
   const Tensor losses = rows_result(logits, Reduction::none);
   const Tensor mean = cross_entropy_into(rows_result(logits, Reduction::mean), losses, logits, target,

@@ -31,6 +31,7 @@ set(ATHANOR_CUDA_KERNELS
   accumulate
   augment
   batch_norm
+  batch_norm_statistics
   conv
   conv_depthwise
   conv_products
@@ -105,14 +106,12 @@ set(ATHANOR_SOURCES
   data/formats/cifar.cpp
   data/formats/crc32c.cpp
   data/formats/dataset_store.cpp
-  data/formats/detail/child_process.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
   data/formats/detail/lmdb_tree.cpp
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
   data/formats/detail/protobuf.cpp
-  data/formats/detail/sha256.cpp
   data/formats/detail/tar_reader.cpp
   data/formats/detail/temporary_file.cpp
   data/formats/detail/writing.cpp
@@ -120,6 +119,9 @@ set(ATHANOR_SOURCES
   data/formats/idx.cpp
   data/formats/image_folder.cpp
   data/formats/image_folder_writer.cpp
+  data/formats/import/cache.cpp
+  data/formats/import/detail/child_process.cpp
+  data/formats/import/hdf5.cpp
   data/formats/join.cpp
   data/formats/lmdb.cpp
   data/formats/manifest.cpp
@@ -153,7 +155,7 @@ set(ATHANOR_SOURCES
   dist/collectives/hierarchical.cpp
   dist/collectives/rank_order.cpp
   dist/collectives/ring.cpp
-  dist/collectives/staged_native.cpp
+  dist/collectives/session.cpp
   dist/collectives/wait.cpp
   dist/gather_state.cpp
   dist/gradient_sync.cpp
@@ -163,6 +165,7 @@ set(ATHANOR_SOURCES
   dist/launch/run_processes.cpp
   dist/launch/scratch_folder.cpp
   dist/launch/signal_stack.cpp
+  dist/launch/tcp.cpp
   dist/predict.cpp
   dist/sync_batch_norm.cpp
   dist/transports/staged_transport.cpp
@@ -180,6 +183,7 @@ set(ATHANOR_SOURCES
   tensor/counters.cpp
   tensor/detail/host_copy.cpp
   tensor/detail/safetensors_header.cpp
+  tensor/detail/sha256.cpp
   tensor/detail/tags.cpp
   tensor/device.cpp
   tensor/format.cpp
@@ -197,8 +201,8 @@ set(ATHANOR_SOURCES
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
-  kernels/cpu/conv_reference.cpp
   kernels/cpu/conv_scatter.cpp
+  kernels/cpu/elementwise_backward.cpp
   kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
@@ -357,8 +361,7 @@ function(athanor_format_library name)
   endif()
 endfunction()
 athanor_format_library(HDF5
-  SOURCES data/formats/detail/hdf5_file.cpp data/formats/detail/hdf5_library.cpp data/formats/hdf5.cpp data/formats/hdf5_writer.cpp
-  ABSENT data/formats/hdf5_absent.cpp)
+  SOURCES data/formats/import/detail/hdf5_work.cpp ABSENT data/formats/import/detail/hdf5_work_absent.cpp)
 athanor_format_library(LIBZIP
   SOURCES data/formats/detail/zip_reader.cpp ABSENT data/formats/detail/zip_reader_absent.cpp)
 athanor_format_library(LMDB
@@ -400,5 +403,5 @@ elseif(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
   target_sources(athanor_nccl PRIVATE dist/transports/make_transport.cpp)
   target_compile_definitions(athanor_nccl PRIVATE ATHANOR_WITH_NCCL)
 else()
-  target_sources(athanor PRIVATE dist/transports/make_transport_absent.cpp)
+  target_sources(athanor PRIVATE dist/transports/make_transport.cpp)
 endif()

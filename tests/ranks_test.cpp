@@ -156,7 +156,7 @@ TEST(Ranks, GradientsTravelDuringTheLastPass) {
   config.max_steps = 4;
   const auto train = digits(Part::train), held_out = digits(Part::test);
   dist::run_ranks(2, [&](dist::Transport& transport) {
-    Watched net(transport.flight());
+    Watched net(transport.session().flight());
     Trainer trainer(config, &transport);
     EXPECT_EQ(trainer.fit(net, *train, *held_out).steps.applied, 4);
     EXPECT_EQ(net.passes, 12);

@@ -230,7 +230,7 @@ TEST(Trainer, OverflowsThatNothingHelpsAreAnError) {
     FAIL() << "trained on";
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("of 4 steps in a row"), std::string::npos) << text;
+    EXPECT_NE(text.find("for 4 consecutive steps"), std::string::npos) << text;
     EXPECT_NE(text.find("that of hidden.weight"), std::string::npos) << text;
     EXPECT_NE(text.find("cross_entropy"), std::string::npos) << text;
     EXPECT_NE(text.find("--lr"), std::string::npos) << text;
@@ -382,6 +382,29 @@ TEST(Trainer, ClipsTheGlobalNorm) {
   double moved = 0;
   for (std::size_t i = 0; i < start.size(); ++i) moved += std::pow(clipped.weights[i] - start[i], 2);
   EXPECT_NEAR(std::sqrt(moved), 1e-3, 2e-5);
+}
+
+TEST(Trainer, DecaysMatricesOrAll) {
+  TrainerConfig config = small_config();
+  config.epochs = config.max_steps = 1;
+  config.momentum = 0;
+  config.weight_decay = 0.5;
+  config.schedule = [](double, std::int64_t) { return schedules::constant(0.1); };
+  const std::vector<double> matrices = run(config).weights;
+  config.decay = Decay::all;
+  const std::vector<double> all = run(config).weights;
+  Perceptron before;
+  std::size_t i = 0;
+  double vectors = 0;
+  for (const Parameter& p : before.parameters()) {
+    for (const double start : p.tensor.to_vector()) {
+      const bool decays_now = p.tensor.rank() < 2;
+      EXPECT_NEAR(all[i], matrices[i] - (decays_now ? 0.1 * 0.5 * start : 0), 1e-6) << p.name;
+      if (decays_now) vectors += std::abs(start);
+      ++i;
+    }
+  }
+  EXPECT_GT(vectors, 0.1) << "or the comparison says nothing";
 }
 
 TEST(Trainer, RefusesDataAndModelsThatDoNotFit) {

@@ -273,7 +273,9 @@ TEST(ZeroOne, AStepShowsWhetherWeightsAreReadInCalls) {
         WholeModel model(2, 0, dist::sharded({}, comm, test::kSmallBuckets));
         Zero1 zero1(model.arena, comm, {.overlap = overlap});
         zero1.overlap_gather(model.net, Zero1::Trust::after_a_step);
-        const auto under_way = [&] { return !error_of([&] { transport.check_free("test"); }).empty(); };
+        const auto under_way = [&] {
+          return !error_of([&] { transport.session().check_free("test"); }).empty();
+        };
         const auto step = [&](bool calls, bool after_its_reading = false) {
           const Tensor x = test::whole_samples(0, 2);
           model.arena.zero_grad();

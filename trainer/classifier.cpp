@@ -8,7 +8,7 @@
 namespace athanor {
 
 Classifier::Classifier(nn::Module& model, Preprocess preprocess, std::int64_t classes, Device device,
-                       float smoothing)
+                       double smoothing)
     : model_(model),
       preprocess_(std::move(preprocess)),
       classes_(classes),

@@ -9,7 +9,7 @@ namespace athanor {
 class Classifier final : public Task {
  public:
   /// `model` takes [N, H, W, C] to logits [N, classes], and must outlive this.
-  Classifier(nn::Module& model, Preprocess preprocess, std::int64_t classes, Device device, float smoothing);
+  Classifier(nn::Module& model, Preprocess preprocess, std::int64_t classes, Device device, double smoothing);
 
   nn::Module& network() override { return model_; }
   Tensor training_step(const Batch& batch, Pass& pass) override;
@@ -20,7 +20,7 @@ class Classifier final : public Task {
   Preprocess preprocess_;
   std::int64_t classes_;
   Device device_;
-  float smoothing_;
+  double smoothing_;
 };
 
 }  // namespace athanor

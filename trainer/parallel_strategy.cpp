@@ -171,9 +171,19 @@ class SyncedStrategy : public ParallelStrategy {
   StepState known_;
 };
 
-void may_take_long() {
-  if (auto* watchdog = dist::Watchdog::current()) watchdog->takes_long();
-}
+/// While rank 0 saves, the watchdog does not take it for lost.
+class SlowSave {
+ public:
+  SlowSave() { tell(0); }
+  ~SlowSave() { tell(-1); }
+  SlowSave(const SlowSave&) = delete;
+  SlowSave& operator=(const SlowSave&) = delete;
+
+ private:
+  static void tell(int rank) {
+    if (auto* watchdog = dist::Watchdog::current()) watchdog->takes_long(rank);
+  }
+};
 
 class DdpStrategy final : public SyncedStrategy {
  public:
@@ -195,7 +205,7 @@ class DdpStrategy final : public SyncedStrategy {
     }
   }
   void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
-    may_take_long();
+    const SlowSave slow;
     const auto timed = communication();
     dist::gather_state(comm_, {}, [&](const dist::ReadTensor& read) { write(make(), read); });
   }
@@ -232,7 +242,7 @@ class Zero1Strategy final : public SyncedStrategy {
   }
   double take_waited_s() override { return zero1().take_waited_s(); }
   void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
-    may_take_long();
+    const SlowSave slow;
     const auto timed = communication();
     const StateDict state = make();
     dist::gather_state(comm_, state, [&](const dist::ReadTensor& read) { write(state, read); });

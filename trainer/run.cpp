@@ -38,8 +38,10 @@ GradientLimits make_limits(const TrainerConfig& config) {
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena) {
   if (config.optimizer) return config.optimizer(arena);
-  // Decay pulls filters and matrices to zero; biases, scales and shifts are few and left alone.
-  const auto decays = [](const Parameter& p) { return p.decay && p.tensor.rank() >= 2; };
+  // Decay pulls filters and matrices to zero; by default biases, scales and shifts, which are few, are left
+  // alone.
+  const bool all = config.decay == Decay::all;
+  const auto decays = [=](const Parameter& p) { return all || (p.decay && p.tensor.rank() >= 2); };
   std::vector<Sgd::Group> groups;
   for (const bool decay : {true, false}) {
     const auto wanted = [=](const Parameter& p) { return decays(p) == decay; };
@@ -49,7 +51,8 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, Parameter
     group.parameters = wanted;
     group.options = {.momentum = static_cast<float>(config.momentum),
                      .weight_decay = decay ? static_cast<float>(config.weight_decay) : 0.0f,
-                     .nesterov = config.momentum > 0};
+                     .nesterov = config.momentum > 0,
+                     .decay = config.decay};
     groups.push_back(std::move(group));
   }
   return std::make_unique<Sgd>(arena, groups, 0);
@@ -113,8 +116,7 @@ std::unique_ptr<Task> Run::make_task(nn::Module& model) const {
   return std::make_unique<Classifier>(model,
                                       Preprocess(spec, feeding_.pixels(), compute_dtype(config_.precision),
                                                  config_.device, config_.augment, config_.seed),
-                                      spec.classes, config_.device,
-                                      static_cast<float>(config_.label_smoothing));
+                                      spec.classes, config_.device, config_.label_smoothing);
 }
 
 ParameterArena& Run::make_arena(std::unique_ptr<ParameterArena>& arena) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "dist/collectives/communicator.h"
 #include "tensor/counters.h"
@@ -37,5 +38,8 @@ class Exchange {
   Event here_;
   std::unique_ptr<Collective> gather_;
 };
+
+/// Whether no two ranks give the same bytes: all call it with as many, a multiple of 8.
+bool all_differ(Communicator& comm, std::span<const std::byte> mine);
 
 }  // namespace athanor::dist

@@ -50,9 +50,6 @@ struct PlanSteps {
   std::string write(const cudnn::Plan& plan) const { return plan.json(); }
 };
 
-/// y = activation(y).
-void activate(CudaContext& context, Activation activation, const Tensor& y);
-
 cudnn::PlanRules plan_rules(const CudaContext& context, const VendorOptions& options);
 /// The largest power of two, at most `most`, that an address is a multiple of.
 std::int64_t alignment_of(const void* address, std::int64_t most);
