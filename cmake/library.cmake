@@ -31,6 +31,7 @@ set(ATHANOR_CUDA_KERNELS
   accumulate
   augment
   batch_norm
+  batch_norm_statistics
   conv
   conv_depthwise
   conv_products
@@ -105,14 +106,12 @@ set(ATHANOR_SOURCES
   data/formats/cifar.cpp
   data/formats/crc32c.cpp
   data/formats/dataset_store.cpp
-  data/formats/detail/child_process.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
   data/formats/detail/lmdb_tree.cpp
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
   data/formats/detail/protobuf.cpp
-  data/formats/detail/sha256.cpp
   data/formats/detail/tar_reader.cpp
   data/formats/detail/temporary_file.cpp
   data/formats/detail/writing.cpp
@@ -120,6 +119,9 @@ set(ATHANOR_SOURCES
   data/formats/idx.cpp
   data/formats/image_folder.cpp
   data/formats/image_folder_writer.cpp
+  data/formats/import/cache.cpp
+  data/formats/import/detail/child_process.cpp
+  data/formats/import/hdf5.cpp
   data/formats/join.cpp
   data/formats/lmdb.cpp
   data/formats/manifest.cpp
@@ -153,7 +155,7 @@ set(ATHANOR_SOURCES
   dist/collectives/hierarchical.cpp
   dist/collectives/rank_order.cpp
   dist/collectives/ring.cpp
-  dist/collectives/staged_native.cpp
+  dist/collectives/session.cpp
   dist/collectives/wait.cpp
   dist/gather_state.cpp
   dist/gradient_sync.cpp
@@ -163,6 +165,7 @@ set(ATHANOR_SOURCES
   dist/launch/run_processes.cpp
   dist/launch/scratch_folder.cpp
   dist/launch/signal_stack.cpp
+  dist/launch/tcp.cpp
   dist/predict.cpp
   dist/sync_batch_norm.cpp
   dist/transports/staged_transport.cpp
@@ -180,6 +183,7 @@ set(ATHANOR_SOURCES
   tensor/counters.cpp
   tensor/detail/host_copy.cpp
   tensor/detail/safetensors_header.cpp
+  tensor/detail/sha256.cpp
   tensor/detail/tags.cpp
   tensor/device.cpp
   tensor/format.cpp
@@ -238,26 +242,30 @@ set(ATHANOR_SOURCES
   trainer/checkpoint.cpp
   trainer/checkpoint_folder.cpp
   trainer/choose_device.cpp
+  trainer/classifier.cpp
   trainer/config.cpp
   trainer/detail/flag_values.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
+  trainer/feeding.cpp
   trainer/json_lines.cpp
+  trainer/limits.cpp
+  trainer/loop.cpp
+  trainer/metric_sums.cpp
+  trainer/overflow.cpp
+  trainer/parallel_strategy.cpp
   trainer/parse_flags.cpp
   trainer/progress.cpp
-  trainer/ranks.cpp
+  trainer/reports.cpp
+  trainer/run.cpp
+  trainer/run_checkpoints.cpp
   trainer/run_main.cpp
   trainer/run_on_ranks.cpp
   trainer/run_state.cpp
   trainer/settings.cpp
   trainer/signals.cpp
   trainer/trainer.cpp
-  trainer/trainer_checkpoints.cpp
-  trainer/trainer_feeding.cpp
-  trainer/trainer_overflow.cpp
-  trainer/trainer_ranks.cpp
-  trainer/trainer_reports.cpp
-  trainer/trainer_step.cpp
+  trainer/validation.cpp
 )
 # Which of them are formats: these folders, and what in data/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
@@ -353,8 +361,7 @@ function(athanor_format_library name)
   endif()
 endfunction()
 athanor_format_library(HDF5
-  SOURCES data/formats/detail/hdf5_file.cpp data/formats/detail/hdf5_library.cpp data/formats/hdf5.cpp data/formats/hdf5_writer.cpp
-  ABSENT data/formats/hdf5_absent.cpp)
+  SOURCES data/formats/import/detail/hdf5_work.cpp ABSENT data/formats/import/detail/hdf5_work_absent.cpp)
 athanor_format_library(LIBZIP
   SOURCES data/formats/detail/zip_reader.cpp ABSENT data/formats/detail/zip_reader_absent.cpp)
 athanor_format_library(LMDB
@@ -396,5 +403,5 @@ elseif(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
   target_sources(athanor_nccl PRIVATE dist/transports/make_transport.cpp)
   target_compile_definitions(athanor_nccl PRIVATE ATHANOR_WITH_NCCL)
 else()
-  target_sources(athanor PRIVATE dist/transports/make_transport_absent.cpp)
+  target_sources(athanor PRIVATE dist/transports/make_transport.cpp)
 endif()

@@ -300,7 +300,10 @@ class Gather {
 
 void read_whole(const StateDict::Entry& entry, const std::function<void(std::span<const std::byte>)>& sink) {
   const auto* whole = std::get_if<Tensor>(&entry.value);
-  ATH_CHECK(whole, "checkpoint: '{}' must be a whole tensor, but is not", entry.name);
+  ATH_CHECK(whole,
+            "checkpoint: '{}' must be whole, but this rank has a part of it; save it on all ranks by "
+            "dist::gather_state()",
+            entry.name);
   const NoGrad no_grad;
   const Tensor here = contiguous(whole->detach().to(kCpu));
   sink({here.raw_data(), here.bytes()});

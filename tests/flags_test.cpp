@@ -124,6 +124,8 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_TRUE(config.sync_bn);
   EXPECT_EQ(config.collectives.algorithm, dist::Algorithm::native);
   EXPECT_FALSE(config.overlap);
+  EXPECT_EQ(parse({}).collectives.algorithm, dist::Algorithm::automatic);
+  EXPECT_EQ(parse({"--algorithm=auto"}).collectives.algorithm, dist::Algorithm::automatic);
   EXPECT_EQ(parse({}).workers, LoaderOptions::kAuto);
   EXPECT_EQ(parse({"--workers=auto"}).workers, LoaderOptions::kAuto);
   EXPECT_FALSE(parse({"--bad-samples=strict"}).bad_samples.skip);

@@ -33,7 +33,7 @@ TEST(FlightRecord, HasEveryCollective) {
       comm.run(*comm.barrier());
       comm.run(*comm.all_gather_small(rows));
       comm.run(*comm.broadcast(x, 1));
-      const FlightRecord& flight = transport.flight();
+      const FlightRecord& flight = transport.session().flight();
       ASSERT_EQ(flight.size(), 4);
       EXPECT_EQ(std::string(flight.at(0).call.name), fmt::format("{} all_reduce", name_of(algorithm)));
       EXPECT_EQ(flight.at(0).call.dtype, DType::f32);
@@ -93,19 +93,19 @@ TEST(FlightRecord, KnowsWhoIsWaitedFor) {
     if (transport.rank() == 2) return;
     Communicator comm(transport, {.timeout = 1500ms});
     int failures = 0;
-    transport.on_failure = [&](dist::Failure kind, const std::exception&) {
+    transport.session().on_failure = [&](dist::Failure kind, const std::exception&) {
       EXPECT_EQ(kind, dist::Failure::deadline);
       ++failures;
     };
     EXPECT_THROW(comm.run(*comm.all_reduce(Tensor::zeros({64})), 7), PeerLostError);
     EXPECT_EQ(failures, 1);
-    const FlightRecord::Entry entry = transport.flight().last();
+    const FlightRecord::Entry entry = transport.session().flight().last();
     EXPECT_TRUE(entry.under_way());
     EXPECT_EQ(entry.waits_for, 2);
-    const std::string doing = dist::doing(transport.flight());
+    const std::string doing = dist::doing(transport.session().flight());
     EXPECT_EQ(doing.find("rank 2 did not do its part of rank_order all_reduce #0, bucket 7, for "), 0u)
         << doing;
-    transport.on_failure = nullptr;
+    transport.session().on_failure = nullptr;
     --waiting;
   });
 }

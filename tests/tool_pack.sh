@@ -142,11 +142,11 @@ for round in $(seq 1 10); do
 done
 
 # SIGINT and SIGTERM while samples are written: nothing is left, and the code says which. (One that comes after the last
-# sample is no test.)
+# sample is no test. A script's background jobs ignore SIGINT: --default-signal.)
 for signal in INT TERM; do
   for round in $(seq 1 60); do
     code=0
-    "$athanor" pack "$folder/mnist" "$out/stopped.athp" > /dev/null 2> "$folder/stderr" &
+    env --default-signal "$athanor" pack "$folder/mnist" "$out/stopped.athp" > /dev/null 2> "$folder/stderr" &
     while [ -z "$(ls -A "$out")" ] && kill -0 $! 2> /dev/null; do :; done
     kill -$signal $! 2> /dev/null || true
     wait $! 2> /dev/null || code=$?

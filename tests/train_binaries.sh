@@ -53,11 +53,11 @@ for seed in 3 3 4; do run 0 train_digits --epochs 2 --deterministic --seed "$see
 mapfile -t hashes < <(sed -n '/"event":"end"/s/.*"weights_hash":"\([^"]*\)".*/\1/p' equal.jsonl)
 [ "${hashes[0]}" = "${hashes[1]}" ] && [ "${hashes[0]}" != "${hashes[2]}" ] || die "hashes: ${hashes[*]}"
 
-# A signal ends it after the step under way, with a last line.
+# A signal ends it after the step under way, with a last line. (A script's background jobs ignore SIGINT: --default-signal.)
 for signal in INT:130 TERM:143; do
   rm -f signal.jsonl
   code=0
-  ATHANOR_OMP_SET=1 "$bin/train_digits" --epochs 100000 --metrics signal.jsonl >out 2>err &
+  ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" --epochs 100000 --metrics signal.jsonl >out 2>err &
   pid=$!
   for _ in $(seq 300); do [ -s signal.jsonl ] && break; sleep 0.1; done
   kill "-${signal%:*}" $pid
@@ -73,7 +73,7 @@ run 0 "${train[@]}" --metrics straight.jsonl
 saving=("${train[@]}" --checkpoint-dir saved --checkpoint-every 7 --metrics resumed.jsonl)
 for signal in KILL:137 INT:130 TERM:143 KILL:137; do
   before=$(newest) code=0
-  ATHANOR_OMP_SET=1 "$bin/train_digits" "${saving[@]:1}" --resume auto >out 2>err &
+  ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" "${saving[@]:1}" --resume auto >out 2>err &
   pid=$!
   for _ in $(seq 3000); do [ "$(newest)" = "$before" ] || break; sleep 0.01; done
   kill "-${signal%:*}" $pid || die "it was over before it could be killed"

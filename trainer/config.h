@@ -99,7 +99,7 @@ struct TrainerConfig {
   std::filesystem::path train_data, val_data;  ///< where they are; empty: below data_dir
 
   // The recipe, which has no flags.
-  dist::CommunicatorOptions collectives;  ///< of several ranks
+  dist::CommunicatorOptions collectives{.algorithm = dist::Algorithm::automatic};  ///< of several ranks
   dist::BucketOptions buckets;
   /// Of bytes / 255, for each channel; empty: measured on the training set, which reads all of it.
   std::vector<double> pixel_mean, pixel_stddev;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -202,7 +203,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
   erase_live_line();
   if (report.stopped_by == StoppedBy::signal) {
     print(out_, "\n");
-    say(fmt::format("ended by {} after {}{}", report.signal == SIGINT ? "SIGINT" : "SIGTERM",
+    say(fmt::format("ended by SIG{} after {}{}", ::sigabbrev_np(report.signal),
                     counted(report.steps.attempted(), "step"),
                     report.checkpoint.empty() ? ""
                                               : fmt::format("; all of it is in {}: go on with --resume auto",

@@ -4,7 +4,9 @@
 #include <memory>
 #include <vector>
 
+#include "dist/collectives/session.h"
 #include "dist/transports/transport.h"
+#include "tensor/dtype.h"
 
 namespace athanor::dist {
 
@@ -109,7 +111,7 @@ class InFlight {
   /// Whether the oldest is complete; it is forgotten then.
   bool pop() {
     if (empty() || !transport_.test(at(first_).request)) return false;
-    transport_.flight().moved(static_cast<std::int64_t>(at(first_).bytes));
+    transport_.session().flight().moved(static_cast<std::int64_t>(at(first_).bytes));
     ++first_;
     return true;
   }

@@ -59,6 +59,7 @@ const char* name_of(Algorithm algorithm) {
     case Algorithm::hierarchical: return "hierarchical";
     case Algorithm::rank_order: return "rank_order";
     case Algorithm::native: return "native";
+    case Algorithm::automatic: return "auto";
   }
   return "?";
 }
@@ -84,12 +85,16 @@ std::int64_t scratch_bytes(const CommunicatorOptions& options, const Tensor& buf
 
 Communicator::Communicator(Transport& transport, const CommunicatorOptions& options)
     : transport_(transport), options_(options) {
+  if (options.algorithm == Algorithm::automatic) {
+    const bool nodes = transport.device().is_cuda() && transport.world_size() > options.node_size;
+    options_.algorithm = nodes && transport.native() ? Algorithm::native : Algorithm::rank_order;
+  }
   ATH_CHECK(options.segment_bytes >= 64, "communicator: segment_bytes must be at least 64, but got {}",
             options.segment_bytes);
   ATH_CHECK(options.timeout.count() > 0, "communicator: timeout must be > 0 ms, but got {}",
             options.timeout.count());
   if (options.algorithm == Algorithm::hierarchical) check_nodes(world_size(), options.node_size);
-  ATH_CHECK(options.algorithm != Algorithm::native || transport.has_native(),
+  ATH_CHECK(options.algorithm != Algorithm::native || transport.native(),
             "communicator: native takes a transport with collectives of its own (MPI, NCCL), but this one "
             "has none; use ring, hierarchical or rank_order");
 }
@@ -107,6 +112,10 @@ Tensor Communicator::scratch(std::int64_t bytes) {
 std::unique_ptr<Collective> Communicator::ready(std::unique_ptr<Collective> collective) {
   if (transport_.device().is_cpu()) return collective;
   return std::make_unique<OnStream>(transport_, std::move(collective));
+}
+
+std::unique_ptr<Collective> Communicator::native(const NativeCall& call) const {
+  return options_.algorithm == Algorithm::native ? transport_.native()->make(call) : nullptr;
 }
 
 // The pieces that are meant, all of them.
@@ -141,42 +150,31 @@ std::unique_ptr<Collective> Communicator::make_reduce_scatter(const Tensor& buff
   const bool equal = pieces.empty();
   pieces = checked("reduce_scatter", buffer, std::move(pieces));
   ATH_CHECK(buffer.dtype() != DType::boolean, "reduce_scatter: dtype must be a number, but got bool");
+  if (auto own = native({What::reduce_scatter, buffer, how, pieces})) return own;
   const std::int64_t segment = options_.segment_bytes;
-  switch (options_.algorithm) {
-    case Algorithm::native:
-      if (auto own = transport_.native({What::reduce_scatter, buffer, how, pieces})) return own;
-      [[fallthrough]];
-    case Algorithm::rank_order: {
-      const Tensor arriving = scratch(RankOrder::scratch_bytes(buffer, largest_of(pieces), world_size()));
-      return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::reduce_scatter, buffer, how,
-                                         arriving, std::move(pieces));
-    }
-    case Algorithm::hierarchical:
-      return hierarchical_reduce_scatter(transport_, options_.node_size, buffer, how,
-                                         scratch(scratch_bytes(options_, buffer, pieces)), segment, pieces);
-    case Algorithm::ring: break;
-  }
-  return std::make_unique<Ring>(transport_, world(), Ring::Half::reduce_scatter, buffer, how,
-                                scratch(Ring::scratch_bytes(buffer, equal ? world_size() : 1, segment)),
-                                segment, std::move(pieces));
+  if (options_.algorithm == Algorithm::ring)
+    return std::make_unique<Ring>(transport_, world(), Ring::Half::reduce_scatter, buffer, how,
+                                  scratch(Ring::scratch_bytes(buffer, equal ? world_size() : 1, segment)),
+                                  segment, std::move(pieces));
+  if (options_.algorithm == Algorithm::hierarchical)
+    return hierarchical_reduce_scatter(transport_, options_.node_size, buffer, how,
+                                       scratch(scratch_bytes(options_, buffer, pieces)), segment, pieces);
+  const Tensor arriving = scratch(RankOrder::scratch_bytes(buffer, largest_of(pieces), world_size()));
+  return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::reduce_scatter, buffer, how,
+                                     arriving, std::move(pieces));
 }
 
 std::unique_ptr<Collective> Communicator::make_all_gather(const Tensor& buffer, std::vector<Range> pieces) {
   pieces = checked("all_gather", buffer, std::move(pieces));
   constexpr auto kNothing = kernels::Combine::sum;
-  switch (options_.algorithm) {
-    case Algorithm::native:
-      if (auto own = transport_.native({What::all_gather, buffer, kNothing, pieces})) return own;
-      [[fallthrough]];
-    case Algorithm::rank_order:
-      return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::all_gather, buffer, kNothing,
-                                         Tensor(), std::move(pieces));
-    case Algorithm::hierarchical:
-      return hierarchical_all_gather(transport_, options_.node_size, buffer, options_.segment_bytes, pieces);
-    case Algorithm::ring: break;
-  }
-  return std::make_unique<Ring>(transport_, world(), Ring::Half::all_gather, buffer, kNothing, Tensor(),
-                                options_.segment_bytes, std::move(pieces));
+  if (auto own = native({What::all_gather, buffer, kNothing, pieces})) return own;
+  if (options_.algorithm == Algorithm::ring)
+    return std::make_unique<Ring>(transport_, world(), Ring::Half::all_gather, buffer, kNothing, Tensor(),
+                                  options_.segment_bytes, std::move(pieces));
+  if (options_.algorithm == Algorithm::hierarchical)
+    return hierarchical_all_gather(transport_, options_.node_size, buffer, options_.segment_bytes, pieces);
+  return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::all_gather, buffer, kNothing,
+                                     Tensor(), std::move(pieces));
 }
 
 std::unique_ptr<Collective> Communicator::all_reduce(const Tensor& buffer, kernels::Combine how,
@@ -184,18 +182,14 @@ std::unique_ptr<Collective> Communicator::all_reduce(const Tensor& buffer, kerne
   if (options_.algorithm == Algorithm::native) {
     ATH_CHECK(buffer.dtype() != DType::boolean, "all_reduce: dtype must be a number, but got bool");
     pieces = checked("all_reduce", buffer, std::move(pieces));
-    if (auto own = transport_.native({What::all_reduce, buffer, how, pieces})) return ready(std::move(own));
+    if (auto own = native({What::all_reduce, buffer, how, pieces})) return ready(std::move(own));
   }
   std::vector<std::unique_ptr<Collective>> halves;
   halves.push_back(make_reduce_scatter(buffer, how, pieces));
   halves.push_back(make_all_gather(buffer, std::move(pieces)));
-  const char* name = "all_reduce";
-  switch (options_.algorithm) {
-    case Algorithm::ring: name = "ring all_reduce"; break;
-    case Algorithm::hierarchical: name = "hierarchical all_reduce"; break;
-    case Algorithm::rank_order:
-    case Algorithm::native: name = "rank_order all_reduce"; break;
-  }
+  const char* name = options_.algorithm == Algorithm::ring           ? "ring all_reduce"
+                     : options_.algorithm == Algorithm::hierarchical ? "hierarchical all_reduce"
+                                                                     : "rank_order all_reduce";
   return ready(std::make_unique<Sequence>(name, std::move(halves)));
 }
 
@@ -203,15 +197,18 @@ std::unique_ptr<Collective> Communicator::broadcast(const Tensor& buffer, int ro
   check_buffer("broadcast", buffer, transport_.device());
   ATH_CHECK(root >= 0 && root < world_size(), "broadcast: root must be one of {} ranks, but got {}",
             world_size(), root);
-  if (options_.algorithm == Algorithm::native) {
-    if (auto own = transport_.native({What::broadcast, buffer, kernels::Combine::sum, {}, root}))
-      return ready(std::move(own));
-  }
+  if (auto own = native({What::broadcast, buffer, kernels::Combine::sum, {}, root}))
+    return ready(std::move(own));
   return ready(std::make_unique<Broadcast>(transport_, world(), root, buffer, options_.segment_bytes));
 }
 
 std::unique_ptr<Collective> Communicator::make_all_gather_small(const Tensor& buffer) {
   check_buffer("all_gather", buffer, transport_.device());
+  if (transport_.grouped()) {
+    auto own =
+        native({What::all_gather, buffer, kernels::Combine::sum, equal_pieces(buffer.numel(), world_size())});
+    if (own) return own;
+  }
   return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::all_gather, buffer,
                                      kernels::Combine::sum, Tensor());
 }
@@ -223,8 +220,8 @@ std::unique_ptr<Collective> Communicator::barrier() {
 void Communicator::start(Collective& collective, std::int64_t bucket, std::int64_t launch_us) {
   const Collective::Payload payload = collective.payload();
   const Call call{collective.name(), payload.dtype, payload.count, bucket};
-  const Tag tag = transport_.begin(call, launch_us);
-  if (options_.compare_calls && world_size() > 1) compare(call, transport_.flight().last().seq, tag);
+  const Tag tag = session().begin(call, launch_us);
+  if (options_.compare_calls && world_size() > 1) compare(call, session().flight().last().seq, tag);
   collective.start(tag);
 }
 
@@ -245,19 +242,19 @@ void Communicator::compare(const Call& call, std::int64_t seq, Tag tag) {
     const ArgumentError error(fmt::format(
         "all ranks must start the same collectives in the same order, but rank {} starts {}, and rank {} {}",
         rank(), mine.str(), other, theirs.str()));
-    if (transport_.on_failure) transport_.on_failure(Failure::error, error);
+    if (session().on_failure) session().on_failure(Failure::error, error);
     throw error;
   }
 }
 
 void Communicator::run(Collective& collective, std::int64_t bucket) {
-  transport_.check_free(collective.name());
+  session().check_free(collective.name());
   try {
     collective.filled();
     start(collective, bucket);
     finish(collective, transport_, {.timeout = options_.timeout, .bucket = bucket});
   } catch (const std::exception& error) {
-    transport_.give_up(error.what());
+    session().give_up(error.what());
     throw;
   }
 }

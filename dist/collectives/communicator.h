@@ -9,6 +9,7 @@
 
 #include "dist/collectives/collective.h"
 #include "dist/collectives/group.h"
+#include "dist/collectives/native.h"
 #include "dist/transports/transport.h"
 #include "kernels/accumulate.h"
 #include "tensor/tensor.h"
@@ -22,15 +23,17 @@ enum class Algorithm : std::uint8_t {
   ring,          ///< the fewest bytes, P - 1 steps each way
   hierarchical,  ///< rings within nodes, then between them
   rank_order,    ///< everyone to everyone; sums of halves are exact to one rounding
-  native,  ///< what the library below does: MPI_Iallreduce, ncclAllReduce, ...; bits and steps are its own
+  native,     ///< what the library below does: MPI_Iallreduce, ncclAllReduce, ...; bits and steps are its own
+  automatic,  ///< between GPUs of several nodes native, else rank_order
 };
 
-/// "ring", "hierarchical", "rank_order", "native"
+/// "ring", "hierarchical", "rank_order", "native", "auto"
 const char* name_of(Algorithm algorithm);
 
 struct CommunicatorOptions {
   Algorithm algorithm = Algorithm::rank_order;
-  int node_size = 1;  ///< ranks per node, for hierarchical; neighbouring ranks are on one node
+  /// Ranks per node, for hierarchical and automatic; neighbouring ranks are on one node.
+  int node_size = 1;
   std::int64_t segment_bytes = 1 << 20;  ///< of rings
   /// How long a collective may stand still before its ranks are given up.
   std::chrono::milliseconds timeout{300'000};
@@ -65,6 +68,8 @@ class Communicator {
   int rank() const { return transport_.rank(); }
   int world_size() const { return transport_.world_size(); }
   Transport& transport() const { return transport_; }
+  Session& session() const { return transport_.session(); }
+  /// As given, with the algorithm that automatic stands for.
   const CommunicatorOptions& options() const { return options_; }
 
   /// piece_of() this job.
@@ -94,14 +99,15 @@ class Communicator {
                                          std::vector<Range> pieces = {});
   /// What rank `root` has, to all.
   std::unique_ptr<Collective> broadcast(const Tensor& buffer, int root);
-  /// Few values: buffer[r * n / P ...) of each rank r to all, in one step whatever the algorithm.
+  /// Few values: buffer[r * n / P ...) of each rank r to all, in one step: by rank_order, whatever the
+  /// algorithm, but native over NCCL, which keeps memory for every pair of ranks that exchange messages.
   std::unique_ptr<Collective> all_gather_small(const Tensor& buffer) {
     return ready(make_all_gather_small(buffer));
   }
   std::unique_ptr<Collective> barrier();
 
   /// Tag of the next collective, of all that use the transport.
-  Tag next_tag() { return transport_.next_tag(); }
+  Tag next_tag() { return session().next_tag(); }
   /// Puts it on record and starts it, for one who pushes it afterwards (dist/collectives/wait.h).
   /// `launch_us`: when it might have started, by FlightRecord::now_us(); 0: now. Throws as run() where ranks
   /// are compared.
@@ -117,6 +123,8 @@ class Communicator {
   std::unique_ptr<Collective> make_all_gather(const Tensor& buffer, std::vector<Range> pieces);
   std::unique_ptr<Collective> make_all_gather_small(const Tensor& buffer);
   std::unique_ptr<Collective> ready(std::unique_ptr<Collective> collective);
+  /// Null where it is not for the library below.
+  std::unique_ptr<Collective> native(const NativeCall& call) const;
   Tensor scratch(std::int64_t bytes);
   std::vector<Range> checked(const char* op, const Tensor& buffer, std::vector<Range> pieces) const;
   void compare(const Call& call, std::int64_t seq, Tag tag);

@@ -4,6 +4,7 @@
 
 #include "dist/collectives/slice.h"
 #include "dist/collectives/wait.h"
+#include "tensor/counters.h"
 #include "tensor/pinned.h"
 
 namespace athanor::dist {
@@ -26,12 +27,13 @@ void Exchange::upload(std::int64_t begin) {
   slice(table_, mine).copy_bytes_from(slice(host_, mine));
 }
 
-void Exchange::run() {
+void Exchange::run(const Site& site) {
   comm_.run(*gather_);
-  download();
+  download(site);
 }
 
-void Exchange::download() {
+void Exchange::download(const Site& site) {
+  count_host_sync("exchange between ranks", site);
   if (table_.device().is_cpu()) return;
   host_.copy_bytes_from(table_);
   here_.record(current_stream(table_.device()));
@@ -43,6 +45,19 @@ void Exchange::download() {
                                  table_.device().str(), host_.numel(),
                                  static_cast<double>(comm_.options().timeout.count()) / 1000);
   }
+}
+
+bool all_differ(Communicator& comm, std::span<const std::byte> mine) {
+  Exchange rows(comm, std::ssize(mine));
+  std::memcpy(rows.row(comm.rank()), mine.data(), mine.size());
+  rows.upload();
+  rows.run();
+  for (int a = 0; a < comm.world_size(); ++a) {
+    for (int b = 0; b < a; ++b) {
+      if (std::memcmp(rows.row(a), rows.row(b), mine.size()) == 0) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace athanor::dist

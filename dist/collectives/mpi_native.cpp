@@ -115,7 +115,7 @@ class MpiNative final : public Collective {
       const std::span<std::byte> piece = bytes_of(call_.buffer, mine);
       std::memmove(piece.data(), call_.buffer.raw_data(), piece.size());
     }
-    transport_.flight().moved(static_cast<std::int64_t>(call_.buffer.bytes()));
+    transport_.session().flight().moved(static_cast<std::int64_t>(call_.buffer.bytes()));
     done_ = true;
     return true;
   }

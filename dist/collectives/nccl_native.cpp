@@ -78,7 +78,7 @@ class NcclNative final : public Collective {
     for (; queued_ < requests_.size(); ++queued_) {
       if (!transport_.test(requests_[queued_])) return false;
     }
-    transport_.flight().moved(static_cast<std::int64_t>(call_.buffer.bytes()));
+    transport_.session().flight().moved(static_cast<std::int64_t>(call_.buffer.bytes()));
     return true;
   }
   std::int64_t progress() const override { return static_cast<std::int64_t>(queued_); }

@@ -17,7 +17,7 @@ std::string what(const Collective& collective, const WaitOptions& options) {
 }
 
 [[noreturn]] void fail(Transport& transport, Failure kind, const PeerLostError& error) {
-  if (transport.on_failure) transport.on_failure(kind, error);
+  if (transport.session().on_failure) transport.session().on_failure(kind, error);
   throw error;
 }
 
@@ -44,14 +44,14 @@ bool Patience::wait(std::int64_t progress) {
 bool push(Collective& collective, Transport& transport, const WaitOptions& options) {
   try {
     const bool done = collective.advance();
-    if (!done) transport.flight().waits_for(collective.waits_for());
-    if (done && options.last) transport.flight().end();
+    if (!done) transport.session().flight().waits_for(collective.waits_for());
+    if (done && options.last) transport.session().flight().end();
     return done;
   } catch (const PeerLostError& error) {
     fail(transport, Failure::lost,
          PeerLostError(fmt::format("{}: {}", what(collective, options), error.what())));
   } catch (const std::exception& error) {
-    if (transport.on_failure) transport.on_failure(Failure::error, error);
+    if (transport.session().on_failure) transport.session().on_failure(Failure::error, error);
     throw;
   }
 }

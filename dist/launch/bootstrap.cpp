@@ -205,6 +205,7 @@ Place find_place(const Environment& environment) {
                    list);
   }
   Place place = first;
+  place.secret = environment("ATHANOR_SECRET").value_or("");
   read_nccl(environment, place);
   return place;
 }

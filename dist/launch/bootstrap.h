@@ -38,6 +38,9 @@ struct Place {
   std::string job =
       {};  ///< the same for all ranks of a job, and for no other on these machines; may be empty
 
+  /// What ranks of this job alone know (ATHANOR_SECRET; --devices draws one); may be empty.
+  std::string secret = {};
+
   bool alone() const { return world_size == 1; }
 };
 

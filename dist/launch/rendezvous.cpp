@@ -1,139 +1,108 @@
 #include "dist/launch/rendezvous.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include "dist/launch/detail/tcp.h"
 #include "kernels/hash.h"
+#include "tensor/detail/sha256.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using namespace tcp;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kMagic = 0x32726f6e61687441;  // "Athanor2"
+constexpr std::uint64_t kMagic = 0x33726f6e61687441;  // "Athanor3"
 constexpr std::size_t kMost = 64 << 10;
 constexpr milliseconds kRetry{50};
-/// How long one who has connected may take to say who it is: it keeps nobody else waiting for longer.
-constexpr milliseconds kHandshake{2000};
+/// How long one who has connected may take to say who it is, and how many rank 0 listens to at a time.
+constexpr milliseconds kHandshake{5000};
+constexpr std::size_t kMostGuests = 512;
+
+using Nonce = std::array<std::byte, 16>;  // drawn for one conversation
+using Proof = std::array<std::byte, 32>;
 
 struct Hello {
   std::uint64_t magic = kMagic, job = 0;
   std::uint32_t world_size = 0, rank = 0;
+  Nonce nonce = {};
 };
 
-enum class Status : std::uint32_t { welcome, other_job, other_size, taken };
+enum class Status : std::uint32_t { welcome, other_job, other_size, taken, other_secret };
 
-struct Answer {
+struct Challenge {
   std::uint64_t magic = kMagic;
   Status status = Status::welcome;
+  std::uint32_t unused = 0;
+  Nonce nonce = {};
+};
+
+struct Answer {
+  Status status = Status::welcome;
   std::uint32_t bytes = 0;
+  Proof proof = {};
 };
-
-/// Closes what it holds.
-class Socket {
- public:
-  explicit Socket(int fd = -1) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Socket() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int fd() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
-
-/// Waits until the socket is ready for `events` or the time is over.
-bool ready(int socket, short events, Clock::time_point until) {
-  for (;;) {
-    const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now());
-    if (left.count() <= 0) return false;
-    pollfd one{socket, events, 0};
-    const int got = ::poll(&one, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1000)));
-    if (got > 0) return true;
-  }
-}
-
-/// All of it, or false: the other end has gone, or the time is over.
-bool send_all(int socket, std::span<const std::byte> bytes, Clock::time_point until) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(sent));
-    } else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-      return false;
-    } else if (!ready(socket, POLLOUT, until)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool receive_all(int socket, std::span<std::byte> bytes, Clock::time_point until) {
-  while (!bytes.empty()) {
-    const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), 0);
-    if (got > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(got));
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-      return false;
-    } else if (!ready(socket, POLLIN, until)) {
-      return false;
-    }
-  }
-  return true;
-}
 
 template <class T> std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-void make_nonblocking(int socket) {
-  ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL, 0) | O_NONBLOCK);
-  ::fcntl(socket, F_SETFD, FD_CLOEXEC);
+Nonce draw_nonce() {
+  Nonce nonce;
+  if (::getentropy(nonce.data(), nonce.size()) != 0)
+    detail::fail<BackendError>("ranks: the system must have random bytes, but got: {}", std::strerror(errno));
+  return nonce;
 }
 
-Socket listen_at(int port) {
-  Socket socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1, off = 0;
-  sockaddr_in6 any{};
-  any.sin6_family = AF_INET6;
-  any.sin6_addr = in6addr_any;
-  any.sin6_port = htons(static_cast<std::uint16_t>(port));
-  sockaddr_in any4{};
-  any4.sin_family = AF_INET;
-  any4.sin_port = htons(static_cast<std::uint16_t>(port));
-  const auto* address = reinterpret_cast<const sockaddr*>(&any);
-  socklen_t length = sizeof any;
-  if (!socket) {  // a machine without IPv6
-    socket = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    address = reinterpret_cast<const sockaddr*>(&any4);
-    length = sizeof any4;
-  } else {
-    ::setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+/// Proves to the other end that this one, "rank 0" or "guest", knows the secret, in this conversation.
+Proof prove(const Place& place, std::string_view who, const Hello& hello, const Challenge& challenge,
+            std::span<const std::byte> blob = {}) {
+  std::vector<std::byte> message;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    message.insert(message.end(), bytes.begin(), bytes.end());
+  };
+  add(std::as_bytes(std::span(who)));
+  add(std::as_bytes(std::span(&hello, 1)));
+  add(std::as_bytes(std::span(&challenge, 1)));
+  add(blob);
+  return hmac_sha256(std::as_bytes(std::span(place.secret)), message);
+}
+
+/// In a time that does not say how many bytes are right.
+bool equal(const Proof& a, const Proof& b) {
+  std::byte difference{};
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == std::byte{};
+}
+
+bool is_on_one_machine(const Place& place) {
+  return place.local_size == place.world_size;
+}
+
+/// At the master's address; at all of this machine's only where that is not one of them (it is translated on
+/// the way), or is one that no other machine reaches (Debian calls a machine's own name 127.0.1.1).
+Socket listen_as_master(const Place& place) {
+  std::vector<sockaddr_storage> addresses = addresses_of(place.host.c_str(), place.port);
+  if (!is_on_one_machine(place)) std::erase_if(addresses, is_loopback);
+  for (const int family : {AF_INET6, AF_INET}) {
+    for (const sockaddr_storage& any : addresses_of(nullptr, place.port, family)) addresses.push_back(any);
   }
-  ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (!socket || ::bind(socket.fd(), address, length) != 0 || ::listen(socket.fd(), 1024) != 0) {
+  Socket socket = listen_at(addresses);
+  if (!socket) {
     detail::fail<BackendError>(
-        "ranks: rank 0 must be able to listen at port {}, but got: {}; set MASTER_PORT", port,
+        "ranks: rank 0 must be able to listen at port {}, but got: {}; set MASTER_PORT", place.port,
         std::strerror(errno));
   }
   return socket;
@@ -141,29 +110,98 @@ Socket listen_at(int port) {
 
 // Rank 0 ---------------------------------------------------------------------------------------------------
 
-/// Hears who has connected, and answers. The rank that has been served; -1 where it was none.
-int serve_one(int socket, const Place& place, std::span<const std::byte> blob,
-              const std::vector<bool>& served, Clock::time_point until) {
-  Hello hello;
-  if (!receive_all(socket, bytes_of(hello), until) || hello.magic != kMagic) return -1;
-  Answer answer{.bytes = static_cast<std::uint32_t>(blob.size())};
-  if (hello.job != kernels::fnv1a(place.job)) {
-    answer.status = Status::other_job;
-  } else if (hello.world_size != static_cast<std::uint32_t>(place.world_size)) {
-    answer.status = Status::other_size;
-  } else if (hello.rank == 0 || hello.rank >= served.size() || served[hello.rank]) {
-    answer.status = Status::taken;
+/// What rank 0 knows.
+struct Meeting {
+  const Place& place;
+  std::span<const std::byte> blob;
+  std::vector<bool> served;
+
+  Status judge(const Hello& hello) const {
+    if (hello.job != kernels::fnv1a(place.job)) return Status::other_job;
+    if (hello.world_size != static_cast<std::uint32_t>(place.world_size)) return Status::other_size;
+    const bool free = hello.rank > 0 && hello.rank < served.size() && !served[hello.rank];
+    return free ? Status::welcome : Status::taken;
   }
-  if (answer.status != Status::welcome) {
-    answer.bytes = 0;
-    (void)send_all(socket, bytes_of(answer), until);
-    return -1;
+};
+
+/// One who has connected to rank 0, be it a rank or a stranger: it is heard and answered bit by bit, as it
+/// comes, so that nobody waits for anybody else.
+class Guest {
+ public:
+  Guest(Socket socket, Clock::time_point deadline) : until(deadline), socket_(std::move(socket)) {
+    expect(sizeof(Hello));
   }
-  std::byte received{};
-  const bool served_now = send_all(socket, bytes_of(answer), until) && send_all(socket, blob, until) &&
-                          receive_all(socket, bytes_of(received), until);
-  return served_now ? static_cast<int>(hello.rank) : -1;
-}
+
+  int fd() const { return socket_.fd(); }
+  short events() const { return out_.empty() ? POLLIN : POLLOUT; }
+  /// The rank that has all it needs; 0: it has not.
+  std::uint32_t served() const { return step_ == Step::served ? hello_.rank : 0; }
+
+  /// As far as it gets without waiting. False: it is over.
+  bool go_on(const Meeting& meeting) {
+    for (;;) {
+      const bool sends = !out_.empty();
+      const ssize_t count = sends ? ::send(fd(), out_.data() + done_, out_.size() - done_, MSG_NOSIGNAL)
+                                  : ::recv(fd(), in_.data() + done_, in_.size() - done_, 0);
+      if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+      if (count <= 0) return false;
+      done_ += static_cast<std::size_t>(count);
+      if (done_ < (sends ? out_ : in_).size()) continue;
+      done_ = 0;
+      if (sends) {
+        out_.clear();
+        if (step_ == Step::refused) return false;
+      } else if (!hear(meeting)) {
+        return false;
+      }
+    }
+  }
+
+  Clock::time_point until;
+
+ private:
+  enum class Step : std::uint8_t { hello, proof, received, served, refused };
+
+  void expect(std::size_t bytes) { in_.resize(bytes); }
+  template <class T> void read(T& value) const { std::memcpy(&value, in_.data(), sizeof value); }
+  void say(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+
+  bool hear(const Meeting& meeting) {
+    if (step_ == Step::hello) {
+      read(hello_);
+      if (hello_.magic != kMagic) return false;
+      challenge_ = {.status = meeting.judge(hello_), .nonce = draw_nonce()};
+      say(bytes_of(challenge_));
+      step_ = challenge_.status == Status::welcome ? Step::proof : Step::refused;
+      expect(sizeof(Proof));
+    } else if (step_ == Step::proof) {
+      Proof proof;
+      read(proof);
+      Answer answer{.status = meeting.judge(hello_)};
+      if (!equal(proof, prove(meeting.place, "guest", hello_, challenge_)))
+        answer.status = Status::other_secret;
+      step_ = answer.status == Status::welcome ? Step::received : Step::refused;
+      if (step_ == Step::received) {
+        answer.bytes = static_cast<std::uint32_t>(meeting.blob.size());
+        answer.proof = prove(meeting.place, "rank 0", hello_, challenge_, meeting.blob);
+      }
+      say(bytes_of(answer));
+      if (step_ == Step::received) say(meeting.blob);
+      expect(1);
+    } else {
+      step_ = Step::served;
+      return false;
+    }
+    return true;
+  }
+
+  Socket socket_;
+  Step step_ = Step::hello;
+  Hello hello_;
+  Challenge challenge_;
+  std::vector<std::byte> in_, out_;
+  std::size_t done_ = 0;  // of out_, or else of in_
+};
 
 std::string names_of_missing(const std::vector<bool>& served) {
   std::string names;
@@ -173,80 +211,97 @@ std::string names_of_missing(const std::vector<bool>& served) {
   return names;
 }
 
+/// Takes in all who wait at the door. When to try again: at once, or later where the system has no room.
+Clock::time_point accept_all(int listening, std::vector<Guest>& guests, Clock::time_point now) {
+  for (;;) {
+    Socket socket(::accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED ? now : now + kRetry;
+    if (guests.size() == kMostGuests) guests.erase(guests.begin());  // a rank asks again
+    guests.emplace_back(std::move(socket), now + kHandshake);
+  }
+}
+
 void serve(const Place& place, std::span<const std::byte> blob, Socket listening, Clock::time_point until,
            milliseconds timeout) {
-  make_nonblocking(listening.fd());
-  std::vector<bool> served(static_cast<std::size_t>(place.world_size));
-  for (int left = place.world_size - 1; left > 0;) {
-    if (!ready(listening.fd(), POLLIN, until)) {
+  ::fcntl(listening.fd(), F_SETFL, ::fcntl(listening.fd(), F_GETFL, 0) | O_NONBLOCK);
+  ::fcntl(listening.fd(), F_SETFD, FD_CLOEXEC);
+  Meeting meeting{place, blob, std::vector<bool>(static_cast<std::size_t>(place.world_size))};
+  std::vector<Guest> guests;
+  Clock::time_point now = Clock::now(), accept_at = now;
+  for (int left = place.world_size - 1; left > 0; now = Clock::now()) {
+    if (now >= until) {
       detail::fail<PeerLostError>(
           "ranks: all {} must come to rank 0 at port {} within {} s, but these have not: {}",
           place.world_size, place.port, static_cast<double>(timeout.count()) / 1000,
-          names_of_missing(served));
+          names_of_missing(meeting.served));
     }
-    const Socket guest(::accept(listening.fd(), nullptr, nullptr));
-    if (!guest) continue;
-    make_nonblocking(guest.fd());
-    const int rank = serve_one(guest.fd(), place, blob, served, std::min(until, Clock::now() + kHandshake));
-    if (rank < 0) continue;
-    served[static_cast<std::size_t>(rank)] = true;
-    --left;
+    std::vector<pollfd> ends;
+    for (const Guest& guest : guests) ends.push_back({guest.fd(), guest.events(), 0});
+    if (accept_at <= now) ends.push_back({listening.fd(), POLLIN, 0});
+    const auto most = std::chrono::ceil<milliseconds>(until - now);
+    ::poll(ends.data(), ends.size(), static_cast<int>(std::min(most, kRetry).count()));
+    for (Guest& guest : guests) {
+      if (guest.go_on(meeting) && now < guest.until) continue;
+      if (const std::uint32_t rank = guest.served(); rank > 0 && !meeting.served[rank]) {
+        meeting.served[rank] = true;
+        --left;
+      }
+      guest.until = {};  // to be removed
+    }
+    std::erase_if(guests, [](const Guest& guest) { return guest.until == Clock::time_point(); });
+    if (accept_at <= now) accept_at = accept_all(listening.fd(), guests, now);
   }
 }
 
 // The others -----------------------------------------------------------------------------------------------
 
-Socket connect_once(const Place& place, Clock::time_point until) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  if (::getaddrinfo(place.host.c_str(), std::to_string(place.port).c_str(), &hints, &found) != 0)
-    return Socket();
-  Socket connected;
-  for (const addrinfo* at = found; at && !connected; at = at->ai_next) {
-    Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket) continue;
-    if (::connect(socket.fd(), at->ai_addr, at->ai_addrlen) != 0) {
-      int error = errno;
-      socklen_t length = sizeof error;
-      if (error != EINPROGRESS || !ready(socket.fd(), POLLOUT, until)) continue;
-      if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0) continue;
-    }
-    connected = std::move(socket);
-  }
-  ::freeaddrinfo(found);
-  return connected;
-}
-
-void check_answer(const Place& place, const Answer& answer) {
-  const char* why = answer.status == Status::other_job    ? "is of another job"
-                    : answer.status == Status::other_size ? "is of a job of another size"
-                                                          : "has that rank already, or has no such rank";
-  ATH_CHECK(answer.status == Status::welcome,
+void check_status(const Place& place, Status status) {
+  const char* why = status == Status::other_job      ? "is of another job"
+                    : status == Status::other_size   ? "is of a job of another size"
+                    : status == Status::other_secret ? "has another ATHANOR_SECRET"
+                                                     : "has that rank already, or has no such rank";
+  ATH_CHECK(status == Status::welcome,
             "ranks: rank {} of {} must be one that rank 0 at {}:{} waits for, but that {}", place.rank,
             place.world_size, place.host, place.port, why);
+}
+
+/// One conversation. Nothing where it breaks off, and may be tried again.
+std::optional<std::vector<std::byte>> ask_once(const Place& place, int socket, Clock::time_point until) {
+  Hello hello{.job = kernels::fnv1a(place.job),
+              .world_size = static_cast<std::uint32_t>(place.world_size),
+              .rank = static_cast<std::uint32_t>(place.rank),
+              .nonce = draw_nonce()};
+  Challenge challenge;
+  const std::span<std::byte> heard = bytes_of(challenge);
+  if (!send_all(socket, bytes_of(hello), until) ||
+      !receive_all(socket, heard.first(sizeof challenge.magic), until))
+    return std::nullopt;
+  ATH_CHECK(challenge.magic == kMagic, "ranks: rank 0 must be at {}:{}, but there is another program",
+            place.host, place.port);
+  if (!receive_all(socket, heard.subspan(sizeof challenge.magic), until)) return std::nullopt;
+  check_status(place, challenge.status);
+  Proof proof = prove(place, "guest", hello, challenge);
+  Answer answer;
+  if (!send_all(socket, bytes_of(proof), until) || !receive_all(socket, bytes_of(answer), until))
+    return std::nullopt;
+  check_status(place, answer.status);
   ATH_CHECK(answer.bytes <= kMost, "ranks: what rank 0 shares must be at most {} bytes, but is {}", kMost,
             answer.bytes);
+  std::vector<std::byte> blob(answer.bytes);
+  if (!receive_all(socket, blob, until)) return std::nullopt;
+  ATH_CHECK(equal(answer.proof, prove(place, "rank 0", hello, challenge, blob)),
+            "ranks: rank 0 must be at {}:{}, but who is there does not know ATHANOR_SECRET", place.host,
+            place.port);
+  std::byte received{1};
+  if (!send_all(socket, bytes_of(received), until)) return std::nullopt;
+  return blob;
 }
 
 std::vector<std::byte> ask(const Place& place, Clock::time_point until, milliseconds timeout) {
   const char* how_far = "nobody answers there";
   while (Clock::now() < until) {
-    const Socket socket = connect_once(place, until);
-    if (socket) {
-      Hello hello{.job = kernels::fnv1a(place.job),
-                  .world_size = static_cast<std::uint32_t>(place.world_size),
-                  .rank = static_cast<std::uint32_t>(place.rank)};
-      Answer answer;
-      if (send_all(socket.fd(), bytes_of(hello), until) &&
-          receive_all(socket.fd(), bytes_of(answer), until)) {
-        ATH_CHECK(answer.magic == kMagic, "ranks: rank 0 must be at {}:{}, but there is another program",
-                  place.host, place.port);
-        check_answer(place, answer);
-        std::vector<std::byte> blob(answer.bytes);
-        std::byte received{1};
-        if (receive_all(socket.fd(), blob, until) && send_all(socket.fd(), bytes_of(received), until))
-          return blob;
-      }
+    if (const Socket socket = connect_to(addresses_of(place.host.c_str(), place.port), until)) {
+      if (auto blob = ask_once(place, socket.fd(), until)) return *std::move(blob);
       how_far = "who is there says nothing";
     }
     std::this_thread::sleep_for(kRetry);
@@ -267,30 +322,37 @@ std::vector<std::byte> share_from_rank_0(const Place& place, std::span<const std
             "ranks: the address of rank 0 must be known, but is not; set MASTER_ADDR and MASTER_PORT");
   const Clock::time_point until = Clock::now() + options.timeout;
   if (place.rank > 0) return ask(place, until, options.timeout);
-  if (!listening) listening = listen_at(place.port);
+  if (!listening) listening = listen_as_master(place);
   serve(place, mine, std::move(listening), until, options.timeout);
   return {mine.begin(), mine.end()};
 }
 
+std::string warn_of_strangers(const Place& place) {
+  const bool meets = !place.alone() && !place.host.empty() && place.launcher != Launcher::nccl_comm;
+  if (!meets || !place.secret.empty()) return {};
+  const std::vector<sockaddr_storage> addresses = addresses_of(place.host.c_str(), place.port);
+  const bool local = is_on_one_machine(place) && std::ranges::all_of(addresses, is_loopback);
+  if (local) return {};
+  return fmt::format(
+      "ATHANOR_SECRET is not set: whoever reaches {}:{} can take the place of a rank; set it to the same "
+      "random words on all ranks",
+      place.host, place.port);
+}
+
+std::string draw_secret() {
+  std::string hex;
+  for (const std::byte byte : draw_nonce()) hex += fmt::format("{:02x}", std::to_integer<int>(byte));
+  return hex;
+}
+
 Listening listen_anywhere(const char* host) {
+  Socket socket = listen_at(addresses_of(host, 0, AF_INET));
   sockaddr_in address{};
-  address.sin_family = AF_INET;
   socklen_t length = sizeof address;
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_family = AF_INET;
-  if (::getaddrinfo(host, nullptr, &hints, &found) == 0) {
-    address.sin_addr = reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr;
-    ::freeaddrinfo(found);
-  }
-  if (socket < 0 || ::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
-      ::listen(socket, 1024) != 0 ||
-      ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    const int error = errno;
-    if (socket >= 0) ::close(socket);
-    detail::fail<BackendError>("ranks: {} must have a free port, but got: {}", host, std::strerror(error));
-  }
-  return {socket, ntohs(address.sin_port)};
+  if (!socket || ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    detail::fail<BackendError>("ranks: {} must have a free port, but got: {}", host, std::strerror(errno));
+  ::fcntl(socket.fd(), F_SETFD, 0);
+  return {socket.release(), ntohs(address.sin_port)};
 }
 
 }  // namespace athanor::dist

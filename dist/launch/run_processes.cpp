@@ -9,6 +9,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -27,14 +29,19 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kGrace{5};  // between being told to end and being killed
 
-/// The parent of a process; 0 where it is gone. "PID (name) S PPID ...", and a name may hold anything.
-pid_t parent_of(const std::string& pid) {
+struct ProcessState {
+  char state = 0;    ///< 'T': stopped
+  pid_t parent = 0;  ///< 0: the process is gone
+};
+
+/// /proc/PID/stat: "PID (name) S PPID ...", and a name may hold anything.
+ProcessState state_of(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::string line;
   std::getline(file, line);
   const std::size_t end = line.rfind(')');
-  if (end == std::string::npos || end + 4 > line.size()) return 0;
-  return static_cast<pid_t>(std::atoi(line.c_str() + end + 4));
+  if (end == std::string::npos || end + 4 > line.size()) return {};
+  return {line[end + 2], static_cast<pid_t>(std::atoi(line.c_str() + end + 4))};
 }
 
 std::vector<pid_t> children_of(pid_t parent) {
@@ -43,7 +50,7 @@ std::vector<pid_t> children_of(pid_t parent) {
   for (fs::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (parent_of(name) == parent) found.push_back(static_cast<pid_t>(std::stol(name)));
+    if (state_of(name).parent == parent) found.push_back(static_cast<pid_t>(std::stol(name)));
   }
   return found;
 }
@@ -64,7 +71,7 @@ struct Child {
   ::prctl(PR_SET_PDEATHSIG, command.rank < 0 ? SIGTERM : SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   // In a process group of its own, reading from a terminal would stop it.
-  const int nothing = ::open("/dev/null", O_RDONLY);
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(errors, STDERR_FILENO);
   if (command.inherited >= 0) ::fcntl(command.inherited, F_SETFD, 0);
@@ -105,22 +112,27 @@ Child start(const Command& command) {
 
 // What they say ---------------------------------------------------------------------------------------------
 
-/// "[HOST:PID] ...", or "[warn] ..." of the event loop that mpirun runs in.
-bool is_of_mpirun(const std::string& line) {
-  if (line.starts_with("[warn] ") || line.starts_with("[err] ")) return true;
+/// "[HOST:PID] ...", "*** ..." of MPI in a rank, or "[warn] ..." of the event loop that mpirun runs in.
+bool is_of_mpi(const std::string& line) {
+  for (const char* start : {"[warn] ", "[err] ", "*** ", "mpirun: Forwarding", "mpirun.openmpi: Forwarding"})
+    if (line.starts_with(start)) return true;
+  if (line.find(" processes failed to start") != std::string::npos) return true;
   const std::size_t colon = line.find(':'), end = line.find(']');
   return line.starts_with('[') && colon < end && end < line.size() && end > colon + 1 &&
          line.find_first_not_of("0123456789", colon + 1) == end;
 }
 
-class Errors {
+/// stderr of all children, line by line. What MPI says goes into one line at the end.
+class ErrorLines {
  public:
+  explicit ErrorLines(bool show_all) : show_all_(show_all) {}
+
   void read(Child& child) {
     char buffer[4096];
     const ssize_t got = ::read(child.errors, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) return;
     if (got <= 0) {
-      if (!child.line.empty()) tell(child, child.line);
+      if (!child.line.empty()) take(child, child.line);
       ::close(child.errors);
       child.errors = -1;
       return;
@@ -129,50 +141,93 @@ class Errors {
       if (buffer[i] != '\n') {
         child.line += buffer[i];
       } else {
-        tell(child, child.line);
+        take(child, child.line);
         child.line.clear();
       }
     }
   }
 
-  /// mpirun's own words, where they are all there is.
-  void end(int exit_code) {
-    const bool known =
-        exit_code == 0 || explained_ || exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM;
-    if (!known) std::fputs(held_.c_str(), stderr);
+  /// Says why the job has ended, where no rank has. The exit code.
+  int end(int exit_code) const {
+    const bool by_signal =
+        exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM || exit_code == 128 + SIGHUP;
+    if (exit_code == 0 || explained_ || by_signal) return exit_code;
+    if (!why_.empty()) {
+      std::fprintf(stderr, "error: Open MPI: %s; ATHANOR_DIST_DEBUG=1 shows all that it says\n",
+                   why_.substr(0, kMostOfWhy).c_str());
+      return exit_code == 1 ? 3 : exit_code;  // 1 is mpirun's own; ours says what it means
+    }
+    if (framed_lines_ > 0)
+      std::fprintf(stderr, "error: a rank ended with code %d, and did not say why\n", exit_code);
+    return exit_code;
   }
 
  private:
-  void tell(const Child& child, std::string line) {
+  static constexpr std::size_t kMostOfWhy = 400;
+
+  void take(const Child& child, std::string line) {
     while (line.ends_with('\r')) line.pop_back();
-    explained_ |= line.find("error:") != std::string::npos;
     const bool frame = line.size() > 60 && line.find_first_not_of('-') == std::string::npos;
-    if (child.rank < 0 && (frame || framed_ || is_of_mpirun(line))) {
-      framed_ ^= frame;
-      held_ += line + "\n";
-      return;
+    const bool of_rank = line.starts_with("rank ") || line.starts_with("error: ");
+    if (child.rank < 0 && !of_rank && (frame || in_frame_ || is_of_mpi(line))) {
+      if (show_all_) std::fprintf(stderr, "%s\n", line.c_str());
+      return hold(line, frame);
     }
+    explained_ |= line.find("error:") != std::string::npos;
     const bool named = child.rank < 0 || line.starts_with("rank ");
     std::fprintf(stderr, "%s%s\n", named ? "" : fmt::format("rank {}: ", child.rank).c_str(), line.c_str());
   }
 
-  std::string held_;
-  bool framed_ = false, explained_ = false;
+  /// Keeps the first paragraph between two rules that says why, or the first line outside of any.
+  void hold(const std::string& line, bool frame) {
+    if (frame) {
+      in_frame_ = !in_frame_;
+      over_ = false;
+      framed_lines_ = 1;
+      if (!in_frame_ && !paragraph_.empty()) use(std::exchange(paragraph_, {}), true);
+    } else if (!in_frame_) {
+      const std::size_t from = line.starts_with('[') ? line.find("] ") + 2 : line.find_first_not_of("* ");
+      if (from < line.size()) use(line.substr(from), false);
+    } else if (line.find_first_not_of(' ') == std::string::npos) {
+      over_ |= !paragraph_.empty() && !paragraph_.ends_with(':');
+    } else if (!over_) {
+      if (!paragraph_.empty()) paragraph_ += ' ';
+      paragraph_ += line.substr(line.find_first_not_of(' '));
+    }
+  }
+
+  void use(std::string text, bool framed) {
+    // That a rank has ended is what follows, not the reason.
+    for (const char* consequence : {"Primary job", "detected that one or more processes", "more process"})
+      if (text.find(consequence) != std::string::npos) return;
+    while (text.ends_with('.')) text.pop_back();
+    if (why_.empty() || (framed && !why_framed_)) {
+      why_ = std::move(text);
+      why_framed_ = framed;
+    }
+  }
+
+  const bool show_all_;
+  std::string paragraph_, why_;
+  int framed_lines_ = 0;
+  bool in_frame_ = false, over_ = false, why_framed_ = false, explained_ = false;
 };
 
 // All of them -----------------------------------------------------------------------------------------------
 
-class Job {
+class Processes {
  public:
-  explicit Job(const std::vector<Command>& commands) : not_ours_(children_of(::getpid())) {
+  Processes(const std::vector<Command>& commands, const RunOptions& options)
+      : options_(options), not_ours_(children_of(::getpid())), errors_(options.show_all) {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     sigset_t wanted;
     sigemptyset(&wanted);
-    for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&wanted, signal);
-    // signalfd would hear it under nohup, too, which wants it ignored.
-    struct sigaction hangup {};
-    ::sigaction(SIGHUP, nullptr, &hangup);
-    if (hangup.sa_handler != SIG_IGN) sigaddset(&wanted, SIGHUP);
+    sigaddset(&wanted, SIGCHLD);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
+      struct sigaction action {};
+      ::sigaction(signal, nullptr, &action);
+      if (action.sa_handler != SIG_IGN) sigaddset(&wanted, signal);  // signalfd would hear it all the same
+    }
     ::sigprocmask(SIG_BLOCK, &wanted, &mask_before_);
     signals_ = ::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
     try {
@@ -185,28 +240,33 @@ class Job {
       throw;
     }
   }
-  ~Job() { clear(); }
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
+  ~Processes() { clear(); }
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
 
   int run() {
     while (std::any_of(children_.begin(), children_.end(), [](const Child& c) { return c.running; })) {
       wait();
       collect();
-      if (first_failure_ && !told_) tell_to_end(SIGTERM);
-      if (told_ && Clock::now() > kill_at_) kill_all();
+      if (signal_ && !killing_) pass_signal_on();
+      if (signal_ && !killing_ && Clock::now() > kill_at_) give_up();
+      if (first_failure_ && !killing_) end_all(SIGTERM);
+      if (killing_ && Clock::now() > kill_at_) kill_all();
     }
     for (Child& child : children_) drain(child);
-    errors_.end(first_failure_);
-    return first_failure_;
+    if (signal_ && first_failure_ == 128 + SIGTERM)
+      first_failure_ = 128 + signal_;  // mpirun was told in its stead
+    return gave_up_ ? kGaveUp : errors_.end(first_failure_);
   }
 
  private:
+  static constexpr int kGaveUp = 74;  // kExitPeerLost: ranks that do not answer
+
   void wait() {
     std::vector<pollfd> ends{{signals_, POLLIN, 0}};
     for (const Child& child : children_)
       if (child.errors >= 0) ends.push_back({child.errors, POLLIN, 0});
-    if (::poll(ends.data(), ends.size(), told_ ? 100 : 1000) <= 0) return;
+    if (::poll(ends.data(), ends.size(), signal_ || killing_ ? 100 : 1000) <= 0) return;
     for (Child& child : children_) {
       const auto end = std::find_if(ends.begin(), ends.end(),
                                     [&](const pollfd& p) { return p.fd == child.errors && p.revents != 0; });
@@ -214,24 +274,68 @@ class Job {
     }
     signalfd_siginfo info;
     while (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-      // Ranks save on SIGTERM; a terminal that has gone away is no less a reason to.
-      if (info.ssi_signo != SIGCHLD) pass_on(info.ssi_signo == SIGINT ? SIGINT : SIGTERM);
+      const int signal = static_cast<int>(info.ssi_signo);
+      if (signal == SIGCHLD) continue;
+      if (signal == SIGTSTP) {
+        stop_and_go_on();
+      } else if (signal_) {
+        if (signal != SIGHUP) kill_all();  // the system and the shell both say that a terminal is gone
+      } else {
+        signal_ = signal;
+        kill_at_ = Clock::now() + options_.end_within;
+        wake_mpirun();
+      }
     }
   }
 
-  void pass_on(int signal) {
-    if (asked_++ > 0) return kill_all();
+  /// One that is stopped starts, hears and ends nothing. (It tells its ranks of a SIGCONT: only then.)
+  void wake_mpirun() const {
     for (const Child& child : children_) {
-      if (!child.running) continue;
-      if (child.rank >= 0) {
-        ::kill(child.pid, signal);
-      } else {
-        // mpirun would give its ranks a second, and no more.
-        const std::vector<pid_t> ranks = children_of(child.pid);
-        for (const pid_t rank : ranks) ::kill(rank, signal);
-        if (ranks.empty()) ::kill(child.pid, signal);
-      }
+      if (child.rank < 0 && child.running && state_of(std::to_string(child.pid)).state == 'T')
+        ::kill(child.pid, SIGCONT);
     }
+  }
+
+  /// The ranks that this process or its mpirun has started.
+  std::vector<pid_t> ranks_of(const Child& child) const {
+    if (!child.running) return {};
+    return child.rank >= 0 ? std::vector{child.pid} : children_of(child.pid);
+  }
+
+  void pass_signal_on() {
+    for (const Child& child : children_) {
+      const std::vector<pid_t> ranks = ranks_of(child);
+      // mpirun would give its ranks a second, and no more: it is told only where there are none yet.
+      if (ranks.empty() && told_.empty() && child.running) ::kill(child.pid, SIGTERM);
+      for (const pid_t rank : ranks)
+        if (told_.insert(rank).second) ::kill(rank, signal_);
+    }
+  }
+
+  void give_up() {
+    gave_up_ = true;
+    std::fprintf(stderr, "error: SIG%s: ranks must end within %g s, but have not; they are killed\n",
+                 ::sigabbrev_np(signal_), static_cast<double>(options_.end_within.count()) / 1000);
+    kill_all();
+  }
+
+  /// Ctrl-Z: the terminal tells this process group alone, and ranks are in others.
+  void stop_and_go_on() {
+    const Clock::time_point began = Clock::now();
+    send_to_ranks(SIGSTOP);
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    ::raise(SIGTSTP);
+    ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);  // stops here
+    ::sigprocmask(SIG_BLOCK, &stop, nullptr);
+    send_to_ranks(SIGCONT);
+    kill_at_ += Clock::now() - began;
+  }
+
+  void send_to_ranks(int signal) const {
+    for (const Child& child : children_)
+      for (const pid_t rank : ranks_of(child)) ::kill(rank, signal);
   }
 
   void collect() {
@@ -241,29 +345,26 @@ class Job {
       child.running = false;
       const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (first_failure_ == 0) first_failure_ = code;
-      if (WIFSIGNALED(status) && child.rank >= 0 && !told_)
+      if (WIFSIGNALED(status) && child.rank >= 0 && !killing_)
         std::fprintf(stderr, "rank %d: error: was ended by signal %d\n", child.rank, WTERMSIG(status));
     }
   }
 
-  void tell_to_end(int signal) {
-    told_ = true;
+  void end_all(int signal) {
+    killing_ = true;
     kill_at_ = Clock::now() + kGrace;
     for (const Child& child : children_)
       if (child.running) ::kill(child.pid, signal);
   }
 
   void kill_all() {
-    for (const Child& child : children_) {
-      if (child.rank < 0 && child.running && !told_) {
-        tell_to_end(SIGTERM);  // it kills its ranks after a second
-        return;
-      }
-    }
+    // mpirun kills its ranks a second after SIGTERM.
+    const bool has_mpirun = std::any_of(children_.begin(), children_.end(),
+                                        [](const Child& c) { return c.rank < 0 && c.running; });
+    if (has_mpirun && !killing_) return end_all(SIGTERM);
+    end_all(SIGKILL);
     for (const Child& child : children_)
       if (child.running) ::kill(-child.pid, SIGKILL);
-    told_ = true;
-    kill_at_ = Clock::now() + kGrace;
   }
 
   void drain(Child& child) {
@@ -298,22 +399,24 @@ class Job {
     ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
   }
 
+  const RunOptions options_;
   const std::vector<pid_t> not_ours_;
   std::vector<Child> children_;
-  Errors errors_;
+  ErrorLines errors_;
   sigset_t mask_before_{};
   int signals_ = -1;
-  int first_failure_ = 0, asked_ = 0;
-  bool told_ = false;
+  int first_failure_ = 0, signal_ = 0;  // the first that came
+  std::set<pid_t> told_;                // ranks that have been sent it
+  bool killing_ = false, gave_up_ = false;
   Clock::time_point kill_at_{};
 };
 
 }  // namespace
 
-int run_processes(const std::vector<Command>& commands) {
+int run_processes(const std::vector<Command>& commands, const RunOptions& options) {
   std::fflush(nullptr);
-  Job job(commands);
-  return job.run();
+  Processes processes(commands, options);
+  return processes.run();
 }
 
 }  // namespace athanor::dist

@@ -12,8 +12,12 @@
 #include "dist/transports/mpi_transport.h"
 #endif
 #if defined(ATHANOR_WITH_NCCL)
+#include <span>
+
+#include "dist/collectives/exchange.h"
 #include "dist/launch/rendezvous.h"
 #include "dist/transports/nccl_transport.h"
+#include "tensor/cuda/runtime.h"
 #endif
 
 namespace athanor::dist {
@@ -21,15 +25,12 @@ namespace {
 
 #if defined(ATHANOR_WITH_NCCL)
 
+constexpr char kNccl[] = ", NCCL";
+
 // Without MPI: rank 0's id over TCP. NCCL_COMM_ID is such an address, and NCCL makes the id of it by itself.
+// It knows GPUs by their PCI addresses, whatever CUDA_VISIBLE_DEVICES calls them, and refuses to share one.
 void join_nccl(Job& job, Device device) {
   const Place& place = job.place;
-  if (place.local_size > cuda_device_count()) {
-    detail::fail<BackendError>(
-        "ranks: NCCL takes one rank per GPU, but {} has started {} on this machine with {}; start them with "
-        "mpirun, by which ranks may share one",
-        name_of(place.launcher), place.local_size, cuda_device_count());
-  }
   NcclId id = place.rank == 0 || place.launcher == Launcher::nccl_comm ? new_nccl_id() : NcclId{};
   if (place.launcher != Launcher::nccl_comm) {
     const std::vector<std::byte> shared = share_from_rank_0(place, id, {.timeout = job.timeout});
@@ -38,32 +39,51 @@ void join_nccl(Job& job, Device device) {
     std::memcpy(id.data(), shared.data(), id.size());
   }
   job.abort = [](int exit_code) { std::_Exit(exit_code); };
-  job.transport =
-      std::make_unique<NcclTransport>(id, place.rank, place.world_size, NcclOptions{.device = device});
+  job.network = kNccl;
+  job.transport = std::make_unique<NcclTransport>(id, place.rank, place.world_size,
+                                                  NcclOptions{.device = device, .timeout = job.timeout});
 }
 
 #endif
 
 #if defined(ATHANOR_WITH_MPI)
 
-std::unique_ptr<Transport> over_mpi(Transport& mpi, Device device, [[maybe_unused]] const Place& place) {
 #if defined(ATHANOR_WITH_NCCL)
-  // All use the same network: NCCL only where no rank of the job shares its GPU.
-  Communicator comm(mpi);
-  const Tensor shares = make_flat(1, DType::i32, kCpu), bytes = make_flat(sizeof(NcclId), DType::u8, kCpu);
-  *shares.data<std::int32_t>() = place.local_size > cuda_device_count();
-  comm.run(*comm.all_reduce(shares, kernels::Combine::max));
-  if (*shares.data<std::int32_t>() == 0) {
-    NcclId id{};
-    ::unsetenv("NCCL_COMM_ID");  // mpirun comes first, and NCCL would make its id of that
-    if (mpi.rank() == 0) id = new_nccl_id();
-    std::memcpy(bytes.raw_data(), id.data(), id.size());
-    comm.run(*comm.broadcast(bytes, 0));
-    std::memcpy(id.data(), bytes.raw_data(), id.size());
-    return std::make_unique<NcclTransport>(id, mpi.rank(), mpi.world_size(), NcclOptions{.device = device});
-  }
+
+// All use the same network: NCCL only where no rank of the job shares its GPU.
+bool have_a_gpu_each(Communicator& comm, Device device) {
+  cudaDeviceProp properties{};
+  ATH_TRY(cudaGetDeviceProperties(&properties, device.index));
+  return all_differ(comm, std::as_bytes(std::span(properties.uuid.bytes)));
+}
+
+NcclId broadcast_id(Communicator& comm) {
+  const Tensor bytes = make_flat(sizeof(NcclId), DType::u8, kCpu);
+  NcclId id{};
+  ::unsetenv("NCCL_COMM_ID");  // mpirun comes first, and NCCL would make its id of that
+  if (comm.rank() == 0) id = new_nccl_id();
+  std::memcpy(bytes.raw_data(), id.data(), id.size());
+  comm.run(*comm.broadcast(bytes, 0));
+  std::memcpy(id.data(), bytes.raw_data(), id.size());
+  return id;
+}
+
 #endif
-  return std::make_unique<StagedTransport>(mpi, device);
+
+void join_gpus(Job& job, Transport& mpi, Device device) {
+#if defined(ATHANOR_WITH_NCCL)
+  Communicator comm(mpi, {.timeout = job.timeout});
+  if (have_a_gpu_each(comm, device)) {
+    job.network = kNccl;
+    job.transport = std::make_unique<NcclTransport>(broadcast_id(comm), mpi.rank(), mpi.world_size(),
+                                                    NcclOptions{.device = device, .timeout = job.timeout});
+    return;
+  }
+  job.network = ", MPI through the host's memory: ranks share a GPU";
+#else
+  job.network = ", MPI through the host's memory: this build has no NCCL";
+#endif
+  job.transport = std::make_unique<StagedTransport>(mpi, device);
 }
 
 void join_mpi(Job& job, Device device) {
@@ -81,7 +101,8 @@ void join_mpi(Job& job, Device device) {
   }
   place.local_rank = mpi.local_rank();
   place.local_size = mpi.local_size();
-  job.transport = device.is_cuda() ? over_mpi(mpi, device, place) : std::move(job.below);
+  if (device.is_cuda()) return join_gpus(job, mpi, device);
+  job.transport = std::move(job.below);
 }
 
 #endif
@@ -100,11 +121,18 @@ void join(Job& job, Device device) {
         "use mpirun, --device cpu, or one GPU",
         name_of(place.launcher), place.world_size, device.str());
   }
+#if defined(ATHANOR_WITH_MPI)
   detail::fail<BackendError>(
       "ranks: in this build they talk through MPI, which {} has not started; use --devices {}, mpirun, or "
       "srun "
       "--mpi=pmix",
       name_of(place.launcher), place.world_size);
+#else
+  detail::fail<BackendError>(
+      "ranks: {} has started {} of them, but this build has no network between processes: install "
+      "libopenmpi-dev and openmpi-bin, and configure again",
+      name_of(place.launcher), place.world_size);
+#endif
 }
 
 }  // namespace

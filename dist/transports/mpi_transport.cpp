@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dist/collectives/detail/mpi_native.h"
+#include "dist/collectives/session.h"
 #include "dist/launch/detail/open_mpi.h"
 #include "dist/watch/watchdog.h"
 #include "tensor/error.h"
@@ -207,7 +208,7 @@ MpiTransport::MpiTransport(const MpiOptions& options) : MpiTransport(std::make_u
 MpiTransport::MpiTransport(std::unique_ptr<Impl> impl)
     : Transport(impl->rank, impl->size), impl_(std::move(impl)) {}
 MpiTransport::~MpiTransport() {
-  impl_->end(failure());
+  impl_->end(session().failure());
 }
 
 int MpiTransport::local_size() const {
@@ -320,7 +321,7 @@ std::unique_ptr<Transport> MpiTransport::duplicate() {
   return std::unique_ptr<Transport>(new MpiTransport(std::make_unique<Impl>(impl_->options, impl_.get())));
 }
 
-std::unique_ptr<Collective> MpiTransport::native(const NativeCall& call) {
+std::unique_ptr<Collective> MpiTransport::make(const NativeCall& call) {
   return make_mpi_native(*this, impl_->comm, call, impl_->threads, &impl_->broken->cancelled);
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 
+#include "dist/collectives/native.h"
 #include "dist/transports/transport.h"
 
 namespace athanor::dist {
@@ -30,7 +31,7 @@ struct MpiOptions {
 /// on its way, or after messages had to be let go of, it says why on stderr, ends all ranks at once and the
 /// process with exit code 74. An exception that is none of the network's is not known here: one who wants it
 /// printed catches it while this lives. A duplicate may die on the way.
-class MpiTransport final : public Transport {
+class MpiTransport final : public Transport, private NativeCollectives {
  public:
   /// Throws BackendError where MPI cannot be started. Where the program has started it for one thread only,
   /// that thread alone may call, and Overlap::thread is refused.
@@ -51,14 +52,14 @@ class MpiTransport final : public Transport {
   std::unique_ptr<Transport> duplicate() override;
   /// MPI_Iallreduce, MPI_Ireduce_scatter, MPI_Iallgatherv and MPI_Ibcast. Sums of f16 and bf16 are rounded at
   /// every step.
-  bool has_native() const override { return true; }
-  std::unique_ptr<Collective> native(const NativeCall& call) override;
+  NativeCollectives* native() override { return this; }
 
   /// Ends all ranks at once, with that exit code, for one that has found another lost. Does not return.
   [[noreturn]] void abort(int exit_code);
 
  private:
   struct Impl;
+  std::unique_ptr<Collective> make(const NativeCall& call) override;
   explicit MpiTransport(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -14,11 +14,9 @@ namespace {
 #if defined(ATHANOR_SIMT)
 
 NcclApi load() {
-  return {ncclGetVersion,   ncclGetUniqueId, ncclCommInitRankConfig, ncclCommFinalize,
-          ncclCommDestroy,  ncclCommAbort,   ncclCommGetAsyncError,  ncclGetErrorString,
-          ncclGetLastError, ncclGroupStart,  ncclGroupEnd,           ncclSend,
-          ncclRecv,         ncclAllReduce,   ncclReduceScatter,      ncclAllGather,
-          ncclReduce,       ncclBroadcast};
+#define ATH_LINKED(member, function) .member = ::function,
+  return {ATH_NCCL_FUNCTIONS(ATH_LINKED)};
+#undef ATH_LINKED
 }
 
 #else
@@ -44,24 +42,9 @@ NcclApi load() {
       detail::fail<BackendError>("nccl: libnccl.so.2 must have {}, but is too old; install 2.20 or newer",
                                  name);
   };
-  find(api.get_version, "ncclGetVersion");
-  find(api.get_unique_id, "ncclGetUniqueId");
-  find(api.init, "ncclCommInitRankConfig");
-  find(api.finalize, "ncclCommFinalize");
-  find(api.destroy, "ncclCommDestroy");
-  find(api.abort, "ncclCommAbort");
-  find(api.async_error, "ncclCommGetAsyncError");
-  find(api.error_string, "ncclGetErrorString");
-  find(api.last_error, "ncclGetLastError");
-  find(api.group_start, "ncclGroupStart");
-  find(api.group_end, "ncclGroupEnd");
-  find(api.send, "ncclSend");
-  find(api.receive, "ncclRecv");
-  find(api.all_reduce, "ncclAllReduce");
-  find(api.reduce_scatter, "ncclReduceScatter");
-  find(api.all_gather, "ncclAllGather");
-  find(api.reduce, "ncclReduce");
-  find(api.broadcast, "ncclBroadcast");
+#define ATH_FIND(member, function) find(api.member, #function);
+  ATH_NCCL_FUNCTIONS(ATH_FIND)
+#undef ATH_FIND
   int version = 0;
   if (api.get_version(&version) != ncclSuccess || version < kLeastVersion)
     detail::fail<BackendError>("nccl: libnccl.so.2 must be 2.20 or newer, but is {}", version);

@@ -1,5 +1,6 @@
 #include "dist/transports/nccl_transport.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
@@ -10,6 +11,7 @@
 #include "dist/collectives/communicator.h"
 #include "dist/collectives/detail/nccl_call.h"
 #include "dist/collectives/exchange.h"
+#include "dist/collectives/session.h"
 #include "dist/collectives/wait.h"
 #include "dist/transports/detail/nccl_api.h"
 #include "optim/flat.h"
@@ -18,17 +20,18 @@
 namespace athanor::dist {
 namespace {
 
-[[noreturn]] void fail(const char* what, ncclResult_t result, ncclComm_t comm) {
+[[noreturn]] void fail(const char* what, ncclResult_t result, ncclComm_t comm, bool together = false) {
   const char* more = nccl_api().last_error(comm);
   const std::string text =
       fmt::format("{}: NCCL must succeed, but says: {}{}{}", what, nccl_api().error_string(result),
                   more && *more ? ": " : "", more ? more : "");
-  if (result == ncclRemoteError) throw PeerLostError(text);
+  if (result == ncclRemoteError || (together && result == ncclSystemError)) throw PeerLostError(text);
   throw BackendError(text);
 }
 
-void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr) {
-  if (result != ncclSuccess && result != ncclInProgress) fail(what, result, comm);
+// `together`: all ranks have come.
+void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr, bool together = false) {
+  if (result != ncclSuccess && result != ncclInProgress) fail(what, result, comm, together);
 }
 
 // A call that may hang, in a thread of its own; false where it has not come back in time.
@@ -78,7 +81,9 @@ struct NcclTransport::Impl {
   NcclOptions options;
   Stream stream;
   ncclComm_t comm = nullptr;
+  bool together = false;  // all ranks have come
   int exceptions = std::uncaught_exceptions();
+  std::vector<char> connected;  // by rank
   std::vector<Slot> slots;
   std::vector<std::int32_t> free;
   std::vector<std::int32_t> pending;  // slots begun since the last flush
@@ -90,7 +95,6 @@ struct NcclTransport::Impl {
   std::size_t first = 0;
   std::vector<Event> spare;
   std::int64_t arrived = 0;
-  Tensor hello;  // two bytes for the first messages: kept, for they may be under way when the start fails
 
   Impl(const NcclOptions& given, const Stream& of) : options(given), stream(of) {}
 
@@ -98,8 +102,8 @@ struct NcclTransport::Impl {
 
   ncclResult_t state(const char* what) {
     ncclResult_t result = ncclSuccess;
-    check(nccl_api().async_error(comm, &result), what, comm);
-    if (result != ncclSuccess && result != ncclInProgress) fail(what, result, comm);
+    check(nccl_api().async_error(comm, &result), what, comm, together);
+    check(result, what, comm, together);
     return result;
   }
 
@@ -166,44 +170,19 @@ NcclTransport::NcclTransport(const NcclId& id, int rank, int world_size, const N
           "nccl start: all {} ranks must come within {} s, but rank {} waits for others", world_size,
           static_cast<double>(options.timeout.count()) / 1000, rank);
     }
-    meet_everyone();
+    impl_->together = true;
+    impl_->connected.resize(static_cast<std::size_t>(world_size));
   } catch (...) {
     impl_->abort();
     throw;
   }
 }
 
-// In the order of distance, so that nobody has to speak to all at once.
-void NcclTransport::meet_everyone() {
-  impl_->hello = make_flat(2, DType::u8, device());
-  const Tensor& bytes = impl_->hello;
-  Event made(device());
-  made.record(current_stream(device()));
-  stream().wait(made);
-  Patience patience(impl_->options.timeout);
-  const auto wait_for = [&](int peer, const auto& ready) {
-    while (!ready()) {
-      if (patience.wait(impl_->launched + arrived())) continue;
-      athanor::detail::fail<PeerLostError>(
-          "nccl start: rank {} must answer within {} s, but rank {} has heard nothing from it", peer,
-          static_cast<double>(impl_->options.timeout.count()) / 1000, rank());
-    }
-  };
-  for (int away = 1; away < world_size(); ++away) {
-    const int from = (rank() - away + world_size()) % world_size();
-    Request in = irecv(from, 0, {bytes.raw_data(), 1});
-    Request out = isend((rank() + away) % world_size(), 0, {bytes.raw_data() + 1, 1});
-    flush();
-    wait_for(from, [&] { return test(in) && test(out); });
-  }
-  wait_for(behind(), [&] { return arrived(), impl_->all_arrived(); });
-}
-
 NcclTransport::~NcclTransport() {
   Impl& my = *impl_;
   if (!my.comm) return;
   const bool unwinding = std::uncaught_exceptions() > my.exceptions;
-  if (unwinding || !failure().empty() || !my.pending.empty() || my.launching()) {
+  if (unwinding || !session().failure().empty() || !my.pending.empty() || my.launching()) {
     my.abort();
     return;
   }
@@ -228,7 +207,8 @@ void NcclTransport::abandon() noexcept {
 }
 
 void NcclTransport::check_alive() const {
-  if (!impl_->comm) athanor::detail::fail<PeerLostError>("nccl: the communicator was aborted: {}", failure());
+  if (!impl_->comm)
+    athanor::detail::fail<PeerLostError>("nccl: the communicator was aborted: {}", session().failure());
 }
 
 void NcclTransport::check_peer(int peer) const {
@@ -251,21 +231,34 @@ Request NcclTransport::post(const NcclCall& call) {
   return request;
 }
 
+Request NcclTransport::post_message(NcclCall call) {
+  check_peer(call.peer);
+  impl_->connected[static_cast<std::size_t>(call.peer)] = 1;
+  return post(call);
+}
 Request NcclTransport::isend(int to, Tag, std::span<const std::byte> bytes) {
-  check_peer(to);
-  return post({NcclCall::Kind::send, bytes.data(), nullptr, bytes.size(), ncclUint8, to});
+  return post_message({NcclCall::Kind::send, bytes.data(), nullptr, bytes.size(), ncclUint8, to});
 }
 Request NcclTransport::irecv(int from, Tag, std::span<std::byte> bytes) {
-  check_peer(from);
-  return post({NcclCall::Kind::receive, nullptr, bytes.data(), bytes.size(), ncclUint8, from});
+  return post_message({NcclCall::Kind::receive, nullptr, bytes.data(), bytes.size(), ncclUint8, from});
 }
 
-std::unique_ptr<Collective> NcclTransport::native(const NativeCall& call) {
+int NcclTransport::connected() const {
+  return static_cast<int>(std::count(impl_->connected.begin(), impl_->connected.end(), 1));
+}
+
+bool NcclTransport::duplicates_are_concurrent() const {
+  int version = 0;
+  check(nccl_api().get_version(&version), "nccl version");
+  return nccl_is_concurrent(version);
+}
+
+std::unique_ptr<Collective> NcclTransport::make(const NativeCall& call) {
   return make_nccl_native(*this, call, [this](const NcclCall& one) { return post(one); });
 }
 
 std::unique_ptr<Transport> NcclTransport::duplicate() {
-  Communicator comm(*this, {.timeout = impl_->options.timeout});
+  Communicator comm(*this, {.algorithm = Algorithm::native, .timeout = impl_->options.timeout});
   Exchange ids(comm, sizeof(NcclId));
   NcclId id{};
   if (rank() == 0) id = new_nccl_id();
@@ -285,15 +278,15 @@ bool NcclTransport::flush() {
   const bool message = first.kind == NcclCall::Kind::send || first.kind == NcclCall::Kind::receive;
   my.peer = message ? first.peer : -1;
   my.messages = static_cast<std::int64_t>(my.pending.size());
-  check(nccl_api().group_start(), "nccl group", my.comm);
+  check(nccl_api().group_start(), "nccl group", my.comm, true);
   ncclResult_t result = ncclSuccess;
   for (const std::int32_t index : my.pending) {
     const ncclResult_t one = my.slots[static_cast<std::size_t>(index)].call.make(my.comm, native);
     if (result == ncclSuccess) result = one;
   }
   const ncclResult_t ended = nccl_api().group_end();
-  check(result, "nccl group", my.comm);
-  check(ended, "nccl group", my.comm);
+  check(result, "nccl group", my.comm, true);
+  check(ended, "nccl group", my.comm, true);
   my.pending.clear();
   ++my.group;
   return true;

@@ -32,11 +32,6 @@ class StagedTransport final : public Transport {
   bool threads_may_call() const override { return below_.threads_may_call(); }
   /// Over a duplicate of the network below, with streams of its own.
   std::unique_ptr<Transport> duplicate() override;
-  /// Those of the network below, on pinned memory that all of them share: one copy out, one copy in.
-  bool has_native() const override { return below_.has_native(); }
-  std::unique_ptr<Collective> native(const NativeCall& call) override;
-
- protected:
   void abandon() noexcept override;
 
  private:
@@ -57,7 +52,6 @@ class StagedTransport final : public Transport {
     Request below{};
   };
   Request take(int peer, Tag tag, std::byte* data, std::size_t bytes, bool sends);
-  class StagedNative;
   void push();
   void arrive(Slot& slot);
 
@@ -67,7 +61,6 @@ class StagedTransport final : public Transport {
   std::deque<Slot> slots_;  // stay where they are
   std::vector<std::int32_t> free_;
   std::vector<std::int32_t> leaving_;  // sends whose copies are under way, in their order
-  Tensor native_stage_;                // pinned, as large as the largest buffer
 };
 
 }  // namespace athanor::dist

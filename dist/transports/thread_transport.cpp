@@ -146,7 +146,8 @@ class ThreadJob::End final : public Transport {
     return std::make_unique<End>(shared_.duplicate(duplicates_++), rank(), world_size());
   }
 
- protected:
+  bool duplicates_are_concurrent() const override { return !shared_.faults.in_order; }
+
   void abandon() noexcept override {
     for (Slot& slot : slots_) withdraw(slot);
   }

@@ -14,6 +14,8 @@ struct ThreadFaults {
   /// Every message takes up to so long, drawn from `seed`; 0: none does.
   std::chrono::microseconds delay{0};
   std::uint64_t seed = 0;
+  /// Ranks must do everything in one order, on a duplicate of the network, too: as over NCCL before 2.26.
+  bool in_order = false;
 };
 
 /// A job whose ranks are threads of one process. Nothing is buffered: a message is copied when its receiver

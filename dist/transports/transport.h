@@ -2,23 +2,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <functional>
 #include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
-#include "dist/collectives/group.h"
-#include "dist/watch/flight_record.h"
-#include "kernels/accumulate.h"
 #include "tensor/stream.h"
-#include "tensor/tensor.h"
 
 // The network below the collectives: messages of bytes between the ranks of a job. Whatever it is (threads of
 // one process, MPI), nothing here blocks; who waits is dist/collectives/wait.h, with a deadline.
 
 namespace athanor::dist {
+
+class NativeCollectives;
+class Session;
 
 /// Tells apart the collectives under way. Messages from one rank to another with the same tag arrive in the
 /// order they were sent.
@@ -31,28 +26,6 @@ struct Request {
   bool pending() const { return slot >= 0; }
 };
 
-class Collective;
-
-/// What a library below may do by itself, as dist/collectives/communicator.h describes it, with all ranks: on
-/// a dense flat tensor where the transport's messages are.
-struct NativeCall {
-  enum class What : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast } what;
-  Tensor buffer;
-  kernels::Combine how = kernels::Combine::sum;
-  std::vector<Range> pieces = {};  ///< by rank, and in that order tiling the buffer; not of broadcast
-  int root = 0;                    ///< of broadcast
-
-  /// "native all_reduce", ...
-  const char* name() const;
-};
-
-/// How a collective can fail.
-enum class Failure : std::uint8_t {
-  deadline,  ///< nothing came for too long
-  lost,      ///< the network knows that a rank is gone
-  error,     ///< anything else
-};
-
 /// One rank's end of the network. Messages are memory of one device: of the host, or of a GPU. There, what
 /// collectives do is work queued on one stream, in whose order memory is sent, is received and is worked on,
 /// so that the host need not be told of each message (dist/collectives/on_stream.h). Used by one thread at a
@@ -60,7 +33,7 @@ enum class Failure : std::uint8_t {
 /// be gone, BackendError from the library below.
 class Transport {
  public:
-  virtual ~Transport() = default;
+  virtual ~Transport();
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
@@ -80,6 +53,8 @@ class Transport {
   virtual bool test(Request& request) = 0;
   /// Lets go of a message that may never complete: its memory is not touched again. For clearing up.
   virtual void cancel(Request& request) noexcept = 0;
+  /// Lets go of all: nothing that is under way, or queued, touches memory any more. After an error.
+  virtual void abandon() noexcept {}
 
   /// Whether messages travel in groups that follow one another: a message is on its way when flush() has sent
   /// off its group, and complete when all of the group are. A collective must then begin both ends of a
@@ -103,53 +78,23 @@ class Transport {
   /// by another thread at the same time. Every rank makes its own at the same point; it dies before this one.
   /// Throws ArgumentError where there is none to be had.
   virtual std::unique_ptr<Transport> duplicate();
+  /// Whether collectives may be under way on a duplicate and here at the same time, in an order that may
+  /// differ between ranks.
+  virtual bool duplicates_are_concurrent() const { return true; }
 
-  /// Whether the library below has collectives of its own: Algorithm::native.
-  virtual bool has_native() const { return false; }
-  /// One of them; null where it has none that keeps what kernels::Combine promises. Bits and steps are the
-  /// library's.
-  virtual std::unique_ptr<Collective> native(const NativeCall& call);
+  /// The library's own collectives (dist/collectives/native.h): Algorithm::native. Null where it has none.
+  virtual NativeCollectives* native() { return nullptr; }
 
-  // What all who communicate through it share, whatever Communicator they use. For their one thread.
-
-  /// Tag of the next collective: the same on all ranks, which start the same ones in the same order.
-  Tag next_tag() { return static_cast<Tag>(next_seq_++ % kTags); }
-  /// The same for one that is put on record, under its number.
-  Tag begin(const Call& call, std::int64_t launch_us = 0) {
-    flight_.begin(next_seq_, call, launch_us);
-    return next_tag();
-  }
-  FlightRecord& flight() { return flight_; }
-  const FlightRecord& flight() const { return flight_; }
-
-  /// Throws where `who` must not start a collective: PeerLostError after give_up(), ArgumentError while
-  /// another than `owner` holds it.
-  void check_free(const char* who, const void* owner = nullptr) const;
-  /// From check_free() on, nobody but `owner` starts a collective until release(): it has some under way.
-  void hold(const char* who, const void* owner);
-  void release(const void* owner);
-
-  /// A collective has failed, and ranks no longer agree on what comes next. The first reason stays.
-  void give_up(const std::string& why);
-  /// Empty where none has.
-  const std::string& failure() const { return failure_; }
-
-  /// Called where a collective fails, by the thread that pushes it, with the error; before it is thrown.
-  std::function<void(Failure, const std::exception&)> on_failure;
+  /// What all share who communicate over this network (dist/collectives/session.h).
+  Session& session() const { return *session_; }
 
  protected:
-  Transport(int rank, int world_size, Stream stream = Stream::default_of(kCpu))
-      : rank_(rank), world_size_(world_size), stream_(std::move(stream)), flight_(rank, world_size) {}
-  /// After give_up(): nothing that is under way, or queued, touches memory any more.
-  virtual void abandon() noexcept {}
+  Transport(int rank, int world_size, Stream stream = Stream::default_of(kCpu));
 
  private:
   int rank_, world_size_;
   Stream stream_;
-  std::int64_t next_seq_ = 0;
-  const void* owner_ = nullptr;
-  std::string failure_;
-  FlightRecord flight_;
+  std::unique_ptr<Session> session_;
 };
 
 }  // namespace athanor::dist

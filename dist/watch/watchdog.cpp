@@ -14,6 +14,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "dist/collectives/session.h"
 #include "dist/launch/detail/signal_stack.h"
 #include "dist/watch/detail/blame.h"
 #include "dist/watch/flight_report.h"
@@ -29,7 +30,7 @@ constexpr std::int64_t kOthersUs = std::chrono::microseconds(kOthers).count();
 constexpr std::int64_t kMarginUs = 300'000, kTurnUs = 100'000, kToldUs = 3'000'000;  // see let_others_end()
 /// Without a message for so long, ranks that take short steps stand still.
 constexpr std::int64_t kStillUs = 700'000;
-constexpr std::array kEnding{SIGTERM, SIGINT};
+constexpr std::array kEnding{SIGTERM, SIGINT, SIGHUP};
 constexpr std::array kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 // What signal handlers see: the process's one watchdog.
@@ -46,6 +47,7 @@ const char* signal_name(int signal) {
   switch (signal) {
     case SIGTERM: return "SIGTERM";
     case SIGINT: return "SIGINT";
+    case SIGHUP: return "SIGHUP";
     case SIGSEGV: return "SIGSEGV";
     case SIGBUS: return "SIGBUS";
     case SIGFPE: return "SIGFPE";
@@ -107,6 +109,7 @@ struct Watchdog::Impl {
   std::filesystem::path path;
   std::atomic<bool> stop{false}, has_agreed{false}, ending{false};
   std::atomic<int> slow_rank{-1};                         // the others wait for it
+  std::atomic<bool> took_long{false};                     // since the last agreed()
   std::atomic<int> silent_code{-1};                       // of an end that is said elsewhere
   std::atomic<std::int64_t> agreed_us{0}, longest_us{0};  // the last time, and the time between two
   std::array<struct sigaction, kEnding.size()> before_ending{};
@@ -122,7 +125,7 @@ struct Watchdog::Impl {
     }
     if (options.agreement.count() == 0) remove_record();
     const FlightRecord* none = nullptr;
-    ATH_CHECK(watched.compare_exchange_strong(none, &transport.flight()),
+    ATH_CHECK(watched.compare_exchange_strong(none, &transport.session().flight()),
               "watchdog: there must be one per process, but this is another");
     record_path.fill(0);
     std::memcpy(record_path.data(), path.c_str(), path.native().size());
@@ -130,7 +133,9 @@ struct Watchdog::Impl {
     continued_us = 0;
     crashed = false;
     sem_init(&wake, 0, 0);
-    transport.on_failure = [this](Failure kind, const std::exception& error) { failed(kind, error); };
+    transport.session().on_failure = [this](Failure kind, const std::exception& error) {
+      failed(kind, error);
+    };
     have_signal_stack();
     thread = std::thread([this] {
       have_signal_stack();
@@ -139,7 +144,10 @@ struct Watchdog::Impl {
     const struct sigaction noting = handled_by(note), crashing = handled_by(crash),
                            continuing = handled_by(note_continued);
     sigaction(SIGCONT, &continuing, &before_continuing);
-    for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &noting, &before_ending[i]);
+    for (std::size_t i = 0; i < kEnding.size(); ++i) {
+      sigaction(kEnding[i], nullptr, &before_ending[i]);
+      if (before_ending[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &noting, nullptr);
+    }
     for (std::size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &crashing, &before_crash[i]);
   }
 
@@ -147,7 +155,7 @@ struct Watchdog::Impl {
     sigaction(SIGCONT, &before_continuing, nullptr);
     for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before_ending[i], nullptr);
     for (std::size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &before_crash[i], nullptr);
-    transport.on_failure = nullptr;
+    transport.session().on_failure = nullptr;
     stop = true;
     sem_post(&wake);
     thread.join();
@@ -210,7 +218,7 @@ struct Watchdog::Impl {
     std::int64_t began = FlightRecord::now_us();
     const std::int64_t at_least = std::chrono::microseconds(options.agreement).count();
     while (!stop && !has_agreed && silent_code < 0 && !stands_still() &&
-           FlightRecord::now_us() - began < std::max(at_least, 2 * longest_us)) {
+           FlightRecord::now_us() - began < std::max(at_least, 3 * longest_us)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       if (slow_rank >= 0) began = FlightRecord::now_us();
     }
@@ -223,7 +231,7 @@ struct Watchdog::Impl {
   // mpirun has announced that it ends all (SIGCONT), and nothing has come since long before: there is nobody
   // to agree with, and not much time.
   bool stands_still() const {
-    const FlightRecord::Entry last = transport.flight().last();
+    const FlightRecord::Entry last = transport.session().flight().last();
     const std::int64_t idle = FlightRecord::now_us() - last.last_us;
     return continued_us > last.last_us && last.under_way() &&
            (slow_rank < 0 || last.waits_for != slow_rank) && idle > std::max(kStillUs, 2 * longest_us);
@@ -258,7 +266,7 @@ struct Watchdog::Impl {
     write_record("error", printable(error.what()));
   }
 
-  Blame blame() const { return find_blame(transport.flight(), options.folder, kOthers); }
+  Blame blame() const { return find_blame(transport.session().flight(), options.folder, kOthers); }
 
   // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks when one has failed, a second apart; but it sleeps
   // in between, and its sleep ends when another rank does. Two that end at the same time would have it kill a
@@ -330,19 +338,22 @@ Watchdog* Watchdog::current() {
 void Watchdog::agreed(bool last) {
   if (!impl_) return;
   const std::int64_t now = FlightRecord::now_us(), before = impl_->agreed_us.exchange(now);
-  const bool took_long = impl_->slow_rank.exchange(-1) >= 0;
+  impl_->slow_rank = -1;
+  const bool took_long = impl_->took_long.exchange(false);
   if (before > 0 && !took_long) impl_->longest_us = std::max(impl_->longest_us.load(), now - before);
   if (before == 0) impl_->remove_record();  // it goes well
   impl_->has_agreed = last;                 // the signal may come to this rank after the news of it
 }
 
 void Watchdog::takes_long(int rank) {
-  if (impl_) impl_->slow_rank = rank;
+  if (!impl_) return;
+  if (rank >= 0) impl_->took_long = true;
+  impl_->slow_rank = rank;
 }
 
 void Watchdog::stand_down(int exit_code, const std::string& why, bool accident) {
   if (!impl_) return;
-  if (impl_->transport.flight().size() > 0 && (accident || impl_->agreed_us > 0))
+  if (impl_->transport.session().flight().size() > 0 && (accident || impl_->agreed_us > 0))
     write_record("error", printable(why));
   continued_us = 0;
   impl_->silent_code = exit_code;

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include <CLI/CLI.hpp>
 
+#include "data/sample_store.h"
 #include "tensor/error.h"
 
 // Subcommands for files of samples.
@@ -20,9 +22,8 @@ class Interrupted : public Error {
   int signal_;
 };
 
-/// Throws IoError where what was printed cannot be written: a full disk is seen only when buffers are
-/// emptied.
-void flush_output();
+/// Opens FILE, and says on stderr where it is packed into the cache first.
+std::unique_ptr<SampleStore> open_data(const std::string& path, const std::string& part);
 
 /// athanor pack SRC DST: converts.
 void add_pack(CLI::App& app);

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -73,7 +74,7 @@ TEST_F(NcclStart, WithoutAGpuNcclMakesNoCommunicator) {
 
 TEST_F(NcclStart, WithAGpuAWorldOfOneBegins) {
   if (cuda_device_count() == 0) GTEST_SKIP() << why_no_cuda();
-  const dist::NcclTransport transport(dist::new_nccl_id(), 0, 1);
+  const dist::NcclTransport transport(dist::new_nccl_id(), 0, 1, {.timeout = std::chrono::seconds(60)});
   EXPECT_EQ(transport.world_size(), 1);
   EXPECT_TRUE(transport.device().is_cuda());
 }

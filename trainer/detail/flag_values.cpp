@@ -92,11 +92,11 @@ Strategy strategy(const std::string& flag, const std::string& text) {
 
 dist::Algorithm algorithm(const std::string& flag, const std::string& text) {
   using dist::Algorithm;
-  for (const auto known :
-       {Algorithm::rank_order, Algorithm::ring, Algorithm::hierarchical, Algorithm::native}) {
+  for (const auto known : {Algorithm::automatic, Algorithm::rank_order, Algorithm::ring,
+                           Algorithm::hierarchical, Algorithm::native}) {
     if (text == name_of(known)) return known;
   }
-  detail::fail<>("{}: must be rank_order, ring, hierarchical or native, but got '{}'", flag, text);
+  detail::fail<>("{}: must be auto, rank_order, ring, hierarchical or native, but got '{}'", flag, text);
 }
 
 bool on_or_off(const std::string& flag, const std::string& text) {

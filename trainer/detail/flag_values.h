@@ -32,7 +32,7 @@ int workers(const std::string& flag, const std::string& text);
 BadSamples bad_samples(const std::string& flag, const std::string& text);
 /// "single", "ddp" or "zero1".
 Strategy strategy(const std::string& flag, const std::string& text);
-/// "rank_order", "ring", "hierarchical" or "native".
+/// "auto", "rank_order", "ring", "hierarchical" or "native".
 dist::Algorithm algorithm(const std::string& flag, const std::string& text);
 /// "on" or "off".
 bool on_or_off(const std::string& flag, const std::string& text);
