@@ -27,9 +27,11 @@ set(ATHANOR_HEADERS
   data/formats/crc32c.h
   data/formats/dataset_store.h
   data/formats/example.h
-  data/formats/hdf5.h
   data/formats/idx.h
   data/formats/image_folder.h
+  data/formats/import/cache.h
+  data/formats/import/hdf5.h
+  data/formats/import/sequence.h
   data/formats/join.h
   data/formats/lmdb.h
   data/formats/manifest.h
@@ -79,6 +81,7 @@ set(ATHANOR_HEADERS
   dist/launch/rendezvous.h
   dist/launch/run_processes.h
   dist/predict.h
+  dist/stop_vote.h
   dist/sync_batch_norm.h
   dist/transports/make_transport.h
   dist/transports/mpi_transport.h
@@ -186,14 +189,25 @@ set(ATHANOR_HEADERS
   trainer/callback.h
   trainer/checkpoint.h
   trainer/choose_device.h
+  trainer/classifier.h
   trainer/config.h
   trainer/early_stopping.h
+  trainer/feeding.h
   trainer/json_lines.h
+  trainer/limits.h
+  trainer/metric_sums.h
+  trainer/overflow.h
+  trainer/parallel_strategy.h
+  trainer/phase_times.h
   trainer/progress.h
-  trainer/ranks.h
+  trainer/reports.h
+  trainer/run.h
+  trainer/run_checkpoints.h
   trainer/run_main.h
   trainer/run_on_ranks.h
   trainer/run_state.h
   trainer/signals.h
+  trainer/task.h
   trainer/trainer.h
+  trainer/validation.h
 )

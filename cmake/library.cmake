@@ -31,6 +31,7 @@ set(ATHANOR_CUDA_KERNELS
   accumulate
   augment
   batch_norm
+  batch_norm_statistics
   conv
   conv_depthwise
   conv_products
@@ -105,7 +106,6 @@ set(ATHANOR_SOURCES
   data/formats/cifar.cpp
   data/formats/crc32c.cpp
   data/formats/dataset_store.cpp
-  data/formats/detail/child_process.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
   data/formats/detail/lmdb_tree.cpp
@@ -119,6 +119,9 @@ set(ATHANOR_SOURCES
   data/formats/idx.cpp
   data/formats/image_folder.cpp
   data/formats/image_folder_writer.cpp
+  data/formats/import/cache.cpp
+  data/formats/import/detail/child_process.cpp
+  data/formats/import/hdf5.cpp
   data/formats/join.cpp
   data/formats/lmdb.cpp
   data/formats/manifest.cpp
@@ -195,6 +198,8 @@ set(ATHANOR_SOURCES
   tensor/tensor.cpp
   tensor/trace.cpp
   kernels/conv.cpp
+  kernels/cpu/batch_norm_backward.cpp
+  kernels/cpu/batch_norm_statistics.cpp
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
@@ -239,26 +244,30 @@ set(ATHANOR_SOURCES
   trainer/checkpoint.cpp
   trainer/checkpoint_folder.cpp
   trainer/choose_device.cpp
+  trainer/classifier.cpp
   trainer/config.cpp
   trainer/detail/flag_values.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
+  trainer/feeding.cpp
   trainer/json_lines.cpp
+  trainer/limits.cpp
+  trainer/loop.cpp
+  trainer/metric_sums.cpp
+  trainer/overflow.cpp
+  trainer/parallel_strategy.cpp
   trainer/parse_flags.cpp
   trainer/progress.cpp
-  trainer/ranks.cpp
+  trainer/reports.cpp
+  trainer/run.cpp
+  trainer/run_checkpoints.cpp
   trainer/run_main.cpp
   trainer/run_on_ranks.cpp
   trainer/run_state.cpp
   trainer/settings.cpp
   trainer/signals.cpp
   trainer/trainer.cpp
-  trainer/trainer_checkpoints.cpp
-  trainer/trainer_feeding.cpp
-  trainer/trainer_overflow.cpp
-  trainer/trainer_ranks.cpp
-  trainer/trainer_reports.cpp
-  trainer/trainer_step.cpp
+  trainer/validation.cpp
 )
 # Which of them are formats: these folders, and what in data/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
@@ -354,8 +363,7 @@ function(athanor_format_library name)
   endif()
 endfunction()
 athanor_format_library(HDF5
-  SOURCES data/formats/detail/hdf5_file.cpp data/formats/detail/hdf5_library.cpp data/formats/hdf5.cpp data/formats/hdf5_writer.cpp
-  ABSENT data/formats/hdf5_absent.cpp)
+  SOURCES data/formats/import/detail/hdf5_work.cpp ABSENT data/formats/import/detail/hdf5_work_absent.cpp)
 athanor_format_library(LIBZIP
   SOURCES data/formats/detail/zip_reader.cpp ABSENT data/formats/detail/zip_reader_absent.cpp)
 athanor_format_library(LMDB

@@ -97,7 +97,11 @@ template <class Sync> struct Training {
     dist::gather_state(comm, state,
                        [&](const dist::ReadTensor& read) { save_checkpoint(path, state, read); });
   }
-  void load(const fs::path& path) { load_parts(parts(), load_checkpoint(path)); }
+  void load(const fs::path& path) {
+    sync.settle();
+    load_parts(parts(), load_checkpoint(path));
+    sync.gather_weights();
+  }
 };
 
 template <class Sync> void save_after(int world, const Kind& kind, const fs::path& path) {
@@ -173,7 +177,7 @@ TEST_F(CheckpointOfRanks, ARunGoesOnAsIfItHadNotStopped) {
       training.save(file("half"));
       for (int batch = 3; batch < 6; ++batch) training.train(batch);
       training.save(file("end"));
-      const std::uint64_t hash = training.arena.weights_hash();
+      const std::uint64_t hash = training.sync.weights_hash();
       if (transport.rank() == 0) expected = hash;
     });
     run_ranks(4, [&](Transport& transport) {
@@ -182,7 +186,7 @@ TEST_F(CheckpointOfRanks, ARunGoesOnAsIfItHadNotStopped) {
       training.load(file("half"));
       for (int batch = 3; batch < 6; ++batch) training.train(batch);
       training.save(file("resumed"));
-      EXPECT_EQ(training.arena.weights_hash(), expected);
+      EXPECT_EQ(training.sync.weights_hash(), expected);
     });
     EXPECT_TRUE(bytes_of(file("resumed")) == bytes_of(file("end")));
   }

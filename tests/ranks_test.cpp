@@ -1,12 +1,15 @@
 // A Trainer on several ranks, which are threads here: its results are those of one rank.
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <thread>
 
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
 #include "support/ranks_run.h"
+#include "trainer/parallel_strategy.h"
 
 namespace athanor {
 namespace {
@@ -198,6 +201,27 @@ TEST(Ranks, OneThatStopsTakesTheOthersAlong) {
   EXPECT_EQ(runs[0].report.steps.applied, 7);
 }
 
+// The step that brings the votes has run forward and backward: weights, statistics and metrics are those of a
+// run that never began it.
+TEST(Ranks, TheStepThatBringsTheVotesLeavesNothing) {
+  for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+    SCOPED_TRACE(name_of(strategy));
+    TrainerConfig config = with(ranks_config(), strategy);
+    config.schedule = [](double lr, std::int64_t) { return schedules::constant(lr); };
+    const auto voted = train_ranks<NormedNet>(2, config, [](Trainer& trainer, const StepInfo& step) {
+      if (trainer.rank() == 1 && step.attempted == 7) trainer.stop(StoppedBy::early_stop, "enough");
+    });
+    config.max_steps = 7;
+    const auto limited = train_ranks<NormedNet>(2, config, [](Trainer&, const StepInfo&) {});
+    expect_alike(voted);
+    EXPECT_EQ(voted[0].report.stopped_by, StoppedBy::early_stop);
+    EXPECT_EQ(voted[0].report.steps.attempted(), 7);
+    EXPECT_EQ(voted[0].weights, limited[0].weights);
+    EXPECT_EQ(voted[0].epochs[0].train_loss, limited[0].epochs[0].train_loss);
+    EXPECT_EQ(voted[0].epochs[0].val_loss, limited[0].epochs[0].val_loss) << "by statistics of norms";
+  }
+}
+
 TEST(Ranks, TwoThatStopForReasonsOfTheirOwnSayTheSame) {
   const auto runs = train_ranks(3, ranks_config(), [](Trainer& trainer, const StepInfo& step) {
     if (step.attempted != 7 || trainer.rank() == 0) return;
@@ -231,41 +255,60 @@ TEST(Ranks, OneThatStopsBetweenEpochsTakesTheOthersAlong) {
   });
 }
 
-TEST(Ranks, WishesBecomeOneForAll) {
-  using Wish = Ranks::Wish;
-  const auto agreed = [](const std::vector<Wish>& wishes) {
-    std::vector<Wish> all(3);
+TEST(Ranks, VotesHaveOneOutcomeForAll) {
+  using dist::StopVote;
+  const auto agreed = [](const std::vector<StopVote>& votes) {
+    std::vector<StopVote> all(3);
     dist::run_ranks(3, [&](dist::Transport& transport) {
-      Ranks ranks(&transport, ranks_config());
       const auto rank = static_cast<std::size_t>(transport.rank());
-      all[rank] = ranks.agree(wishes[rank]);
+      all[rank] = ParallelStrategy::make(&transport, ranks_config())->agree(votes[rank]);
     });
-    for (const Wish& one : all) {
+    for (const StopVote& one : all) {
       EXPECT_EQ(one.signal, all[0].signal);
       EXPECT_EQ(one.out_of_time, all[0].out_of_time);
-      EXPECT_EQ(one.stop, all[0].stop);
-      EXPECT_EQ(one.from, all[0].from);
+      EXPECT_EQ(one.reason, all[0].reason);
+      EXPECT_EQ(one.rank, all[0].rank);
     }
     return all[0];
   };
-  const Wish none = agreed({{}, {}, {}});
-  EXPECT_EQ(none.signal, 0);
-  EXPECT_EQ(none.out_of_time, 0);
-  EXPECT_EQ(none.stop, -1);
+  EXPECT_FALSE(agreed({{}, {}, {}}).stops());
   for (const int who : {0, 1, 2}) {
     SCOPED_TRACE(who);
-    std::vector<Wish> wishes(3);
-    wishes[static_cast<std::size_t>(who)] = {.signal = 15, .out_of_time = 1, .stop = 0};
-    const Wish all = agreed(wishes);
+    std::vector<StopVote> votes(3);
+    votes[static_cast<std::size_t>(who)] = {.signal = 15, .out_of_time = 1, .reason = 0};
+    const StopVote all = agreed(votes);
+    EXPECT_TRUE(all.stops());
     EXPECT_EQ(all.signal, 15) << "whoever has caught it";
     EXPECT_EQ(all.out_of_time, who == 0 ? 1 : 0) << "rank 0's clock";
-    EXPECT_EQ(all.stop, 0);
-    EXPECT_EQ(all.from, who);
+    EXPECT_EQ(all.reason, 0);
+    EXPECT_EQ(all.rank, who);
   }
-  const Wish both = agreed({{}, {.stop = 2}, {.signal = 2, .stop = 3}});
-  EXPECT_EQ(both.stop, 2) << "the lowest rank's";
-  EXPECT_EQ(both.from, 1);
+  const StopVote both = agreed({{}, {.reason = 2}, {.signal = 2, .reason = 3}});
+  EXPECT_EQ(both.reason, 2) << "the lowest rank's";
+  EXPECT_EQ(both.rank, 1);
   EXPECT_EQ(both.signal, 2);
+}
+
+// Norm, overflow, votes and who has used what travel in one message a step, and that is the only wait.
+TEST(Ranks, AStepHasOneAgreement) {
+  for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+    SCOPED_TRACE(name_of(strategy));
+    std::vector<std::int64_t> waits, messages;
+    std::mutex mutex;
+    const auto watch = [&](Trainer& trainer, const StepInfo&) {
+      const std::lock_guard lock(mutex);
+      if (trainer.rank() == 0) waits.push_back(host_syncs());
+    };
+    TrainerConfig config = with(ranks_config(), strategy);
+    config.max_steps = 20;
+    (void)train_ranks(2, config, watch);
+    ASSERT_EQ(waits.size(), 20u);
+    // Ranks are threads of one process, and wait once each; the hash of the test's own callback is no wait.
+    EXPECT_LE(std::abs(waits[18] - waits[2] - 2 * 16), 1);
+    config.forbid_sync = true;
+    const std::string error = test::message_of([&] { (void)train_ranks(2, config); });
+    test::expect_one_line(error, {"exchange between ranks", "gradient_sync.cpp"});
+  }
 }
 
 TEST(Ranks, TimeIsRank0s) {

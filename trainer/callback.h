@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -169,5 +170,7 @@ class Callback {
   /// ArgumentError, before it changes anything, on a missing or extra entry.
   virtual void load_state_dict(const Trainer&, const StateDict&) {}
 };
+
+using Callbacks = std::vector<std::unique_ptr<Callback>>;
 
 }  // namespace athanor

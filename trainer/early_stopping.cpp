@@ -70,14 +70,14 @@ void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
 }
 
 void EarlyStopping::keep(const Trainer& trainer) {
-  std::optional<EmaSwap> average = trainer.as_validated();
+  ValidatedModel model = trainer.as_validated();
   const StateDict live = trainer.arena().state_dict();
   if (best_.empty()) {
     best_ = clone_tensors(live);
   } else {
     load_tensors(best_, live, "early stop");
   }
-  if (average) average->end();
+  model.end();
 }
 
 void EarlyStopping::on_train_end(Trainer& trainer) {

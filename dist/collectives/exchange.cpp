@@ -4,6 +4,7 @@
 
 #include "dist/collectives/slice.h"
 #include "dist/collectives/wait.h"
+#include "tensor/counters.h"
 #include "tensor/pinned.h"
 
 namespace athanor::dist {
@@ -26,12 +27,13 @@ void Exchange::upload(std::int64_t begin) {
   slice(table_, mine).copy_bytes_from(slice(host_, mine));
 }
 
-void Exchange::run() {
+void Exchange::run(const Site& site) {
   comm_.run(*gather_);
-  download();
+  download(site);
 }
 
-void Exchange::download() {
+void Exchange::download(const Site& site) {
+  count_host_sync("exchange between ranks", site);
   if (table_.device().is_cpu()) return;
   host_.copy_bytes_from(table_);
   here_.record(current_stream(table_.device()));

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "dist/collectives/communicator.h"
+#include "tensor/counters.h"
 #include "tensor/stream.h"
 #include "tensor/tensor.h"
 
@@ -24,11 +25,11 @@ class Exchange {
 
   /// This rank's bytes from `begin` on come from row() on the host. On the CPU, they are the same memory.
   void upload(std::int64_t begin = 0);
-  /// Every row to all ranks, and to their hosts: waits. Throws as Communicator::run().
-  void run();
+  /// Every row to all ranks, and to their hosts: a counted wait. Throws as Communicator::run().
+  void run(const Site& site = Site::current());
   /// run() in two parts: the collective, for one who runs it himself, and the way to the host.
   Collective& gather() { return *gather_; }
-  void download();
+  void download(const Site& site = Site::current());
 
  private:
   Communicator& comm_;

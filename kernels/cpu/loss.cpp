@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/math.h"
@@ -12,7 +12,6 @@ namespace athanor::kernels {
 namespace {
 
 using cpu::parallel_for;
-using cpu::vectorize;
 
 constexpr std::int64_t kExpGrain = 4096;  // exponentials worth a second thread
 constexpr std::int64_t kChunk = 1024;     // elements summed by one thread before their sum is rounded
@@ -36,27 +35,35 @@ template <class A> struct RowGradient {
   A operator[](std::int64_t row) const { return values[row * step] * scale; }
 };
 
-// Calls row(n) for each of N rows, in parallel, to get its loss: into y [N], or summed into y [].
+// Calls row(n) for each of N rows, in parallel, to get its loss.
 template <class A, class F>
-void each_row(CpuContext& context, std::int64_t rows, std::int64_t grain, double scale, const Tensor& y,
-              const F& row) {
-  const bool reduced = y.rank() == 0;
-  const Scratch scratch = context.scratch(reduced ? static_cast<std::size_t>(rows) * sizeof(A) : 0);
-  A* losses = reduced ? scratch.as<A>() : y.data<A>();
+void each_row(CpuContext& context, std::int64_t rows, std::int64_t grain, A* losses, const F& row) {
   parallel_for(context, rows, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) losses[n] = row(n);
   });
-  if (!reduced) return;
+}
+
+template <class A> void sum_rows(std::int64_t rows, const A* losses, double scale, const Tensor& y) {
   double total = 0;
   for (std::int64_t n = 0; n < rows; ++n) total += losses[n];
   *y.data<A>() = A(total * scale);
+}
+
+// The losses of rows into y [N], or summed into y [].
+template <class A, class F>
+void reduce_rows(CpuContext& context, std::int64_t rows, std::int64_t grain, double scale, const Tensor& y,
+                 const F& row) {
+  if (y.rank() > 0) return each_row(context, rows, grain, y.data<A>(), row);
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(rows) * sizeof(A));
+  each_row(context, rows, grain, scratch.as<A>(), row);
+  sum_rows<A>(rows, scratch.as<A>(), scale, y);
 }
 
 // The loss of one row of logits; stats get the maximum and the reciprocal of the sum.
 template <class T, class A>
 A cross_entropy_row(const T* x, std::int64_t classes, std::int64_t target, A smoothing, A* stats) {
   A loss{};
-  vectorize([&] {
+  cpu::vectorize_if<cpu::kFastType<T>>([&] {
     const auto larger = [](A a, A b) { return a > b ? a : b; };
     const A max = cpu::reduce_lanes(
         classes, -std::numeric_limits<A>::infinity(), [&](std::int64_t c) { return A(x[c]); }, larger);
@@ -85,16 +92,17 @@ template <> void check_target(CpuContext&, const char* op, const Tensor& target,
 
 template <>
 void cross_entropy_forward(CpuContext& context, const Tensor& logits, const Tensor& target, double smoothing,
-                           double scale, const Tensor& stats, const Tensor& y) {
+                           double scale, const Tensor& stats, const Tensor& losses, const Tensor& y) {
   dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
     using A = Accumulate<T>;
     const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
     const T* x = logits.data<T>();
     const std::int64_t* t = target.data<std::int64_t>();
     A* s = stats.data<A>();
-    each_row<A>(context, rows, row_grain(classes, kExpGrain), scale, y, [&](std::int64_t n) {
+    each_row(context, rows, row_grain(classes, kExpGrain), losses.data<A>(), [&](std::int64_t n) {
       return cross_entropy_row<T, A>(x + n * classes, classes, t[n], A(smoothing), s + 2 * n);
     });
+    if (y.defined()) sum_rows<A>(rows, losses.data<A>(), scale, y);
   });
 }
 
@@ -116,7 +124,7 @@ void cross_entropy_backward(CpuContext& context, const Tensor& logits, const Ten
         const T* from = x + n * classes;
         T* to = out + n * classes;
         const A max = s[2 * n], inverse = s[2 * n + 1], g = gradient[n];
-        vectorize([&] {
+        cpu::vectorize_if<cpu::kFastType<T>>([&] {
           for (std::int64_t c = 0; c < classes; ++c) {
             to[c] = T(g * (math::exp(A(from[c]) - max) * inverse - spread));
           }
@@ -136,8 +144,8 @@ void nll_forward(CpuContext& context, const Tensor& log_probs, const Tensor& tar
     const std::int64_t rows = log_probs.shape()[0], classes = log_probs.shape()[1];
     const T* x = log_probs.data<T>();
     const std::int64_t* t = target.data<std::int64_t>();
-    each_row<A>(context, rows, cpu::kGrain, scale, y,
-                [&](std::int64_t n) { return -A(x[n * classes + t[n]]); });
+    reduce_rows<A>(context, rows, cpu::kGrain, scale, y,
+                   [&](std::int64_t n) { return -A(x[n * classes + t[n]]); });
   });
 }
 
@@ -166,7 +174,7 @@ template <> void squared_difference(CpuContext& context, const Tensor& a, const 
     const T *left = a.data<T>(), *right = b.data<T>();
     A* out = y.data<A>();
     parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      vectorize([&] {
+      cpu::vectorize_if<cpu::kFastType<T>>([&] {
         for (std::int64_t i = begin; i < end; ++i) out[i] = squared(A(left[i]) - A(right[i]));
       });
     });
@@ -179,11 +187,11 @@ void mse_forward(CpuContext& context, const Tensor& a, const Tensor& b, double s
     using A = Accumulate<T>;
     const T *left = a.data<T>(), *right = b.data<T>();
     const std::int64_t n = a.numel(), chunks = (n + kChunk - 1) / kChunk;
-    each_row<A>(context, chunks, cpu::kGrain / kChunk, scale, y, [&](std::int64_t chunk) {
+    reduce_rows<A>(context, chunks, cpu::kGrain / kChunk, scale, y, [&](std::int64_t chunk) {
       const std::int64_t begin = chunk * kChunk, count = std::min(kChunk, n - begin);
       const T *p = left + begin, *q = right + begin;
       A sum{};
-      vectorize([&] {
+      cpu::vectorize_if<cpu::kFastType<T>>([&] {
         sum = cpu::sum_lanes<A>(count, [&](std::int64_t i) { return squared(A(p[i]) - A(q[i])); });
       });
       return sum;
@@ -203,7 +211,7 @@ void mse_backward(CpuContext& context, const Tensor& a, const Tensor& b, double 
     const A factor = A(2 * scale);
     parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
       const A g = reduced ? factor * *gradient : factor;
-      vectorize([&] {
+      cpu::vectorize_if<cpu::kFastType<T>>([&] {
         if (reduced) {
           for (std::int64_t i = begin; i < end; ++i) out[i] = T(g * (A(left[i]) - A(right[i])));
         } else {
