@@ -145,7 +145,7 @@ int run_rank(const dist::RankInfo& info, TrainerConfig& config, const dist::Netw
 
 int run_on_ranks(TrainerConfig& config, char** argv, const dist::Networks& networks,
                  const std::function<int(dist::Transport*)>& body) {
-  const dist::RankInfo info = dist::find_rank();
+  const dist::RankInfo info = dist::find_rank_info();
   // A shell in a Slurm allocation is a step of one task: whoever asks for ranks there has none yet.
   const bool nobody =
       info.launcher == dist::Launcher::none || (info.launcher == dist::Launcher::slurm && info.alone());

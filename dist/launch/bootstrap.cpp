@@ -34,7 +34,7 @@ bool speaks(const Environment& environment, std::initializer_list<const char*> n
 constexpr int kMostRanks = 1 << 20;
 
 /// What one launcher says, and in which variables.
-struct Said {
+struct Announcement {
   RankInfo info;
   const char* variables = "";
 };
@@ -49,13 +49,13 @@ void read_local(const Environment& environment, RankInfo& info, const char* rank
   info.local_known = environment(rank).has_value();
   if (size && environment(size)) info.local_size = number(environment, size, 1, info.world_size);
   if (environment(rank)) info.local_rank = number(environment, rank, 0, info.world_size - 1);
-  // One who tells the local rank but not their number: as few as there can be.
+  // Who announces a local rank but not their number: as few as there can be.
   info.local_size = std::max(info.local_size, info.local_rank + 1);
 }
 
-std::optional<Said> ask_mpirun(const Environment& environment) {
+std::optional<Announcement> ask_mpirun(const Environment& environment) {
   if (!speaks(environment, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) return std::nullopt;
-  Said said{{.launcher = Launcher::mpirun}, "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE"};
+  Announcement said{{.launcher = Launcher::mpirun}, "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE"};
   read_ranks(environment, said.info, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
   read_local(environment, said.info, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
   return said;
@@ -69,7 +69,7 @@ int port_of(std::string_view job) {
   return 20480 + static_cast<int>(hash % 8192);
 }
 
-std::optional<Said> ask_torchrun(const Environment& environment) {
+std::optional<Announcement> ask_torchrun(const Environment& environment) {
   const bool ranks = environment("RANK") || environment("WORLD_SIZE");
   const bool address = environment("MASTER_ADDR") || environment("MASTER_PORT");
   if (!ranks) return std::nullopt;  // an address alone says nothing of who we are
@@ -79,7 +79,7 @@ std::optional<Said> ask_torchrun(const Environment& environment) {
   } else {
     (void)speaks(environment, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
   }
-  Said said{{.launcher = by_nccl ? Launcher::nccl_comm : Launcher::torchrun}, "RANK, WORLD_SIZE"};
+  Announcement said{{.launcher = by_nccl ? Launcher::nccl_comm : Launcher::torchrun}, "RANK, WORLD_SIZE"};
   read_ranks(environment, said.info, "RANK", "WORLD_SIZE");
   read_local(environment, said.info, "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   RankInfo& info = said.info;
@@ -114,9 +114,9 @@ int tasks_of_node(std::string_view list, int node) {
 }
 
 // The script of a batch job, and a shell in an allocation, have all of Slurm's variables but are no step.
-std::optional<Said> ask_slurm(const Environment& environment) {
+std::optional<Announcement> ask_slurm(const Environment& environment) {
   if (!environment("SLURM_STEP_NUM_TASKS") || !environment("SLURM_PROCID")) return std::nullopt;
-  Said said{{.launcher = Launcher::slurm}, "SLURM_PROCID, SLURM_STEP_NUM_TASKS"};
+  Announcement said{{.launcher = Launcher::slurm}, "SLURM_PROCID, SLURM_STEP_NUM_TASKS"};
   RankInfo& info = said.info;
   read_ranks(environment, info, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
   read_local(environment, info, "SLURM_LOCALID", nullptr);
@@ -176,8 +176,8 @@ Environment environment() {
   };
 }
 
-RankInfo find_rank(const Environment& environment) {
-  std::vector<Said> all;
+RankInfo find_rank_info(const Environment& environment) {
+  std::vector<Announcement> all;
   for (const auto ask : {ask_mpirun, ask_torchrun, ask_slurm}) {
     if (ask == ask_slurm && !all.empty()) {
       // A launcher inside a step starts processes of its own; one who has only set variables by hand has not.
@@ -193,10 +193,10 @@ RankInfo find_rank(const Environment& environment) {
     return alone;
   }
   const RankInfo& first = all[0].info;
-  for (const Said& other : all) {
+  for (const Announcement& other : all) {
     if (other.info.rank == first.rank && other.info.world_size == first.world_size) continue;
     std::string list;
-    for (const Said& said : all) {
+    for (const Announcement& said : all) {
       list += fmt::format("{}{} ({}) says rank {} of {}", list.empty() ? "" : ", ",
                           name_of(said.info.launcher), said.variables, said.info.rank, said.info.world_size);
     }

@@ -29,7 +29,7 @@ constexpr std::size_t kMost = 64 << 10;
 constexpr milliseconds kRetry{50};
 /// How long one who has connected may take to say who it is, and how many rank 0 listens to at a time.
 constexpr milliseconds kHandshake{5000};
-constexpr std::size_t kMostGuests = 512;
+constexpr std::size_t kMostClients = 512;
 
 using Nonce = std::array<std::byte, 16>;  // drawn for one conversation
 using Proof = std::array<std::byte, 32>;
@@ -66,7 +66,7 @@ Nonce draw_nonce() {
   return nonce;
 }
 
-/// Proves to the other end that this one, "rank 0" or "guest", knows the secret, in this conversation.
+/// Proves to the other end that this one, "rank 0" or "client", knows the secret, in this conversation.
 Proof prove(const RankInfo& info, std::string_view who, const Hello& hello, const Challenge& challenge,
             std::span<const std::byte> blob = {}) {
   std::vector<std::byte> message;
@@ -126,9 +126,9 @@ struct Meeting {
 
 /// One who has connected to rank 0, be it a rank or a stranger: it is heard and answered bit by bit, as it
 /// comes, so that nobody waits for anybody else.
-class Guest {
+class Client {
  public:
-  Guest(Socket socket, Clock::time_point deadline) : until(deadline), socket_(std::move(socket)) {
+  Client(Socket socket, Clock::time_point deadline) : until(deadline), socket_(std::move(socket)) {
     expect(sizeof(Hello));
   }
 
@@ -178,7 +178,7 @@ class Guest {
       Proof proof;
       read(proof);
       Answer answer{.status = meeting.judge(hello_)};
-      if (!equal(proof, prove(meeting.info, "guest", hello_, challenge_)))
+      if (!equal(proof, prove(meeting.info, "client", hello_, challenge_)))
         answer.status = Status::other_secret;
       step_ = answer.status == Status::welcome ? Step::received : Step::refused;
       if (step_ == Step::received) {
@@ -212,12 +212,12 @@ std::string names_of_missing(const std::vector<bool>& served) {
 }
 
 /// Takes in all who wait at the door. When to try again: at once, or later where the system has no room.
-Clock::time_point accept_all(int listening, std::vector<Guest>& guests, Clock::time_point now) {
+Clock::time_point accept_all(int listening, std::vector<Client>& clients, Clock::time_point now) {
   for (;;) {
     Socket socket(::accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED ? now : now + kRetry;
-    if (guests.size() == kMostGuests) guests.erase(guests.begin());  // a rank asks again
-    guests.emplace_back(std::move(socket), now + kHandshake);
+    if (clients.size() == kMostClients) clients.erase(clients.begin());  // a rank asks again
+    clients.emplace_back(std::move(socket), now + kHandshake);
   }
 }
 
@@ -226,7 +226,7 @@ void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listeni
   ::fcntl(listening.fd(), F_SETFL, ::fcntl(listening.fd(), F_GETFL, 0) | O_NONBLOCK);
   ::fcntl(listening.fd(), F_SETFD, FD_CLOEXEC);
   Meeting meeting{info, blob, std::vector<bool>(static_cast<std::size_t>(info.world_size))};
-  std::vector<Guest> guests;
+  std::vector<Client> clients;
   Clock::time_point now = Clock::now(), accept_at = now;
   for (int left = info.world_size - 1; left > 0; now = Clock::now()) {
     if (now >= until) {
@@ -235,20 +235,20 @@ void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listeni
           info.port, static_cast<double>(timeout.count()) / 1000, names_of_missing(meeting.served));
     }
     std::vector<pollfd> ends;
-    for (const Guest& guest : guests) ends.push_back({guest.fd(), guest.events(), 0});
+    for (const Client& client : clients) ends.push_back({client.fd(), client.events(), 0});
     if (accept_at <= now) ends.push_back({listening.fd(), POLLIN, 0});
     const auto most = std::chrono::ceil<milliseconds>(until - now);
     ::poll(ends.data(), ends.size(), static_cast<int>(std::min(most, kRetry).count()));
-    for (Guest& guest : guests) {
-      if (guest.go_on(meeting) && now < guest.until) continue;
-      if (const std::uint32_t rank = guest.served(); rank > 0 && !meeting.served[rank]) {
+    for (Client& client : clients) {
+      if (client.go_on(meeting) && now < client.until) continue;
+      if (const std::uint32_t rank = client.served(); rank > 0 && !meeting.served[rank]) {
         meeting.served[rank] = true;
         --left;
       }
-      guest.until = {};  // to be removed
+      client.until = {};  // to be removed
     }
-    std::erase_if(guests, [](const Guest& guest) { return guest.until == Clock::time_point(); });
-    if (accept_at <= now) accept_at = accept_all(listening.fd(), guests, now);
+    std::erase_if(clients, [](const Client& client) { return client.until == Clock::time_point(); });
+    if (accept_at <= now) accept_at = accept_all(listening.fd(), clients, now);
   }
 }
 
@@ -279,7 +279,7 @@ std::optional<std::vector<std::byte>> ask_once(const RankInfo& info, int socket,
             info.host, info.port);
   if (!receive_all(socket, heard.subspan(sizeof challenge.magic), until)) return std::nullopt;
   check_status(info, challenge.status);
-  Proof proof = prove(info, "guest", hello, challenge);
+  Proof proof = prove(info, "client", hello, challenge);
   Answer answer;
   if (!send_all(socket, bytes_of(proof), until) || !receive_all(socket, bytes_of(answer), until))
     return std::nullopt;

@@ -15,7 +15,7 @@
 //
 //   rank:   magic, hash of the job's id, number of ranks, its own, nonce
 //   rank 0: magic, a status, nonce
-//   rank:   HMAC-SHA-256 over "guest" and both messages, keyed by the job's secret
+//   rank:   HMAC-SHA-256 over "client" and both messages, keyed by the job's secret
 //   rank 0: a status, a length, the same over "rank 0", both messages and the bytes; so many bytes
 //   rank:   one byte: it has them
 //

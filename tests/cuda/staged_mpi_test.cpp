@@ -55,7 +55,7 @@ TEST_F(StagedMpi, DdpEqualsOneRankOnTheJoinedBatch) {
 
 // What a training program gets under mpirun: pinned memory, where ranks share a device.
 TEST_F(StagedMpi, RanksUnderMpirunGetANetworkForTheirDevice) {
-  const dist::RankInfo info = dist::find_rank();
+  const dist::RankInfo info = dist::find_rank_info();
   const auto index = static_cast<std::int16_t>(info.local_rank % cuda_device_count());
   dist::ProcessGroup job{.info = info};
   dist::networks().join(job, {DeviceType::cuda, index});
