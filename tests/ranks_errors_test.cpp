@@ -116,7 +116,7 @@ TEST(Ranks, AnOverflowThatStaysIsNamedBesideJoinedNorms) {
       const auto errors = errors_of<Overflowing>(2, config);
       for (const std::string& error : errors)
         test::expect_one_line(error,
-                              {"those of 2 steps in a row were not", "mul: forward result must be finite"});
+                              {"were not for 2 consecutive steps", "mul: forward result must be finite"});
       EXPECT_EQ(errors[0], errors[1]);
     }
   }
@@ -145,7 +145,7 @@ TEST(Ranks, WhoseGradientOverflowsIsNamedWhereverItsShardLies) {
     TrainerConfig config = with(ranks_config(), strategy);
     config.patience_at_floor = 2;
     const auto errors = errors_of<Rooted>(2, config);
-    test::expect_one_line(errors[0], {"the first of them is that of root;", "sqrt: backward"});
+    test::expect_one_line(errors[0], {"first bad parameter: root;", "sqrt: backward"});
     EXPECT_EQ(errors[0], errors[1]);
   }
 }

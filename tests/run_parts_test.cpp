@@ -317,7 +317,7 @@ TEST(Overflows, AreNamedWithParameterAndOpWhenPatienceEnds) {
     FAIL() << "nobody is told";
   } catch (const DivergedError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("of 4 steps in a row"), std::string::npos) << text;
+    EXPECT_NE(text.find("for 4 consecutive steps"), std::string::npos) << text;
     EXPECT_NE(text.find("none alone, but their norm"), std::string::npos) << text;
     EXPECT_NE(text.find("mul: forward result must be finite; lower --lr"), std::string::npos) << text;
   }

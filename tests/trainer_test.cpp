@@ -230,7 +230,7 @@ TEST(Trainer, OverflowsThatNothingHelpsAreAnError) {
     FAIL() << "trained on";
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("of 4 steps in a row"), std::string::npos) << text;
+    EXPECT_NE(text.find("for 4 consecutive steps"), std::string::npos) << text;
     EXPECT_NE(text.find("that of hidden.weight"), std::string::npos) << text;
     EXPECT_NE(text.find("cross_entropy"), std::string::npos) << text;
     EXPECT_NE(text.find("--lr"), std::string::npos) << text;

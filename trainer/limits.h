@@ -29,8 +29,8 @@ class Limits {
   bool by_signal() const { return reason_ == StoppedBy::signal; }
   const std::string& why() const { return why_; }
 
-  /// After a step, the how-manyth of the run. One rank takes its vote at once; of several, the votes travel
-  /// with their next step, whose outcome they take().
+  /// After each step; `attempted` counts those of the run. One rank takes its vote at once; of several, the
+  /// votes travel with their next step, whose outcome they take().
   void after_step(std::int64_t attempted);
   /// True where training ends.
   bool take(const dist::StopVote& outcome);

@@ -71,8 +71,9 @@ void check_overflows(const StepState& known, std::int64_t patience, const StepBu
     if (op == kNothingFound) op = found;
   }
   detail::fail<DivergedError>(
-      "trainer: gradients must be finite, but those of {} steps in a row were not, with a loss scale of {} "
-      "that may go no lower; the first of them is that of {}; checked op by op: {}; {}",
+      "trainer: gradients must be finite, but were not for {} consecutive steps at the minimum loss scale "
+      "{}; "
+      "first bad parameter: {}; checked op by op: {}; {}",
       now.stuck_steps, now.loss_scale, parameter, op, advice_on_divergence(arena.options().precision));
 }
 

@@ -82,7 +82,8 @@ void add_training(Flags& flags, TrainerConfig& config) {
               [&](auto& flag, auto& text) { config.epochs = whole(flag, text, 1); });
   flags.value("--max-steps", "N", "stop after N steps, skipped ones included [no limit]",
               [&](auto& flag, auto& text) { config.max_steps = text == "-1" ? -1 : whole(flag, text, 1); });
-  flags.value("--max-time", "SECONDS", "stop after so much time; that before a --resume counts [no limit]",
+  flags.value("--max-time", "SECONDS",
+              "stop after SECONDS of training, including time before --resume [no limit]",
               [&](auto& flag, auto& text) { config.max_time_s = positive(flag, text, 1e-3, 1e9); });
   flags.value("--batch-size", "N",
               fmt::format("images per backward pass, of all devices together [{}]", config.batch_size),
@@ -128,7 +129,8 @@ void add_data(Flags& flags, TrainerConfig& config) {
     flags.value("--val", "PATH", "images to validate on [DIR/val below --data-dir]",
                 [&](auto&, auto& text) { config.val_data = text; });
   }
-  flags.value("--workers,--num-workers", "N", "threads that read data, auto, or 0: none [auto]",
+  flags.value("--workers,--num-workers", "N",
+              "loader threads; auto, or 0 to load in the training thread [auto]",
               [&](auto& flag, auto& text) { config.workers = workers(flag, text); });
   flags.value("--prefetch", "N", fmt::format("batches there is memory for [{}]", config.prefetch),
               [&](auto& flag, auto& text) { config.prefetch = between(flag, text, 1, 1024); });
@@ -148,7 +150,7 @@ void add_data(Flags& flags, TrainerConfig& config) {
 
 void add_machine(Flags& flags, TrainerConfig& config) {
   flags.group("Device and numbers");
-  flags.value("--threads", "N", "of the CPU, for each rank [all cores, divided among ranks]",
+  flags.value("--threads", "N", "CPU threads per rank [all cores, divided among ranks]",
               [&](auto& flag, auto& text) { config.threads = between(flag, text, 1, 1024); });
   flags.value("--precision", "P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
               [&](auto& flag, auto& text) { config.precision = precision(flag, text); });
@@ -179,15 +181,16 @@ void add_ranks(Flags& flags, TrainerConfig& config) {
               [&](auto& flag, auto& text) {
                 config.devices = text == "auto" ? TrainerConfig::kAllDevices : between(flag, text, 1, 1024);
               });
+  flags.value("--strategy", "S",
+              "single: one rank; ddp: each rank has the whole model; zero1: like ddp, but master weights and "
+              "optimizer "
+              "state are sharded [single; with several ranks ddp]",
+              [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
   flags.value(
-      "--strategy", "S",
-      "single: one rank; ddp: each rank has the whole model; zero1: so, but masters and optimizer state are "
-      "divided among ranks [single; with several ranks ddp]",
-      [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
-  flags.value("--algorithm", "A",
-              "how ranks add up gradients: rank_order, ring, hierarchical, native: what MPI or NCCL does, or "
-              "auto: between GPUs of several machines native, unless --deterministic, else rank_order [auto]",
-              [&](auto& flag, auto& text) { config.collectives.algorithm = algorithm(flag, text); });
+      "--algorithm", "A",
+      "how ranks sum gradients: rank_order, ring, hierarchical, native (what MPI or NCCL does), or auto: "
+      "native between GPUs of several machines without --deterministic, else rank_order [auto]",
+      [&](auto& flag, auto& text) { config.collectives.algorithm = algorithm(flag, text); });
   flags.value("--overlap", "on|off",
               "whether gradients and weights travel between ranks while passes compute [on]",
               [&](auto& flag, auto& text) { config.overlap = on_or_off(flag, text); });
@@ -227,9 +230,8 @@ void add_reports(Flags& flags, TrainerConfig& config) {
               "save after every so many steps, skipped ones included, and at the end [once per epoch]",
               [&](auto& flag, auto& text) { config.checkpoint_every = whole(flag, text, 1); });
   flags.value("--resume", "auto|FILE",
-              "go on from a checkpoint, with the flags of its run; auto: the newest one in --checkpoint-dir "
-              "that is whole, "
-              "or a beginning where there is none",
+              "resume from a checkpoint, with the flags of its run; auto: the newest valid one in "
+              "--checkpoint-dir, or a fresh start where there is none",
               [&](auto& flag, auto& text) {
                 ATH_CHECK(!text.empty(), "{}: must be auto or a checkpoint's file, but is empty", flag);
                 config.resume = text;

@@ -107,7 +107,7 @@ std::filesystem::path flight_folder(const TrainerConfig& config) {
 }
 
 /// Says the exception that is being handled, and ends all ranks with its exit code.
-[[noreturn]] void end_all(const dist::Job& job, dist::Watchdog* watchdog) {
+[[noreturn]] void end_all(const dist::ProcessGroup& job, dist::Watchdog* watchdog) {
   const Failure failure = describe_failure();
   if (watchdog) watchdog->stand_down(failure.exit_code, failure.line, failure.exit_code != kExitBadInput);
   // Often all fail at the same: then rank 0 says so, and the others are gone before they do.
@@ -123,7 +123,7 @@ int run_rank(const dist::RankInfo& info, TrainerConfig& config, const dist::Netw
              const std::function<int(dist::Transport*)>& body) {
   // Ranks on GPUs meet over TCP, all others through MPI.
   if (info.rank == 0 && config.device.is_cuda()) warn(dist::warn_of_strangers(info));
-  dist::Job job{.info = info, .timeout = config.collectives.timeout};
+  dist::ProcessGroup job{.info = info, .timeout = config.collectives.timeout};
   std::optional<dist::Watchdog> watchdog;
   try {
     networks.join(job, config.device);

@@ -49,10 +49,10 @@ using Environment = std::function<std::optional<std::string>(const char*)>;
 /// This process' own.
 Environment environment();
 
-/// Which rank this process is. The first launcher that speaks counts; those that speak later must not contradict
-/// it. Slurm's variables under mpirun or torchrun are those of the allocation which these work in, and are
-/// not counted. Throws ArgumentError, one line that lists who says what, where two contradict each other;
-/// where one says half of it; and where a number is none.
+/// Which rank this process is. The first launcher that speaks counts; those that speak later must not
+/// contradict it. Slurm's variables under mpirun or torchrun are those of the allocation which these work in,
+/// and are not counted. Throws ArgumentError, one line that lists who says what, where two contradict each
+/// other; where one says half of it; and where a number is none.
 RankInfo find_rank_info(const Environment& environment = environment());
 
 /// The first name of a list as Slurm writes it: "gpu[03-07,12],login" is gpu03.

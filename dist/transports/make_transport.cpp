@@ -29,7 +29,7 @@ constexpr char kNccl[] = ", NCCL";
 
 // Without MPI: rank 0's id over TCP. NCCL_COMM_ID is such an address, and NCCL makes the id of it by itself.
 // It knows GPUs by their PCI addresses, whatever CUDA_VISIBLE_DEVICES calls them, and refuses to share one.
-void join_nccl(Job& job, Device device) {
+void join_nccl(ProcessGroup& job, Device device) {
   const RankInfo& info = job.info;
   NcclId id = info.rank == 0 || info.launcher == Launcher::nccl_comm ? new_nccl_id() : NcclId{};
   if (info.launcher != Launcher::nccl_comm) {
@@ -70,7 +70,7 @@ NcclId broadcast_id(Communicator& comm) {
 
 #endif
 
-void join_gpus(Job& job, Transport& mpi, Device device) {
+void join_gpus(ProcessGroup& job, Transport& mpi, Device device) {
 #if defined(ATHANOR_WITH_NCCL)
   Communicator comm(mpi, {.timeout = job.timeout});
   if (have_a_gpu_each(comm, device)) {
@@ -86,7 +86,7 @@ void join_gpus(Job& job, Transport& mpi, Device device) {
   job.transport = std::make_unique<StagedTransport>(mpi, device);
 }
 
-void join_mpi(Job& job, Device device) {
+void join_mpi(ProcessGroup& job, Device device) {
   auto transport = std::make_unique<MpiTransport>(MpiOptions{.timeout = job.timeout});
   MpiTransport& mpi = *transport;
   job.below = std::move(transport);
@@ -107,7 +107,7 @@ void join_mpi(Job& job, Device device) {
 
 #endif
 
-void join(Job& job, Device device) {
+void join(ProcessGroup& job, Device device) {
   const RankInfo& info = job.info;
 #if defined(ATHANOR_WITH_NCCL)
   if (device.is_cuda() && info.launcher != Launcher::mpirun) return join_nccl(job, device);

@@ -12,7 +12,7 @@
 namespace athanor::dist {
 
 /// A process that has joined its job.
-struct Job {
+struct ProcessGroup {
   RankInfo info = {};  ///< local_rank and local_size are what the network found out, where it knows better
   std::unique_ptr<Transport> below = {};  ///< the host's network, where the GPUs' memory goes over it
   std::unique_ptr<Transport> transport = {};
@@ -35,7 +35,7 @@ struct Networks {
   /// Throws BackendError where this build has no network for that, and where MPI does not see the ranks that
   /// `job.info` speaks of. Then others may have joined, and wait: `job` holds what has been made so far, and
   /// `job.abort`, where it is set, ends them all.
-  void (*join)(Job& job, Device device) = nullptr;
+  void (*join)(ProcessGroup& job, Device device) = nullptr;
 };
 Networks networks();
 
