@@ -226,10 +226,14 @@ class Rendezvous : public testing::Test {
     EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     (void)!::send(socket, words.data(), words.size(), MSG_NOSIGNAL);
     ::shutdown(socket, SHUT_WR);
-    char buffer[64];
-    const ssize_t got = ::recv(socket, buffer, sizeof buffer, 0);
+    std::string answer;
+    char buffer[256];
+    for (ssize_t got = 1; got > 0;) {
+      got = ::recv(socket, buffer, sizeof buffer, 0);
+      answer.append(buffer, got > 0 ? static_cast<std::size_t>(got) : 0);
+    }
     ::close(socket);
-    return {buffer, got > 0 ? static_cast<std::size_t>(got) : 0};
+    return answer;
   }
 
   dist::Listening meeting_ = dist::listen_anywhere();
