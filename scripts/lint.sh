@@ -12,7 +12,7 @@ set_up
 configure cpu
 command -v clang-format-14 clang-tidy-14 >/dev/null || fail 2 "clang-format-14 and clang-tidy-14 are needed: scripts/lint.sh --install"
 [ ${#files[@]} -gt 0 ] || mapfile -t files < <(
-  find "$root"/{tensor,kernels,autograd,nn,optim,dist,data,trainer,examples,bench,tests} \
+  find "$root"/{simt,tensor,kernels,autograd,nn,optim,dist,data,trainer,examples,bench,tests} \
     \( -name '*.h' -o -name '*.cpp' \) -not -path '*/compile_fail/*' 2>/dev/null | sort)
 
 clang-format-14 --dry-run --Werror "${files[@]}"
