@@ -349,6 +349,9 @@ else()
   target_sources(athanor PRIVATE kernels/cpu/onednn_absent.cpp)
 endif()
 
+# Runs once; optimising CLI11's templates takes the compiler as long again.
+set_source_files_properties(trainer/parse_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
+
 # Formats that are read or written through a library. A program that uses none of them is not bound to it.
 target_link_options(athanor INTERFACE LINKER:--as-needed)
 # athanor_format_library(NAME SOURCES file... ABSENT file)
