@@ -27,9 +27,11 @@ set(ATHANOR_HEADERS
   data/formats/crc32c.h
   data/formats/dataset_store.h
   data/formats/example.h
-  data/formats/hdf5.h
   data/formats/idx.h
   data/formats/image_folder.h
+  data/formats/import/cache.h
+  data/formats/import/hdf5.h
+  data/formats/import/sequence.h
   data/formats/join.h
   data/formats/lmdb.h
   data/formats/manifest.h

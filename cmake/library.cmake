@@ -106,7 +106,6 @@ set(ATHANOR_SOURCES
   data/formats/cifar.cpp
   data/formats/crc32c.cpp
   data/formats/dataset_store.cpp
-  data/formats/detail/child_process.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
   data/formats/detail/lmdb_tree.cpp
@@ -120,6 +119,9 @@ set(ATHANOR_SOURCES
   data/formats/idx.cpp
   data/formats/image_folder.cpp
   data/formats/image_folder_writer.cpp
+  data/formats/import/cache.cpp
+  data/formats/import/detail/child_process.cpp
+  data/formats/import/hdf5.cpp
   data/formats/join.cpp
   data/formats/lmdb.cpp
   data/formats/manifest.cpp
@@ -196,6 +198,8 @@ set(ATHANOR_SOURCES
   tensor/tensor.cpp
   tensor/trace.cpp
   kernels/conv.cpp
+  kernels/cpu/batch_norm_backward.cpp
+  kernels/cpu/batch_norm_statistics.cpp
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
@@ -345,6 +349,9 @@ else()
   target_sources(athanor PRIVATE kernels/cpu/onednn_absent.cpp)
 endif()
 
+# Runs once; optimising CLI11's templates takes the compiler as long again.
+set_source_files_properties(trainer/parse_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
+
 # Formats that are read or written through a library. A program that uses none of them is not bound to it.
 target_link_options(athanor INTERFACE LINKER:--as-needed)
 # athanor_format_library(NAME SOURCES file... ABSENT file)
@@ -359,8 +366,7 @@ function(athanor_format_library name)
   endif()
 endfunction()
 athanor_format_library(HDF5
-  SOURCES data/formats/detail/hdf5_file.cpp data/formats/detail/hdf5_library.cpp data/formats/hdf5.cpp data/formats/hdf5_writer.cpp
-  ABSENT data/formats/hdf5_absent.cpp)
+  SOURCES data/formats/import/detail/hdf5_work.cpp ABSENT data/formats/import/detail/hdf5_work_absent.cpp)
 athanor_format_library(LIBZIP
   SOURCES data/formats/detail/zip_reader.cpp ABSENT data/formats/detail/zip_reader_absent.cpp)
 athanor_format_library(LMDB
@@ -396,7 +402,7 @@ if(ATHANOR_WITH_MPI)
   target_link_libraries(athanor_mpi PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags> ${ATHANOR_MPI_LIBRARIES})
   if(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
     target_compile_definitions(athanor_mpi PRIVATE ATHANOR_WITH_NCCL)
-    target_link_libraries(athanor_mpi PUBLIC athanor_nccl)
+    target_link_libraries(athanor_mpi PUBLIC athanor_nccl PRIVATE CUDA::cudart)
   endif()
 elseif(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
   target_sources(athanor_nccl PRIVATE dist/transports/make_transport.cpp)

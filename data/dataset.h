@@ -45,10 +45,6 @@ class Dataset {
   virtual bool resident() const { return false; }
   /// Says that images [first, first + count) will be read soon. Thread-safe.
   virtual void will_need(std::int64_t /*first*/, std::int64_t /*count*/) const {}
-  /// Says that the calling thread reads just these images now, in this order, and with none that it is done:
-  /// what has to be asked for each of them may then be asked once. Whatever is read after all, read() is
-  /// right.
-  virtual void will_read(std::span<const std::int64_t> /*images*/) const {}
 };
 
 }  // namespace athanor

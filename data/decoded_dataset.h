@@ -32,7 +32,6 @@ class DecodedDataset final : public Dataset {
                              std::span<std::uint8_t> pixels) const override;
   std::string where(std::int64_t index) const override { return store_->where(index); }
   void will_need(std::int64_t first, std::int64_t count) const override { store_->will_need(first, count); }
-  void will_read(std::span<const std::int64_t> images) const override { store_->will_read(images); }
 
   const SampleStore& store() const { return *store_; }
   const ImageTransform& training() const { return training_; }

@@ -56,9 +56,6 @@ class SampleStore {
   virtual bool resident() const { return false; }
   /// Says that samples [first, first + count) will be fetched soon.
   virtual void will_need(std::int64_t /*first*/, std::int64_t /*count*/) const {}
-  /// Says that the calling thread fetches just these samples now, in this order, and with none that it is
-  /// done: Dataset::will_read().
-  virtual void will_read(std::span<const std::int64_t> /*samples*/) const {}
 };
 
 /// Writes a file or folder that a SampleStore reads back: same samples, same order, same labels.

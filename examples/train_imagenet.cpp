@@ -2,6 +2,8 @@
 // --data-dir/imagenet/train and val, or whatever --train and --val name: a folder, a packed file, a tar, ...
 // build/cpu/bin/train_imagenet --train photos/train --val photos.athp --model resnet50 --pretrained FILE
 
+#include <cstdio>
+
 #include "common/train.h"
 #include "data/decoded_dataset.h"
 #include "data/formats/open.h"
@@ -30,7 +32,8 @@ std::shared_ptr<const SampleStore> open(const TrainerConfig& flags, Part part) {
                           path.string(), name,
                           given.empty() ? ", or the folder that holds imagenet/ with --data-dir" : "");
   }
-  return open_samples(path, {.part = part});
+  const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  return open_samples(path, {.part = part, .on_import = say});
 }
 
 examples::Data images(const TrainerConfig& flags) {

@@ -10,6 +10,7 @@ code 1 where a room is over its budget, a file is too long, or an include points
 import argparse
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -212,6 +213,7 @@ def report(root):
 
 
 def main():
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as in `house_report.py | head`
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--check", action="store_true", help="fail where something is wrong")

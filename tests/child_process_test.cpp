@@ -1,4 +1,4 @@
-#include "data/formats/detail/child_process.h"
+#include "data/formats/import/detail/child_process.h"
 
 #include <array>
 #include <atomic>
@@ -8,8 +8,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -23,28 +26,53 @@
 namespace athanor::detail {
 namespace {
 
-using Outcome = ChildProcess::Outcome;
 using namespace std::chrono_literals;
+using namespace std::string_literals;
+using Owner = ChildProcess::Owner;
 
 // Read each time, so that no compiler knows that the loop does not end.
 volatile bool for_ever = true;
 
-/// Does as the request says.
-std::string obey(std::string_view request, std::span<std::byte> window) {
-  if (request == "die") ::raise(SIGSEGV);
-  if (request == "abort") std::abort();
-  if (request == "leave") ::_exit(3);
-  if (request == "hang") {
-    // ThreadSanitizer delivers signals when it is called.
-    while (for_ever) std::this_thread::sleep_for(100us);
+void hang() {
+  // ThreadSanitizer delivers signals when it is called.
+  while (for_ever) std::this_thread::sleep_for(100us);
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// Does as each byte it reads says, until there are no more.
+void obey(Owner& owner) {
+  char request{};
+  while (owner.read(std::as_writable_bytes(std::span(&request, 1)))) {
+    if (request == 's') ::raise(SIGSEGV);
+    if (request == 'a') std::abort();
+    if (request == 'l') ::_exit(3);
+    if (request == 'h') hang();
+    if (request == 't') throw std::runtime_error("two\nlines");
+    if (request == 'f') {  // the files that are open
+      const auto files = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+      request = static_cast<char>(files);
+    }
+    owner.write(std::as_bytes(std::span(&request, 1)));
   }
-  if (request == "throw") throw std::runtime_error("two\nlines");
-  if (request == "fill") std::memset(window.data(), 7, window.size());
-  if (request == "files") {
-    return std::to_string(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+char ask(ChildProcess& child, char request) {
+  child.write(std::as_bytes(std::span(&request, 1)));
+  child.read(std::as_writable_bytes(std::span(&request, 1)));
+  return request;
+}
+
+/// How `step` failed; and whether the child was lost.
+std::pair<std::string, bool> failure(const std::function<void()>& step) {
+  try {
+    step();
+  } catch (const ChildFailure& caught) {
+    return {caught.what(), caught.lost};
   }
-  if (request == "long") return std::string(ChildProcess::kMostBytes, 'x');
-  return "so: " + std::string(request);
+  return {"no failure", false};
 }
 
 /// What can be waited for: nobody.
@@ -57,99 +85,97 @@ bool exists(pid_t pid) {
   return ::kill(pid, 0) == 0;
 }
 
-TEST(ChildProcess, AnswersThroughTextAndWindow) {
-  {
-    ChildProcess child(10000, obey);
-    EXPECT_EQ(child.ask("a", 60).text, "so: a");
-    EXPECT_EQ(child.ask(std::string(ChildProcess::kMostBytes - 4, 'b'), 60).text,
-              "so: " + std::string(ChildProcess::kMostBytes - 4, 'b'));
-    EXPECT_EQ(child.ask("long", 60).text, std::string(ChildProcess::kMostBytes, 'x'));
-    EXPECT_EQ(child.window()[9999], std::byte{0});
-    EXPECT_EQ(child.ask("fill", 60).outcome, Outcome::answered);
-    EXPECT_EQ(child.window()[9999], std::byte{7});
-    EXPECT_THROW(child.ask("", 60), ArgumentError);
-    EXPECT_THROW(child.ask("a", 0), ArgumentError);
-    EXPECT_THROW(child.ask(std::string(ChildProcess::kMostBytes + 1, 'b'), 60), ArgumentError);
-  }
+TEST(ChildProcess, BytesGoBothWaysInOrder) {
+  const std::string text(3'000'000, 'x');  // far more than a socket holds
+  const auto echo = [&](Owner& owner) {
+    std::string all(text.size(), ' ');
+    ASSERT_TRUE(owner.read(std::as_writable_bytes(std::span(all))));
+    owner.write(bytes_of(all));
+    EXPECT_FALSE(owner.read(std::as_writable_bytes(std::span(all))));
+  };
+  ChildProcess child(echo, 60);
+  child.write(bytes_of(text));
+  std::string back(text.size(), ' ');
+  child.read(std::as_writable_bytes(std::span(back)));
+  EXPECT_EQ(back, text);
+  child.finish();
+  expect_no_zombies();
+  EXPECT_THROW(ChildProcess(obey, 0), ArgumentError);
+}
+
+TEST(ChildProcess, AnExceptionIsOneLine) {
+  const std::pair<std::string, bool> refused{"two?lines", false};
+  ChildProcess reading(obey, 60);
+  EXPECT_EQ(failure([&] { ask(reading, 't'); }), refused);
+  ChildProcess finishing(obey, 60);
+  finishing.write(bytes_of("t"));
+  EXPECT_EQ(failure([&] { finishing.finish(); }), refused);
+  ChildProcess writing(obey, 60);
+  writing.write(bytes_of("t"));
+  EXPECT_EQ(failure([&] {
+              for (;;) writing.write(bytes_of(std::string(1 << 20, ' ')));
+            }),
+            refused);
   expect_no_zombies();
 }
 
-TEST(ChildProcess, AnExceptionIsOneLineAndTheChildGoesOn) {
-  ChildProcess child(1, obey);
-  const ChildProcess::Answer answer = child.ask("throw", 60);
-  EXPECT_EQ(answer.outcome, Outcome::refused);
-  EXPECT_EQ(answer.text, "two?lines");
-  EXPECT_EQ(child.ask("a", 60).text, "so: a");
-}
-
 TEST(ChildProcess, SaysHowItWasLost) {
-  const std::vector<std::pair<const char*, const char*>> ways{{"die", "was ended by signal 11"},
-                                                              {"abort", "was ended by signal 6"},
-                                                              {"leave", "ended with status 3"}};
+  const std::vector<std::pair<char, const char*>> ways{
+      {'s', "was ended by signal 11"}, {'a', "was ended by signal 6"}, {'l', "ended with status 3"}};
   for (const auto& [request, how] : ways) {
-    ChildProcess child(1, obey);
-    const ChildProcess::Answer answer = child.ask(request, 60);
-    EXPECT_EQ(answer.outcome, Outcome::lost) << request;
-    EXPECT_NE(answer.text.find(how), std::string::npos) << answer.text;
-    EXPECT_EQ(child.ask("a", 60).text, answer.text) << "it stays lost";
+    ChildProcess child(obey, 60);
+    const auto [what, lost] = failure([&, request = request] { ask(child, request); });
+    EXPECT_TRUE(lost);
+    EXPECT_NE(what.find(how), std::string::npos) << what;
+    EXPECT_NE(failure([&] { ask(child, 'x'); }).first, "no failure") << "it stays lost";
     expect_no_zombies();
+    ChildProcess other(obey, 60);
+    other.write(std::as_bytes(std::span(&request, 1)));
+    EXPECT_NE(failure([&] { other.finish(); }).first.find(how), std::string::npos);
   }
-  ChildProcess child(1, obey);
+  ChildProcess child(obey, 60);
   ASSERT_EQ(::kill(child.pid(), SIGKILL), 0);
-  EXPECT_NE(child.ask("a", 60).text.find("was ended by signal 9"), std::string::npos);
+  EXPECT_NE(failure([&] { ask(child, 'x'); }).first.find("was ended by signal 9"), std::string::npos);
   expect_no_zombies();
 }
 
 TEST(ChildProcess, WaitsNoLongerThanItsPatience) {
-  ChildProcess child(1, obey);
+  ChildProcess child(obey, 0.25);
   const auto began = std::chrono::steady_clock::now();
-  const ChildProcess::Answer answer = child.ask("hang", 0.25);
-  EXPECT_EQ(answer.outcome, Outcome::lost);
-  EXPECT_EQ(answer.text, "gave no answer for 0.25 s, and was ended");
+  EXPECT_EQ(failure([&] { ask(child, 'h'); }), std::pair("did nothing for 0.25 s, and was ended"s, true));
   EXPECT_GE(std::chrono::steady_clock::now() - began, 200ms);
-  expect_no_zombies();
-}
-
-TEST(ChildProcess, RefusesAnswersThatAreNone) {
-  // Who finds the socket can write to it what he likes, as damaged memory could.
-  const auto babble = [](std::string_view request, std::span<std::byte>) -> std::string {
-    const std::string text(request == "long" ? ChildProcess::kMostBytes + 2 : 5,
-                           request == "long" ? 'a' : 'z');
-    for (int file = 3; file < 1000; ++file) (void)!::write(file, text.data(), text.size());
-    for (;;) ::pause();
-  };
-  for (const char* request : {"long", "strange"}) {
-    ChildProcess child(1, babble);
-    EXPECT_EQ(child.ask(request, 60).text, "gave an answer that is none, and was ended") << request;
-  }
   expect_no_zombies();
 }
 
 TEST(ChildProcess, HoldsNoFilesOfItsOwner) {
   const int open_file = ::open("/dev/null", O_RDONLY);
   ASSERT_GE(open_file, 0);
-  const ChildProcess elder(1, obey);
-  ChildProcess child(1, obey);
-  EXPECT_EQ(child.ask("files", 60).text, "5") << "three that lead nowhere, the socket, and the look itself";
+  const ChildProcess elder(obey, 60);
+  ChildProcess child(obey, 60);
+  EXPECT_EQ(int(ask(child, 'f')), 5) << "three that lead nowhere, the socket, and the look itself";
   ::close(open_file);
 }
 
-TEST(ChildProcess, HasLimitedMemoryAndWritesNoFile) {
+TEST(ChildProcess, HasLimitedMemoryAndWritesAFileOnlyWhereItMay) {
   const std::string path =
       std::filesystem::temp_directory_path() / ("athanor-child-" + std::to_string(::getpid()));
-  const auto take = [&](std::string_view request, std::span<std::byte>) -> std::string {
-    if (request == "file") {
-      const int file = ::open(path.c_str(), O_CREAT | O_WRONLY, 0600);
-      return ::write(file, "x", 1) == 1 ? "written" : "refused";
-    }
-    const bool much = request == "much";
-    void* const memory = ::mmap(nullptr, ChildProcess::kMoreMemory / 4 * (much ? 5 : 3),
-                                PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return memory == MAP_FAILED ? "refused" : "given";
+  const auto take = [](double share) {
+    return [share](Owner&) {
+      void* const memory =
+          ::mmap(nullptr, static_cast<std::size_t>(share * static_cast<double>(ChildProcess::kMoreMemory)),
+                 PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (memory == MAP_FAILED) throw std::runtime_error("refused");
+    };
   };
-  EXPECT_EQ(ChildProcess(1, take).ask("some", 60).text, "given");
-  EXPECT_EQ(ChildProcess(1, take).ask("much", 60).text, "refused");
-  EXPECT_NE(ChildProcess(1, take).ask("file", 60).text, "written");
+  EXPECT_EQ(failure([&] { ChildProcess(take(0.75), 60).finish(); }).first, "no failure");
+  EXPECT_EQ(failure([&] { ChildProcess(take(1.25), 60).finish(); }).first, "refused");
+  const auto write = [&](Owner&) {
+    const int file = ::open(path.c_str(), O_CREAT | O_WRONLY, 0600);
+    if (::write(file, "x", 1) != 1) throw std::runtime_error("not written");
+  };
+  EXPECT_EQ(failure([&] { ChildProcess(write, 60).finish(); }).first, "not written");
+  EXPECT_EQ(failure([&] { ChildProcess(write, 60, ChildProcess::Files::may_write).finish(); }).first,
+            "no failure");
   std::filesystem::remove(path);
 }
 
@@ -160,8 +186,8 @@ TEST(ChildProcess, ManyThreadsHaveTheirOwn) {
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&] {
         for (int i = 0; i < 10; ++i) {
-          ChildProcess child(4096, obey);
-          good += child.ask("fill", 60).outcome == Outcome::answered && child.window()[4095] == std::byte{7};
+          ChildProcess child(obey, 60);
+          good += ask(child, 'x') == 'x';
         }
       });
     }
@@ -172,17 +198,17 @@ TEST(ChildProcess, ManyThreadsHaveTheirOwn) {
 
 TEST(ChildProcess, OutlivesTheThreadThatForkedIt) {
   std::unique_ptr<ChildProcess> child;
-  std::thread([&] { child = std::make_unique<ChildProcess>(1, obey); }).join();
-  EXPECT_EQ(child->ask("a", 60).text, "so: a");
+  std::thread([&] { child = std::make_unique<ChildProcess>(obey, 60); }).join();
+  EXPECT_EQ(ask(*child, 'x'), 'x');
   std::this_thread::sleep_for(50ms);
-  EXPECT_EQ(child->ask("b", 60).text, "so: b");
+  EXPECT_EQ(ask(*child, 'y'), 'y');
 }
 
 TEST(ChildProcess, IgnoresWhatTheTerminalSendsToAll) {
-  ChildProcess child(1, obey);
-  EXPECT_EQ(child.ask("a", 60).text, "so: a");  // it has come to where it says so
+  ChildProcess child(obey, 60);
+  EXPECT_EQ(ask(child, 'x'), 'x');  // it has come to where it says so
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ASSERT_EQ(::kill(child.pid(), signal), 0);
-  EXPECT_EQ(child.ask("b", 60).text, "so: b");
+  EXPECT_EQ(ask(child, 'y'), 'y');
 }
 
 // Killed, it has no time to clean up: the child sees that by itself, be it idle or lost in a loop.
@@ -192,11 +218,11 @@ TEST(ChildProcess, EndsWithItsOwner) {
     ASSERT_EQ(::pipe(ends.data()), 0);
     const pid_t owner = ::fork();
     if (owner == 0) {
-      ChildProcess child(1, obey);
-      (void)child.ask("a", 60);
+      ChildProcess child(obey, 600);
+      ask(child, 'x');
       const pid_t pid = child.pid();
       (void)!::write(ends[1], &pid, sizeof pid);
-      if (hangs) (void)child.ask("hang", 600);
+      if (hangs) ask(child, 'h');
       for (;;) ::pause();
     }
     pid_t pid = 0;

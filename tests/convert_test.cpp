@@ -287,7 +287,8 @@ TEST(Open, EveryFormatIsWrittenAndKnownAgain) {
                                          {"a-images-idx4-ubyte", "IDX file", true, false}}) {
     for (const bool use_raw : {true, false}) {
       const std::vector<OwnedSample>& samples = use_raw ? raw : encoded;
-      const TempDir own;
+      const TempDir own, cache;
+      ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
       const auto path = own / c.name;
       std::unique_ptr<SampleWriter> writer;
       try {

@@ -110,6 +110,28 @@ TEST(GradientSync, NoSyncLastsUntilTheLastOfItsScopes) {
   });
 }
 
+// They travel with the norm, which is not measured where they stop the step.
+TEST(GradientSync, VotesToStopComeWithTheGradients) {
+  run_ranks(3, [](Transport& transport) {
+    Model model(3);
+    Communicator comm(transport);
+    Ddp ddp(model.arena, comm);
+    for (const int voter : {-1, 0, 2}) {
+      model.arena.zero_grad();
+      model.step->grad_norm = -1;
+      pass(model, transport.rank());
+      const dist::StopVote mine = {.reason = transport.rank() == voter ? 3 : -1};
+      const dist::StopVote all = ddp.reduce(model.step, {}, mine);
+      EXPECT_EQ(all.stops(), voter >= 0);
+      EXPECT_EQ(model.step->grad_norm == -1, voter >= 0);
+      EXPECT_EQ(model.gradients(), joined_gradients(3)) << "which all have all the same";
+      if (voter < 0) continue;
+      EXPECT_EQ(all.reason, 3);
+      EXPECT_EQ(all.rank, voter);
+    }
+  });
+}
+
 TEST(GradientSync, AForgottenZeroGradIsAnError) {
   for (const bool silent : {false, true}) {
     run_ranks(2, [&](Transport& transport) {

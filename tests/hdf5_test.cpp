@@ -1,17 +1,20 @@
-#include "data/formats/hdf5.h"
+#include "data/formats/import/hdf5.h"
 
+#include <array>
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <random>
-#include <thread>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "data/decoded_dataset.h"
-#include "data/loader.h"
+#include "data/formats/open.h"
 #include "support/stores.h"
 
 namespace athanor {
@@ -20,6 +23,32 @@ namespace {
 using namespace test;
 
 #ifdef ATHANOR_TEST_HDF5
+/// A cache of a test's own.
+class Cache {
+ public:
+  Cache() { ::setenv("XDG_CACHE_HOME", dir_.path().c_str(), 1); }
+  ~Cache() { ::unsetenv("XDG_CACHE_HOME"); }
+
+  /// The packed files in it.
+  std::vector<std::filesystem::path> files() const {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(import_folder())) {
+      if (entry.path().extension() == ".athp") found.push_back(entry.path());
+    }
+    return found;
+  }
+  const std::filesystem::path& path() const { return dir_.path(); }
+
+ private:
+  TempDir dir_;
+};
+
+/// Reads everything from front to back.
+void read_through(const std::filesystem::path& path, const Hdf5Options& options = {}) {
+  const auto samples = read_hdf5(path, options);
+  for (std::int64_t i = 0; i < samples->size(); ++i) samples->next();
+}
+
 struct Size {
   std::int64_t count, height, width, channels, classes;
 };
@@ -30,36 +59,25 @@ TEST(Hdf5, ReadsWhatItWrote) {
        std::vector<Size>{{1, 1, 1, 1, 1}, {13, 3, 2, 3, 70000}, {300, 64, 65, 1, 10}, {3, 700, 601, 3, 2}}) {
     for (const int deflate : {0, 6}) {
       const TempDir dir;
+      const Cache cache;
       const auto samples = raw_samples(s.count, s.height, s.width, s.channels, s.classes);
       write_all(create_hdf5(dir / "a.h5", deflate), samples);
       EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1)
           << "nothing else is left";
-      for (const std::int64_t cache : {0, 3 << 20}) {
-        const auto store = open_hdf5(dir / "a.h5", {.classes = s.classes, .cache_bytes = cache});
-        EXPECT_EQ(store->spec(), (ImageSpec{s.height, s.width, s.channels, s.classes}));
-        EXPECT_FALSE(store->resident());
-        expect_same(*store, samples);
-      }
+      const auto store = open_hdf5(dir / "a.h5", {.classes = s.classes});
+      EXPECT_EQ(store->spec(), (ImageSpec{s.height, s.width, s.channels, s.classes}));
+      EXPECT_FALSE(store->resident());
+      expect_same(*store, samples);
       expect_same(*open_hdf5(dir / "a.h5", {.images = "/images", .labels = "labels"}), samples);
     }
   }
 }
 
 TEST(Hdf5, ReadsWhatH5pyWrote) {
+  const Cache cache;
   const auto path = std::filesystem::path(ATHANOR_GOLDEN_DIR) / "formats/h5py.h5";
   expect_same(*open_hdf5(path, {.images = "train/x", .labels = "train/y"}), golden_samples());
   expect_one_line(io_error([&] { open_hdf5(path); }), "h5py.h5", "name yours");
-}
-
-TEST(Hdf5, ManyThreadsReadTheSame) {
-  const TempDir dir;
-  const auto samples = raw_samples(200, 40, 40, 3, 10);
-  write_all(create_hdf5(dir / "a.h5", 1), samples);
-  const auto store = open_hdf5(dir / "a.h5", {.cache_bytes = 0});
-  std::vector<std::thread> threads;
-  threads.reserve(4);
-  for (int t = 0; t < 4; ++t) threads.emplace_back([&] { expect_same(*store, samples); });
-  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Hdf5, RefusesWhatItCannotHoldAndLeavesNothing) {
@@ -78,7 +96,8 @@ TEST(Hdf5, RefusesWhatItCannotHoldAndLeavesNothing) {
 TEST(Hdf5, DamagedFilesAreOneLine) {
   const TempDir dir;
   write_all(create_hdf5(dir / "a.h5"), raw_samples(20, 4, 5, 3, 3));
-  const auto read = [&] { read_all(*open_hdf5(dir / "a.h5")); };
+  const Cache cache;
+  const auto read = [&] { read_through(dir / "a.h5"); };
   expect_one_line(io_error([&] { open_hdf5(dir / "a.h5", {.images = "pics", .labels = "labels"}); }), "a.h5",
                   "must have the data set pics");
   expect_one_line(io_error([&] { open_hdf5(dir / "a.h5", {.images = "images", .labels = "images"}); }),
@@ -109,7 +128,7 @@ struct Outcomes {
   int samples = 0, lines = 0, lost = 0;
 
   void add(const std::filesystem::path& path) {
-    const std::string line = io_error([&] { read_all(*open_hdf5(path, {.patience_s = 20})); });
+    const std::string line = io_error([&] { read_through(path, {.patience_s = 20}); });
     if (line == "no error") {
       ++samples;
       return;
@@ -154,79 +173,192 @@ TEST(Hdf5, NoDamageEndsOrHangsTheReader) {
   RecordProperty("lost", cut.lost + flipped.lost);
 }
 
-TEST(Hdf5, ALostChildIsOneLineAndTheNextReadHasAnother) {
+TEST(Hdf5, ALostChildIsOneLineAndNothingIsKept) {
   const TempDir dir;
-  const auto samples = raw_samples(40, 256, 256, 1, 10);  // 16 in a chunk
+  const auto samples = raw_samples(40, 256, 256, 1, 10);  // far more than a socket holds
   write_all(create_hdf5(dir / "a.h5", 1), samples);
-  const auto store = open_hdf5(dir / "a.h5", {.cache_bytes = 0, .patience_s = 10});
-  std::vector<std::byte> scratch;
-  const pid_t first = child_of_this();
-  ASSERT_GT(first, 0);
-  ASSERT_EQ(::kill(first, SIGKILL), 0);
-  expect_one_line(
-      io_error([&] { store->fetch(0, scratch); }), "a.h5",
-      "images 0 to 15 must be readable, but libhdf5, in a process of its own, was ended by signal 9");
-  EXPECT_EQ(child_of_this(), -1) << "no zombie";
-  expect_same(*store, samples);
-  const pid_t second = child_of_this();
-  ASSERT_GT(second, 0);
-  EXPECT_NE(second, first);
-  ASSERT_EQ(::kill(second, SIGSTOP), 0);
-  expect_one_line(
-      io_error([&] { store->fetch(39, scratch); }), "a.h5",
-      "images 32 to 39 must be readable, but libhdf5, in a process of its own, gave no answer for "
-      "10 s");
-  EXPECT_EQ(child_of_this(), -1);
-  expect_same(*store, samples);
-  EXPECT_THROW(open_hdf5(dir / "a.h5", {.patience_s = 0}), ArgumentError);
-}
-
-TEST(Hdf5, AFileThatBecomesAnotherIsOneLine) {
-  const TempDir dir;
-  write_all(create_hdf5(dir / "a.h5"), raw_samples(40, 256, 256, 1, 10));
-  const auto store = open_hdf5(dir / "a.h5", {.cache_bytes = 0});
-  ASSERT_EQ(::kill(child_of_this(), SIGKILL), 0);
-  std::vector<std::byte> scratch;
-  EXPECT_NE(io_error([&] { store->fetch(0, scratch); }), "no error");
-  std::filesystem::remove(dir / "a.h5");
-  write_all(create_hdf5(dir / "a.h5"), raw_samples(41, 256, 256, 1, 10));
-  expect_one_line(io_error([&] { store->fetch(0, scratch); }), "a.h5", "must stay what it was");
-}
-
-TEST(Hdf5, TheChildEndsWithTheStore) {
-  const TempDir dir;
-  write_all(create_hdf5(dir / "a.h5"), raw_samples(3, 4, 4, 1, 3));
-  auto store = open_hdf5(dir / "a.h5");
-  EXPECT_GT(child_of_this(), 0);
-  store.reset();
-  EXPECT_EQ(child_of_this(), -1);
-  EXPECT_NE(io_error([&] { open_hdf5(dir / "a.h5", {.images = "pics", .labels = "labels"}); }), "no error");
-  EXPECT_EQ(child_of_this(), -1) << "nor does one stay that could not open it";
-}
-
-// The loader's thread has all signals blocked; the file was opened by another.
-TEST(Hdf5, FeedsALoaderWithThreads) {
-  const TempDir dir;
-  const auto samples = raw_samples(40, 64, 64, 3, 10);
-  write_all(create_hdf5(dir / "a.h5", 1), samples);
-  const DecodedDataset data(open_hdf5(dir / "a.h5", {.cache_bytes = 0}), {.height = 64, .width = 64});
-  Loader loader(data, {.batch_size = 8, .shuffle = true, .workers = 2});
-  Batch batch;
-  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
-    loader.start_epoch(epoch);
-    std::int64_t seen = 0;
-    while (loader.next(batch)) {
-      for (std::int64_t row = 0; row < batch.size(); ++row, ++seen) {
-        const OwnedSample& wanted =
-            samples[static_cast<std::size_t>(batch.samples.data<std::int64_t>()[row])];
-        ASSERT_EQ(batch.labels.data<std::int64_t>()[row], wanted.label);
-        ASSERT_EQ(std::memcmp(batch.images.data<std::uint8_t>() + row * 64 * 64 * 3, wanted.bytes.data(),
-                              wanted.bytes.size()),
-                  0);
-      }
-    }
-    EXPECT_EQ(seen, 40);
+  {
+    const auto sequence = read_hdf5(dir / "a.h5");
+    EXPECT_EQ(sequence->next().label, samples[0].label);
+    ASSERT_EQ(::kill(child_of_this(), SIGKILL), 0);
+    expect_one_line(io_error([&] {
+                      for (;;) sequence->next();
+                    }),
+                    "a.h5", "must be readable, but libhdf5, in a process of its own, was ended by signal 9");
+    EXPECT_EQ(child_of_this(), -1) << "no zombie";
   }
+  {
+    const auto sequence = read_hdf5(dir / "a.h5", {.patience_s = 0.2});
+    ASSERT_EQ(::kill(child_of_this(), SIGSTOP), 0);
+    expect_one_line(io_error([&] {
+                      for (;;) sequence->next();
+                    }),
+                    "a.h5", "in a process of its own, did nothing for 0.2 s");
+  }
+  EXPECT_EQ(child_of_this(), -1);
+  EXPECT_THROW(read_hdf5(dir / "a.h5", {.patience_s = 0}), ArgumentError);
+  auto unread = read_hdf5(dir / "a.h5");
+  EXPECT_GT(child_of_this(), 0);
+  unread.reset();
+  EXPECT_EQ(child_of_this(), -1) << "the child ends with the sequence";
+}
+
+/// What a process of its own prints when no file may grow beyond 64 KiB, and how it ends.
+std::string output_of(const std::function<void()>& run, int& code) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::pipe(ends.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(ends[1], STDOUT_FILENO);
+    ::dup2(ends[1], STDERR_FILENO);
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit most{64 << 10, 64 << 10};
+    ::setrlimit(RLIMIT_FSIZE, &most);
+    try {
+      run();
+    } catch (const IoError& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+    std::exit(3);  // as main() does, with whatever libraries do then
+  }
+  ::close(ends[1]);
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (ssize_t count; (count = ::read(ends[0], buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  return text;
+}
+
+TEST(Hdf5, AFullDiskIsOneLine) {
+  const TempDir dir;
+  const auto samples = raw_samples(64, 64, 64, 3, 10);
+  int code = 0;
+  const std::string text = output_of([&] { write_all(create_hdf5(dir / "a.h5"), samples); }, code);
+  EXPECT_EQ(code, 3);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  EXPECT_NE(text.find("hdf5: cannot write"), std::string::npos) << text;
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(Import, APackedFileIsMadeOnceAndSaidSo) {
+  const TempDir dir;
+  const Cache cache;
+  const auto samples = raw_samples(20, 8, 9, 3, 10);
+  write_all(create_hdf5(dir / "a.h5"), samples);
+  std::vector<std::string> said;
+  const auto open = [&] {
+    return open_samples(dir / "a.h5", {.on_import = [&](const std::string& line) { said.push_back(line); }});
+  };
+  expect_same(*open(), samples);
+  ASSERT_EQ(cache.files().size(), 1u);
+  const auto packed = cache.files()[0];
+  ASSERT_EQ(said.size(), 1u);
+  expect_one_line(said[0], "a.h5", "its 20 samples, 0.0 MB, are packed once, into " + packed.string());
+  EXPECT_EQ(packed.string().rfind(cache.path().string(), 0), 0u);
+  const auto made = std::filesystem::last_write_time(packed);
+  expect_same(*open(), samples);
+  EXPECT_EQ(std::filesystem::last_write_time(packed), made) << "nothing is made again";
+  EXPECT_EQ(said.size(), 1u);
+}
+
+TEST(Import, AStaleOrDamagedPackedFileIsMadeAnew) {
+  const TempDir dir;
+  const Cache cache;
+  auto samples = raw_samples(20, 8, 9, 3, 10);
+  write_all(create_hdf5(dir / "a.h5"), samples);
+  const auto open = [&] { return open_hdf5(dir / "a.h5"); };
+  open();
+  // Another size; the same size at another time.
+  std::filesystem::remove(dir / "a.h5");
+  samples = raw_samples(21, 8, 9, 3, 10);
+  write_all(create_hdf5(dir / "a.h5"), samples);
+  expect_same(*open(), samples);
+  EXPECT_EQ(cache.files().size(), 1u) << "the stale one is gone";
+  samples[3].bytes[5] = '?';
+  const auto time = std::filesystem::last_write_time(dir / "a.h5");
+  std::filesystem::remove(dir / "a.h5");
+  write_all(create_hdf5(dir / "a.h5"), samples);
+  std::filesystem::last_write_time(dir / "a.h5", time + std::chrono::seconds(2));
+  expect_same(*open(), samples);
+  // Cut short: seen when it is opened.
+  std::filesystem::resize_file(cache.files()[0], 5000);
+  expect_same(*open(), samples);
+  // A sample damaged: seen when it is fetched.
+  std::string content = read_file(cache.files()[0]);
+  content[4096] = static_cast<char>(content[4096] ^ 1);
+  replace_file(cache.files()[0], content);
+  std::vector<std::byte> scratch;
+  expect_one_line(io_error([&] { open()->fetch(0, scratch); }), ".athp",
+                  "it is removed, and made anew when it is opened again");
+  expect_same(*open(), samples);
+}
+
+TEST(Import, AFileThatCannotBeReadLeavesNothing) {
+  const TempDir dir;
+  const Cache cache;
+  write_all(create_hdf5(dir / "a.h5"), raw_samples(20, 8, 9, 3, 10));
+  std::string content = read_file(dir / "a.h5");
+  const std::size_t at = content.find(raw_samples(20, 8, 9, 3, 10)[19].bytes);
+  content[at] = static_cast<char>(content[at] ^ 1);
+  replace_file(dir / "a.h5", content);
+  expect_one_line(io_error([&] { open_hdf5(dir / "a.h5"); }), "a.h5", "images 0 to 19 must be readable");
+  EXPECT_TRUE(cache.files().empty());
+}
+
+TEST(Import, OptionsAndFilesHaveAPackedFileEach) {
+  const TempDir dir;
+  const Cache cache;
+  write_all(create_hdf5(dir / "a.h5"), raw_samples(4, 2, 2, 1, 2));
+  write_all(create_hdf5(dir / "b/a.h5"), raw_samples(5, 2, 2, 1, 2));
+  EXPECT_EQ(open_hdf5(dir / "a.h5")->spec().classes, 2);
+  EXPECT_EQ(open_hdf5(dir / "a.h5", {.classes = 7})->spec().classes, 7);
+  EXPECT_EQ(open_hdf5(dir / "b/a.h5")->size(), 5);
+  EXPECT_EQ(open_hdf5(dir / "a.h5")->size(), 4);
+  EXPECT_EQ(cache.files().size(), 3u);
+}
+
+TEST(Import, ProcessesMakeOneTogether) {
+  const TempDir dir;
+  const Cache cache;
+  const auto samples = raw_samples(30, 64, 64, 3, 10);
+  write_all(create_hdf5(dir / "a.h5", 1), samples);
+  std::array<int, 2> told{};
+  ASSERT_EQ(::pipe(told.data()), 0);
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.push_back(::fork());
+    if (ranks.back() != 0) continue;
+    const auto store =
+        open_hdf5(dir / "a.h5", {}, [&](const std::string&) { (void)!::write(told[1], "x", 1); });
+    ::_exit(store->size() == 30 ? 0 : 1);
+  }
+  ::close(told[1]);
+  for (const pid_t rank : ranks) {
+    int status = -1;
+    ::waitpid(rank, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  char word[4];
+  EXPECT_EQ(::read(told[0], word, sizeof word), 1) << "one of them packs";
+  ::close(told[0]);
+  EXPECT_EQ(cache.files().size(), 1u);
+}
+
+TEST(Import, TheCacheIsWhereTheUserSaysOrBelowHome) {
+  const Cache cache;
+  EXPECT_EQ(import_folder(), cache.path() / "athanor/imported");
+  ::setenv("XDG_CACHE_HOME", "relative", 1);  // which the standard says to ignore
+  const std::string home = std::getenv("HOME") ? std::getenv("HOME") : "";
+  ::setenv("HOME", cache.path().c_str(), 1);
+  EXPECT_EQ(import_folder(), cache.path() / ".cache/athanor/imported");
+  ::unsetenv("HOME");
+  expect_one_line(io_error([] { import_folder(); }), "XDG_CACHE_HOME", "there must be a folder");
+  if (!home.empty()) ::setenv("HOME", home.c_str(), 1);
 }
 
 #else

@@ -13,7 +13,6 @@
 #include <zlib.h>
 
 #include "data/formats/cifar.h"
-#include "data/formats/hdf5.h"
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
 #include "data/formats/manifest.h"

@@ -350,57 +350,6 @@ TEST(Packed, AFileCutWhileItIsOpenIsAnError) {
   }
 }
 
-TEST(Packed, WhatIsAnnouncedIsReadAndNothingElseIsBelieved) {
-  const TempDir dir;
-  const Samples samples = uniform(100);
-  write(dir / "a.athp", samples);
-  write(dir / "b.athp", uniform(99));
-  const PackedStore store(dir / "a.athp", {true, PackedAccess::map});
-  std::vector<std::byte> scratch;
-  const auto expect = [&](std::int64_t i) {
-    expect_same(store.fetch(i, scratch), samples[static_cast<std::size_t>(i)], static_cast<std::size_t>(i));
-  };
-  // In order, out of order, others in between, more than fit a run, and what is none.
-  std::vector<std::int64_t> order(40);
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i * 37 % 100);
-  store.will_read(order);
-  for (const std::int64_t i : order) expect(i);
-  store.will_read(order);
-  for (const std::int64_t i : {order[0], order[5], order[1], order[2]}) expect(i);
-  const std::vector<std::int64_t> wrong{3, 100, -1};
-  store.will_read(wrong);
-  expect(3);
-  EXPECT_THROW((void)store.fetch(100, scratch), ArgumentError);
-  {
-    const PackedStore other(dir / "b.athp", {true, PackedAccess::map});
-    expect_same(other.fetch(order[0], scratch), samples[0], 0);
-    store.will_read(order);
-    std::filesystem::resize_file(dir / "b.athp", 5000);
-    const auto message = io_error([&] { (void)other.fetch(order[0], scratch); });
-    EXPECT_NE(message.find("b.athp"), std::string::npos) << message;
-    expect(order[0]);
-  }
-  // Within a run the file is not asked for its length: what is left of it is read.
-  store.will_read(order);
-  const std::string last = store.where(99);  // "..., offset N"
-  std::filesystem::resize_file(dir / "a.athp", std::stoull(last.substr(last.rfind(' ') + 1)));
-  for (std::size_t i = 0; i < 16; ++i) expect(order[i]);
-  EXPECT_THROW((void)store.fetch(order[16], scratch), IoError);
-  std::filesystem::resize_file(dir / "a.athp", static_cast<std::uintmax_t>(store.file_bytes()));
-  // The file is cut: before a run, after its end, and where somebody reads what he did not announce. (Within
-  // a run would end the process.)
-  enum class Cut { before, after, within };
-  for (const Cut cut : {Cut::before, Cut::after, Cut::within}) {
-    if (cut != Cut::before) store.will_read(order);
-    if (cut == Cut::after) store.will_read({});
-    std::filesystem::resize_file(dir / "a.athp", 5000);
-    if (cut == Cut::before) store.will_read(order);
-    const auto message = io_error([&] { (void)store.fetch(order[cut == Cut::within ? 5 : 0], scratch); });
-    EXPECT_NE(message.find("was cut to 5000"), std::string::npos) << message;
-    std::filesystem::resize_file(dir / "a.athp", static_cast<std::uintmax_t>(store.file_bytes()));
-  }
-}
-
 TEST(Packed, ANewFileUnderTheNameLeavesOpenOnesAlone) {
   const TempDir dir;
   write(dir / "a.athp", uniform(100));

@@ -231,7 +231,7 @@ TEST(Trainer, OverflowsThatNothingHelpsAreAnError) {
   } catch (const Error& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("for 4 consecutive steps"), std::string::npos) << text;
-    EXPECT_NE(text.find("that of hidden.weight"), std::string::npos) << text;
+    EXPECT_NE(text.find("first bad parameter: hidden.weight"), std::string::npos) << text;
     EXPECT_NE(text.find("cross_entropy"), std::string::npos) << text;
     EXPECT_NE(text.find("--lr"), std::string::npos) << text;
   }

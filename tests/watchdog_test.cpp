@@ -52,8 +52,8 @@ TEST(CompareCalls, ChangesNothingWhereRanksAgree) {
 
 // Waiting --------------------------------------------------------------------------------------------------
 
-TEST(Patience, IsNotLostWhileTheProcessItselfWasStopped) {
-  dist::Patience patience(1s);
+TEST(StallTimeout, IsNotLostWhileTheProcessItselfWasStopped) {
+  dist::StallTimeout patience(1s);
   const auto taken_by = [](const auto& f) {
     const auto began = std::chrono::steady_clock::now();
     f();
@@ -205,6 +205,25 @@ TEST_F(WatchdogDeathTest, WhatTakesLongMayEnd) {
   EXPECT_EXIT(agree(true), testing::ExitedWithCode(5), "^$");
   EXPECT_EXIT(agree(false), testing::ExitedWithCode(74), "nothing more is saved");
   EXPECT_EXIT(agree(true, true), testing::ExitedWithCode(74), "nothing more is saved");
+}
+
+// But not where something else than the save keeps the ranks from it.
+TEST_F(WatchdogDeathTest, WhoIsLostDuringASaveIsNotWaitedFor) {
+  const auto end = [&](int waits_for) {
+    ThreadJob job(3);
+    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 300ms});
+    watchdog.agreed(false);
+    watchdog.takes_long(0);
+    job.transport(0).session().begin({"barrier"});
+    job.transport(0).session().flight().waits_for(waits_for);
+    raise(SIGTERM);
+    std::this_thread::sleep_for(1500ms);
+    watchdog.agreed(true);
+    std::this_thread::sleep_for(300ms);
+    _exit(5);
+  };
+  EXPECT_EXIT(end(2), testing::ExitedWithCode(74), "nothing more is saved");
+  EXPECT_EXIT(end(0), testing::ExitedWithCode(5), "^$");
 }
 
 // mpirun has announced the end, a second ahead. Who waits for one that is lost has no time for an agreement;

@@ -112,8 +112,7 @@ CheckpointFolder::CheckpointFolder(fs::path folder, std::int64_t keep)
   lock_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(lock_);
-    detail::fail<>("--checkpoint-dir: {} is in use by another run; choose another folder",
-                   folder_.string());
+    detail::fail<>("--checkpoint-dir: {} is in use by another run; choose another folder", folder_.string());
   }
   for (const std::string& name : names_in(folder_)) {
     std::error_code ignored;

@@ -9,10 +9,9 @@
 
 namespace athanor {
 
-EarlyStopRule::EarlyStopRule(Goal goal, std::int64_t patience, bool check_finite)
+EarlyStopRule::EarlyStopRule(Goal goal, std::int64_t patience)
     : goal_(goal),
       patience_(patience),
-      check_finite_(check_finite),
       best_(goal == Goal::minimum ? std::numeric_limits<double>::infinity()
                                   : -std::numeric_limits<double>::infinity()) {
   ATH_CHECK(patience >= 1, "early stop: patience must be at least 1, but got {}", patience);
@@ -20,7 +19,7 @@ EarlyStopRule::EarlyStopRule(Goal goal, std::int64_t patience, bool check_finite
 
 EarlyStopRule::Verdict EarlyStopRule::update(double value) {
   const std::int64_t index = seen_++;
-  if (check_finite_ && !std::isfinite(value)) return Verdict::not_finite;
+  if (!std::isfinite(value)) return Verdict::not_finite;
   if (goal_ == Goal::minimum ? value < best_ : value > best_) {
     best_ = value;
     best_at_ = index;

@@ -10,21 +10,19 @@
 namespace athanor {
 
 /// The decision alone: has a metric stopped improving? Patience counts validations in a row without a value
-/// strictly better than the best one. NaN is never better; NaN or infinity stops at once where
-/// `check_finite`.
+/// strictly better than the best one. NaN or infinity stops at once.
 class EarlyStopRule {
  public:
   enum class Goal : std::uint8_t { minimum, maximum };
   enum class Verdict : std::uint8_t { improved, waiting, stop, not_finite };
 
-  EarlyStopRule(Goal goal, std::int64_t patience, bool check_finite = true);
+  EarlyStopRule(Goal goal, std::int64_t patience);
 
   Verdict update(double value);
 
   double best() const { return best_; }
-  std::int64_t best_at() const {
-    return best_at_;
-  }  ///< validation that gave it, 0 is the first; -1: none yet
+  /// The validation that gave it, 0 is the first; -1: none yet.
+  std::int64_t best_at() const { return best_at_; }
   std::int64_t bad_in_a_row() const { return bad_; }
 
   /// Where it stands, for checkpoints. load_state_dict() ignores entries it does not know.
@@ -34,7 +32,6 @@ class EarlyStopRule {
  private:
   Goal goal_;
   std::int64_t patience_;
-  bool check_finite_;
   double best_;
   std::int64_t best_at_ = -1, seen_ = 0, bad_ = 0;
 };

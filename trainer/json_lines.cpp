@@ -18,6 +18,9 @@ using Json = nlohmann::ordered_json;
 Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 std::string hex(std::uint64_t hash) {
   return fmt::format("{:016x}", hash);
 }
@@ -50,9 +53,8 @@ void JsonLines::append(std::string line) {
 
 void JsonLines::on_fit_begin(Trainer&, const FitInfo& info) {
   if (info.resumed_from.empty()) return;
-  append(Json{
-      {"event", "resume"}, {"attempted_steps", info.attempted}, {"checkpoint", info.resumed_from.string()}}
-             .dump(-1, ' ', false, Json::error_handler_t::replace));
+  append(text_of(Json{
+      {"event", "resume"}, {"attempted_steps", info.attempted}, {"checkpoint", info.resumed_from.string()}}));
 }
 
 void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
@@ -63,47 +65,45 @@ void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
     if (of_a_step) seconds_of[part.name] = seconds(report.times.*part.seconds);
   }
   seconds_of["other"] = seconds(report.other_s);
-  append(Json{{"event", "epoch"},
-              {"epoch", report.epoch},
-              {"train_loss", number(report.train_loss)},
-              {"train_accuracy", number(report.train_accuracy)},
-              {"val_loss", number(report.val_loss)},
-              {"val_accuracy", number(report.val_accuracy)},
-              {"images_per_s", number(std::round(report.images_per_s))},
-              {"learning_rate", number(report.learning_rate)},
-              {"loss_scale", number(report.loss_scale)},
-              {"applied_steps", report.steps.applied},
-              {"skipped_steps", report.steps.skipped()},
-              {"weights_hash", hex(report.weights_hash)},
-              {"bound_by", report.bottleneck.bound_by},
-              {"verdict", report.bottleneck.line},
-              {"times_s", seconds_of},
-              {"workers", report.loader.workers},
-              {"workers_busy", seconds(report.loader.busy)},
-              {"bad_samples", report.loader.skipped}}
-             .dump(-1, ' ', false, Json::error_handler_t::replace));
+  append(text_of(Json{{"event", "epoch"},
+                      {"epoch", report.epoch},
+                      {"train_loss", number(report.train_loss)},
+                      {"train_accuracy", number(report.train_accuracy)},
+                      {"val_loss", number(report.val_loss)},
+                      {"val_accuracy", number(report.val_accuracy)},
+                      {"images_per_s", number(std::round(report.images_per_s))},
+                      {"learning_rate", number(report.learning_rate)},
+                      {"loss_scale", number(report.loss_scale)},
+                      {"applied_steps", report.steps.applied},
+                      {"skipped_steps", report.steps.skipped()},
+                      {"weights_hash", hex(report.weights_hash)},
+                      {"bound_by", report.bottleneck.bound_by},
+                      {"verdict", report.bottleneck.line},
+                      {"times_s", seconds_of},
+                      {"workers", report.loader.workers},
+                      {"workers_busy", seconds(report.loader.busy)},
+                      {"bad_samples", report.loader.skipped}}));
 }
 
 void JsonLines::on_note(Trainer&, const std::string& note) {
-  append(Json{{"event", "note"}, {"text", note}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+  append(text_of(Json{{"event", "note"}, {"text", note}}));
 }
 
 void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
-  append(Json{{"event", "end"},
-              {"test_accuracy", number(report.test_accuracy)},
-              {"test_loss", number(report.test_loss)},
-              {"wall_s", number(report.wall_s)},
-              {"images_per_s", number(std::round(report.images_per_s))},
-              {"epochs", report.epochs},
-              {"applied_steps", report.steps.applied},
-              {"skipped_steps", report.steps.skipped()},
-              {"host_syncs", report.host_syncs},
-              {"peak_bytes", report.peak_bytes},
-              {"weights_hash", hex(report.weights_hash)},
-              {"strategy", std::string(name_of(report.strategy))},
-              {"ranks", report.world_size},
-              {"stopped_by", std::string(name_of(report.stopped_by))}}
-             .dump());
+  append(text_of(Json{{"event", "end"},
+                      {"test_accuracy", number(report.test_accuracy)},
+                      {"test_loss", number(report.test_loss)},
+                      {"wall_s", number(report.wall_s)},
+                      {"images_per_s", number(std::round(report.images_per_s))},
+                      {"epochs", report.epochs},
+                      {"applied_steps", report.steps.applied},
+                      {"skipped_steps", report.steps.skipped()},
+                      {"host_syncs", report.host_syncs},
+                      {"peak_bytes", report.peak_bytes},
+                      {"weights_hash", hex(report.weights_hash)},
+                      {"strategy", std::string(name_of(report.strategy))},
+                      {"ranks", report.world_size},
+                      {"stopped_by", std::string(name_of(report.stopped_by))}}));
 }
 
 }  // namespace athanor

@@ -81,6 +81,7 @@ class SyncedStrategy : public ParallelStrategy {
   void detach() override {
     sync_.reset();
     times_ = &unattached_;
+    signal_ = false;
   }
   std::unique_ptr<dist::SyncBatchNorm> join_norms(nn::Module& model) override {
     return sync_bn_ ? std::make_unique<dist::SyncBatchNorm>(model, comm_) : nullptr;
@@ -148,6 +149,12 @@ class SyncedStrategy : public ParallelStrategy {
     PhaseTimes::Scope timed;
   };
   Communication communication() { return Communication(*this); }
+  /// All ranks have just heard of each other.
+  dist::StopVote tell_watchdog(const dist::StopVote& all) {
+    signal_ = signal_ || all.signal != 0;
+    if (auto* watchdog = dist::Watchdog::current()) watchdog->agreed(signal_);
+    return all;
+  }
   virtual std::unique_ptr<dist::GradientSync> make_sync(ParameterArena& arena,
                                                         const dist::SyncOptions& options) = 0;
 
@@ -159,16 +166,12 @@ class SyncedStrategy : public ParallelStrategy {
   std::unique_ptr<dist::GradientSync> sync_;
 
  private:
-  static dist::StopVote tell_watchdog(const dist::StopVote& all) {
-    if (auto* watchdog = dist::Watchdog::current()) watchdog->agreed(all.signal != 0);
-    return all;
-  }
-
   Times of_nobody_;
   PhaseTimes unattached_{of_nobody_};
   PhaseTimes* times_ = &unattached_;
   dist::StopVote vote_;
   StepState known_;
+  bool signal_ = false;  // that ranks have agreed on
 };
 
 /// While rank 0 saves, the watchdog does not take it for lost.
@@ -208,6 +211,7 @@ class DdpStrategy final : public SyncedStrategy {
     const SlowSave slow;
     const auto timed = communication();
     dist::gather_state(comm_, {}, [&](const dist::ReadTensor& read) { write(make(), read); });
+    tell_watchdog({});
   }
 
  private:
@@ -246,6 +250,7 @@ class Zero1Strategy final : public SyncedStrategy {
     const auto timed = communication();
     const StateDict state = make();
     dist::gather_state(comm_, state, [&](const dist::ReadTensor& read) { write(state, read); });
+    tell_watchdog({});
   }
 
  private:

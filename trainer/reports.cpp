@@ -9,15 +9,10 @@ StepCounts counts_of(const StepState& state) {
 }
 
 StepReport report_of(const StepState& state) {
-  StepReport report;
-  report.attempted = state.attempted_steps();
-  report.result = state.found_inf       ? StepResult::skipped_overflow
-                  : state.found_outlier ? StepResult::skipped_outlier
-                                        : StepResult::applied;
-  report.grad_norm = state.grad_norm;
-  report.learning_rate = state.learning_rate[0];
-  report.loss_scale = state.loss_scale;
-  return report;
+  const StepResult result = state.found_inf       ? StepResult::skipped_overflow
+                            : state.found_outlier ? StepResult::skipped_outlier
+                                                  : StepResult::applied;
+  return {state.attempted_steps(), result, state.grad_norm, state.learning_rate[0], state.loss_scale};
 }
 
 StepInfo info_of(const RunPosition& position, double seconds) {

@@ -99,26 +99,31 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
   });
 }
 
+Run& Trainer::run() const {
+  ATH_CHECK(run_, "trainer: callbacks ask while fit() runs, and nobody before or after");
+  return *run_;
+}
+
 void Trainer::stop(StoppedBy reason, std::string why) {
-  run_->limits().stop(reason, std::move(why));
+  run().limits().stop(reason, std::move(why));
 }
 const std::string& Trainer::why_stopped() const {
   return run_ ? run_->limits().why() : why_stopped_;
 }
 const StepState& Trainer::state() const {
-  return run_->known();
+  return run().known();
 }
 const Times& Trainer::times() const {
-  return run_->times();
+  return run().times();
 }
 Metrics Trainer::running_metrics() const {
-  return run_->running_metrics();
+  return run().running_metrics();
 }
 void Trainer::weights_changed() {
-  run_->weights_changed();
+  run().weights_changed();
 }
 ValidatedModel Trainer::as_validated() const {
-  return run_->as_validated();
+  return run().as_validated();
 }
 
 }  // namespace athanor

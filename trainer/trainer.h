@@ -80,6 +80,7 @@ class Trainer {
   Callbacks callbacks_;
   std::unique_ptr<ParameterArena> arena_;
   std::unique_ptr<ParallelStrategy> strategy_;
+  Run& run() const;
   Run* run_ = nullptr;  // while fit() runs
   std::string why_stopped_;
 };

@@ -1,7 +1,6 @@
 #include "data/detail/batch_readers.h"
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <span>
 
@@ -237,26 +236,14 @@ void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, s
   auto* const pixels = slot.tensors.images.data<std::uint8_t>();
   auto* const labels = slot.tensors.labels.data<std::int64_t>();
   auto* const samples = slot.tensors.samples.data<std::int64_t>();
-  std::array<std::int64_t, kMostAtOnce> together{};
   Clock::time_point now = me < 0 ? Clock::time_point() : Clock::now();
-  for (std::int64_t from = first; from < end; from += run_) {
-    const std::int64_t to = std::min(from + run_, end);
-    for (std::int64_t row = from; row < to; ++row) {
-      announce(epoch, step, row);
-      together[static_cast<std::size_t>(row - from)] = order_.at(epoch, begin + row);
-    }
-    const auto run = std::span(together).first(static_cast<std::size_t>(to - from));
-    if (run.size() > 1) data_.will_read(run);
-    for (std::int64_t row = from; row < to; ++row) {
-      const auto at = static_cast<std::size_t>(row);
-      Read read =
-          read_row(run[static_cast<std::size_t>(row - from)], epoch, {pixels + at * bytes, bytes}, me, now);
-      labels[at] = read.label;
-      samples[at] = read.sample;
-      if (read.failed || read.replaced) keep_problems(slot, row, read);
-      if (stop.stop_requested() || !open_.load(std::memory_order_relaxed)) break;
-    }
-    if (run.size() > 1) data_.will_read({});
+  for (std::int64_t row = first; row < end; ++row) {
+    announce(epoch, step, row);
+    const auto at = static_cast<std::size_t>(row);
+    Read read = read_row(order_.at(epoch, begin + row), epoch, {pixels + at * bytes, bytes}, me, now);
+    labels[at] = read.label;
+    samples[at] = read.sample;
+    if (read.failed || read.replaced) keep_problems(slot, row, read);
     // Nobody waits for the rest of the slot: that is being ended, or numbered anew.
     if (stop.stop_requested() || !open_.load(std::memory_order_relaxed)) return;
   }

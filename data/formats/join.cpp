@@ -18,11 +18,12 @@ class JoinedStore final : public SampleStore {
       const ImageSpec& spec = part->spec();
       const std::int64_t classes = std::max(spec_.classes, spec.classes);
       const ImageSpec size{spec_.height, spec_.width, spec_.channels, spec.classes};
-      spec_ = size == spec ? size : ImageSpec{};
+      if (end == 0) spec_ = spec;  // those before hold nothing, and so images of any size
+      if (end > 0 && part->size() > 0 && size != spec) spec_ = {};
       spec_.classes = classes;
       ATH_CHECK(part->class_names() == parts_[0]->class_names(),
-                "join: all stores must have the same class names, but that of {} has others than that of {}",
-                part->where(0), parts_[0]->where(0));
+                "join: all stores must have the same class names, but store {} has others than the first",
+                ends_.size());
       ends_.push_back(end += part->size());
     }
   }

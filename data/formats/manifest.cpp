@@ -6,6 +6,7 @@
 
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/file_bytes.h"
+#include "data/formats/join.h"
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 constexpr char kFormat[] = "athanor manifest", kSuffix[] = ".athp.json";
 
-struct Part {
+struct File {
   std::string name, content_id;
   std::int64_t samples = 0, bytes = 0;
 };
@@ -25,22 +26,22 @@ template <class... Args>
   detail::fail<IoError>("manifest: {}: {}", path.string(), fmt::format(format, std::forward<Args>(args)...));
 }
 
-std::vector<Part> read_parts(const std::filesystem::path& path) {
+std::vector<File> read_files(const std::filesystem::path& path) {
   const detail::FileBytes text(path, "manifest", "pack the set again");
-  std::vector<Part> parts;
+  std::vector<File> list;
   try {
     const nlohmann::json all = nlohmann::json::parse(detail::text_of(text.bytes()));
     if (all.at("format") != kFormat || all.at("version") != 1) {
       fail(path, "must have \"format\": \"{}\" and \"version\": 1, but has {} and {}", kFormat,
            all.at("format").dump(), all.at("version").dump());
     }
-    for (const nlohmann::json& file : all.at("files")) {
-      parts.push_back({file.at("name").get<std::string>(), file.at("content_id").get<std::string>(),
-                       file.at("samples").get<std::int64_t>(), file.at("bytes").get<std::int64_t>()});
+    for (const nlohmann::json& entry : all.at("files")) {
+      list.push_back({entry.at("name").get<std::string>(), entry.at("content_id").get<std::string>(),
+                      entry.at("samples").get<std::int64_t>(), entry.at("bytes").get<std::int64_t>()});
       // A manifest that was fetched must not lead anywhere else.
-      const std::string& name = parts.back().name;
+      const std::string& name = list.back().name;
       if (name.empty() || name.find('/') != std::string::npos) {
-        fail(path, "files must lie beside it, but \"name\" is {}", file.at("name").dump());
+        fail(path, "files must lie beside it, but \"name\" is {}", entry.at("name").dump());
       }
     }
   } catch (const nlohmann::json::exception& error) {
@@ -48,74 +49,8 @@ std::vector<Part> read_parts(const std::filesystem::path& path) {
     std::replace(what.begin(), what.end(), '\n', ' ');
     fail(path, "must be a manifest, but: {}", what);
   }
-  return parts;
+  return list;
 }
-
-class ManifestStore final : public SampleStore {
- public:
-  ManifestStore(const std::filesystem::path& path, const PackedOptions& options) {
-    const std::vector<Part> parts = read_parts(path);
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const Part& part = parts[i];
-      auto store = std::make_unique<PackedStore>(path.parent_path() / part.name, options);
-      if (store->content_id() != part.content_id || store->size() != part.samples ||
-          store->file_bytes() != part.bytes) {
-        fail(path, "{} must have content id {}, {} samples and {} bytes, but has {}, {} and {}", part.name,
-             part.content_id, part.samples, part.bytes, store->content_id(), store->size(),
-             store->file_bytes());
-      }
-      const ImageSpec& spec = store->spec();
-      const std::int64_t classes = std::max(spec_.classes, spec.classes);
-      const bool same =
-          spec.height == spec_.height && spec.width == spec_.width && spec.channels == spec_.channels;
-      if (first_.back() == 0) {
-        spec_ = spec;
-      } else if (!same && store->size() > 0) {
-        spec_ = {};
-      }
-      spec_.classes = classes;
-      std::vector<std::string> names = store->class_names();
-      if (i > 0 && names != class_names_) {
-        fail(path, "all files must name the same classes, but {} and {} do not", parts[0].name, part.name);
-      }
-      class_names_ = std::move(names);
-      first_.push_back(first_.back() + store->size());
-      stores_.push_back(std::move(store));
-    }
-  }
-
-  std::int64_t size() const override { return first_.back(); }
-  const ImageSpec& spec() const override { return spec_; }
-  std::vector<std::string> class_names() const override { return class_names_; }
-  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
-    const std::size_t part = find(index);
-    return stores_[part]->fetch(index - first_[part], scratch);
-  }
-  std::string where(std::int64_t index) const override {
-    const std::size_t part = find(index);
-    return stores_[part]->where(index - first_[part]);
-  }
-  void will_need(std::int64_t first, std::int64_t count) const override {
-    const std::int64_t begin = std::max<std::int64_t>(first, 0),
-                       end = begin + std::min(count, size() - begin);
-    for (std::size_t part = 0; part < stores_.size(); ++part) {
-      const std::int64_t from = std::max(begin, first_[part]), to = std::min(end, first_[part + 1]);
-      if (from < to) stores_[part]->will_need(from - first_[part], to - from);
-    }
-  }
-
- private:
-  std::size_t find(std::int64_t index) const {
-    ATH_CHECK(index >= 0 && index < size(), "manifest: index must be in [0, {}), but got {}", size(), index);
-    return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) - first_.begin()) -
-           1;
-  }
-
-  std::vector<std::unique_ptr<PackedStore>> stores_;
-  std::vector<std::int64_t> first_{0};  // sample of each store, and the end
-  ImageSpec spec_;
-  std::vector<std::string> class_names_;
-};
 
 class ManifestWriter final : public SampleWriter {
  public:
@@ -132,7 +67,7 @@ class ManifestWriter final : public SampleWriter {
     if (finished_) return;
     writer_.reset();
     std::error_code ignored;
-    for (const Part& part : parts_) std::filesystem::remove(path_.parent_path() / part.name, ignored);
+    for (const File& file : files_) std::filesystem::remove(path_.parent_path() / file.name, ignored);
   }
 
   void add(const StoredSample& sample) override {
@@ -145,16 +80,16 @@ class ManifestWriter final : public SampleWriter {
   }
 
   void finish() override {
-    if (writer_ || parts_.empty()) {
+    if (writer_ || files_.empty()) {
       if (!writer_) begin_file();
       end_file();
     }
     nlohmann::ordered_json files = nlohmann::ordered_json::array();
-    for (const Part& part : parts_) {
-      files.push_back({{"name", part.name},
-                       {"samples", part.samples},
-                       {"bytes", part.bytes},
-                       {"content_id", part.content_id}});
+    for (const File& file : files_) {
+      files.push_back({{"name", file.name},
+                       {"samples", file.samples},
+                       {"bytes", file.bytes},
+                       {"content_id", file.content_id}});
     }
     const nlohmann::ordered_json all{{"format", kFormat}, {"version", 1}, {"files", files}};
     const std::string text = all.dump(2) + "\n";
@@ -173,7 +108,7 @@ class ManifestWriter final : public SampleWriter {
   }
 
   void begin_file() {
-    name_ = fmt::format("{}-{:05}.athp", stem_, parts_.size());
+    name_ = fmt::format("{}-{:05}.athp", stem_, files_.size());
     check_absent(path_.parent_path() / name_);
     writer_ = std::make_unique<PackedWriter>(path_.parent_path() / name_, options_);
     bytes_ = samples_ = 0;
@@ -181,7 +116,7 @@ class ManifestWriter final : public SampleWriter {
 
   void end_file() {
     writer_->finish();
-    parts_.push_back({name_, writer_->content_id(), samples_, writer_->file_bytes()});
+    files_.push_back({name_, writer_->content_id(), samples_, writer_->file_bytes()});
     writer_.reset();
   }
 
@@ -191,19 +126,35 @@ class ManifestWriter final : public SampleWriter {
   std::string stem_, name_;
   std::unique_ptr<PackedWriter> writer_;
   std::int64_t bytes_ = 0, samples_ = 0;  // in the file being written
-  std::vector<Part> parts_;
+  std::vector<File> files_;
   bool finished_ = false;
 };
 
 }  // namespace
 
 std::unique_ptr<SampleStore> open_manifest(const std::filesystem::path& path, const PackedOptions& options) {
-  return std::make_unique<ManifestStore>(path, options);
+  std::vector<std::unique_ptr<SampleStore>> files;
+  for (const File& file : read_files(path)) {
+    auto store = std::make_unique<PackedStore>(path.parent_path() / file.name, options);
+    if (store->content_id() != file.content_id || store->size() != file.samples ||
+        store->file_bytes() != file.bytes) {
+      fail(path, "{} must have content id {}, {} samples and {} bytes, but has {}, {} and {}", file.name,
+           file.content_id, file.samples, file.bytes, store->content_id(), store->size(),
+           store->file_bytes());
+    }
+    files.push_back(std::move(store));
+  }
+  if (files.empty()) fail(path, "must list a file, but lists none");
+  try {
+    return join(std::move(files));
+  } catch (const ArgumentError& error) {
+    fail(path, "{}", error.what());
+  }
 }
 
 std::vector<std::filesystem::path> manifest_files(const std::filesystem::path& path) {
   std::vector<std::filesystem::path> files;
-  for (const Part& part : read_parts(path)) files.push_back(path.parent_path() / part.name);
+  for (const File& file : read_files(path)) files.push_back(path.parent_path() / file.name);
   return files;
 }
 

@@ -9,9 +9,9 @@
 
 #include "data/formats/cifar.h"
 #include "data/formats/detail/bytes.h"
-#include "data/formats/hdf5.h"
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
+#include "data/formats/import/hdf5.h"
 #include "data/formats/lmdb.h"
 #include "data/formats/manifest.h"
 #include "data/formats/mnist.h"
@@ -97,7 +97,7 @@ constexpr Format kFormats[] = {
     {"NumPy archive", [](const path& at) { return ends_with(at, {".npz"}) && has(at, "PK"); },
      [](const path& at, const OpenOptions&) { return open_npz(at); }},
     {"HDF5 file", [](const path& at) { return has(at, "\x89HDF\r\n\x1a\n"); },
-     [](const path& at, const OpenOptions&) { return open_hdf5(at); }},
+     [](const path& at, const OpenOptions& options) { return open_hdf5(at, {}, options.on_import); }},
     {"tar archive", [](const path& at) { return ends_with(at, {".tar"}) || has(at, "ustar", 257); },
      [](const path& at, const OpenOptions&) { return open_tar(at); }},
     {"TFRecord file",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/digits.h"
+#include "data/formats/import/cache.h"
 #include "data/sample_store.h"
 
 namespace athanor {
@@ -14,6 +15,8 @@ namespace athanor {
 struct OpenOptions {
   Part part = Part::train;  ///< of folders that hold both
   bool check = true;        ///< packed files: compares each sample with its CRC when it is fetched
+  /// Told of files that can only be read from front to back (HDF5), before they are packed into the cache.
+  ImportNotice on_import = {};
 };
 
 /// Opens whatever lies at `path`, with the options its reader has for itself. What it is, it says itself:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -49,20 +48,6 @@ bool is_local(int file) {
     __builtin_prefetch(bytes.data() + at, 0, 2);
 }
 
-/// What a thread said it would fetch, until it has: the file was as long as it must be, and the one after
-/// `next` is asked for while that is looked at.
-struct Run {
-  std::uint64_t store = 0;  // its id
-  std::size_t next = 0, count = 0;
-  std::array<std::int64_t, PackedStore::kRun> samples{};
-};
-thread_local Run run;
-
-std::uint64_t new_id() {
-  static std::atomic<std::uint64_t> last{0};
-  return ++last;
-}
-
 bool is_codec(std::uint8_t codec) {
   return codec <= static_cast<std::uint8_t>(Codec::png);
 }
@@ -77,7 +62,7 @@ bool is_raw_size(const Entry& entry) {
 }  // namespace
 
 PackedStore::PackedStore(const std::filesystem::path& path, const PackedOptions& options)
-    : path_(path), check_(options.check), id_(new_id()), file_(path), header_(std::make_unique<Header>()) {
+    : path_(path), check_(options.check), file_(path), header_(std::make_unique<Header>()) {
   if (!file_.problem().empty()) fail(0, file_.problem());
   read_head();
   read_tail();
@@ -226,10 +211,8 @@ StoredSample PackedStore::fetch(std::int64_t index, std::vector<std::byte>& scra
                       entry.label};
   if (mapped()) {
     sample.bytes = map_.subspan(entry.offset, entry.length);
-    if (!goes_on_with(index)) {
-      prefetch(sample.bytes);
-      check_length();
-    }
+    prefetch(sample.bytes);
+    check_length();
   } else {
     if (scratch.size() < entry.length) scratch.resize(entry.length);
     const auto bytes = std::span(scratch).first(entry.length);
@@ -262,32 +245,6 @@ void PackedStore::will_need(std::int64_t first, std::int64_t count) const {
     ::posix_fadvise(file_.descriptor(), static_cast<off_t>(begin), static_cast<off_t>(end - begin),
                     POSIX_FADV_WILLNEED);
   }
-}
-
-void PackedStore::will_read(std::span<const std::int64_t> samples) const {
-  run.count = run.next = 0;
-  // What is large is used long after it was asked for.
-  constexpr std::int64_t kSmall = 16 << 10;
-  if (samples.empty() || !mapped() || spec_.bytes() == 0 || spec_.bytes() > kSmall) return;
-  for (const std::int64_t index : samples.first(std::min(samples.size(), kRun))) {
-    if (index < 0 || index >= size()) break;  // fetch() will say so
-    run.samples[run.count++] = index;
-  }
-  if (run.count == 0) return;
-  prefetch(mapped_bytes(run.samples[0]));
-  if (file_.bytes_now() < std::ssize(map_)) run.count = 0;  // fetch() will say so, too
-  run.store = id_;
-}
-
-std::span<const std::byte> PackedStore::mapped_bytes(std::int64_t index) const {
-  const Entry entry = this->entry(index);
-  return map_.subspan(entry.offset, entry.length);
-}
-
-bool PackedStore::goes_on_with(std::int64_t index) const {
-  if (run.store != id_ || run.next == run.count || run.samples[run.next] != index) return false;
-  if (++run.next < run.count) prefetch(mapped_bytes(run.samples[run.next]));
-  return true;
 }
 
 void PackedStore::check_length() const {

@@ -40,14 +40,12 @@ struct Damage {
 /// gives the bytes. Opened once, whatever the number of threads; header, index and footer are checked and
 /// held in memory, so that opening a damaged file throws IoError naming the offset.
 ///
-/// A mapped file that somebody shortens: every fetch() asks for the file's size first and throws IoError; of
-/// small raw samples announced by will_read() the first kRun are asked for together. A file cut between that
-/// and the last use of the bytes ends the process by SIGBUS, as with any mapping; PackedAccess::read cannot.
+/// A mapped file that somebody shortens: every fetch() asks for the file's size first and throws IoError. A
+/// file cut between that and the last use of the bytes ends the process by SIGBUS, as with any mapping;
+/// PackedAccess::read cannot.
 /// PackedWriter replaces files, and never writes into one that may be mapped.
 class PackedStore final : public SampleStore {
  public:
-  static constexpr std::size_t kRun = 16;
-
   explicit PackedStore(const std::filesystem::path& path, const PackedOptions& options = {});
   ~PackedStore() override;
 
@@ -59,7 +57,6 @@ class PackedStore final : public SampleStore {
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::string where(std::int64_t index) const override;
   void will_need(std::int64_t first, std::int64_t count) const override;
-  void will_read(std::span<const std::int64_t> samples) const override;
 
   /// True where the file begins as a packed one does.
   static bool recognises(const std::filesystem::path& path);
@@ -90,9 +87,6 @@ class PackedStore final : public SampleStore {
   void read_tail();
   void check_entries();
   void map_data(PackedAccess access);
-  std::span<const std::byte> mapped_bytes(std::int64_t index) const;
-  /// Whether sample `index` is the next of the calling thread's run, which then goes on.
-  bool goes_on_with(std::int64_t index) const;
   /// Throws where the file has become shorter than it was.
   void check_length() const;
   void read_at(std::uint64_t offset, std::span<std::byte> to, const char* what) const;
@@ -100,7 +94,6 @@ class PackedStore final : public SampleStore {
 
   std::filesystem::path path_;
   bool check_;
-  std::uint64_t id_;  ///< no other's, of all there ever were
   RegularFile file_;
   std::unique_ptr<packed::Header> header_;
   ImageSpec spec_;

@@ -218,14 +218,20 @@ struct Watchdog::Impl {
     std::int64_t began = FlightRecord::now_us();
     const std::int64_t at_least = std::chrono::microseconds(options.agreement).count();
     while (!stop && !has_agreed && silent_code < 0 && !stands_still() &&
-           FlightRecord::now_us() - began < std::max(at_least, 2 * longest_us)) {
+           FlightRecord::now_us() - began < std::max(at_least, 3 * longest_us)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      if (slow_rank >= 0) began = FlightRecord::now_us();
+      if (slow_rank >= 0 && !waits_for_another()) began = FlightRecord::now_us();
     }
     if (!has_agreed && !stop) return false;
     remove_record();
     caught = 0;
     return true;
+  }
+
+  // While one rank is slow: another one, which has no reason to be.
+  bool waits_for_another() const {
+    const FlightRecord::Entry last = transport.session().flight().last();
+    return last.under_way() && last.waits_for >= 0 && last.waits_for != slow_rank;
   }
 
   // mpirun has announced that it ends all (SIGCONT), and nothing has come since long before: there is nobody

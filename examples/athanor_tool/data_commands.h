@@ -1,9 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include <CLI/CLI.hpp>
 
+#include "data/sample_store.h"
 #include "tensor/error.h"
 
 // Subcommands for files of samples.
@@ -19,6 +21,9 @@ class Interrupted : public Error {
  private:
   int signal_;
 };
+
+/// Opens FILE, and says on stderr where it is packed into the cache first.
+std::unique_ptr<SampleStore> open_data(const std::string& path, const std::string& part);
 
 /// athanor pack SRC DST: converts.
 void add_pack(CLI::App& app);

@@ -60,10 +60,10 @@ Json describe_samples(const SampleStore& store) {
   return all;
 }
 
-Json describe(const std::string& path, const OpenOptions& options) {
+Json describe(const std::string& path, const std::string& part) {
   Json all{{"path", path}, {"format", format_of(path)}};
   if (!PackedStore::recognises(path)) {
-    all.update(describe_samples(*open_samples(path, options)));
+    all.update(describe_samples(*open_data(path, part)));
     return all;
   }
   const PackedStore store(path, {.check = false});  // inspect describes; verify checks
@@ -132,8 +132,7 @@ void add_inspect(CLI::App& app) {
   command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")
       ->check(CLI::IsMember({"train", "test"}));
   command->callback([arguments] {
-    const Part part = arguments->part == "test" ? Part::test : Part::train;
-    const Json all = describe(arguments->path, {.part = part});
+    const Json all = describe(arguments->path, arguments->part);
     if (arguments->json) {
       fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
     } else {

@@ -138,8 +138,7 @@ void run_verify(const Arguments& arguments) {
     }
     if (places == 0) (void)open_manifest(arguments.path);  // they are the files it names
   } else {
-    const Part part = arguments.part == "test" ? Part::test : Part::train;
-    const std::unique_ptr<SampleStore> store = open_samples(arguments.path, {.part = part});
+    const std::unique_ptr<SampleStore> store = open_data(arguments.path, arguments.part);
     places = Decoding(*store, !arguments.no_decode, {}).run(threads, "");
     samples = store->size();
     if (places == 0) {

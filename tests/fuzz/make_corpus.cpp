@@ -10,8 +10,8 @@
 #include <png.h>
 
 #include "data/formats/cifar.h"
-#include "data/formats/hdf5.h"
 #include "data/formats/idx.h"
+#include "data/formats/import/hdf5.h"
 #include "data/formats/lmdb.h"
 #include "data/formats/npy.h"
 #include "data/formats/packed_writer.h"

@@ -95,7 +95,6 @@ class PackedCifar final : public SampleStore {
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
     return store_->fetch(index, scratch);
   }
-  void will_read(std::span<const std::int64_t> samples) const override { store_->will_read(samples); }
 
  private:
   std::filesystem::path path_ =

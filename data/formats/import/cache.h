@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "data/formats/import/sequence.h"
+#include "data/sample_store.h"
+
+namespace athanor {
+
+/// Told, in one line, that a file is about to be packed into the cache: which, how large, where to.
+using ImportNotice = std::function<void(const std::string& line)>;
+
+/// Where imported files lie: athanor/imported below $XDG_CACHE_HOME or, without one, below ~/.cache. Throws
+/// IoError where neither is known.
+std::filesystem::path import_folder();
+
+/// The samples of `path` in any order. The first time `open` reads them, and they are packed into
+/// import_folder(), whole or not at all; after that only the packed file is opened. It is made anew where
+/// the file has another size or time than then, or `how` (options of the reading) is another, or the packed
+/// file is damaged: one whose samples are not what was packed is removed by the fetch() that finds it.
+/// Processes that open the same file wait for the one that packs it. Throws IoError.
+std::unique_ptr<SampleStore> open_imported(const std::filesystem::path& path, std::string_view how,
+                                           const std::function<std::unique_ptr<SampleSequence>()>& open,
+                                           const ImportNotice& on_import = {});
+
+}  // namespace athanor

@@ -1,0 +1,255 @@
+#include "data/formats/import/detail/child_process.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tensor/error.h"
+
+namespace athanor::detail {
+namespace {
+
+constexpr std::size_t kWordBytes = 4096;
+
+// In the child ---------------------------------------------------------------------------------------------
+
+volatile std::sig_atomic_t owner_pid = 0;
+
+/// Comes whenever the thread that forked has ended, though the others of its process may go on.
+void look_for_owner(int) {
+  if (::getppid() != static_cast<pid_t>(owner_pid)) ::_exit(0);
+}
+
+/// Signals for the terminal's whole group are the owner's business: it ends in its own time, and takes the
+/// child with it. A file that may not grow is an error of the write. Everything else kills.
+void reset_signals() {
+  struct sigaction action {};
+  for (int signal = 1; signal < NSIG; ++signal) {
+    const bool ignored =
+        signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT || signal == SIGXFSZ;
+    action.sa_handler = ignored ? SIG_IGN : SIG_DFL;
+    ::sigaction(signal, &action, nullptr);
+  }
+  action.sa_handler = &look_for_owner;
+  ::sigaction(SIGUSR1, &action, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+void close_range(unsigned first, unsigned last) {
+  if (first > last || ::syscall(SYS_close_range, first, last, 0) == 0) return;
+  const auto most = static_cast<unsigned>(std::max(::sysconf(_SC_OPEN_MAX), 0L));
+  for (unsigned file = first; file <= std::min(last, most); ++file) ::close(static_cast<int>(file));
+}
+
+/// Nothing is left but the socket; a library's complaints go nowhere.
+void close_all_but(int socket) {
+  const int nowhere = ::open("/dev/null", O_RDWR);
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (file != socket) ::dup2(nowhere, file);
+  }
+  const auto kept = static_cast<unsigned>(socket);
+  if (kept > 3) close_range(3, kept - 1);
+  close_range(std::max(kept + 1, 3U), ~0U);
+}
+
+/// Bytes that RLIMIT_DATA counts, or 0 where that is not known. Sanitizers have terabytes of them.
+rlim_t data_bytes() {
+  unsigned long long pages = 0;
+  if (std::FILE* const file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%*u %*u %*u %*u %*u %llu", &pages) != 1) pages = 0;
+    std::fclose(file);
+  }
+  return static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+}
+
+/// Where memory runs out the child goes first, it gets kMoreMemory and not all there is, and it leaves no
+/// image of its owner's memory on the disk.
+void limit_resources(ChildProcess::Files files) {
+  if (const int file = ::open("/proc/self/oom_score_adj", O_WRONLY); file >= 0) {
+    (void)!::write(file, "1000", 4);
+    ::close(file);
+  }
+  const rlimit none{0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+  if (files == ChildProcess::Files::none) ::setrlimit(RLIMIT_FSIZE, &none);
+  if (const rlim_t bytes = data_bytes(); bytes > 0) {
+    rlimit data{};
+    ::getrlimit(RLIMIT_DATA, &data);
+    data.rlim_cur = data.rlim_max = std::min(data.rlim_max, bytes + ChildProcess::kMoreMemory);
+    ::setrlimit(RLIMIT_DATA, &data);
+  }
+  ::prctl(PR_SET_DUMPABLE, 0);
+}
+
+[[noreturn]] void live(pid_t parent, int socket, std::span<char> words, const ChildProcess::Work& work,
+                       ChildProcess::Files files) {
+  owner_pid = static_cast<std::sig_atomic_t>(parent);
+  reset_signals();
+  ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
+  look_for_owner(0);  // it may have ended before it could be told
+  close_all_but(socket);
+  limit_resources(files);
+  ChildProcess::Owner owner(socket);
+  try {
+    work(owner);
+  } catch (const std::exception& error) {
+    std::strncpy(words.data(), error.what(), words.size() - 1);
+  }
+  ::_exit(0);  // a library that has failed is not asked to clean up
+}
+
+// In the parent --------------------------------------------------------------------------------------------
+
+std::string how_it_ended(int status) {
+  if (!WIFSIGNALED(status)) return fmt::format("ended with status {}", WEXITSTATUS(status));
+  const int signal = WTERMSIG(status);
+  const char* const why = signal == SIGSEGV   ? "SIGSEGV: it read or wrote where nothing is"
+                          : signal == SIGBUS  ? "SIGBUS: the file was cut, or the memory is not there"
+                          : signal == SIGABRT ? "SIGABRT: it gave up"
+                          : signal == SIGKILL ? "SIGKILL: somebody ended it, or memory ran out"
+                                              : ::strsignal(signal);
+  return fmt::format("was ended by signal {} ({})", signal, why);
+}
+
+}  // namespace
+
+bool ChildProcess::Owner::read(std::span<std::byte> to) {
+  while (!to.empty()) {
+    const ssize_t count = ::recv(socket_, to.data(), to.size(), 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) ::_exit(0);
+    if (count == 0) return false;
+    to = to.subspan(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+void ChildProcess::Owner::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) ::_exit(0);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+ChildProcess::ChildProcess(const Work& work, double patience_s, Files files) : patience_s_(patience_s) {
+  ATH_CHECK(patience_s > 0, "child process: patience must be more than 0 s, but got {}", patience_s);
+  void* const memory = ::mmap(nullptr, kWordBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  std::array<int, 2> ends{-1, -1};
+  const pid_t parent = ::getpid();
+  const char* failed = memory == MAP_FAILED ? "mmap" : nullptr;
+  if (!failed) {
+    words_ = {static_cast<char*>(memory), kWordBytes};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) failed = "socketpair";
+  }
+  if (!failed) pid_ = ::fork();
+  if (pid_ == 0) live(parent, ends[1], words_, work, files);
+  const int error = errno;
+  if (!failed && pid_ < 0) failed = "fork";
+  if (ends[1] >= 0) ::close(ends[1]);
+  socket_ = ends[0];
+  if (!failed) {
+    ::madvise(memory, kWordBytes, MADV_DONTFORK);  // the children of others have no business in it
+    return;
+  }
+  if (socket_ >= 0) ::close(socket_);
+  if (!words_.empty()) ::munmap(memory, kWordBytes);
+  detail::fail<IoError>("a process to work in cannot be had: {}: {}", failed, std::strerror(error));
+}
+
+ChildProcess::~ChildProcess() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);  // it has nothing to finish
+    (void)reap();
+  }
+  ::close(socket_);
+  ::munmap(words_.data(), words_.size());
+}
+
+// Naps are counted, not the clock: while this process is stopped, so is the child.
+void ChildProcess::wait_for(short events) {
+  constexpr double kNap_s = 0.1;
+  for (double left_s = patience_s_; left_s > 0;) {
+    pollfd there{socket_, events, 0};
+    const auto nap_ms = static_cast<int>(std::max(1.0, std::min(left_s, kNap_s) * 1e3));
+    const int count = ::poll(&there, 1, nap_ms);
+    if (count > 0) return;
+    if (count == 0) left_s -= static_cast<double>(nap_ms) * 1e-3;
+  }
+  ::kill(pid_, SIGKILL);
+  (void)reap();
+  throw ChildFailure(fmt::format("did nothing for {} s, and was ended", patience_s_), true);
+}
+
+void ChildProcess::read(std::span<std::byte> to) {
+  while (!to.empty()) {
+    if (pid_ < 0) fail(0);
+    wait_for(POLLIN);
+    const ssize_t count = ::recv(socket_, to.data(), to.size(), MSG_DONTWAIT);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count <= 0) fail(reap());
+    to = to.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+void ChildProcess::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    if (pid_ < 0) fail(0);
+    wait_for(POLLOUT);
+    const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count < 0) fail(reap());
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+void ChildProcess::finish() {
+  ::shutdown(socket_, SHUT_WR);
+  std::byte more;
+  for (ssize_t count = -1; pid_ > 0 && count < 0;) {
+    wait_for(POLLIN);
+    count = ::recv(socket_, &more, 1, MSG_DONTWAIT);
+    if (count < 0 && errno != EINTR && errno != EAGAIN) break;
+  }
+  if (const int status = pid_ > 0 ? reap() : -1; status != 0 || words_[0] != '\0') fail(status);
+}
+
+void ChildProcess::fail(int status) {
+  if (words_[0] == '\0') throw ChildFailure(how_it_ended(status), true);
+  std::string text(words_.data(), ::strnlen(words_.data(), words_.size()));
+  for (char& c : text) {  // one line, whatever the child has made of it
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  throw ChildFailure(text, false);
+}
+
+/// Its end of the socket is closed, or it was killed: it ends now, or is ended.
+int ChildProcess::reap() {
+  constexpr int kLooks = 1000;
+  const pid_t pid = std::exchange(pid_, -1);
+  int status = 0;
+  for (int look = 0; ::waitpid(pid, &status, WNOHANG) == 0; ++look) {
+    if (look == kLooks) ::kill(pid, SIGKILL);
+    ::usleep(1000);
+  }
+  return status;
+}
+
+}  // namespace athanor::detail

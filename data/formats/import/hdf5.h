@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "data/formats/import/cache.h"
+#include "data/formats/import/sequence.h"
+#include "data/sample_store.h"
+
+namespace athanor {
+
+struct Hdf5Options {
+  /// The data sets' names, groups before them included. Empty: the first pair that is there of images and
+  /// labels, x and y, x_train and y_train, x_test and y_test, data and label, X and Y.
+  std::string images = {}, labels = {};
+  /// 0: the largest label + 1.
+  std::int64_t classes = 0;
+  /// Seconds that reading one row of chunks may take, > 0. Then it counts as hanging, and is ended.
+  double patience_s = 60;
+};
+
+/// Reads images [N, H, W, C] or [N, H, W] u8 and labels [N] or [N, 1] of any whole type through libhdf5, N >=
+/// 1, from front to back. External and virtual data sets are refused. The library does not survive every
+/// damaged file, so it is called in a child process, which lives as long as the sequence and keeps a copy of
+/// whatever memory this process changes meanwhile. Throws IoError: also where the child was ended, gave no
+/// answer in time or could not be had, and where this library was built without libhdf5. Source: The HDF
+/// Group, "HDF5 File Format Specification".
+std::unique_ptr<SampleSequence> read_hdf5(const std::filesystem::path& path, const Hdf5Options& options = {});
+
+/// The same samples in any order: packed once into the cache (data/formats/import/cache.h).
+std::unique_ptr<SampleStore> open_hdf5(const std::filesystem::path& path, const Hdf5Options& options = {},
+                                       const ImportNotice& on_import = {});
+
+/// Writes "images" [N, H, W, C] u8 and "labels" [N] i64: raw images of one size, in chunks of about 1 MiB
+/// that carry Fletcher-32 checksums and, with `deflate` in [1, 9], are compressed. By a child, likewise.
+std::unique_ptr<SampleWriter> create_hdf5(const std::filesystem::path& path, int deflate = 0);
+
+}  // namespace athanor
