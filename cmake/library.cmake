@@ -104,7 +104,6 @@ add_library(athanor
   data/digits.cpp
   data/formats/cifar.cpp
   data/formats/crc32c.cpp
-  data/formats/dataset_store.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
   data/formats/detail/lmdb_tree.cpp
@@ -145,7 +144,7 @@ add_library(athanor
   data/loader.cpp
   data/preprocess.cpp
   data/recode.cpp
-  data/sample_store.cpp
+  data/dataset.cpp
   data/synthetic.cpp
   dist/blame.cpp
   dist/bootstrap.cpp

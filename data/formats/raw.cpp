@@ -131,7 +131,7 @@ class RawWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<SampleStore> open_raw(const std::filesystem::path& path, const RawOptions& given) {
+std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOptions& given) {
   const RawOptions options = given.height == 0 ? read_sidecar(path) : given;
   const auto bad_shape = detail::bad_image(options.height, options.width, options.channels);
   ATH_CHECK(!bad_shape, "raw: {}", *bad_shape);
