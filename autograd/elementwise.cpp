@@ -52,10 +52,6 @@ Tensor scaled(const Tensor& x, double scale, double shift = 0) {
 ATH_UNARY_OPS(ATH_DEFINE)
 #undef ATH_DEFINE
 
-Tensor gelu(const Tensor& x, Gelu form) {
-  return form == Gelu::erf ? gelu_erf(x) : gelu_tanh(x);
-}
-
 Tensor add(const Tensor& a, const Tensor& b) {
   const Tensor y = binary<kernels::Add>("add", a, b);
   if (a.shape() == b.shape()) {  // most sums: nothing to undo, nothing to keep

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "tensor/tensor.h"
 
 namespace athanor {
@@ -24,10 +22,9 @@ Tensor affine(const Tensor& x, double scale, double shift = 0);
 
 /// max(x, 0); the derivative at 0 is 0. NaN stays NaN.
 Tensor relu(const Tensor& x);
-/// x Phi(x); exact (erf) or the tanh approximation. Source: Hendrycks and Gimpel 2016, arXiv:1606.08415.
-enum class Gelu : std::uint8_t { erf, tanh };
-Tensor gelu(const Tensor& x, Gelu form = Gelu::erf);
-Tensor gelu_erf(const Tensor& x);
+/// x Phi(x). Source: Hendrycks and Gimpel 2016, arXiv:1606.08415.
+Tensor gelu(const Tensor& x);
+/// Its approximation by tanh.
 Tensor gelu_tanh(const Tensor& x);
 /// x sigmoid(x). Source: Elfwing et al. 2017, arXiv:1702.03118.
 Tensor silu(const Tensor& x);
@@ -41,7 +38,7 @@ Tensor log(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 /// x * x
 Tensor square(const Tensor& x);
-/// |x|; the derivative at 0 is 0.
+/// |x|; the derivative at 0 and at NaN is 0.
 Tensor abs(const Tensor& x);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) {

@@ -1,5 +1,7 @@
 #include "autograd/matmul.h"
 
+#include <algorithm>
+
 #include "autograd/detail/activation.h"
 #include "autograd/node.h"
 #include "kernels/elementwise.h"
@@ -44,9 +46,11 @@ void run(MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& y, Wri
             [&](auto& context) { kernels::matmul(context, impl, a, b, bias, activation, y, write); });
 }
 
-/// The rows of x [..., K] as one matrix.
-Tensor rows_of(const Tensor& x, std::int64_t columns) {
-  const std::int64_t rows = columns == 0 ? x.numel() : x.numel() / columns;
+/// The rows of a dense x [..., K] as one matrix. K may be 0.
+Tensor rows_of(const Tensor& x) {
+  const std::int64_t columns = x.dim(-1);
+  std::int64_t rows = 1;
+  for (int axis = 0; axis + 1 < x.rank(); ++axis) rows *= x.shape()[axis];
   return x.detach().view_as_strided({rows, columns}, {columns, 1}, 0);
 }
 
@@ -109,25 +113,24 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation a
   Shape shape = x.shape();
   shape[x.rank() - 1] = n;
   const Tensor input = dense(x), y = Tensor::empty(shape, x.options());
-  run(impl, rows_of(input, k), transposed(w.detach()), rows_of(y, n), Write::overwrite, bias, activation);
+  run(impl, rows_of(input), transposed(w.detach()), rows_of(y), Write::overwrite, bias, activation);
 
   return record(
       "linear", y, {x, w, bias},
       [input = Saved(input), w = Saved(w), y = Saved::output(activation == Activation::none ? Tensor() : y),
        activation, impl](const Tensor& dy, Grads& dx) {
         const Tensor dz = detail::activation_gradient(activation, y, dy);
-        const std::int64_t outputs = w.get().shape()[0], inputs = w.get().shape()[1];
-        const Tensor gradient = rows_of(dz, outputs);
+        const Tensor gradient = rows_of(dz);
         if (dx.wants(0)) {
           const auto [target, write] = dx.target(0, input);
-          run(impl, gradient, w.get().detach(), rows_of(target, inputs), write);
+          run(impl, gradient, w.get().detach(), rows_of(target), write);
         }
         if (dx.wants(1)) {
           const auto [dw, write] = dx.target(1, w);
-          run(impl, transposed(gradient), rows_of(input, inputs), dw, write);
+          run(impl, transposed(gradient), rows_of(input), dw, write);
         }
         if (dx.wants(2)) {
-          const auto [db, write] = dx.target(2, w.get().detach().view_as_strided({outputs}, {1}, 0));
+          const auto [db, write] = dx.target(2, Tensor::empty({w.get().shape()[0]}, dz.options()));
           on_device(dz.device(), [&, &sums = db, how = write](auto& context) {
             kernels::column_sums(context, dz, sums, how);
           });

@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "autograd/detail/dense.h"
+#include "autograd/detail/rounded.h"
 #include "autograd/node.h"
+#include "kernels/activate.h"
 #include "kernels/norm.h"
 
 namespace athanor {
@@ -87,15 +89,16 @@ Tensor statistics(const Tensor& x, const Tensor& running_mean, const Tensor& run
   const Tensor stats = Tensor::empty({2, x.dim(-1)}, {stats_dtype(x), x.device()});
   const bool updates = training && running_mean.defined() && !recomputing();
   kernels::RunningStats running;
-  if (updates) running = {running_mean, running_var, params.momentum};
+  if (updates) running = {running_mean, running_var, rounded(params.momentum, x)};
+  const double eps = rounded(params.eps, x);
   on_device(x.device(), [&](auto& context) {
     if (!training) {
-      kernels::batch_norm_fixed(context, {running_mean, running_var}, params.eps, stats);
+      kernels::batch_norm_fixed(context, {running_mean, running_var}, eps, stats);
     } else if (params.joined) {
       const Tensor rows = gather_moments(context, x, *params.joined);
-      kernels::batch_norm_join(context, rows, params.eps, stats, running);
+      kernels::batch_norm_join(context, rows, eps, stats, running);
     } else {
-      kernels::batch_norm_statistics(context, x, params.eps, stats, running);
+      kernels::batch_norm_statistics(context, x, eps, stats, running);
     }
   });
   if (updates) {
@@ -122,9 +125,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
   const bool mixes = residual.defined() && activation != Activation::none;
   return record("batch_norm", y, {x, gamma, beta, residual},
                 [in = Saved(in), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(stats),
-                 extra = !mixes                           ? Saved(Tensor())
-                         : activation == Activation::relu ? Saved::output(y)
-                                                          : Saved(plus),
+                 extra = !mixes                                      ? Saved(Tensor())
+                         : kernels::gradient_from_output(activation) ? Saved::output(y)
+                                                                     : Saved(plus),
                  activation, training, joined](const Tensor& seed, Grads& dx) {
                   kernels::BatchNormBackward args;
                   args.activation = activation;
@@ -150,7 +153,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
                 });
 }
 
-Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, float eps, int axes) {
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, int axes) {
   check_input("layer_norm", x, axes);
   Shape trailing;
   for (int axis = x.rank() - axes; axis < x.rank(); ++axis) trailing.push_back(x.shape()[axis]);
@@ -160,8 +163,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, floa
   ATH_CHECK(size > 0, "layer_norm: rows must have at least one element, but x is {}", x.shape());
   const Tensor in = dense(x), y = empty_like(in);
   const Tensor stats = Tensor::empty({x.numel() / size, 2}, {stats_dtype(x), x.device()});
-  on_device(x.device(),
-            [&](auto& context) { kernels::layer_norm_forward(context, in, gamma, beta, eps, stats, y); });
+  on_device(x.device(), [&](auto& context) {
+    kernels::layer_norm_forward(context, in, gamma, beta, rounded(eps, x), stats, y);
+  });
   return record("layer_norm", y, {x, gamma, beta},
                 [in = Saved(in), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(stats)](
                     const Tensor& seed, Grads& dx) {

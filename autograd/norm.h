@@ -15,8 +15,8 @@ class JoinedBatch {
 };
 
 struct BatchNormParams {
-  float eps = 1e-5f;
-  float momentum = 0.1f;  ///< share of the new batch in the running statistics
+  double eps = 1e-5;
+  double momentum = 0.1;  ///< share of the new batch in the running statistics
   Activation activation = Activation::none;
   /// Whose batches x is a part of, in training; it must be there when the backward pass runs. Null: x is all.
   JoinedBatch* joined = nullptr;
@@ -27,7 +27,8 @@ struct BatchNormParams {
 /// x, residual (or undefined), y [..., C] floating; gamma, beta (or undefined: 1 and 0), running_mean,
 /// running_var [C] f32 (f64 for f64 x). Training uses the batch's statistics (biased variance) and moves the
 /// running ones towards them (unbiased variance); a batch of one value per channel is an ArgumentError.
-/// Evaluation uses the running ones. Statistics are kept in f32. Source: Ioffe and Szegedy 2015, algorithm 1.
+/// Evaluation uses the running ones. Statistics are kept in f32, and eps and momentum rounded to it (f64 for
+/// f64 x). Source: Ioffe and Szegedy 2015, algorithm 1.
 ///
 /// With a joined batch, statistics are those of the values of all ranks, with the same bits everywhere; a
 /// rank may have any number of values, or none, as long as there are two. dL/dx is that of the sum of all
@@ -40,7 +41,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
 
 /// Layer normalisation over the last axes, gamma's: x [..., D], gamma, beta [D] f32 (or undefined).
 /// Source: Ba, Kiros and Hinton 2016.
-Tensor layer_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& beta = {}, float eps = 1e-5f,
+Tensor layer_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& beta = {}, double eps = 1e-5,
                   int axes = 1);
 
 }  // namespace athanor

@@ -18,7 +18,7 @@ struct Parameter {
   std::string name;
   Tensor tensor;          ///< a leaf
   bool keep_f32 = false;  ///< stays f32 whatever the compute precision: norms' scale and shift
-  bool decay = true;      ///< weight decay applies; off for biases and norms where a recipe asks for it
+  bool decay = true;      ///< a default weight decay applies; off for biases and norms of nn
 };
 
 }  // namespace athanor

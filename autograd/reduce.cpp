@@ -1,7 +1,9 @@
 #include "autograd/reduce.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "autograd/elementwise.h"
 #include "autograd/node.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
@@ -130,13 +132,19 @@ Tensor var(const Tensor& x, std::span<const int> axes, int correction, bool keep
     kernels::sum(context, x, center, 1 / static_cast<double>(shapes.count));
     kernels::squared_deviation(context, x, center, viewed(y, shapes.kept), scale);
   });
-  return record("var", y, {x}, [x = Saved(x), center, scale](const Tensor& dy, Grads& dx) {
+  const double freedom = static_cast<double>(shapes.count - correction);
+  const bool undefined = freedom <= 0 && (axes.empty() || x.rank() == 0);
+  return record("var", y, {x}, [x = Saved(x), center, freedom, undefined](const Tensor& dy, Grads& dx) {
     const Tensor& input = x;
+    const Tensor slope =
+        undefined ? Tensor::empty(center.shape(), dy.options()) : viewed(dense(dy), center.shape());
     dx[0] = empty_like(input);
     on_device(dy.device(), [&](auto& context) {
-      kernels::squared_deviation_backward(context, input, center, viewed(dense(dy), center.shape()), dx[0],
-                                          2 * scale);
+      if (undefined) kernels::fill(context, slope, 1);
+      kernels::squared_deviation_backward(context, input, center, slope, dx[0],
+                                          undefined ? std::numeric_limits<double>::infinity() : 2 / freedom);
     });
+    if (undefined) dx[0] = abs(dx[0]) * dy;
   });
 }
 

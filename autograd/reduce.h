@@ -16,7 +16,8 @@ Tensor sum(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false
 /// The mean of nothing is NaN.
 Tensor mean(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
 /// Sum of squared deviations from the mean (two passes), divided by count - correction; NaN or infinite where
-/// that is not positive.
+/// that is not positive. Its gradient is then that of torch.var: along named axes 2 dy (x - mean) / (count -
+/// correction), negative or infinite as it comes; over all, dy times infinity, or NaN where x is the mean.
 Tensor var(const Tensor& x, std::span<const int> axes = {}, int correction = 1, bool keepdim = false);
 /// The largest value; its gradient goes to the first of equal maxima. NaN wins. Throws ArgumentError where
 /// the axis is empty.

@@ -19,8 +19,8 @@
 #include <CLI/CLI.hpp>
 #include <mpi.h>
 
-#include "dist/communicator.h"
-#include "dist/mpi_transport.h"
+#include "dist/collectives/communicator.h"
+#include "dist/transports/mpi_transport.h"
 #include "kernels/copy.h"
 #include "tensor/error.h"
 

@@ -11,7 +11,7 @@
 #include "bench/support/device_case.h"
 #include "bench/support/device_roof.h"
 #if defined(ATHANOR_SIMT)
-#include "kernels/simt/counters.h"
+#include "simt/counters.h"
 #endif
 
 namespace athanor::bench {

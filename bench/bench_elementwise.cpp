@@ -64,7 +64,7 @@ void register_all() {
 #undef ATH_ADD
   }
   add_unary<kernels::Relu>("relu", DType::f32, {1 << 24});
-  add_unary<kernels::Gelu>("gelu_erf", DType::f32, {1 << 24});
+  add_unary<kernels::Gelu>("gelu", DType::f32, {1 << 24});
   add_binary<kernels::Add>("add", DType::f32, {1 << 18, 64}, {1 << 18, 64});
   for (const std::int64_t columns : {16, 64, 1024}) {
     const std::int64_t rows = (1 << 20) / columns;

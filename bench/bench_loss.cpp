@@ -9,12 +9,13 @@ namespace athanor::bench {
 namespace {
 
 struct Rows {
-  Tensor x, target, stats, y, dx, dy;
+  Tensor x, target, stats, losses, y, dx, dy;
 
   Rows(std::int64_t n, std::int64_t classes, DType dtype)
       : x(filled({n, classes}, dtype, -3, 3)),
         target(Tensor::empty({n}, {DType::i64, kCpu})),
         stats(Tensor::empty({n, 2})),
+        losses(Tensor::empty({n})),
         y(Tensor::empty({})),
         dx(empty_like(x)),
         dy(Tensor::from(std::vector<float>{1}, {})) {
@@ -22,7 +23,7 @@ struct Rows {
   }
   void forward() const {
     kernels::cross_entropy_forward(cpu_context(), x, target, 0.1, 1.0 / static_cast<double>(x.dim(0)), stats,
-                                   y);
+                                   losses, y);
   }
   void backward() const {
     kernels::cross_entropy_backward(cpu_context(), x, target, stats, 0.1, 1.0 / static_cast<double>(x.dim(0)),

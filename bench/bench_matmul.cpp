@@ -7,7 +7,7 @@ namespace athanor::bench {
 namespace {
 
 const char* name_of_impl(MatmulImpl impl) {
-  constexpr const char* kNames[] = {"automatic", "reference", "eigen", "vendor"};
+  constexpr const char* kNames[] = {"automatic", "reference", "vendor"};
   return kNames[static_cast<int>(impl)];
 }
 
@@ -30,7 +30,7 @@ void add_case(const char* dir, std::int64_t m, std::int64_t k, std::int64_t n, b
           kernels::matmul(cpu_context(), how, a, b, {}, Activation::none, to, Write::overwrite);
         };
         run(impl, y);
-        run(MatmulImpl::eigen, expected);
+        run(MatmulImpl::reference, expected);
         return Prepared{[=] { run(impl, y); }, max_error(y, expected), 16 * epsilon_of(dtype) + 1e-4};
       });
 }
@@ -46,7 +46,7 @@ void add_linear(std::int64_t m, std::int64_t k, std::int64_t n, DType dtype, Mat
 
 void register_all() {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    for (const MatmulImpl impl : {MatmulImpl::automatic, MatmulImpl::eigen, MatmulImpl::vendor}) {
+    for (const MatmulImpl impl : {MatmulImpl::automatic, MatmulImpl::reference, MatmulImpl::vendor}) {
       for (const std::int64_t n : {512, 1024, 2048}) add_case("fwd", n, n, n, false, false, dtype, impl);
       add_linear(64, 400, 120, dtype, impl);
       add_linear(64, 120, 84, dtype, impl);

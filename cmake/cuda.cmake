@@ -1,5 +1,5 @@
 # ATHANOR_CUDA: OFF; ON builds kernels/cuda/*.cu with nvcc; SIMT builds the same files with g++ against the emulator in
-# kernels/simt/, which needs no CUDA at all. Nothing here asks a GPU anything.
+# simt/, which needs no CUDA at all. Nothing here asks a GPU anything.
 set(ATHANOR_CUDA OFF CACHE STRING "CUDA backend: OFF, ON (nvcc, cuDNN, cuBLASLt) or SIMT (emulated on the CPU)")
 set_property(CACHE ATHANOR_CUDA PROPERTY STRINGS OFF ON SIMT)
 
@@ -57,29 +57,19 @@ if(ATHANOR_WITH_CUDA)
   message(STATUS "athanor: NCCL ${ATHANOR_WITH_NCCL}")
 endif()
 
+include(${PROJECT_SOURCE_DIR}/simt/simt.cmake) # its libraries are built where something links to them
 if(ATHANOR_CUDA STREQUAL "SIMT")
   # What the emulator looks for besides wrong results. Only what runs on or drives the device is instrumented: kernels,
   # the emulator, the device runtime. The rest is compiled as without, so that ccache has it already.
   set(ATHANOR_SIMT_CHECK NONE CACHE STRING "NONE; BOUNDS: accesses out of bounds and misaligned; RACE: races and uninitialised memory")
   set_property(CACHE ATHANOR_SIMT_CHECK PROPERTY STRINGS NONE BOUNDS RACE)
-  set(ATHANOR_SIMT_OPTIONS)
-  # Registers loaded in one unrolled loop and used in the next, both under the same condition, look uninitialised to
-  # g++. A float4 is read through pointers of other types, as CUDA allows and C++ does not.
-  set(ATHANOR_SIMT_KERNEL_OPTIONS -x c++ -fno-strict-aliasing -Wno-uninitialized -Wno-maybe-uninitialized)
-  if(ATHANOR_SIMT_CHECK STREQUAL "BOUNDS")
-    list(APPEND ATHANOR_SIMT_OPTIONS -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g -O1)
-    target_link_options(athanor_flags INTERFACE -fsanitize=address,undefined)
-  elseif(ATHANOR_SIMT_CHECK STREQUAL "RACE")
-    list(APPEND ATHANOR_SIMT_OPTIONS -DATHANOR_SIMT_RACE -g -fno-omit-frame-pointer)
-    # The emulator has functions of its own for what this calls; libtsan is not linked.
-    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fsanitize=thread -fsanitize-coverage=trace-pc)
-    # Barriers are told apart by the calls that lead to them: none is left out, and no two are made one.
-    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -fno-optimize-sibling-calls -fno-partial-inlining -fno-crossjumping -fno-tree-tail-merge)
-  endif()
+  athanor_simt_options(${ATHANOR_SIMT_CHECK} ATHANOR_SIMT_OPTIONS kernel_options)
+  athanor_simt_target(${ATHANOR_SIMT_CHECK} ATHANOR_SIMT_LIBRARY)
+  string(REPLACE simt simt_nccl ATHANOR_SIMT_NCCL ${ATHANOR_SIMT_LIBRARY})
   option(ATHANOR_SIMT_DEBUG "Compile kernels without optimisation, for a debugger" OFF)
-  if(ATHANOR_SIMT_DEBUG)
-    list(APPEND ATHANOR_SIMT_KERNEL_OPTIONS -O0 -g)
-  endif()
+  foreach(library ${ATHANOR_SIMT_LIBRARY} ${ATHANOR_SIMT_NCCL}) # with this build's warnings
+    target_compile_options(${library} PRIVATE -Wall -Wextra -Wshadow $<$<BOOL:${ATHANOR_WERROR}>:-Werror>)
+  endforeach()
 endif()
 
 # athanor_device_sources(TARGET FILE.cpp...): adds host code that drives a device to a target.
@@ -92,9 +82,9 @@ endfunction()
 
 # athanor_cuda_sources(TARGET FILE.cu...): adds kernels to a target, for nvcc or for the emulator.
 function(athanor_cuda_sources target)
-  target_sources(${target} PRIVATE ${ARGN})
   if(ATHANOR_CUDA STREQUAL "SIMT")
-    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES LANGUAGE CXX
-      COMPILE_OPTIONS "${ATHANOR_SIMT_OPTIONS};${ATHANOR_SIMT_KERNEL_OPTIONS}")
+    athanor_simt_sources(${target} ${ARGN} CHECK ${ATHANOR_SIMT_CHECK} OPTIONS $<$<BOOL:${ATHANOR_SIMT_DEBUG}>:-O0;-g>)
+  else()
+    target_sources(${target} PRIVATE ${ARGN})
   endif()
 endfunction()

@@ -56,38 +56,41 @@ set(ATHANOR_HEADERS
   data/recode.h
   data/sample_writer.h
   data/synthetic.h
-  dist/barrier.h
-  dist/bootstrap.h
-  dist/broadcast.h
   dist/bucket_layout.h
   dist/bucket_runner.h
-  dist/collective.h
-  dist/communicator.h
+  dist/collectives/barrier.h
+  dist/collectives/broadcast.h
+  dist/collectives/collective.h
+  dist/collectives/communicator.h
+  dist/collectives/exchange.h
+  dist/collectives/group.h
+  dist/collectives/hierarchical.h
+  dist/collectives/native.h
+  dist/collectives/on_stream.h
+  dist/collectives/rank_order.h
+  dist/collectives/ring.h
+  dist/collectives/session.h
+  dist/collectives/slice.h
+  dist/collectives/wait.h
   dist/ddp.h
-  dist/exchange.h
-  dist/flight_record.h
-  dist/flight_report.h
   dist/gather_state.h
   dist/gradient_sync.h
-  dist/group.h
-  dist/hierarchical.h
-  dist/launcher.h
-  dist/make_transport.h
-  dist/mpi_transport.h
-  dist/nccl_transport.h
-  dist/on_stream.h
+  dist/launch/bootstrap.h
+  dist/launch/launcher.h
+  dist/launch/rendezvous.h
+  dist/launch/run_processes.h
   dist/predict.h
-  dist/rank_order.h
-  dist/rendezvous.h
-  dist/ring.h
-  dist/run_processes.h
-  dist/slice.h
-  dist/staged_transport.h
+  dist/stop_vote.h
   dist/sync_batch_norm.h
-  dist/thread_transport.h
-  dist/transport.h
-  dist/wait.h
-  dist/watchdog.h
+  dist/transports/make_transport.h
+  dist/transports/mpi_transport.h
+  dist/transports/nccl_transport.h
+  dist/transports/staged_transport.h
+  dist/transports/thread_transport.h
+  dist/transports/transport.h
+  dist/watch/flight_record.h
+  dist/watch/flight_report.h
+  dist/watch/watchdog.h
   dist/zero1.h
   kernels/accumulate.h
   kernels/activate.h
@@ -105,6 +108,7 @@ set(ATHANOR_HEADERS
   kernels/extremum.h
   kernels/hash.h
   kernels/impl.h
+  kernels/implementations.h
   kernels/index.h
   kernels/loss.h
   kernels/math.h
@@ -171,6 +175,7 @@ set(ATHANOR_HEADERS
   tensor/philox.h
   tensor/pinned.h
   tensor/pool.h
+  tensor/printable.h
   tensor/ref.h
   tensor/regular_file.h
   tensor/safetensors.h
@@ -183,14 +188,25 @@ set(ATHANOR_HEADERS
   trainer/callback.h
   trainer/checkpoint.h
   trainer/choose_device.h
+  trainer/classifier.h
   trainer/config.h
   trainer/early_stopping.h
+  trainer/feeding.h
   trainer/json_lines.h
+  trainer/limits.h
+  trainer/metric_sums.h
+  trainer/overflow.h
+  trainer/parallel_strategy.h
+  trainer/phase_times.h
   trainer/progress.h
-  trainer/ranks.h
+  trainer/reports.h
+  trainer/run.h
+  trainer/run_checkpoints.h
   trainer/run_main.h
   trainer/run_on_ranks.h
   trainer/run_state.h
   trainer/signals.h
+  trainer/task.h
   trainer/trainer.h
+  trainer/validation.h
 )

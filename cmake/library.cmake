@@ -1,4 +1,6 @@
-# The one library. Files are listed, never globbed: a missing one fails at configure.
+# The library, in two archives: athanor_formats holds what reads and writes data files, athanor everything else, which
+# calls nothing in it. A program that reads no files (train_digits) is built without the former. athanor::athanor is both.
+# Files are listed, never globbed: a missing one fails at configure.
 
 # One op family has the same base name everywhere: kernels/F.h, kernels/cpu/F.cpp, autograd/F.{h,cpp},
 # tests/F_test.cpp, bench/bench_F.cpp. A new family is one word here, and its headers in headers.cmake.
@@ -69,12 +71,10 @@ set(ATHANOR_CUDA_VENDOR
   cublas_matmul
   cudnn_backend
   cudnn_conv
-  cudnn_norm
   cudnn_plans
   vendor
   vendor_conv
   vendor_matmul
-  vendor_norm
 )
 set(ATHANOR_AUTOGRAD
   checkpoint
@@ -91,7 +91,7 @@ set(ATHANOR_AUTOGRAD
   softmax
 )
 
-add_library(athanor
+set(ATHANOR_SOURCES
   data/convert.cpp
   data/decoded_dataset.cpp
   data/detail/batch_readers.cpp
@@ -110,7 +110,6 @@ add_library(athanor
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
   data/formats/detail/protobuf.cpp
-  data/formats/detail/sha256.cpp
   data/formats/detail/tar_reader.cpp
   data/formats/detail/temporary_file.cpp
   data/formats/detail/writing.cpp
@@ -146,46 +145,49 @@ add_library(athanor
   data/recode.cpp
   data/dataset.cpp
   data/synthetic.cpp
-  dist/blame.cpp
-  dist/bootstrap.cpp
-  dist/broadcast.cpp
   dist/bucket_layout.cpp
   dist/bucket_runner.cpp
-  dist/communicator.cpp
-  dist/exchange.cpp
-  dist/flight_findings.cpp
-  dist/flight_record.cpp
-  dist/flight_report.cpp
+  dist/collectives/broadcast.cpp
+  dist/collectives/communicator.cpp
+  dist/collectives/exchange.cpp
+  dist/collectives/hierarchical.cpp
+  dist/collectives/rank_order.cpp
+  dist/collectives/ring.cpp
+  dist/collectives/session.cpp
+  dist/collectives/wait.cpp
   dist/gather_state.cpp
   dist/gradient_sync.cpp
-  dist/hierarchical.cpp
-  dist/launcher.cpp
+  dist/launch/bootstrap.cpp
+  dist/launch/launcher.cpp
+  dist/launch/rendezvous.cpp
+  dist/launch/run_processes.cpp
+  dist/launch/scratch_folder.cpp
+  dist/launch/signal_stack.cpp
+  dist/launch/tcp.cpp
   dist/predict.cpp
-  dist/rank_order.cpp
-  dist/rendezvous.cpp
-  dist/ring.cpp
-  dist/run_processes.cpp
-  dist/scratch_folder.cpp
-  dist/signal_stack.cpp
-  dist/staged_native.cpp
-  dist/staged_transport.cpp
   dist/sync_batch_norm.cpp
-  dist/thread_transport.cpp
-  dist/transport.cpp
-  dist/wait.cpp
-  dist/wait_chain.cpp
-  dist/watchdog.cpp
+  dist/transports/staged_transport.cpp
+  dist/transports/thread_transport.cpp
+  dist/transports/transport.cpp
+  dist/watch/blame.cpp
+  dist/watch/flight_findings.cpp
+  dist/watch/flight_record.cpp
+  dist/watch/flight_report.cpp
+  dist/watch/wait_chain.cpp
+  dist/watch/watchdog.cpp
   dist/zero1.cpp
   tensor/allocator.cpp
   tensor/atomic_file.cpp
   tensor/counters.cpp
   tensor/detail/host_copy.cpp
   tensor/detail/safetensors_header.cpp
+  tensor/detail/sha256.cpp
   tensor/detail/tags.cpp
   tensor/device.cpp
   tensor/format.cpp
   tensor/nearest.cpp
   tensor/pool.cpp
+  tensor/printable.cpp
   tensor/regular_file.cpp
   tensor/safetensors.cpp
   tensor/shape.cpp
@@ -197,8 +199,9 @@ add_library(athanor
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
-  kernels/cpu/conv_reference.cpp
   kernels/cpu/conv_scatter.cpp
+  kernels/cpu/elementwise_backward.cpp
+  kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
   autograd/engine.cpp
@@ -237,28 +240,46 @@ add_library(athanor
   trainer/checkpoint.cpp
   trainer/checkpoint_folder.cpp
   trainer/choose_device.cpp
+  trainer/classifier.cpp
   trainer/config.cpp
   trainer/detail/flag_values.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
+  trainer/feeding.cpp
   trainer/json_lines.cpp
+  trainer/limits.cpp
+  trainer/loop.cpp
+  trainer/metric_sums.cpp
+  trainer/overflow.cpp
+  trainer/parallel_strategy.cpp
   trainer/parse_flags.cpp
   trainer/progress.cpp
-  trainer/ranks.cpp
+  trainer/reports.cpp
+  trainer/run.cpp
+  trainer/run_checkpoints.cpp
   trainer/run_main.cpp
   trainer/run_on_ranks.cpp
   trainer/run_state.cpp
   trainer/settings.cpp
   trainer/signals.cpp
   trainer/trainer.cpp
-  trainer/trainer_checkpoints.cpp
-  trainer/trainer_feeding.cpp
-  trainer/trainer_overflow.cpp
-  trainer/trainer_ranks.cpp
-  trainer/trainer_reports.cpp
-  trainer/trainer_step.cpp
+  trainer/validation.cpp
 )
-add_library(athanor::athanor ALIAS athanor)
+# Which of them are formats: these folders, and what in data/ stands on them. The embedded digits are gunzipped, too.
+set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
+list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode)\\.cpp$")
+list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
+list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
+add_library(athanor ${ATHANOR_SOURCES})
+add_library(athanor_formats ${ATHANOR_FORMATS})
+target_link_libraries(athanor_formats PUBLIC athanor
+  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> JPEG::JPEG PNG::PNG ZLIB::ZLIB)
+add_library(athanor_all INTERFACE)
+target_link_libraries(athanor_all INTERFACE athanor_formats athanor)
+add_library(athanor::athanor ALIAS athanor_all)
+set_target_properties(athanor PROPERTIES EXPORT_NAME core)
+set_target_properties(athanor_formats PROPERTIES EXPORT_NAME formats)
+set_target_properties(athanor_all PROPERTIES EXPORT_NAME athanor)
 
 foreach(family ${ATHANOR_KERNELS})
   target_sources(athanor PRIVATE kernels/cpu/${family}.cpp)
@@ -270,9 +291,8 @@ endforeach()
 if(ATHANOR_WITH_CUDA)
   target_compile_definitions(athanor PUBLIC ATHANOR_WITH_CUDA)
   athanor_device_sources(athanor kernels/cuda/context.cpp ${ATHANOR_CUDA_RUNTIME})
-  foreach(family ${ATHANOR_CUDA_KERNELS})
-    athanor_cuda_sources(athanor kernels/cuda/${family}.cu)
-  endforeach()
+  list(TRANSFORM ATHANOR_CUDA_KERNELS REPLACE ".+" "kernels/cuda/\\0.cu" OUTPUT_VARIABLE kernels)
+  athanor_cuda_sources(athanor ${kernels})
   foreach(file ${ATHANOR_CUDA_PLANNING})
     target_sources(athanor PRIVATE kernels/cuda/${file}.cpp)
   endforeach()
@@ -290,7 +310,8 @@ if(ATHANOR_CUDA STREQUAL "ON")
     PUBLIC $<BUILD_INTERFACE:athanor_cuda_flags> PRIVATE CUDA::cudart CUDA::cublasLt CUDNN::cudnn)
 elseif(ATHANOR_CUDA STREQUAL "SIMT")
   target_sources(athanor PRIVATE kernels/cuda/vendor_absent.cpp)
-  include(simt)
+  target_compile_definitions(athanor PUBLIC ATHANOR_SIMT)
+  target_link_libraries(athanor PUBLIC ${ATHANOR_SIMT_LIBRARY})
 endif()
 
 # The one data set the library brings along, as a constant array.
@@ -309,7 +330,7 @@ set_target_properties(athanor PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 target_link_libraries(athanor
   PUBLIC fmt::fmt Threads::Threads
   PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>
-  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> JPEG::JPEG PNG::PNG ZLIB::ZLIB
+  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> ZLIB::ZLIB
   $<BUILD_INTERFACE:CLI11::CLI11>)
 target_compile_features(athanor PUBLIC cxx_std_20)
 target_include_directories(athanor PUBLIC
@@ -330,11 +351,11 @@ target_link_options(athanor INTERFACE LINKER:--as-needed)
 function(athanor_format_library name)
   cmake_parse_arguments(arg "" "ABSENT" "SOURCES" ${ARGN})
   if(ATHANOR_WITH_${name})
-    target_sources(athanor PRIVATE ${arg_SOURCES})
-    target_include_directories(athanor SYSTEM PRIVATE ${${name}_INCLUDE_DIR})
-    target_link_libraries(athanor PRIVATE ${${name}_LIBRARY})
+    target_sources(athanor_formats PRIVATE ${arg_SOURCES})
+    target_include_directories(athanor_formats SYSTEM PRIVATE ${${name}_INCLUDE_DIR})
+    target_link_libraries(athanor_formats PRIVATE ${${name}_LIBRARY})
   else()
-    target_sources(athanor PRIVATE ${arg_ABSENT})
+    target_sources(athanor_formats PRIVATE ${arg_ABSENT})
   endif()
 endfunction()
 athanor_format_library(HDF5
@@ -349,18 +370,22 @@ if(ATHANOR_WITH_NCCL)
   add_library(athanor_nccl)
   add_library(athanor::nccl ALIAS athanor_nccl)
   set_target_properties(athanor_nccl PROPERTIES EXPORT_NAME nccl)
-  athanor_device_sources(athanor_nccl dist/nccl_api.cpp dist/nccl_native.cpp dist/nccl_transport.cpp)
+  athanor_device_sources(athanor_nccl
+    dist/collectives/nccl_native.cpp dist/transports/nccl_api.cpp dist/transports/nccl_transport.cpp)
   target_link_libraries(athanor_nccl PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags> ${CMAKE_DL_LIBS})
   if(ATHANOR_CUDA STREQUAL "ON")
     target_include_directories(athanor_nccl SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
     target_compile_definitions(athanor_nccl PRIVATE ATHANOR_NCCL_LIBRARY="$<IF:$<BOOL:${NCCL_LIBRARY}>,${NCCL_LIBRARY},libnccl.so>")
     target_link_libraries(athanor_nccl PRIVATE CUDA::cudart)
+  else()
+    target_link_libraries(athanor_nccl PUBLIC ${ATHANOR_SIMT_NCCL})
   endif()
 endif()
 
 # Ranks as processes: a library of its own, so that only the programs that want it load MPI.
 if(ATHANOR_WITH_MPI)
-  add_library(athanor_mpi dist/make_transport.cpp dist/mpi_native.cpp dist/mpi_transport.cpp)
+  add_library(athanor_mpi
+    dist/collectives/mpi_native.cpp dist/transports/make_transport.cpp dist/transports/mpi_transport.cpp)
   add_library(athanor::mpi ALIAS athanor_mpi)
   set_target_properties(athanor_mpi PROPERTIES EXPORT_NAME mpi)
   set(ATHANOR_MPI_LIBRARIES ${MPI_CXX_LIBRARIES})
@@ -373,8 +398,8 @@ if(ATHANOR_WITH_MPI)
     target_link_libraries(athanor_mpi PUBLIC athanor_nccl)
   endif()
 elseif(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
-  target_sources(athanor_nccl PRIVATE dist/make_transport.cpp)
+  target_sources(athanor_nccl PRIVATE dist/transports/make_transport.cpp)
   target_compile_definitions(athanor_nccl PRIVATE ATHANOR_WITH_NCCL)
 else()
-  target_sources(athanor PRIVATE dist/make_transport_absent.cpp)
+  target_sources(athanor PRIVATE dist/transports/make_transport.cpp)
 endif()

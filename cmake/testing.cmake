@@ -12,6 +12,11 @@ set(ATHANOR_TEST_TIMEOUT 1800)
 file(STRINGS ${PROJECT_SOURCE_DIR}/scripts/open_mpi.env ATHANOR_OPEN_MPI_ENVIRONMENT REGEX "^[A-Z]")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scripts/open_mpi.env)
 
+# What every test is linked with: fresh memory is filled with NaN.
+add_library(athanor_test_memory OBJECT ${PROJECT_SOURCE_DIR}/tests/support/fill_fresh_memory.cpp)
+target_include_directories(athanor_test_memory PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(athanor_test_memory PRIVATE athanor_flags)
+
 # athanor_test(NAME [LABELS label...] [THREADS] [SOURCES file...] [LIBRARIES target...])
 #   One binary from NAME_test.cpp (and SOURCES); each of its cases is a test. A case is labelled as LABELS says, else
 #   by its name: *Gradcheck* is gradcheck, *Slow* is slow, everything else is unit.
@@ -21,7 +26,7 @@ function(athanor_test name)
   if(ATHANOR_SANITIZE MATCHES "thread" AND NOT arg_THREADS)
     return()
   endif()
-  add_executable(${name}_test ${name}_test.cpp ${arg_SOURCES})
+  add_executable(${name}_test ${name}_test.cpp ${arg_SOURCES} $<TARGET_OBJECTS:athanor_test_memory>)
   set_target_properties(${name}_test PROPERTIES ATHANOR_IS_TEST ON)
   target_link_libraries(${name}_test PRIVATE
     athanor::athanor athanor_flags GTest::gtest_main ${arg_LIBRARIES})

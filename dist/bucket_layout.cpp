@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "dist/exchange.h"
+#include "dist/collectives/exchange.h"
 #include "kernels/hash.h"
 #include "optim/flat.h"
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "dist/communicator.h"
-#include "dist/group.h"
+#include "dist/collectives/communicator.h"
+#include "dist/collectives/group.h"
 #include "optim/arena.h"
 
 // Where gradients travel and who owns what. Fixed when training begins: bits of sums depend on it, so that

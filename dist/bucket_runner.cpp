@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "dist/detail/signal_stack.h"
+#include "dist/launch/detail/signal_stack.h"
 #include "kernels/context.h"
 #include "tensor/error.h"
 
@@ -32,8 +32,8 @@ BucketRunner::~BucketRunner() {
     thread_.join();
   }
   if (launched_ == 0) return;
-  comm_.transport().give_up("buckets were under way when their owner ended");
-  comm_.transport().release(this);
+  comm_.session().give_up("buckets were under way when their owner ended");
+  comm_.session().release(this);
 }
 
 void BucketRunner::run_thread() {
@@ -41,7 +41,7 @@ void BucketRunner::run_thread() {
   cpu_context().set_threads(1);  // the others compute
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stop_ || done_ < launched_; });
+    changed_.wait(lock, [&] { return stop_ || (done_ < launched_ && overlap() == Overlap::thread); });
     if (stop_) return;
     const int next = done_;
     lock.unlock();
@@ -65,10 +65,10 @@ void BucketRunner::run_thread() {
 }
 
 void BucketRunner::launch() {
-  if (launched_ == 0) comm_.transport().hold(collectives_[0]->name(), this);
+  if (launched_ == 0) comm_.session().hold(collectives_[0]->name(), this);
   collectives_[static_cast<std::size_t>(launched_)]->filled();
   launch_us_[static_cast<std::size_t>(launched_)] = FlightRecord::now_us();
-  if (overlap_ != Overlap::thread) {
+  if (overlap() != Overlap::thread) {
     ++launched_;
     return pump();
   }
@@ -94,14 +94,14 @@ bool BucketRunner::push(bool wait, int until) {
       }
     }
   } catch (const std::exception& error) {
-    comm_.transport().give_up(error.what());
+    comm_.session().give_up(error.what());
     throw;
   }
   return true;
 }
 
 void BucketRunner::pump() {
-  if (overlap_ == Overlap::pumped) push(false, launched_);
+  if (overlap() == Overlap::pumped) push(false, launched_);
 }
 
 void BucketRunner::finish() {
@@ -109,12 +109,12 @@ void BucketRunner::finish() {
             "buckets: all {} must have been launched, but {} were", collectives_.size(), launched_);
   wait(launched_);
   launched_ = done_ = 0;
-  comm_.transport().release(this);
+  comm_.session().release(this);
 }
 
 void BucketRunner::wait(int count) {
   ATH_CHECK(count <= launched_, "buckets: {} must have been launched, but {} were", count, launched_);
-  if (overlap_ != Overlap::thread) {
+  if (overlap() != Overlap::thread) {
     push(true, count);
     return;
   }
@@ -124,7 +124,7 @@ void BucketRunner::wait(int count) {
   try {
     std::rethrow_exception(error_);
   } catch (const std::exception& error) {
-    comm_.transport().give_up(error.what());
+    comm_.session().give_up(error.what());
     throw;
   }
 }

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "dist/collective.h"
-#include "dist/communicator.h"
-#include "dist/wait.h"
+#include "dist/collectives/collective.h"
+#include "dist/collectives/communicator.h"
+#include "dist/collectives/wait.h"
 
 namespace athanor::dist {
 
@@ -46,6 +46,7 @@ class BucketRunner {
 
  private:
   void run_thread();
+  Overlap overlap() const { return comm_.session().concurrent() ? overlap_ : Overlap::none; }
   bool push(bool wait, int until);
   int number_of(int index) const {
     return backwards_ ? static_cast<int>(collectives_.size()) - 1 - index : index;

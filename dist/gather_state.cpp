@@ -1,16 +1,23 @@
 #include "dist/gather_state.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <map>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"
-#include "dist/exchange.h"
-#include "dist/on_stream.h"
-#include "dist/slice.h"
+#include "dist/collectives/exchange.h"
+#include "dist/collectives/on_stream.h"
+#include "dist/collectives/slice.h"
 #include "kernels/hash.h"
 #include "optim/flat.h"
 
@@ -18,7 +25,7 @@ namespace athanor::dist {
 namespace {
 
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
-constexpr std::int64_t kTextBytes = 1000;
+constexpr std::size_t kTextBytes = 1008;
 
 /// Elements of a tensor, and the rank that has them.
 struct RunOf {
@@ -66,7 +73,7 @@ class ToRank0 final : public Collective {
 
 class Gather {
  public:
-  Gather(Communicator& comm, const StateDict& state) : comm_(comm), notice_(comm, kNoticeBytes) {
+  Gather(Communicator& comm, const StateDict& state) : comm_(comm), notice_(comm, sizeof(Notice)) {
     for (const StateDict::Entry& entry : state) {
       if (const auto* part = std::get_if<ShardedTensor>(&entry.value)) {
         number_of_.emplace(&entry, sharded_.size());
@@ -80,52 +87,84 @@ class Gather {
   // Rank 0's side.
 
   void read(const StateDict::Entry& entry, const std::function<void(std::span<const std::byte>)>& sink) {
-    if (const auto* whole = std::get_if<Tensor>(&entry.value)) {
-      const NoGrad no_grad;
-      const Tensor here = contiguous(whole->detach().to(kCpu));
-      return sink({here.raw_data(), here.bytes()});
-    }
+    if (std::get_if<Tensor>(&entry.value)) return read_whole(entry, sink);
     const auto at = number_of_.find(&entry);
     ATH_CHECK(at != number_of_.end(), "gather_state: '{}' must be a tensor of the state that is gathered",
               entry.name);
-    tell(static_cast<std::int64_t>(at->second), "");
-    std::exception_ptr failed;  // the others go on sending: all of it is taken
-    transfer(at->second, [&](std::span<const std::byte> bytes) {
-      if (failed) return;
+    const std::size_t number = at->second;
+    for (std::int64_t begin = 0; begin < sharded_[number]->shape.numel(); begin += piece_of(number)) {
+      const Tensor here = [&] {
+        const std::lock_guard lock(mutex_);
+        tell(static_cast<std::int64_t>(number), begin);
+        return transfer(number, begin).to(kCpu);
+      }();
+      sink({here.raw_data(), here.bytes()});
+    }
+  }
+  /// Ends serve() on the others, where they throw `error` unless it is empty.
+  void end(const std::string& error) {
+    const std::lock_guard lock(mutex_);
+    tell(kEnd, 0, error);
+  }
+
+  /// While it lives, the others hear from rank 0 often enough, however slowly that writes.
+  class SignsOfLife {
+   public:
+    explicit SignsOfLife(Gather& gather) {
+      if (!gather.comm_.transport().threads_may_call()) return;
+      thread_ = std::jthread([this, &gather](const std::stop_token& stop) { run(gather, stop); });
+    }
+
+   private:
+    void run(Gather& gather, const std::stop_token& stop) {
+      const auto often = std::min<std::chrono::milliseconds>(gather.comm_.options().timeout / 4, kOften);
+      std::unique_lock lock(gather.mutex_);
       try {
-        sink(bytes);
-      } catch (...) {
-        failed = std::current_exception();
+        while (!changed_.wait_for(lock, stop, often, [&] { return stop.stop_requested(); }))
+          gather.tell(kStillWriting, 0);
+      } catch (const std::exception&) {
+        // The transport keeps the reason: what rank 0 tells next throws it.
       }
-    });
-    if (failed) std::rethrow_exception(failed);
-  }
-  void tell(std::int64_t next, const std::string& text) {
-    std::memcpy(notice_.row(0), &next, sizeof(next));
-    auto* to = reinterpret_cast<char*>(notice_.row(0)) + sizeof(next);
-    const std::size_t length = std::min(text.size(), static_cast<std::size_t>(kTextBytes) - 1);
-    std::memcpy(to, text.data(), length);
-    to[length] = 0;
-    notice_.upload();
-    notice_.run();
-  }
+    }
+
+    std::condition_variable_any changed_;
+    std::jthread thread_;  // last: it uses the above
+  };
 
   // The others'.
 
   void serve() {
     for (;;) {
       notice_.run();
-      std::int64_t next = 0;
-      std::memcpy(&next, notice_.row(0), sizeof(next));
-      if (next < 0) break;
-      transfer(static_cast<std::size_t>(next), {});
+      const Notice next = notice();
+      if (next.number == kEnd) break;
+      if (next.number != kStillWriting) (void)transfer(static_cast<std::size_t>(next.number), next.begin);
     }
-    const std::string text = reinterpret_cast<const char*>(notice_.row(0)) + sizeof(std::int64_t);
+    const std::string text = notice().text.data();
     if (!text.empty()) detail::fail<IoError>("rank 0 could not save the state of all ranks: {}", text);
   }
 
  private:
-  static constexpr std::int64_t kNoticeBytes = static_cast<std::int64_t>(sizeof(std::int64_t)) + kTextBytes;
+  static constexpr std::int64_t kEnd = -1, kStillWriting = -2;
+  static constexpr std::chrono::milliseconds kOften{5000};
+  /// What comes next: a piece of a tensor, by its number among those that are sharded.
+  struct Notice {
+    std::int64_t number = 0, begin = 0;
+    std::array<char, kTextBytes> text{};
+  };
+
+  void tell(std::int64_t number, std::int64_t begin, const std::string& text = "") {
+    Notice next{.number = number, .begin = begin};
+    std::memcpy(next.text.data(), text.data(), std::min(text.size(), next.text.size() - 1));
+    std::memcpy(notice_.row(0), &next, sizeof next);
+    notice_.upload();
+    notice_.run();
+  }
+  Notice notice() const {
+    Notice next;
+    std::memcpy(&next, notice_.row(0), sizeof next);
+    return next;
+  }
 
   // The largest number of runs any rank has of a tensor. Compares states on the way.
   std::int64_t most_runs() {
@@ -207,41 +246,42 @@ class Gather {
               names_[number]);
   }
 
-  // One tensor to rank 0, piece by piece; `sink` there.
-  void transfer(std::size_t number, const std::function<void(std::span<const std::byte>)>& sink) {
+  // Elements that travel at a time.
+  std::int64_t piece_of(std::size_t number) const {
+    return std::max<std::int64_t>(1,
+                                  kPieceBytes / static_cast<std::int64_t>(size_of(sharded_[number]->dtype)));
+  }
+
+  // One piece of a tensor to rank 0, which has it then.
+  Tensor transfer(std::size_t number, std::int64_t begin) {
     const ShardedTensor& part = *sharded_[number];
     const auto element = static_cast<std::int64_t>(size_of(part.dtype));
-    const std::int64_t most = std::max<std::int64_t>(1, kPieceBytes / element);
-    for (std::int64_t begin = 0; begin < part.shape.numel(); begin += most) {
-      const std::int64_t end = std::min(begin + most, part.shape.numel());
-      if (!staging_.defined() || staging_.numel() < (end - begin) * element) {
-        const AllocTag named("comm");
-        staging_ = make_flat((end - begin) * element, DType::u8, comm_.transport().device());
-      }
-      const auto staged = [&](std::int64_t first, std::int64_t last) {
-        return as_type(staging_, part.dtype, first - begin, last - first);
-      };
-      for (const ShardedTensor::Run& run : part.runs) {
-        const std::int64_t first = std::max(begin, run.begin),
-                           last = std::min(end, run.begin + run.values.numel());
-        if (first >= last) continue;
-        const Tensor values = slice_of(run.values, first - run.begin, {last - first});
-        staged(first, last).copy_bytes_from(values.to(staging_.device()));
-      }
-      std::vector<ToRank0::Message> messages;
-      for (const RunOf& run : runs_[number]) {
-        const std::int64_t first = std::max(begin, run.begin), last = std::min(end, run.begin + run.count);
-        const bool here = comm_.rank() == 0 ? run.rank != 0 : run.rank == comm_.rank();
-        if (first < last && here)
-          messages.push_back(
-              {run.rank, bytes_of(staging_, {(first - begin) * element, (last - begin) * element})});
-      }
-      to_rank_0_->set(std::move(messages));
-      comm_.run(*transfer_);
-      if (!sink) continue;
-      const Tensor here = staged(begin, end).to(kCpu);
-      sink({here.raw_data(), here.bytes()});
+    const std::int64_t end = std::min(begin + piece_of(number), part.shape.numel());
+    if (!staging_.defined() || staging_.numel() < (end - begin) * element) {
+      const AllocTag named("comm");
+      staging_ = make_flat((end - begin) * element, DType::u8, comm_.transport().device());
     }
+    const auto staged = [&](std::int64_t first, std::int64_t last) {
+      return as_type(staging_, part.dtype, first - begin, last - first);
+    };
+    for (const ShardedTensor::Run& run : part.runs) {
+      const std::int64_t first = std::max(begin, run.begin),
+                         last = std::min(end, run.begin + run.values.numel());
+      if (first >= last) continue;
+      const Tensor values = slice_of(run.values, first - run.begin, {last - first});
+      staged(first, last).copy_bytes_from(values.to(staging_.device()));
+    }
+    std::vector<ToRank0::Message> messages;
+    for (const RunOf& run : runs_[number]) {
+      const std::int64_t first = std::max(begin, run.begin), last = std::min(end, run.begin + run.count);
+      const bool here = comm_.rank() == 0 ? run.rank != 0 : run.rank == comm_.rank();
+      if (first < last && here)
+        messages.push_back(
+            {run.rank, bytes_of(staging_, {(first - begin) * element, (last - begin) * element})});
+    }
+    to_rank_0_->set(std::move(messages));
+    comm_.run(*transfer_);
+    return staged(begin, end);
   }
 
   Communicator& comm_;
@@ -249,7 +289,8 @@ class Gather {
   std::vector<std::string> names_;
   std::map<const StateDict::Entry*, std::size_t> number_of_;
   std::vector<std::vector<RunOf>> runs_;  // by number, ascending
-  Exchange notice_;                       // what comes next, from rank 0
+  Exchange notice_;                       // rank 0's Notice
+  std::mutex mutex_;                      // of who talks to the others, on rank 0
   Tensor staging_;
   ToRank0* to_rank_0_ = nullptr;
   std::unique_ptr<Collective> transfer_;
@@ -257,19 +298,31 @@ class Gather {
 
 }  // namespace
 
+void read_whole(const StateDict::Entry& entry, const std::function<void(std::span<const std::byte>)>& sink) {
+  const auto* whole = std::get_if<Tensor>(&entry.value);
+  ATH_CHECK(whole,
+            "checkpoint: '{}' must be whole, but this rank has a part of it; save it on all ranks by "
+            "dist::gather_state()",
+            entry.name);
+  const NoGrad no_grad;
+  const Tensor here = contiguous(whole->detach().to(kCpu));
+  sink({here.raw_data(), here.bytes()});
+}
+
 void gather_state(Communicator& comm, const StateDict& state,
                   const std::function<void(const ReadTensor& read)>& write) {
   Gather gather(comm, state);
   if (comm.rank() != 0) return gather.serve();
   try {
+    const Gather::SignsOfLife signs(gather);
     write([&](const StateDict::Entry& entry, const auto& sink) { gather.read(entry, sink); });
   } catch (const PeerLostError&) {
     throw;  // nobody can be told
   } catch (const std::exception& error) {
-    gather.tell(-1, error.what());
+    gather.end(error.what());
     throw;
   }
-  gather.tell(-1, "");
+  gather.end("");
 }
 
 }  // namespace athanor::dist

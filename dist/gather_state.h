@@ -4,7 +4,7 @@
 #include <functional>
 #include <span>
 
-#include "dist/communicator.h"
+#include "dist/collectives/communicator.h"
 #include "tensor/state_dict.h"
 
 // How the state of a job becomes one checkpoint, which does not show how many ranks wrote it.
@@ -33,10 +33,15 @@ namespace athanor::dist {
 using ReadTensor =
     std::function<void(const StateDict::Entry&, const std::function<void(std::span<const std::byte>)>& sink)>;
 
+/// That of one rank, which has all of every tensor.
+void read_whole(const StateDict::Entry& entry, const std::function<void(std::span<const std::byte>)>& sink);
+
 /// A call of all ranks, whose `state`s must have parts of the same tensors. Rank 0 calls `write`, which may
 /// read each entry once, in any order; the others send what it reads. Takes memory for a few MiB on every
-/// rank. All ranks return, or all throw: rank 0 what `write` threw, the others IoError with its words. Throws
-/// ArgumentError where states differ, or runs do not make up a tensor; PeerLostError.
+/// rank. However long `write` takes, the others do not lose patience: rank 0 lets them hear from it (where
+/// the transport lets a second thread call). All ranks return, or all throw: rank 0 what `write` threw, the
+/// others IoError with its words. Throws ArgumentError where states differ, or runs do not make up a tensor;
+/// PeerLostError.
 void gather_state(Communicator& comm, const StateDict& state,
                   const std::function<void(const ReadTensor& read)>& write);
 

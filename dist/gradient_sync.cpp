@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "autograd/engine.h"
-#include "dist/slice.h"
+#include "dist/collectives/slice.h"
 #include "kernels/accumulate.h"
 #include "kernels/copy.h"
 #include "kernels/hash.h"
@@ -36,14 +36,14 @@ const ParameterArena& checked(const char* name, const ParameterArena& arena, con
   return arena;
 }
 
-void let_go(Leaf& leaf) {
+void release(Leaf& leaf) {
   leaf.on_ready = nullptr;
   leaf.on_use = nullptr;
 }
 
-// What Exchange has a row of: the squares of all buckets, and a flag for every parameter.
+// What Exchange has a row of: the squares of all buckets, a vote, and a flag for every parameter.
 std::int64_t row_bytes(const BucketLayout& layout, const ParameterArena& arena) {
-  const auto squares = static_cast<std::int64_t>(layout.buckets().size() * sizeof(double));
+  const auto squares = static_cast<std::int64_t>(layout.buckets().size() * sizeof(double) + sizeof(StopVote));
   return align_elements(squares + arena.size(), sizeof(double));
 }
 
@@ -60,6 +60,7 @@ GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, C
       arrived_(static_cast<std::size_t>(arena.size())),
       missing_(layout_.buckets().size()),
       rows_(comm, row_bytes(layout_, arena)),
+      votes_(static_cast<std::size_t>(comm.world_size())),
       runner_(comm, options.overlap, make_collectives(kind)) {
   ATH_CHECK(arena.sharded() == (kind == Kind::reduce_scatter),
             "{}: the arena must {}be sharded; make it with {}", name,
@@ -75,7 +76,7 @@ GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, C
 
 GradientSync::~GradientSync() {
   for (const Ref<AutogradState>& leaf : watched_) {
-    if (leaf) let_go(static_cast<Leaf&>(*leaf));
+    if (leaf) release(static_cast<Leaf&>(*leaf));
   }
 }
 
@@ -138,7 +139,7 @@ void GradientSync::watch() {
     if (watches(i)) continue;
     const Tensor& handle = arena_.parameters()[static_cast<std::size_t>(i)].tensor;
     Ref<AutogradState>& watched = watched_[static_cast<std::size_t>(i)];
-    if (watched) let_go(static_cast<Leaf&>(*watched));
+    if (watched) release(static_cast<Leaf&>(*watched));
     watched = handle.autograd();
     if (!watched) continue;
     on_grad_ready(handle, [this, i] { ready(i); });
@@ -200,7 +201,7 @@ void GradientSync::join_with_zeros(int bucket) {
   }
 }
 
-void GradientSync::reduce(StepBuffer& step, const GradientLimits& limits) {
+StopVote GradientSync::reduce(StepBuffer& step, const GradientLimits& limits, const StopVote& vote) {
   check(limits);
   begin_step();
   for (int i = 0; i < arena_.size(); ++i) {
@@ -211,14 +212,14 @@ void GradientSync::reduce(StepBuffer& step, const GradientLimits& limits) {
   std::fill(missing_.begin(), missing_.end(), 0);
   launch_complete();
   runner_.finish();
-  agree(step, limits);
   reduced_ = arena_.zeroed();
   begun_ = false;
+  return agree(step, limits, vote);
 }
 
-// One message each: sums of squares of a rank's own shards, and what it has used. All ranks come to the same
-// end.
-void GradientSync::agree(StepBuffer& step, const GradientLimits& limits) {
+// One message each: sums of squares of a rank's own shards, its vote, and what it has used. All ranks come to
+// the same end.
+StopVote GradientSync::agree(StepBuffer& step, const GradientLimits& limits, const StopVote& vote) {
   const int rank = comm_.rank();
   const std::size_t buckets = layout_.buckets().size();
   const auto count = static_cast<std::int64_t>(buckets);
@@ -235,9 +236,27 @@ void GradientSync::agree(StepBuffer& step, const GradientLimits& limits) {
     }
   });
   for (int i = 0; i < arena_.size(); ++i) flags_of(rank)[i] = arena_.has_gradient(i);
+  std::memcpy(vote_of(rank), &vote, sizeof vote);
   rows_.upload(count * static_cast<std::int64_t>(sizeof(double)));
   rows_.run();
 
+  for (int other = 0; other < comm_.world_size(); ++other)
+    std::memcpy(&votes_[static_cast<std::size_t>(other)], vote_of(other), sizeof vote);
+  const StopVote all = outcome(votes_);
+  if (all.stops()) return all;
+  take_flags();
+  for (int other = 0; other < comm_.world_size(); ++other)
+    slice(squares_, {other * count, (other + 1) * count}).copy_bytes_from(squares_of(other));
+  on_device(step.device(), [&](auto& context) {
+    const BoundStep bound(context, step);
+    kernels::measure_squares(context, squares_, limits);
+  });
+  return all;
+}
+
+// A gradient that is there on any rank is there on all: the others have joined with zeros.
+void GradientSync::take_flags() {
+  const int rank = comm_.rank();
   for (int i = 0; i < arena_.size(); ++i) {
     if (flags_of(rank)[i]) continue;
     for (int other = 0; other < comm_.world_size(); ++other) {
@@ -250,16 +269,14 @@ void GradientSync::agree(StepBuffer& step, const GradientLimits& limits) {
       break;
     }
   }
-  for (int other = 0; other < comm_.world_size(); ++other)
-    slice(squares_, {other * count, (other + 1) * count}).copy_bytes_from(squares_of(other));
-  on_device(step.device(), [&](auto& context) {
-    const BoundStep bound(context, step);
-    kernels::measure_squares(context, squares_, limits);
-  });
+}
+
+std::byte* GradientSync::vote_of(int rank) const {
+  return rows_.row(rank) + layout_.buckets().size() * sizeof(double);
 }
 
 char* GradientSync::flags_of(int rank) const {
-  return reinterpret_cast<char*>(rows_.row(rank)) + layout_.buckets().size() * sizeof(double);
+  return reinterpret_cast<char*>(vote_of(rank)) + sizeof(StopVote);
 }
 
 std::vector<std::string> GradientSync::unused(int rank) const {

@@ -6,8 +6,9 @@
 
 #include "dist/bucket_layout.h"
 #include "dist/bucket_runner.h"
-#include "dist/communicator.h"
-#include "dist/exchange.h"
+#include "dist/collectives/communicator.h"
+#include "dist/collectives/exchange.h"
+#include "dist/stop_vote.h"
 #include "kernels/step_rules.h"
 #include "optim/arena.h"
 #include "optim/step_buffer.h"
@@ -77,8 +78,11 @@ class GradientSync {
   /// Completes the step's gradients on all ranks, and sets norm, found_inf and clipping of `step` as
   /// GradientMeter::measure() does, with the same bits on every rank: the norm is the root of the sums of
   /// squares of all shards, in f64, added in the order of ranks. A parameter with a gradient on any rank has
-  /// one on all afterwards. Throws PeerLostError; ArgumentError where it was called since zero_grad().
-  void reduce(StepBuffer& step, const GradientLimits& limits = {});
+  /// one on all afterwards. Waits once for the other ranks, and for the device: counted.
+  ///
+  /// Returns the outcome() of the votes of all ranks. Where it stops(), the step must not be made: nothing is
+  /// measured. Throws PeerLostError; ArgumentError where it was called since zero_grad().
+  StopVote reduce(StepBuffer& step, const GradientLimits& limits = {}, const StopVote& vote = {});
 
   /// Names of parameters that had no gradient in the last step on that rank, though they ask for one: for who
   /// wonders why they do not learn.
@@ -87,6 +91,10 @@ class GradientSync {
   /// Returns when nothing is under way between two steps: ZeRO-1 may still gather weights. Before the network
   /// is used otherwise, and before weights are read otherwise than by calls of modules. Throws PeerLostError.
   virtual void settle() {}
+  /// After anything has written to masters: every rank's new weights to all, where ranks have a part of them.
+  virtual void gather_weights() {}
+  /// That of an arena that one rank has as a whole. A call of all ranks.
+  virtual std::uint64_t weights_hash() { return arena_.weights_hash(); }
 
   /// Buffers (running statistics) of rank 0 to all: before one evaluates or saves.
   void broadcast_buffers();
@@ -113,8 +121,10 @@ class GradientSync {
   void ready(int parameter);
   void launch_complete();
   void join_with_zeros(int bucket);
-  void agree(StepBuffer& step, const GradientLimits& limits);
+  StopVote agree(StepBuffer& step, const GradientLimits& limits, const StopVote& vote);
+  void take_flags();
   char* flags_of(int rank) const;
+  std::byte* vote_of(int rank) const;
 
   const char* name_;
   Kind kind_;
@@ -127,8 +137,9 @@ class GradientSync {
   std::vector<Ref<AutogradState>> watched_;  // per parameter: the leaf that has the hook
   std::vector<char> arrived_;                // per parameter: is complete in this step
   std::vector<int> missing_;                 // per bucket: parameters that are not
-  // The agreement: of every rank a row of the squares of its shards and a flag per parameter.
+  // The agreement: of every rank a row of the squares of its shards, its vote, and a flag per parameter.
   Exchange rows_;
+  std::vector<StopVote> votes_;
   Tensor squares_;
   BucketRunner runner_;
 };

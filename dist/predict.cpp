@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "dist/slice.h"
+#include "dist/collectives/slice.h"
 #include "optim/flat.h"
 
 namespace athanor::dist {

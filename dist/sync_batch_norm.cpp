@@ -1,12 +1,17 @@
 #include "dist/sync_batch_norm.h"
 
-#include "dist/slice.h"
+#include "dist/collectives/slice.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
 
 SyncBatchNorm::SyncBatchNorm(nn::Module& model, const Communicator& comm) {
   if (comm.world_size() == 1) return;
+  if (!comm.transport().duplicates_are_concurrent()) {
+    session_ = &comm.session();
+    session_->check_free("sync_batch_norm");
+    session_->set_concurrent(false);
+  }
   network_ = comm.transport().duplicate();
   comm_ = std::make_unique<Communicator>(*network_, comm.options());
   for (const nn::NamedModule& module : model.modules()) {
@@ -14,6 +19,11 @@ SyncBatchNorm::SyncBatchNorm(nn::Module& model, const Communicator& comm) {
     if (norm) norms_.push_back(const_cast<nn::BatchNorm*>(norm));  // modules() is const, the model is not
   }
   for (nn::BatchNorm* norm : norms_) norm->join(this);
+}
+
+SyncBatchNorm::~SyncBatchNorm() {
+  leave();
+  if (session_) session_->set_concurrent(true);
 }
 
 void SyncBatchNorm::leave() {

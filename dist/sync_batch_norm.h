@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "autograd/norm.h"
-#include "dist/communicator.h"
+#include "dist/collectives/communicator.h"
 #include "nn/batch_norm.h"
 
 namespace athanor::dist {
@@ -21,7 +21,9 @@ namespace athanor::dist {
 /// Each norm costs one exchange in the forward pass and, where its input asks for a gradient, one in the
 /// backward pass, which the pass waits for: P - 1 messages of 8 + 16 C bytes per rank. Sums are made in the
 /// order of ranks, in f64. They travel on a network of their own (Transport::duplicate), since in the
-/// backward pass the job's belongs to the buckets of gradients that are under way.
+/// backward pass the job's belongs to the buckets of gradients that are under way. Where networks cannot be
+/// used at the same time (NCCL before 2.26), buckets go on their way when the pass is over, as with
+/// Overlap::none: all ranks then do everything in one order.
 ///
 /// Every rank runs the same passes: one without samples, too, must run its forward and backward pass. Whoever
 /// does not is missed by the others, who throw PeerLostError after the communicator's timeout.
@@ -30,7 +32,7 @@ class SyncBatchNorm final : public JoinedBatch {
   /// Joins every nn::BatchNorm of `model`, which must live longer. All ranks of `comm` make theirs at the
   /// same point. With one rank, norms remain as they are.
   SyncBatchNorm(nn::Module& model, const Communicator& comm);
-  ~SyncBatchNorm() override { leave(); }
+  ~SyncBatchNorm() override;
   SyncBatchNorm(const SyncBatchNorm&) = delete;
   SyncBatchNorm& operator=(const SyncBatchNorm&) = delete;
 
@@ -51,6 +53,7 @@ class SyncBatchNorm final : public JoinedBatch {
   };
   Exchange& exchange_of(const Tensor& row);
 
+  Session* session_ = nullptr;          // the job's, where buckets have to wait
   std::unique_ptr<Transport> network_;  // null for one rank
   std::unique_ptr<Communicator> comm_;
   std::vector<nn::BatchNorm*> norms_;

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <exception>
 
-#include "dist/exchange.h"
-#include "dist/slice.h"
+#include "dist/collectives/exchange.h"
+#include "dist/collectives/slice.h"
 
 namespace athanor::dist {
 namespace {
@@ -55,12 +55,10 @@ Zero1::Zero1(ParameterArena& arena, Communicator& comm, const SyncOptions& optio
               owned.begin, owned.end, owned.part);
   }
   make_runner(Overlap::none);
-  arena.set_peers(this);
 }
 
 Zero1::~Zero1() {
   end_overlap();
-  arena().set_peers(nullptr);
   if (std::uncaught_exceptions() > exceptions_) return;
   try {
     settle();
@@ -178,8 +176,10 @@ void Zero1::check_weights() {
       "since; call gather_weights() after it");
 }
 
-std::uint64_t Zero1::sum(std::uint64_t value) {
+// The sum modulo 2^64: the order of ranks does not matter.
+std::uint64_t Zero1::weights_hash() {
   settle();
+  std::uint64_t value = arena().owned_hash();
   Exchange values(comm(), sizeof value);
   std::memcpy(values.row(comm().rank()), &value, sizeof value);
   values.upload();
@@ -189,7 +189,7 @@ std::uint64_t Zero1::sum(std::uint64_t value) {
     std::memcpy(&value, values.row(rank), sizeof value);
     total += value;
   }
-  return total;
+  return arena().hash_of(total);
 }
 
 }  // namespace athanor::dist

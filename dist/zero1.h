@@ -38,10 +38,9 @@ ArenaOptions sharded(ArenaOptions options, Communicator& comm, const BucketOptio
 ///
 /// Optimizers that treat elements alike (SGD, Adam, AdamW) take any shards; a parameter may straddle them.
 /// Muon needs BucketOptions::whole_parameters: the rank that keeps a matrix updates it, and N / P is what
-/// ranks come to on average. Averages (Ema) are sharded as masters are; swapping them in gathers weights and
-/// is, as loading a state and weights_hash(), a call of all ranks. Source: Rajbhandari et al. 2020, "ZeRO",
-/// arXiv:1910.02054, section 5.1.
-class Zero1 final : public GradientSync, public ShardPeers {
+/// ranks come to on average. Averages (Ema) are sharded as masters are. Source: Rajbhandari et al. 2020,
+/// "ZeRO", arXiv:1910.02054, section 5.1.
+class Zero1 final : public GradientSync {
  public:
   /// For an arena made with sharded() options. Throws as GradientSync does, and ArgumentError where the arena
   /// is sharded in another way.
@@ -49,8 +48,9 @@ class Zero1 final : public GradientSync, public ShardPeers {
   /// Waits for what is under way, unless an exception is on its way.
   ~Zero1() override;
 
-  /// To be called after the optimizer's step: every rank's new weights to all, in the order in which the next
-  /// forward pass reads them. Throws PeerLostError.
+  /// To be called after the optimizer's step, and after whatever else has written to masters (averages that
+  /// were swapped in, a state that was loaded), before which settle() comes: every rank's new weights to all,
+  /// in the order in which the next forward pass reads them. Throws PeerLostError.
   void gather_weights() override;
 
   /// Whether to believe at once that a model's parameters are read in calls of the modules that have them.
@@ -73,9 +73,9 @@ class Zero1 final : public GradientSync, public ShardPeers {
   /// Whether the optimizer has not stepped since gather_weights().
   bool gathered() const { return gathered_ == arena().updates(); }
   void settle() override;
+  std::uint64_t weights_hash() override;
   /// Seconds that calls of modules have waited since the last call of this.
   double take_waited_s() { return std::exchange(waited_s_, 0); }
-  std::uint64_t sum(std::uint64_t value) override;
 
  private:
   enum class Look : std::uint8_t { off, looking, passed, failed };

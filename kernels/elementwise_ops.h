@@ -38,8 +38,11 @@ struct GeluTanh {
     return kLinear * x * std::fma(kCubic * x, x, A(1));
   }
   template <class A> ATH_HD static A forward(A x) { return x * math::sigmoid(twice_u(x)); }
-  template <class A> ATH_HD static A backward(A x, A dy) {
+  template <class A> ATH_HD static A backward(A wide, A dy) {
     constexpr A kLinear = static_cast<A>(1.59576912160573071176L), kCubic3 = A(3 * 0.044715);
+    // The sigmoid has long been 0 or 1 at 100; further out the slope would be infinite, and NaN times 0.
+    constexpr A kMost = A(100);
+    const A x = wide > kMost ? kMost : wide < -kMost ? -kMost : wide;
     const A s = math::sigmoid(twice_u(x));
     const A slope = kLinear * std::fma(kCubic3 * x, x, A(1));
     return dy * s * std::fma(x * slope, A(1) - s, A(1));
@@ -92,13 +95,11 @@ struct Square {
   template <class A> ATH_HD static A backward(A x, A dy) { return A(2) * dy * x; }
 };
 
-/// |x|. The derivative at 0 is 0.
+/// |x|. The derivative at 0 and at NaN is 0, as PyTorch has it.
 struct Abs {
   static constexpr bool kFromOutput = false;
   template <class A> ATH_HD static A forward(A x) { return std::fabs(x); }
-  template <class A> ATH_HD static A backward(A x, A dy) {
-    return x == A(0) ? A(0) : std::copysign(A(1), x) * dy;
-  }
+  template <class A> ATH_HD static A backward(A x, A dy) { return x > A(0) ? dy : x < A(0) ? -dy : A(0); }
 };
 
 // Binary ops. Their derivatives are ops themselves: see autograd/elementwise.cpp.
@@ -121,13 +122,17 @@ struct Div {
 
 }  // namespace athanor::kernels
 
-/// Every unary op, as functor and public name: drives the instantiations of each backend, the functions of
-/// autograd/elementwise.cpp, the tests and the benchmark.
+/// The activations that layers and norms take as an option, as functor and public name: drives the enum
+/// Activation (kernels/activation.h), what is fused into other kernels, and `athanor run-op`.
+#define ATH_ACTIVATIONS(X) \
+  X(Relu, relu)            \
+  X(Gelu, gelu)            \
+  X(Silu, silu)
+/// Every unary op: drives the instantiations of each backend, the functions of autograd/elementwise.cpp, the
+/// modules of nn/activation.h, the tests and `athanor run-op`.
 #define ATH_UNARY_OPS(X) \
-  X(Relu, relu)          \
-  X(Gelu, gelu_erf)      \
+  ATH_ACTIVATIONS(X)     \
   X(GeluTanh, gelu_tanh) \
-  X(Silu, silu)          \
   X(Sigmoid, sigmoid)    \
   X(Tanh, tanh)          \
   X(Exp, exp)            \

@@ -4,11 +4,10 @@
 
 namespace athanor {
 
-/// Which implementation runs. `reference` is plain loops (CPU) or our own kernel (CUDA); `vendor` is oneDNN
-/// on the CPU and cuDNN or cuBLASLt on CUDA, and throws BackendError in a build without it; `eigen` exists on
-/// the CPU alone, and so does `direct`, our own loops for AVX-512; `automatic` takes the fastest that can do
-/// the job.
-enum class ConvImpl : std::uint8_t { automatic, reference, eigen, vendor, direct };
-enum class MatmulImpl : std::uint8_t { automatic, reference, eigen, vendor };
+/// Which implementation runs. `reference` does every case: by Eigen on the CPU, by our own kernel on CUDA.
+/// `vendor` is oneDNN on the CPU and cuDNN or cuBLASLt on CUDA, and throws BackendError in a build without it;
+/// `direct` is our own loops for AVX-512, on the CPU alone. `automatic` takes the fastest that can do the job.
+enum class ConvImpl : std::uint8_t { automatic, reference, vendor, direct };
+enum class MatmulImpl : std::uint8_t { automatic, reference, vendor };
 
 }  // namespace athanor

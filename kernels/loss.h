@@ -14,11 +14,12 @@ namespace athanor::kernels {
 template <class Context>
 void check_target(Context& context, const char* op, const Tensor& target, std::int64_t classes);
 
-/// logits [N, C] floating, target [N] i64 -> y [] or [N] A, and `stats` [N, 2] A: each row's maximum m and
-/// 1 / sum(exp(x - m)). Reads the row three times, out of cache but for the first.
+/// logits [N, C] floating, target [N] i64 -> losses [N] A, and `stats` [N, 2] A: each row's maximum m and
+/// 1 / sum(exp(x - m)); where y is given, a scalar [] A, also scale * sum(losses) into it. Reads the row
+/// three times, out of cache but for the first.
 template <class Context>
 void cross_entropy_forward(Context& context, const Tensor& logits, const Tensor& target, double smoothing,
-                           double scale, const Tensor& stats, const Tensor& y);
+                           double scale, const Tensor& stats, const Tensor& losses, const Tensor& y);
 /// dx = scale * dy * (softmax - (1 - smoothing) onehot - smoothing / C). One pass.
 template <class Context>
 void cross_entropy_backward(Context& context, const Tensor& logits, const Tensor& target, const Tensor& stats,

@@ -42,8 +42,8 @@ struct BatchNormBackward {
   Activation activation = Activation::none;
   bool training = true;  ///< stats are a function of x
   Tensor x, gamma, beta, stats, dy;
-  /// What the activation's derivative needs besides x where a residual was added: y for relu, the residual
-  /// for the others. Undefined without a residual, or without an activation.
+  /// What the activation's derivative needs besides x where a residual was added: y where y is enough
+  /// (gradient_from_output()), else the residual. Undefined without a residual, or without an activation.
   Tensor extra;
   /// dL/d(residual), shaped like x: defined exactly where `extra` is (it carries the gradient between
   /// passes).

@@ -90,10 +90,10 @@ template <class Operation> struct FromResidual {
   }
 };
 /// extra is y.
-struct FromY {
-  using Op = Relu;
+template <class Operation> struct FromOutput {
+  using Op = Operation;
   static constexpr bool kExtra = true;
-  template <class A> ATH_HD static A gradient(A dy, A, A, A, A extra) { return Relu::backward(extra, dy); }
+  template <class A> ATH_HD static A gradient(A dy, A, A, A, A extra) { return Op::backward(extra, dy); }
 };
 
 /// dL/dx from the sums over a channel's n values: offset = sum(g) / n, slope = sum(g d) / (n var); both 0

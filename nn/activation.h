@@ -1,39 +1,20 @@
 #pragma once
 
 #include "autograd/elementwise.h"
+#include "kernels/elementwise_ops.h"
 #include "nn/module.h"
 
 namespace athanor::nn {
 
-// Activations as modules, for Sequential. Layers and norms have them fused, as an option.
+// Every unary op as a module, for Sequential: nn::Relu, nn::Gelu, nn::GeluTanh, nn::Silu, nn::Sigmoid ...
+// Layers and norms apply the same activations themselves, as an option.
 
-class Relu final : public Module {
- public:
-  Tensor forward(const Tensor& x) override { return relu(x); }
-};
-
-class Gelu final : public Module {
- public:
-  explicit Gelu(athanor::Gelu form = athanor::Gelu::erf) : form_(form) {}
-  Tensor forward(const Tensor& x) override { return gelu(x, form_); }
-
- private:
-  athanor::Gelu form_;
-};
-
-class Silu final : public Module {
- public:
-  Tensor forward(const Tensor& x) override { return silu(x); }
-};
-
-class Sigmoid final : public Module {
- public:
-  Tensor forward(const Tensor& x) override { return sigmoid(x); }
-};
-
-class Tanh final : public Module {
- public:
-  Tensor forward(const Tensor& x) override { return tanh(x); }
-};
+#define ATH_MODULE(Op, name)                                              \
+  class Op final : public Module {                                        \
+   public:                                                                \
+    Tensor forward(const Tensor& x) override { return athanor::name(x); } \
+  };
+ATH_UNARY_OPS(ATH_MODULE)
+#undef ATH_MODULE
 
 }  // namespace athanor::nn

@@ -8,8 +8,8 @@
 namespace athanor::nn {
 
 struct BatchNormOptions {
-  float eps = 1e-5f;
-  float momentum = 0.1f;                     ///< share of the new batch in the running statistics
+  double eps = 1e-5;
+  double momentum = 0.1;                     ///< share of the new batch in the running statistics
   Activation activation = Activation::none;  ///< fused
   bool scale = true;                         ///< a trained gamma; else 1
   bool shift = true;                         ///< a trained beta; else 0

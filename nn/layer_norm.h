@@ -5,7 +5,7 @@
 namespace athanor::nn {
 
 struct LayerNormOptions {
-  float eps = 1e-5f;
+  double eps = 1e-5;
   bool scale = true;  ///< a trained gamma; else 1
   bool shift = true;  ///< a trained beta; else 0
 };
@@ -21,7 +21,7 @@ class LayerNorm final : public Module {
   void reset(const InitKeys& keys) override;
 
   Shape shape_;
-  float eps_;
+  double eps_;
   Tensor weight_, bias_;
 };
 

@@ -8,7 +8,7 @@ namespace athanor::nn {
 
 /// See cross_entropy() in autograd/loss.h.
 struct CrossEntropyLoss {
-  float label_smoothing = 0.0f;
+  double label_smoothing = 0;
   Reduction reduction = Reduction::mean;
   Tensor operator()(const Tensor& logits, const Tensor& target) const {
     return cross_entropy(logits, target, label_smoothing, reduction);

@@ -25,20 +25,20 @@ std::vector<kernels::AdamGroup> checked_options(const std::vector<Group>& groups
 }  // namespace
 
 Adam::Adam(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot,
-           std::vector<kernels::AdamGroup> options)
-    : Optimizer(kind, arena, std::move(groups), first_slot),
+           std::span<const Decay> decay, std::vector<kernels::AdamGroup> options)
+    : Optimizer(kind, arena, std::move(groups), first_slot, decay),
       options_(std::move(options)),
       first_moment_(add_state("first_moment")),
       second_moment_(add_state("second_moment")) {}
 
 Adam::Adam(ParameterArena& arena, const std::vector<Group>& groups, int first_slot)
-    : Adam("adam", arena, {groups.begin(), groups.end()}, first_slot,
+    : Adam("adam", arena, {groups.begin(), groups.end()}, first_slot, decay_of(groups),
            checked_options(groups, first_slot, false)) {}
 
 Adam::Adam(ParameterArena& arena, const AdamOptions& options) : Adam(arena, {Group{{}, options}}, 0) {}
 
 AdamW::AdamW(ParameterArena& arena, const std::vector<Group>& groups, int first_slot)
-    : Adam("adamw", arena, {groups.begin(), groups.end()}, first_slot,
+    : Adam("adamw", arena, {groups.begin(), groups.end()}, first_slot, decay_of(groups),
            checked_options(groups, first_slot, true)) {}
 
 AdamW::AdamW(ParameterArena& arena, const AdamWOptions& options) : AdamW(arena, {Group{{}, options}}, 0) {}

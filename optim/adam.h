@@ -9,7 +9,8 @@ namespace athanor {
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999;
   float eps = 1e-8f;
-  float weight_decay = 0;  ///< lambda; added to the gradient, so that both moments see it
+  float weight_decay = 0;         ///< lambda; added to the gradient, so that both moments see it
+  Decay decay = Decay::matrices;  ///< what weight_decay applies to; PyTorch: all
 };
 
 /// Adam, the formulas of torch.optim.Adam (without amsgrad):
@@ -19,8 +20,9 @@ struct AdamOptions {
 ///     v  = beta2 v + (1 - beta2) g^2
 ///     w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
 ///
-/// where t counts the updates this parameter has received: a layer unfrozen late starts with t = 1. State:
-/// two f32 per parameter. Source: Kingma and Ba 2015, arXiv:1412.6980, algorithm 1.
+/// where t counts the updates this parameter has received: a layer unfrozen late starts with t = 1. By
+/// default lambda is 0 for biases and norms (AdamOptions::decay), which PyTorch decays. State: two f32 per
+/// parameter. Source: Kingma and Ba 2015, arXiv:1412.6980, algorithm 1.
 class Adam : public Optimizer {
  public:
   using Group = GroupOf<AdamOptions>;
@@ -34,7 +36,7 @@ class Adam : public Optimizer {
 
  protected:
   Adam(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot,
-       std::vector<kernels::AdamGroup> options);
+       std::span<const Decay> decay, std::vector<kernels::AdamGroup> options);
 
  private:
   std::vector<kernels::AdamGroup> options_;  // by learning-rate slot
@@ -44,10 +46,12 @@ class Adam : public Optimizer {
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.999;
   float eps = 1e-8f;
-  float weight_decay = 1e-2f;  ///< lambda; w -= lr lambda w, which the moments do not see
+  float weight_decay = 1e-2f;     ///< lambda; w -= lr lambda w, which the moments do not see
+  Decay decay = Decay::matrices;  ///< what weight_decay applies to; PyTorch: all
 };
 
-/// Adam with decoupled weight decay, the formulas of torch.optim.AdamW.
+/// Adam with decoupled weight decay, the formulas of torch.optim.AdamW. By default biases and norms do not
+/// decay (AdamWOptions::decay); in PyTorch they do.
 /// Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2.
 class AdamW final : public Adam {
  public:

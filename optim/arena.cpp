@@ -173,11 +173,6 @@ std::int64_t ParameterArena::owned_elements(int parameter) const {
   return total;
 }
 
-ShardPeers& ParameterArena::peers(const char* op) const {
-  ATH_CHECK(peers_, "{}: a sharded arena needs its other ranks; make the dist::Zero1 first", op);
-  return *peers_;
-}
-
 Tensor ParameterArena::view(Tensor Part::*flat, int parameter) const {
   const Slice& at = slice(parameter);
   return slice_of(parts_[static_cast<std::size_t>(at.part)].*flat, at.begin,
@@ -234,7 +229,6 @@ void ParameterArena::take_over_buffers() {
 }
 
 void ParameterArena::weights_from_masters() {
-  settle();
   for (const Owned& range : owned_) {
     const Part& part = parts_[static_cast<std::size_t>(range.part)];
     if (part.dtype == DType::f32) continue;
@@ -243,11 +237,7 @@ void ParameterArena::weights_from_masters() {
                  weights = slice_of(part.weights, range.begin, shape);
     on_device(device(), [&](auto& context) { kernels::copy(context, masters, weights); });
   }
-  if (sharded_) {
-    peers("weights_from_masters").gather_weights();
-    settle();
-  }
-  bump_weights();
+  updated();
 }
 
 void ParameterArena::masters_from_weights() {
@@ -338,7 +328,6 @@ StateDict ParameterArena::state_dict() const {
 }
 
 void ParameterArena::load_state_dict(const StateDict& state) {
-  settle();
   load_tensors(state_dict(), state, "arena");
   weights_from_masters();
   bump_buffers();
@@ -347,6 +336,15 @@ void ParameterArena::load_state_dict(const StateDict& state) {
 // Hash -----------------------------------------------------------------------------------------------------
 
 std::uint64_t ParameterArena::weights_hash() const {
+  check_whole("weights_hash");
+  return hash_of(owned_hash());
+}
+
+std::uint64_t ParameterArena::hash_of(std::uint64_t sum) const {
+  return kernels::mix64(sum + static_cast<std::uint64_t>(numel_));
+}
+
+std::uint64_t ParameterArena::owned_hash() const {
   std::uint64_t sum = 0, first = 0;
   for (int i = 0; i < size(); ++i) {
     const Tensor& masters = parts_[static_cast<std::size_t>(slice(i).part)].masters;
@@ -358,8 +356,7 @@ std::uint64_t ParameterArena::weights_hash() const {
     });
     first += static_cast<std::uint64_t>(slice(i).count);
   }
-  if (sharded_) sum = peers("weights_hash").sum(sum);  // modulo 2^64: the order does not matter
-  return kernels::mix64(sum + first);
+  return sum;
 }
 
 }  // namespace athanor

@@ -53,18 +53,6 @@ struct ArenaOptions {
   std::function<std::vector<ArenaRange>(const ParameterArena&)> keep = {};
 };
 
-/// What a sharded arena needs the other ranks for. All ranks must make the same calls.
-class ShardPeers {
- public:
-  virtual ~ShardPeers() = default;
-  /// Each rank has written the weights whose masters it keeps: all ranks have all of them afterwards.
-  virtual void gather_weights() = 0;
-  /// The sum over all ranks, modulo 2^64.
-  virtual std::uint64_t sum(std::uint64_t value) = 0;
-  /// Returns when nothing of gather_weights() is under way any more.
-  virtual void settle() = 0;
-};
-
 class ParameterArena {
  public:
   /// Where a parameter lies: elements of its part's flat tensors.
@@ -121,15 +109,10 @@ class ParameterArena {
   std::int64_t numel() const { return numel_; }
 
   /// Whether this rank keeps some of the masters, as ArenaOptions::keep said. Those that are no weights
-  /// themselves then lie in tensors that hold no others. What only one rank can do with all masters throws
-  /// ArgumentError; what needs the other ranks (weights_from_masters(), load_state_dict(), weights_hash()) is
-  /// a call of all ranks, after set_peers().
+  /// themselves then lie in tensors that hold no others. What takes all masters throws ArgumentError. What
+  /// writes to masters changes the weights of this rank's alone, and counts as an update: all ranks have
+  /// them after Zero1::gather_weights().
   bool sharded() const { return sharded_; }
-  void set_peers(ShardPeers* peers) { peers_ = peers; }
-  /// Comes before whatever writes to masters besides an optimizer's step.
-  void settle() const {
-    if (peers_) peers_->settle();
-  }
   /// What this rank keeps, in the order of parts and elements: all, unless sharded.
   std::span<const Owned> owned() const { return owned_; }
   /// Elements of a part that this rank keeps.
@@ -164,7 +147,7 @@ class ParameterArena {
   /// Whether a backward pass delivered a gradient since zero_grad(). One that did not is skipped by updates.
   bool has_gradient(int parameter) const;
 
-  /// Casts masters to weights: after something wrote to the masters. Where sharded, a call of all ranks.
+  /// Casts masters to weights: after something wrote to the masters.
   void weights_from_masters();
   /// Takes weights as the new masters: after something wrote to the parameters (a loaded state).
   void masters_from_weights();
@@ -180,7 +163,7 @@ class ParameterArena {
 
   /// Marks weights (or buffers) as written: saved tensors and packed copies of them become stale.
   void bump_weights() const;
-  /// Called by an optimizer that has moved the masters it keeps; and how often one has.
+  /// Called by who has moved the masters that are here; and how often somebody has.
   void updated() { ++updates_, bump_weights(); }
   std::int64_t updates() const { return updates_; }
   void bump_buffers() const;
@@ -189,19 +172,21 @@ class ParameterArena {
   /// sharded, masters are sharded tensors.
   StateDict state_dict() const;
   /// Copies values in and refreshes the compute copies. Throws ArgumentError, before anything is written, on
-  /// a missing, extra or misshapen entry, naming it. Where sharded, a call of all ranks.
+  /// a missing, extra or misshapen entry, naming it.
   void load_state_dict(const StateDict& state);
 
   /// Hash of the master weights: mix64(count + sum over i of hash_element(i, bits of value i)) modulo 2^64,
   /// where i counts the elements of all parameters in declared order (kernels/hash.h). Padding, compute
   /// dtype, buckets and the order of summation do not enter. -0 and 0 differ, and so do NaNs.
-  /// Waits for the device. Where sharded, a call of all ranks, with the value of an arena that is not.
+  /// Waits for the device. Throws ArgumentError where sharded: GradientSync::weights_hash() asks all ranks.
   std::uint64_t weights_hash() const;
+  /// That of all ranks is hash_of() the sum of their owned_hash().
+  std::uint64_t owned_hash() const;
+  std::uint64_t hash_of(std::uint64_t sum) const;
 
  private:
   void lay_out();
   void choose_owned();
-  ShardPeers& peers(const char* op) const;
   void take_over_weights();
   void take_over_buffers();
   Tensor view(Tensor Part::*flat, int parameter) const;
@@ -219,7 +204,6 @@ class ParameterArena {
   bool sharded_ = false;
   std::vector<Owned> owned_;
   std::vector<std::int64_t> kept_;  // elements, by part
-  ShardPeers* peers_ = nullptr;
   std::int64_t numel_ = 0, zeroed_ = 0, updates_ = 0;
   Tensor flat_buffers_, snapshot_;
 };

@@ -74,18 +74,8 @@ template <class Context> void Ema::average_masters(Context& context) {
 }
 
 void Ema::swap() {
-  arena_.settle();
   exchange();
   arena_.weights_from_masters();
-}
-
-void Ema::swap_back_alone() {
-  exchange();
-  if (arena_.sharded()) {
-    arena_.updated();  // weights are not gathered
-  } else {
-    arena_.weights_from_masters();
-  }
 }
 
 void Ema::exchange() {
@@ -101,7 +91,7 @@ void Ema::exchange() {
 
 EmaSwap::~EmaSwap() {
   try {
-    if (ema_) ema_->swap_back_alone();
+    if (ema_) ema_->swap();
   } catch (const std::exception&) {
     // Of a device that does nothing any more: whoever uses it next is told.
   }

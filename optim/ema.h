@@ -23,7 +23,7 @@ struct EmaOptions {
 ///
 /// after each applied step; a skipped step leaves it alone. Starts from the present values.
 /// State: one f32 per parameter and buffer element; where the arena is sharded, of this rank's parameters
-/// alone, and swap() is a call of all ranks.
+/// alone, and after swap() all ranks gather weights (Zero1::gather_weights()).
 /// Source: Polyak and Juditsky 1992; the warm-up is TensorFlow's ExponentialMovingAverage with num_updates.
 class Ema {
  public:
@@ -46,10 +46,6 @@ class Ema {
   /// Exchanges averages with masters and buffers, and refreshes the compute copies: the model now is the
   /// average. A second call changes it back.
   void swap();
-  /// A second call that speaks to no other rank: where the arena is sharded, this rank's masters change back,
-  /// and the next step throws ArgumentError, because weights are those of the average until all ranks gather
-  /// them.
-  void swap_back_alone();
   /// The averages under the names of the model: views of live memory. Loading checks as the arena does.
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
@@ -73,15 +69,7 @@ class Ema {
   UpdatePlan rest_;                     // of those
 };
 
-/// Until end(), the model is its average.
-///
-///     EmaSwap average(ema);
-///     ...
-///     average.end();
-///
-/// Where masters are sharded, both ends are calls of all ranks. An exception between them is often on one
-/// rank alone, so that the destructor asks the others for nothing: it changes back what is here, as
-/// Ema::swap_back_alone() does.
+/// Until end(), or as long as it lives, the model is its average.
 class EmaSwap {
  public:
   explicit EmaSwap(Ema& ema) : ema_(&ema) { ema.swap(); }

@@ -33,7 +33,7 @@ Tensor transposed(const Tensor& x) {
 
 Muon::Muon(ParameterArena& arena, const std::vector<Group>& groups, int first_slot,
            std::unique_ptr<Optimizer> rest)
-    : Optimizer("muon", arena, {groups.begin(), groups.end()}, first_slot),
+    : Optimizer("muon", arena, {groups.begin(), groups.end()}, first_slot, decay_of(groups)),
       options_(static_cast<std::size_t>(first_slot)),
       rest_(std::move(rest)),
       momentum_(add_state("momentum")) {
@@ -141,8 +141,8 @@ void Muon::make_workspace() {
     }
     if (largest == 0) continue;
     const auto make = [&](std::int64_t size) { return make_flat(size, dtype, arena().device()); };
-    (dtype == DType::f32 ? f32_ : bf16_) = {make(largest), make(largest), make(square), make(square),
-                                            make(square)};
+    Workspace& work = dtype == DType::f32 ? f32_ : bf16_;
+    work = {make(largest), make(largest), make(square), make(square), make(square)};
   }
 }
 

@@ -29,6 +29,7 @@ struct MuonOptions {
   float eps = 1e-7f;
   bool normalize_weights = false;  ///< every step begins by scaling w to the norm sqrt(rows)
   DType dtype = DType::f32;        ///< of the iteration; bf16 costs about 1% of the update's accuracy
+  Decay decay = Decay::matrices;   ///< what weight_decay applies to; PyTorch: all
 
   bool operator==(const MuonOptions&) const = default;
 };
@@ -40,6 +41,7 @@ struct MuonOptions {
 ///     X  = u / max(|u|, eps);   iterations times:  A = X X^T;  X = a X + (b A + c A^2) X
 ///     w -= lr lambda w + lr scale X
 ///
+/// By default lambda is 0 where Parameter::decay is off (MuonOptions::decay); `rest` has options of its own.
 /// An iteration of a matrix with n = min(rows, columns), m the other, costs 4 n^2 m + 2 n^3 FLOPs. Everything
 /// else (biases, norms, and what the selector leaves out, often the first and the last layer) goes to `rest`,
 /// an optimizer of its own. State: one f32 per parameter.

@@ -13,7 +13,8 @@ namespace {
 constexpr auto kStateAlign = static_cast<std::int64_t>(kSliceAlignment / sizeof(float));
 
 std::vector<UpdatePlan::Member> sort_into_groups(const ParameterArena& arena,
-                                                 std::span<const ParamGroup> groups, int first_slot) {
+                                                 std::span<const ParamGroup> groups, int first_slot,
+                                                 std::span<const Decay> decay) {
   ATH_CHECK(!groups.empty(), "optimizer: there must be at least one group of parameters");
   ATH_CHECK(first_slot >= 0 && first_slot + static_cast<int>(groups.size()) <= kMaxParamGroups,
             "optimizer: groups must fit into {} learning rates, but got {} from place {} on", kMaxParamGroups,
@@ -27,9 +28,10 @@ std::vector<UpdatePlan::Member> sort_into_groups(const ParameterArena& arena,
       return candidate.parameters(parameter);
     });
     if (group == groups.end()) continue;
-    const auto index = group - groups.begin();
-    ++taken[static_cast<std::size_t>(index)];
-    members.push_back({i, first_slot + static_cast<int>(index), at, parameter.decay});
+    const auto index = static_cast<std::size_t>(group - groups.begin());
+    ++taken[index];
+    members.push_back(
+        {i, first_slot + static_cast<int>(index), at, parameter.decay || decay[index] == Decay::all});
     at += align_elements(arena.owned_elements(i), kStateAlign);
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -71,12 +73,13 @@ Selector none_of(Selector selector) {
 
 // Optimizer ------------------------------------------------------------------------------------------------
 
-Optimizer::Optimizer(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot)
+Optimizer::Optimizer(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot,
+                     std::span<const Decay> decay)
     : kind_(kind),
       arena_(arena),
       groups_(std::move(groups)),
       first_slot_(first_slot),
-      plan_(arena, sort_into_groups(arena, groups_, first_slot)) {
+      plan_(arena, sort_into_groups(arena, groups_, first_slot, decay)) {
   for (const UpdatePlan::Member& member : plan_.members()) {
     state_size_ = align_elements(member.state + arena.owned_elements(member.parameter), kStateAlign);
   }

@@ -30,6 +30,13 @@ Selector matrices();
 Selector none_of(Selector selector);
 }  // namespace selectors
 
+/// What a weight decay applies to.
+enum class Decay : std::uint8_t {
+  matrices,  ///< parameters with Parameter::decay: those of nn but for biases and the scales and shifts of
+             ///< norms
+  all,       ///< every parameter of the group, as in PyTorch's optimizers
+};
+
 /// A set of parameters with options of its own. A parameter belongs to the first group that selects it; one
 /// that no group selects is left as it is.
 struct ParamGroup {
@@ -91,10 +98,17 @@ class Optimizer {
   virtual std::vector<int> selected() const;
 
  protected:
-  /// Sorts parameters into groups. Throws ArgumentError when a group selects none, and when there are more
-  /// groups than StepState has room for.
-  /// `kind` is a string literal: "sgd".
-  Optimizer(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot);
+  /// Sorts parameters into groups; `decay` says what that of each applies to. Throws ArgumentError when a
+  /// group selects none, and when there are more groups than StepState has room for. `kind` is a string
+  /// literal: "sgd".
+  Optimizer(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot,
+            std::span<const Decay> decay);
+  /// The choice of each group.
+  template <class Group> static std::vector<Decay> decay_of(const std::vector<Group>& groups) {
+    std::vector<Decay> decay;
+    for (const Group& group : groups) decay.push_back(group.options.decay);
+    return decay;
+  }
 
   /// A zeroed f32 state tensor with a place for every selected parameter, at UpdatePlan::Member::state.
   Tensor add_state(const char* name);

@@ -7,7 +7,7 @@ namespace athanor {
 Sgd::Sgd(ParameterArena& arena, const SgdOptions& options) : Sgd(arena, {Group{{}, options}}, 0) {}
 
 Sgd::Sgd(ParameterArena& arena, const std::vector<Group>& groups, int first_slot)
-    : Optimizer("sgd", arena, {groups.begin(), groups.end()}, first_slot),
+    : Optimizer("sgd", arena, {groups.begin(), groups.end()}, first_slot, decay_of(groups)),
       options_(static_cast<std::size_t>(first_slot)) {
   bool any_momentum = false;
   for (const Group& group : groups) {

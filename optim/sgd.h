@@ -7,10 +7,11 @@
 namespace athanor {
 
 struct SgdOptions {
-  float momentum = 0;      ///< mu
-  float dampening = 0;     ///< tau
-  float weight_decay = 0;  ///< lambda; added to the gradient, so that momentum sees it
-  bool nesterov = false;   ///< wants momentum > 0 and dampening 0
+  float momentum = 0;             ///< mu
+  float dampening = 0;            ///< tau
+  float weight_decay = 0;         ///< lambda; added to the gradient, so that momentum sees it
+  bool nesterov = false;          ///< wants momentum > 0 and dampening 0
+  Decay decay = Decay::matrices;  ///< what weight_decay applies to; PyTorch: all
 };
 
 /// Stochastic gradient descent with momentum, weight decay and Nesterov's look-ahead, the formulas of
@@ -20,6 +21,7 @@ struct SgdOptions {
 ///     b  = mu b + (1 - tau) g         (at a parameter's first update b = g)
 ///     w -= lr (nesterov ? g + mu b : b)
 ///
+/// By default lambda is 0 for biases and norms (SgdOptions::decay), which PyTorch decays.
 /// State: one f32 per parameter, only where some group has momentum.
 /// Source: Sutskever et al. 2013, "On the importance of initialization and momentum in deep learning".
 class Sgd final : public Optimizer {

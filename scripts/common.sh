@@ -19,9 +19,16 @@ set_up() { # set_up [PACKAGE...]: with packages that this script needs beyond a 
     fail 2 "CMake 3.25 or newer is needed, but $(command -v cmake) is $version: upgrade it (Debian 12, Ubuntu 24.04 and later ship one)."
 }
 
+# Warnings are errors in CI (CI=true) and where asked for; never for somebody who only wants to use this.
+case ${CI-} in
+  true | 1) werror=yes ;;
+  *) werror=no ;;
+esac
+
 configure() { # configure PRESET [-DNAME=VALUE...]
   mkdir -p "build/$1"
-  local log=build/$1/configure.log
-  cmake --preset "$@" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+  local log=build/$1/configure.log settings=()
+  [ $werror = no ] || settings=(-DATHANOR_WERROR=ON)
+  cmake --preset "$@" "${settings[@]}" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
   grep '^-- athanor:' "$log"
 }

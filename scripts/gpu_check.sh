@@ -194,7 +194,7 @@ if [ -x "$bin/cuda_staged_mpi_test" ]; then
 fi
 
 # 3. Kernels bound by memory.
-bench elementwise 6 '^(relu|gelu_erf|add|add_row)/'
+bench elementwise 6 '^(relu|gelu|add|add_row)/'
 bench norm 10 '^(batch|layer)_norm'
 bench softmax 5 '^(log_)?softmax/'
 bench loss 5 '^cross_entropy/'

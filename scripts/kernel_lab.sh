@@ -3,7 +3,7 @@
 # with g++ for the emulator and
 #   run with its threads in forward, reverse and random order, and compared with the reference of its task;
 #   run with every access checked against the bounds of its array, and every two against each other for races;
-#   counted, line by line: memory sectors, bank conflicts, divergence (kernels/simt/counters.h says what they are).
+#   counted, line by line: memory sectors, bank conflicts, divergence (simt/counters.h says what they are).
 # Where there are nvcc and a GPU, it runs there too and is timed.
 #   --dir DIR   the exercises are in DIR instead
 #   --counters  only counts;  --table: as a Markdown table, one line a kernel
@@ -35,11 +35,11 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 # Two builds, for no one build finds everything; and one to step through.
-common=(-std=c++20 -g -I"$root" -isystem "$root/kernels/simt/include" -I"$root/examples/kernel_lab" -DATHANOR_SIMT)
+common=(-std=c++20 -g -I"$root" -isystem "$root/simt/include" -I"$root/examples/kernel_lab" -DATHANOR_SIMT)
 flags_of() { # flags_of bounds|races|gdb
   case $1 in
     bounds) echo -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer ;;
-    races) echo -O1 -DATHANOR_SIMT_RACE -fno-omit-frame-pointer ;;
+    races) echo -O1 -DSIMT_RACE -fno-omit-frame-pointer ;;
     gdb) echo -O0 ;;
   esac
 }
@@ -49,27 +49,27 @@ kernel_flags_of() {
 }
 libraries=(-lfmt -pthread -ldl)
 if [ -f "$(g++ -print-file-name=libbacktrace.a)" ]; then  # else the emulator asks the program addr2line for lines
-  common+=(-DATHANOR_SIMT_LIBBACKTRACE)
+  common+=(-DSIMT_LIBBACKTRACE)
   libraries+=(-lbacktrace)
 fi
-# The emulator's sources: the first list in cmake/simt.cmake, and for races what is appended to it.
+# The emulator's sources: the first list in simt/simt.cmake, and for races what is appended to it.
 sources_of() {
-  awk -v all="$([ "$1" = races ] && echo 1 || echo 0)" '
-    /set\(ATHANOR_SIMT_SOURCES/ || (all && /list\(APPEND ATHANOR_SIMT_SOURCES/) { inside = 1; next }
+  awk -v root="$root" -v all="$([ "$1" = races ] && echo 1 || echo 0)" '
+    /set\(sources$/ || (all && /list\(APPEND sources$/) { inside = 1; next }
     /\)/ { inside = 0 }
-    inside && NF { print "kernels/simt/" $1 ".cpp" }' cmake/simt.cmake
+    inside && NF { print root "/simt/" $1 ".cpp" }' simt/simt.cmake
 }
 
 # compile BUILD: the emulator and lab.cpp, where a source or a flag has changed.
 compile_emulator() {
   local build=$1 objects=$lab/$1 sum
-  sum=$(cat kernels/simt/*.* kernels/simt/include/*.* kernels/simt/include/*/* kernels/cuda/launch_on.h \
+  sum=$(cat simt/*.* simt/include/*.* simt/include/*/* \
     examples/kernel_lab/lab.* "$root/scripts/kernel_lab.sh" | cksum)
   [ "$(cat "$objects/emulator.sum" 2>/dev/null)" != "$sum" ] || return 0
   echo "Building the emulator ($build), once" >&2
   rm -rf "$objects"
   mkdir -p "$objects"
-  { sources_of "$build"; echo examples/kernel_lab/lab.cpp; } |
+  { sources_of "$build"; echo "$root/examples/kernel_lab/lab.cpp"; } |
     xargs -P "$(nproc)" -I{} bash -c '"$@" -c {} -o '"$objects"'/$(basename {} .cpp).o' \
       - $ccache g++ "${common[@]}" $(flags_of "$build") >"$log" 2>&1 || { cat "$log" >&2; return 2; }
   (cd "$objects" && ar rcs emulator.a ./*.o)
@@ -96,7 +96,7 @@ say_row() { printf '  %-9s %s\n' "$1" "$2"; }
 found_in() {
   local what place near thread
   what=$(sed -nE 's/^(READ|WRITE) of size ([0-9]+).*/\1 of \2 bytes/p; s/^.*: runtime error: (.*)/\1/p' "$1" | head -n 1)
-  place=$(grep -oE '[^ (]*\.(cu|h):[0-9]+' "$1" | grep -vE '/(kernels/simt|include/c\+\+)/' | head -n 1)
+  place=$(grep -oE '[^ (]*\.(cu|h):[0-9]+' "$1" | grep -vE '(^|/)simt/([a-z_]+\.h|include/)|/include/c\+\+/' | head -n 1)
   near=$(sed -nE "s/^0x[0-9a-f]+ is located ([0-9]+) bytes to the left of.*/, \\1 bytes before an array/p
     s/^0x[0-9a-f]+ is located ([0-9]+) bytes to the right of.*/, \\1 bytes behind the end of an array/p
     s/^0x[0-9a-f]+ is located ([0-9]+ bytes) (before|after) .*/, \\1 \\2 an array/p" "$1" | head -n 1)

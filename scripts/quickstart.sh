@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the library and the examples, trains a small CNN on the embedded digits and shows
-# the result: on a GPU where one is found with nvcc and cuDNN, else on the CPU, saying what is missing.
+# Installs what is missing, builds train_digits and what of the library it needs, trains a small CNN on the embedded
+# digits and shows the result: on a GPU where one is found with nvcc and cuDNN, else on the CPU, saying what is missing.
 # Arguments go to train_digits: scripts/quickstart.sh --epochs 5
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 arguments=("$@")
@@ -8,8 +8,8 @@ arguments=("$@")
 set_up
 
 build() { # build PRESET [-DNAME=VALUE...]
-  say "Building the library and the examples (build/$1, shared with scripts/test.sh)"
-  configure "$@" && cmake --build --preset "$1" --target examples
+  say "Building train_digits (build/$1, shared with scripts/test.sh)"
+  configure "$@" && cmake --build --preset "$1" --target train_digits
 }
 
 # Builds for the GPU that is here, or says in a line why not and returns 1.
@@ -41,3 +41,4 @@ say "Training a CNN on handwritten digits"
 build/$preset/bin/train_digits "${arguments[@]}"
 
 say "Next: build/$preset/bin/train_digits --help, or scripts/test.sh"
+echo "The other programs: cmake --build --preset $preset --target examples"

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the cpu preset and runs its tests. --all adds cpu-asan, cpu-tsan and simt. --every adds
-# simt-asan, simt-race, smpi and cuda as well, which take as long again; smpi is left out where there is no SimGrid, and cuda where
-# there is no toolkit for it.
+# Installs what is missing, builds the cpu preset and runs its tests. --all adds cpu-asan, cpu-tsan, simt and cuda. --every
+# adds simt-asan, simt-race and smpi as well, which take as long again; smpi is left out where there is no SimGrid, and
+# cuda where there is no toolkit for it. --werror makes warnings errors, as CI=true does.
 # The last line counts passed, failed and skipped tests; above it each skipped one says why.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 presets=(cpu)
-case "${1-}" in
-  "") ;;
-  --all) presets=(cpu cpu-asan cpu-tsan simt) ;;
-  --every) presets=(cpu cpu-asan cpu-tsan simt simt-asan simt-race smpi cuda) ;;
-  *) fail 2 "usage: scripts/test.sh [--all | --every]" ;;
-esac
+for argument in "$@"; do
+  case "$argument" in
+    --all) presets=(cpu cpu-asan cpu-tsan simt cuda) ;;
+    --every) presets=(cpu cpu-asan cpu-tsan simt simt-asan simt-race smpi cuda) ;;
+    --werror) werror=yes ;;
+    *) fail 2 "usage: scripts/test.sh [--all | --every] [--werror]" ;;
+  esac
+done
 
 set_up python3 # some scripts under test are written in it
 jobs=$(nproc)
@@ -83,9 +85,8 @@ for preset in "${presets[@]}"; do
   say "$preset: testing"
   report=build/$preset/ctest.xml
   rm -f "$report"
-  # Lines of tests that passed are left out; all are in build/PRESET/Testing/Temporary/LastTest.log.
-  ctest --preset "$preset" -j "$jobs" --output-junit "$root/$report" |
-    { grep -vE '^ +Start +[0-9]+: |[0-9]+/[0-9]+ Test +#.* Passed ' || true; } || status=1
+  # What each test printed is in build/PRESET/Testing/Temporary/LastTest.log.
+  ctest --preset "$preset" -j "$jobs" --output-junit "$root/$report" | scripts/test_progress.sh || status=1
   { read -r p f s; names=$(cat); } < <(summarise "$report")
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   [ -z "$names" ] || skips+="$preset"$'\n'"$names"$'\n'

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "tensor/detail/device_memory.h"
+#include "tensor/detail/fresh_memory.h"
 #include "tensor/detail/tags.h"
 #include "tensor/error.h"
 
@@ -23,6 +24,8 @@ namespace {
 constexpr std::size_t kHugePage = 2 * 1024 * 1024;
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kMaxSmall = 1024 * 1024;
+constexpr std::size_t kMostFilled =
+    64 * 1024 * 1024;                               // a larger block is one whose pages a test leaves unused
 constexpr std::size_t kSmallClasses = 16 + 8 * 10;  // 64-byte steps to 1 KiB, then 8 steps an octave to 1 MiB
 
 constexpr std::size_t round_up(std::size_t value, std::size_t step) {
@@ -64,10 +67,9 @@ class CpuAllocator final : public Allocator {
  public:
   Block allocate(std::size_t bytes) override {
     if (bytes == 0) return {nullptr, 0, detail::current_tag};
-    std::lock_guard lock(mutex_);
-    Block block = bytes <= kMaxSmall ? take_small(bytes) : take_large(bytes);
-    block.tag = detail::current_tag;
-    usage_.charge(block.bytes, block.tag);
+    const Block block = take(bytes);
+    if (detail::fill_fresh_memory.load(std::memory_order_relaxed))
+      std::memset(block.data, 0xff, std::min(bytes, kMostFilled));
     return block;
   }
 
@@ -113,6 +115,14 @@ class CpuAllocator final : public Allocator {
     void* data;
     std::size_t bytes;
   };
+
+  Block take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    Block block = bytes <= kMaxSmall ? take_small(bytes) : take_large(bytes);
+    block.tag = detail::current_tag;
+    usage_.charge(block.bytes, block.tag);
+    return block;
+  }
 
   Block take_small(std::size_t bytes) {
     const std::size_t index = class_of(bytes), size = class_bytes(index);
@@ -213,6 +223,8 @@ class CpuAllocator final : public Allocator {
 };
 
 }  // namespace
+
+constinit std::atomic<bool> detail::fill_fresh_memory{false};
 
 Allocator& allocator_of(Device device) {
   if (!device.is_cpu()) return detail::device_allocator(device);

@@ -1,7 +1,9 @@
 // Whom one rank blames, in the moment before it ends.
-#include "dist/detail/blame.h"
+#include "dist/watch/detail/blame.h"
 
+#include <fstream>
 #include <regex>
+#include <sstream>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -152,6 +154,31 @@ TEST(Blame, PatienceIsForAllOfThem) {
   late.join();
   EXPECT_GE(took, 2s);
   EXPECT_LT(took, 3300ms) << "with patience for each: 3.8 s";
+}
+
+// There is a second for all of it: the first line and the newest entries say enough.
+TEST(Blame, ReadsNoMoreThanTheFirstLines) {
+  Ring ring;
+  ring.job.write(ring[3]);
+  std::filesystem::resize_file(ring.job.file(3), 1000);  // those, and some
+  std::ofstream(ring.job.file(3), std::ios::app) << std::string(1 << 20, 'x') << '\n';
+  EXPECT_EQ(without_time(ring.of(0)), std::string(kRank2) + " (rank 0 waits for rank 3 waits for rank 2)");
+}
+
+// Whoever it waits for by its record is no rank.
+TEST(Blame, ARecordThatWaitsForNoRankIsNotFollowed) {
+  for (const char* nobody : {"4", "2147483648", "4294967295", "-5"}) {
+    Ring ring;
+    ring.job.write(ring[3]);
+    std::stringstream text;
+    text << std::ifstream(ring.job.file(3)).rdbuf();
+    std::string changed = text.str();
+    const std::string before = "\"waits_for\":2";
+    changed.replace(changed.find(before), before.size(), fmt::format("\"waits_for\":{}", nobody));
+    std::ofstream(ring.job.file(3)) << changed;
+    EXPECT_EQ(without_time(ring.of(0)), "rank 3 did not do its part of ring all_reduce #8, bucket 4")
+        << nobody;
+  }
 }
 
 // Nobody writes any: what lies in the working directory is of another run.

@@ -1,5 +1,5 @@
 // Who is who: what launchers say in the environment, and how ranks without MPI meet.
-#include "dist/bootstrap.h"
+#include "dist/launch/bootstrap.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,15 +7,17 @@
 #include <cstring>
 #include <map>
 #include <thread>
+#include <vector>
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "dist/launcher.h"
-#include "dist/rendezvous.h"
+#include "dist/launch/launcher.h"
+#include "dist/launch/rendezvous.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -182,6 +184,12 @@ TEST(Bootstrap, TheLaunchersSocketIsRank0s) {
   EXPECT_NE(message_of([&] { place_of(variables); }).find("ATHANOR_LISTENING"), std::string::npos);
 }
 
+TEST(Bootstrap, TheSecretIsRead) {
+  EXPECT_EQ(place_of(kTorchrun).secret, "");
+  EXPECT_EQ(place_of(kTorchrun + Variables{{"ATHANOR_SECRET", "x y"}}).secret, "x y");
+  EXPECT_EQ(place_of(kSlurm + Variables{{"ATHANOR_SECRET", "z"}}).secret, "z");
+}
+
 TEST(Bootstrap, TheFirstHostOfSlurmsList) {
   EXPECT_EQ(dist::first_host("gpu[03-07,12],login"), "gpu03");
   EXPECT_EQ(dist::first_host("gpu[3]"), "gpu3");
@@ -331,6 +339,132 @@ TEST_F(Rendezvous, AnotherProgramAtThatPortIsAnError) {
   EXPECT_NE(message_of([&] { share(place(1), "", {}); }).find("there is another program"), std::string::npos);
 }
 
+// Strangers
+// ---------------------------------------------------------------------------------------------------
+
+int connect_to_port(int port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+
+TEST_F(Rendezvous, SilentStrangersKeepNobodyWaiting) {
+  std::vector<int> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(connect_to_port(meeting_.port));
+  const auto began = std::chrono::steady_clock::now();
+  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", {.timeout = 60s}), "blob"); });
+  EXPECT_EQ(share(place(1, 2), "", {.timeout = 60s}), "blob");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 4s);
+  for (const int socket : silent) ::close(socket);
+}
+
+TEST_F(Rendezvous, WhoDoesNotKnowTheSecretTakesNobodysPlace) {
+  const auto knowing = [&](int rank, const char* secret) {
+    Place at = place(rank, 2);
+    at.secret = secret;
+    return at;
+  };
+  std::jthread server([&] { EXPECT_EQ(share(knowing(0, "of the job"), "blob", {}), "blob"); });
+  for (const char* guess : {"", "of another", "of the jo"}) {
+    EXPECT_NE(message_of([&] { share(knowing(1, guess), "", {}); }).find("has another ATHANOR_SECRET"),
+              std::string::npos);
+  }
+  EXPECT_EQ(share(knowing(1, "of the job"), "", {}), "blob");
+}
+
+// What a rank says is recorded on its way to rank 0, and said again.
+TEST_F(Rendezvous, WhatWasHeardOnceIsOfNoUseAgain) {
+  const dist::Listening proxy = dist::listen_anywhere();
+  std::string words;
+  std::jthread between([&] {
+    const int guest = ::accept(proxy.socket, nullptr, nullptr), host = connect_to_port(meeting_.port);
+    char buffer[4096];
+    for (const std::size_t bytes : {40, 32}) {  // what a rank says first, and its proof
+      const ssize_t got = ::recv(guest, buffer, bytes, MSG_WAITALL);
+      ASSERT_EQ(got, static_cast<ssize_t>(bytes));
+      words.append(buffer, bytes);
+      EXPECT_EQ(::send(host, buffer, bytes, MSG_NOSIGNAL), got);
+      if (bytes == 32) break;  // the answer is kept from it
+      const ssize_t challenge = ::recv(host, buffer, 32, MSG_WAITALL);
+      EXPECT_EQ(::send(guest, buffer, static_cast<std::size_t>(challenge), MSG_NOSIGNAL), challenge);
+    }
+    ::close(guest);
+    ::close(host);
+    ::close(proxy.socket);
+  });
+  Place server_at = place(0, 2), elsewhere = place(1, 2), late = place(1, 2);
+  for (Place* at : {&server_at, &elsewhere, &late}) at->secret = "of the job";
+  elsewhere.port = proxy.port;
+  std::jthread server([&] { EXPECT_EQ(share(server_at, "blob", {.timeout = 20s}), "blob"); });
+  EXPECT_THROW(share(elsewhere, "", {.timeout = 300ms}), PeerLostError);
+  between.join();
+  ASSERT_EQ(words.size(), 72u);
+  EXPECT_EQ(words.find("of the job"), std::string::npos);
+  EXPECT_EQ(stranger(words).find("blob"), std::string::npos);  // its nonce is new
+  EXPECT_EQ(share(late, "", {.timeout = 20s}), "blob");
+}
+
+TEST_F(Rendezvous, AFalseRank0IsRefused) {
+  Place host = place(0, 2), guest = place(1, 2);
+  host.secret = "a guess";
+  std::jthread server([&] { EXPECT_THROW(share(host, "blob", {.timeout = 1s}), PeerLostError); });
+  guest.secret = "of the job";
+  EXPECT_NE(message_of([&] { share(guest, "", {}); }), "no error");
+}
+
+TEST_F(Rendezvous, Rank0SleepsWhileItHasNoDescriptorForAGuest) {
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const int guest = connect_to_port(meeting_.port), next = ::dup(guest);
+  ::close(next);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next);
+  timespec cpu_before{}, cpu_after{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_before);
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  EXPECT_THROW(share(place(0, 2), "blob", {.timeout = 1s}), PeerLostError);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_after);
+  const double seconds = static_cast<double>(cpu_after.tv_sec - cpu_before.tv_sec) +
+                         static_cast<double>(cpu_after.tv_nsec - cpu_before.tv_nsec) * 1e-9;
+  EXPECT_LT(seconds, 0.2);
+  ::close(guest);
+}
+
+// Addresses of this machine that are not the master's: nobody listens there.
+TEST_F(Rendezvous, Rank0ListensAtTheMastersAddressAlone) {
+  ::close(meeting_.socket);
+  Place host = place(0, 2), guest = place(1, 2), other = guest;
+  host.listening = -1;
+  host.local_size = guest.local_size = 2;  // all on this machine
+  host.host = guest.host = "127.0.0.2";
+  other.host = "127.0.0.1";
+  std::jthread server([&] { EXPECT_EQ(share(host, "blob", {.timeout = 20s}), "blob"); });
+  std::this_thread::sleep_for(200ms);
+  EXPECT_NE(message_of([&] { share(other, "", {.timeout = 200ms}); }).find("nobody answers there"),
+            std::string::npos);
+  EXPECT_EQ(share(guest, "", {.timeout = 20s}), "blob");
+}
+
+TEST_F(Rendezvous, WithoutASecretThereIsAWarningButOnOneMachine) {
+  ::close(meeting_.socket);
+  Place at = place(0, 2);
+  EXPECT_NE(dist::warn_of_strangers(at).find("ATHANOR_SECRET is not set"), std::string::npos);
+  at.secret = dist::draw_secret();
+  EXPECT_EQ(dist::warn_of_strangers(at), "");
+  at.secret.clear();
+  at.local_size = 2;  // at 127.0.0.1
+  EXPECT_EQ(dist::warn_of_strangers(at), "");
+  at.host = "192.0.2.1";
+  EXPECT_NE(dist::warn_of_strangers(at), "");
+  EXPECT_EQ(dist::draw_secret().size(), 32u);
+  EXPECT_NE(dist::draw_secret(), dist::draw_secret());
+}
+
 // What the launcher for GPUs starts, from the beginning to the id that all need -----------------------------
 
 void be_one_of_three() {
@@ -339,6 +473,7 @@ void be_one_of_three() {
   ASSERT_EQ(place.world_size, 3);
   EXPECT_EQ(place.local_size, 3);
   EXPECT_EQ(place.local_rank, place.rank);
+  EXPECT_EQ(place.secret.size(), 32u);
   const std::string mine = fmt::format("rank {}'s", place.rank);
   const auto got = dist::share_from_rank_0(place, std::as_bytes(std::span(mine)), {.timeout = 20s});
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(got.data()), got.size()), "rank 0's");

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/engine.h"
-#include "dist/slice.h"
+#include "dist/collectives/slice.h"
 #include "tests/support/cases.h"
 
 namespace athanor {

@@ -1,9 +1,11 @@
 // Checkpoints of several ranks: what one number of them saves, any other loads.
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "dist/gather_state.h"
-#include "dist/thread_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "tests/support/data_parallel_cases.h"
 #include "trainer/checkpoint.h"
 #include "trainer/run_state.h"
@@ -95,7 +97,11 @@ template <class Sync> struct Training {
     dist::gather_state(comm, state,
                        [&](const dist::ReadTensor& read) { save_checkpoint(path, state, read); });
   }
-  void load(const fs::path& path) { load_parts(parts(), load_checkpoint(path)); }
+  void load(const fs::path& path) {
+    sync.settle();
+    load_parts(parts(), load_checkpoint(path));
+    sync.gather_weights();
+  }
 };
 
 template <class Sync> void save_after(int world, const Kind& kind, const fs::path& path) {
@@ -171,7 +177,7 @@ TEST_F(CheckpointOfRanks, ARunGoesOnAsIfItHadNotStopped) {
       training.save(file("half"));
       for (int batch = 3; batch < 6; ++batch) training.train(batch);
       training.save(file("end"));
-      const std::uint64_t hash = training.arena.weights_hash();
+      const std::uint64_t hash = training.sync.weights_hash();
       if (transport.rank() == 0) expected = hash;
     });
     run_ranks(4, [&](Transport& transport) {
@@ -180,7 +186,7 @@ TEST_F(CheckpointOfRanks, ARunGoesOnAsIfItHadNotStopped) {
       training.load(file("half"));
       for (int batch = 3; batch < 6; ++batch) training.train(batch);
       training.save(file("resumed"));
-      EXPECT_EQ(training.arena.weights_hash(), expected);
+      EXPECT_EQ(training.sync.weights_hash(), expected);
     });
     EXPECT_TRUE(bytes_of(file("resumed")) == bytes_of(file("end")));
   }
@@ -228,6 +234,25 @@ TEST_F(CheckpointOfRanks, AFailedSaveIsToldToAllRanks) {
     training.save(file("fine"));
   });
   EXPECT_NO_THROW((void)load_checkpoint(file("fine")));
+}
+
+// Where sharded tensors are read and where there are none: a slow disk is no lost rank.
+TEST_F(CheckpointOfRanks, RanksWaitForASlowWrite) {
+  run_ranks(3, [&](Transport& transport) {
+    Communicator comm(transport, {.timeout = std::chrono::milliseconds(400)});
+    StateDict none, state;
+    state.set("x", ShardedTensor{{3}, DType::f32, {{transport.rank(), Tensor::zeros({1})}}});
+    int pieces = 0;
+    for (const bool sharded : {false, true}) {
+      dist::gather_state(comm, sharded ? state : none, [&](const dist::ReadTensor& read) {
+        const auto slow = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1000)); };
+        slow();
+        if (sharded) read(*state.begin(), [&](auto) { slow(), ++pieces; });
+        slow();
+      });
+    }
+    EXPECT_EQ(pieces, transport.rank() == 0 ? 1 : 0);
+  });
 }
 
 TEST_F(CheckpointOfRanks, ShardsAreNotSavedByOneAlone) {

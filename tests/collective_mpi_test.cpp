@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "dist/mpi_transport.h"
+#include "dist/transports/mpi_transport.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/mpi_main.h"
 

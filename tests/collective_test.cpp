@@ -2,9 +2,10 @@
 #include <atomic>
 #include <thread>
 
-#include "dist/barrier.h"
-#include "dist/thread_transport.h"
-#include "dist/wait.h"
+#include "dist/collectives/barrier.h"
+#include "dist/collectives/exchange.h"
+#include "dist/collectives/wait.h"
+#include "dist/transports/thread_transport.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/count_new.h"
 
@@ -87,6 +88,24 @@ TEST(Collectives, NobodyLeavesABarrierBeforeAllHaveCome) {
       }
     });
   }
+}
+
+TEST(Exchange, TellsWhetherAnyTwoRanksGiveTheSame) {
+  for (const bool same : {false, true}) {
+    run_ranks(4, [&](Transport& transport) {
+      Communicator comm(transport);
+      std::array<std::int64_t, 2> mine{7, transport.rank()};
+      if (same && transport.rank() == 3) mine[1] = 1;
+      EXPECT_EQ(dist::all_differ(comm, std::as_bytes(std::span(mine))), !same);
+    });
+  }
+}
+
+TEST(Communicator, AutomaticIsRankOrderOnTheHost) {
+  run_ranks(2, [](Transport& transport) {
+    const Communicator comm(transport, {.algorithm = Algorithm::automatic});
+    EXPECT_EQ(comm.options().algorithm, Algorithm::rank_order);
+  });
 }
 
 // What they cost --------------------------------------------------------------------------------------------
@@ -268,7 +287,7 @@ TEST(LostRanks, WhatWasGivenUpIsNotDelivered) {
     Request from = transport.irecv(1 - transport.rank(), 1, received);
     Request to = transport.isend(1 - transport.rank(), 1, sent);
     if (transport.rank() == 0) {
-      transport.give_up("test");
+      transport.session().give_up("test");
       turn = 1;
       wait_for(2);
     }

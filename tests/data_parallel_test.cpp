@@ -1,7 +1,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "dist/thread_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "tests/support/data_parallel_cases.h"
 #include "tests/support/joined_training.h"
 

@@ -1,5 +1,6 @@
 #include "autograd/dropout.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>

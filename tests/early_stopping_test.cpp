@@ -69,5 +69,46 @@ TEST(EarlyStop, PutsTheBestWeightsBack) {
   EXPECT_EQ(result.report.test_loss, best->val_loss);
 }
 
+// Its loss is that of the epoch before, which is no better; those after it are worse.
+TEST(EarlyStop, AnEpochWithoutAnAppliedStepCostsNoPatience) {
+  TrainerConfig config = test::small_config();
+  config.epochs = 6;
+  config.early_stop = EarlyStop{"val_loss", 2};
+  config.loss_scaling = LossScaling{};  // falls for sixteen steps before they are stuck
+  const auto spoil = [](int call, const Tensor& y) {
+    if (call > 10 && call <= 20) y.data<float>()[0] = std::numeric_limits<float>::infinity();
+  };
+  const test::Outcome result = test::run(config, 160, spoil);
+  EXPECT_EQ(result.report.steps.skipped_overflow, 10);
+  EXPECT_EQ(result.log.epochs.at(1).val_loss, result.log.epochs[0].val_loss);
+  EXPECT_GT(result.log.epochs.at(2).val_loss, result.log.epochs[0].val_loss);
+  EXPECT_EQ(result.report.stopped_by, StoppedBy::early_stop);
+  EXPECT_EQ(result.log.epochs.size(), 4u);
+}
+
+// The largest of logits that hold a NaN may still be the right one.
+TEST(EarlyStop, AnEpochWithoutALossIsNotTheBest) {
+  for (const char* metric : {"val_accuracy", "train_loss"}) {
+    TrainerConfig config = test::small_config();
+    config.epochs = 4;
+    config.early_stop = EarlyStop{metric, 3};
+    const auto train = synthetic(test::kSmallSpec, 160, 1), held_out = synthetic(test::kSmallSpec, 50, 2);
+    test::Perceptron model;
+    model.on_validation = [](int call, const Tensor& y) {
+      if (call == 2) y.data<float>()[4] = std::numeric_limits<float>::quiet_NaN();
+    };
+    Trainer trainer(config);
+    test::Recorder::Log log;
+    trainer.add(std::make_unique<test::Recorder>(log));
+    const FitReport report = trainer.fit(model, *train, *held_out);
+    EXPECT_EQ(report.stopped_by, StoppedBy::early_stop);
+    ASSERT_EQ(log.epochs.size(), 2u);
+    EXPECT_EQ(report.weights_hash, log.epochs[0].weights_hash);
+    EXPECT_NE(trainer.why_stopped().find("val_loss is nan after epoch 2: back to the weights of epoch 1"),
+              std::string::npos)
+        << trainer.why_stopped();
+  }
+}
+
 }  // namespace
 }  // namespace athanor

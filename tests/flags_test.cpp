@@ -124,6 +124,8 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_TRUE(config.sync_bn);
   EXPECT_EQ(config.collectives.algorithm, dist::Algorithm::native);
   EXPECT_FALSE(config.overlap);
+  EXPECT_EQ(parse({}).collectives.algorithm, dist::Algorithm::automatic);
+  EXPECT_EQ(parse({"--algorithm=auto"}).collectives.algorithm, dist::Algorithm::automatic);
   EXPECT_EQ(parse({}).workers, LoaderOptions::kAuto);
   EXPECT_EQ(parse({"--workers=auto"}).workers, LoaderOptions::kAuto);
   EXPECT_FALSE(parse({"--bad-samples=strict"}).bad_samples.skip);
@@ -285,6 +287,45 @@ std::string help() {
     return asked.what();
   }
   return {};
+}
+
+/// "--epochs", and what --help calls its value: "N". Of all flags that take one.
+std::vector<std::pair<std::string, std::string>> flags_with_values() {
+  std::vector<std::pair<std::string, std::string>> flags;
+  std::istringstream lines(help());
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("  --")) continue;
+    std::istringstream words(line);
+    std::string names, value;
+    words >> names >> value;
+    if (!value.empty() && value.find_first_of("abcdefghijklmnopqrstuvwxyz") == std::string::npos)
+      flags.emplace_back(names.substr(0, names.find(',')), value);
+  }
+  return flags;
+}
+
+// Neither wraps around, becomes 0 on the way to f32, nor ends in another flag's name, or in none.
+TEST(Flags, NumbersThatNothingCanBeDoneWithAreRefusedByName) {
+  const std::vector<std::string> texts{"NAME", "DIR", "PATH", "P", "T", "D", "S", "A", "O", "FILE", "KIND"};
+  int numeric = 0;
+  for (const auto& [flag, shown] : flags_with_values()) {
+    SCOPED_TRACE(flag);
+    const bool text = std::find(texts.begin(), texts.end(), shown) != texts.end() && flag != "--loss-scale";
+    if (text) continue;
+    ++numeric;
+    const std::string before = shown == "METRIC:PATIENCE" ? "val_loss:" : shown == "POLICY" ? "skip:" : "";
+    for (const std::string value : {"9223372036854775807", "1e-320"}) {
+      const std::string message = refusal({flag, before + value, "--checkpoint-dir", "x"});
+      // As good a seed as any; and a rate that is too high is found out by training, which names the flag.
+      if (value[0] == '9' && (flag == "--seed" || flag == "--lr")) {
+        EXPECT_EQ(message, "accepted");
+        continue;
+      }
+      EXPECT_TRUE(message.starts_with(flag + ": must be ")) << message;
+      EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 0) << message;
+    }
+  }
+  EXPECT_EQ(numeric, 22);
 }
 
 TEST(Flags, HelpFitsATerminal) {

@@ -1,12 +1,13 @@
 // What follows from the records of all ranks, whatever is left of them.
-#include "dist/flight_report.h"
+#include "dist/watch/flight_report.h"
 
 #include <fstream>
 #include <sstream>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
-#include "dist/flight_record.h"
+#include "dist/watch/flight_record.h"
 #include "tests/support/flight_job.h"
 #include "tests/support/temp_dir.h"
 
@@ -185,6 +186,81 @@ TEST(FlightReport, AnyByteMayBeWrong) {
       ASSERT_FALSE(report.str().empty());
     }
   }
+}
+
+/// The record of `rank`, whose text `from`, where it is first, becomes `to`.
+void rewrite(const FlightJob& job, int rank, std::string_view from, std::string_view to) {
+  std::stringstream text;
+  text << std::ifstream(job.file(rank)).rdbuf();
+  std::string changed = text.str();
+  const std::size_t at = changed.find(from);
+  ASSERT_NE(at, std::string::npos) << changed;
+  std::ofstream(job.file(rank), std::ios::binary) << changed.replace(at, from.size(), to);
+}
+
+// Rank 0 waits for rank 1, and that for one that no job has: such a line is none.
+TEST(FlightReport, NumbersOutOfRangeAreNoEntries) {
+  const std::vector<std::string> always{
+      "-2",  "-9223372036854775808", "9223372036854775807", "\"1\"", "1e300", "18446744073709551615", "0.5",
+      "null"};
+  std::vector<std::pair<std::string, std::string>> wrong{
+      {"waits_for", "3"}, {"waits_for", "2147483648"}, {"waits_for", "4294967295"}};
+  for (const char* name : {"waits_for", "seq", "bytes", "last_us", "count"}) {
+    for (const std::string& value : always) wrong.emplace_back(name, value);
+  }
+  for (const auto& [name, value] : wrong) {
+    FlightJob job(3);
+    for (int rank = 0; rank < 3; ++rank) {
+      FlightRecord& flight = job.rank(rank, 8);
+      FlightJob::enter(flight, FlightJob::kSum, rank == 2 ? -1 : rank + 1);
+      job.write(flight);
+    }
+    std::stringstream text;
+    text << std::ifstream(job.file(1)).rdbuf();
+    std::string changed = text.str();
+    const std::string key = fmt::format("\"{}\":", name);
+    const std::size_t newest = changed.find('\n'), from = changed.find(key, newest) + key.size();
+    changed.replace(from, changed.find_first_of(",}", from) - from, value);
+    std::ofstream(job.file(1), std::ios::binary) << changed;
+    const RankRecord record = dist::read_record(job.file(1), 1);
+    EXPECT_EQ(record.entries.size(), 8u) << name << " " << value;
+    EXPECT_EQ(record.damage, "was cut: 8 entries can be read") << name << " " << value;
+    EXPECT_FALSE(job.report().str().empty());
+  }
+}
+
+TEST(FlightReport, ARecordOfMoreRanksThanThereCanBeHasNoHead) {
+  FlightJob job(2);
+  job.write(job.rank(0, 3));
+  for (const char* world : {"1099511627776", "0", "-1", "65537"}) {
+    job.write(job.rank(1, 3));
+    rewrite(job, 1, "\"world_size\":2", fmt::format("\"world_size\":{}", world));
+    EXPECT_EQ(dist::read_record(job.file(1), 1).damage, "does not say whose it is") << world;
+    EXPECT_EQ(job.report().ranks.size(), 2u);
+  }
+}
+
+// A terminal obeys what begins with an escape.
+TEST(FlightReport, WhatOthersWroteIsShownAsText) {
+  FlightJob job(2);
+  for (const int rank : {0, 1}) job.write(job.rank(rank, 3), "error", "ERROR");
+  for (const int rank : {0, 1}) {
+    rewrite(job, rank, "ERROR", R"(\u001b[2J\u009b31m\nrank 9 crashed)");
+    rewrite(job, rank, "\"host\":\"", R"("host":"\u001b]0;me\u0007)");
+    rewrite(job, rank, "\"dtype\":\"", R"("dtype":"\u007f)");
+    rewrite(job, rank, "\"op\":\"", R"("op":"\u001b[A)");
+  }
+  const std::string text = job.report().str();
+  for (const char c : text) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << text;
+  EXPECT_NE(text.find(R"(\x1b[2J\xc2\x9b31m\nrank 9 crashed)"), std::string::npos) << text;
+}
+
+// Opening a FIFO would wait for its writer.
+TEST(FlightReport, WhatIsNoFileIsNoRecord) {
+  FlightJob job(2);
+  job.write(job.rank(0, 3));
+  ASSERT_EQ(mkfifo(job.file(1).c_str(), 0600), 0);
+  EXPECT_EQ(job.report().ranks[1].damage, "holds nothing that can be read");
 }
 
 TEST(FlightReport, RanksThatDoDifferentThingsAreNamedFirst) {

@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/communicator.h"
-#include "dist/detail/blame.h"
-#include "dist/flight_record.h"
-#include "dist/flight_report.h"
-#include "dist/thread_transport.h"
+#include "dist/collectives/communicator.h"
+#include "dist/transports/thread_transport.h"
+#include "dist/watch/detail/blame.h"
+#include "dist/watch/flight_record.h"
+#include "dist/watch/flight_report.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor {
@@ -33,7 +33,7 @@ TEST(FlightRecord, HasEveryCollective) {
       comm.run(*comm.barrier());
       comm.run(*comm.all_gather_small(rows));
       comm.run(*comm.broadcast(x, 1));
-      const FlightRecord& flight = transport.flight();
+      const FlightRecord& flight = transport.session().flight();
       ASSERT_EQ(flight.size(), 4);
       EXPECT_EQ(std::string(flight.at(0).call.name), fmt::format("{} all_reduce", name_of(algorithm)));
       EXPECT_EQ(flight.at(0).call.dtype, DType::f32);
@@ -62,6 +62,28 @@ TEST(FlightRecord, HasEveryCollective) {
   }
 }
 
+// Others have folders here, too: what they put in the way is neither written to nor taken over.
+TEST(FlightRecord, IsItsUsersAloneAndFollowsNoLink) {
+  const test::TempDir folder;
+  const auto file = folder.path() / "flight.0.json", other = folder.path() / "other";
+  const std::string unfinished = file.string() + FlightRecord::kUnfinished;
+  std::ofstream(other) << "theirs";
+  const FlightRecord flight(0, 2);
+  for (const bool link : {true, false}) {
+    std::filesystem::remove(unfinished);
+    if (link) {
+      std::filesystem::create_symlink(other, unfinished);
+    } else {
+      std::ofstream(unfinished) << "open to all";
+      std::filesystem::permissions(unfinished, std::filesystem::perms(0666));
+    }
+    ASSERT_TRUE(flight.write(file.c_str(), "deadline"));
+    EXPECT_EQ(std::filesystem::file_size(other), 6u);
+    EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(file)));
+    EXPECT_EQ(std::filesystem::status(file).permissions(), std::filesystem::perms(0600));
+  }
+}
+
 TEST(FlightRecord, KnowsWhoIsWaitedFor) {
   ThreadJob job(4);
   job.stop(2);
@@ -71,19 +93,19 @@ TEST(FlightRecord, KnowsWhoIsWaitedFor) {
     if (transport.rank() == 2) return;
     Communicator comm(transport, {.timeout = 1500ms});
     int failures = 0;
-    transport.on_failure = [&](dist::Failure kind, const std::exception&) {
+    transport.session().on_failure = [&](dist::Failure kind, const std::exception&) {
       EXPECT_EQ(kind, dist::Failure::deadline);
       ++failures;
     };
     EXPECT_THROW(comm.run(*comm.all_reduce(Tensor::zeros({64})), 7), PeerLostError);
     EXPECT_EQ(failures, 1);
-    const FlightRecord::Entry entry = transport.flight().last();
+    const FlightRecord::Entry entry = transport.session().flight().last();
     EXPECT_TRUE(entry.under_way());
     EXPECT_EQ(entry.waits_for, 2);
-    const std::string doing = dist::doing(transport.flight());
+    const std::string doing = dist::doing(transport.session().flight());
     EXPECT_EQ(doing.find("rank 2 did not do its part of rank_order all_reduce #0, bucket 7, for "), 0u)
         << doing;
-    transport.on_failure = nullptr;
+    transport.session().on_failure = nullptr;
     --waiting;
   });
 }

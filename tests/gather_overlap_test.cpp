@@ -77,7 +77,7 @@ class LookingNet : public test::PlainNet {
   Tensor forward(const Tensor& x) override {
     if (training()) {
       ++steps;
-      overlapped += test::message_of([&] { network->check_free("test"); }) != "no error";
+      overlapped += test::message_of([&] { network->session().check_free("test"); }) != "no error";
     }
     return read(x);
   }

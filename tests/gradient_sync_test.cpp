@@ -6,7 +6,7 @@
 
 #include "autograd/creation.h"
 #include "autograd/dropout.h"
-#include "dist/thread_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "tests/support/data_parallel_cases.h"
 
 namespace athanor {

@@ -65,7 +65,7 @@ equal)
   run 0 "${train[@]}" "${steps[@]}" --metrics zero1.jsonl --devices 2 --strategy zero1
   run 0 by_mpirun 2 "${train[@]}" "${steps[@]}" --metrics mpirun.jsonl --strategy ddp
   run 0 by_mpirun 1 "${train[@]}" "${steps[@]}" --metrics alone.jsonl --strategy zero1
-  grep -q "strategy single (nothing to share for zero1), " out || die "zero1 on one rank: not a word"
+  grep -q "strategy single (nothing to share for zero1)," out || die "zero1 on one rank: not a word"
   [ "$(field alone.jsonl end weights_hash)" = "$(field one.jsonl end weights_hash)" ] || die "one rank is not one device"
   [ "$(wc -l <ddp.jsonl)" -eq "$(wc -l <one.jsonl)" ] || die "more than one rank writes metrics"
   [ "$(field ddp.jsonl end ranks)" = 2 ] && [ "$(field zero1.jsonl end strategy)" = zero1 ] || die "end line"
@@ -106,6 +106,8 @@ errors)
   one_line "^rank 0: error: .*bad.safetensors" # a shell in an allocation starts its own
   run 2 "${train[@]}" --devices 3 --batch-size 2
   one_line "^rank 0: error: --batch-size"
+  run 2 "${train[@]}" --devices $((33 * $(nproc)))
+  one_line "^error: --devices [0-9]*: must be at most [0-9]*, 32 ranks for each core"
   PATH=/nowhere run 3 "${train[@]}" --devices 2
   one_line "mpirun, which is not in PATH; install openmpi-bin"
   run 2 by_mpirun 2 "${train[@]}" --strategy single
@@ -120,15 +122,15 @@ errors)
   ;;
 signals)
   go=("${train[@]}" --epochs 100000 --checkpoint-dir saved --checkpoint-every 20 --devices 2 --resume auto)
-  for signal in TERM:143:ddp INT:130:zero1 HUP:143:ddp; do  # each goes on with what the one before has saved
+  for signal in TERM:143:ddp INT:130:zero1 HUP:129:ddp; do  # each goes on with what the one before has saved
     before=$(saved) code=0
-    "${go[@]}" --strategy "${signal##*:}" >out 2>err &
+    env --default-signal "${go[@]}" --strategy "${signal##*:}" >out 2>err &
     pid=$! signal=${signal%:*}
     wait_for_save "$before" $pid
     kill "-${signal%:*}" $pid
     wait $pid || code=$?
     [ "$code" -eq "${signal#*:}" ] || die "$signal: got $code"
-    grep -q "^ended by SIG[TI][EN][RT]M* .*go on with --resume auto" out || die "$signal: it does not say where it stands"
+    grep -q "^ended by SIG${signal%:*} .*go on with --resume auto" out || die "$signal: it does not say where it stands"
     last=$(sed -n 's/^ended by .* all of it is in \(.*\): go on.*/\1/p' out)
     [ "$last" = "saved/$(saved)" ] || die "$signal: $last is not the newest"
     nothing_left
@@ -161,6 +163,90 @@ stopped)
   grep -qE "^rank [0-2]: error: told to end, but .* nothing more is saved" err || die "it does not say so"
   [ "$(saved)" = "$before" ] || die "it has saved $(saved)"
   nothing_left
+  # mpirun is stopped: it is woken, and all ends as it should.
+  rm -rf saved
+  code=0
+  ATHANOR_OMP_SET=1 "${train[@]}" --epochs 100000 --devices 2 --checkpoint-dir saved >out 2>err &
+  pid=$!
+  wait_for_save "" $pid
+  kill -STOP "$(pgrep -P $pid)"
+  kill -TERM $pid
+  wait $pid || code=$?
+  [ "$code" -eq 143 ] || die "mpirun stopped: got $code"
+  grep -q "^ended by SIGTERM .*go on with --resume auto" out || die "mpirun stopped: nothing is saved"
+  nothing_left
+  ;;
+paused)
+  # Ctrl-Z and fg: for longer than the deadline, and no rank is lost.
+  state() { sed 's/.*) //; s/ .*//' "/proc/$1/stat"; }
+  set -m # a process group of its own, as a terminal's
+  ATHANOR_OMP_SET=1 "${train[@]}" --epochs 100000 --devices 2 --dist-timeout 3 --checkpoint-dir saved --checkpoint-every 20 \
+    >out 2>err &
+  pid=$!
+  wait_for_save "" $pid
+  mpirun_pid=$(pgrep -P $pid)
+  kill -TSTP -- -$pid
+  for process in $pid $(pgrep -P "$mpirun_pid"); do
+    for _ in $(seq 200); do [ "$(state "$process")" = T ] && break; sleep 0.05; done
+    [ "$(state "$process")" = T ] || die "process $process goes on ($(cat "/proc/$process/stat"))"
+  done
+  before=$(saved)
+  sleep 5
+  kill -CONT -- -$pid
+  wait_for_save "$before" $pid
+  code=0
+  kill -TERM $pid
+  wait $pid || code=$?
+  [ "$code" -eq 143 ] || die "after Ctrl-Z and fg: got $code"
+  [ ! -s err ] || die "after Ctrl-Z and fg: stderr"
+  nothing_left
+  ;;
+room)
+  # No shared memory: ranks use the folder for temporary files; no room there: one line.
+  inside() { unshare -rm bash -c 'mount -t tmpfs -o size=64k none /dev/shm; eval "$1"; shift; exec "$@"' bash "$@"; }
+  inside true true 2>/dev/null || { echo "no namespaces here"; exit 77; }
+  run 0 timeout 120 bash -c "$(declare -f inside); inside true ${train[*]} --max-steps 3 --epochs 1 --devices 2"
+  mkdir tiny
+  run 3 timeout 120 bash -c "$(declare -f inside); TMPDIR=tiny inside 'mount -t tmpfs -o size=64k none tiny' ${train[*]} --devices 2"
+  one_line "^error: ranks: /dev/shm or tiny must have [0-9]* MB free for what they share, but have not"
+  nothing_left
+  ;;
+threads)
+  # ulimit -u, which root is not held to: as a user with no other processes.
+  [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+  chmod 777 .
+  cp "$bin/train_digits" .
+  chmod 755 train_digits
+  for most in 1 3 6 9 12; do
+    code=0
+    timeout 120 setpriv --reuid 4711 --regid 4711 --clear-groups prlimit --nproc=$most \
+      ./train_digits --epochs 1 --max-steps 2 --devices 2 >out 2>err || code=$?
+    [ "$code" -eq 3 ] || die "ulimit -u $most: got $code"
+    [ "$(wc -l <err)" -eq 1 ] && grep -q "error: " err || die "ulimit -u $most: expected one line"
+  done
+  nothing_left
+  ;;
+restarted)
+  # The recipe of docs/when_a_rank_dies.md: a lost rank costs the steps since the last checkpoint, and nothing else.
+  whole=("${train[@]}" --epochs 20 --devices 2 --metrics)
+  run 0 "${whole[@]}" straight.jsonl
+  go=("${whole[@]}" resumed.jsonl --checkpoint-dir saved --checkpoint-every 5 --resume auto)
+  restart() {
+    for try in 1 2 3; do
+      code=0
+      "${go[@]}" || code=$?
+      case $code in 74 | 137 | 139) echo "try $try ended with $code" ;; *) return $code ;; esac
+    done
+    return $code
+  }
+  restart >out 2>err &
+  recipe=$!
+  wait_for_save "" $recipe
+  kill -KILL "$(pgrep -P "$(pgrep -P "$(pgrep -P $recipe)")" | tail -1)"
+  wait $recipe || die "the recipe ended with $?"
+  grep -q "^try 1 ended with 137" out || die "no rank was lost"
+  [ "$(field straight.jsonl end weights_hash)" = "$(field resumed.jsonl end weights_hash)" ] || die "hash differs"
+  nothing_left
   ;;
 killed)
   # A rank, mpirun, and the launcher: nothing is left, and the run that goes on is the one that was let alone.
@@ -185,7 +271,7 @@ killed)
   run 0 "${go[@]}"
   [ "$(field straight.jsonl end weights_hash)" = "$(field resumed.jsonl end weights_hash)" ] || die "hash differs"
   for scratch in "/dev/shm/athanor.$(id -u)."*; do # those of others that run at the same time are locked
-    [ ! -e "$scratch/lock" ] || ! flock -n "$scratch/lock" true || die "left behind: $scratch"
+    [ ! -e "$scratch" ] || ! flock -n "$scratch" true || die "left behind: $scratch"
   done
   ;;
 lost)

@@ -103,6 +103,25 @@ TEST(CrossEntropy, ForwardMatchesDoubleReference) {
   }
 }
 
+// One pass over the logits gives both; the mean has the gradient, and the losses have none.
+TEST(CrossEntropy, TheLossOfEachSampleComesWithTheMean) {
+  for (const DType dtype : kFloating) {
+    for (const float smoothing : {0.0f, 0.2f}) {
+      const Tensor x = cast_to(wave({37, 11}), dtype), z = cast_to(x, dtype), t = cycling_labels(37, 11);
+      require_grad(x);
+      require_grad(z);
+      const CrossEntropy both = cross_entropy_of_each(x, t, smoothing);
+      const Tensor mean = cross_entropy(z, t, smoothing);
+      EXPECT_TRUE(same_bits(both.mean.detach(), mean.detach()));
+      EXPECT_TRUE(same_bits(both.losses, cross_entropy(z.detach(), t, smoothing, Reduction::none)));
+      EXPECT_FALSE(both.losses.requires_grad());
+      backward(both.mean);
+      backward(mean);
+      EXPECT_TRUE(same_bits(grad_of(x), grad_of(z)));
+    }
+  }
+}
+
 TEST(CrossEntropy, BackwardMatchesF64InEveryDtype) {
   for (const DType dtype : kFloating) {
     const Tensor x = cast_to(wave({5, 37}), dtype), t = cycling_labels(5, 37);

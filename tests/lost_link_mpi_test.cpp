@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstdio>
 
-#include "dist/communicator.h"
-#include "dist/mpi_transport.h"
+#include "dist/collectives/communicator.h"
+#include "dist/transports/mpi_transport.h"
 #include "kernels/context.h"
 #include "tensor/error.h"
 

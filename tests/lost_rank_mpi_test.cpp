@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <thread>
 
-#include "dist/communicator.h"
-#include "dist/mpi_transport.h"
+#include "dist/collectives/communicator.h"
+#include "dist/transports/mpi_transport.h"
 #include "tensor/error.h"
 
 namespace {

@@ -98,6 +98,74 @@ TEST(Adam, DecayIsDecoupledInAdamW) {
   }
 }
 
+// One parameter that decays and one marked as exempt (a bias), w = 2, g = 0 where decay alone moves a weight.
+struct DecayCase {
+  const char* name;
+  std::unique_ptr<Optimizer> (*make)(ParameterArena&, Decay);
+  double decayed, exempt;  // after one step at lr 0.1 with lambda 0.5
+};
+// By the formulas of torch.optim: SGD w - lr lambda w = 2 - 0.1; Adam, whose first step is lr whatever the
+// gradient's size, 2 - 0.1; AdamW (1 - lr lambda) w = 1.9; with no decay and no gradient nothing moves.
+const DecayCase kDecayCases[] = {
+    {"sgd",
+     [](ParameterArena& arena, Decay decay) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Sgd>(arena, SgdOptions{.weight_decay = 0.5f, .decay = decay});
+     },
+     1.9, 2},
+    {"sgd with momentum",
+     [](ParameterArena& arena, Decay decay) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Sgd>(
+           arena, SgdOptions{.momentum = 0.9f, .weight_decay = 0.5f, .nesterov = true, .decay = decay});
+     },
+     2 - 0.1 * (1 + 0.9), 2},
+    {"adam",
+     [](ParameterArena& arena, Decay decay) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adam>(arena, AdamOptions{.weight_decay = 0.5f, .decay = decay});
+     },
+     1.9, 2},
+    {"adamw",
+     [](ParameterArena& arena, Decay decay) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<AdamW>(arena, AdamWOptions{.weight_decay = 0.5f, .decay = decay});
+     },
+     1.9, 2},
+};
+
+TEST(Decay, SparesWhatIsMarkedUnlessItIsOfAll) {
+  for (const DecayCase& c : kDecayCases) {
+    for (const Decay decay : {Decay::matrices, Decay::all}) {
+      const Tensor weight = filled({1}, {2}), bias = filled({1}, {2});
+      ParameterArena arena({{"weight", weight}, {"bias", bias, false, false}}, {});
+      const std::unique_ptr<Optimizer> optimizer = c.make(arena, decay);
+      StepBuffer state;
+      state->learning_rate[0] = 0.1f;
+      deliver(weight, {0}), deliver(bias, {0});
+      optimizer->step(state);
+      EXPECT_NEAR(weight.item(), c.decayed, 1e-6) << c.name;
+      EXPECT_NEAR(bias.item(), decay == Decay::all ? c.decayed : c.exempt, 1e-6) << c.name;
+    }
+  }
+  EXPECT_EQ(SgdOptions{}.decay, Decay::matrices);
+  EXPECT_EQ(AdamOptions{}.decay, Decay::matrices);
+  EXPECT_EQ(AdamWOptions{}.decay, Decay::matrices);
+  EXPECT_EQ(MuonOptions{}.decay, Decay::matrices);
+}
+
+// In groups, each has its own choice.
+TEST(Decay, IsChosenByGroup) {
+  const Tensor a = filled({1}, {2}), b = filled({1}, {2});
+  ParameterArena arena({{"a", a, false, false}, {"b", b, false, false}}, {});
+  const std::vector<Sgd::Group> groups{
+      {{.parameters = selectors::named({"a"})}, {.weight_decay = 0.5f, .decay = Decay::all}},
+      {{.parameters = selectors::named({"b"})}, {.weight_decay = 0.5f}}};
+  Sgd sgd(arena, groups, 0);
+  StepBuffer state;
+  state->learning_rate[0] = state->learning_rate[1] = 0.1f;
+  deliver(a, {0}), deliver(b, {0});
+  sgd.step(state);
+  EXPECT_NEAR(a.item(), 1.9, 1e-6);
+  EXPECT_EQ(b.item(), 2);
+}
+
 // A bias correction by the step of the run would divide the late starter's first moments by almost nothing.
 TEST(Adam, LateStarterHasItsOwnBiasCorrection) {
   const Tensor a = filled({1}, {0}), b = filled({1}, {0});

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 #include <thread>
 
@@ -18,7 +19,8 @@ namespace {
 
 /// What is written of a training of 10 steps an epoch; `live`: with so many columns.
 std::string said(const TrainerConfig& config, int columns = 0,
-                 const std::function<void(int, const Tensor&)>& on_forward = {}) {
+                 const std::function<void(int, const Tensor&)>& on_forward = {},
+                 const std::function<void(int, const Tensor&)>& on_validation = {}) {
   char* text = nullptr;
   std::size_t size = 0;
   std::FILE* out = open_memstream(&text, &size);
@@ -26,6 +28,7 @@ std::string said(const TrainerConfig& config, int columns = 0,
     const auto train = synthetic(test::kSmallSpec, 160), held_out = synthetic(test::kSmallSpec, 20);
     test::Perceptron model;
     model.on_forward = on_forward;
+    model.on_validation = on_validation;
     Trainer trainer(config);
     trainer.add(std::make_unique<Progress>(out, columns > 0, columns));
     trainer.fit(model, *train, *held_out);
@@ -98,6 +101,16 @@ TEST(Progress, TheStarIsExplained) {
   EXPECT_TRUE(has(text, " s *\n")) << text;
   const std::size_t explained = text.find("* best val acc so far\nepoch   train loss   ");
   EXPECT_LT(explained, text.find(" s *\n")) << text;
+}
+
+TEST(Progress, NoLossIsNeverTheBest) {
+  TrainerConfig config = test::small_config();
+  const std::string text = said(config, 0, {}, [](int, const Tensor& y) {
+    y.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  });
+  EXPECT_TRUE(has(text, "nan")) << text;
+  EXPECT_FALSE(has(text, " s *\n")) << text;
+  EXPECT_TRUE(has(text, "\ndiverged: the last validation's loss is nan; lower --lr")) << text;
 }
 
 TEST(Progress, CountsTheStepsThatThereWillBe) {

@@ -10,7 +10,7 @@
 #include "optim/adam.h"
 #include "support/ranks_run.h"
 #include "tensor/error.h"
-#include "trainer/ranks.h"
+#include "trainer/parallel_strategy.h"
 
 namespace athanor {
 namespace {
@@ -116,7 +116,7 @@ TEST(Ranks, AnOverflowThatStaysIsNamedBesideJoinedNorms) {
       const auto errors = errors_of<Overflowing>(2, config);
       for (const std::string& error : errors)
         test::expect_one_line(error,
-                              {"those of 2 steps in a row were not", "mul: forward result must be finite"});
+                              {"were not for 2 consecutive steps", "mul: forward result must be finite"});
       EXPECT_EQ(errors[0], errors[1]);
     }
   }
@@ -145,7 +145,7 @@ TEST(Ranks, WhoseGradientOverflowsIsNamedWhereverItsShardLies) {
     TrainerConfig config = with(ranks_config(), strategy);
     config.patience_at_floor = 2;
     const auto errors = errors_of<Rooted>(2, config);
-    test::expect_one_line(errors[0], {"the first of them is that of root;", "sqrt: backward"});
+    test::expect_one_line(errors[0], {"first bad parameter: root;", "sqrt: backward"});
     EXPECT_EQ(errors[0], errors[1]);
   }
 }
@@ -230,9 +230,9 @@ TEST(Ranks, AnyTwoHashesAreToldApart) {
   const auto errors_with = [](std::uint64_t of_rank_0, std::uint64_t of_rank_2) {
     std::vector<std::string> errors(3, "none");
     dist::run_ranks(3, [&](dist::Transport& transport) {
-      Ranks ranks(&transport, ranks_config());
+      const auto ranks = ParallelStrategy::make(&transport, ranks_config());
       errors[static_cast<std::size_t>(transport.rank())] =
-          test::message_of([&] { ranks.check_weights(transport.rank() == 2 ? of_rank_2 : of_rank_0); });
+          test::message_of([&] { ranks->check_weights(transport.rank() == 2 ? of_rank_2 : of_rank_0); });
     });
     return errors;
   };
@@ -301,7 +301,7 @@ TEST_F(RanksSettings, WhatOneHasAndAnotherHasNotIsMissedBothWays) {
         StateDict settings;
         settings.set("lr", std::string("0.1"));
         if (transport.rank() == has) settings.set("model", std::string("lenet5"));
-        Ranks(&transport, ranks_config()).check_same(settings);
+        ParallelStrategy::make(&transport, ranks_config())->check_same(settings);
       });
     });
     test::expect_one_line(message, {"rank 1 differs from rank 0: model is",

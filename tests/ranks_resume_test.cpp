@@ -1,4 +1,7 @@
 // Checkpoints of several ranks, which are threads here: as many as saved go on from them, more, or fewer.
+#include <chrono>
+#include <thread>
+
 #include "data/synthetic.h"
 #include "support/ranks_run.h"
 
@@ -44,6 +47,27 @@ TEST_F(RanksResume, AnyNumberOfRanksGoesOn) {
   check(4, 2);
   check(16, 2);
   for (const int world : {1, 3}) check(8, world);
+}
+
+// Only rank 0 writes, and only it knows why that takes so long.
+TEST_F(RanksResume, TheOthersWaitForASlowSave) {
+  class Slow final : public Callback {
+   public:
+    std::string state_name() const override { return "slow"; }
+    StateDict state_dict(const Trainer&) const override {
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      return {};
+    }
+  };
+  TrainerConfig config = saving(ranks_config(), 2);
+  config.max_steps = 3;
+  config.collectives.timeout = std::chrono::milliseconds(500);
+  dist::run_ranks(2, [&](dist::Transport& transport) {
+    test::PlainNet net;
+    Trainer trainer(config, &transport);
+    if (transport.rank() == 0) trainer.add(std::make_unique<Slow>());
+    EXPECT_EQ(trainer.fit(net, *digits(Split::train), *digits(Split::test)).steps.applied, 3);
+  });
 }
 
 // ZeRO-1 saves what DDP saves, and goes on with it, on any number of ranks; averages and the best weights

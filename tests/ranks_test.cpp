@@ -1,12 +1,15 @@
 // A Trainer on several ranks, which are threads here: its results are those of one rank.
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <thread>
 
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
 #include "support/ranks_run.h"
+#include "trainer/parallel_strategy.h"
 
 namespace athanor {
 namespace {
@@ -153,7 +156,7 @@ TEST(Ranks, GradientsTravelDuringTheLastPass) {
   config.max_steps = 4;
   const auto train = digits(Split::train), held_out = digits(Split::test);
   dist::run_ranks(2, [&](dist::Transport& transport) {
-    Watched net(transport.flight());
+    Watched net(transport.session().flight());
     Trainer trainer(config, &transport);
     EXPECT_EQ(trainer.fit(net, *train, *held_out).steps.applied, 4);
     EXPECT_EQ(net.passes, 12);
@@ -231,41 +234,60 @@ TEST(Ranks, OneThatStopsBetweenEpochsTakesTheOthersAlong) {
   });
 }
 
-TEST(Ranks, WishesBecomeOneForAll) {
-  using Wish = Ranks::Wish;
-  const auto agreed = [](const std::vector<Wish>& wishes) {
-    std::vector<Wish> all(3);
+TEST(Ranks, VotesHaveOneOutcomeForAll) {
+  using dist::StopVote;
+  const auto agreed = [](const std::vector<StopVote>& votes) {
+    std::vector<StopVote> all(3);
     dist::run_ranks(3, [&](dist::Transport& transport) {
-      Ranks ranks(&transport, ranks_config());
       const auto rank = static_cast<std::size_t>(transport.rank());
-      all[rank] = ranks.agree(wishes[rank]);
+      all[rank] = ParallelStrategy::make(&transport, ranks_config())->agree(votes[rank]);
     });
-    for (const Wish& one : all) {
+    for (const StopVote& one : all) {
       EXPECT_EQ(one.signal, all[0].signal);
       EXPECT_EQ(one.out_of_time, all[0].out_of_time);
-      EXPECT_EQ(one.stop, all[0].stop);
-      EXPECT_EQ(one.from, all[0].from);
+      EXPECT_EQ(one.reason, all[0].reason);
+      EXPECT_EQ(one.rank, all[0].rank);
     }
     return all[0];
   };
-  const Wish none = agreed({{}, {}, {}});
-  EXPECT_EQ(none.signal, 0);
-  EXPECT_EQ(none.out_of_time, 0);
-  EXPECT_EQ(none.stop, -1);
+  EXPECT_FALSE(agreed({{}, {}, {}}).stops());
   for (const int who : {0, 1, 2}) {
     SCOPED_TRACE(who);
-    std::vector<Wish> wishes(3);
-    wishes[static_cast<std::size_t>(who)] = {.signal = 15, .out_of_time = 1, .stop = 0};
-    const Wish all = agreed(wishes);
+    std::vector<StopVote> votes(3);
+    votes[static_cast<std::size_t>(who)] = {.signal = 15, .out_of_time = 1, .reason = 0};
+    const StopVote all = agreed(votes);
+    EXPECT_TRUE(all.stops());
     EXPECT_EQ(all.signal, 15) << "whoever has caught it";
     EXPECT_EQ(all.out_of_time, who == 0 ? 1 : 0) << "rank 0's clock";
-    EXPECT_EQ(all.stop, 0);
-    EXPECT_EQ(all.from, who);
+    EXPECT_EQ(all.reason, 0);
+    EXPECT_EQ(all.rank, who);
   }
-  const Wish both = agreed({{}, {.stop = 2}, {.signal = 2, .stop = 3}});
-  EXPECT_EQ(both.stop, 2) << "the lowest rank's";
-  EXPECT_EQ(both.from, 1);
+  const StopVote both = agreed({{}, {.reason = 2}, {.signal = 2, .reason = 3}});
+  EXPECT_EQ(both.reason, 2) << "the lowest rank's";
+  EXPECT_EQ(both.rank, 1);
   EXPECT_EQ(both.signal, 2);
+}
+
+// Norm, overflow, votes and who has used what travel in one message a step, and that is the only wait.
+TEST(Ranks, AStepHasOneAgreement) {
+  for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+    SCOPED_TRACE(name_of(strategy));
+    std::vector<std::int64_t> waits, messages;
+    std::mutex mutex;
+    const auto watch = [&](Trainer& trainer, const StepInfo&) {
+      const std::lock_guard lock(mutex);
+      if (trainer.rank() == 0) waits.push_back(host_syncs());
+    };
+    TrainerConfig config = with(ranks_config(), strategy);
+    config.max_steps = 20;
+    (void)train_ranks(2, config, watch);
+    ASSERT_EQ(waits.size(), 20u);
+    // Ranks are threads of one process, and wait once each; the hash of the test's own callback is no wait.
+    EXPECT_LE(std::abs(waits[18] - waits[2] - 2 * 16), 1);
+    config.forbid_sync = true;
+    const std::string error = test::message_of([&] { (void)train_ranks(2, config); });
+    test::expect_one_line(error, {"exchange between ranks", "gradient_sync.cpp"});
+  }
 }
 
 TEST(Ranks, TimeIsRank0s) {

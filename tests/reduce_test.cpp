@@ -1,5 +1,6 @@
 #include "autograd/reduce.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -285,6 +286,38 @@ TEST(SumKernel, AccumulatesInTheOutputsDtype) {
   kernels::sum(cpu_context(), x, y, 2, Write::accumulate);
   const std::vector<double> once = sum(x, std::array{0}).to_vector();
   for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(y.to_vector()[i], 10 + 2 * once[i], 0.05);
+}
+
+// What torch.var gives: 2 / (n - correction) dy (x - mean) along named axes, negative or infinite as it
+// comes; over all, dy times NaN where x is its mean, else times infinity.
+TEST(Var, GradientWithoutDegreesOfFreedomIsTorchs) {
+  const double inf = INFINITY;
+  const auto gradient = [](const Tensor& x, std::span<const int> axes, int correction, bool keepdim = false) {
+    require_grad(x);
+    zero_grad(x);
+    const Tensor y = var(x, axes, correction, keepdim);
+    const Tensor dy = Tensor::empty(y.shape(), y.options());
+    kernels::fill(cpu_context(), dy, -2);
+    backward(y, dy);
+    return grad_of(x).to_vector();
+  };
+  const Tensor pair = Tensor::from(std::vector<double>{1, 5}, {2});
+  EXPECT_EQ(gradient(pair, {}, 2), (std::vector<double>{-inf, -inf}));
+  EXPECT_EQ(gradient(pair, {}, 3), (std::vector<double>{-inf, -inf}));
+  const std::vector<double> three = gradient(Tensor::from(std::vector<double>{1, 3, 5}, {3}), {}, 3);
+  EXPECT_EQ(three[0], -inf);
+  EXPECT_TRUE(std::isnan(three[1]));
+  EXPECT_EQ(three[2], -inf);
+  EXPECT_TRUE(std::isnan(gradient(Tensor::from(std::vector<double>{4}, {1}), {}, 1)[0]));
+  EXPECT_TRUE(std::isnan(gradient(Tensor::from(std::vector<double>{4}, {}), {}, 1)[0]));
+
+  const std::array axis{1};
+  const Tensor rows = Tensor::from(std::vector<double>{1, 5, 2, 8}, {2, 2});
+  EXPECT_EQ(gradient(rows, axis, 2), (std::vector<double>{inf, -inf, inf, -inf}));
+  // 2 / (2 - 4) = -1, times -2, times (x - 3) and (x - 5)
+  EXPECT_EQ(gradient(rows, axis, 4), (std::vector<double>{-4, 4, -6, 6}));
+  EXPECT_EQ(gradient(rows, axis, 4, true), (std::vector<double>{-4, 4, -6, 6}));
+  EXPECT_EQ(gradient(rows, axis, 1), (std::vector<double>{8, -8, 12, -12}));
 }
 
 }  // namespace

@@ -159,6 +159,8 @@ TEST_F(ResumeFiles, OtherSettingsAreNamedAsTheUserKnowsThem) {
       {"--early-stop is val_loss:2 and was val_loss:3;", [](auto& c) { c.early_stop->patience = 2; }},
       {"the program's momentum is 0.5 and was 0.9;", [](auto& c) { c.momentum = 0.5; }},
       {"the program's weight decay is 0 and was 0.0005;", [](auto& c) { c.weight_decay = 0; }},
+      {"the program's weight decay is '0.0005 of all' and was 0.0005;",
+       [](auto& c) { c.decay = Decay::all; }},
       {"the program's label smoothing is 0.1 and was 0;", [](auto& c) { c.label_smoothing = 0.1; }},
       {"the program's augmentation is 'pad 0, flip true, cutout 0' and was 'pad 1,",
        [](auto& c) { c.augment.pad = 0; }},

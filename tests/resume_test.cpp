@@ -117,7 +117,7 @@ TEST_F(Resume, TimesGoOnToo) {
 
 TEST_F(Resume, AfterASignalInAStepEqualsTheRunThatNeverStopped) {
   const Told straight = train(test::resume_config());
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     for (std::int64_t at = 1; at <= 10; ++at) {
       SCOPED_TRACE(at);
       std::filesystem::remove_all(folder());

@@ -28,5 +28,13 @@ TEST(RunMain, MapsErrorsToExitCodes) {
   EXPECT_EQ(code([] { throw HelpRequested(""); }), 0);
 }
 
+// Names of files and folders come from anywhere, and a terminal obeys them.
+TEST(RunMain, AnErrorIsOneLineOfText) {
+  setenv("ATHANOR_OMP_SET", "1", 1);
+  testing::internal::CaptureStderr();
+  run_main(0, nullptr, [](int, char**) -> int { throw IoError("\x1b[2J: no\nfile"); });
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "error: \\x1b[2J: no file\n");
+}
+
 }  // namespace
 }  // namespace athanor

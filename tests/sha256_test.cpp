@@ -1,4 +1,4 @@
-#include "data/formats/detail/sha256.h"
+#include "tensor/detail/sha256.h"
 
 #include <string>
 
@@ -34,6 +34,22 @@ TEST(Sha256, DoesNotDependOnThePieces) {
     for (const std::size_t piece : {1u, 3u, 63u, 64u, 65u})
       ASSERT_EQ(digest(text, piece), digest(text)) << length;
   }
+}
+
+std::string hmac(const std::string& key, const std::string& message) {
+  std::string hex;
+  for (const std::byte byte : hmac_sha256(std::as_bytes(std::span(key)), std::as_bytes(std::span(message))))
+    hex += fmt::format("{:02x}", std::to_integer<int>(byte));
+  return hex;
+}
+
+TEST(HmacSha256, GivesTheValuesOfRfc4231) {
+  EXPECT_EQ(hmac(std::string(20, '\x0b'), "Hi There"),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(hmac("Jefe", "what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hmac(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First"),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
 }  // namespace

@@ -58,6 +58,24 @@ TEST(Softmax, MatchesDoubleReferenceAlongEveryAxis) {
   }
 }
 
+TEST(Softmax, LongSlicesSumAccurately) {
+  for (const Shape& shape : {Shape{100'001, 3}, Shape{3, 100'001}, Shape{2, 30'000, 2}}) {
+    const Tensor x = values(shape, DType::f32), dy = values(shape, DType::f32, 1);
+    const Tensor x64 = Tensor::empty(shape, {DType::f64, kCpu}),
+                 dy64 = Tensor::empty(shape, {DType::f64, kCpu});
+    kernels::copy(cpu_context(), x, x64), kernels::copy(cpu_context(), dy, dy64);
+    require_grad(x), require_grad(x64);
+    const int axis = shape[0] == 100'001 ? 0 : 1;
+    for (const auto op : {softmax, log_softmax}) {
+      const Tensor y = op(x, axis), y64 = op(x64, axis);
+      EXPECT_TRUE(test::close(y, y64.to_vector(), 2e-6)) << shape.str();
+      zero_grad(x), zero_grad(x64);
+      backward(y, dy), backward(y64, dy64);
+      EXPECT_TRUE(test::close(grad_of(x), grad_of(x64).to_vector(), 4e-6)) << shape.str();
+    }
+  }
+}
+
 TEST(Softmax, HandWorkedValues) {
   const Tensor x = Tensor::from(std::vector<double>{0, std::log(2.0), std::log(5.0)}, {3});
   EXPECT_TRUE(test::close(softmax(x), std::vector<double>{0.125, 0.25, 0.625}, 1e-15));

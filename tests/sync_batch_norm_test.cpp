@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <thread>
 
-#include "dist/thread_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "nn/models/resnet.h"
+#include "tests/support/data_parallel_cases.h"
 #include "tests/support/sync_batch_norm_cases.h"
 
 namespace athanor {
@@ -56,6 +58,34 @@ TEST(SyncBatchNorm, TrainsWithZeroOne) {
 TEST(SyncBatchNorm, DelaysChangeNothing) {
   run_ranks(3, [](Transport& t) { test::check_training_equals_one_rank<Ddp>(t, true); },
             {.delay = 200us, .seed = 3});
+}
+
+// Over NCCL before 2.26, all ranks must do everything in one order: no bucket while norms may ask others.
+TEST(SyncBatchNorm, BucketsWaitWhereNetworksMustNotBeUsedAtOnce) {
+  for (const Overlap overlap : {Overlap::thread, Overlap::pumped}) {
+    const auto check = [&](Transport& transport) {
+      test::check_training_equals_one_rank<Ddp>(transport, true, overlap);
+      test::DigitsNet norms(true);
+      test::WholeModel model(transport.world_size(), 0);
+      model.net.use_spare = true;  // all parameters: buckets are complete during the pass
+      Communicator comm(transport);
+      Ddp ddp(model.arena, comm, {.overlap = overlap});
+      for (const bool joined : {true, false}) {
+        const auto sync = joined ? std::make_unique<SyncBatchNorm>(norms, comm) : nullptr;
+        const std::int64_t before = comm.session().flight().size();
+        model.arena.zero_grad();
+        backward_scaled(test::whole_loss(model.net, test::whole_samples(transport.rank() * 4, 4)),
+                        model.step);
+        if (joined) std::this_thread::sleep_for(20ms);
+        if (joined || overlap == Overlap::pumped) {
+          EXPECT_EQ(comm.session().flight().size() == before, joined);
+        }
+        ddp.reduce(model.step);
+        EXPECT_GT(comm.session().flight().size(), before);
+      }
+    };
+    run_ranks(2, check, {.in_order = true});
+  }
 }
 
 TEST(SyncBatchNorm, JoinsAllNormsOfAModelAndLetsThemGo) {

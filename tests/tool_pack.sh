@@ -35,6 +35,13 @@ cmp "$out/1.athp" "$out/again.athp"
 grep -q '28x28x1 u8' "$folder/stdout" && grep -q '20,000 samples' "$folder/stdout" || fail "inspect: $(cat "$folder/stdout")"
 "$athanor" inspect --json "$out/1.athp" | grep -q '"samples": 40000' || fail "inspect --json"
 "$athanor" verify "$out/1.athp" | grep -q 'all as they were written' || fail "verify of a whole file"
+red=$folder/$'\e[31mred.athp'
+cp "$out/few.athp" "$red"
+for command in inspect verify; do
+  "$athanor" $command "$red" > "$folder/stdout"
+  grep -q '\\x1b\[31mred' "$folder/stdout" && ! grep -q $'\e' "$folder/stdout" ||
+    fail "$command shows an escape in a name raw: $(cat "$folder/stdout")"
+done
 id=$("$athanor" verify "$out/1.athp" | sed 's/.* //')
 "$athanor" inspect "$out/1.athp" | grep -q "$id" || fail "inspect and verify must agree on the content id"
 
@@ -135,11 +142,11 @@ for round in $(seq 1 10); do
 done
 
 # SIGINT and SIGTERM while samples are written: nothing is left, and the code says which. (One that comes after the last
-# sample is no test.)
+# sample is no test. A script's background jobs ignore SIGINT: --default-signal.)
 for signal in INT TERM; do
   for round in $(seq 1 60); do
     code=0
-    "$athanor" pack "$folder/mnist" "$out/stopped.athp" > /dev/null 2> "$folder/stderr" &
+    env --default-signal "$athanor" pack "$folder/mnist" "$out/stopped.athp" > /dev/null 2> "$folder/stderr" &
     while [ -z "$(ls -A "$out")" ] && kill -0 $! 2> /dev/null; do :; done
     kill -$signal $! 2> /dev/null || true
     wait $! 2> /dev/null || code=$?

@@ -43,6 +43,7 @@ run 0 train_digits --device cpu --devices auto --fast-dev-run
 grep -q "strategy single (--devices auto: no GPU in use), " out || die "--devices auto: not a word"
 run 3 train_digits --memory-limit 100000
 [ "$(wc -l <err)" -eq 1 ] || die "out of memory takes more than a line"
+grep -qE -- "--memory-limit: must be above the [0-9]+ bytes that model and data already hold, .* but is 100000$" err || die "it does not say what it needs"
 
 run 0 train_digits --fast-dev-run --metrics dev.jsonl
 [ "$(field dev.jsonl end applied_steps)" = 1 ] || die "fast-dev-run made more than a step"
@@ -52,11 +53,11 @@ for seed in 3 3 4; do run 0 train_digits --epochs 2 --deterministic --seed "$see
 mapfile -t hashes < <(sed -n '/"event":"end"/s/.*"weights_hash":"\([^"]*\)".*/\1/p' equal.jsonl)
 [ "${hashes[0]}" = "${hashes[1]}" ] && [ "${hashes[0]}" != "${hashes[2]}" ] || die "hashes: ${hashes[*]}"
 
-# A signal ends it after the step under way, with a last line.
+# A signal ends it after the step under way, with a last line. (A script's background jobs ignore SIGINT: --default-signal.)
 for signal in INT:130 TERM:143; do
   rm -f signal.jsonl
   code=0
-  ATHANOR_OMP_SET=1 "$bin/train_digits" --epochs 100000 --metrics signal.jsonl >out 2>err &
+  ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" --epochs 100000 --metrics signal.jsonl >out 2>err &
   pid=$!
   for _ in $(seq 300); do [ -s signal.jsonl ] && break; sleep 0.1; done
   kill "-${signal%:*}" $pid
@@ -72,7 +73,7 @@ run 0 "${train[@]}" --metrics straight.jsonl
 saving=("${train[@]}" --checkpoint-dir saved --checkpoint-every 7 --metrics resumed.jsonl)
 for signal in KILL:137 INT:130 TERM:143 KILL:137; do
   before=$(newest) code=0
-  ATHANOR_OMP_SET=1 "$bin/train_digits" "${saving[@]:1}" --resume auto >out 2>err &
+  ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" "${saving[@]:1}" --resume auto >out 2>err &
   pid=$!
   for _ in $(seq 3000); do [ "$(newest)" = "$before" ] || break; sleep 0.01; done
   kill "-${signal%:*}" $pid || die "it was over before it could be killed"
@@ -102,6 +103,35 @@ refuses "something else|no checkpoint" "${train[@]}" --resume resumed.jsonl
 ( trap '' XFSZ; ulimit -f 64; refuses "save: cannot write full/step-.*: File too large" \
   "${train[@]}" --checkpoint-dir full )
 [ -z "$(ls full)" ] || die "left behind: $(ls full)"
+
+# That limit ends no program of ours, whoever set it.
+head -c 2000 /dev/zero >large.jsonl
+( ulimit -f 1; refuses "--metrics: large.jsonl cannot be written: File too large" train_digits --fast-dev-run --metrics large.jsonl )
+
+# Threads that the system does not give. (A limit that does not hold for root.)
+if command -v setpriv >/dev/null && [ "$(id -u)" -eq 0 ]; then
+  mkdir threads && chmod 777 threads "$folder"
+  few() { (cd threads && setpriv --reuid=54321 --regid=54321 --clear-groups --inh-caps=-all --bounding-set=-all \
+    bash -c 'ulimit -u 2; exec "$@"' few "$@"); }
+  if few "$bin/train_digits" --help >/dev/null 2>&1; then # a folder that nobody else may read is no fault of ours
+    for flags in "--threads 4 --workers 0" "--threads 1 --workers 4"; do
+      code=0
+      # shellcheck disable=SC2086
+      few "$bin/train_digits" --device cpu --fast-dev-run $flags >out 2>err || code=$?
+      [ "$code" -eq 3 ] && [ "$(cat err)" = "error: threads: the system must give all that are asked for, but gives no more (ulimit -u); raise its limit, or use fewer --threads and --workers" ] || die "$flags with few threads: got $code"
+    done
+  fi
+fi
+
+# A run that diverges says so, and leaves no checkpoint in the place of a good one.
+run 4 train_digits --device cpu --epochs 1 --max-steps 14 --lr 1e30 --metrics diverged.jsonl
+[ "$(grep -c "diverged: the last validation's loss is .*; lower --lr, or set --clip-norm" out)" -eq 1 ] || die "it does not say so"
+grep -q ' s \*$' out && die "a loss that is no number is the best"
+[ "$(field diverged.jsonl end stopped_by)" = diverged ] || die "stopped_by: $(field diverged.jsonl end stopped_by)"
+run 4 train_digits --device cpu --epochs 1 --max-steps 14 --lr 1e30 --checkpoint-dir diverged --checkpoint-every 2
+[ -z "$(ls diverged)" ] || die "saved although it has diverged: $(ls diverged)"
+run 4 train_digits --device cpu --epochs 1 --max-steps 3 --lr 9223372036854775807
+grep -q -- "; lower --lr" out || die "it does not name the flag"
 
 # The promise of the README.
 run 0 train_digits --metrics full.jsonl

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 
@@ -12,6 +13,9 @@
 #include "nn/linear.h"
 #include "support/compare.h"
 #include "support/small_training.h"
+#include "support/temp_dir.h"
+#include "trainer/checkpoint.h"
+#include "trainer/run_main.h"
 
 namespace athanor {
 namespace {
@@ -226,7 +230,7 @@ TEST(Trainer, OverflowsThatNothingHelpsAreAnError) {
     FAIL() << "trained on";
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("of 4 steps in a row"), std::string::npos) << text;
+    EXPECT_NE(text.find("for 4 consecutive steps"), std::string::npos) << text;
     EXPECT_NE(text.find("that of hidden.weight"), std::string::npos) << text;
     EXPECT_NE(text.find("cross_entropy"), std::string::npos) << text;
     EXPECT_NE(text.find("--lr"), std::string::npos) << text;
@@ -234,6 +238,66 @@ TEST(Trainer, OverflowsThatNothingHelpsAreAnError) {
   // An epoch shorter than that patience is one, too.
   config.patience_at_floor = 1000;
   EXPECT_THROW(run(config, 160, spoil), Error);
+}
+
+TEST(Trainer, AdviceOnOverflowsFitsThePrecision) {
+  const auto spoil = [](int, const Tensor& y) {
+    y.data<float>()[0] = std::numeric_limits<float>::infinity();
+  };
+  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
+    TrainerConfig config = small_config();
+    config.patience_at_floor = 4;
+    config.precision = precision;
+    config.loss_scaling = LossScaling::fixed(1);
+    try {
+      run(config, 160, [&](int call, const Tensor& y) {
+        if (y.dtype() == DType::f32) return spoil(call, y);
+        std::memset(y.raw_data(), 0xff, size_of(y.dtype()));  // a NaN
+      });
+      FAIL() << "trained on";
+    } catch (const DivergedError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("lower --lr"), std::string::npos) << text;
+      EXPECT_EQ(text.find("--precision") != std::string::npos, precision == Precision::f16) << text;
+    }
+  }
+}
+
+// A checkpoint of weights that nothing can be done with would push out those that are good.
+TEST(Trainer, NothingIsSavedWhileStepsAreStuck) {
+  const test::TempDir folder;
+  TrainerConfig config = small_config();
+  config.patience_at_floor = 6;
+  config.checkpoint_dir = folder.path() / "saved";
+  config.checkpoint_every = 1;
+  EXPECT_THROW(run(config, 160,
+                   [](int call, const Tensor& y) {
+                     if (call > 5) y.data<float>()[0] = std::numeric_limits<float>::infinity();
+                   }),
+               DivergedError);
+  EXPECT_EQ(CheckpointFolder(config.checkpoint_dir).steps(), (std::vector<std::int64_t>{3, 4, 5}));
+}
+
+// Nor after a validation that gave no number, which the last step alone does not show.
+TEST(Trainer, ARunWithoutALossAtTheEndHasDiverged) {
+  const test::TempDir folder;
+  TrainerConfig config = small_config();
+  config.checkpoint_dir = folder.path() / "saved";
+  const auto train = synthetic(kSmallSpec, 160, 1), held_out = synthetic(kSmallSpec, 50, 2);
+  Perceptron model;
+  model.on_validation = [](int call, const Tensor& y) {
+    if (call == 3) y.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  };
+  Trainer trainer(config);
+  const FitReport report = trainer.fit(model, *train, *held_out);
+  EXPECT_EQ(report.stopped_by, StoppedBy::diverged);
+  EXPECT_EQ(exit_code(report), kExitDiverged);
+  EXPECT_EQ(trainer.why_stopped(), "the last validation's loss is nan; lower --lr, or set --clip-norm");
+  EXPECT_EQ(CheckpointFolder(config.checkpoint_dir).steps(), (std::vector<std::int64_t>{10, 20}));
+  // In the middle, it is no more than that.
+  model.validations = 1;
+  config.checkpoint_dir.clear();
+  EXPECT_EQ(Trainer(config).fit(model, *train, *held_out).stopped_by, StoppedBy::epochs);
 }
 
 TEST(Trainer, AScaleThatStillFallsIsNoError) {
@@ -318,6 +382,29 @@ TEST(Trainer, ClipsTheGlobalNorm) {
   double moved = 0;
   for (std::size_t i = 0; i < start.size(); ++i) moved += std::pow(clipped.weights[i] - start[i], 2);
   EXPECT_NEAR(std::sqrt(moved), 1e-3, 2e-5);
+}
+
+TEST(Trainer, DecaysMatricesOrAll) {
+  TrainerConfig config = small_config();
+  config.epochs = config.max_steps = 1;
+  config.momentum = 0;
+  config.weight_decay = 0.5;
+  config.schedule = [](double, std::int64_t) { return schedules::constant(0.1); };
+  const std::vector<double> matrices = run(config).weights;
+  config.decay = Decay::all;
+  const std::vector<double> all = run(config).weights;
+  Perceptron before;
+  std::size_t i = 0;
+  double vectors = 0;
+  for (const Parameter& p : before.parameters()) {
+    for (const double start : p.tensor.to_vector()) {
+      const bool decays_now = p.tensor.rank() < 2;
+      EXPECT_NEAR(all[i], matrices[i] - (decays_now ? 0.1 * 0.5 * start : 0), 1e-6) << p.name;
+      if (decays_now) vectors += std::abs(start);
+      ++i;
+    }
+  }
+  EXPECT_GT(vectors, 0.1) << "or the comparison says nothing";
 }
 
 TEST(Trainer, RefusesDataAndModelsThatDoNotFit) {

@@ -1,20 +1,22 @@
 // How a rank ends: by a deadline, a signal, a crash, an error of its own, or a call that the others do not
 // make.
-#include "dist/watchdog.h"
+#include "dist/watch/watchdog.h"
 
+#include <array>
 #include <csignal>
 #include <fstream>
 #include <thread>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "dist/bucket_runner.h"
-#include "dist/communicator.h"
-#include "dist/flight_report.h"
-#include "dist/thread_transport.h"
-#include "dist/wait.h"
+#include "dist/collectives/communicator.h"
+#include "dist/collectives/wait.h"
+#include "dist/transports/thread_transport.h"
+#include "dist/watch/flight_report.h"
 #include "tests/support/compare_calls_cases.h"
 #include "tests/support/overflow.h"
 #include "tests/support/temp_dir.h"
@@ -188,11 +190,12 @@ TEST_F(WatchdogDeathTest, TheStepUnderWayMayEnd) {
 
 // A checkpoint that is being saved is waited for.
 TEST_F(WatchdogDeathTest, WhatTakesLongMayEnd) {
-  const auto agree = [&](bool says_so) {
+  const auto agree = [&](bool says_so, bool done = false) {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
     watchdog.agreed(false);
     if (says_so) watchdog.takes_long();
+    if (done) watchdog.takes_long(-1);
     raise(SIGTERM);
     std::this_thread::sleep_for(1s);
     watchdog.agreed(true);
@@ -201,6 +204,7 @@ TEST_F(WatchdogDeathTest, WhatTakesLongMayEnd) {
   };
   EXPECT_EXIT(agree(true), testing::ExitedWithCode(5), "^$");
   EXPECT_EXIT(agree(false), testing::ExitedWithCode(74), "nothing more is saved");
+  EXPECT_EXIT(agree(true, true), testing::ExitedWithCode(74), "nothing more is saved");
 }
 
 // mpirun has announced the end, a second ahead. Who waits for one that is lost has no time for an agreement;
@@ -211,8 +215,8 @@ TEST_F(WatchdogDeathTest, WhoStandsStillTriesNoAgreement) {
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 10s});
     watchdog.agreed(false);
     if (slow >= 0) watchdog.takes_long(slow);
-    job.transport(0).begin({"barrier"});
-    job.transport(0).flight().waits_for(waits_for);
+    job.transport(0).session().begin({"barrier"});
+    job.transport(0).session().flight().waits_for(waits_for);
     std::this_thread::sleep_for(10ms);
     raise(SIGCONT);
     std::this_thread::sleep_for(1s);
@@ -298,8 +302,13 @@ TEST_F(WatchdogDeathTest, AnEndHasALimit) {
   const auto hang = [&] {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .limit = 300ms});
-    // Whoever opens it to write waits for a reader.
-    mkfifo((record().string() + dist::FlightRecord::kUnfinished).c_str(), 0600);
+    // Whoever writes to a pipe that is full waits for a reader.
+    std::array<int, 2> full{};
+    if (pipe2(full.data(), O_NONBLOCK) != 0) _exit(1);
+    while (write(full[1], "full", 4) > 0) {
+    }
+    fcntl(full[1], F_SETFL, 0);
+    dup2(full[1], STDERR_FILENO);
     watchdog.end(3, "is not said any more");
   };
   EXPECT_EXIT(hang(), testing::ExitedWithCode(74), "^$");
@@ -322,7 +331,7 @@ TEST_F(WatchdogDeathTest, WhoHasSaidItHimselfEndsInSilence) {
     std::filesystem::remove(record());
     watchdog.stand_down(3, "it has done nothing");
     if (std::filesystem::exists(record())) _exit(1);
-    job.transport(0).begin({"barrier"});
+    job.transport(0).session().begin({"barrier"});
     watchdog.stand_down(3, "a file is missing");
     if (signal != 0) raise(signal);
     std::this_thread::sleep_for(20s);
@@ -346,7 +355,7 @@ TEST(Watchdog, AWrongFlagLeavesTheRecordOfTheRunBefore) {
   ThreadJob job(2);
   std::ofstream(path) << "of an earlier run";
   Watchdog watchdog(job.transport(0), {.folder = folder.path(), .agreement = 1s, .limit = 60s});
-  job.transport(0).begin({"barrier"});
+  job.transport(0).session().begin({"barrier"});
   EXPECT_EQ(text(), "of an earlier run");
   watchdog.stand_down(2, "a flag is wrong", false);
   EXPECT_EQ(text(), "of an earlier run");

@@ -63,15 +63,9 @@ std::string compute_line(const Times& times) {
 }  // namespace
 
 Times operator-(const Times& now, const Times& before) {
-  return {.data = now.data - before.data,
-          .copy = now.copy - before.copy,
-          .forward = now.forward - before.forward,
-          .backward = now.backward - before.backward,
-          .communication = now.communication - before.communication,
-          .update = now.update - before.update,
-          .device = now.device - before.device,
-          .validation = now.validation - before.validation,
-          .saving = now.saving - before.saving};
+  Times part;
+  for (const TimesPart& one : kTimesParts) part.*one.seconds = now.*one.seconds - before.*one.seconds;
+  return part;
 }
 
 Bottleneck find_bottleneck(const Times& times, const RunFacts& run) {

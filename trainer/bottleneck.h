@@ -24,6 +24,21 @@ struct Times {
   double step() const { return data + copy + forward + backward + communication + update + device; }
 };
 
+/// All of them, in the order of a step.
+struct TimesPart {
+  const char* name;
+  double Times::*seconds;
+};
+inline constexpr TimesPart kTimesParts[] = {{"data", &Times::data},
+                                            {"copy", &Times::copy},
+                                            {"forward", &Times::forward},
+                                            {"backward", &Times::backward},
+                                            {"communication", &Times::communication},
+                                            {"update", &Times::update},
+                                            {"device", &Times::device},
+                                            {"validation", &Times::validation},
+                                            {"saving", &Times::saving}};
+
 /// The times of a part: what `now` has that `before` did not.
 Times operator-(const Times& now, const Times& before);
 

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "tensor/error.h"
 #include "tensor/state_dict.h"
 #include "trainer/bottleneck.h"
 #include "trainer/config.h"
@@ -17,7 +19,7 @@ namespace athanor {
 class Trainer;
 
 /// Why training ended.
-enum class StoppedBy : std::uint8_t { epochs, max_steps, early_stop, max_time, signal };
+enum class StoppedBy : std::uint8_t { epochs, max_steps, early_stop, max_time, signal, diverged };
 
 constexpr std::string_view name_of(StoppedBy reason) {
   switch (reason) {
@@ -26,9 +28,20 @@ constexpr std::string_view name_of(StoppedBy reason) {
     case StoppedBy::early_stop: return "early_stop";
     case StoppedBy::max_time: return "max_time";
     case StoppedBy::signal: return "signal";
+    case StoppedBy::diverged: return "diverged";
   }
   return "?";
 }
+
+/// Training has diverged, and cannot go on: run_main() ends with kExitDiverged.
+class DivergedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// What a user may try: "lower --lr, or set --clip-norm", and a precision with a wider range where there is
+/// one.
+std::string_view advice_on_divergence(Precision precision);
 
 /// What became of a step.
 enum class StepResult : std::uint8_t {
@@ -157,5 +170,7 @@ class Callback {
   /// ArgumentError, before it changes anything, on a missing or extra entry.
   virtual void load_state_dict(const Trainer&, const StateDict&) {}
 };
+
+using Callbacks = std::vector<std::unique_ptr<Callback>>;
 
 }  // namespace athanor

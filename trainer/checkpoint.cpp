@@ -11,8 +11,6 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "autograd/grad_mode.h"
-#include "autograd/shape.h"
 #include "tensor/error.h"
 #include "tensor/safetensors.h"
 
@@ -55,7 +53,7 @@ struct TensorSum {
 };
 using TensorSums = std::map<std::string, TensorSum>;
 
-// All tensors dense and on the host, or their sums in `sums`.
+// Tensors are dense and on the host, or their sums in `sums`.
 std::string checksum_of(const StateDict& state, const TensorSums* sums = nullptr) {
   Checksum sum;
   sum.number(kSchema);
@@ -88,20 +86,6 @@ std::string checksum_of(const StateDict& state, const TensorSums* sums = nullptr
   return sum.str();
 }
 
-StateDict on_host(const StateDict& state) {
-  const NoGrad no_grad;
-  StateDict copy;
-  for (const StateDict::Entry& entry : state) {
-    const auto* tensor = std::get_if<Tensor>(&entry.value);
-    ATH_CHECK(!std::get_if<ShardedTensor>(&entry.value),
-              "checkpoint: '{}' must be whole, but this rank has a part of it; save it on all ranks by "
-              "dist::gather_state()",
-              entry.name);
-    copy.set(entry.name, tensor ? contiguous(tensor->detach().to(kCpu)) : entry.value);
-  }
-  return copy;
-}
-
 safetensors::Metadata metadata_with(const std::string& checksum) {
   return {{"format", kFormat}, {"schema", fmt::to_string(kSchema)}, {"checksum", checksum}};
 }
@@ -127,11 +111,6 @@ void check_schema(const std::filesystem::path& path, const safetensors::Metadata
 }
 
 }  // namespace
-
-void save_checkpoint(const std::filesystem::path& path, const StateDict& state) {
-  const StateDict host = on_host(state);
-  safetensors::save(path, host, metadata_with(checksum_of(host)));
-}
 
 // The checksum is known when the last tensor is written, and then takes its place at the top.
 void save_checkpoint(const std::filesystem::path& path, const StateDict& state,

@@ -15,11 +15,11 @@ namespace athanor {
 /// version of its schema and a CRC-32 over all entries (names, kinds, shapes, dtypes, values) in its
 /// metadata. The file appears whole or not at all; what was at `path` stays until then. Tensors may be
 /// strided and on any device (then a counted wait). Throws IoError naming the file and the system's reason: a
-/// full disk, a folder that cannot be written; ArgumentError where a tensor is sharded.
-void save_checkpoint(const std::filesystem::path& path, const StateDict& state);
-/// The same on rank 0 of a job, where `read` gives the tensors that are sharded: see dist/gather_state.h. The
-/// file is the same, byte for byte, whatever the ranks.
-void save_checkpoint(const std::filesystem::path& path, const StateDict& state, const dist::ReadTensor& read);
+/// full disk, a folder that cannot be written; ArgumentError where a tensor is sharded and `read` reads it
+/// alone. In a job of several ranks, `read` gives the tensors that are sharded: dist/gather_state.h. The file
+/// is the same, byte for byte, whatever the ranks.
+void save_checkpoint(const std::filesystem::path& path, const StateDict& state,
+                     const dist::ReadTensor& read = dist::read_whole);
 
 /// Reads one and checks all of it. Tensors are views of the mapped file, as safetensors::load() gives them.
 /// Throws IoError naming the file and what is wrong: it cannot be opened; it is truncated, damaged or of
@@ -56,9 +56,8 @@ class CheckpointFolder {
   /// Saves the checkpoint of a step; when it is safely there, removes the oldest of those up to this step
   /// until `keep` are left. Later steps, which this run has not come to yet, are left alone. Returns the
   /// file. Throws as save_checkpoint() does, and then has removed nothing.
-  std::filesystem::path save(std::int64_t step, const StateDict& state);
-  /// The same on rank 0 of a job, in gather_state().
-  std::filesystem::path save(std::int64_t step, const StateDict& state, const dist::ReadTensor& read);
+  std::filesystem::path save(std::int64_t step, const StateDict& state,
+                             const dist::ReadTensor& read = dist::read_whole);
 
   /// The steps there are files of, valid or not, in ascending order.
   std::vector<std::int64_t> steps() const;
@@ -66,8 +65,6 @@ class CheckpointFolder {
   const std::filesystem::path& path() const { return folder_; }
 
  private:
-  std::filesystem::path saved(std::int64_t step);
-
   std::filesystem::path folder_;
   std::int64_t keep_;
   int lock_ = -1;

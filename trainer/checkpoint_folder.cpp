@@ -112,7 +112,7 @@ CheckpointFolder::CheckpointFolder(fs::path folder, std::int64_t keep)
   lock_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(lock_);
-    detail::fail<>("--checkpoint-dir: {} must be of one run at a time, but another one is using it",
+    detail::fail<>("--checkpoint-dir: {} is in use by another run; choose another folder",
                    folder_.string());
   }
   for (const std::string& name : names_in(folder_)) {
@@ -125,18 +125,8 @@ CheckpointFolder::~CheckpointFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-fs::path CheckpointFolder::save(std::int64_t step, const StateDict& state) {
-  save_checkpoint(path_of(step), state);
-  return saved(step);
-}
-
 fs::path CheckpointFolder::save(std::int64_t step, const StateDict& state, const dist::ReadTensor& read) {
   save_checkpoint(path_of(step), state, read);
-  return saved(step);
-}
-
-// The file is there: the oldest go.
-fs::path CheckpointFolder::saved(std::int64_t step) {
   std::vector<std::int64_t> old = steps();
   old.erase(std::upper_bound(old.begin(), old.end(), step), old.end());
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep_) < old.size(); ++i) {

@@ -11,7 +11,7 @@
 
 #include "data/loader.h"
 #include "dist/bucket_layout.h"
-#include "dist/communicator.h"
+#include "dist/collectives/communicator.h"
 #include "kernels/augment.h"
 #include "kernels/step_rules.h"
 #include "optim/optimizer.h"
@@ -99,18 +99,19 @@ struct TrainerConfig {
   std::filesystem::path train_data, val_data;  ///< where they are; empty: below data_dir
 
   // The recipe, which has no flags.
-  dist::CommunicatorOptions collectives;  ///< of several ranks
+  dist::CommunicatorOptions collectives{.algorithm = dist::Algorithm::automatic};  ///< of several ranks
   dist::BucketOptions buckets;
   /// Of bytes / 255, for each channel; empty: measured on the training set, which reads all of it.
   std::vector<double> pixel_mean, pixel_stddev;
   std::int64_t patience_at_floor = 16;  ///< overflows in a row at the lowest loss scale that are an error
   double momentum = 0.9;                ///< Nesterov's
   double weight_decay = 5e-4;
+  Decay decay = Decay::matrices;  ///< what weight_decay applies to: matrices and filters only, or all
   double label_smoothing = 0;
   Augment augment;
   /// The learning rate over `steps` steps with the highest rate `lr`; unset: one cycle.
   std::function<Schedule(double lr, std::int64_t steps)> schedule;
-  /// The optimizer; unset: SGD with Nesterov momentum, weight decay on matrices and filters only.
+  /// The optimizer; unset: SGD with Nesterov momentum and weight decay, as `decay` says.
   std::function<std::unique_ptr<Optimizer>(ParameterArena&)> optimizer;
 };
 

@@ -43,9 +43,10 @@ void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
   // Weights that have not moved cannot have got better: such an epoch costs no patience.
   if (report.steps.applied == applied_steps_) return;
   applied_steps_ = report.steps.applied;
-  const double value = metric_ == "val_loss"       ? report.val_loss
-                       : metric_ == "val_accuracy" ? report.val_accuracy
-                                                   : report.train_loss;
+  // A model whose loss is no number may still be right about some samples: it is not the best for it.
+  const double value = metric_ == "val_loss" || !std::isfinite(report.val_loss) ? report.val_loss
+                       : metric_ == "val_accuracy"                              ? report.val_accuracy
+                                                                                : report.train_loss;
   switch (rule_.update(value)) {
     case EarlyStopRule::Verdict::improved:
       keep(trainer);
@@ -61,21 +62,22 @@ void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
     case EarlyStopRule::Verdict::not_finite:
       trainer.stop(
           StoppedBy::early_stop,
-          fmt::format("{} is {} after epoch {}{}", metric_, value, report.epoch,
+          fmt::format("{} is {} after epoch {}{}", std::isfinite(report.val_loss) ? metric_ : "val_loss",
+                      value, report.epoch,
                       best_epoch_ ? fmt::format(": back to the weights of epoch {}", best_epoch_) : ""));
       break;
   }
 }
 
 void EarlyStopping::keep(const Trainer& trainer) {
-  std::optional<EmaSwap> average = trainer.as_validated();
+  ValidatedModel model = trainer.as_validated();
   const StateDict live = trainer.arena().state_dict();
   if (best_.empty()) {
     best_ = clone_tensors(live);
   } else {
     load_tensors(best_, live, "early stop");
   }
-  if (average) average->end();
+  model.end();
 }
 
 void EarlyStopping::on_train_end(Trainer& trainer) {

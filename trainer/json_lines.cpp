@@ -56,8 +56,13 @@ void JsonLines::on_fit_begin(Trainer&, const FitInfo& info) {
 }
 
 void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
-  const Times& times = report.times;
   const auto seconds = [](double value) { return number(std::round(value * 1e6) / 1e6); };
+  Json seconds_of;
+  for (const TimesPart& part : kTimesParts) {
+    const bool of_a_step = part.seconds != &Times::validation && part.seconds != &Times::saving;
+    if (of_a_step) seconds_of[part.name] = seconds(report.times.*part.seconds);
+  }
+  seconds_of["other"] = seconds(report.other_s);
   append(Json{{"event", "epoch"},
               {"epoch", report.epoch},
               {"train_loss", number(report.train_loss)},
@@ -72,15 +77,7 @@ void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
               {"weights_hash", hex(report.weights_hash)},
               {"bound_by", report.bottleneck.bound_by},
               {"verdict", report.bottleneck.line},
-              {"times_s",
-               {{"data", seconds(times.data)},
-                {"copy", seconds(times.copy)},
-                {"forward", seconds(times.forward)},
-                {"backward", seconds(times.backward)},
-                {"communication", seconds(times.communication)},
-                {"update", seconds(times.update)},
-                {"device", seconds(times.device)},
-                {"other", seconds(report.other_s)}}},
+              {"times_s", seconds_of},
               {"workers", report.loader.workers},
               {"workers_busy", seconds(report.loader.busy)},
               {"bad_samples", report.loader.skipped}}

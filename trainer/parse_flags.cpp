@@ -79,27 +79,27 @@ void add_training(Flags& flags, TrainerConfig& config) {
                 });
   }
   flags.value("--epochs,--max-epochs", "N", fmt::format("passes over the training set [{}]", config.epochs),
-              [&](auto& flag, auto& text) { config.epochs = at_least(flag, text, 1); });
-  flags.value(
-      "--max-steps", "N", "stop after N steps, skipped ones included [no limit]",
-      [&](auto& flag, auto& text) { config.max_steps = text == "-1" ? -1 : at_least(flag, text, 1); });
-  flags.value("--max-time", "SECONDS", "stop after so much time; that before a --resume counts [no limit]",
-              [&](auto& flag, auto& text) { config.max_time_s = positive(flag, text); });
+              [&](auto& flag, auto& text) { config.epochs = whole(flag, text, 1); });
+  flags.value("--max-steps", "N", "stop after N steps, skipped ones included [no limit]",
+              [&](auto& flag, auto& text) { config.max_steps = text == "-1" ? -1 : whole(flag, text, 1); });
+  flags.value("--max-time", "SECONDS",
+              "stop after SECONDS of training, including time before --resume [no limit]",
+              [&](auto& flag, auto& text) { config.max_time_s = positive(flag, text, 1e-3, 1e9); });
   flags.value("--batch-size", "N",
               fmt::format("images per backward pass, of all devices together [{}]", config.batch_size),
-              [&](auto& flag, auto& text) { config.batch_size = at_least(flag, text, 1); });
+              [&](auto& flag, auto& text) { config.batch_size = whole(flag, text, 1); });
   flags.value("--val-batch-size", "N", "images per batch of validation [the larger of --batch-size and 256]",
-              [&](auto& flag, auto& text) { config.val_batch_size = at_least(flag, text, 1); });
+              [&](auto& flag, auto& text) { config.val_batch_size = whole(flag, text, 1); });
   flags.value("--lr", "RATE", fmt::format("highest learning rate [{}]", config.lr),
               [&](auto& flag, auto& text) { config.lr = positive(flag, text); });
   flags.value("--accumulate,--accumulate-grad-batches", "N", "backward passes per step [1]",
-              [&](auto& flag, auto& text) { config.accumulate = at_least(flag, text, 1); });
+              [&](auto& flag, auto& text) { config.accumulate = whole(flag, text, 1, 1'000'000); });
   flags.value("--clip-norm,--gradient-clip-val", "X", "limit of the gradients' norm [none]",
-              [&](auto& flag, auto& text) { config.clip_norm = positive(flag, text); });
+              [&](auto& flag, auto& text) { config.clip_norm = positive(flag, text, 1e-30, 1e15); });
   flags.value("--clip-value", "X", "limit of each gradient, after --clip-norm [none]",
-              [&](auto& flag, auto& text) { config.clip_value = positive(flag, text); });
+              [&](auto& flag, auto& text) { config.clip_value = positive(flag, text, 1e-30, 1e15); });
   flags.value("--skip-outliers", "Z", "skip steps whose gradient norm is Z deviations above its mean [none]",
-              [&](auto& flag, auto& text) { config.skip_outliers = positive(flag, text); });
+              [&](auto& flag, auto& text) { config.skip_outliers = positive(flag, text, 1e-3, 1e6); });
   flags.value("--ema", "DECAY", "validate and keep a running average of the weights [none]",
               [&](auto& flag, auto& text) {
                 config.ema_decay = positive(flag, text);
@@ -123,13 +123,14 @@ void add_data(Flags& flags, TrainerConfig& config) {
   if (config.image_size > 0) {
     flags.value("--image-size", "PIXELS",
                 fmt::format("side that images are brought to [{}]", config.image_size),
-                [&](auto& flag, auto& text) { config.image_size = at_least(flag, text, 1); });
+                [&](auto& flag, auto& text) { config.image_size = between(flag, text, 1, 65536); });
     flags.value("--train", "PATH", "training images [DIR/train below --data-dir]",
                 [&](auto&, auto& text) { config.train_data = text; });
     flags.value("--val", "PATH", "images to validate on [DIR/val below --data-dir]",
                 [&](auto&, auto& text) { config.val_data = text; });
   }
-  flags.value("--workers,--num-workers", "N", "threads that read data, auto, or 0: none [auto]",
+  flags.value("--workers,--num-workers", "N",
+              "loader threads; auto, or 0 to load in the training thread [auto]",
               [&](auto& flag, auto& text) { config.workers = workers(flag, text); });
   flags.value("--prefetch", "N", fmt::format("batches there is memory for [{}]", config.prefetch),
               [&](auto& flag, auto& text) { config.prefetch = between(flag, text, 1, 1024); });
@@ -149,7 +150,7 @@ void add_data(Flags& flags, TrainerConfig& config) {
 
 void add_machine(Flags& flags, TrainerConfig& config) {
   flags.group("Device and numbers");
-  flags.value("--threads", "N", "of the CPU, for each rank [all cores, divided among ranks]",
+  flags.value("--threads", "N", "CPU threads per rank [all cores, divided among ranks]",
               [&](auto& flag, auto& text) { config.threads = between(flag, text, 1, 1024); });
   flags.value("--precision", "P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
               [&](auto& flag, auto& text) { config.precision = precision(flag, text); });
@@ -180,15 +181,16 @@ void add_ranks(Flags& flags, TrainerConfig& config) {
               [&](auto& flag, auto& text) {
                 config.devices = text == "auto" ? TrainerConfig::kAllDevices : between(flag, text, 1, 1024);
               });
+  flags.value("--strategy", "S",
+              "single: one rank; ddp: each rank has the whole model; zero1: like ddp, but master weights and "
+              "optimizer "
+              "state are sharded [single; with several ranks ddp]",
+              [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
   flags.value(
-      "--strategy", "S",
-      "single: one rank; ddp: each rank has the whole model; zero1: so, but masters and optimizer state are "
-      "divided among ranks [single; with several ranks ddp]",
-      [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
-  flags.value("--algorithm", "A",
-              "how ranks add up gradients: rank_order, ring, hierarchical, or native: what MPI or NCCL does "
-              "[rank_order]",
-              [&](auto& flag, auto& text) { config.collectives.algorithm = algorithm(flag, text); });
+      "--algorithm", "A",
+      "how ranks sum gradients: rank_order, ring, hierarchical, native (what MPI or NCCL does), or auto: "
+      "native between GPUs of several machines without --deterministic, else rank_order [auto]",
+      [&](auto& flag, auto& text) { config.collectives.algorithm = algorithm(flag, text); });
   flags.value("--overlap", "on|off",
               "whether gradients and weights travel between ranks while passes compute [on]",
               [&](auto& flag, auto& text) { config.overlap = on_or_off(flag, text); });
@@ -199,9 +201,7 @@ void add_ranks(Flags& flags, TrainerConfig& config) {
               fmt::format("seconds without a word from a rank, after which all ranks end [{}]",
                           config.collectives.timeout.count() / 1000),
               [&](auto& flag, auto& text) {
-                const double seconds = positive(flag, text);
-                ATH_CHECK(seconds >= 0.1 && seconds <= 86400, "{}: must be 0.1 s to a day, but got {}", flag,
-                          seconds);
+                const double seconds = positive(flag, text, 0.1, 86400);
                 config.collectives.timeout =
                     std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
               });
@@ -228,11 +228,10 @@ void add_reports(Flags& flags, TrainerConfig& config) {
               [&](auto&, auto& text) { config.checkpoint_dir = text; });
   flags.value("--checkpoint-every", "STEPS",
               "save after every so many steps, skipped ones included, and at the end [once per epoch]",
-              [&](auto& flag, auto& text) { config.checkpoint_every = at_least(flag, text, 1); });
+              [&](auto& flag, auto& text) { config.checkpoint_every = whole(flag, text, 1); });
   flags.value("--resume", "auto|FILE",
-              "go on from a checkpoint, with the flags of its run; auto: the newest one in --checkpoint-dir "
-              "that is whole, "
-              "or a beginning where there is none",
+              "resume from a checkpoint, with the flags of its run; auto: the newest valid one in "
+              "--checkpoint-dir, or a fresh start where there is none",
               [&](auto& flag, auto& text) {
                 ATH_CHECK(!text.empty(), "{}: must be auto or a checkpoint's file, but is empty", flag);
                 config.resume = text;

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "kernels/implementations.h"
+#include "tensor/printable.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/trainer.h"
 
@@ -79,7 +82,8 @@ int Progress::columns() const {
 }
 
 void Progress::say(const std::string& text, int indent) {
-  print(out_, "{}\n", live_ ? terminal::wrapped(text, columns(), indent, true) : text);
+  const std::string line = printable(text);
+  print(out_, "{}\n", live_ ? terminal::wrapped(line, columns(), indent, true) : line);
 }
 
 void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
@@ -89,14 +93,15 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   done_before_ = info.attempted;
   idle_ = !info.nothing_to_do.empty();
   table_begun_ = false;
-  say(fmt::format("{}: device {}{}, {}{}, precision {}, strategy {}, {}, seed {}", config.program,
+  say(fmt::format("{}: device {}{}, {}{}{}, precision {}, strategy {}, {}, seed {}", config.program,
                   config.device.str(),
                   config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
                   counted(info.threads, "thread"),
                   config.threads > 0       ? ""
                   : config.local_ranks > 1 ? " for each rank (auto: all cores)"
                                            : " (auto: all cores)",
-                  name_of(config.precision), info.strategy, info.feeding, config.seed));
+                  config.device.is_cpu() ? ", " + cpu_implementations() : "", name_of(config.precision),
+                  info.strategy, info.feeding, config.seed));
   say(fmt::format("{} with {} parameters; {} images to train on, {} to test, {}x{}x{}, {} classes",
                   config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
                   with_commas(info.train_samples), with_commas(info.val_samples), info.spec.height,
@@ -163,7 +168,7 @@ void Progress::erase_live_line() {
 void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
   erase_live_line();
   begin_table();
-  const bool best = report.val_accuracy > best_accuracy_;
+  const bool best = std::isfinite(report.val_loss) && report.val_accuracy > best_accuracy_;
   if (best) best_accuracy_ = report.val_accuracy;
   print(out_, "{:>5}   {:>10.4f}   {:>9}  {:>10.4f}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
         report.train_loss, percent(report.train_accuracy), report.val_loss, percent(report.val_accuracy),
@@ -198,14 +203,14 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
   erase_live_line();
   if (report.stopped_by == StoppedBy::signal) {
     print(out_, "\n");
-    say(fmt::format("ended by {} after {}{}", report.signal == SIGINT ? "SIGINT" : "SIGTERM",
+    say(fmt::format("ended by SIG{} after {}{}", ::sigabbrev_np(report.signal),
                     counted(report.steps.attempted(), "step"),
                     report.checkpoint.empty() ? ""
                                               : fmt::format("; all of it is in {}: go on with --resume auto",
                                                             report.checkpoint.string())));
   } else if (!trainer.why_stopped().empty() && !idle_) {
     print(out_, "\n");
-    say("stopped: " + trainer.why_stopped());
+    say((report.stopped_by == StoppedBy::diverged ? "diverged: " : "stopped: ") + trainer.why_stopped());
   }
   print(out_, "\n");
   say(fmt::format("test accuracy {}   in {}, {} images/s, {}{}, peak {}, weights {:016x}",

@@ -1,18 +1,26 @@
 #include "trainer/run_main.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
-#include "dist/bootstrap.h"
+#include "dist/launch/bootstrap.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
+#include "trainer/callback.h"
 #include "trainer/config.h"
 
 namespace athanor {
@@ -22,7 +30,11 @@ constexpr char kMark[] = "ATHANOR_OMP_SET";
 
 void restart_with_quiet_threads(char** argv) {
 #if defined(_OPENMP)
-  if (std::getenv(kMark) || std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
+  if (std::getenv(kMark)) {  // `ps` would call the program "exe"
+    if (argv && argv[0]) ::prctl(PR_SET_NAME, ::basename(argv[0]));
+    return;
+  }
+  if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
   setenv(kMark, "1", 1);
   setenv("OMP_WAIT_POLICY", "passive", 1);
   execv("/proc/self/exe", argv);
@@ -32,9 +44,30 @@ void restart_with_quiet_threads(char** argv) {
 #endif
 }
 
+/// A file that is opened later must not take the place of a closed stdin, stdout or stderr. False where
+/// stdout was closed.
+bool open_standard_files() {
+  bool stdout_open = true;
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(file, F_GETFD) >= 0 || errno != EBADF) continue;
+    stdout_open &= file != STDOUT_FILENO;
+    (void)::open("/dev/null", O_RDWR);  // takes the lowest that is free, which is this one
+  }
+  return stdout_open;
+}
+
+/// Whether all that was printed has been written: else says so. The exit code.
+int flush_stdout() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return kExitDone;
+  std::fprintf(stderr, "error: stdout: must take all that is printed, but does not%s%s\n", errno ? ": " : "",
+               errno ? std::strerror(errno) : "");
+  return kExitBadInput;
+}
+
 Failure one_line(int code, std::string what) {
   std::replace(what.begin(), what.end(), '\n', ' ');
-  return {code, std::move(what)};
+  return {code, printable(what)};
 }
 
 /// Where mpirun has started several and all make the same mistake, rank 0 says so, and mpirun ends the others
@@ -64,25 +97,45 @@ Failure describe_failure() {
     return one_line(kExitBackend, error.what());
   } catch (const OutOfMemoryError& error) {
     return one_line(kExitBackend, error.what());
+  } catch (const DivergedError& error) {
+    return one_line(kExitDiverged, error.what());
   } catch (const std::bad_alloc&) {
     return {kExitBackend, "out of memory: the system gave no more; use smaller batches or data"};
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again)
+      return one_line(kExitBadInput, error.what());
+    return {kExitBackend,
+            "threads: the system must give all that are asked for, but gives no more (ulimit -u); raise its "
+            "limit, or use fewer --threads and --workers"};
   } catch (const std::exception& error) {  // ArgumentError, IoError, and what a user's own code throws
     return one_line(kExitBadInput, error.what());
   }
 }
 
-int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
-  restart_with_quiet_threads(argv);
-  try {
-    return body(argc, argv);
-  } catch (...) {
-    const Failure failure = describe_failure();
-    if (failure.line.empty()) return failure.exit_code;
-    const int rank = wait_for_rank_0();
-    std::fprintf(stderr, "%serror: %s\n", rank < 0 ? "" : fmt::format("rank {}: ", rank).c_str(),
-                 failure.line.c_str());
-    return failure.exit_code;
+int with_standard_files(const std::function<int()>& body) {
+  if (!open_standard_files()) {
+    std::fputs("error: stdout: must be open, but is closed; send it to a file or to /dev/null\n", stderr);
+    return kExitBadInput;
   }
+  const int code = body();
+  return code == kExitDone ? flush_stdout() : code;
+}
+
+int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
+  return with_standard_files([&] {
+    restart_with_quiet_threads(argv);
+    std::signal(SIGXFSZ, SIG_IGN);  // past a limit of ulimit -f, a write fails, and that is said in one line
+    try {
+      return body(argc, argv);
+    } catch (...) {
+      const Failure failure = describe_failure();
+      if (failure.line.empty()) return failure.exit_code;
+      const int rank = wait_for_rank_0();
+      std::fprintf(stderr, "%serror: %s\n", rank < 0 ? "" : fmt::format("rank {}: ", rank).c_str(),
+                   failure.line.c_str());
+      return failure.exit_code;
+    }
+  });
 }
 
 }  // namespace athanor

@@ -14,8 +14,9 @@
 
 #include <unistd.h>
 
-#include "dist/launcher.h"
-#include "dist/watchdog.h"
+#include "dist/launch/launcher.h"
+#include "dist/launch/rendezvous.h"
+#include "dist/watch/watchdog.h"
 #include "tensor/error.h"
 #include "tensor/stream.h"
 #include "trainer/run_main.h"
@@ -23,15 +24,21 @@
 namespace athanor {
 namespace {
 
+void warn(const std::string& what) {
+  if (!what.empty()) std::fprintf(stderr, "warning: %s\n", what.c_str());
+}
+
 int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist::Networks& networks) {
   std::vector<std::string> arguments;
   for (char** at = argv + 1; *at; ++at) arguments.emplace_back(*at);
+  const dist::RunOptions options{.end_within = config.collectives.timeout,
+                                 .show_all = config.collectives.compare_calls};
   if (config.device.is_cuda() && networks.nccl) {
     ATH_CHECK(config.device.index == 0, "--device {}: must be without a number where --devices is {}",
               config.device.str(), ranks);
     ATH_CHECK(ranks <= cuda_device_count(), "--devices: must be at most {}, one process per GPU, but is {}",
               cuda_device_count(), ranks);
-    return dist::run_processes(dist::one_per_gpu(ranks, arguments));
+    return dist::run_processes(dist::one_per_gpu(ranks, arguments), options);
   }
   if (!networks.mpi) {
     detail::fail<BackendError>(
@@ -39,7 +46,8 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
         "libopenmpi-dev and openmpi-bin, and configure again",
         ranks);
   }
-  return dist::run_processes({dist::with_mpirun(ranks, arguments)});
+  warn(dist::check_ranks(ranks));
+  return dist::run_processes({dist::with_mpirun(ranks, arguments)}, options);
 }
 
 int gpu_of(const dist::Place& place) {
@@ -113,14 +121,17 @@ std::filesystem::path flight_folder(const TrainerConfig& config) {
 
 int run_rank(const dist::Place& place, TrainerConfig& config, const dist::Networks& networks,
              const std::function<int(dist::Transport*)>& body) {
+  // Ranks on GPUs meet over TCP, all others through MPI.
+  if (place.rank == 0 && config.device.is_cuda()) warn(dist::warn_of_strangers(place));
   dist::Job job{.place = place, .timeout = config.collectives.timeout};
   std::optional<dist::Watchdog> watchdog;
   try {
     networks.join(job, config.device);
     config.local_ranks = job.place.local_size;
-    config.ranks_note = name_of(place.launcher);
-    if (config.collectives.algorithm == dist::Algorithm::hierarchical)
-      config.collectives.node_size = job.place.local_size;
+    config.ranks_note = fmt::format("{}{}", name_of(place.launcher), job.network);
+    config.collectives.node_size = job.place.local_size;
+    if (config.deterministic && config.collectives.algorithm == dist::Algorithm::automatic)
+      config.collectives.algorithm = dist::Algorithm::rank_order;
     watchdog.emplace(*job.transport, dist::WatchdogOptions{.folder = flight_folder(config),
                                                            .agreement = std::chrono::milliseconds(500)});
     return body(job.transport.get());

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "dist/make_transport.h"
+#include "dist/transports/make_transport.h"
 #include "trainer/config.h"
 
 namespace athanor {
@@ -18,9 +18,10 @@ namespace athanor {
 /// - Nobody has started ranks, and --devices asks for one: calls `body` with null.
 /// - --devices asks for several: starts this program as often, with `argv` (null at its end), through mpirun,
 ///   or, where the build has NCCL, as one process per GPU; calls nothing, and returns their exit code.
-/// - mpirun, torchrun, Slurm or NCCL_COMM_ID speak (dist/bootstrap.h): joins that job and calls `body`. Fills
-///   in config.device, strategy, local_ranks and ranks_note. What `body` throws is said in one line with the
-///   rank, and ends all ranks with the exit code of run_main(); where all make the same mistake, once.
+/// - mpirun, torchrun, Slurm or NCCL_COMM_ID speak (dist/launch/bootstrap.h): joins that job and calls
+///   `body`. Fills in config.device, strategy, local_ranks and ranks_note. What `body` throws is said in one
+///   line with the rank, and ends all ranks with the exit code of run_main(); once, where all make the same
+///   mistake.
 ///
 /// Throws ArgumentError where launcher, --devices and --strategy contradict each other; BackendError where
 /// this build or machine lacks what it takes.

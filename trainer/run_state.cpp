@@ -55,15 +55,8 @@ template <class Visit> void visit_fields(RunPosition& at, std::string& ended, Vi
   visit("train_s", at.train_s);
   visit("epoch_began_s", at.epoch_began_s);
   visit("elapsed_s", at.elapsed_s);
-  visit("times.data", at.times.data);
-  visit("times.copy", at.times.copy);
-  visit("times.forward", at.times.forward);
-  visit("times.backward", at.times.backward);
-  visit("times.communication", at.times.communication);
-  visit("times.update", at.times.update);
-  visit("times.device", at.times.device);
-  visit("times.validation", at.times.validation);
-  visit("times.saving", at.times.saving);
+  for (const TimesPart& part : kTimesParts)
+    visit(fmt::format("times.{}", part.name).c_str(), at.times.*part.seconds);
   visit("validation.loss", at.validation.loss);
   visit("validation.accuracy", at.validation.accuracy);
   visit("validation.samples", at.validation.samples);

@@ -14,6 +14,7 @@
 #include "tensor/state_dict.h"
 #include "trainer/bottleneck.h"
 #include "trainer/callback.h"
+#include "trainer/metric_sums.h"
 
 // What a checkpoint of a training run holds. Every part of the run that has state writes one dictionary and
 // reads one; they are joined under prefixes:
@@ -25,12 +26,6 @@
 //     optimizer.  ema.  model.     by the names of the parameters, whole and unpadded
 
 namespace athanor {
-
-/// Loss and accuracy over some samples; NaN where there were none.
-struct Metrics {
-  double loss = 0, accuracy = 0;
-  std::int64_t samples = 0;
-};
 
 /// Where a run stands between two steps, besides its tensors and the step's scalars.
 struct RunPosition {

@@ -57,7 +57,7 @@ StateDict settings_of(const FitInfo& info, const Normalization& pixels, const Sc
                         ? fmt::format("{}:{}", config.early_stop->metric, config.early_stop->patience)
                         : "none");
   set("momentum", config.momentum);
-  set("weight_decay", config.weight_decay);
+  set("weight_decay", fmt::format("{}{}", config.weight_decay, config.decay == Decay::all ? " of all" : ""));
   set("label_smoothing", config.label_smoothing);
   set("augment", describe(config.augment));
   set("optimizer", optimizer);

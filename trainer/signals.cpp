@@ -3,13 +3,17 @@
 namespace athanor {
 namespace {
 
-volatile std::sig_atomic_t caught_signal = 0;
+constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
 using Handler = void (*)(int);
-Handler before_int = nullptr, before_term = nullptr;  // who else wants to know
+
+volatile std::sig_atomic_t caught_signal = 0;
+std::array<Handler, kEnding.size()> handlers_before{};  // who else wants to know
 
 void note(int signal) {
   caught_signal = signal;
-  if (const Handler before = signal == SIGINT ? before_int : before_term) before(signal);
+  for (std::size_t i = 0; i < kEnding.size(); ++i) {
+    if (kEnding[i] == signal && handlers_before[i]) handlers_before[i](signal);
+  }
 }
 
 Handler function_of(const struct sigaction& action) {
@@ -26,17 +30,15 @@ SignalGuard::SignalGuard() {
   action.sa_handler = note;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, nullptr, &old_int_);
-  sigaction(SIGTERM, nullptr, &old_term_);
-  before_int = function_of(old_int_);
-  before_term = function_of(old_term_);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (std::size_t i = 0; i < kEnding.size(); ++i) {
+    sigaction(kEnding[i], nullptr, &before_[i]);
+    handlers_before[i] = function_of(before_[i]);
+    if (before_[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &action, nullptr);
+  }
 }
 
 SignalGuard::~SignalGuard() {
-  sigaction(SIGINT, &old_int_, nullptr);
-  sigaction(SIGTERM, &old_term_, nullptr);
+  for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before_[i], nullptr);
 }
 
 int SignalGuard::caught() const {

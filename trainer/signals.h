@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <csignal>
 
 namespace athanor {
 
-/// While alive, SIGINT and SIGTERM are noted instead of ending the process, so that training can finish its
-/// step and say where it stands. A second one ends the process as usual. A handler that was there before (the
+/// While alive, SIGINT, SIGTERM and SIGHUP are noted instead of ending the process, so that training can
+/// finish its step and save. A second one ends the process as usual. A signal that is ignored (SIGHUP under
+/// nohup, SIGINT in the background of a script) stays ignored. A handler that was there before (the
 /// Watchdog's, with several ranks) is called, too.
 class SignalGuard {
  public:
@@ -18,7 +20,7 @@ class SignalGuard {
   int caught() const;
 
  private:
-  struct sigaction old_int_, old_term_;
+  std::array<struct sigaction, 3> before_;
 };
 
 }  // namespace athanor

@@ -1,28 +1,20 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "data/dataset.h"
-#include "data/loader.h"
-#include "data/preprocess.h"
 #include "nn/module.h"
 #include "optim/arena.h"
-#include "optim/ema.h"
-#include "optim/optimizer.h"
-#include "optim/step.h"
 #include "trainer/callback.h"
-#include "trainer/checkpoint.h"
 #include "trainer/config.h"
-#include "trainer/ranks.h"
-#include "trainer/run_state.h"
-#include "trainer/signals.h"
+#include "trainer/metric_sums.h"
+#include "trainer/parallel_strategy.h"
+#include "trainer/validation.h"
 
 namespace athanor {
+
+class Run;
 
 /// Trains classifiers: epochs of steps, validation after each, reports through callbacks.
 ///
@@ -59,144 +51,37 @@ class Trainer {
   /// do not fit, and whatever data, model and callbacks throw.
   FitReport fit(nn::Module& model, const Dataset& train, const Dataset& held_out);
 
-  // For callbacks.
-  /// Ends training after this step (or epoch); the first reason counts. `why` is a line for the user.
+  // For callbacks, while fit() runs.
+  /// Ends training after this step (or epoch); the first reason counts. `why` is a line for the user. Where
+  /// there are several ranks, all end when they have heard of it, after the same step.
   void stop(StoppedBy reason, std::string why = {});
-  const std::string& why_stopped() const { return why_stopped_; }
-  const TrainerConfig& config() const { return config_; }
-  ParameterArena& arena() const { return *arena_; }
   /// The scalars of the step as far as the host knows them; see StepBuffer::known().
-  const StepState& state() const { return step_->known(); }
-  const Times& times() const { return at_.times; }
-  int rank() const { return ranks_.rank(); }
-  int world_size() const { return ranks_.world_size(); }
+  const StepState& state() const;
+  const Times& times() const;
   /// The epoch's training loss and accuracy so far, on this rank's samples. Waits for the device, uncounted:
   /// call it now and then.
   Metrics running_metrics() const;
-  /// The weights are no longer those of the last validation: measure again at the end.
-  void weights_changed() { at_.validated = at_.averages_hold = false; }
+  /// To be called, by all ranks, after masters were written: all ranks get the weights, which are no longer
+  /// those of the last validation: they are measured again at the end.
+  void weights_changed();
   /// Until its end(), the model is what validation sees: its running average, where there is one. A call of
   /// all ranks.
-  std::optional<EmaSwap> as_validated() const;
+  ValidatedModel as_validated() const;
+
+  // And afterwards.
+  const std::string& why_stopped() const;
+  const TrainerConfig& config() const { return config_; }
+  ParameterArena& arena() const { return *arena_; }
+  int rank() const { return strategy_->rank(); }
+  int world_size() const { return strategy_->world_size(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  /// Where a step's seconds go, at one look at the clock per part: lap() gives what has passed since the last
-  /// one to a part.
-  class StepClock {
-   public:
-    void start() { last_ = Clock::now(); }
-    double lap(double& part) {
-      const Clock::time_point now = Clock::now();
-      const double passed = std::chrono::duration<double>(now - last_).count();
-      last_ = now;
-      part += passed;
-      return passed;
-    }
-
-   private:
-    Clock::time_point last_;
-  };
-
-  void set_up(nn::Module& model, const Dataset& train, const Dataset& held_out);
-  void check_fits(const Dataset& train, const Dataset& held_out) const;
-  void make_loaders(const Dataset& train, const Dataset& held_out);
-  std::unique_ptr<Optimizer> make_optimizer() const;
-  void train_epochs();
-  void train_epoch();
-  std::int64_t train_step();
-  void accumulate_gradients(std::int64_t samples, bool share = true);
-  void next_batch(Batch& batch);
-  void backward_pass(const Batch& batch, double weight);
-  static void clear_metrics(const Tensor& totals);
-  void add_metrics(const Tensor& logits, const Tensor& target, float smoothing, const Tensor& totals) const;
-  void update();
-  void tell_result(const StepState& state);
-  void check_overflows(const StepState& state, std::int64_t patience);
-  std::string find_overflow();
-  void check_limits();
-  void agree(bool out_of_time = false);
-  void name_unused();
-  int threads() const;
-  bool report_epoch(double epoch_s);
-  void report_times(EpochReport& report);
-  LoaderOptions feeding(const Dataset& data);
-  std::string describe_feeding() const;
-  void tell(const std::string& note);
-  Metrics validate();
-  Metrics read_all(const Tensor& totals);
-  FitReport finish();
-  FitInfo describe() const;
-  std::string nothing_to_do(const FitInfo& info) const;
-  double seconds_since_start() const;
-  std::int64_t steps_per_epoch() const;
-  void open_checkpoints(std::optional<CheckpointFolder>& folder);
-  std::vector<StatePart> state_parts();
-  StateDict settings() const;
-  StateDict shared_settings() const;
-  StateDict totals_of_all() const;
-  void take_totals(const StateDict& state);
-  void go_on();
-  void save();
-
   TrainerConfig config_;
-  std::vector<std::unique_ptr<Callback>> callbacks_;
-
-  nn::Module* model_ = nullptr;
+  Callbacks callbacks_;
   std::unique_ptr<ParameterArena> arena_;
-  Ranks ranks_;  // after the arena, which its gradients are in
-  std::unique_ptr<GradientMeter> meter_;
-  std::unique_ptr<Optimizer> optimizer_;
-  Schedule schedule_;
-  /// Ends the loaders with fit(), however it ends: their threads read the caller's data sets.
-  class Loaders {
-   public:
-    explicit Loaders(Trainer& of) : of_(of) {}
-    ~Loaders() {
-      of_.train_.reset();
-      of_.held_out_.reset();
-    }
-    Loaders(const Loaders&) = delete;
-    Loaders& operator=(const Loaders&) = delete;
-
-   private:
-    Trainer& of_;
-  };
-  std::unique_ptr<Loader> train_, held_out_;
-  bool resident_ = false;  // the training set is in memory
-  std::unique_ptr<Preprocess> preprocess_;
-  std::unique_ptr<Ema> ema_;
-  std::optional<StepBuffer> step_;
-  LossScaling scaling_;
-  GradientLimits limits_;
-  // [3] f64: kernels/metrics.h; of the epoch, of the epoch when the step began, of a validation
-  Tensor totals_, totals_before_, val_totals_;
-  Normalization pixels_;
-
-  RunPosition at_;
-  StepClock clock_;
-  Times times_before_;             // of the part of the epoch that this process trains: what was before,
-  double part_began_s_ = 0;        // since training began: when it began,
-  std::int64_t steps_before_ = 0;  // and at which attempted step
-  LoaderStats fed_;                // what the loader did in it
-  double part_s_ = 0;              // and its length, once it is over
-  Clock::time_point started_;
-  std::int64_t syncs_at_start_ = 0;
-  bool stopping_ = false;
-  StoppedBy reason_ = StoppedBy::epochs;
+  std::unique_ptr<ParallelStrategy> strategy_;
+  Run* run_ = nullptr;  // while fit() runs
   std::string why_stopped_;
-  const SignalGuard* signals_ = nullptr;
-  dist::SyncBatchNorm* norms_ = nullptr;  // while fit() runs, with --sync-bn
-  std::vector<char> named_;               // per rank: whether name_unused() has
-
-  bool saves_ = false;                  // some rank does
-  CheckpointFolder* folder_ = nullptr;  // while fit() runs, on the rank that saves
-  std::vector<double> all_totals_;      // totals_ of each rank, as saved
-  std::optional<NewestCheckpoint> resume_from_;
-  std::vector<std::string> notes_;
-  std::int64_t saved_ = -1;  // attempted steps of the checkpoint of this position; -1: there is none
-  std::filesystem::path newest_saved_;
 };
 
 }  // namespace athanor

@@ -2,29 +2,39 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/elementwise.h"
-#include "kernels/activation.h"
+#include "kernels/activate.h"
 #include "kernels/elementwise.h"
 
 namespace athanor::detail {
 
-/// Whether the gradient needs the value before the activation, which a fused op does not keep: relu's sign
-/// shows in the result.
+/// Whether the gradient needs the value before the activation, which a fused op does not keep.
 inline bool needs_its_input(Activation activation) {
-  return activation == Activation::gelu || activation == Activation::silu;
+  return !kernels::gradient_from_output(activation);
 }
 
-/// Such an activation as an op of its own.
+/// The activation as an op of its own.
 inline Tensor activate(Activation activation, const Tensor& z) {
-  return activation == Activation::gelu ? gelu(z) : silu(z);
+  switch (activation) {
+    case Activation::none: return z;
+#define ATH_CASE(Op, name) \
+  case Activation::name: return name(z);
+      ATH_ACTIVATIONS(ATH_CASE)
+#undef ATH_CASE
+  }
+  return z;
 }
 
-/// dL/dz for y = activation(z), from y (undefined where there is no activation) and dL/dy; dense.
+/// dL/dz for y = activation(z) from y (undefined where there is no activation) and dL/dy; dense. For an
+/// activation that does not need its input.
 inline Tensor activation_gradient(Activation activation, const Tensor& y, const Tensor& dy) {
   const Tensor gradient = dense(dy);
   if (activation == Activation::none) return gradient;
   const Tensor dz = empty_like(y);
   on_device(y.device(), [&](auto& context) {
-    kernels::unary_backward<kernels::Relu>(context, y, gradient, dz);  // y > 0 exactly where z > 0
+    kernels::dispatch_activation(activation, [&]<class Op>() {
+      if constexpr (Op::kFromOutput && !std::is_same_v<Op, kernels::Identity>)
+        kernels::unary_backward<Op>(context, y, gradient, dz);
+    });
   });
   return dz;
 }

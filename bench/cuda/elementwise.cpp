@@ -66,7 +66,7 @@ void add_sum(DType dtype, bool broadcast) {
 void add_elementwise() {
   for (const DType dtype : bench_dtypes()) {
     add_unary<kernels::Relu>("relu", dtype);
-    add_unary<kernels::Gelu>("gelu_erf", dtype);
+    add_unary<kernels::Gelu>("gelu", dtype);
     add_sum(dtype, false);
     add_sum(dtype, true);
   }

@@ -27,9 +27,11 @@ void add_cross_entropy(const Shape& shape, DType dtype) {
              return call({{pattern(shape, dtype, -3, 3)},
                           {targets()},
                           result(Role::row_result, {shape[0], 2}, DType::f32),
+                          result(Role::row_result, {shape[0]}, DType::f32),
                           result(Role::sum_result, {}, DType::f32)},
                          1e-4, [](auto& context, std::span<const Tensor> t) {
-                           kernels::cross_entropy_forward(context, t[0], t[1], kSmoothing, 1, t[2], t[3]);
+                           kernels::cross_entropy_forward(context, t[0], t[1], kSmoothing, 1, t[2], t[3],
+                                                          t[4]);
                          });
            },
        .tiles = tiles});
@@ -40,9 +42,9 @@ void add_cross_entropy(const Shape& shape, DType dtype) {
        .work = {.bytes = 2 * bytes},
        .prepare =
            [=] {
-             const Tensor x = pattern(shape, dtype, -3, 3), target = targets(), y = Tensor::empty({});
-             const Tensor stats = Tensor::empty({shape[0], 2});
-             kernels::cross_entropy_forward(cpu_context(), x, target, kSmoothing, 1, stats, y);
+             const Tensor x = pattern(shape, dtype, -3, 3), target = targets();
+             const Tensor stats = Tensor::empty({shape[0], 2}), losses = Tensor::empty({shape[0]});
+             kernels::cross_entropy_forward(cpu_context(), x, target, kSmoothing, 1, stats, losses, {});
              return call({{x},
                           {target},
                           {stats},

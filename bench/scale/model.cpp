@@ -1,6 +1,6 @@
 #include "bench/scale/model.h"
 
-#include "dist/slice.h"
+#include "dist/collectives/slice.h"
 #include "optim/flat.h"
 
 namespace athanor::scale {

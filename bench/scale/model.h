@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "dist/group.h"
+#include "dist/collectives/group.h"
 
 namespace athanor::scale {
 

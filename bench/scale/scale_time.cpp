@@ -19,7 +19,7 @@
 
 #include "bench/scale/machine.h"
 #include "bench/scale/step.h"
-#include "dist/mpi_transport.h"
+#include "dist/transports/mpi_transport.h"
 #include "kernels/context.h"
 
 namespace {

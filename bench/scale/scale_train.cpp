@@ -24,7 +24,7 @@
 #include "data/loader.h"
 #include "data/preprocess.h"
 #include "dist/ddp.h"
-#include "dist/mpi_transport.h"
+#include "dist/transports/mpi_transport.h"
 #include "dist/zero1.h"
 #include "kernels/hash.h"
 #include "nn/models/model.h"

@@ -5,7 +5,7 @@
 
 #include "bench/scale/machine.h"
 #include "bench/scale/model.h"
-#include "dist/slice.h"
+#include "dist/collectives/slice.h"
 
 namespace athanor::scale {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "dist/bucket_runner.h"
-#include "dist/communicator.h"
+#include "dist/collectives/communicator.h"
 
 namespace athanor::scale {
 

@@ -11,7 +11,7 @@
 #include "kernels/copy.h"
 #include "kernels/cuda/vendor.h"
 #if defined(ATHANOR_SIMT)
-#include "kernels/simt/counters.h"
+#include "simt/counters.h"
 #endif
 
 namespace athanor::bench {

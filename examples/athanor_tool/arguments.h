@@ -64,11 +64,9 @@ class Arguments {
   /// --impl, for ops that have a choice.
   template <class Impl> Impl impl() {
     impl_used_ = true;
-    return chosen<Impl>(impl_, "--impl",
-                        {{"automatic", Impl::automatic},
-                         {"reference", Impl::reference},
-                         {"eigen", Impl::eigen},
-                         {"vendor", Impl::vendor}});
+    return chosen<Impl>(
+        impl_, "--impl",
+        {{"automatic", Impl::automatic}, {"reference", Impl::reference}, {"vendor", Impl::vendor}});
   }
 
   /// Throws where the call holds something that nobody has asked for.

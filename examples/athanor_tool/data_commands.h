@@ -22,10 +22,6 @@ class Interrupted : public Error {
   int signal_;
 };
 
-/// Throws IoError where what was printed cannot be written: a full disk is seen only when buffers are
-/// emptied.
-void flush_output();
-
 /// Opens FILE, and says on stderr where it is packed into the cache first.
 std::unique_ptr<Dataset> open_data(const std::string& path, const std::string& part);
 

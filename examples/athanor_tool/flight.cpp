@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "dist/flight_report.h"
+#include "dist/watch/flight_report.h"
 #include "examples/athanor_tool/data_commands.h"
 
 namespace athanor::tool {

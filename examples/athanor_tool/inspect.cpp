@@ -7,6 +7,7 @@
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
 #include "examples/athanor_tool/data_commands.h"
+#include "tensor/printable.h"
 #include "trainer/progress.h"
 
 namespace athanor::tool {
@@ -80,7 +81,7 @@ Json describe(const std::string& path, const std::string& part) {
 
 void print(const Json& all) {
   const auto number = [](const Json& value) { return with_commas(value.get<std::int64_t>()); };
-  fmt::print("{}: {}\n", all["path"].get<std::string>(), all["format"].get<std::string>());
+  fmt::print("{}: {}\n", printable(all["path"].get<std::string>()), all["format"].get<std::string>());
   const auto row = [](const char* what, const std::string& value) {
     fmt::print("  {:<14} {}\n", what, value);
   };
@@ -112,7 +113,8 @@ void print(const Json& all) {
       fmt::print("    ... and {} more\n", with_commas(std::ssize(classes) - shown));
       break;
     }
-    fmt::print("    {:>6}  {:>12} samples  {}\n", shown++, number(entry["samples"]), entry.value("name", ""));
+    fmt::print("    {:>6}  {:>12} samples  {}\n", shown++, number(entry["samples"]),
+               printable(entry.value("name", "")));
   }
 }
 

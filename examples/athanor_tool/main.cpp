@@ -1,9 +1,7 @@
 // The tool `athanor`: one subcommand per thing to do, most of them with a file. Each registers itself.
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <system_error>
@@ -16,17 +14,13 @@
 #include "examples/athanor_tool/run_op.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
-
-void athanor::tool::flush_output() {
-  if (std::fflush(stdout) == 0) return;
-  athanor::detail::fail<athanor::IoError>("standard output must be writable, but got: {}",
-                                          std::strerror(errno));
-}
+#include "tensor/printable.h"
+#include "trainer/run_main.h"
 
 namespace {
 
 int complain(int code, const char* what) {
-  std::fprintf(stderr, "athanor: %s\n", what);
+  std::fprintf(stderr, "athanor: %s\n", athanor::printable(what).c_str());
   return code;
 }
 
@@ -41,9 +35,7 @@ void check_subcommand(const CLI::App& app, const std::string& name) {
                           fmt::join(names, ", "), name, athanor::did_you_mean(name, names));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
+int run_tool(int argc, char** argv) try {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, not the end
   CLI::App app("Athanor's tool for files");
   app.require_subcommand(1);
@@ -58,13 +50,10 @@ int main(int argc, char** argv) try {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
-    const int code = app.exit(help);
-    athanor::tool::flush_output();
-    return code;
+    return app.exit(help);
   } catch (const CLI::ParseError& error) {
     return complain(2, error.what());
   }
-  athanor::tool::flush_output();
   return 0;
 } catch (const std::system_error& error) {  // fmt's, of a standard output that cannot be written
   return complain(2, error.what());
@@ -76,4 +65,10 @@ int main(int argc, char** argv) try {
   return complain(128 + error.signal(), error.what());  // as shells have it
 } catch (const std::exception& error) {
   return complain(3, error.what());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return athanor::with_standard_files([&] { return run_tool(argc, argv); });
 }

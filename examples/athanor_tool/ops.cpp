@@ -7,9 +7,10 @@ namespace {
 
 Activation activation(Arguments& a) {
   return a.choice<Activation>("activation", {{"none", Activation::none},
-                                             {"relu", Activation::relu},
-                                             {"gelu", Activation::gelu},
-                                             {"silu", Activation::silu}});
+#define ATH_CHOICE(Op, name) {#name, Activation::name},
+                                             ATH_ACTIVATIONS(ATH_CHOICE)
+#undef ATH_CHOICE
+                                            });
 }
 
 Reduction reduction(Arguments& a) {
@@ -54,7 +55,7 @@ Tensor run_batch_norm(Arguments& a) {
 
 Tensor run_layer_norm(Arguments& a) {
   const Tensor x = a.in("x"), gamma = a.optional("gamma"), beta = a.optional("beta");
-  return layer_norm(x, gamma, beta, a.attribute("eps", 1e-5f), a.attribute("axes", 1));
+  return layer_norm(x, gamma, beta, a.attribute("eps", 1e-5), a.attribute("axes", 1));
 }
 
 template <Tensor (*F)(const Tensor&, const Pool2dParams&)> Tensor run_pool2d(Arguments& a) {
@@ -74,14 +75,13 @@ Tensor run_linear(Arguments& a) {
 
 Tensor run_cross_entropy(Arguments& a) {
   const Tensor logits = a.in("logits");
-  return cross_entropy(logits, a.in("target"), a.attribute("label_smoothing", 0.0f), reduction(a));
+  return cross_entropy(logits, a.in("target"), a.attribute("label_smoothing", 0.0), reduction(a));
 }
 
 }  // namespace
 
 const std::map<std::string, Op>& op_table() {
   static const std::map<std::string, Op> table = {
-      {"abs", unary<abs>},
       {"adaptive_avg_pool2d",
        [](Arguments& a) {
          const std::int64_t out_h = a.attribute<std::int64_t>("out_h", 1);
@@ -99,7 +99,6 @@ const std::map<std::string, Op>& op_table() {
       {"conv2d", run_conv2d},
       {"cross_entropy", run_cross_entropy},
       {"div", binary<div>},
-      {"exp", unary<exp>},
       {"gather",
        [](Arguments& a) {
          const Tensor x = a.in("x");
@@ -107,7 +106,8 @@ const std::map<std::string, Op>& op_table() {
        }},
       {"gelu",
        [](Arguments& a) {
-         return gelu(a.in("x"), a.choice<Gelu>("form", {{"erf", Gelu::erf}, {"tanh", Gelu::tanh}}));
+         const bool exact = a.choice<bool>("form", {{"erf", true}, {"tanh", false}});
+         return exact ? gelu(a.in("x")) : gelu_tanh(a.in("x"));
        }},
       {"index_select",
        [](Arguments& a) {
@@ -116,7 +116,6 @@ const std::map<std::string, Op>& op_table() {
        }},
       {"layer_norm", run_layer_norm},
       {"linear", run_linear},
-      {"log", unary<log>},
       {"log_softmax", [](Arguments& a) { return log_softmax(a.in("x"), a.attribute("axis", -1)); }},
       {"matmul",
        [](Arguments& a) {
@@ -138,15 +137,9 @@ const std::map<std::string, Op>& op_table() {
          const Tensor log_probs = a.in("log_probs");
          return nll_loss(log_probs, a.in("target"), reduction(a));
        }},
-      {"relu", unary<relu>},
-      {"sigmoid", unary<sigmoid>},
-      {"silu", unary<silu>},
       {"softmax", [](Arguments& a) { return softmax(a.in("x"), a.attribute("axis", -1)); }},
-      {"sqrt", unary<sqrt>},
-      {"square", unary<square>},
       {"sub", binary<sub>},
       {"sum", [](Arguments& a) { return sum(a.in("x"), axes(a), a.attribute("keepdim", false)); }},
-      {"tanh", unary<tanh>},
       {"var",
        [](Arguments& a) {
          return var(a.in("x"), axes(a), a.attribute("correction", 1), a.attribute("keepdim", false));
@@ -156,6 +149,10 @@ const std::map<std::string, Op>& op_table() {
          const Tensor condition = a.in("condition"), yes = a.in("a");
          return where(condition, yes, a.in("b"));
        }},
+// Of equal names the first counts: gelu is the one above.
+#define ATH_ENTRY(Op, name) {#name, unary<name>},
+      ATH_UNARY_OPS(ATH_ENTRY)
+#undef ATH_ENTRY
   };
   return table;
 }

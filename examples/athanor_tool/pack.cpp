@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <thread>
 
@@ -17,6 +18,7 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/live_line.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/progress.h"
 #include "trainer/signals.h"
 
@@ -86,15 +88,15 @@ void run_pack(const PackArguments& arguments) {
                              .progress = progress});
   line.clear();
   if (!done) {
-    throw Interrupted(signals.caught(),
-                      fmt::format("pack: ended by {}; {} is as it was",
-                                  signals.caught() == SIGINT ? "SIGINT" : "SIGTERM", arguments.target));
+    throw Interrupted(signals.caught(), fmt::format("pack: ended by SIG{}; {} is as it was",
+                                                    ::sigabbrev_np(signals.caught()), arguments.target));
   }
   to->finish();
   const double seconds = seconds_since(start);
-  fmt::print("{}: {} samples, {:.1f} MB, in {} ({:.0f} samples/s, {:.1f} MB/s)\n", arguments.target,
-             with_commas(total), static_cast<double>(bytes_written) * 1e-6, duration(seconds),
-             static_cast<double>(total) / seconds, static_cast<double>(bytes_written) / seconds * 1e-6);
+  fmt::print("{}: {} samples, {:.1f} MB, in {} ({:.0f} samples/s, {:.1f} MB/s)\n",
+             printable(arguments.target), with_commas(total), static_cast<double>(bytes_written) * 1e-6,
+             duration(seconds), static_cast<double>(total) / seconds,
+             static_cast<double>(bytes_written) / seconds * 1e-6);
   if (PackedStore::recognises(arguments.target)) {
     fmt::print("content id {}\n", PackedStore(arguments.target).content_id());
   }

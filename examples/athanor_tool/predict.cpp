@@ -92,7 +92,7 @@ void predict(const Options& options) {
   fmt::print("\nActivations{} come on top, the same for both. ",
              is_muon(options) ? " and Muon's workspace" : "");
   if (dist::zero1_pays(ddp, zero1)) {
-    fmt::print("zero1 spares {} MB per rank ({:.0f} %).\n", megabytes(spared),
+    fmt::print("zero1 saves {} MB per rank ({:.0f} %).\n", megabytes(spared),
                100 * static_cast<double>(spared) / static_cast<double>(ddp.total()));
   } else {
     fmt::print("zero1 is not worth it: it spares {} MB per rank; use ddp.\n", megabytes(spared));

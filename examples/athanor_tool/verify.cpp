@@ -17,6 +17,7 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/live_line.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/progress.h"
 
 namespace athanor::tool {
@@ -45,7 +46,8 @@ class Decoding {
     line_.clear();
     if (error_) std::rethrow_exception(error_);
     std::sort(failed_.begin(), failed_.end());
-    for (const auto& [sample, what] : failed_) fmt::print("{}sample {}: {}\n", prefix, sample, what);
+    for (const auto& [sample, what] : failed_)
+      fmt::print("{}sample {}: {}\n", printable(prefix), sample, printable(what));
     return failed_.size();
   }
 
@@ -109,14 +111,14 @@ std::size_t verify_packed(const std::filesystem::path& path, const Arguments& ar
   line.clear();
   std::set<std::int64_t> known;
   for (const Damage& damage : found) {
-    fmt::print("{}offset {}: {}\n", prefix, damage.offset, damage.what);
+    fmt::print("{}offset {}: {}\n", printable(prefix), damage.offset, printable(damage.what));
     known.insert(damage.sample);
   }
   samples += store.size();
   std::size_t places = found.size();
   if (!arguments.no_decode) places += Decoding(store, true, std::move(known)).run(threads, prefix);
   if (places == 0) {
-    fmt::print("{}: {} samples, all as they were written{}, content id {}\n", path.string(),
+    fmt::print("{}: {} samples, all as they were written{}, content id {}\n", printable(path.string()),
                with_commas(store.size()), arguments.no_decode ? "" : " and whole images", store.content_id());
   }
   return places;
@@ -140,11 +142,10 @@ void run_verify(const Arguments& arguments) {
     places = Decoding(*store, !arguments.no_decode, {}).run(threads, "");
     samples = store->size();
     if (places == 0) {
-      fmt::print("{}: {} samples, all can be read{}\n", arguments.path, with_commas(samples),
+      fmt::print("{}: {} samples, all can be read{}\n", printable(arguments.path), with_commas(samples),
                  arguments.no_decode ? "" : " and are whole images");
     }
   }
-  flush_output();
   if (places > 0) {
     detail::fail<IoError>("verify: {}: {} samples must be {}, but {} place{} damaged", arguments.path,
                           samples, arguments.no_decode ? "as they were written" : "whole images", places,

@@ -2,10 +2,11 @@
 
 #include <fmt/ranges.h>
 
-#include "dist/launcher.h"
+#include "dist/launch/launcher.h"
 #include "nn/models/model.h"
 #include "nn/pretrained.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "tensor/safetensors.h"
 #include "trainer/checkpoint.h"
 #include "trainer/progress.h"
@@ -30,7 +31,7 @@ void begin_with(nn::Module& model, const std::filesystem::path& file, std::int64
     detail::fail<>("--pretrained: {}: {}", file.string(), error.what());
   }
   if (!tell) return;
-  fmt::print("pretrained: {} tensors from {}", taken.loaded, file.string());
+  fmt::print("pretrained: {} tensors from {}", taken.loaded, printable(file.string()));
   if (!taken.fresh.empty()) {
     fmt::print("; new, for {} classes in place of {}: {}", classes, taken.classes,
                fmt::join(taken.fresh, ", "));

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "dist/communicator.h"
-#include "dist/transport.h"
+#include "dist/collectives/communicator.h"
+#include "dist/transports/transport.h"
 
 namespace athanor::examples {
 

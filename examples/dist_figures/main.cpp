@@ -1,5 +1,6 @@
 // Draws the pictures of the chapters on several ranks, from what the code does: dist_figures FOLDER [NAME...]
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

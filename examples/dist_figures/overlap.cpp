@@ -8,7 +8,7 @@
 #include "autograd/node.h"
 #include "autograd/reduce.h"
 #include "dist/ddp.h"
-#include "dist/thread_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "examples/common/svg.h"
 #include "examples/dist_figures/figures.h"
 #include "nn/module.h"

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <memory>
 
-#include "dist/thread_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "examples/common/svg.h"
 #include "examples/dist_figures/figures.h"
 #include "tensor/error.h"

@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #if defined(ATHANOR_SIMT)
-#include "kernels/simt/counters.h"
-#include "kernels/simt/executor.h"
+#include "simt/counters.h"
+#include "simt/executor.h"
 #endif
 
 // main of an exercise.

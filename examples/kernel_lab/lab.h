@@ -10,7 +10,7 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/launch_on.h"
+#include "simt/launch.h"
 
 // What an exercise of the kernel lab is made of: a .cu file with a kernel and lab::run, which launches it,
 // and a header with lab::task, which says in plain C++ what must come out. lab.cpp holds main: it makes the
@@ -60,14 +60,14 @@ void run(Size size, std::span<const float* const> x, float* y);
 /// time; the same memory again after that.
 float* scratch(std::size_t length);
 
-using athanor::cuda::dynamic_shared;  ///< dynamic_shared<float>() in a kernel
+using simt::dynamic_shared;  ///< dynamic_shared<float>() in a kernel
 
 /// launch({"my_kernel", grid, block, shared bytes}, my_kernel, arguments...): what <<<>>> does, for both
 /// compilers.
 void check(cudaError_t status, const char* what);
 template <class... P, class... A>
-void launch(const athanor::cuda::Launch& how, void (*kernel)(P...), A&&... arguments) {
-  check(athanor::cuda::launch_on(nullptr, how, kernel, std::forward<A>(arguments)...), how.name);
+void launch(const simt::Launch& how, void (*kernel)(P...), A&&... arguments) {
+  check(simt::launch(nullptr, how, kernel, std::forward<A>(arguments)...), how.name);
 }
 
 /// Blocks of `each` that cover `count`.

@@ -1,5 +1,6 @@
 // Your own model on your own images: own_project FOLDER [flags]. FOLDER has one folder per class, 0/ 1/ ...,
 // of 8x8 grey pictures in the text form of PGM. Everything a Trainer can do is one flag: --help.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 

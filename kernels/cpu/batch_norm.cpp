@@ -322,8 +322,8 @@ void batch_norm_forward(CpuContext& context, Activation activation, const Tensor
 
 namespace {
 
-/// Sums of g and of g (x - mean) over a chunk, g = dL/d(pre); g is kept in dresidual where the policy needs
-/// extra.
+/// Sums of g and of g (x - mean) over a chunk, g = dL/d(pre). Where the policy needs extra, g is kept in
+/// dresidual and summed as it is rounded there: dx is made of that.
 template <class Policy, class T, class A>
 void sum_gradients(const Wide& wide, std::int64_t chunk, const Affine<A>& affine, const T* x, const T* dy,
                    const T* extra, T* dresidual, A* sums) {
@@ -344,8 +344,8 @@ void sum_gradients(const Wide& wide, std::int64_t chunk, const Affine<A>& affine
                 const A d = A(in[i]) - mean[j];
                 A more_here(0);
                 if constexpr (Policy::kExtra) more_here = A(more[i]);
-                const A g = Policy::gradient(A(grad[i]), d, scale[j], beta[j], more_here);
-                if constexpr (Policy::kExtra) keep[i] = T(g);
+                A g = Policy::gradient(A(grad[i]), d, scale[j], beta[j], more_here);
+                if constexpr (Policy::kExtra) g = A(keep[i] = T(g));
                 sum += g;
                 product = std::fma(g, d, product);
               });
@@ -442,10 +442,10 @@ void run_dx(CpuContext& context, const BatchNormBackward& args, const Wide& wide
 template <class F> void dispatch_passes(const BatchNormBackward& args, const F& f) {
   dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
     dispatch_activation(args.activation, [&]<class Op>() {
-      if (std::is_same_v<Op, Identity> || !args.extra.defined()) {
-        f.template operator()<FromX<Op>, FromX<Op>, T>();
-      } else if (std::is_same_v<Op, Relu>) {
-        f.template operator()<FromY, FromX<Identity>, T>();
+      if (!args.extra.defined()) return f.template operator()<FromX<Op>, FromX<Op>, T>();
+      if constexpr (std::is_same_v<Op, Identity>) {
+      } else if constexpr (Op::kFromOutput) {
+        f.template operator()<FromOutput<Op>, FromX<Identity>, T>();
       } else {
         f.template operator()<FromResidual<Op>, FromX<Identity>, T>();
       }

@@ -2,6 +2,7 @@
 
 #include "kernels/copy.h"
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
@@ -113,28 +114,30 @@ template <>
 void conv2d_forward(CpuContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
                     const Tensor& bias, const Tensor& y) {
   if (y.numel() == 0) return;
-  const ConvSize z(x.shape(), w.shape(), y.shape(), params);
-  if (z.c == 0) {
-    ATH_CHECK(!bias.defined() && params.activation == Activation::none,
-              "conv2d: x must have channels where there is a bias or an activation, but got {}", x.shape());
-    return fill(context, y, 0);
+  if (!cpu::fuses(params.activation)) {
+    Conv2dParams plain = params;
+    plain.activation = Activation::none;
+    conv2d_forward(context, plain, x, w, bias, y);
+    return activate(context, params.activation, y);
   }
-  if (direct(params, z, false, x.dtype())) {
+  const ConvSize z(x.shape(), w.shape(), y.shape(), params);
+  const bool multiplies = z.c > 0;  // else the definition gives activation(bias)
+  if (multiplies && direct(params, z, false, x.dtype())) {
     return dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
       if constexpr (!std::is_same_v<T, double>)
         cpu::conv_forward_direct<T>(context, z, params.activation, x.data<T>(), w.data<T>(),
                                     data_or_null<T>(bias), y.data<T>());
     });
   }
-  if (cpu::Primitive* primitive =
-          vendor(context, params, z, PrimitiveKey::Op::conv_forward, x.dtype(), y.dtype(), bias.defined())) {
+  if (cpu::Primitive* primitive = multiplies ? vendor(context, params, z, PrimitiveKey::Op::conv_forward,
+                                                      x.dtype(), y.dtype(), bias.defined())
+                                             : nullptr) {
     return primitive->run(context, x.raw_data(), w.raw_data(), bias.defined() ? bias.raw_data() : nullptr,
                           y.raw_data());
   }
   dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
-    const auto run =
-        params.impl == ConvImpl::reference ? cpu::conv_forward_reference<T> : cpu::conv_forward_eigen<T>;
-    run(context, z, params.activation, x.data<T>(), w.data<T>(), data_or_null<T>(bias), y.data<T>());
+    cpu::conv_forward_eigen<T>(context, z, params.activation, x.data<T>(), w.data<T>(), data_or_null<T>(bias),
+                               y.data<T>());
   });
 }
 
@@ -155,9 +158,7 @@ void conv2d_backward_data(CpuContext& context, const Conv2dParams& params, const
     return primitive->run(context, dy.raw_data(), w.raw_data(), nullptr, dx.raw_data());
   }
   dispatch_floating(dy.dtype(), "conv2d", [&]<class T>() {
-    const auto run = params.impl == ConvImpl::reference ? cpu::conv_backward_data_reference<T>
-                                                        : cpu::conv_backward_data_eigen<T>;
-    run(context, z, dy.data<T>(), w.data<T>(), dx.data<T>());
+    cpu::conv_backward_data_eigen<T>(context, z, dy.data<T>(), w.data<T>(), dx.data<T>());
   });
 }
 
@@ -183,9 +184,7 @@ void conv2d_backward_weights(CpuContext& context, const Conv2dParams& params, co
   }
   dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
     const auto run = [&]<class W>() {
-      const auto pass = params.impl == ConvImpl::reference ? cpu::conv_backward_weights_reference<T, W>
-                                                           : cpu::conv_backward_weights_eigen<T, W>;
-      pass(context, z, x.data<T>(), dy.data<T>(), dw.data<W>(), accumulate);
+      cpu::conv_backward_weights_eigen<T, W>(context, z, x.data<T>(), dy.data<T>(), dw.data<W>(), accumulate);
     };
     if (dw.dtype() == x.dtype()) {
       run.template operator()<T>();

@@ -1,5 +1,5 @@
-#include "kernels/activate.h"
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 
@@ -13,7 +13,8 @@
 //   channels: a vector is 16 output channels of one pixel; a tap broadcasts an input value.
 //   pixels:   a vector is 16 neighbouring pixels of one output channel; a tap broadcasts a weight. For fewer
 //             output channels than a vector has lanes; the frame is planar, C x H x W.
-// Every sum runs over its taps in the same order, one fused multiply-add each.
+// Every sum runs over its taps in the same order, one fused multiply-add each. Bias and activation are
+// applied to a tile's sums where they lie, in f32; only loading and storing know the dtype.
 
 namespace athanor::cpu {
 
@@ -24,6 +25,15 @@ namespace {
 #define ATH_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]]
 
 constexpr std::int64_t kLanes = 16;
+
+// Whoever comes here has AVX-512: f() is compiled for it alone.
+template <class F> void on_avx512(F&& f) {
+#if defined(__clang__) || defined(ATHANOR_ONE_ISA)
+  f();
+#else
+  run_avx512(f);
+#endif
+}
 
 /// Sizes of a convolution, as these loops name them.
 struct Problem {
@@ -45,6 +55,30 @@ template <class T>
 float weight_of(const ConvSize& z, const T* w, std::int64_t k, std::int64_t r, std::int64_t s,
                 std::int64_t c) {
   return static_cast<float>(w[((k * z.r + r) * z.s + s) * z.c + c]);
+}
+
+/// sums[row][j] = activation(sums[row][j] + bias[j]) for j < width; bias may be null. Null where there is
+/// nothing to do but add a bias, which storing does as well.
+using Finish = void (*)(float* sums, std::int64_t rows, std::int64_t width, const float* bias);
+
+template <class Op> void finish(float* sums, std::int64_t rows, std::int64_t width, const float* bias) {
+  on_avx512([&] {
+    for (std::int64_t row = 0; row < rows; ++row, sums += width) {
+      if (bias) {
+        for (std::int64_t j = 0; j < width; ++j) sums[j] = Op::forward(sums[j] + bias[j]);
+      } else {
+        for (std::int64_t j = 0; j < width; ++j) sums[j] = Op::forward(sums[j]);
+      }
+    }
+  });
+}
+
+Finish finish_of(Activation activation) {
+  Finish found = nullptr;
+  dispatch_fused(activation, [&]<class Op>() {
+    if constexpr (!std::is_same_v<Op, kernels::Identity>) found = finish<Op>;
+  });
+  return found;
 }
 
 // Channels -------------------------------------------------------------------------------------------------
@@ -132,9 +166,25 @@ template <class T> void fill_frame(const Problem& z, const T* image, float* fram
   }
 }
 
-template <class Op, class T>
-void run_channels(CpuContext& context, const Problem& z, const ConvSize& size, const T* x, const T* w,
-                  const T* bias, T* y) {
+// y[i][k] = sums[i][k] + bias[k] for the first of a tile's pixels and channels; bias may be null.
+template <class T>
+void store_channels(const float* sums, std::int64_t pixels, std::int64_t block, std::int64_t channels,
+                    const float* bias, std::int64_t pitch, T* y) {
+  on_avx512([&] {
+    for (std::int64_t i = 0; i < pixels; ++i) {
+      const float* from = sums + i * block;
+      if (bias) {
+        for (std::int64_t k = 0; k < channels; ++k) y[i * pitch + k] = T(from[k] + bias[k]);
+      } else {
+        for (std::int64_t k = 0; k < channels; ++k) y[i * pitch + k] = T(from[k]);
+      }
+    }
+  });
+}
+
+template <class T>
+void run_channels(CpuContext& context, const Problem& z, const ConvSize& size, Finish finish, const T* x,
+                  const T* w, const T* bias, T* y) {
   const ChannelPlan plan = plan_channels(z.k, z.q);
   const std::int64_t block = plan.vectors * kLanes, blocks = (z.k + block - 1) / block;
   const std::int64_t depth = z.r * z.s * z.c, pixels = plan.quads * 4;
@@ -142,10 +192,13 @@ void run_channels(CpuContext& context, const Problem& z, const ConvSize& size, c
   // Tiles at the end of the last row read beyond it.
   const std::int64_t frame = (z.frame_h() * pitch + 16 * z.stride_w * z.c + kLanes - 1) / kLanes * kLanes;
   const std::int64_t slots = std::max<std::int64_t>(1, std::min<std::int64_t>({context.threads(), z.n}));
-  const std::int64_t packed_size = blocks * depth * block;
+  const std::int64_t weights = blocks * depth * block, packed_size = weights + blocks * block;
   const Scratch scratch =
       context.scratch(static_cast<std::size_t>(packed_size + slots * frame) * sizeof(float));
   float* const packed = scratch.as<float>();
+  float* const wide_bias = packed + weights;
+  for (std::int64_t k = 0; bias && k < blocks * block; ++k)
+    wide_bias[k] = k < z.k ? static_cast<float>(bias[k]) : 0.0f;
   parallel_for(context, blocks * block, std::max<std::int64_t>(block, kGrain / depth / block * block),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t k = begin; k < end; ++k) {
@@ -163,7 +216,7 @@ void run_channels(CpuContext& context, const Problem& z, const ConvSize& size, c
       std::fill(image, image + frame, 0.0f);
       alignas(64) float sums[16 * 2 * kLanes];
       for (std::int64_t n = slot * z.n / slots; n < (slot + 1) * z.n / slots; ++n) {
-        vectorize([&] { fill_frame(z, x + n * z.h * z.w * z.c, image); });
+        on_avx512([&] { fill_frame(z, x + n * z.h * z.w * z.c, image); });
         for (std::int64_t b = 0; b < blocks; ++b) {
           const std::int64_t channels = std::min(block, z.k - b * block);
           for (std::int64_t p = 0; p < z.p; ++p) {
@@ -172,20 +225,10 @@ void run_channels(CpuContext& context, const Problem& z, const ConvSize& size, c
                          z.stride_w * z.c, z.r, z.dilation_h * pitch, merged ? 1 : z.s, z.dilation_w * z.c,
                          merged ? z.s * z.c : z.c},
                         sums);
-              const std::int64_t count = std::min(pixels, z.q - q);
-              T* to = y + ((n * z.p + p) * z.q + q) * z.k + b * block;
-              const T* offset = bias ? bias + b * block : nullptr;
-              vectorize([&] {
-                for (std::int64_t i = 0; i < count; ++i) {
-                  const float* from = sums + i * block;
-                  if (offset) {
-                    for (std::int64_t k = 0; k < channels; ++k)
-                      to[i * z.k + k] = T(Op::forward(from[k] + static_cast<float>(offset[k])));
-                  } else {
-                    for (std::int64_t k = 0; k < channels; ++k) to[i * z.k + k] = T(Op::forward(from[k]));
-                  }
-                }
-              });
+              const float* offset = bias ? wide_bias + b * block : nullptr;
+              if (finish) finish(sums, pixels, block, offset);
+              store_channels(sums, std::min(pixels, z.q - q), block, channels, finish ? nullptr : offset, z.k,
+                             y + ((n * z.p + p) * z.q + q) * z.k + b * block);
             }
           }
         }
@@ -239,9 +282,46 @@ template <class T> void fill_planes(const Problem& z, const T* image, float* pla
   }
 }
 
-template <int kChannels, class Op, class T>
-void run_pixels(CpuContext& context, const Problem& z, const ConvSize& size, const T* x, const T* w,
-                const T* bias, T* y) {
+using PixelTile = void (*)(const Problem&, const float*, std::int64_t, std::int64_t, const std::int64_t*,
+                           const float*, float*);
+
+/// What depends on the number of output channels.
+template <class T> struct PixelPlan {
+  PixelTile tile;
+  /// y of one image [p, q, channel] from `sums` as [span][channel][pixel], plus bias if it is not null; `row`
+  /// pixels lie between the first ones of two rows.
+  void (*store)(const Problem& z, const float* sums, std::int64_t row, const float* bias, T* y);
+};
+
+template <int kChannels, class T>
+void store_pixels(const Problem& z, const float* sums, std::int64_t row, const float* bias, T* y) {
+  on_avx512([&] {
+    for (std::int64_t p = 0; p < z.p; ++p) {
+      T* to = y + p * z.q * kChannels;
+      for (std::int64_t q = 0; q < z.q; ++q) {
+        const std::int64_t flat = p * row + q;
+        const float* from = sums + flat / kLanes * kLanes * kChannels + flat % kLanes;
+        for (int k = 0; k < kChannels; ++k) {
+          to[q * kChannels + k] = T(bias ? from[k * kLanes] + bias[k * kLanes] : from[k * kLanes]);
+        }
+      }
+    }
+  });
+}
+
+template <class T> PixelPlan<T> plan_pixels(std::int64_t channels) {
+  static constexpr PixelPlan<T> kPlans[] = {
+      {pixel_tile<1>, store_pixels<1, T>}, {pixel_tile<2>, store_pixels<2, T>},
+      {pixel_tile<3>, store_pixels<3, T>}, {pixel_tile<4>, store_pixels<4, T>},
+      {pixel_tile<5>, store_pixels<5, T>}, {pixel_tile<6>, store_pixels<6, T>},
+      {pixel_tile<7>, store_pixels<7, T>}, {pixel_tile<8>, store_pixels<8, T>}};
+  return kPlans[channels - 1];
+}
+
+template <class T>
+void run_pixels(CpuContext& context, const Problem& z, const ConvSize& size, Finish finish, const T* x,
+                const T* w, const T* bias, T* y) {
+  const PixelPlan<T> plan = plan_pixels<T>(z.k);
   const std::int64_t pitch = z.frame_w(), plane = z.frame_h() * pitch;
   // Where rows are stored end to end in the frame, so are spans: one may run over the end of an output row,
   // and what it computes there is dropped.
@@ -251,8 +331,10 @@ void run_pixels(CpuContext& context, const Problem& z, const ConvSize& size, con
                      spans = whole ? per_run : per_run * z.p;
   const std::int64_t frame = (z.c * plane + kLanes + kLanes - 1) / kLanes * kLanes;
   const std::int64_t slots = std::max<std::int64_t>(1, std::min<std::int64_t>({context.threads(), z.n}));
-  const std::int64_t packed_size = (z.r * z.s * z.c * kChannels + kLanes - 1) / kLanes * kLanes;
-  const std::int64_t result = (spans + kSpans) * kLanes * kChannels;
+  const std::int64_t block = z.k * kLanes;  // sums of a span
+  const std::int64_t weights = (z.r * z.s * z.c * z.k + kLanes - 1) / kLanes * kLanes,
+                     packed_size = weights + block;
+  const std::int64_t result = (spans + kSpans) * block;
   const Scratch scratch =
       context.scratch(static_cast<std::size_t>(packed_size + slots * (frame + result)) * sizeof(float));
   float* const packed = scratch.as<float>();
@@ -260,7 +342,9 @@ void run_pixels(CpuContext& context, const Problem& z, const ConvSize& size, con
   for (std::int64_t c = 0; c < z.c; ++c)
     for (std::int64_t r = 0; r < z.r; ++r)
       for (std::int64_t s = 0; s < z.s; ++s)
-        for (std::int64_t k = 0; k < kChannels; ++k) *next++ = weight_of(size, w, k, r, s, c);
+        for (std::int64_t k = 0; k < z.k; ++k) *next++ = weight_of(size, w, k, r, s, c);
+  float* const wide_bias = bias ? packed + weights : nullptr;
+  for (std::int64_t i = 0; bias && i < block; ++i) wide_bias[i] = static_cast<float>(bias[i / kLanes]);
 
   parallel_for(context, slots, 1, [&](std::int64_t first_slot, std::int64_t last_slot) {
     for (std::int64_t slot = first_slot; slot < last_slot; ++slot) {
@@ -268,48 +352,28 @@ void run_pixels(CpuContext& context, const Problem& z, const ConvSize& size, con
       float* const sums = image + frame;
       std::fill(image, image + frame, 0.0f);
       for (std::int64_t n = slot * z.n / slots; n < (slot + 1) * z.n / slots; ++n) {
-        vectorize([&] { fill_planes(z, x + n * z.h * z.w * z.c, image); });
+        on_avx512([&] { fill_planes(z, x + n * z.h * z.w * z.c, image); });
         for (std::int64_t span = 0; span < spans; span += kSpans) {
           std::int64_t at[kSpans];
           for (int i = 0; i < kSpans; ++i) {
             const std::int64_t one = std::min(span + i, spans - 1);
             at[i] = whole ? one * kLanes : one / per_run * z.stride_h * pitch + one % per_run * kLanes;
           }
-          pixel_tile<kChannels>(z, image, plane, pitch, at, packed, sums + span * kLanes * kChannels);
+          plan.tile(z, image, plane, pitch, at, packed, sums + span * block);
+          if (finish) finish(sums + span * block, kSpans, block, wide_bias);
         }
-        vectorize([&] {
-          for (std::int64_t p = 0; p < z.p; ++p) {
-            T* to = y + (n * z.p + p) * z.q * kChannels;
-            for (std::int64_t q = 0; q < z.q; ++q) {
-              const std::int64_t flat = whole ? p * pitch + q : p * per_run * kLanes + q;
-              const float* from = sums + flat / kLanes * kLanes * kChannels + flat % kLanes;
-              for (int k = 0; k < kChannels; ++k) {
-                const float sum = bias ? from[k * kLanes] + static_cast<float>(bias[k]) : from[k * kLanes];
-                to[q * kChannels + k] = T(Op::forward(sum));
-              }
-            }
-          }
-        });
+        plan.store(z, sums, whole ? pitch : per_run * kLanes, finish ? nullptr : wide_bias,
+                   y + n * z.p * z.q * z.k);
       }
     }
   });
 }
 
-template <class Op, class T>
-void run(CpuContext& context, const Problem& z, const ConvSize& size, const T* x, const T* w, const T* bias,
-         T* y) {
-  if (z.stride_w != 1) return run_channels<Op>(context, z, size, x, w, bias, y);
-  switch (z.k) {
-    case 1: return run_pixels<1, Op>(context, z, size, x, w, bias, y);
-    case 2: return run_pixels<2, Op>(context, z, size, x, w, bias, y);
-    case 3: return run_pixels<3, Op>(context, z, size, x, w, bias, y);
-    case 4: return run_pixels<4, Op>(context, z, size, x, w, bias, y);
-    case 5: return run_pixels<5, Op>(context, z, size, x, w, bias, y);
-    case 6: return run_pixels<6, Op>(context, z, size, x, w, bias, y);
-    case 7: return run_pixels<7, Op>(context, z, size, x, w, bias, y);
-    case 8: return run_pixels<8, Op>(context, z, size, x, w, bias, y);
-    default: return run_channels<Op>(context, z, size, x, w, bias, y);
-  }
+template <class T>
+void run(CpuContext& context, const Problem& z, const ConvSize& size, Finish finish, const T* x, const T* w,
+         const T* bias, T* y) {
+  if (z.stride_w == 1 && z.k <= 8) return run_pixels(context, z, size, finish, x, w, bias, y);
+  run_channels(context, z, size, finish, x, w, bias, y);
 }
 
 }  // namespace
@@ -321,8 +385,7 @@ bool conv_direct_fits(const ConvSize& z) {
 template <class T>
 void conv_forward_direct(CpuContext& context, const ConvSize& z, Activation activation, const T* x,
                          const T* w, const T* bias, T* y) {
-  kernels::dispatch_activation(activation,
-                               [&]<class Op>() { run<Op>(context, forward_problem(z), z, x, w, bias, y); });
+  run(context, forward_problem(z), z, finish_of(activation), x, w, bias, y);
 }
 
 #else

@@ -1,5 +1,7 @@
-#include "kernels/activate.h"
+#include <algorithm>
+
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
@@ -108,7 +110,7 @@ void conv_forward_eigen(CpuContext& context, const ConvSize& z, Activation activ
   const std::int64_t filter = kHalf<T> ? z.k * depth : 0, per_slot = tile * (depth + gk);
   const Scratch scratch = context.scratch(static_cast<std::size_t>(filter + slots * per_slot) * sizeof(A));
   const A* weights = widened(w, filter == 0 ? 0 : z.k * depth, scratch.as<A>());
-  kernels::dispatch_activation(activation, [&]<class Op>() {
+  dispatch_fused(activation, [&]<class Op>() {
     for_each_slot(context, slots, units, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
       A* const patches = scratch.as<A>() + filter + slot * per_slot;
       A* const sums = patches + tile * depth;

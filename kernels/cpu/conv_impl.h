@@ -8,16 +8,6 @@
 
 namespace athanor::cpu {
 
-/// Plain loops: the definition.
-template <class T>
-void conv_forward_reference(CpuContext& context, const ConvSize& size, Activation activation, const T* x,
-                            const T* w, const T* bias, T* y);
-template <class T>
-void conv_backward_data_reference(CpuContext& context, const ConvSize& size, const T* dy, const T* w, T* dx);
-template <class T, class W>
-void conv_backward_weights_reference(CpuContext& context, const ConvSize& size, const T* x, const T* dy,
-                                     W* dw, bool accumulate);
-
 /// im2col tiles per thread, multiplied by Eigen.
 template <class T>
 void conv_forward_eigen(CpuContext& context, const ConvSize& size, Activation activation, const T* x,

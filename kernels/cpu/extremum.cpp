@@ -1,12 +1,11 @@
 #include "kernels/extremum.h"
 
-#include "kernels/cpu/around.h"
 #include "kernels/cpu/lanes.h"
+#include "kernels/cpu/slices.h"
 
 namespace athanor::kernels {
 namespace {
 
-using cpu::Around;
 using cpu::kSlices;
 
 template <class A> bool wins(A value, A best) {
@@ -54,7 +53,7 @@ template <>
 void max(CpuContext& context, const Tensor& x, int axis, const Tensor& values, const Tensor& index) {
   dispatch_floating(x.dtype(), "max", [&]<class T>() {
     using A = Accumulate<T>;
-    const Around shape(x.shape(), axis);
+    const AxisShape shape(x.shape(), axis);
     const T* from = x.data<T>();
     T* value_to = values.defined() ? values.data<T>() : nullptr;
     std::int64_t* index_to = index.defined() ? index.data<std::int64_t>() : nullptr;
@@ -79,7 +78,7 @@ void max(CpuContext& context, const Tensor& x, int axis, const Tensor& values, c
 template <>
 void max_backward(CpuContext& context, const Tensor& index, const Tensor& dy, int axis, const Tensor& dx) {
   dispatch_floating(dx.dtype(), "max", [&]<class T>() {
-    const Around shape(dx.shape(), axis);
+    const AxisShape shape(dx.shape(), axis);
     const std::int64_t* at = index.data<std::int64_t>();
     const T* gradient = dy.data<T>();
     T* to = dx.data<T>();

@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "kernels/convert.h"
-#include "kernels/cpu/around.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/iterate.h"
+#include "kernels/cpu/slices.h"
 #include "kernels/dispatch_size.h"
 
 namespace athanor::kernels {
@@ -79,7 +79,7 @@ template <> void check_indices(CpuContext& context, const char* op, const Tensor
 
 template <>
 void index_select(CpuContext& context, const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
-  const cpu::Around in(x.shape(), axis);
+  const AxisShape in(x.shape(), axis);
   const std::int64_t count = index.numel();
   const std::int64_t* at = index.data<std::int64_t>();
   dispatch_size(x.dtype(), [&]<class T>() {
@@ -101,7 +101,7 @@ void index_select(CpuContext& context, const Tensor& x, int axis, const Tensor& 
 
 template <>
 void index_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& index, const Tensor& dx) {
-  const cpu::Around out(dx.shape(), axis);
+  const AxisShape out(dx.shape(), axis);
   const std::int64_t count = index.numel();
   const std::int64_t* at = index.data<std::int64_t>();
   if (dx.numel() == 0 || count == 0) return;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/isa.h"
@@ -9,6 +10,19 @@
 #include "tensor/tensor.h"
 
 namespace athanor::cpu {
+
+/// Whether loops over elements of T are worth code for every vector width, which costs the compiler twice the
+/// time: f64 checks gradients, it trains nothing.
+template <class T> inline constexpr bool kFastType = !std::is_same_v<T, double>;
+
+/// vectorize(f), or f() compiled for the baseline alone: the bits are the same.
+template <bool kFast, class F> void vectorize_if(F&& f) {
+  if constexpr (kFast) {
+    vectorize(std::forward<F>(f));
+  } else {
+    f();
+  }
+}
 
 /// Strides of t when it is broadcast to `shape`: 0 along the axes it repeats.
 inline Strides broadcast_strides(const Tensor& t, const Shape& shape) {
@@ -69,8 +83,10 @@ template <int N> struct Walk {
 
 /// Calls f(offsets, n) for every innermost row (or piece of one), in parallel: `offsets[k]` is operand k's
 /// first element, and its elements lie walk.row_stride(k) apart. f is compiled as in vectorize(), rows and
-/// all, so that short rows do not pay a call each.
-template <int N, class F> void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f) {
+/// all, so that short rows do not pay a call each, or as in
+/// vectorize_if<kFast>().
+template <bool kFast = true, int N, class F>
+void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f) {
   const std::int64_t row = walk.row(), rows = walk.rows();
   if (row <= 0 || rows <= 0) return;
   const bool single = rows == 1;  // then threads share the row itself
@@ -85,7 +101,7 @@ template <int N, class F> void for_each_row(const CpuContext& context, const Wal
       for (int k = 0; k < N; ++k) offset[k] += index[axis] * walk.stride[k][axis];
     }
     const std::int64_t length = single ? end - begin : row, count = single ? 1 : end - begin;
-    vectorize([&] {
+    const auto loop = [&] {
       for (std::int64_t i = 0;;) {
         f(offset, length);
         if (++i == count) break;
@@ -96,7 +112,8 @@ template <int N, class F> void for_each_row(const CpuContext& context, const Wal
           index[axis] = 0;
         }
       }
-    });
+    };
+    vectorize_if<kFast>(loop);
   });
 }
 

@@ -36,20 +36,28 @@ template <class A> struct RowGradient {
   A operator[](std::int64_t row) const { return values[row * step] * scale; }
 };
 
-// Calls row(n) for each of N rows, in parallel, to get its loss: into y [N], or summed into y [].
+// Calls row(n) for each of N rows, in parallel, to get its loss.
 template <class A, class F>
-void each_row(CpuContext& context, std::int64_t rows, std::int64_t grain, double scale, const Tensor& y,
-              const F& row) {
-  const bool reduced = y.rank() == 0;
-  const Scratch scratch = context.scratch(reduced ? static_cast<std::size_t>(rows) * sizeof(A) : 0);
-  A* losses = reduced ? scratch.as<A>() : y.data<A>();
+void each_row(CpuContext& context, std::int64_t rows, std::int64_t grain, A* losses, const F& row) {
   parallel_for(context, rows, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) losses[n] = row(n);
   });
-  if (!reduced) return;
+}
+
+template <class A> void sum_rows(std::int64_t rows, const A* losses, double scale, const Tensor& y) {
   double total = 0;
   for (std::int64_t n = 0; n < rows; ++n) total += losses[n];
   *y.data<A>() = A(total * scale);
+}
+
+// The losses of rows into y [N], or summed into y [].
+template <class A, class F>
+void reduce_rows(CpuContext& context, std::int64_t rows, std::int64_t grain, double scale, const Tensor& y,
+                 const F& row) {
+  if (y.rank() > 0) return each_row(context, rows, grain, y.data<A>(), row);
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(rows) * sizeof(A));
+  each_row(context, rows, grain, scratch.as<A>(), row);
+  sum_rows<A>(rows, scratch.as<A>(), scale, y);
 }
 
 // The loss of one row of logits; stats get the maximum and the reciprocal of the sum.
@@ -85,16 +93,17 @@ template <> void check_target(CpuContext&, const char* op, const Tensor& target,
 
 template <>
 void cross_entropy_forward(CpuContext& context, const Tensor& logits, const Tensor& target, double smoothing,
-                           double scale, const Tensor& stats, const Tensor& y) {
+                           double scale, const Tensor& stats, const Tensor& losses, const Tensor& y) {
   dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
     using A = Accumulate<T>;
     const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
     const T* x = logits.data<T>();
     const std::int64_t* t = target.data<std::int64_t>();
     A* s = stats.data<A>();
-    each_row<A>(context, rows, row_grain(classes, kExpGrain), scale, y, [&](std::int64_t n) {
+    each_row(context, rows, row_grain(classes, kExpGrain), losses.data<A>(), [&](std::int64_t n) {
       return cross_entropy_row<T, A>(x + n * classes, classes, t[n], A(smoothing), s + 2 * n);
     });
+    if (y.defined()) sum_rows<A>(rows, losses.data<A>(), scale, y);
   });
 }
 
@@ -136,8 +145,8 @@ void nll_forward(CpuContext& context, const Tensor& log_probs, const Tensor& tar
     const std::int64_t rows = log_probs.shape()[0], classes = log_probs.shape()[1];
     const T* x = log_probs.data<T>();
     const std::int64_t* t = target.data<std::int64_t>();
-    each_row<A>(context, rows, cpu::kGrain, scale, y,
-                [&](std::int64_t n) { return -A(x[n * classes + t[n]]); });
+    reduce_rows<A>(context, rows, cpu::kGrain, scale, y,
+                   [&](std::int64_t n) { return -A(x[n * classes + t[n]]); });
   });
 }
 
@@ -179,7 +188,7 @@ void mse_forward(CpuContext& context, const Tensor& a, const Tensor& b, double s
     using A = Accumulate<T>;
     const T *left = a.data<T>(), *right = b.data<T>();
     const std::int64_t n = a.numel(), chunks = (n + kChunk - 1) / kChunk;
-    each_row<A>(context, chunks, cpu::kGrain / kChunk, scale, y, [&](std::int64_t chunk) {
+    reduce_rows<A>(context, chunks, cpu::kGrain / kChunk, scale, y, [&](std::int64_t chunk) {
       const std::int64_t begin = chunk * kChunk, count = std::min(kChunk, n - begin);
       const T *p = left + begin, *q = right + begin;
       A sum{};

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "kernels/activate.h"
+#include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
@@ -30,41 +30,9 @@ Offsets offsets_of(const std::array<Batches::Axis, kMaxRank>& axes, int rank, st
   return at;
 }
 
-bool blas_like(std::int64_t row, std::int64_t col) {
-  return row == 1 || col == 1;
-}
-
-// reference ------------------------------------------------------------------------------------------------
-
-// Every product of a y slice, summed in the order of the loops: the definition, in double or float.
-template <class T, class Y>
-void reference(CpuContext& context, const MatmulPlan& problem, const T* a, const T* b, const T* bias,
-               Activation activation, Y* y, bool accumulate) {
-  using A = Accumulate<T>;
-  const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = problem;
-  const std::int64_t kept = Batches::count(batches.kept, batches.kept_rank);
-  const std::int64_t summed = Batches::count(batches.summed, batches.summed_rank);
-  const std::int64_t grain = cpu::kGrain / std::max<std::int64_t>(1, size.n * size.k * summed) + 1;
-  dispatch_activation(activation, [&]<class Op>() {
-    cpu::parallel_for(context, kept * size.m, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const Offsets at = offsets_of(batches.kept, batches.kept_rank, row / size.m);
-        const std::int64_t i = row % size.m;
-        for (std::int64_t j = 0; j < size.n; ++j) {
-          A sum = 0;
-          for (std::int64_t s = 0; s < summed; ++s) {
-            const Offsets in = offsets_of(batches.summed, batches.summed_rank, s);
-            const T* left = a + at.a + in.a + i * a_row;
-            const T* right = b + at.b + in.b + j * b_col;
-            for (std::int64_t l = 0; l < size.k; ++l) sum += A(left[l * a_col]) * A(right[l * b_row]);
-          }
-          Y& out = y[at.y + i * y_row + j];
-          if (bias) sum += A(bias[j]);
-          out = accumulate ? Y(A(out) + sum) : Y(Op::forward(sum));
-        }
-      }
-    });
-  });
+// Whether a matrix of these strides has rows, or columns, side by side and apart from one another.
+bool blas_like(std::int64_t rows, std::int64_t cols, std::int64_t row, std::int64_t col) {
+  return (col == 1 && row >= cols) || (row == 1 && col >= rows);
 }
 
 // Eigen ----------------------------------------------------------------------------------------------------
@@ -97,7 +65,7 @@ template <class A, class T, class Y>
 void finish(CpuContext& context, GemmSize size, const A* sums, const T* bias, Activation activation, Y* y,
             std::int64_t y_row, bool accumulate) {
   const std::int64_t grain = cpu::kGrain / std::max<std::int64_t>(1, size.n) + 1;
-  dispatch_activation(activation, [&]<class Op>() {
+  cpu::dispatch_fused(activation, [&]<class Op>() {
     cpu::parallel_for(context, size.m, grain, [&](std::int64_t begin, std::int64_t end) {
       cpu::vectorize([&] {
         for (std::int64_t i = begin; i < end; ++i) {
@@ -123,7 +91,8 @@ void eigen_slice(CpuContext& context, const MatmulPlan& problem, const T* a, con
   using A = Accumulate<T>;
   const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = problem;
   constexpr bool kWide = std::is_same_v<T, A>, kDirect = std::is_same_v<Y, A>;
-  const bool pack_a = !kWide || !blas_like(a_row, a_col), pack_b = !kWide || !blas_like(b_row, b_col);
+  const bool pack_a = !kWide || !blas_like(size.m, size.k, a_row, a_col),
+             pack_b = !kWide || !blas_like(size.k, size.n, b_row, b_col);
   const std::int64_t a_size = pack_a ? size.m * size.k : 0, b_size = pack_b ? size.k * size.n : 0;
   const std::int64_t y_size = kDirect ? 0 : size.m * size.n;
   const Scratch scratch = context.scratch(static_cast<std::size_t>(a_size + b_size + y_size) * sizeof(A));
@@ -158,6 +127,17 @@ void eigen(CpuContext& context, const MatmulPlan& problem, const T* a, const T* 
   }
 }
 
+// y = activation(bias), where the products are of nothing. The rows of y are dense.
+template <class T, class Y>
+void without_products(const T* bias, Activation activation, std::int64_t rows, std::int64_t n, Y* y) {
+  using A = Accumulate<T>;
+  cpu::dispatch_fused(activation, [&]<class Op>() {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) y[i * n + j] = Y(Op::forward(bias ? A(bias[j]) : A(0)));
+    }
+  });
+}
+
 // oneDNN ---------------------------------------------------------------------------------------------------
 
 /// Null where oneDNN cannot do it well.
@@ -165,7 +145,7 @@ cpu::Primitive* vendor_primitive(CpuContext& context, const MatmulPlan& problem,
                                  bool bias, Activation activation, bool accumulate) {
   const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = problem;
   if (batches.summed_rank > 0 && is_half(out)) return nullptr;  // would round after each product
-  if (!blas_like(a_row, a_col) || !blas_like(b_row, b_col)) return nullptr;
+  if (!blas_like(size.m, size.k, a_row, a_col) || !blas_like(size.k, size.n, b_row, b_col)) return nullptr;
   cpu::PrimitiveKey key;
   key.op = cpu::PrimitiveKey::Op::matmul;
   key.in = in;
@@ -214,6 +194,10 @@ template <>
 void matmul(CpuContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
             Activation activation, const Tensor& y, Write write) {
   if (y.numel() == 0) return;
+  if (!cpu::fuses(activation)) {
+    matmul(context, impl, a, b, bias, Activation::none, y, write);
+    return activate(context, activation, y);
+  }
   const bool accumulate = write == Write::accumulate;
   const MatmulPlan problem(a, b, y);
   const bool nothing = problem.size.k == 0 || a.numel() == 0 || b.numel() == 0;
@@ -229,9 +213,9 @@ void matmul(CpuContext& context, MatmulImpl impl, const Tensor& a, const Tensor&
   dispatch_floating(a.dtype(), "matmul", [&]<class T>() {
     const auto run = [&]<class Y>() {
       const T* offset = bias.defined() ? bias.data<T>() : nullptr;
-      if (impl == MatmulImpl::reference || nothing) {
-        reference<T, Y>(context, problem, a.data<T>(), b.data<T>(), offset, activation, y.data<Y>(),
-                        accumulate);
+      if (nothing) {
+        const std::int64_t n = problem.size.n;
+        if (!accumulate) without_products<T, Y>(offset, activation, y.numel() / n, n, y.data<Y>());
       } else {
         eigen<T, Y>(context, problem, a.data<T>(), b.data<T>(), offset, activation, y.data<Y>(), accumulate);
       }

@@ -1,6 +1,7 @@
 #include "kernels/cpu/onednn.h"
 
 #include <atomic>
+#include <cstring>
 #include <list>
 #include <unordered_map>
 #include <utility>
@@ -59,11 +60,11 @@ struct ConvArguments {
   dnnl::algorithm algorithm;
 };
 
-void append_activation(dnnl::post_ops& ops, dnnl::algorithm algorithm) {
+void append_relu(dnnl::post_ops& ops) {
 #if DNNL_VERSION_MAJOR >= 3
-  ops.append_eltwise(algorithm, 0.0f, 0.0f);
+  ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
 #else
-  ops.append_eltwise(1.0f, algorithm, 0.0f, 0.0f);
+  ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
 #endif
 }
 
@@ -118,8 +119,11 @@ class Compiled final : public Primitive {
     memory::desc plain, wanted;
   };
 
-  Compiled(dnnl::primitive primitive, const std::array<Operand, 4>& operands, const memory::desc& scratchpad)
-      : primitive_(std::move(primitive)), stream_(engine()) {
+  /// `clears`: the primitive leaves parts of its result, or of its scratchpad, unwritten, so that they must
+  /// be zero.
+  Compiled(dnnl::primitive primitive, const std::array<Operand, 4>& operands, const memory::desc& scratchpad,
+           bool clears = false)
+      : primitive_(std::move(primitive)), stream_(engine()), clears_(clears) {
     for (std::size_t i = 0; i < operands.size(); ++i) {
       Slot& slot = slots_[i];
       slot.argument = operands[i].argument;
@@ -147,6 +151,10 @@ class Compiled final : public Primitive {
            void* out) override {
     const Scratch scratch = context.scratch(scratch_bytes_);
     std::byte* const base = scratch.as<std::byte>();
+    if (clears_) {
+      std::memset(base, 0, scratch_bytes_);
+      std::memset(out, 0, slots_[kResult].plain.get_desc().get_size());
+    }
     const Inside onednn;
     const std::array<void*, 4> data{const_cast<void*>(first), const_cast<void*>(second),
                                     const_cast<void*>(bias), out};
@@ -208,6 +216,7 @@ class Compiled final : public Primitive {
 
   dnnl::primitive primitive_;
   dnnl::stream stream_;
+  bool clears_;
   std::array<Slot, 4> slots_;
   memory scratchpad_;
   std::size_t scratchpad_offset_ = 0, scratch_bytes_ = 0;
@@ -220,18 +229,7 @@ dnnl::primitive_attr attributes(const PrimitiveKey& key) {
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops ops;
   if (key.accumulate) ops.append_sum(1.0f);
-  switch (key.activation) {
-    case Activation::none: break;
-    case Activation::relu: append_activation(ops, dnnl::algorithm::eltwise_relu); break;
-    case Activation::gelu: append_activation(ops, dnnl::algorithm::eltwise_gelu_erf); break;
-    case Activation::silu:
-#if DNNL_VERSION_MAJOR >= 3
-      ops.append_eltwise(dnnl::algorithm::eltwise_swish, 1.0f, 0.0f);
-#else
-      ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_swish, 1.0f, 0.0f);
-#endif
-      break;
-  }
+  if (key.activation == Activation::relu) append_relu(ops);
   attr.set_post_ops(ops);
   return attr;
 }
@@ -253,6 +251,21 @@ memory::desc filter(DType dtype, const PrimitiveKey& key, bool any) {
   }
   if (any) return {dims, type_of(dtype), memory::format_tag::any};
   return {dims, type_of(dtype), strides};
+}
+
+/// Whether some filter tap of `taps` meets nothing but padding along an axis.
+bool meets_only_padding(memory::dim size, memory::dim out, memory::dim taps, memory::dim stride,
+                        memory::dim padding, memory::dim dilation) {
+  for (memory::dim tap = 0; tap < taps; ++tap) {
+    const memory::dim first = tap * dilation - padding;
+    bool meets = false;
+    for (memory::dim i = 0; i < out && !meets; ++i) {
+      const memory::dim at = first + i * stride;
+      meets = at >= 0 && at < size;
+    }
+    if (!meets) return true;
+  }
+  return false;
 }
 
 Made make_convolution(const PrimitiveKey& key) {
@@ -300,9 +313,10 @@ Made make_convolution(const PrimitiveKey& key) {
   operands[0] = {DNNL_ARG_SRC, plain_x, desc.src_desc()};
   operands[1] = {DNNL_ARG_DIFF_DST, plain_y, desc.diff_dst_desc()};
   operands[3] = {DNNL_ARG_DIFF_WEIGHTS, filter(key.out, key, false), desc.diff_weights_desc()};
-  return {
-      std::make_unique<Compiled>(dnnl::convolution_backward_weights(desc), operands, desc.scratchpad_desc()),
-      desc.impl_info_str()};
+  const bool clears = meets_only_padding(h, p, r, sh, ph, dh) || meets_only_padding(w, q, s, sw, pw, dw);
+  return {std::make_unique<Compiled>(dnnl::convolution_backward_weights(desc), operands,
+                                     desc.scratchpad_desc(), clears),
+          desc.impl_info_str()};
 }
 
 Made make_matmul(const PrimitiveKey& key) {
@@ -383,6 +397,11 @@ std::vector<PrimitiveInfo> PrimitiveCache::contents() const {
 
 bool has_onednn() {
   return true;
+}
+
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();  // of the library that is loaded
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
 }
 
 }  // namespace cpu

@@ -20,9 +20,9 @@ struct PrimitiveKey {
   enum class Op : std::uint8_t { conv_forward, conv_backward_data, conv_backward_weights, matmul };
 
   Op op{};
-  DType in{};   ///< of x and dy, or of both factors
-  DType out{};  ///< of the result
-  Activation activation = Activation::none;
+  DType in{};                                ///< of x and dy, or of both factors
+  DType out{};                               ///< of the result
+  Activation activation = Activation::none;  ///< one that fuses() (kernels/cpu/epilogue.h)
   bool bias = false;
   bool accumulate = false;  ///< adds to what the result holds
   bool winograd = false;    ///< asks for Winograd's algorithm
@@ -72,5 +72,7 @@ class PrimitiveCache {
 
 /// Whether this build has oneDNN.
 bool has_onednn();
+/// "2.6.3"; empty in a build without it.
+std::string onednn_version();
 
 }  // namespace athanor::cpu

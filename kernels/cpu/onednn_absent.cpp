@@ -21,6 +21,10 @@ bool has_onednn() {
   return false;
 }
 
+std::string onednn_version() {
+  return {};
+}
+
 }  // namespace cpu
 
 std::int64_t primitives_created() {

@@ -2,8 +2,7 @@
 
 #include <type_traits>
 
-#include "kernels/cpu/isa.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/pool_ops.h"
 
 // Channels lie side by side, so every loop runs over channels, in blocks of a fixed number of lanes. Where C
@@ -15,16 +14,24 @@ namespace athanor::kernels {
 namespace {
 
 using cpu::parallel_for;
-using cpu::vectorize;
+using cpu::vectorize_if;
+
+// f64 and windows of more than 255 elements are rare: they get one vector width and two sizes of block.
+template <class T, class I = void>
+constexpr bool kCommon = cpu::kFastType<T> && !std::is_same_v<I, std::int32_t>;
 
 /// Calls block(c, lanes) until [0, channels) is covered. `room` is how many elements from channel 0 on may be
 /// read and written. lanes is an integral_constant.
-template <class F> void for_each_block(std::int64_t channels, std::int64_t room, const F& block) {
+template <bool kFast, class F> void for_each_block(std::int64_t channels, std::int64_t room, const F& block) {
   std::int64_t c = 0;
-  for (; channels - c >= 64; c += 64) block(c, std::integral_constant<int, 64>());
+  if constexpr (kFast) {
+    for (; channels - c >= 64; c += 64) block(c, std::integral_constant<int, 64>());
+  }
   for (; channels - c >= 16; c += 16) block(c, std::integral_constant<int, 16>());
   if (c == channels) return;
-  if (channels - c <= 8 && c + 8 <= room) return block(c, std::integral_constant<int, 8>());
+  if constexpr (kFast) {
+    if (channels - c <= 8 && c + 8 <= room) return block(c, std::integral_constant<int, 8>());
+  }
   if (c + 16 <= room) return block(c, std::integral_constant<int, 16>());
   for (; c < channels; ++c) block(c, std::integral_constant<int, 1>());
 }
@@ -141,7 +148,7 @@ void run_max(CpuContext& context, const PoolWindows& windows, const Tensor& x, c
   const T* in = x.data<T>();
   T* out = y.data<T>();
   parallel_for(context, x.shape()[0] * plan.P, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
-    vectorize([&] {
+    vectorize_if<kCommon<T, I>>([&] {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t base = row / plan.P * image;
         const Window rows = plan.h.windows[row % plan.P];
@@ -149,17 +156,18 @@ void run_max(CpuContext& context, const PoolWindows& windows, const Tensor& x, c
           const Window columns = plan.w.windows[q];
           const std::int64_t to = (row * plan.Q + q) * C;
           const std::int64_t last = base + ((rows.end - 1) * plan.W + columns.end - 1) * C;
-          for_each_block(C, std::min(end * plan.Q * C - to, all - last), [&](std::int64_t c, auto lanes) {
-            I* places = index;
-            if constexpr (!std::is_void_v<I>) places += to + c;
-            if (four) {
-              const T* top = in + base + (rows.begin * plan.W + columns.begin) * C + c;
-              max_of_four<lanes()>(top, top + plan.W * C, C, out + to + c, places);
-            } else {
-              max_of_window<lanes()>(in + base + c, plan, windows.w.window, rows, columns, out + to + c,
-                                     places);
-            }
-          });
+          for_each_block<kCommon<T, I>>(
+              C, std::min(end * plan.Q * C - to, all - last), [&](std::int64_t c, auto lanes) {
+                I* places = index;
+                if constexpr (!std::is_void_v<I>) places += to + c;
+                if (four) {
+                  const T* top = in + base + (rows.begin * plan.W + columns.begin) * C + c;
+                  max_of_four<lanes()>(top, top + plan.W * C, C, out + to + c, places);
+                } else {
+                  max_of_window<lanes()>(in + base + c, plan, windows.w.window, rows, columns, out + to + c,
+                                         places);
+                }
+              });
         }
       }
     });
@@ -174,7 +182,7 @@ void spread_row(const T* dy, const I* index, std::int64_t half, const Plan& plan
   for (std::int64_t w = 0; w < 2 * plan.Q; ++w) {
     const std::int64_t from = w / 2 * C, to = w * C;
     const I place = static_cast<I>(2 * half + w % 2);
-    for_each_block(C, std::min(room - to, room_dy - from), [&](std::int64_t c, auto lanes) {
+    for_each_block<kCommon<T, I>>(C, std::min(room - to, room_dy - from), [&](std::int64_t c, auto lanes) {
       const T* __restrict gradient = dy + from + c;
       const I* __restrict won = index + from + c;
       T* __restrict result = dx + to + c;
@@ -201,19 +209,19 @@ void gather(const T* __restrict dy, const Plan& plan, const Cover& rows, const C
 }
 
 /// Calls pixel(lanes, n, h, w, c) for every block of channels of every input pixel.
-template <class F>
+template <bool kFast, class F>
 void for_each_input(CpuContext& context, const Plan& plan, std::int64_t batch, const F& pixel) {
   const std::int64_t C = plan.C;
   parallel_for(context, batch * plan.H, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
-    vectorize([&] {
+    vectorize_if<kFast>([&] {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t n = row / plan.H, h = row % plan.H;
         for (std::int64_t w = 0; w < plan.W; ++w) {
           // The last window over this pixel is read too: it must leave as much room in dy.
           const std::int64_t p = plan.h.covers[h].end - 1, q = plan.w.covers[w].end - 1;
           const std::int64_t room_dy = ((batch - n) * plan.P * plan.Q - (p * plan.Q + q)) * C;
-          for_each_block(C, std::min((end * plan.W - row * plan.W - w) * C, room_dy),
-                         [&](std::int64_t c, auto lanes) { pixel(lanes, n, h, w, c); });
+          for_each_block<kFast>(C, std::min((end * plan.W - row * plan.W - w) * C, room_dy),
+                                [&](std::int64_t c, auto lanes) { pixel(lanes, n, h, w, c); });
         }
       }
     });
@@ -230,7 +238,7 @@ void run_max_backward(CpuContext& context, const PoolWindows& windows, const Ten
   T* out = dx.data<T>();
   if (is_two_by_two(windows)) {
     parallel_for(context, batch * plan.H, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
-      vectorize([&] {
+      vectorize_if<kCommon<T, I>>([&] {
         for (std::int64_t row = begin; row < end; ++row) {
           const std::int64_t n = row / plan.H, h = row % plan.H, from = (n * plan.P + h / 2) * plan.Q * C;
           T* to = out + row * plan.W * C;
@@ -246,18 +254,18 @@ void run_max_backward(CpuContext& context, const PoolWindows& windows, const Ten
     return;
   }
   using A = Accumulate<T>;
-  for_each_input(context, plan, batch,
-                 [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
-                   const I* __restrict won = places + n * image + c;
-                   gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
-                                   out + ((n * plan.H + h) * plan.W + w) * C + c,
-                                   [&](std::int64_t p, std::int64_t q, std::int64_t from) {
-                                     const std::int64_t r = h - plan.h.windows[p].start;
-                                     const std::int64_t s = w - plan.w.windows[q].start;
-                                     const I place = static_cast<I>(r * windows.w.window + s);
-                                     return [=](int l, A g) { return won[from + l] == place ? g : A(0); };
-                                   });
-                 });
+  for_each_input<kCommon<T, I>>(
+      context, plan, batch, [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
+        const I* __restrict won = places + n * image + c;
+        gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
+                        out + ((n * plan.H + h) * plan.W + w) * C + c,
+                        [&](std::int64_t p, std::int64_t q, std::int64_t from) {
+                          const std::int64_t r = h - plan.h.windows[p].start;
+                          const std::int64_t s = w - plan.w.windows[q].start;
+                          const I place = static_cast<I>(r * windows.w.window + s);
+                          return [=](int l, A g) { return won[from + l] == place ? g : A(0); };
+                        });
+      });
 }
 
 }  // namespace
@@ -300,7 +308,7 @@ void avg_pool_forward(CpuContext& context, const PoolWindows& windows, const Ten
     T* out = y.data<T>();
     const std::int64_t grain = std::max<std::int64_t>(1, plan.grain() * plan.P / plan.H);
     parallel_for(context, x.shape()[0] * plan.P, grain, [&](std::int64_t begin, std::int64_t end) {
-      vectorize([&] {
+      vectorize_if<kCommon<T>>([&] {
         for (std::int64_t row = begin; row < end; ++row) {
           const Window rows = plan.h.windows[row % plan.P];
           const std::int64_t base = row / plan.P * image;
@@ -309,17 +317,18 @@ void avg_pool_forward(CpuContext& context, const PoolWindows& windows, const Ten
             const std::int64_t to = (row * plan.Q + q) * C;
             const std::int64_t last = base + ((rows.end - 1) * plan.W + columns.end - 1) * C;
             const A count = A(rows.count * columns.count);
-            for_each_block(C, std::min(end * plan.Q * C - to, all - last), [&](std::int64_t c, auto lanes) {
-              A sum[lanes()] = {};
-              for (std::int64_t h = rows.begin; h < rows.end; ++h) {
-                const T* __restrict from = in + base + (h * plan.W + columns.begin) * C + c;
-                for (std::int64_t w = columns.begin; w < columns.end; ++w, from += C) {
-                  for (int l = 0; l < lanes(); ++l) sum[l] += A(from[l]);
-                }
-              }
-              T* __restrict result = out + to + c;
-              for (int l = 0; l < lanes(); ++l) result[l] = T(sum[l] / count);
-            });
+            for_each_block<kCommon<T>>(
+                C, std::min(end * plan.Q * C - to, all - last), [&](std::int64_t c, auto lanes) {
+                  A sum[lanes()] = {};
+                  for (std::int64_t h = rows.begin; h < rows.end; ++h) {
+                    const T* __restrict from = in + base + (h * plan.W + columns.begin) * C + c;
+                    for (std::int64_t w = columns.begin; w < columns.end; ++w, from += C) {
+                      for (int l = 0; l < lanes(); ++l) sum[l] += A(from[l]);
+                    }
+                  }
+                  T* __restrict result = out + to + c;
+                  for (int l = 0; l < lanes(); ++l) result[l] = T(sum[l] / count);
+                });
           }
         }
       });
@@ -335,16 +344,16 @@ void avg_pool_backward(CpuContext& context, const PoolWindows& windows, const Te
     const std::int64_t C = plan.C, image = plan.P * plan.Q * C;
     const T* gradients = dy.data<T>();
     T* out = dx.data<T>();
-    for_each_input(context, plan, dx.shape()[0],
-                   [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
-                     gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
-                                     out + ((n * plan.H + h) * plan.W + w) * C + c,
-                                     [&](std::int64_t p, std::int64_t q, std::int64_t) {
-                                       const A share =
-                                           A(1) / A(plan.h.windows[p].count * plan.w.windows[q].count);
-                                       return [=](int, A g) { return share * g; };
-                                     });
-                   });
+    for_each_input<kCommon<T>>(
+        context, plan, dx.shape()[0],
+        [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
+          gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
+                          out + ((n * plan.H + h) * plan.W + w) * C + c,
+                          [&](std::int64_t p, std::int64_t q, std::int64_t) {
+                            const A share = A(1) / A(plan.h.windows[p].count * plan.w.windows[q].count);
+                            return [=](int, A g) { return share * g; };
+                          });
+        });
   });
 }
 

@@ -10,7 +10,6 @@ namespace athanor::kernels {
 namespace {
 
 using cpu::parallel_for;
-using cpu::vectorize;
 
 // The work is cut into units by shape alone. A unit's sum is a double; units are independent, so they are
 // what threads share, and a second pass adds them up in order.
@@ -81,7 +80,9 @@ void sum_rows(CpuContext& context, const ReducePlan& plan, const Layout& layout,
     }
   };
   parallel_for(context, layout.kept * layout.units, grain_of(std::min(kUnit, n * layout.rows)),
-               [&](std::int64_t begin, std::int64_t end) { vectorize([&] { work(begin, end); }); });
+               [&](std::int64_t begin, std::int64_t end) {
+                 cpu::vectorize_if<cpu::kFastType<T>>([&] { work(begin, end); });
+               });
 }
 
 // Adds `rows` rows of `width` elements to total[0, width): four rows at a time in f32, then once in f64.
@@ -142,7 +143,9 @@ void sum_columns(CpuContext& context, const ReducePlan& plan, const Layout& layo
   };
   parallel_for(context, layout.kept * layout.units * blocks,
                grain_of(std::min(n, kColumns) * std::min(layout.rows, kRowUnit)),
-               [&](std::int64_t begin, std::int64_t end) { vectorize([&] { work(begin, end); }); });
+               [&](std::int64_t begin, std::int64_t end) {
+                 cpu::vectorize_if<cpu::kFastType<T>>([&] { work(begin, end); });
+               });
 }
 
 // finish(y offset, sum of f(x, y offset)) for every element of y.
@@ -219,7 +222,7 @@ void squared_deviation_backward(CpuContext& context, const Tensor& x, const Tens
     T* to = dx.data<T>();
     const cpu::Walk<4> walk(dx.shape(), {&x, &mean, &dy, &dx});
     const std::int64_t sx = walk.row_stride(0), sm = walk.row_stride(1);
-    cpu::for_each_row(context, walk, [=](const auto& offset, std::int64_t n) {
+    cpu::for_each_row<cpu::kFastType<T>>(context, walk, [=](const auto& offset, std::int64_t n) {
       const T *in = values + offset[0], *dout = gradient + offset[2];
       const A* middle = center + offset[1];
       T* out = to + offset[3];

@@ -1,13 +1,12 @@
 #include "kernels/softmax.h"
 
-#include "kernels/cpu/around.h"
 #include "kernels/cpu/lanes.h"
+#include "kernels/cpu/slices.h"
 #include "kernels/math.h"
 
 namespace athanor::kernels {
 namespace {
 
-using cpu::Around;
 using cpu::for_each_slice;
 using cpu::kSlices;
 using cpu::max_lanes;
@@ -32,23 +31,36 @@ template <SoftmaxForm form, class T> void forward_row(const T* x, T* y, std::int
   }
 }
 
+constexpr std::int64_t kPiece = 256;  // terms that are summed in A; pieces are joined in double
+
+// totals[j] = the sum over r of term(r, j), for `width` slices side by side.
+template <class A, class F>
+void sum_columns(std::int64_t n, std::int64_t width, double* totals, const F& term) {
+  A piece[kSlices];
+  for (std::int64_t j = 0; j < width; ++j) totals[j] = 0;
+  for (std::int64_t first = 0; first < n; first += kPiece) {
+    for (std::int64_t j = 0; j < width; ++j) piece[j] = A(0);
+    for (std::int64_t r = first; r < std::min(n, first + kPiece); ++r) {
+      for (std::int64_t j = 0; j < width; ++j) piece[j] += term(r, j);
+    }
+    for (std::int64_t j = 0; j < width; ++j) totals[j] += static_cast<double>(piece[j]);
+  }
+}
+
 // `width` slices side by side, a row of all of them every `inner` elements.
 template <SoftmaxForm form, class T>
 void forward_columns(const T* x, T* y, std::int64_t n, std::int64_t inner, std::int64_t width) {
   using A = Accumulate<T>;
   A max[kSlices], total[kSlices];
-  for (std::int64_t j = 0; j < width; ++j) {
-    max[j] = A(x[j]);
-    total[j] = A(0);
-  }
+  double totals[kSlices];
+  for (std::int64_t j = 0; j < width; ++j) max[j] = A(x[j]);
   for (std::int64_t r = 1; r < n; ++r) {
     for (std::int64_t j = 0; j < width; ++j) max[j] = cpu::max_or_nan(max[j], A(x[r * inner + j]));
   }
-  for (std::int64_t r = 0; r < n; ++r) {
-    for (std::int64_t j = 0; j < width; ++j) total[j] += math::exp(A(x[r * inner + j]) - max[j]);
-  }
+  sum_columns<A>(n, width, totals,
+                 [&](std::int64_t r, std::int64_t j) { return math::exp(A(x[r * inner + j]) - max[j]); });
   for (std::int64_t j = 0; j < width; ++j)
-    total[j] = form == SoftmaxForm::logarithm ? math::log(total[j]) : A(1) / total[j];
+    total[j] = form == SoftmaxForm::logarithm ? math::log(A(totals[j])) : A(1) / A(totals[j]);
   for (std::int64_t r = 0; r < n; ++r) {
     const T* in = x + r * inner;
     T* out = y + r * inner;
@@ -76,16 +88,14 @@ template <SoftmaxForm form, class T>
 void backward_columns(const T* y, const T* dy, T* dx, std::int64_t n, std::int64_t inner,
                       std::int64_t width) {
   using A = Accumulate<T>;
-  A total[kSlices];
-  for (std::int64_t j = 0; j < width; ++j) total[j] = A(0);
-  for (std::int64_t r = 0; r < n; ++r) {
-    for (std::int64_t j = 0; j < width; ++j)
-      total[j] += term<form>(A(y[r * inner + j]), A(dy[r * inner + j]));
-  }
+  double totals[kSlices];
+  sum_columns<A>(n, width, totals, [&](std::int64_t r, std::int64_t j) {
+    return term<form>(A(y[r * inner + j]), A(dy[r * inner + j]));
+  });
   for (std::int64_t r = 0; r < n; ++r) {
     for (std::int64_t j = 0; j < width; ++j) {
       const std::int64_t at = r * inner + j;
-      dx[at] = T(derivative<form>(A(y[at]), A(dy[at]), total[j]));
+      dx[at] = T(derivative<form>(A(y[at]), A(dy[at]), A(totals[j])));
     }
   }
 }
@@ -93,7 +103,7 @@ void backward_columns(const T* y, const T* dy, T* dx, std::int64_t n, std::int64
 template <SoftmaxForm form>
 void run_forward(CpuContext& context, const Tensor& x, int axis, const Tensor& y) {
   dispatch_floating(x.dtype(), "softmax", [&]<class T>() {
-    const Around shape(x.shape(), axis);
+    const AxisShape shape(x.shape(), axis);
     if (shape.n == 0) return;
     const T* from = x.data<T>();
     T* to = y.data<T>();
@@ -108,7 +118,7 @@ void run_forward(CpuContext& context, const Tensor& x, int axis, const Tensor& y
 template <SoftmaxForm form>
 void run_backward(CpuContext& context, const Tensor& y, const Tensor& dy, int axis, const Tensor& dx) {
   dispatch_floating(y.dtype(), "softmax", [&]<class T>() {
-    const Around shape(y.shape(), axis);
+    const AxisShape shape(y.shape(), axis);
     if (shape.n == 0) return;
     const T *result = y.data<T>(), *gradient = dy.data<T>();
     T* to = dx.data<T>();

@@ -304,7 +304,8 @@ template <class T> struct GradientSources {
   T* dresidual;
 };
 
-/// Sums of g and of g (x - mean), g = dL/d(pre); g is kept in dresidual where the policy needs extra. Moves
+/// Sums of g and of g (x - mean), g = dL/d(pre); g is kept in dresidual, and summed as rounded there, where
+/// the policy needs extra. Moves
 /// 2 * sizeof(T) bytes an element, 4 where g is kept.
 template <class Policy, int V, class T, class A>
 __global__ void __launch_bounds__(kThreads)
@@ -329,8 +330,8 @@ __global__ void __launch_bounds__(kThreads)
         const A d = A(in[u][k]) - affine.mean[k];
         A extra(0);
         if constexpr (Policy::kExtra) extra = A(more[u][k]);
-        const A g = Policy::gradient(A(gradient[u][k]), d, affine.scale[k], affine.beta[k], extra);
-        if constexpr (Policy::kExtra) more[u][k] = T(g);
+        A g = Policy::gradient(A(gradient[u][k]), d, affine.scale[k], affine.beta[k], extra);
+        if constexpr (Policy::kExtra) g = A(more[u][k] = T(g));
         sums[k] += g;
         sums[V + k] = std::fma(g, d, sums[V + k]);
       }
@@ -491,9 +492,10 @@ template <class F> void with_passes(const CudaContext& context, const BatchNormB
   dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
     dispatch_activation(args.activation, [&]<class Op>() {
       if (!args.extra.defined()) return f(Backward<FromX<Op>, FromX<Op>, T>(context, args));
-      if constexpr (std::is_same_v<Op, Relu>) {
-        f(Backward<FromY, FromX<Identity>, T>(context, args));
-      } else if constexpr (!std::is_same_v<Op, Identity>) {
+      if constexpr (std::is_same_v<Op, Identity>) {
+      } else if constexpr (Op::kFromOutput) {
+        f(Backward<FromOutput<Op>, FromX<Identity>, T>(context, args));
+      } else {
         f(Backward<FromResidual<Op>, FromX<Identity>, T>(context, args));
       }
     });

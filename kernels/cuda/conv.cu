@@ -42,9 +42,8 @@ Tensor columns(const Tensor& x, std::int64_t columns) {
 
 /// The end of a call that the vendor did not take.
 void check_impl(const Conv2dParams& params, const Tensor& x) {
-  ATH_CHECK(params.impl != ConvImpl::eigen && params.impl != ConvImpl::direct,
-            "conv2d: impl must be automatic, reference or vendor on CUDA, but got {}",
-            params.impl == ConvImpl::eigen ? "eigen" : "direct");
+  ATH_CHECK(params.impl != ConvImpl::direct,
+            "conv2d: impl must be automatic, reference or vendor on CUDA, but got direct");
   if (params.impl != ConvImpl::vendor) return;
   if (!cuda::has_vendor())
     detail::fail<BackendError>("conv2d: this build has no cuDNN; use ConvImpl::automatic");

@@ -3,7 +3,7 @@
 #include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/conv_depthwise.h"
 #include "kernels/cuda/conv_views.h"
-#include "kernels/cuda/cut.h"
+#include "kernels/cuda/grid_partition.h"
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/vec.h"
@@ -274,7 +274,7 @@ void depthwise_backward_weights(const CudaContext& context, const ConvSize& z, c
   with_width<T>(z, x, dy, [&]<int W>() {
     for_images(z.n, z.p * z.q, most, [&](std::int64_t first, std::int64_t images) {
       const std::int64_t pixels = images * z.p * z.q;
-      const ColumnCut cut(pixels, z.k / W, kThreads);
+      const ColumnPartition cut(pixels, z.k / W, kThreads);
       const Scratch scratch = context.scratch(cut.pieces * filter_elements(z) * sizeof(A));
       launch(context, {"conv2d_backward_weights", dim3(cut.groups, cut.pieces), kThreads},
              backward_weights_kernel<T, W>, Sizes(z), Place(z.p, z.q, 1), static_cast<std::uint32_t>(pixels),

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/cut.h"
+#include "kernels/cuda/grid_partition.h"
 #include "kernels/detail/conv_size.h"
 
 namespace athanor::cuda {

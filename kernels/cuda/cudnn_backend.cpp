@@ -112,17 +112,13 @@ std::int64_t version() {
 // Graph ----------------------------------------------------------------------------------------------------
 
 Graph::Id Graph::tensor(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment) {
-  return add(shape, strides, dtype, alignment, false, false);
+  return add(shape, strides, dtype, alignment, false);
 }
 Graph::Id Graph::intermediate(const Shape& shape, const Strides& strides, DType dtype) {
-  return add(shape, strides, dtype, 16, true, false);
+  return add(shape, strides, dtype, 16, true);
 }
-Graph::Id Graph::scalar() {
-  return add({1, 1, 1, 1}, {1, 1, 1, 1}, DType::f32, 4, false, true);
-}
-
 Graph::Id Graph::add(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment,
-                     bool is_virtual, bool by_value) {
+                     bool is_virtual) {
   constexpr Id kFirstIntermediate = 1000;
   const Id id = is_virtual ? kFirstIntermediate + intermediates_++ : ++in_memory_;
   Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -132,7 +128,6 @@ Graph::Id Graph::add(const Shape& shape, const Strides& strides, DType dtype, st
   tensor.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
   tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
   tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual);
-  tensor.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, by_value);
   tensor.finalize();
   tensors_.emplace_back(id, std::move(tensor));
   return id;
@@ -227,41 +222,6 @@ void Graph::pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, at(y));
   operation.finalize();
   parts_.push_back(std::move(pointwise));
-  operations_.push_back(std::move(operation));
-}
-
-void Graph::batch_norm_forward(const NormForward& t) {
-  Descriptor operation(CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_MODE, CUDNN_BATCH_NORM);
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_NORM_FWD_TRAINING);
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, at(t.x));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, at(t.scale));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, at(t.bias));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC, at(t.epsilon));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_EXP_AVG_FACTOR_DESC, at(t.momentum));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_INPUT_RUNNING_MEAN_DESC, at(t.running_mean));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_INPUT_RUNNING_VAR_DESC, at(t.running_var));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, at(t.mean));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, at(t.inverse_deviation));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_OUTPUT_RUNNING_MEAN_DESC, at(t.new_running_mean));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_OUTPUT_RUNNING_VAR_DESC, at(t.new_running_var));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, at(t.y));
-  operation.finalize();
-  operations_.push_back(std::move(operation));
-}
-
-void Graph::batch_norm_backward(const NormBackward& t) {
-  Descriptor operation(CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_BATCH_NORM);
-  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, at(t.dy));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, at(t.x));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, at(t.scale));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, at(t.mean));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, at(t.inverse_deviation));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, at(t.dscale));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, at(t.dbias));
-  operation.set(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, at(t.dx));
-  operation.finalize();
   operations_.push_back(std::move(operation));
 }
 

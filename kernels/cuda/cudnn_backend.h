@@ -168,8 +168,6 @@ class Graph {
   Id tensor(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment);
   /// A tensor between two operations, which is nowhere in memory.
   Id intermediate(const Shape& shape, const Strides& strides, DType dtype = DType::f32);
-  /// One f32 on the host, read when the plan is run.
-  Id scalar();
 
   enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
   /// The tensor that `pass` computes (y, dx, dw) from the other two; x [N, C, H, W], w [K, C / groups, R, S],
@@ -178,26 +176,13 @@ class Graph {
   /// y = mode(x) or, with b, mode(x, b), in f32. Whether relu keeps NaN is the engine's choice.
   void pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y);
 
-  /// Batch normalisation in training. Vectors are [1, C, 1, 1] f32; epsilon and momentum are scalars.
-  struct NormForward {
-    Id x, scale, bias, epsilon, momentum, running_mean, running_var;   ///< in
-    Id mean, inverse_deviation, new_running_mean, new_running_var, y;  ///< out
-  };
-  void batch_norm_forward(const NormForward& t);
-  struct NormBackward {
-    Id dy, x, scale, mean, inverse_deviation;  ///< in
-    Id dscale, dbias, dx;                      ///< out
-  };
-  void batch_norm_backward(const NormBackward& t);
-
   /// No more operations.
   void finalize();
 
   const Descriptor& descriptor() const { return *graph_; }
 
  private:
-  Id add(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment, bool is_virtual,
-         bool by_value);
+  Id add(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment, bool is_virtual);
   const Descriptor& at(Id id) const;
 
   // All that the graph refers to lives as long as it does.

@@ -1,4 +1,4 @@
-#include "kernels/cuda/around.h"
+#include "kernels/cuda/slices.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/extremum.h"
 

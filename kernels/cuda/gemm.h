@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "kernels/activation.h"
-#include "kernels/cuda/cut.h"
+#include "kernels/cuda/grid_partition.h"
 #include "kernels/cuda/gemm_fma.h"
 #include "kernels/cuda/gemm_mma.h"
 #include "kernels/cuda/walk.h"
@@ -86,9 +86,10 @@ struct MatrixTo {
 template <class A> __device__ __forceinline__ A activate(Activation activation, A x) {
   switch (activation) {
     case Activation::none: return x;
-    case Activation::relu: return kernels::Relu::forward(x);
-    case Activation::gelu: return kernels::Gelu::forward(x);
-    case Activation::silu: return kernels::Silu::forward(x);
+#define ATH_CASE(Op, name) \
+  case Activation::name: return kernels::Op::forward(x);
+      ATH_ACTIVATIONS(ATH_CASE)
+#undef ATH_CASE
   }
   return x;
 }

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "kernels/cuda/around.h"
 #include "kernels/cuda/map.h"
+#include "kernels/cuda/slices.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/dispatch_size.h"
 #include "kernels/index.h"
@@ -172,7 +172,7 @@ template <> void check_indices(CudaContext&, const char*, const Tensor&, std::in
 template <>
 void index_select(CudaContext& context, const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
   if (y.numel() == 0) return;
-  const cuda::Around in(x.shape(), axis);
+  const AxisShape in(x.shape(), axis);
   // Rows move in the widest pieces that divide them.
   const std::int64_t row = in.inner * static_cast<std::int64_t>(size_of(x.dtype()));
   const auto addresses =
@@ -208,7 +208,7 @@ void gather(CudaContext& context, const Tensor& x, int axis, const Tensor& index
 
 template <>
 void index_add(CudaContext& context, const Tensor& dy, int axis, const Tensor& index, const Tensor& dx) {
-  const cuda::Around out(dx.shape(), axis);
+  const AxisShape out(dx.shape(), axis);
   const std::int64_t count = index.numel();
   const Lines lines{.walk = cuda::Walk<3>(
                         {out.outer}, {Strides{0}, Strides{count * out.inner}, Strides{out.n * out.inner}}),

@@ -1,18 +1,21 @@
 #pragma once
 
 #include "kernels/context.h"
-#include "kernels/cuda/launch_on.h"
+#include "simt/launch.h"
 #include "tensor/cuda/runtime.h"
 
 // How our kernels are launched.
 
 namespace athanor::cuda {
 
-/// Queues a kernel on the context's stream, as launch_on says. Throws BackendError.
+using simt::dynamic_shared;
+using simt::Launch;
+
+/// Queues a kernel on the context's stream, as simt::launch says. Throws BackendError.
 template <class... P, class... A>
 void launch(const CudaContext& context, const Launch& how, void (*kernel)(P...), A&&... args) {
   const auto stream = static_cast<cudaStream_t>(context.native_stream());
-  detail::check_launch(launch_on(stream, how, kernel, std::forward<A>(args)...), how.name);
+  detail::check_launch(simt::launch(stream, how, kernel, std::forward<A>(args)...), how.name);
 }
 
 /// Blocks of `threads` that cover `work` items, or as many as fill the device `waves` times; a kernel then

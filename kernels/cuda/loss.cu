@@ -33,14 +33,10 @@ template <class A> struct RowGradient {
   __device__ __forceinline__ A operator[](std::int64_t row) const { return values[row * step] * scale; }
 };
 
-// Calls losses(where to) to queue what makes one loss a row, and sums them where y is a scalar.
-template <class A, class F>
-void each_row(const CudaContext& context, const char* name, std::int64_t rows, double scale, const Tensor& y,
-              const F& losses) {
-  if (y.rank() > 0) return losses(y.data<A>());
-  const Scratch scratch = context.scratch(static_cast<std::size_t>(rows) * sizeof(A));
-  losses(scratch.as<A>());
-  cuda::total(context, name, rows, Identity<A>{}, scale, y.data<A>(), static_cast<const A*>(scratch.as<A>()));
+template <class A>
+void sum_rows(const CudaContext& context, const char* name, std::int64_t rows, const A* losses, double scale,
+              const Tensor& y) {
+  cuda::total(context, name, rows, Identity<A>{}, scale, y.data<A>(), losses);
 }
 
 // --- cross entropy
@@ -161,18 +157,17 @@ template <> void check_target(CudaContext&, const char*, const Tensor&, std::int
 
 template <>
 void cross_entropy_forward(CudaContext& context, const Tensor& logits, const Tensor& target, double smoothing,
-                           double scale, const Tensor& stats, const Tensor& y) {
+                           double scale, const Tensor& stats, const Tensor& losses, const Tensor& y) {
   dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
     using A = Accumulate<T>;
     const std::int64_t rows = logits.shape()[0], n = logits.shape()[1];
     const T* x = logits.data<T>();
-    each_row<A>(context, "cross_entropy", rows, scale, y, [&](A* losses) {
-      cuda::dispatch_row<T>(n, cuda::rows_aligned(n, x), [&]<class Shape>() {
-        cuda::launch(context, {"cross_entropy", cuda::row_blocks<Shape>(context, rows), kRowBlock},
-                     cross_entropy_rows<T, A, Shape>, x, target.data<std::int64_t>(), rows, n, A(smoothing),
-                     stats.data<A>(), losses);
-      });
+    cuda::dispatch_row<T>(n, cuda::rows_aligned(n, x), [&]<class Shape>() {
+      cuda::launch(context, {"cross_entropy", cuda::row_blocks<Shape>(context, rows), kRowBlock},
+                   cross_entropy_rows<T, A, Shape>, x, target.data<std::int64_t>(), rows, n, A(smoothing),
+                   stats.data<A>(), losses.data<A>());
     });
+    if (y.defined()) sum_rows<A>(context, "cross_entropy", rows, losses.data<A>(), scale, y);
   });
 }
 
@@ -200,10 +195,12 @@ void nll_forward(CudaContext& context, const Tensor& log_probs, const Tensor& ta
   dispatch_floating(log_probs.dtype(), "nll_loss", [&]<class T>() {
     using A = Accumulate<T>;
     const std::int64_t rows = log_probs.shape()[0], n = log_probs.shape()[1];
-    each_row<A>(context, "nll_loss", rows, scale, y, [&](A* losses) {
-      cuda::launch(context, {"nll_loss", cuda::blocks_for(context, rows, kThreads), kThreads}, nll_rows<T, A>,
-                   log_probs.data<T>(), target.data<std::int64_t>(), rows, n, losses);
-    });
+    const bool reduced = y.rank() == 0;
+    const Scratch scratch = context.scratch(reduced ? static_cast<std::size_t>(rows) * sizeof(A) : 0);
+    A* losses = reduced ? scratch.as<A>() : y.data<A>();
+    cuda::launch(context, {"nll_loss", cuda::blocks_for(context, rows, kThreads), kThreads}, nll_rows<T, A>,
+                 log_probs.data<T>(), target.data<std::int64_t>(), rows, n, losses);
+    if (reduced) sum_rows<A>(context, "nll_loss", rows, losses, scale, y);
   });
 }
 

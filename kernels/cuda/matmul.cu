@@ -106,7 +106,7 @@ template <class T, int W>
 void launch_sums(const CudaContext& context, const T* x, std::int64_t rows, std::int64_t n,
                  const cuda::Finish<T>& finish) {
   using A = Accumulate<T>;
-  const cuda::ColumnCut cut(rows, n / W, kThreads);
+  const cuda::ColumnPartition cut(rows, n / W, kThreads);
   const Scratch scratch = context.scratch(static_cast<std::size_t>(cut.pieces * n) * sizeof(A));
   cuda::launch(context, {"column_sums", dim3(cut.groups, cut.pieces), kThreads}, sum_rows<T, W>, x, rows, n,
                cut.across, scratch.as<A>());
@@ -119,8 +119,6 @@ void launch_sums(const CudaContext& context, const T* x, std::int64_t rows, std:
 template <>
 void matmul(CudaContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
             Activation activation, const Tensor& y, Write write) {
-  ATH_CHECK(impl != MatmulImpl::eigen,
-            "matmul: impl must be automatic, reference or vendor on CUDA, but got eigen");
   if (y.numel() == 0) return;
   const bool nothing = a.numel() == 0 || b.numel() == 0;
   if (!nothing && cuda::vendor_matmul(context, impl, a, b, bias, activation, y, write)) return;

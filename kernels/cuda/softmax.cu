@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "kernels/cuda/around.h"
 #include "kernels/cuda/max_sum.h"
+#include "kernels/cuda/slices.h"
 #include "kernels/softmax.h"
 
 // 2 elements moved per element forward, 3 backward; about 20 FLOPs for each exponential. A slice of
@@ -124,10 +124,14 @@ __global__ void __launch_bounds__(Columns::threads)
     forward_columns(const T* x, T* y, Columns columns, SoftmaxForm form) {
   columns.for_each([&](std::int64_t at, std::int64_t, bool inside) {
     auto mine = MaxSum<A>::none();
-    for (std::int64_t r = columns.rank(); inside && r < columns.n; r += Columns::height) {
-      const A value[1] = {A(x[at + r * columns.inner])};
-      mine.add(value);
-    }
+    columns.for_each_piece(inside, [&](std::int64_t begin, std::int64_t end) {
+      auto piece = MaxSum<A>::none();
+      for (std::int64_t r = begin; r < end; r += Columns::height) {
+        const A value[1] = {A(x[at + r * columns.inner])};
+        piece.add(value);
+      }
+      mine = cuda::JoinMaxSum{}(mine, piece);
+    });
     const Finish<A> finish(form, columns.fold(mine, cuda::JoinMaxSum{}));
     for (std::int64_t r = columns.rank(); inside && r < columns.n; r += Columns::height)
       y[at + r * columns.inner] = T(finish(A(x[at + r * columns.inner])));
@@ -140,10 +144,14 @@ __global__ void __launch_bounds__(Columns::threads)
   const Gradient<A> gradient(form);
   columns.for_each([&](std::int64_t first, std::int64_t, bool inside) {
     A total = 0;
-    for (std::int64_t r = columns.rank(); inside && r < columns.n; r += Columns::height) {
-      const std::int64_t at = first + r * columns.inner;
-      total += gradient.term(A(y[at]), A(dy[at]));
-    }
+    columns.for_each_piece(inside, [&](std::int64_t begin, std::int64_t end) {
+      A piece = 0;
+      for (std::int64_t r = begin; r < end; r += Columns::height) {
+        const std::int64_t at = first + r * columns.inner;
+        piece += gradient.term(A(y[at]), A(dy[at]));
+      }
+      total += piece;
+    });
     total = columns.fold(total, cuda::Plus{});
     for (std::int64_t r = columns.rank(); inside && r < columns.n; r += Columns::height) {
       const std::int64_t at = first + r * columns.inner;

@@ -32,7 +32,7 @@ template <int bytes> using Bits = typename detail::BitsOf<bytes>::Type;
 /// Elements in 16 bytes.
 template <class T> inline constexpr int kVec = 16 / static_cast<int>(sizeof(T));
 
-#if defined(ATHANOR_SIMT_RACE)
+#if defined(SIMT_RACE)
 // In packets that are one number each: the compiler takes structs apart, and who looks on would see an access
 // for each element where a GPU makes one.
 namespace detail {

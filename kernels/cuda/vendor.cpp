@@ -4,9 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "kernels/activate.h"
 #include "kernels/cuda/vendor_impl.h"
-#include "kernels/elementwise.h"
 #include "tensor/cuda/runtime.h"
 
 namespace athanor::cuda {
@@ -63,19 +61,11 @@ void Vendor::set_options(VendorOptions options) {
 void Vendor::clear() {
   if (!impl_) return;
   impl_->convolutions.clear();
-  impl_->norms.clear();
   impl_->matmuls.clear();
 }
 
 Planner Vendor::planner(CudaContext& context) {
   return {context, options_, stats_, impl().folder};
-}
-
-void activate(CudaContext& context, Activation activation, const Tensor& y) {
-  if (activation == Activation::none) return;
-  kernels::dispatch_activation(activation, [&]<class Op>() {
-    if constexpr (!std::is_same_v<Op, kernels::Identity>) kernels::unary_forward<Op>(context, y, y);
-  });
 }
 
 cudnn::PlanRules plan_rules(const CudaContext& context, const VendorOptions& options) {

@@ -1,7 +1,6 @@
 #include "kernels/cuda/vendor.h"
 #include "kernels/cuda/vendor_conv.h"
 #include "kernels/cuda/vendor_matmul.h"
-#include "kernels/cuda/vendor_norm.h"
 
 // A build without cuDNN and cuBLASLt: the answer is always no.
 
@@ -35,13 +34,6 @@ bool vendor_conv_backward_weights(CudaContext&, const Conv2dParams&, const Tenso
 }
 bool vendor_matmul(CudaContext&, MatmulImpl, const Tensor&, const Tensor&, const Tensor&, Activation,
                    const Tensor&, Write) {
-  return false;
-}
-bool vendor_batch_norm_forward(CudaContext&, Activation, const Tensor&, const Tensor&, const Tensor&, double,
-                               const kernels::RunningStats&, const Tensor&, const Tensor&, const Tensor&) {
-  return false;
-}
-bool vendor_batch_norm_backward(CudaContext&, const kernels::BatchNormBackward&) {
   return false;
 }
 

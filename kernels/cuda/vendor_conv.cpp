@@ -3,6 +3,7 @@
 #include <array>
 #include <span>
 
+#include "kernels/activate.h"
 #include "kernels/copy.h"
 #include "kernels/cuda/read_back.h"
 #include "kernels/cuda/vendor_impl.h"
@@ -106,7 +107,7 @@ bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const
   const auto run_as = [&](const ConvSignature& z) {
     return run(
         context, params.impl, z, t, [&] { kernels::conv2d_forward(context, own, x, w, bias, y); },
-        [&] { activate(context, z.after, y); });
+        [&] { kernels::activate(context, z.after, y); });
   };
   ConvSignature z = signature_of(context, Graph::Pass::forward, params, t);
   // Whether a fused relu is ours can only be tried outside of a capture.
@@ -116,7 +117,7 @@ bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const
   }
   z.relu = false, z.after = params.activation;
   if (run_as(z) != Answer::done) return false;
-  activate(context, z.after, y);
+  kernels::activate(context, z.after, y);
   return true;
 }
 

@@ -6,7 +6,6 @@
 
 #include "kernels/cuda/cublas_matmul.h"
 #include "kernels/cuda/cudnn_conv.h"
-#include "kernels/cuda/cudnn_norm.h"
 #include "kernels/cuda/plan_choice.h"
 #include "kernels/cuda/vendor.h"
 #include "tensor/cuda/device.h"
@@ -29,7 +28,6 @@ struct Vendor::Impl {
   cudnn::DeviceProperties properties;
   PlanFolder folder;
   BoundedCache<cudnn::ConvSignature, Choice<cudnn::Plan>> convolutions{kCapacity};
-  BoundedCache<cudnn::NormSignature, Choice<cudnn::Plan>> norms{kCapacity};
   BoundedCache<cublas::MatmulSignature, Choice<cublas::Algorithm>> matmuls{kCapacity};
 
  private:
@@ -51,9 +49,6 @@ struct PlanSteps {
   }
   std::string write(const cudnn::Plan& plan) const { return plan.json(); }
 };
-
-/// y = activation(y).
-void activate(CudaContext& context, Activation activation, const Tensor& y);
 
 cudnn::PlanRules plan_rules(const CudaContext& context, const VendorOptions& options);
 /// The largest power of two, at most `most`, that an address is a multiple of.

@@ -1,5 +1,6 @@
 #include "kernels/cuda/vendor_matmul.h"
 
+#include "kernels/activate.h"
 #include "kernels/copy.h"
 #include "kernels/cuda/vendor_impl.h"
 #include "kernels/elementwise.h"
@@ -23,7 +24,7 @@ void run_algorithm(CudaContext& context, const MatmulSignature& z, const Algorit
 /// What cuBLASLt leaves to do: its own relu turns NaN into 0, and its gelu is the approximation by tanh.
 void finish(CudaContext& context, const MatmulSignature& z, const Tensor& bias, const Tensor& y) {
   if (z.bias_after) kernels::add_into(context, bias, y);
-  activate(context, z.after, y);
+  kernels::activate(context, z.after, y);
 }
 
 struct Steps {

@@ -59,7 +59,7 @@ struct MatmulPlan {
     // A stride along an axis of one element means nothing: give it the value of a dense matrix.
     if (size.m == 1) a_row = std::max(a_row, size.k);
     if (size.k == 1) a_col = 1, b_row = std::max(b_row, size.n);
-    if (size.n == 1 && b_row != 1) b_col = 1;
+    if (size.n == 1) b_col = b_row == 1 ? std::max(b_col, size.k) : 1;
   }
 
  private:

@@ -17,7 +17,7 @@ constexpr double kLogitScale = 1.0 / 256;
 
 // A running share of 0.4, and no scale: the next convolution's weights are renormalised anyway.
 constexpr BatchNormOptions kNorm{
-    .eps = 1e-12f, .momentum = 0.4f, .activation = Activation::gelu, .scale = false};
+    .eps = 1e-12, .momentum = 0.4, .activation = Activation::gelu, .scale = false};
 
 // PyTorch's default, with the identity on the first channels.
 void identity_first(const Tensor& w, RandomKey key) {

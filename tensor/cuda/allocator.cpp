@@ -308,7 +308,7 @@ void DeviceAllocator::trim() {
 
 DeviceAllocator& device_allocator_of(Device device) {
   athanor::detail::check_device(device);
-#if defined(ATHANOR_SIMT_RACE) || (defined(ATHANOR_SIMT) && defined(__SANITIZE_ADDRESS__))
+#if defined(SIMT_RACE) || (defined(ATHANOR_SIMT) && defined(__SANITIZE_ADDRESS__))
   constexpr auto kBlocks = DeviceAllocator::Blocks::exact;  // a neighbour in a segment would hide a bad index
 #else
   constexpr auto kBlocks = DeviceAllocator::Blocks::cached;

@@ -6,10 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#if defined(ATHANOR_SIMT)
-#include <simt/driver.h>
-#endif
-
 #include "tensor/detail/device_memory.h"
 #include "tensor/detail/stream_state.h"
 #include "tensor/stream.h"

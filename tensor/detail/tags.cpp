@@ -1,5 +1,6 @@
 #include "tensor/detail/tags.h"
 
+#include <algorithm>
 #include <mutex>
 #include <string_view>
 #include <vector>

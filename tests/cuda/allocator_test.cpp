@@ -5,6 +5,9 @@
 #include <thread>
 #include <vector>
 
+#if defined(ATHANOR_SIMT)
+#include "simt/launch.h"
+#endif
 #include "tensor/error.h"
 #include "tests/cuda/busy.h"
 #include "tests/cuda/device.h"
@@ -393,8 +396,8 @@ struct AFailedKernel : Allocators {
   void SetUp() override {
     Allocators::SetUp();
     const auto stream = static_cast<cudaStream_t>(current_stream(test::device()).native());
-    ATH_TRY(
-        simt::launch("half_of_it_leaves", half_of_it_leaves, 1, 64, 0, stream, std::tuple<float*>(nullptr)));
+    const simt::Launch how{.name = "half_of_it_leaves", .block = 64};
+    ATH_TRY(simt::launch(stream, how, half_of_it_leaves, nullptr));
   }
   void TearDown() override { cudaDeviceReset(); }
 

@@ -1,7 +1,9 @@
 #include <cmath>
 
+#include "kernels/activate.h"
 #include "kernels/norm.h"
 #include "tests/cuda/device.h"
+#include "tests/support/activations.h"
 
 namespace athanor {
 namespace {
@@ -15,8 +17,7 @@ using test::filled;
 using test::Layout;
 
 constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
-constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu,
-                                       Activation::silu};
+using test::kActivations;
 
 // One channel, odd ones, vectors, several tiles; few rows and several shares; off alignment.
 const test::ShapeCase kShapes[] = {{{2, 1}},
@@ -153,7 +154,7 @@ Gradients backward(const Case& c, Activation activation, bool residual, bool tra
   args.dy = there(c.dy);
   if (residual && activation != Activation::none) {
     Tensor y = c.residual;
-    if (activation == Activation::relu) {
+    if (kernels::gradient_from_output(activation)) {
       y = empty_like(c.x);
       kernels::batch_norm_forward(cpu_context(), activation, c.x, c.gamma, c.beta, c.stats, c.residual, y);
     }

@@ -56,7 +56,7 @@ TEST_F(Copies, ToTheDeviceDoNotWaitAndTheSourceIsFreeAtOnce) {
 }
 
 TEST_F(Copies, OfMoreThanIsPageLockedAtOnceWaitAndSaySo) {
-#if defined(ATHANOR_SIMT_RACE)
+#if defined(SIMT_RACE)
   GTEST_SKIP() << "the race detector would need 14 GB to remember who touched 64 MiB last";
 #endif
   const auto values = pattern((64 << 20) + 5, 2);

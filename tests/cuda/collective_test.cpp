@@ -1,7 +1,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "dist/wait.h"
+#include "dist/collectives/wait.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/compare_calls_cases.h"

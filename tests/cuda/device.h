@@ -18,7 +18,7 @@ inline Device device() {
 }
 
 /// True where the emulator looks at every access: what repeats itself need not be repeated as often.
-#if defined(__SANITIZE_ADDRESS__) || defined(ATHANOR_SIMT_RACE)
+#if defined(__SANITIZE_ADDRESS__) || defined(SIMT_RACE)
 inline constexpr bool kChecksEveryAccess = true;
 #else
 inline constexpr bool kChecksEveryAccess = false;

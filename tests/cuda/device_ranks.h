@@ -7,13 +7,13 @@
 #include <thread>
 #include <vector>
 
-#include "dist/communicator.h"
-#include "dist/staged_transport.h"
-#include "dist/thread_transport.h"
+#include "dist/collectives/communicator.h"
+#include "dist/transports/staged_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "tests/cuda/device.h"
 
 #if defined(ATHANOR_SIMT)
-#include "kernels/simt/options.h"
+#include "simt/options.h"
 #endif
 
 // Ranks that are threads of this process, with their tensors on a device. Each has a stream of its own: ranks

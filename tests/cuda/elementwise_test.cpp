@@ -71,6 +71,18 @@ TEST_F(ElementwiseOnDevice, AffineRoundsOnce) {
   EXPECT_EQ(y.to_vector(), (std::vector<double>{4, -3, 1.5}));
 }
 
+TEST_F(ElementwiseOnDevice, DerivativesFarOutAndAtNaN) {
+  const Tensor x = Tensor::from(std::vector<float>{-3e38f, 3e38f, NAN}, {3}, test::device());
+  const Tensor dy = Tensor::from(std::vector<float>{2, 2, 2}, {3}, test::device()), dx = empty_like(x);
+  kernels::unary_backward<kernels::GeluTanh>(cuda_context(test::device()), x, dy, dx);
+  std::vector<double> found = dx.to_vector();
+  EXPECT_EQ(found[0], 0);
+  EXPECT_EQ(found[1], 2);
+  EXPECT_TRUE(std::isnan(found[2]));
+  kernels::unary_backward<kernels::Abs>(cuda_context(test::device()), x, dy, dx);
+  EXPECT_EQ(dx.to_vector(), (std::vector<double>{-2, 2, 0}));
+}
+
 TEST_F(ElementwiseOnDevice, ReluKeepsNaN) {
   const Tensor x = Tensor::from(std::vector<float>{NAN, -1, 2, -0.0f, INFINITY}, {5}, test::device());
   const Tensor y = empty_like(x);

@@ -52,7 +52,9 @@ Results cross_entropy(Context& where, Device device, const Problem& p, double sm
   const Tensor logits = device.is_cpu() ? p.logits : test::on_device_like(p.logits);
   const Tensor target = p.target.to(device);
   const Tensor dy = test::filled({shape}, wide, {3}, 0.5, 1.5).to(device);
-  kernels::cross_entropy_forward(where, logits, target, smoothing, scale, r.stats, r.y);
+  const Tensor losses = reduced ? Tensor::empty({rows}, options) : r.y;
+  kernels::cross_entropy_forward(where, logits, target, smoothing, scale, r.stats, losses,
+                                 reduced ? r.y : Tensor());
   kernels::cross_entropy_backward(where, logits, target, r.stats, smoothing, scale, dy, r.dx);
   return {r.stats.to(kCpu), r.y.to(kCpu), r.dx.to(kCpu)};
 }
@@ -102,7 +104,9 @@ TEST_F(LossOnDevice, CrossEntropyByHand) {
   const Tensor stats = Tensor::empty({2, 2}, f32), y = Tensor::empty({}, f32),
                dx = Tensor::empty({2, 3}, f32);
   const Tensor dy = Tensor::from(std::vector<float>{2}, {}, test::device());
-  kernels::cross_entropy_forward(context(), logits, target, 0, 0.5, stats, y);
+  const Tensor losses = Tensor::empty({2}, f32);
+  kernels::cross_entropy_forward(context(), logits, target, 0, 0.5, stats, losses, y);
+  EXPECT_TRUE(test::close(losses, std::vector<double>{std::log(2.0), 2 * std::log(2.0)}, 1e-6));
   kernels::cross_entropy_backward(context(), logits, target, stats, 0, 0.5, dy, dx);
   EXPECT_TRUE(test::close(y, std::vector<double>{1.5 * std::log(2.0)}, 1e-6));
   EXPECT_TRUE(test::close(dx, std::vector<double>{0.25, 0.25, -0.5, -0.75, 0.25, 0.5}, 1e-6));
@@ -130,7 +134,7 @@ TEST_F(LossOnDevice, TargetOutOfRangeGivesNaN) {
   const TensorOptions f32{DType::f32, test::device()};
   const Tensor stats = Tensor::empty({3, 2}, f32), y = Tensor::empty({3}, f32);
   kernels::check_target(context(), "test", target, 4);
-  kernels::cross_entropy_forward(context(), logits, target, 0, 1, stats, y);
+  kernels::cross_entropy_forward(context(), logits, target, 0, 1, stats, y, {});
   auto values = y.to_vector();
   EXPECT_TRUE(std::isnan(values[0]) && !std::isnan(values[1]) && std::isnan(values[2]));
   kernels::nll_forward(context(), logits, target, 1, y);
@@ -146,7 +150,7 @@ TEST_F(LossOnDevice, TargetOutOfRangeIsNoClassOfTheGradient) {
   const TensorOptions f32{DType::f32, test::device()};
   const Tensor stats = Tensor::empty({3, 2}, f32), y = Tensor::empty({3}, f32), dx = empty_like(logits);
   const Tensor one = Tensor::from(std::vector<float>{1, 1, 1}, {3}, test::device());
-  kernels::cross_entropy_forward(context(), logits, target, 0, 1, stats, y);
+  kernels::cross_entropy_forward(context(), logits, target, 0, 1, stats, y, {});
   kernels::cross_entropy_backward(context(), logits, target, stats, 0, 1, one, dx);
   for (const double share : dx.to_vector()) EXPECT_EQ(share, 0.25);
 }

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -8,8 +9,8 @@
 #include "tensor/stream.h"
 
 #if defined(ATHANOR_TEST_NCCL)
-#include "dist/detail/nccl_api.h"
-#include "dist/nccl_transport.h"
+#include "dist/transports/detail/nccl_api.h"
+#include "dist/transports/nccl_transport.h"
 #endif
 
 // The real NCCL as far as it goes without a GPU: its library loads, makes an id, and says why there is no
@@ -73,7 +74,7 @@ TEST_F(NcclStart, WithoutAGpuNcclMakesNoCommunicator) {
 
 TEST_F(NcclStart, WithAGpuAWorldOfOneBegins) {
   if (cuda_device_count() == 0) GTEST_SKIP() << why_no_cuda();
-  const dist::NcclTransport transport(dist::new_nccl_id(), 0, 1);
+  const dist::NcclTransport transport(dist::new_nccl_id(), 0, 1, {.timeout = std::chrono::seconds(60)});
   EXPECT_EQ(transport.world_size(), 1);
   EXPECT_TRUE(transport.device().is_cuda());
 }

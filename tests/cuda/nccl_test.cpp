@@ -2,7 +2,9 @@
 #include <chrono>
 #include <cstring>
 
-#include "dist/nccl_transport.h"
+#include "dist/collectives/exchange.h"
+#include "dist/transports/detail/nccl_api.h"
+#include "dist/transports/nccl_transport.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/compare_calls_cases.h"
@@ -10,7 +12,7 @@
 #include "tests/support/sync_batch_norm_cases.h"
 
 #if defined(ATHANOR_SIMT)
-#include "kernels/simt/nccl.h"
+#include "simt/nccl/communicators.h"
 #endif
 
 namespace athanor {
@@ -153,7 +155,7 @@ TEST_F(NcclCollectives, RefuseARankOutOfRange) {
 }
 
 #if defined(ATHANOR_SIMT)
-TEST_F(NcclCollectives, ARankThatJoinsAndIsSilentIsNamedAtTheStart) {
+TEST_F(NcclCollectives, ARankThatJoinsAndIsSilentIsNamedByTheFirstWhoAsksIt) {
   const dist::NcclId id = dist::new_nccl_id();
   ncclUniqueId unique;
   std::memcpy(&unique, id.data(), sizeof unique);
@@ -163,10 +165,51 @@ TEST_F(NcclCollectives, ARankThatJoinsAndIsSilentIsNamedAtTheStart) {
   ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
   ASSERT_EQ(ncclCommInitRankConfig(&silent, 2, unique, 1, &config), ncclInProgress);
   ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
-  EXPECT_EQ(start_error(id, 0, 2, 500ms),
-            "nccl start: rank 1 must answer within 0.5 s, but rank 0 has heard nothing from it");
+  {
+    dist::NcclTransport transport(id, 0, 2, {.device = test::device(), .timeout = 500ms});
+    Communicator comm(transport, {.timeout = 500ms});
+    EXPECT_EQ(test::error_of(comm, *comm.barrier(), -1),
+              "barrier: rank 1 must answer within 0.5 s, but rank 0 has heard nothing from it");
+  }
   ncclCommAbort(silent);
   EXPECT_EQ(simt::live_communicators(), 0);
+}
+
+// NCCL keeps memory of the GPU for every rank that one exchanges messages with.
+TEST_F(NcclCollectives, OnlyRanksThatExchangeMessagesAreConnected) {
+  const std::vector<std::pair<Algorithm, int>> expected{
+      {Algorithm::native, 0}, {Algorithm::ring, 2}, {Algorithm::rank_order, 3}};
+  for (const auto& [algorithm, ranks] : expected) {
+    test::run_nccl_ranks(4, [&, how = algorithm, most = ranks](dist::NcclTransport& transport) {
+      EXPECT_EQ(transport.connected(), 0);
+      Communicator comm(transport, {.algorithm = how});
+      comm.run(*comm.all_reduce(test::ranks_part(transport.rank(), 64, DType::f32, transport.device())));
+      EXPECT_EQ(transport.connected(), most);
+      if (how != Algorithm::native) return;
+      comm.run(*comm.broadcast(test::ranks_part(0, 64, DType::f32, transport.device()), 1));
+      dist::Exchange(comm, 8).run();
+      (void)transport.duplicate();
+      EXPECT_EQ(transport.connected(), 0);
+    });
+  }
+}
+
+TEST_F(NcclCollectives, AutomaticIsNativeBetweenNodes) {
+  test::run_nccl_ranks(2, [](Transport& transport) {
+    const auto chosen = [&](int node_size) {
+      return Communicator(transport, {.algorithm = Algorithm::automatic, .node_size = node_size})
+          .options()
+          .algorithm;
+    };
+    EXPECT_EQ(chosen(2), Algorithm::rank_order);
+    EXPECT_EQ(chosen(1), Algorithm::native);
+  });
+}
+
+TEST_F(NcclCollectives, CommunicatorsAreConcurrentFrom226On) {
+  EXPECT_FALSE(dist::nccl_is_concurrent(22099));
+  EXPECT_FALSE(dist::nccl_is_concurrent(22599));
+  EXPECT_TRUE(dist::nccl_is_concurrent(22600));
 }
 
 TEST_F(NcclCollectives, TwoRanksOnOneGpuAreRefused) {
@@ -228,9 +271,26 @@ TEST_F(NcclCollectives, ErrorsOfNcclArePassedOn) {
   });
   test::run_nccl_ranks(1, [&](Transport& transport) {
     simt::break_communicators(0, ncclInternalError, "what NCCL says");
-    transport.give_up("test");
+    transport.session().give_up("test");
   });
   EXPECT_EQ(simt::live_communicators(), 0);
+}
+
+// Once all ranks have come, a call to the system that fails is a link that is lost.
+TEST_F(NcclCollectives, ALostLinkIsALostPeer) {
+  std::atomic<bool> end{false};
+  test::run_nccl_ranks(2, [&](Transport& transport) {
+    if (transport.rank() == 1) {
+      while (!end) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    Communicator comm(transport);
+    const auto sum = comm.all_reduce(test::ranks_part(0, 64, DType::f32, transport.device()));
+    simt::break_communicators(0, ncclSystemError, "socket: connection timed out");
+    const std::string error = test::error_of(comm, *sum, 3);  // of a PeerLostError
+    EXPECT_NE(error.find("socket: connection timed out"), std::string::npos) << error;
+    end = true;
+  });
 }
 
 TEST_F(NcclCollectives, SizesThatDifferAreAnError) {
@@ -265,8 +325,8 @@ TEST_F(NcclCollectives, ARankThatDoesNotDuplicateIsNamed) {
           ADD_FAILURE() << "nobody was missed";
         } catch (const PeerLostError& error) {
           EXPECT_EQ(std::string(error.what()),
-                    "rank_order all_gather: rank 1 must answer within 3 s, but rank 0 has heard nothing "
-                    "from it");
+                    "native all_gather: must be done within 3 s, but rank 0 waits, and the library below "
+                    "does not say for whom");
         }
         end = true;
       },
@@ -333,7 +393,7 @@ TEST_F(NcclCollectives, OneThatIsLetGoOfEndsItsMessages) {
         for (int i = 0; i < 10; ++i) EXPECT_FALSE(sum->advance());
       }
       EXPECT_EQ(simt::live_communicators(), 1) << "that of the other rank";
-      EXPECT_EQ(transport.failure(), "a collective was let go of before it was done");
+      EXPECT_EQ(transport.session().failure(), "a collective was let go of before it was done");
       EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
       end = true;
     });

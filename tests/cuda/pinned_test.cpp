@@ -8,7 +8,7 @@
 #include "tests/cuda/device.h"
 #include "tests/support/count_new.h"
 #if defined(ATHANOR_SIMT)
-#include "kernels/simt/options.h"
+#include "simt/options.h"
 #endif
 
 namespace athanor {

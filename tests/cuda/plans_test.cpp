@@ -13,7 +13,6 @@
 #include "autograd/grad_mode.h"
 #include "kernels/cuda/cublas_matmul.h"
 #include "kernels/cuda/cudnn_conv.h"
-#include "kernels/cuda/cudnn_norm.h"
 #include "nn/models/model.h"
 
 namespace athanor {
@@ -289,25 +288,6 @@ TEST(ConvPlan, SignaturesDifferInAllThatDecides) {
   with([](ConvSignature& z) { z.rules.deterministic = true; });
   with([](ConvSignature& z) { z.rules.runtime_compiled = true; });
   with([](ConvSignature& z) { z.rules.workspace_bytes = 1; });
-  expect_all_different(all);
-}
-
-TEST(NormPlan, SignaturesDifferInAllThatDecides) {
-  using cudnn::NormSignature;
-  std::vector<NormSignature> all(1);
-  const auto with = [&](auto&& change) { change(all.emplace_back()); };
-  with([](NormSignature& z) { z.pass = NormSignature::Pass::backward; });
-  with([](NormSignature& z) { z.dtype = DType::bf16; });
-  with([](NormSignature& z) { z.residual = true; });
-  with([](NormSignature& z) { z.relu = true; });
-  for (std::int64_t NormSignature::*size :
-       {&NormSignature::n, &NormSignature::h, &NormSignature::w, &NormSignature::c})
-    with([&](NormSignature& z) { z.*size += 1; });
-  with([](NormSignature& z) { z.alignment = 2; });
-  with([](NormSignature& z) { z.rules.tf32 = true; });
-  with([](NormSignature& z) { z.rules.deterministic = true; });
-  with([](NormSignature& z) { z.rules.runtime_compiled = true; });
-  with([](NormSignature& z) { z.rules.workspace_bytes = 1; });
   expect_all_different(all);
 }
 

@@ -61,6 +61,10 @@ TEST_F(SoftmaxOnDevice, EqualsCpuAlongEveryAxis) {
   }
 }
 
+TEST_F(SoftmaxOnDevice, LongSlicesSumAccurately) {
+  for (const SoftmaxForm form : kForms) check(test::filled({{70'001, 2}}, DType::f32, {6}, -4, 4), 0, form);
+}
+
 TEST_F(SoftmaxOnDevice, MayOverwriteItsInput) {
   for (const SoftmaxForm form : kForms) {
     for (const Shape& shape : {Shape{4, 96}, Shape{1, 9000}, Shape{1, 9001}, Shape{40, 33}}) {

@@ -1,7 +1,7 @@
 // Ranks that are processes, with their tensors on one device that they share: run by mpirun, once per world
 // size.
-#include "dist/make_transport.h"
-#include "dist/staged_transport.h"
+#include "dist/transports/make_transport.h"
+#include "dist/transports/staged_transport.h"
 #include "tests/cuda/device.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/data_parallel_cases.h"
@@ -35,30 +35,12 @@ TEST_F(StagedMpi, RestartOnNewValues) {
 TEST_F(StagedMpi, NaNStays) {
   staged(test::check_nan_stays);
 }
-TEST_F(StagedMpi, NativeOnesAreOnRecord) {
-  staged(test::check_native_records);
-}
-// One after the other in the same pinned memory, of growing and shrinking sizes: each begins after the copies
-// of the one before.
-TEST_F(StagedMpi, NativeOnesFollowOneAnother) {
+// MPI's own collectives know the host's memory only.
+TEST_F(StagedMpi, HaveNoNativeOnes) {
   staged([](dist::Transport& transport) {
-    test::Communicator comm(transport, {.algorithm = dist::Algorithm::native});
-    std::vector<Tensor> sums;
-    std::vector<std::unique_ptr<dist::Collective>> all;
-    for (const std::int64_t n : {64, 4096, 8, 1000}) {
-      sums.push_back(test::ranks_part(transport.rank(), n, DType::f32, transport.device()));
-      all.push_back(comm.all_reduce(sums.back()));
-    }
-    for (const auto& collective : all) comm.run(*collective);
-    for (const Tensor& sum : sums)
-      EXPECT_EQ(test::first_wrong(sum.to(kCpu), {0, sum.numel()}, kernels::Combine::sum, comm.world_size()),
-                -1);
-  });
-}
-TEST_F(StagedMpi, NativeTrainingEqualsOneRankOnTheJoinedBatch) {
-  staged([](dist::Transport& transport) {
-    test::check_accumulation_with(transport, {.algorithm = dist::Algorithm::native},
-                                  {.device = transport.device()});
+    EXPECT_THROW(test::Communicator(transport, {.algorithm = dist::Algorithm::native}), ArgumentError);
+    const test::Communicator chosen(transport, {.algorithm = dist::Algorithm::automatic});
+    EXPECT_EQ(chosen.options().algorithm, dist::Algorithm::rank_order);
   });
 }
 TEST_F(StagedMpi, AllRanksHaveTheSameBits) {

@@ -10,7 +10,6 @@
 #include "kernels/cuda/cudnn_conv.h"
 #include "kernels/cuda/vendor_conv.h"
 #include "kernels/cuda/vendor_matmul.h"
-#include "kernels/cuda/vendor_norm.h"
 #include "tensor/cuda/graph_pool.h"
 #include "tensor/cuda/runtime.h"
 #include "tests/cuda/device.h"
@@ -401,56 +400,6 @@ TEST_F(MatmulOnGpu, NoMemoryIsAskedForOncePlanned) {
   for (int i = 0; i < 10; ++i) run();
   EXPECT_EQ(allocator_of(test::device()).stats().growths, growths);
   EXPECT_EQ(vendor().stats().plans_made, made);
-}
-
-// Batch normalisation
-// ----------------------------------------------------------------------------------------
-
-using NormOnGpu = OnGpu;
-
-TEST_F(NormOnGpu, EqualsTheReference) {
-  set(&cuda::VendorOptions::runtime_compiled, true);
-  const Shape shape{4, 7, 7, 32};
-  const Tensor x = values(shape, DType::f16, 1), residual = values(shape, DType::f16, 2),
-               dy = values(shape, DType::f16, 3);
-  const Tensor gamma = values({32}, DType::f32, 4), beta = values({32}, DType::f32, 5);
-  const Tensor x_on = x.to(test::device()), gamma_on = gamma.to(test::device()),
-               beta_on = beta.to(test::device());
-  for (const int fused : {0, 1, 2}) {
-    SCOPED_TRACE(fused);
-    const Activation activation = fused == 0 ? Activation::none : Activation::relu;
-    const Tensor added = fused == 2 ? residual : Tensor();
-    const kernels::RunningStats running{values({32}, DType::f32, 6), values({32}, DType::f32, 7), 0.1};
-    const kernels::RunningStats running_on{running.mean.to(test::device()), running.var.to(test::device()),
-                                           0.1};
-    const Tensor stats = Tensor::empty({2, 32}), y = empty_like(x);
-    const Tensor stats_on = empty({2, 32}, DType::f32), y_on = empty(shape, DType::f16);
-    if (!cuda::vendor_batch_norm_forward(context(), activation, x_on, gamma_on, beta_on, 1e-5, running_on,
-                                         fused == 2 ? residual.to(test::device()) : Tensor(), stats_on,
-                                         y_on)) {
-      ASSERT_NE(fused, 0) << "cuDNN has no plan for what needs none that keeps NaN";
-      continue;
-    }
-    kernels::batch_norm_statistics(cpu_context(), x, 1e-5, stats, running);
-    kernels::batch_norm_forward(cpu_context(), activation, x, gamma, beta, stats, added, y);
-    EXPECT_TRUE(test::close(y_on.to(kCpu), y, 2e-3));
-    EXPECT_TRUE(test::close(stats_on.to(kCpu), stats, 1e-5));
-    EXPECT_TRUE(test::close(running_on.mean.to(kCpu), running.mean, 1e-5));
-    EXPECT_TRUE(test::close(running_on.var.to(kCpu), running.var, 1e-5));
-    if (fused != 0) continue;
-
-    kernels::BatchNormBackward args, on;
-    args.x = x, args.gamma = gamma, args.beta = beta, args.stats = stats, args.dy = dy;
-    args.dx = empty_like(x), args.dgamma = {empty_like(gamma)}, args.dbeta = {empty_like(beta)};
-    on.x = x_on, on.gamma = gamma_on, on.beta = beta_on, on.stats = stats_on, on.dy = dy.to(test::device());
-    on.dx = empty(shape, DType::f16);
-    on.dgamma = {empty({32}, DType::f32)}, on.dbeta = {empty({32}, DType::f32)};
-    ASSERT_TRUE(cuda::vendor_batch_norm_backward(context(), on));
-    kernels::batch_norm_backward(cpu_context(), args);
-    EXPECT_TRUE(test::close(on.dx.to(kCpu), args.dx, 3e-3));
-    EXPECT_TRUE(test::close(on.dgamma.tensor.to(kCpu), args.dgamma.tensor, 1e-4));
-    EXPECT_TRUE(test::close(on.dbeta.tensor.to(kCpu), args.dbeta.tensor, 1e-4));
-  }
 }
 
 // The device

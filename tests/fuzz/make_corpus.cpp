@@ -19,6 +19,7 @@
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
 #include "data/image/encode_jpeg.h"
+#include "dist/watch/flight_record.h"
 #include "fuzz.h"
 
 namespace athanor {
@@ -138,8 +139,27 @@ void make_images(const std::filesystem::path& to) {
   save(to, "image", "png-colours", '\x24' + png(PNG_FORMAT_RGB_COLORMAP, 1));
 }
 
+/// Three ranks that wait for each other in their last collective, or of which one is behind.
+void make_flights(const std::filesystem::path& to) {
+  for (const bool circle : {true, false}) {
+    std::vector<std::string> records;
+    for (int rank = 0; rank < 3; ++rank) {
+      dist::FlightRecord flight(rank, 3);
+      for (std::int64_t seq = 0; seq < 3 + (circle ? 0 : rank); ++seq) {
+        flight.begin(seq, {"ring all_reduce", DType::f32, 4096, seq});
+        if (seq < 2) flight.end();
+      }
+      flight.waits_for((rank + 1) % 3);
+      flight.write((fuzz::folder() / "record").c_str(), rank == 1 ? "error" : "deadline", "why");
+      records.push_back(content("record"));
+    }
+    save(to, "flight", circle ? "circle" : "behind", fuzz::join_parts(records));
+  }
+}
+
 void make(const std::filesystem::path& to) {
   make_images(to);
+  make_flights(to);
   const std::filesystem::path& from = fuzz::folder();
   for (const std::int64_t channels : {1, 3}) {
     const char* name = channels == 1 ? "grey" : "rgb";

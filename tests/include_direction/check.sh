@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # check.sh ROOT: prints `file:line: what is wrong` for every include that breaks a rule, and fails if there is one.
-#   1. A folder includes only itself and the folders below it.
+#   1. A folder includes only itself and the folders below it, with quotes or with angle brackets. simt/ is below tensor/cuda/
+#      and kernels/cuda/ alone, and has nothing below it.
+#      So are the headers that simt/ has stand-ins for, and their vendor's others; NCCL's is dist/'s too.
 #   2. Public headers include our own headers, the standard library and fmt.
-#   3. A header is listed in cmake/headers.cmake, or private: kernels/{cpu,cuda,simt}/, tensor/cuda/ or a folder detail/.
+#   3. A header is listed in cmake/headers.cmake, or private: simt/, kernels/{cpu,cuda}/, tensor/cuda/ or a folder detail/.
 set -euo pipefail
 cd "$1"
 
 declare -A below=(
+  [simt]=""
   [tensor]=""
   [kernels]="tensor"
   [autograd]="kernels tensor"
@@ -22,24 +25,24 @@ report() {
   printf '%s\n' "$*"
   violations=$((violations + 1))
 }
-is_public() { [[ ! $1 =~ (^kernels/(cpu|cuda|simt)/|^tensor/cuda/|(^|/)detail/) ]]; }
+is_public() { [[ ! $1 =~ (^simt/|^kernels/(cpu|cuda)/|^tensor/cuda/|(^|/)detail/) ]]; }
 
 folders=()
 for folder in "${!below[@]}"; do [ -d "$folder" ] && folders+=("$folder"); done
 
 while IFS=: read -r file line text; do
   folder=${file%%/*}
-  if [[ $text =~ \"([^\"]+)\" ]]; then
-    target=${BASH_REMATCH[1]}
-    case " $folder ${below[$folder]} " in
-      *" ${target%%/*} "*) ;;
-      *) report "$file:$line: $folder/ may include only: $folder ${below[$folder]}; but includes \"$target\"" ;;
-    esac
-  elif [[ $text =~ \<([^>]+)\> ]]; then
-    target=${BASH_REMATCH[1]}
-    if [[ $file == *.h && $target =~ [./] && $target != fmt/* ]] && is_public "$file"; then
-      report "$file:$line: a public header may include only the standard library and fmt; but includes <$target>"
-    fi
+  allowed="$folder ${below[$folder]}"
+  [[ $file =~ ^(tensor|kernels)/cuda/ ]] && allowed+=" simt"
+  [[ $text =~ (\"|\<)([^\">]+) ]] || continue
+  target=${BASH_REMATCH[2]} of=${BASH_REMATCH[2]%%/*}
+  if [[ ${BASH_REMATCH[1]} == \" || ($target == */* && -n ${below[$of]+ours}) ]]; then
+    [[ " $allowed " == *" $of "* ]] ||
+      report "$file:$line: $folder/ may include only: $allowed; but includes $target"
+  elif [[ $file == *.h && $target =~ [./] && $target != fmt/* ]] && is_public "$file"; then
+    report "$file:$line: a public header may include only the standard library and fmt; but includes <$target>"
+  elif [[ $target =~ ^(cuda|cudnn|cublas|nccl) && ! $file =~ ^simt/|^(tensor|kernels)/cuda/|^dist/.*nccl ]]; then
+    report "$file:$line: <$target> belongs to tensor/cuda/, kernels/cuda/ and NCCL's files in dist/"
   fi
 done < <(grep -rnE --include='*.h' --include='*.cpp' --include='*.cu' --include='*.cuh' \
   '^[[:space:]]*#[[:space:]]*include' "${folders[@]}")

@@ -18,7 +18,7 @@ awk '
 
   # One way to launch.
   code ~ /<<</ { complain("launch by cuda::launch") }
-  code ~ /extern +__shared__/ && FILENAME !~ /launch_on\.h$/ { complain("dynamic shared memory is cuda::dynamic_shared") }
+  code ~ /extern +__shared__/ { complain("dynamic shared memory is cuda::dynamic_shared") }
 
   # The same numbers everywhere.
   code ~ /__(exp10f|expf|log2f|log10f|logf|sinf|cosf|sincosf|tanf|tanhf|powf|fdividef)[^a-z_]/ || code ~ /[^a-z_]rsqrtf? *\(/ { complain("an approximate intrinsic") }

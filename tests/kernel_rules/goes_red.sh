@@ -7,9 +7,7 @@ trap 'rm -rf "$tree"' EXIT
 cd "$tree"
 mkdir -p kernels/cuda
 
-cat >kernels/cuda/launch_on.h <<'CODE'
-extern __shared__ unsigned char bytes[];
-CODE
+echo '#include "simt/launch.h"' >kernels/cuda/launch.h
 cat >kernels/cuda/good.cu <<'CODE'
 #include "kernels/cuda/launch.h"
 // No __threadfence here, and no volatile: "rsqrtf(x)" is a comment.

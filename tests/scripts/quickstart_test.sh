@@ -32,3 +32,9 @@ rm "$folder/toolkit/include/cublasLt.h"
 PATH=$folder/toolkit/bin:$PATH run
 says 'A GPU is here (NVIDIA H200), but not cuBLAS beside nvcc'
 says 'trained by build/cpu/bin/train_digits'
+
+# Warnings are errors in CI alone.
+CI=true FAKE_GPU=none run
+says 'ATHANOR_WERROR=ON'
+CI='' run
+! grep -F WERROR "$folder/out" "$here/../../CMakePresets.json" || die "a warning of some new compiler would keep people out"

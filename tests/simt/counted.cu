@@ -1,6 +1,5 @@
-#include "tests/simt/kernels.h"
-
 #include "kernels/cuda/vec.h"
+#include "tests/simt/kernels.h"
 
 // Kernels whose sectors, bank conflicts and divergence follow from a textbook's arithmetic. The lines that
 // tests ask for are marked.
@@ -96,44 +95,43 @@ __global__ void atomics_kernel(int* totals) {
 
 cudaError_t transpose_naive(int n, const float* x, float* y) {
   const auto tiles = static_cast<unsigned>(n / kTile);
-  return launch("transpose_naive", transpose_naive_kernel, {tiles, tiles}, {kTile, kTile}, 0, nullptr,
-                std::tuple(n, x, y));
+  return launch(nullptr, {"transpose_naive", {tiles, tiles}, {kTile, kTile}}, transpose_naive_kernel, n, x,
+                y);
 }
 cudaError_t transpose_tiled(bool padded, int n, const float* x, float* y) {
   const auto tiles = static_cast<unsigned>(n / kTile);
-  return launch(padded ? "transpose_padded" : "transpose_tiled",
-                padded ? transpose_tiled_kernel<1> : transpose_tiled_kernel<0>, {tiles, tiles},
-                {kTile, kTile}, 0, nullptr, std::tuple(n, x, y));
+  return launch(nullptr, {padded ? "transpose_padded" : "transpose_tiled", {tiles, tiles}, {kTile, kTile}},
+                padded ? transpose_tiled_kernel<1> : transpose_tiled_kernel<0>, n, x, y);
 }
 cudaError_t copy_vectors(const float4* x, float4* y) {
-  return launch("copy_vectors", copy_vectors_kernel, 1, 64, 0, nullptr, std::tuple(x, y));
+  return launch(nullptr, {"copy_vectors", 1, 64}, copy_vectors_kernel, x, y);
 }
 cudaError_t copy_packets(const float* x, float* y) {
-  return launch("copy_packets", copy_packets_kernel<float>, 1, 64, 0, nullptr, std::tuple(x, y));
+  return launch(nullptr, {"copy_packets", 1, 64}, copy_packets_kernel<float>, x, y);
 }
 cudaError_t copy_packets(const std::uint8_t* x, std::uint8_t* y) {
-  return launch("copy_packets", copy_packets_kernel<std::uint8_t>, 1, 64, 0, nullptr, std::tuple(x, y));
+  return launch(nullptr, {"copy_packets", 1, 64}, copy_packets_kernel<std::uint8_t>, x, y);
 }
 cudaError_t banks(float* out) {
-  return launch("banks", banks_kernel, 1, 32, 0, nullptr, std::tuple(out));
+  return launch(nullptr, {"banks", 1, 32}, banks_kernel, out);
 }
 cudaError_t diverging(float* out) {
-  return launch("diverging", diverging_kernel, 1, 128, 0, nullptr, std::tuple(out));
+  return launch(nullptr, {"diverging", 1, 128}, diverging_kernel, out);
 }
 cudaError_t uniform(float* out) {
-  return launch("uniform", uniform_kernel, 1, 128, 0, nullptr, std::tuple(out));
+  return launch(nullptr, {"uniform", 1, 128}, uniform_kernel, out);
 }
 cudaError_t triangle(float* out) {
-  return launch("triangle", triangle_kernel, 1, 32, 0, nullptr, std::tuple(out));
+  return launch(nullptr, {"triangle", 1, 32}, triangle_kernel, out);
 }
 cudaError_t halves(double* out) {
-  return launch("halves", halves_kernel, 1, 32, 0, nullptr, std::tuple(out));
+  return launch(nullptr, {"halves", 1, 32}, halves_kernel, out);
 }
 cudaError_t atomics(unsigned threads, int* totals) {
-  return launch("atomics", atomics_kernel, 1, threads, 0, nullptr, std::tuple(totals));
+  return launch(nullptr, {"atomics", 1, threads}, atomics_kernel, totals);
 }
 cudaError_t misaligned_reads(const float* x, float* y) {
-  return launch("misaligned_reads", misaligned_reads_kernel, 1, 32, 0, nullptr, std::tuple(x, y));
+  return launch(nullptr, {"misaligned_reads", 1, 32}, misaligned_reads_kernel, x, y);
 }
 
 }  // namespace simt::test

@@ -1,4 +1,4 @@
-#include "kernels/simt/counters.h"
+#include "simt/counters.h"
 
 #include "tests/simt/kernels.h"
 #include "tests/simt/support.h"

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -180,7 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "for lanes 0xffff0000, which have left the kernel"}}),
     [](const auto& bug) { return bug.param.name; });
 
-#if !defined(ATHANOR_SIMT_RACE)
+#if !defined(SIMT_RACE)
 TEST(Executor, DynamicSharedMemoryStartsAsNaN) {
   const OnDevice<float> out(64);
   EXPECT_OK(uninitialised_dynamic(out.data()));

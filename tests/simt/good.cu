@@ -184,55 +184,54 @@ __global__ void order_kernel(int* order, int* next) {
 }  // namespace
 
 cudaError_t axpy(std::int64_t n, float a, const float* x, float* y, cudaStream_t stream, unsigned blocks) {
-  return launch("axpy", axpy_kernel, blocks, 256, 0, stream, std::tuple(n, a, x, y));
+  return launch(stream, {"axpy", blocks, 256}, axpy_kernel, n, a, x, y);
 }
 cudaError_t fill(std::int64_t n, float value, float* y, cudaStream_t stream) {
-  return launch("fill", fill_kernel, 4, 64, 0, stream, std::tuple(n, value, y));
+  return launch(stream, {"fill", 4, 64}, fill_kernel, n, value, y);
 }
 cudaError_t row_sum(unsigned rows, int cols, const float* x, float* y, cudaStream_t stream) {
-  return launch("row_sum", row_sum_kernel<256>, rows, 256, 0, stream, std::tuple(cols, x, y));
+  return launch(stream, {"row_sum", rows, 256}, row_sum_kernel<256>, cols, x, y);
 }
 cudaError_t softmax(unsigned rows, int cols, const float* x, float* y, cudaStream_t stream) {
-  return launch("softmax", softmax_kernel, rows, 128, static_cast<std::size_t>(cols) * sizeof(float), stream,
-                std::tuple(cols, x, y));
+  return launch(stream, {"softmax", rows, 128, static_cast<std::size_t>(cols) * sizeof(float)},
+                softmax_kernel, cols, x, y);
 }
 cudaError_t matmul(int m, int n, int k, const float* a, const float* b, float* c, cudaStream_t stream) {
   const auto tiles = [](int size) { return static_cast<unsigned>((size + kTile - 1) / kTile); };
-  return launch("matmul", matmul_kernel, {tiles(n), tiles(m)}, {kTile, kTile}, 0, stream,
-                std::tuple(m, n, k, a, b, c));
+  return launch(stream, {"matmul", {tiles(n), tiles(m)}, {kTile, kTile}}, matmul_kernel, m, n, k, a, b, c);
 }
 cudaError_t warp_functions(unsigned* out, cudaStream_t stream) {
-  return launch("warp_functions", warp_functions_kernel, 1, 32, 0, stream, std::tuple(out));
+  return launch(stream, {"warp_functions", 1, 32}, warp_functions_kernel, out);
 }
 cudaError_t block_votes(int* out, cudaStream_t stream) {
-  return launch("block_votes", block_votes_kernel, 1, 100, 0, stream, std::tuple(out));
+  return launch(stream, {"block_votes", 1, 100}, block_votes_kernel, out);
 }
 cudaError_t count(unsigned blocks, unsigned threads, int* total, cudaStream_t stream) {
-  return launch("count", count_kernel, blocks, threads, 0, stream, std::tuple(total));
+  return launch(stream, {"count", blocks, threads}, count_kernel, total);
 }
 cudaError_t neighbours(float* out, cudaStream_t stream) {
-  return launch("neighbours", neighbours_kernel, 1, 64, 0, stream, std::tuple(out));
+  return launch(stream, {"neighbours", 1, 64}, neighbours_kernel, out);
 }
 cudaError_t bytes(std::uint8_t* out, cudaStream_t stream) {
-  return launch("bytes", bytes_kernel, 4, 50, 0, stream, std::tuple(out));
+  return launch(stream, {"bytes", 4, 50}, bytes_kernel, out);
 }
 cudaError_t half_warps(float* out, cudaStream_t stream) {
-  return launch("half_warps", half_warps_kernel, 1, 32, 0, stream, std::tuple(out));
+  return launch(stream, {"half_warps", 1, 32}, half_warps_kernel, out);
 }
 cudaError_t half_then_all(unsigned* out, cudaStream_t stream) {
-  return launch("half_then_all", half_then_all_kernel, 1, 32, 0, stream, std::tuple(out));
+  return launch(stream, {"half_then_all", 1, 32}, half_then_all_kernel, out);
 }
 cudaError_t broadcast(const float* x, float* y, cudaStream_t stream) {
-  return launch("broadcast", broadcast_kernel, 1, 64, 0, stream, std::tuple(x, y));
+  return launch(stream, {"broadcast", 1, 64}, broadcast_kernel, x, y);
 }
 cudaError_t two_ways(float* out, cudaStream_t stream) {
-  return launch("two_ways", two_ways_kernel, 1, 64, 0, stream, std::tuple(out));
+  return launch(stream, {"two_ways", 1, 64}, two_ways_kernel, out);
 }
 cudaError_t shuffle_and_syncwarp(float* out, cudaStream_t stream) {
-  return launch("shuffle_and_syncwarp", shuffle_and_syncwarp_kernel, 1, 64, 0, stream, std::tuple(out));
+  return launch(stream, {"shuffle_and_syncwarp", 1, 64}, shuffle_and_syncwarp_kernel, out);
 }
 cudaError_t order_of_threads(unsigned blocks, unsigned threads, int* order, int* next, cudaStream_t stream) {
-  return launch("order", order_kernel, blocks, threads, 0, stream, std::tuple(order, next));
+  return launch(stream, {"order", blocks, threads}, order_kernel, order, next);
 }
 
 }  // namespace simt::test

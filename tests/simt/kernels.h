@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include "simt/launch.h"
+
 // Kernels for tests of the emulator. Good ones must be clean in every order and in every build; planted ones
 // hold one bug each.
 

@@ -1,9 +1,12 @@
-#include "kernels/simt/nccl.h"
-
+#include <bit>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "simt/nccl/communicators.h"
+#include "simt/nccl/half.h"
+#include "tensor/half.h"
 #include "tests/simt/kernels.h"
 #include "tests/simt/support.h"
 
@@ -281,6 +284,34 @@ TEST(Nccl, CommonCallsToARoot) {
   });
 }
 
+// Every pattern of 16 bits, and every float that is near one: ties, and the next on either side.
+template <class Mine, class Theirs> void expect_same_conversions() {
+  for (unsigned pattern = 0; pattern < 65536; ++pattern) {
+    Mine mine;
+    Theirs theirs;
+    mine.bits = theirs.bits = static_cast<std::uint16_t>(pattern);
+    const auto value = static_cast<float>(mine), expected = static_cast<float>(theirs);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(value)) << pattern;
+      continue;
+    }
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(expected)) << pattern;
+    mine.bits = static_cast<std::uint16_t>(pattern + 1);
+    const float tie = value + (static_cast<float>(mine) - value) / 2;
+    for (const float near : {value, tie, std::nextafter(tie, INFINITY), std::nextafter(tie, -INFINITY),
+                             std::nextafter(value, INFINITY), std::nextafter(value, -INFINITY)}) {
+      if (std::isnan(near)) continue;
+      ASSERT_EQ(Mine(near).bits, Theirs(near).bits) << pattern << ' ' << near;
+    }
+  }
+  ASSERT_TRUE(std::isnan(static_cast<float>(Mine(NAN))));
+}
+
+TEST(Nccl, RoundsNumbersOfSixteenBitsAsTheLibraryDoes) {
+  expect_same_conversions<Float16, athanor::Half>();
+  expect_same_conversions<BFloat16, athanor::BFloat16>();
+}
+
 TEST(Nccl, AnAbortEndsTheGroupsOfItsOwnRank) {
   in_all_orders([] {
     World world(2);
@@ -335,7 +366,7 @@ TEST(Nccl, MemoryFreedUnderAMessageIsAFault) {
   EXPECT_TRUE(says(diagnosis(), "are freed while a message"));
 }
 
-#if defined(ATHANOR_SIMT_RACE)
+#if defined(SIMT_RACE)
 TEST(Nccl, AMessageThatNoEventOrdersIsARace) {
   World world(2);
   for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);

@@ -1,4 +1,4 @@
-#include "kernels/simt/options.h"
+#include "simt/options.h"
 
 #include <cstdlib>
 

@@ -299,7 +299,7 @@ __global__ void through_struct_kernel(Table table, float* out) {
 
 template <class... P>
 cudaError_t planted(const char* name, void (*kernel)(P...), unsigned threads, P... parameters) {
-  return launch(name, kernel, 1, threads, 256, nullptr, std::tuple<P...>(parameters...));
+  return launch(nullptr, {name, 1, threads, 256}, kernel, parameters...);
 }
 
 }  // namespace
@@ -329,7 +329,7 @@ cudaError_t mask_of_the_gone(float* out) {
   return planted("mask_of_the_gone", mask_of_the_gone_kernel, 32, out);
 }
 cudaError_t left_by_another_block(float* out) {
-  return launch("left_by_another_block", left_by_another_block_kernel, 2, 64, 0, nullptr, std::tuple(out));
+  return launch(nullptr, {"left_by_another_block", 2, 64}, left_by_another_block_kernel, out);
 }
 cudaError_t dynamic_race(float* out) {
   return planted("dynamic_race", dynamic_race_kernel, 64, out);
@@ -389,7 +389,7 @@ cudaError_t atomic_and_plain(float* out) {
   return planted("atomic_and_plain", atomic_and_plain_kernel, 32, out);
 }
 cudaError_t two_blocks_one_cell(float* out) {
-  return launch("two_blocks_one_cell", two_blocks_one_cell_kernel, {3, 2}, 32, 0, nullptr, std::tuple(out));
+  return launch(nullptr, {"two_blocks_one_cell", {3, 2}, 32}, two_blocks_one_cell_kernel, out);
 }
 cudaError_t memory_of_the_host(float* out) {
   static const std::vector<float> values(64, 1.0f);

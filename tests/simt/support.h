@@ -8,7 +8,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include "kernels/simt/options.h"
+#include "simt/options.h"
 
 namespace simt::test {
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/communicator.h"
+#include "dist/collectives/communicator.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
 
@@ -39,9 +39,9 @@ inline std::vector<CommunicatorOptions> all_algorithms(int world_size) {
 }
 
 /// And what the library below does, where it does.
-inline std::vector<CommunicatorOptions> all_algorithms(const dist::Transport& transport) {
+inline std::vector<CommunicatorOptions> all_algorithms(dist::Transport& transport) {
   std::vector<CommunicatorOptions> all = all_algorithms(transport.world_size());
-  if (transport.has_native()) all.push_back({.algorithm = Algorithm::native});
+  if (transport.native()) all.push_back({.algorithm = Algorithm::native});
   return all;
 }
 
@@ -189,7 +189,7 @@ inline void check_restarts(dist::Transport& transport) {
 
 inline void check_broadcasts(dist::Transport& transport) {
   std::vector<CommunicatorOptions> all{{.segment_bytes = 64}};
-  if (transport.has_native()) all.push_back({.algorithm = Algorithm::native});
+  if (transport.native()) all.push_back({.algorithm = Algorithm::native});
   for (const CommunicatorOptions& options : all) {
     Communicator comm(transport, options);
     for (int root = 0; root < transport.world_size(); ++root) {
@@ -229,7 +229,7 @@ inline void check_native_records(dist::Transport& transport) {
   const std::int64_t n = 4 * transport.world_size();
   const auto expect = [&](std::unique_ptr<dist::Collective> collective, DType dtype, const char* name) {
     comm.run(*collective, 5);
-    const dist::FlightRecord::Entry entry = transport.flight().last();
+    const dist::FlightRecord::Entry entry = transport.session().flight().last();
     EXPECT_STREQ(entry.call.name, name);
     EXPECT_EQ(entry.call.dtype, dtype) << name;
     EXPECT_EQ(entry.call.count, n) << name;

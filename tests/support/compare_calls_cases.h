@@ -58,7 +58,7 @@ inline void check_other_call(dist::Transport& transport, const OtherCall& call) 
   Communicator comm(transport, {.timeout = std::chrono::seconds(20), .compare_calls = true});
   comm.run(*comm.barrier());
   int failures = 0;
-  transport.on_failure = [&](dist::Failure kind, const std::exception&) {
+  transport.session().on_failure = [&](dist::Failure kind, const std::exception&) {
     failures += kind == dist::Failure::error;
   };
   const bool culprit = transport.rank() == 1;
@@ -66,7 +66,7 @@ inline void check_other_call(dist::Transport& transport, const OtherCall& call) 
             they_differ(transport.rank(), culprit ? call.of_culprit : call.of_others, culprit ? 0 : 1,
                         culprit ? call.of_others : call.of_culprit));
   EXPECT_EQ(failures, 1);
-  transport.on_failure = nullptr;
+  transport.session().on_failure = nullptr;
   EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
 }
 
@@ -101,7 +101,7 @@ inline void check_comparing_changes_nothing(dist::Transport& transport) {
     Communicator comm(transport, comparing);
     const int world = transport.world_size();
     const Tensor x = ranks_part(transport.rank(), 100, DType::f32, transport.device());
-    const std::int64_t before = transport.flight().size();
+    const std::int64_t before = transport.session().flight().size();
     const auto sum = comm.all_reduce(x);
     for (int i = 0; i < 3; ++i) comm.run(*sum, i);
     const std::vector<double> values = x.to(kCpu).to_vector();
@@ -110,8 +110,8 @@ inline void check_comparing_changes_nothing(dist::Transport& transport) {
       for (int rank = 0; rank < world; ++rank) expected += part_of_rank(rank, i);
       ASSERT_EQ(values[static_cast<std::size_t>(i)], expected * world * world) << i;
     }
-    EXPECT_EQ(transport.flight().size(), before + 3);
-    const dist::FlightRecord::Entry entry = transport.flight().last();
+    EXPECT_EQ(transport.session().flight().size(), before + 3);
+    const dist::FlightRecord::Entry entry = transport.session().flight().last();
     EXPECT_FALSE(entry.under_way());
     EXPECT_EQ(entry.call.bucket, 2);
     if (world > 1 && options.algorithm == Algorithm::rank_order) {

@@ -10,8 +10,8 @@
 #include "autograd/elementwise.h"
 #include "autograd/engine.h"
 #include "autograd/reduce.h"
+#include "dist/collectives/exchange.h"
 #include "dist/ddp.h"
-#include "dist/exchange.h"
 #include "dist/zero1.h"
 #include "kernels/hash.h"
 #include "nn/linear.h"
@@ -129,7 +129,7 @@ template <class Sync> ParallelResult parallel_run(dist::Transport& transport, co
     arena.restore_buffers_if_skipped(step);
     finish_step(step, scaling);
     if constexpr (std::is_same_v<Sync, Zero1>) sync.gather_weights();
-    if (i % 10 == 9) result.hashes.push_back(arena.weights_hash());
+    if (i % 10 == 9) result.hashes.push_back(sync.weights_hash());
   }
   sync.settle();
   for (const ParameterArena::Part& part : arena.parts()) {
@@ -138,7 +138,7 @@ template <class Sync> ParallelResult parallel_run(dist::Transport& transport, co
   }
   {
     EmaSwap average(ema);
-    result.average = arena.weights_hash();
+    result.average = sync.weights_hash();
     average.end();
   }
   result.applied = step.read().applied_steps;

@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/flight_record.h"
-#include "dist/flight_report.h"
+#include "dist/watch/flight_record.h"
+#include "dist/watch/flight_report.h"
 #include "temp_dir.h"
 
 namespace athanor::test {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dist/mpi_transport.h"
+#include "dist/transports/mpi_transport.h"
 
 namespace athanor::test {
 

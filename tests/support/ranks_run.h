@@ -10,7 +10,7 @@
 
 #include "autograd/shape.h"
 #include "data/digits.h"
-#include "dist/thread_transport.h"
+#include "dist/transports/thread_transport.h"
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
 #include "nn/linear.h"

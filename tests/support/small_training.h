@@ -30,14 +30,16 @@ class Perceptron final : public nn::Module {
     Tensor y = out(hidden(flatten(x)));
     if (training()) {
       if (on_forward) on_forward(++calls, y);
+    } else if (on_validation) {
+      on_validation(++validations, y);
     }
     return y;
   }
 
   nn::Linear hidden{16, 24, {.activation = Activation::relu}};
   nn::Linear out{24, 5};
-  int calls = 0;
-  std::function<void(int, const Tensor&)> on_forward;
+  int calls = 0, validations = 0;
+  std::function<void(int, const Tensor&)> on_forward, on_validation;
 };
 
 inline TrainerConfig small_config() {

@@ -20,21 +20,21 @@ template <class T> T number(const std::string& flag, const std::string& text, co
 
 }  // namespace
 
-std::int64_t at_least(const std::string& flag, const std::string& text, std::int64_t low) {
+std::int64_t whole(const std::string& flag, const std::string& text, std::int64_t low, std::int64_t high) {
   const auto value = number<std::int64_t>(flag, text, "a whole number");
   ATH_CHECK(value >= low, "{}: must be at least {}, but got {}", flag, low, value);
+  ATH_CHECK(value <= high, "{}: must be at most {}, but got {}", flag, high, value);
   return value;
 }
 
 int between(const std::string& flag, const std::string& text, int low, int high) {
-  const std::int64_t value = at_least(flag, text, low);
-  ATH_CHECK(value <= high, "{}: must be at most {}, but got {}", flag, high, value);
-  return static_cast<int>(value);
+  return static_cast<int>(whole(flag, text, low, high));
 }
 
-double positive(const std::string& flag, const std::string& text) {
+double positive(const std::string& flag, const std::string& text, double low, double high) {
   const auto value = number<double>(flag, text, "a number");
   ATH_CHECK(std::isfinite(value) && value > 0, "{}: must be a finite number above 0, but got {}", flag, text);
+  ATH_CHECK(value >= low && value <= high, "{}: must be {} to {}, but got {}", flag, low, high, text);
   return value;
 }
 
@@ -62,7 +62,7 @@ EarlyStop early_stop(const std::string& flag, const std::string& text) {
   const std::size_t colon = text.rfind(':');
   ATH_CHECK(colon != std::string::npos, "{}: must be METRIC:PATIENCE, as in val_loss:3, but got '{}'", flag,
             text);
-  return {text.substr(0, colon), at_least(flag, text.substr(colon + 1), 1)};
+  return {text.substr(0, colon), whole(flag, text.substr(colon + 1), 1)};
 }
 
 int workers(const std::string& flag, const std::string& text) {
@@ -75,7 +75,7 @@ BadSamples bad_samples(const std::string& flag, const std::string& text) {
   ATH_CHECK(text == "skip" || text.starts_with("skip:"),
             "{}: must be strict, skip or skip:LIMIT, but got '{}'", flag, text);
   BadSamples policy{.skip = true};
-  if (text != "skip") policy.limit = at_least(flag, text.substr(5), 0);
+  if (text != "skip") policy.limit = whole(flag, text.substr(5), 0);
   return policy;
 }
 
@@ -92,11 +92,11 @@ Strategy strategy(const std::string& flag, const std::string& text) {
 
 dist::Algorithm algorithm(const std::string& flag, const std::string& text) {
   using dist::Algorithm;
-  for (const auto known :
-       {Algorithm::rank_order, Algorithm::ring, Algorithm::hierarchical, Algorithm::native}) {
+  for (const auto known : {Algorithm::automatic, Algorithm::rank_order, Algorithm::ring,
+                           Algorithm::hierarchical, Algorithm::native}) {
     if (text == name_of(known)) return known;
   }
-  detail::fail<>("{}: must be rank_order, ring, hierarchical or native, but got '{}'", flag, text);
+  detail::fail<>("{}: must be auto, rank_order, ring, hierarchical or native, but got '{}'", flag, text);
 }
 
 bool on_or_off(const std::string& flag, const std::string& text) {
@@ -115,7 +115,7 @@ LossScaling loss_scaling(const std::string& flag, const std::string& text) {
   if (text == "dynamic") return {};
   ATH_CHECK(!dynamic || text[7] == ':', "{}: must be dynamic, dynamic:SCALE or a scale, but got '{}'", flag,
             text);
-  const auto scale = static_cast<float>(positive(flag, dynamic ? text.substr(8) : text));
+  const auto scale = static_cast<float>(positive(flag, dynamic ? text.substr(8) : text, 0x1p-32, 0x1p32));
   if (!dynamic) return LossScaling::fixed(scale);
   LossScaling scaling;
   ATH_CHECK(scale >= scaling.floor && scale <= scaling.ceiling, "{}: must begin in [{}, {}], but got {}",

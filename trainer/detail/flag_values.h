@@ -11,12 +11,15 @@
 /// What the texts behind flags mean. Each throws ArgumentError, naming `flag`, for a text that means nothing.
 namespace athanor::flag_values {
 
-/// A whole number of at least `low`.
-std::int64_t at_least(const std::string& flag, const std::string& text, std::int64_t low);
+/// More of anything (steps, epochs, images) than any run has; sums and products of few such numbers fit.
+inline constexpr std::int64_t kMost = 1'000'000'000;
+
 /// A whole number in [low, high].
+std::int64_t whole(const std::string& flag, const std::string& text, std::int64_t low,
+                   std::int64_t high = kMost);
 int between(const std::string& flag, const std::string& text, int low, int high);
-/// A finite number above 0.
-double positive(const std::string& flag, const std::string& text);
+/// A number in [low, high], above 0; what is given at first is what f32 still multiplies.
+double positive(const std::string& flag, const std::string& text, double low = 1e-30, double high = 1e30);
 /// A whole number of 64 bits, without a sign.
 std::uint64_t seed(const std::string& flag, const std::string& text);
 /// "500000000", "512M", "2GiB".
@@ -29,7 +32,7 @@ int workers(const std::string& flag, const std::string& text);
 BadSamples bad_samples(const std::string& flag, const std::string& text);
 /// "single", "ddp" or "zero1".
 Strategy strategy(const std::string& flag, const std::string& text);
-/// "rank_order", "ring", "hierarchical" or "native".
+/// "auto", "rank_order", "ring", "hierarchical" or "native".
 dist::Algorithm algorithm(const std::string& flag, const std::string& text);
 /// "on" or "off".
 bool on_or_off(const std::string& flag, const std::string& text);

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "data/formats/crc32c.h"
-#include "data/formats/detail/sha256.h"
+#include "tensor/detail/sha256.h"
 
 namespace athanor::packed {
 namespace {

@@ -1,0 +1,167 @@
+// What a Trainer costs: its steps beside those of a loop written by hand over the same parts (the lines of
+// optim/step.h), of about a millisecond each. Both train the same weights; they take turns, round by round.
+//
+//     bench_trainer [ROUNDS]
+//
+// Prints the median step of each, their ratio, and how far ratios of single rounds are apart. Ends with 1
+// where the Trainer's step takes more than 1 % longer, or the weights differ.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "autograd/loss.h"
+#include "autograd/shape.h"
+#include "data/preprocess.h"
+#include "data/synthetic.h"
+#include "nn/linear.h"
+#include "optim/sgd.h"
+#include "optim/step.h"
+#include "trainer/trainer.h"
+
+namespace athanor::bench {
+namespace {
+
+constexpr ImageSpec kSpec{16, 16, 1, 10};
+constexpr std::int64_t kBatch = 64, kSteps = 200;
+constexpr std::size_t kWarm = 10;
+constexpr double kMostOver = 0.01;
+
+class Net final : public nn::Module {
+ public:
+  Net() {
+    register_module("hidden", hidden);
+    register_module("out", out);
+    initialize(1);
+  }
+  Tensor forward(const Tensor& x) override { return out(hidden(flatten(x))); }
+  nn::Linear hidden{256, 320, {.activation = Activation::relu}};
+  nn::Linear out{320, 10};
+};
+
+struct Result {
+  double step_s = 0;
+  std::uint64_t weights = 0;
+};
+
+/// When each step ended; the median of what lies between.
+class Ends {
+ public:
+  Ends() { ends_.reserve(kSteps + 1); }
+  void mark() { ends_.push_back(Clock::now()); }
+  double median() const {
+    std::vector<double> seconds;
+    for (std::size_t i = kWarm + 1; i < ends_.size(); ++i)
+      seconds.push_back(std::chrono::duration<double>(ends_[i] - ends_[i - 1]).count());
+    std::nth_element(seconds.begin(), seconds.begin() + std::ssize(seconds) / 2, seconds.end());
+    return seconds[seconds.size() / 2];
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::vector<Clock::time_point> ends_;
+};
+
+Result by_hand(const Dataset& train) {
+  Net net;
+  net.train();
+  Loader loader(train,
+                {.batch_size = kBatch, .shuffle = true, .drop_last = true, .training = true, .epochs = 1});
+  const Preprocess preprocess(kSpec, measure(train), DType::f32, kCpu);
+  ParameterArena arena(net.parameters(), net.buffers());
+  GradientMeter meter(arena);
+  const auto group = [](bool decay) {
+    Sgd::Group made;
+    made.parameters = [=](const Parameter& p) { return (p.tensor.rank() >= 2) == decay; };
+    made.options = {.momentum = 0.9f, .weight_decay = decay ? 5e-4f : 0, .nesterov = true};
+    return made;
+  };
+  Sgd optimizer(arena, std::vector<Sgd::Group>{group(true), group(false)}, 0);
+  StepBuffer step(kCpu, {.seed = 0});
+  MetricSums metrics(kCpu);
+  const Schedule schedule = schedules::constant(0.01);
+  CpuContext& context = cpu_context();
+  const BoundStep bound(context, step);
+  Batch batch;
+  Ends ends;
+  for (std::int64_t i = 0; i < kSteps; ++i) {
+    arena.snapshot_buffers();
+    metrics.snapshot();
+    arena.zero_grad();
+    context.set_random_ops(0);
+    loader.next(batch);
+    {
+      const Tensor logits = net(preprocess(batch, 0, true));
+      const CrossEntropy loss = cross_entropy_of_each(logits, batch.labels);
+      metrics.add(loss.losses, logits, batch.labels);
+      backward_scaled(loss.mean, step);
+    }
+    meter.measure(step);
+    optimizer.set_learning_rates(step, schedule);
+    optimizer.step(step);
+    arena.restore_buffers_if_skipped(step);
+    metrics.restore_if_skipped(step);
+    finish_step(step);
+    ends.mark();
+  }
+  return {ends.median(), arena.weights_hash()};
+}
+
+Result by_trainer(const Dataset& train, const Dataset& held_out) {
+  class Watch final : public Callback {
+   public:
+    explicit Watch(Ends& ends) : ends_(ends) {}
+    void on_step_end(Trainer&, const StepInfo&) override { ends_.mark(); }
+
+   private:
+    Ends& ends_;
+  };
+  TrainerConfig config;
+  config.epochs = 1;
+  config.batch_size = kBatch;
+  config.schedule = [](double, std::int64_t) { return schedules::constant(0.01); };
+  Net net;
+  Ends ends;
+  Trainer trainer(config);
+  trainer.add(std::make_unique<Watch>(ends));
+  const FitReport report = trainer.fit(net, train, held_out);
+  return {ends.median(), report.weights_hash};
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+int compare(int rounds) {
+  const auto train = synthetic(kSpec, kBatch * kSteps, 1), held_out = synthetic(kSpec, kBatch, 2);
+  std::vector<double> hand, trainer, ratios;
+  bool equal = true;
+  for (int i = 0; i < rounds; ++i) {
+    Result a, b;
+    if (i % 2 == 0) a = by_hand(*train);
+    b = by_trainer(*train, *held_out);
+    if (i % 2 == 1) a = by_hand(*train);
+    hand.push_back(a.step_s);
+    trainer.push_back(b.step_s);
+    ratios.push_back(b.step_s / a.step_s);
+    equal = equal && a.weights == b.weights;
+  }
+  const double ratio = median_of(ratios);
+  fmt::print(
+      "by hand {:.1f} us, Trainer {:.1f} us a step; ratio {:.4f} (of rounds: {:.4f} to {:.4f}); weights {}\n",
+      1e6 * median_of(hand), 1e6 * median_of(trainer), ratio, *std::min_element(ratios.begin(), ratios.end()),
+      *std::max_element(ratios.begin(), ratios.end()), equal ? "equal" : "differ");
+  return equal && ratio <= 1 + kMostOver ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace athanor::bench
+
+int main(int argc, char** argv) {
+  return athanor::bench::compare(argc > 1 ? std::max(1, std::atoi(argv[1])) : 31);
+}

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dist/collectives/session.h"
+#include "dist/transports/transport.h"
+#include "tensor/dtype.h"
+
+namespace athanor::dist {
+
+/// What ranks do together, as a machine that goes on whenever it is pushed: by a thread of its own, by a
+/// backward pass between two ops, or by one who waits (dist/collectives/wait.h). It is made once, for memory
+/// that stays where it is, and started as often as wanted; a start allocates nothing.
+///
+/// All ranks must start the same collectives in the same order with the same tags.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
+
+  /// On a device: its buffer is what the calling thread's current stream has made of it by now. To be called
+  /// before each start(), which may be another thread's.
+  virtual void filled() {}
+  virtual void start(Tag tag) = 0;
+  /// Goes on as far as it can without waiting. True when it is done.
+  virtual bool advance() = 0;
+
+  /// Messages complete since the start: one who waits sees that it is getting on.
+  virtual std::int64_t progress() const = 0;
+  /// The rank whose message is missing; -1 where none is.
+  virtual int waits_for() const = 0;
+  /// "ring reduce_scatter": a literal, for records that outlive this
+  virtual const char* name() const = 0;
+  /// Elements of the buffer and their dtype, for records; 0 where there is none.
+  struct Payload {
+    DType dtype = DType::u8;
+    std::int64_t count = 0;
+  };
+  virtual Payload payload() const { return {}; }
+
+ protected:
+  Collective() = default;
+};
+
+/// Several, one after the other.
+class Sequence final : public Collective {
+ public:
+  Sequence(const char* name, std::vector<std::unique_ptr<Collective>> parts)
+      : name_(name), parts_(std::move(parts)) {}
+
+  void start(Tag tag) override {
+    tag_ = tag;
+    at_ = 0;
+    done_ = 0;
+    if (!parts_.empty()) parts_[0]->start(tag);
+  }
+  bool advance() override {
+    while (at_ < parts_.size() && parts_[at_]->advance()) {
+      done_ += parts_[at_]->progress();
+      if (++at_ < parts_.size()) parts_[at_]->start(tag_);
+    }
+    return at_ == parts_.size();
+  }
+  std::int64_t progress() const override {
+    return done_ + (at_ < parts_.size() ? parts_[at_]->progress() : 0);
+  }
+  int waits_for() const override { return at_ < parts_.size() ? parts_[at_]->waits_for() : -1; }
+  const char* name() const override { return name_; }
+  /// The largest of its parts.
+  Payload payload() const override {
+    Payload largest;
+    for (const auto& part : parts_) {
+      if (part->payload().count >= largest.count) largest = part->payload();
+    }
+    return largest;
+  }
+
+ private:
+  const char* name_;
+  std::vector<std::unique_ptr<Collective>> parts_;
+  Tag tag_ = 0;
+  std::size_t at_ = 0;
+  std::int64_t done_ = 0;
+};
+
+/// Messages under way, completed in the order in which they began; let go of when this dies.
+class InFlight {
+ public:
+  InFlight(Transport& transport, int room)
+      : transport_(transport), messages_(static_cast<std::size_t>(room)) {}
+  ~InFlight() { clear(); }
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+
+  bool empty() const { return first_ == end_; }
+  bool full() const { return end_ - first_ == messages_.size(); }
+  /// Where the oldest goes to or comes from; -1 where there is none.
+  int peer() const { return empty() ? -1 : at(first_).peer; }
+
+  void send(int to, Tag tag, std::span<const std::byte> bytes) {
+    at(end_) = {transport_.isend(to, tag, bytes), to, bytes.size()};
+    ++end_;
+  }
+  void receive(int from, Tag tag, std::span<std::byte> bytes) {
+    at(end_) = {transport_.irecv(from, tag, bytes), from, bytes.size()};
+    ++end_;
+  }
+  /// Whether the oldest is complete; it is forgotten then.
+  bool pop() {
+    if (empty() || !transport_.test(at(first_).request)) return false;
+    transport_.session().flight().moved(static_cast<std::int64_t>(at(first_).bytes));
+    ++first_;
+    return true;
+  }
+  /// Transport::flush()
+  bool flush() { return transport_.flush(); }
+  void clear() {
+    for (; first_ != end_; ++first_) transport_.cancel(at(first_).request);
+  }
+
+ private:
+  struct Message {
+    Request request;
+    int peer = -1;
+    std::size_t bytes = 0;
+  };
+  Message& at(std::size_t i) { return messages_[i % messages_.size()]; }
+  const Message& at(std::size_t i) const { return messages_[i % messages_.size()]; }
+
+  Transport& transport_;
+  std::vector<Message> messages_;
+  std::size_t first_ = 0, end_ = 0;
+};
+
+}  // namespace athanor::dist

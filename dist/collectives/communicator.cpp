@@ -1,0 +1,262 @@
+#include "dist/collectives/communicator.h"
+
+#include <array>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "dist/collectives/barrier.h"
+#include "dist/collectives/broadcast.h"
+#include "dist/collectives/exchange.h"
+#include "dist/collectives/hierarchical.h"
+#include "dist/collectives/on_stream.h"
+#include "dist/collectives/rank_order.h"
+#include "dist/collectives/ring.h"
+#include "dist/collectives/wait.h"
+#include "optim/flat.h"
+
+namespace athanor::dist {
+namespace {
+
+using What = NativeCall::What;
+
+void check_buffer(const char* op, const Tensor& buffer, Device device) {
+  ATH_CHECK(buffer.defined() && buffer.is_contiguous() && buffer.rank() == 1,
+            "{}: the buffer must be flat and dense, but is not", op);
+  ATH_CHECK(buffer.device() == device, "{}: the buffer must be on {}, as the network is, but is on {}", op,
+            device.str(), buffer.device().str());
+}
+
+/// A Call as it travels.
+struct Announced {
+  std::array<char, 48> name{};
+  std::int64_t seq = 0, count = 0, bucket = 0, dtype = 0;
+
+  Announced() = default;
+  Announced(const Call& call, std::int64_t number)
+      : seq(number), count(call.count), bucket(call.bucket), dtype(static_cast<std::int64_t>(call.dtype)) {
+    std::strncpy(name.data(), call.name, name.size() - 1);
+  }
+  std::string str() const {
+    std::string text = fmt::format("{} #{}", name.data(), seq);
+    if (bucket >= 0) text += fmt::format(", bucket {}", bucket);
+    if (count > 0) text += fmt::format(", {} {}", count, name_of(static_cast<DType>(dtype)));
+    return text;
+  }
+};
+
+std::int64_t largest_of(std::span<const Range> pieces) {
+  std::int64_t largest = 0;
+  for (const Range& range : pieces) largest = std::max(largest, range.count());
+  return largest;
+}
+
+}  // namespace
+
+const char* name_of(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::ring: return "ring";
+    case Algorithm::hierarchical: return "hierarchical";
+    case Algorithm::rank_order: return "rank_order";
+    case Algorithm::native: return "native";
+    case Algorithm::automatic: return "auto";
+  }
+  return "?";
+}
+
+Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank) {
+  if (options.algorithm == Algorithm::hierarchical)
+    return hierarchical_piece(count, world_size, options.node_size, rank);
+  return piece_of(count, world_size, rank);
+}
+
+int place_of(const CommunicatorOptions& options, int world_size, int rank) {
+  if (options.algorithm != Algorithm::hierarchical) return rank;
+  return rank % options.node_size * (world_size / options.node_size) + rank / options.node_size;
+}
+
+std::int64_t scratch_bytes(const CommunicatorOptions& options, const Tensor& buffer,
+                           std::span<const Range> pieces) {
+  if (options.algorithm == Algorithm::native) return 0;
+  if (options.algorithm != Algorithm::rank_order)
+    return Ring::scratch_bytes(buffer, 1, options.segment_bytes);
+  return RankOrder::scratch_bytes(buffer, largest_of(pieces), static_cast<int>(pieces.size()));
+}
+
+Communicator::Communicator(Transport& transport, const CommunicatorOptions& options)
+    : transport_(transport), options_(options) {
+  if (options.algorithm == Algorithm::automatic) {
+    const bool nodes = transport.device().is_cuda() && transport.world_size() > options.node_size;
+    options_.algorithm = nodes && transport.native() ? Algorithm::native : Algorithm::rank_order;
+  }
+  ATH_CHECK(options.segment_bytes >= 64, "communicator: segment_bytes must be at least 64, but got {}",
+            options.segment_bytes);
+  ATH_CHECK(options.timeout.count() > 0, "communicator: timeout must be > 0 ms, but got {}",
+            options.timeout.count());
+  if (options.algorithm == Algorithm::hierarchical) check_nodes(world_size(), options.node_size);
+  ATH_CHECK(options.algorithm != Algorithm::native || transport.native(),
+            "communicator: native takes a transport with collectives of its own (MPI, NCCL), but this one "
+            "has none; use ring, hierarchical or rank_order");
+}
+
+Communicator::~Communicator() = default;
+
+Tensor Communicator::scratch(std::int64_t bytes) {
+  if (!scratch_.defined() || scratch_.numel() < bytes) {
+    const AllocTag named("comm");
+    scratch_ = make_flat(bytes, DType::u8, transport_.device());
+  }
+  return scratch_;
+}
+
+std::unique_ptr<Collective> Communicator::ready(std::unique_ptr<Collective> collective) {
+  if (transport_.device().is_cpu()) return collective;
+  return std::make_unique<OnStream>(transport_, std::move(collective));
+}
+
+std::unique_ptr<Collective> Communicator::native(const NativeCall& call) const {
+  return options_.algorithm == Algorithm::native ? transport_.native()->make(call) : nullptr;
+}
+
+// The pieces that are meant, all of them.
+std::vector<Range> Communicator::checked(const char* op, const Tensor& buffer,
+                                         std::vector<Range> pieces) const {
+  check_buffer(op, buffer, transport_.device());
+  const std::int64_t count = buffer.numel();
+  if (pieces.empty()) {
+    for (int rank = 0; rank < world_size(); ++rank) pieces.push_back(piece(count, rank));
+    return pieces;
+  }
+  ATH_CHECK(static_cast<int>(pieces.size()) == world_size(),
+            "{}: there must be a piece per rank, {}, but got {}", op, world_size(), pieces.size());
+  std::vector<Range> placed(pieces.size());
+  for (int rank = 0; rank < world_size(); ++rank) {
+    placed[static_cast<std::size_t>(place_of(options_, world_size(), rank))] =
+        pieces[static_cast<std::size_t>(rank)];
+  }
+  std::int64_t next = 0;
+  for (const Range& range : placed) {
+    ATH_CHECK(range.begin == next && range.end >= next,
+              "{}: pieces must follow each other from element 0 on, but [{}, {}) comes after {}", op,
+              range.begin, range.end, next);
+    next = range.end;
+  }
+  ATH_CHECK(next == count, "{}: pieces must end with the buffer, at {}, but end at {}", op, count, next);
+  return pieces;
+}
+
+std::unique_ptr<Collective> Communicator::make_reduce_scatter(const Tensor& buffer, kernels::Combine how,
+                                                              std::vector<Range> pieces) {
+  const bool equal = pieces.empty();
+  pieces = checked("reduce_scatter", buffer, std::move(pieces));
+  ATH_CHECK(buffer.dtype() != DType::boolean, "reduce_scatter: dtype must be a number, but got bool");
+  if (auto own = native({What::reduce_scatter, buffer, how, pieces})) return own;
+  const std::int64_t segment = options_.segment_bytes;
+  if (options_.algorithm == Algorithm::ring)
+    return std::make_unique<Ring>(transport_, world(), Ring::Half::reduce_scatter, buffer, how,
+                                  scratch(Ring::scratch_bytes(buffer, equal ? world_size() : 1, segment)),
+                                  segment, std::move(pieces));
+  if (options_.algorithm == Algorithm::hierarchical)
+    return hierarchical_reduce_scatter(transport_, options_.node_size, buffer, how,
+                                       scratch(scratch_bytes(options_, buffer, pieces)), segment, pieces);
+  const Tensor arriving = scratch(RankOrder::scratch_bytes(buffer, largest_of(pieces), world_size()));
+  return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::reduce_scatter, buffer, how,
+                                     arriving, std::move(pieces));
+}
+
+std::unique_ptr<Collective> Communicator::make_all_gather(const Tensor& buffer, std::vector<Range> pieces) {
+  pieces = checked("all_gather", buffer, std::move(pieces));
+  constexpr auto kNothing = kernels::Combine::sum;
+  if (auto own = native({What::all_gather, buffer, kNothing, pieces})) return own;
+  if (options_.algorithm == Algorithm::ring)
+    return std::make_unique<Ring>(transport_, world(), Ring::Half::all_gather, buffer, kNothing, Tensor(),
+                                  options_.segment_bytes, std::move(pieces));
+  if (options_.algorithm == Algorithm::hierarchical)
+    return hierarchical_all_gather(transport_, options_.node_size, buffer, options_.segment_bytes, pieces);
+  return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::all_gather, buffer, kNothing,
+                                     Tensor(), std::move(pieces));
+}
+
+std::unique_ptr<Collective> Communicator::all_reduce(const Tensor& buffer, kernels::Combine how,
+                                                     std::vector<Range> pieces) {
+  if (options_.algorithm == Algorithm::native) {
+    ATH_CHECK(buffer.dtype() != DType::boolean, "all_reduce: dtype must be a number, but got bool");
+    pieces = checked("all_reduce", buffer, std::move(pieces));
+    if (auto own = native({What::all_reduce, buffer, how, pieces})) return ready(std::move(own));
+  }
+  std::vector<std::unique_ptr<Collective>> halves;
+  halves.push_back(make_reduce_scatter(buffer, how, pieces));
+  halves.push_back(make_all_gather(buffer, std::move(pieces)));
+  const char* name = options_.algorithm == Algorithm::ring           ? "ring all_reduce"
+                     : options_.algorithm == Algorithm::hierarchical ? "hierarchical all_reduce"
+                                                                     : "rank_order all_reduce";
+  return ready(std::make_unique<Sequence>(name, std::move(halves)));
+}
+
+std::unique_ptr<Collective> Communicator::broadcast(const Tensor& buffer, int root) {
+  check_buffer("broadcast", buffer, transport_.device());
+  ATH_CHECK(root >= 0 && root < world_size(), "broadcast: root must be one of {} ranks, but got {}",
+            world_size(), root);
+  if (auto own = native({What::broadcast, buffer, kernels::Combine::sum, {}, root}))
+    return ready(std::move(own));
+  return ready(std::make_unique<Broadcast>(transport_, world(), root, buffer, options_.segment_bytes));
+}
+
+std::unique_ptr<Collective> Communicator::make_all_gather_small(const Tensor& buffer) {
+  check_buffer("all_gather", buffer, transport_.device());
+  if (transport_.grouped()) {
+    auto own =
+        native({What::all_gather, buffer, kernels::Combine::sum, equal_pieces(buffer.numel(), world_size())});
+    if (own) return own;
+  }
+  return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::all_gather, buffer,
+                                     kernels::Combine::sum, Tensor());
+}
+
+std::unique_ptr<Collective> Communicator::barrier() {
+  return ready(std::make_unique<Barrier>(transport_, world()));
+}
+
+void Communicator::start(Collective& collective, std::int64_t bucket, std::int64_t launch_us) {
+  const Collective::Payload payload = collective.payload();
+  const Call call{collective.name(), payload.dtype, payload.count, bucket};
+  const Tag tag = session().begin(call, launch_us);
+  if (options_.compare_calls && world_size() > 1) compare(call, session().flight().last().seq, tag);
+  collective.start(tag);
+}
+
+// Under the tag of what follows: messages between two ranks arrive in their order.
+void Communicator::compare(const Call& call, std::int64_t seq, Tag tag) {
+  if (!calls_) calls_ = std::make_unique<Exchange>(*this, static_cast<std::int64_t>(sizeof(Announced)));
+  const Announced mine(call, seq);
+  std::memcpy(calls_->row(rank()), &mine, sizeof mine);
+  calls_->upload();
+  calls_->gather().filled();
+  calls_->gather().start(tag);
+  finish(calls_->gather(), transport_, {.timeout = options_.timeout, .bucket = call.bucket, .last = false});
+  calls_->download();
+  for (int other = 0; other < world_size(); ++other) {
+    if (std::memcmp(calls_->row(other), &mine, sizeof mine) == 0) continue;
+    Announced theirs;
+    std::memcpy(&theirs, calls_->row(other), sizeof theirs);
+    const ArgumentError error(fmt::format(
+        "all ranks must start the same collectives in the same order, but rank {} starts {}, and rank {} {}",
+        rank(), mine.str(), other, theirs.str()));
+    if (session().on_failure) session().on_failure(Failure::error, error);
+    throw error;
+  }
+}
+
+void Communicator::run(Collective& collective, std::int64_t bucket) {
+  session().check_free(collective.name());
+  try {
+    collective.filled();
+    start(collective, bucket);
+    finish(collective, transport_, {.timeout = options_.timeout, .bucket = bucket});
+  } catch (const std::exception& error) {
+    session().give_up(error.what());
+    throw;
+  }
+}
+
+}  // namespace athanor::dist

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <span>
+
+#include "dist/collectives/group.h"
+#include "optim/flat.h"
+
+namespace athanor::dist {
+
+/// Elements of a flat tensor, as one of their own.
+inline Tensor slice(const Tensor& flat, const Range& range) {
+  return slice_of(flat, range.begin, {range.count()});
+}
+
+inline std::span<std::byte> bytes_of(const Tensor& flat, const Range& range) {
+  const auto element = static_cast<std::int64_t>(size_of(flat.dtype()));
+  return {flat.raw_data() + range.begin * element, static_cast<std::size_t>(range.count() * element)};
+}
+
+/// `count` elements of `dtype` from element `begin` on, in memory that a flat u8 tensor holds. The tensor
+/// must begin where an element may.
+inline Tensor as_type(const Tensor& memory, DType dtype, std::int64_t begin, std::int64_t count) {
+  const std::int64_t first = memory.offset() / static_cast<std::int64_t>(size_of(dtype)) + begin;
+  return Tensor::wrap(memory.storage(), first, {count}, {1}, dtype);
+}
+
+}  // namespace athanor::dist

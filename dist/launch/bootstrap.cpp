@@ -1,0 +1,221 @@
+#include "dist/launch/bootstrap.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <vector>
+
+#include "tensor/error.h"
+
+namespace athanor::dist {
+namespace {
+
+int number(const Environment& environment, const char* name, int low, int high) {
+  const std::string text = environment(name).value_or("");
+  int value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  ATH_CHECK(error == std::errc() && end == text.data() + text.size() && value >= low && value <= high,
+            "ranks: {} must be a whole number in [{}, {}], but is '{}'", name, low, high, text);
+  return value;
+}
+
+/// All of `names` or none of them.
+bool speaks(const Environment& environment, std::initializer_list<const char*> names) {
+  std::string there, missing;
+  for (const char* name : names) {
+    std::string& list = environment(name) ? there : missing;
+    list += list.empty() ? name : fmt::format(", {}", name);
+  }
+  ATH_CHECK(there.empty() || missing.empty(),
+            "ranks: {} must come with {}, but that is not set; set it, or unset the others", there, missing);
+  return missing.empty();
+}
+
+constexpr int kMostRanks = 1 << 20;
+
+/// What one launcher says, and in which variables.
+struct Said {
+  Place place;
+  const char* variables = "";
+};
+
+void read_ranks(const Environment& environment, Place& place, const char* rank, const char* size) {
+  place.world_size = number(environment, size, 1, kMostRanks);
+  place.rank = number(environment, rank, 0, place.world_size - 1);
+}
+
+/// `size` may be null: nobody says it.
+void read_local(const Environment& environment, Place& place, const char* rank, const char* size) {
+  place.local_known = environment(rank).has_value();
+  if (size && environment(size)) place.local_size = number(environment, size, 1, place.world_size);
+  if (environment(rank)) place.local_rank = number(environment, rank, 0, place.world_size - 1);
+  // One who tells the place but not the number: as few as there can be.
+  place.local_size = std::max(place.local_size, place.local_rank + 1);
+}
+
+std::optional<Said> ask_mpirun(const Environment& environment) {
+  if (!speaks(environment, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) return std::nullopt;
+  Said said{{.launcher = Launcher::mpirun}, "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE"};
+  read_ranks(environment, said.place, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  read_local(environment, said.place, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
+  return said;
+}
+
+// A port for a job that has none, so that two jobs on one machine do not meet. 20480 is below those the
+// system gives away.
+int port_of(std::string_view job) {
+  std::uint32_t hash = 2166136261u;  // FNV-1a
+  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  return 20480 + static_cast<int>(hash % 8192);
+}
+
+std::optional<Said> ask_torchrun(const Environment& environment) {
+  const bool ranks = environment("RANK") || environment("WORLD_SIZE");
+  const bool address = environment("MASTER_ADDR") || environment("MASTER_PORT");
+  if (!ranks) return std::nullopt;  // an address alone says nothing of who we are
+  const bool by_nccl = !address && environment("NCCL_COMM_ID");
+  if (by_nccl) {
+    (void)speaks(environment, {"RANK", "WORLD_SIZE"});
+  } else {
+    (void)speaks(environment, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
+  }
+  Said said{{.launcher = by_nccl ? Launcher::nccl_comm : Launcher::torchrun}, "RANK, WORLD_SIZE"};
+  read_ranks(environment, said.place, "RANK", "WORLD_SIZE");
+  read_local(environment, said.place, "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+  Place& place = said.place;
+  if (environment("ATHANOR_JOB")) place.launcher = Launcher::devices;
+  for (const char* name : {"ATHANOR_JOB", "TORCHELASTIC_RUN_ID"}) {
+    if (place.job.empty()) place.job = environment(name).value_or("");
+  }
+  if (by_nccl) return said;
+  place.host = *environment("MASTER_ADDR");
+  place.port = number(environment, "MASTER_PORT", 1, 65535);
+  // There torchrun itself listens, for ranks that use its store.
+  if (environment("TORCHELASTIC_USE_AGENT_STORE") == "True")
+    place.port = port_of(fmt::format("{} {}:{}", place.job, place.host, place.port));
+  if (environment("ATHANOR_LISTENING") && place.rank == 0)
+    place.listening = number(environment, "ATHANOR_LISTENING", 0, 1 << 20);
+  return said;
+}
+
+// Slurm's list of tasks per machine: "4(x2),3" is 4, 4, 3.
+int tasks_of_node(std::string_view list, int node) {
+  for (std::size_t at = 0; at < list.size();) {
+    const std::string_view item = list.substr(at, std::min(list.find(',', at), list.size()) - at);
+    int tasks = 1, times = 1;
+    const char* end = item.data() + item.size();
+    const char* behind = std::from_chars(item.data(), end, tasks).ptr;
+    if (end - behind > 2) std::from_chars(behind + 2, end, times);  // "(x"
+    if (node < times) return tasks;
+    node -= times;
+    at += item.size() + 1;
+  }
+  return 1;
+}
+
+// The script of a batch job, and a shell in an allocation, have all of Slurm's variables but are no step.
+std::optional<Said> ask_slurm(const Environment& environment) {
+  if (!environment("SLURM_STEP_NUM_TASKS") || !environment("SLURM_PROCID")) return std::nullopt;
+  Said said{{.launcher = Launcher::slurm}, "SLURM_PROCID, SLURM_STEP_NUM_TASKS"};
+  Place& place = said.place;
+  read_ranks(environment, place, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
+  read_local(environment, place, "SLURM_LOCALID", nullptr);
+  if (const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE")) {
+    const int node = environment("SLURM_NODEID") ? number(environment, "SLURM_NODEID", 0, kMostRanks) : 0;
+    place.local_size = std::max(place.local_size, tasks_of_node(*tasks, node));
+  }
+  place.job = fmt::format("slurm {}.{}", environment("SLURM_JOB_ID").value_or("?"),
+                          environment("SLURM_STEP_ID").value_or("?"));
+  const auto nodes = environment("SLURM_STEP_NODELIST");
+  place.host = environment("MASTER_ADDR")
+                   .value_or(first_host(nodes ? *nodes : environment("SLURM_JOB_NODELIST").value_or("")));
+  place.port = environment("MASTER_PORT") ? number(environment, "MASTER_PORT", 1, 65535) : port_of(place.job);
+  return said;
+}
+
+/// NCCL's variable names the address of rank 0, and must not name another.
+void read_nccl(const Environment& environment, Place& place) {
+  const auto id = environment("NCCL_COMM_ID");
+  if (!id || place.launcher == Launcher::mpirun) return;
+  ATH_CHECK(place.launcher != Launcher::none,
+            "ranks: NCCL_COMM_ID must come with RANK and WORLD_SIZE, but says '{}' alone", *id);
+  const std::size_t colon = id->rfind(':');
+  const Environment port = [&](const char*) {
+    return std::optional<std::string>(colon == std::string::npos ? "" : id->substr(colon + 1));
+  };
+  const std::string host = id->substr(0, colon);
+  const int number_of_port = number(port, "the port of NCCL_COMM_ID=HOST:PORT", 1, 65535);
+  const bool same = place.host.empty() || (place.host == host && place.port == number_of_port);
+  ATH_CHECK(same || place.launcher == Launcher::slurm,
+            "ranks: two addresses of rank 0: NCCL_COMM_ID says {}, MASTER_ADDR and MASTER_PORT say {}:{}; "
+            "unset one",
+            *id, place.host, place.port);
+  place.host = host;
+  place.port = number_of_port;
+}
+
+}  // namespace
+
+std::string_view name_of(Launcher launcher) {
+  switch (launcher) {
+    case Launcher::none: return "nobody";
+    case Launcher::mpirun: return "mpirun";
+    case Launcher::devices: return "--devices";
+    case Launcher::torchrun: return "torchrun";
+    case Launcher::slurm: return "Slurm";
+    case Launcher::nccl_comm: return "NCCL_COMM_ID";
+  }
+  return "?";
+}
+
+Environment environment() {
+  return [](const char* name) -> std::optional<std::string> {
+    const char* value = std::getenv(name);
+    if (!value || !*value) return std::nullopt;
+    return std::string(value);
+  };
+}
+
+Place find_place(const Environment& environment) {
+  std::vector<Said> all;
+  for (const auto ask : {ask_mpirun, ask_torchrun, ask_slurm}) {
+    if (ask == ask_slurm && !all.empty()) {
+      // A launcher inside a step starts processes of its own; one who has only set variables by hand has not.
+      const bool inside = all[0].place.launcher == Launcher::mpirun || environment("TORCHELASTIC_RUN_ID") ||
+                          environment("ATHANOR_JOB");
+      if (inside) continue;
+    }
+    if (auto said = ask(environment)) all.push_back(std::move(*said));
+  }
+  if (all.empty()) {
+    Place alone;
+    read_nccl(environment, alone);
+    return alone;
+  }
+  const Place& first = all[0].place;
+  for (const Said& other : all) {
+    if (other.place.rank == first.rank && other.place.world_size == first.world_size) continue;
+    std::string list;
+    for (const Said& said : all) {
+      list +=
+          fmt::format("{}{} ({}) says rank {} of {}", list.empty() ? "" : ", ", name_of(said.place.launcher),
+                      said.variables, said.place.rank, said.place.world_size);
+    }
+    detail::fail<>("ranks: one launcher must say who this process is, but {}; unset the variables of one",
+                   list);
+  }
+  Place place = first;
+  place.secret = environment("ATHANOR_SECRET").value_or("");
+  read_nccl(environment, place);
+  return place;
+}
+
+std::string first_host(std::string_view list) {
+  const std::size_t bracket = list.find('['), comma = list.find(',');
+  if (bracket == std::string_view::npos || comma < bracket) return std::string(list.substr(0, comma));
+  const std::size_t end = list.find_first_of(",-]", bracket);
+  return std::string(list.substr(0, bracket)) +
+         std::string(list.substr(bracket + 1, std::min(end, list.size()) - bracket - 1));
+}
+
+}  // namespace athanor::dist

@@ -1,0 +1,358 @@
+#include "dist/launch/rendezvous.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+
+#include "dist/launch/detail/tcp.h"
+#include "kernels/hash.h"
+#include "tensor/detail/sha256.h"
+#include "tensor/error.h"
+
+namespace athanor::dist {
+namespace {
+
+using namespace tcp;
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t kMagic = 0x33726f6e61687441;  // "Athanor3"
+constexpr std::size_t kMost = 64 << 10;
+constexpr milliseconds kRetry{50};
+/// How long one who has connected may take to say who it is, and how many rank 0 listens to at a time.
+constexpr milliseconds kHandshake{5000};
+constexpr std::size_t kMostGuests = 512;
+
+using Nonce = std::array<std::byte, 16>;  // drawn for one conversation
+using Proof = std::array<std::byte, 32>;
+
+struct Hello {
+  std::uint64_t magic = kMagic, job = 0;
+  std::uint32_t world_size = 0, rank = 0;
+  Nonce nonce = {};
+};
+
+enum class Status : std::uint32_t { welcome, other_job, other_size, taken, other_secret };
+
+struct Challenge {
+  std::uint64_t magic = kMagic;
+  Status status = Status::welcome;
+  std::uint32_t unused = 0;
+  Nonce nonce = {};
+};
+
+struct Answer {
+  Status status = Status::welcome;
+  std::uint32_t bytes = 0;
+  Proof proof = {};
+};
+
+template <class T> std::span<std::byte> bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+Nonce draw_nonce() {
+  Nonce nonce;
+  if (::getentropy(nonce.data(), nonce.size()) != 0)
+    detail::fail<BackendError>("ranks: the system must have random bytes, but got: {}", std::strerror(errno));
+  return nonce;
+}
+
+/// Proves to the other end that this one, "rank 0" or "guest", knows the secret, in this conversation.
+Proof prove(const Place& place, std::string_view who, const Hello& hello, const Challenge& challenge,
+            std::span<const std::byte> blob = {}) {
+  std::vector<std::byte> message;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    message.insert(message.end(), bytes.begin(), bytes.end());
+  };
+  add(std::as_bytes(std::span(who)));
+  add(std::as_bytes(std::span(&hello, 1)));
+  add(std::as_bytes(std::span(&challenge, 1)));
+  add(blob);
+  return hmac_sha256(std::as_bytes(std::span(place.secret)), message);
+}
+
+/// In a time that does not say how many bytes are right.
+bool equal(const Proof& a, const Proof& b) {
+  std::byte difference{};
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == std::byte{};
+}
+
+bool is_on_one_machine(const Place& place) {
+  return place.local_size == place.world_size;
+}
+
+/// At the master's address; at all of this machine's only where that is not one of them (it is translated on
+/// the way), or is one that no other machine reaches (Debian calls a machine's own name 127.0.1.1).
+Socket listen_as_master(const Place& place) {
+  std::vector<sockaddr_storage> addresses = addresses_of(place.host.c_str(), place.port);
+  if (!is_on_one_machine(place)) std::erase_if(addresses, is_loopback);
+  for (const int family : {AF_INET6, AF_INET}) {
+    for (const sockaddr_storage& any : addresses_of(nullptr, place.port, family)) addresses.push_back(any);
+  }
+  Socket socket = listen_at(addresses);
+  if (!socket) {
+    detail::fail<BackendError>(
+        "ranks: rank 0 must be able to listen at port {}, but got: {}; set MASTER_PORT", place.port,
+        std::strerror(errno));
+  }
+  return socket;
+}
+
+// Rank 0 ---------------------------------------------------------------------------------------------------
+
+/// What rank 0 knows.
+struct Meeting {
+  const Place& place;
+  std::span<const std::byte> blob;
+  std::vector<bool> served;
+
+  Status judge(const Hello& hello) const {
+    if (hello.job != kernels::fnv1a(place.job)) return Status::other_job;
+    if (hello.world_size != static_cast<std::uint32_t>(place.world_size)) return Status::other_size;
+    const bool free = hello.rank > 0 && hello.rank < served.size() && !served[hello.rank];
+    return free ? Status::welcome : Status::taken;
+  }
+};
+
+/// One who has connected to rank 0, be it a rank or a stranger: it is heard and answered bit by bit, as it
+/// comes, so that nobody waits for anybody else.
+class Guest {
+ public:
+  Guest(Socket socket, Clock::time_point deadline) : until(deadline), socket_(std::move(socket)) {
+    expect(sizeof(Hello));
+  }
+
+  int fd() const { return socket_.fd(); }
+  short events() const { return out_.empty() ? POLLIN : POLLOUT; }
+  /// The rank that has all it needs; 0: it has not.
+  std::uint32_t served() const { return step_ == Step::served ? hello_.rank : 0; }
+
+  /// As far as it gets without waiting. False: it is over.
+  bool go_on(const Meeting& meeting) {
+    for (;;) {
+      const bool sends = !out_.empty();
+      const ssize_t count = sends ? ::send(fd(), out_.data() + done_, out_.size() - done_, MSG_NOSIGNAL)
+                                  : ::recv(fd(), in_.data() + done_, in_.size() - done_, 0);
+      if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+      if (count <= 0) return false;
+      done_ += static_cast<std::size_t>(count);
+      if (done_ < (sends ? out_ : in_).size()) continue;
+      done_ = 0;
+      if (sends) {
+        out_.clear();
+        if (step_ == Step::refused) return false;
+      } else if (!hear(meeting)) {
+        return false;
+      }
+    }
+  }
+
+  Clock::time_point until;
+
+ private:
+  enum class Step : std::uint8_t { hello, proof, received, served, refused };
+
+  void expect(std::size_t bytes) { in_.resize(bytes); }
+  template <class T> void read(T& value) const { std::memcpy(&value, in_.data(), sizeof value); }
+  void say(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+
+  bool hear(const Meeting& meeting) {
+    if (step_ == Step::hello) {
+      read(hello_);
+      if (hello_.magic != kMagic) return false;
+      challenge_ = {.status = meeting.judge(hello_), .nonce = draw_nonce()};
+      say(bytes_of(challenge_));
+      step_ = challenge_.status == Status::welcome ? Step::proof : Step::refused;
+      expect(sizeof(Proof));
+    } else if (step_ == Step::proof) {
+      Proof proof;
+      read(proof);
+      Answer answer{.status = meeting.judge(hello_)};
+      if (!equal(proof, prove(meeting.place, "guest", hello_, challenge_)))
+        answer.status = Status::other_secret;
+      step_ = answer.status == Status::welcome ? Step::received : Step::refused;
+      if (step_ == Step::received) {
+        answer.bytes = static_cast<std::uint32_t>(meeting.blob.size());
+        answer.proof = prove(meeting.place, "rank 0", hello_, challenge_, meeting.blob);
+      }
+      say(bytes_of(answer));
+      if (step_ == Step::received) say(meeting.blob);
+      expect(1);
+    } else {
+      step_ = Step::served;
+      return false;
+    }
+    return true;
+  }
+
+  Socket socket_;
+  Step step_ = Step::hello;
+  Hello hello_;
+  Challenge challenge_;
+  std::vector<std::byte> in_, out_;
+  std::size_t done_ = 0;  // of out_, or else of in_
+};
+
+std::string names_of_missing(const std::vector<bool>& served) {
+  std::string names;
+  for (std::size_t rank = 1; rank < served.size(); ++rank) {
+    if (!served[rank]) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
+  }
+  return names;
+}
+
+/// Takes in all who wait at the door. When to try again: at once, or later where the system has no room.
+Clock::time_point accept_all(int listening, std::vector<Guest>& guests, Clock::time_point now) {
+  for (;;) {
+    Socket socket(::accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED ? now : now + kRetry;
+    if (guests.size() == kMostGuests) guests.erase(guests.begin());  // a rank asks again
+    guests.emplace_back(std::move(socket), now + kHandshake);
+  }
+}
+
+void serve(const Place& place, std::span<const std::byte> blob, Socket listening, Clock::time_point until,
+           milliseconds timeout) {
+  ::fcntl(listening.fd(), F_SETFL, ::fcntl(listening.fd(), F_GETFL, 0) | O_NONBLOCK);
+  ::fcntl(listening.fd(), F_SETFD, FD_CLOEXEC);
+  Meeting meeting{place, blob, std::vector<bool>(static_cast<std::size_t>(place.world_size))};
+  std::vector<Guest> guests;
+  Clock::time_point now = Clock::now(), accept_at = now;
+  for (int left = place.world_size - 1; left > 0; now = Clock::now()) {
+    if (now >= until) {
+      detail::fail<PeerLostError>(
+          "ranks: all {} must come to rank 0 at port {} within {} s, but these have not: {}",
+          place.world_size, place.port, static_cast<double>(timeout.count()) / 1000,
+          names_of_missing(meeting.served));
+    }
+    std::vector<pollfd> ends;
+    for (const Guest& guest : guests) ends.push_back({guest.fd(), guest.events(), 0});
+    if (accept_at <= now) ends.push_back({listening.fd(), POLLIN, 0});
+    const auto most = std::chrono::ceil<milliseconds>(until - now);
+    ::poll(ends.data(), ends.size(), static_cast<int>(std::min(most, kRetry).count()));
+    for (Guest& guest : guests) {
+      if (guest.go_on(meeting) && now < guest.until) continue;
+      if (const std::uint32_t rank = guest.served(); rank > 0 && !meeting.served[rank]) {
+        meeting.served[rank] = true;
+        --left;
+      }
+      guest.until = {};  // to be removed
+    }
+    std::erase_if(guests, [](const Guest& guest) { return guest.until == Clock::time_point(); });
+    if (accept_at <= now) accept_at = accept_all(listening.fd(), guests, now);
+  }
+}
+
+// The others -----------------------------------------------------------------------------------------------
+
+void check_status(const Place& place, Status status) {
+  const char* why = status == Status::other_job      ? "is of another job"
+                    : status == Status::other_size   ? "is of a job of another size"
+                    : status == Status::other_secret ? "has another ATHANOR_SECRET"
+                                                     : "has that rank already, or has no such rank";
+  ATH_CHECK(status == Status::welcome,
+            "ranks: rank {} of {} must be one that rank 0 at {}:{} waits for, but that {}", place.rank,
+            place.world_size, place.host, place.port, why);
+}
+
+/// One conversation. Nothing where it breaks off, and may be tried again.
+std::optional<std::vector<std::byte>> ask_once(const Place& place, int socket, Clock::time_point until) {
+  Hello hello{.job = kernels::fnv1a(place.job),
+              .world_size = static_cast<std::uint32_t>(place.world_size),
+              .rank = static_cast<std::uint32_t>(place.rank),
+              .nonce = draw_nonce()};
+  Challenge challenge;
+  const std::span<std::byte> heard = bytes_of(challenge);
+  if (!send_all(socket, bytes_of(hello), until) ||
+      !receive_all(socket, heard.first(sizeof challenge.magic), until))
+    return std::nullopt;
+  ATH_CHECK(challenge.magic == kMagic, "ranks: rank 0 must be at {}:{}, but there is another program",
+            place.host, place.port);
+  if (!receive_all(socket, heard.subspan(sizeof challenge.magic), until)) return std::nullopt;
+  check_status(place, challenge.status);
+  Proof proof = prove(place, "guest", hello, challenge);
+  Answer answer;
+  if (!send_all(socket, bytes_of(proof), until) || !receive_all(socket, bytes_of(answer), until))
+    return std::nullopt;
+  check_status(place, answer.status);
+  ATH_CHECK(answer.bytes <= kMost, "ranks: what rank 0 shares must be at most {} bytes, but is {}", kMost,
+            answer.bytes);
+  std::vector<std::byte> blob(answer.bytes);
+  if (!receive_all(socket, blob, until)) return std::nullopt;
+  ATH_CHECK(equal(answer.proof, prove(place, "rank 0", hello, challenge, blob)),
+            "ranks: rank 0 must be at {}:{}, but who is there does not know ATHANOR_SECRET", place.host,
+            place.port);
+  std::byte received{1};
+  if (!send_all(socket, bytes_of(received), until)) return std::nullopt;
+  return blob;
+}
+
+std::vector<std::byte> ask(const Place& place, Clock::time_point until, milliseconds timeout) {
+  const char* how_far = "nobody answers there";
+  while (Clock::now() < until) {
+    if (const Socket socket = connect_to(addresses_of(place.host.c_str(), place.port), until)) {
+      if (auto blob = ask_once(place, socket.fd(), until)) return *std::move(blob);
+      how_far = "who is there says nothing";
+    }
+    std::this_thread::sleep_for(kRetry);
+  }
+  detail::fail<PeerLostError>("ranks: rank 0 must answer rank {} at {}:{} within {} s, but {}", place.rank,
+                              place.host, place.port, static_cast<double>(timeout.count()) / 1000, how_far);
+}
+
+}  // namespace
+
+std::vector<std::byte> share_from_rank_0(const Place& place, std::span<const std::byte> mine,
+                                         const RendezvousOptions& options) {
+  ATH_CHECK(mine.size() <= kMost, "ranks: what rank 0 shares must be at most {} bytes, but is {}", kMost,
+            mine.size());
+  Socket listening(place.listening);
+  if (place.alone()) return {mine.begin(), mine.end()};
+  ATH_CHECK(!place.host.empty() && place.port > 0,
+            "ranks: the address of rank 0 must be known, but is not; set MASTER_ADDR and MASTER_PORT");
+  const Clock::time_point until = Clock::now() + options.timeout;
+  if (place.rank > 0) return ask(place, until, options.timeout);
+  if (!listening) listening = listen_as_master(place);
+  serve(place, mine, std::move(listening), until, options.timeout);
+  return {mine.begin(), mine.end()};
+}
+
+std::string warn_of_strangers(const Place& place) {
+  const bool meets = !place.alone() && !place.host.empty() && place.launcher != Launcher::nccl_comm;
+  if (!meets || !place.secret.empty()) return {};
+  const std::vector<sockaddr_storage> addresses = addresses_of(place.host.c_str(), place.port);
+  const bool local = is_on_one_machine(place) && std::ranges::all_of(addresses, is_loopback);
+  if (local) return {};
+  return fmt::format(
+      "ATHANOR_SECRET is not set: whoever reaches {}:{} can take the place of a rank; set it to the same "
+      "random words on all ranks",
+      place.host, place.port);
+}
+
+std::string draw_secret() {
+  std::string hex;
+  for (const std::byte byte : draw_nonce()) hex += fmt::format("{:02x}", std::to_integer<int>(byte));
+  return hex;
+}
+
+Listening listen_anywhere(const char* host) {
+  Socket socket = listen_at(addresses_of(host, 0, AF_INET));
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  if (!socket || ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    detail::fail<BackendError>("ranks: {} must have a free port, but got: {}", host, std::strerror(errno));
+  ::fcntl(socket.fd(), F_SETFD, 0);
+  return {socket.release(), ntohs(address.sin_port)};
+}
+
+}  // namespace athanor::dist

@@ -1,0 +1,422 @@
+#include "dist/launch/run_processes.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tensor/error.h"
+
+namespace athanor::dist {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kGrace{5};  // between being told to end and being killed
+
+struct ProcessState {
+  char state = 0;    ///< 'T': stopped
+  pid_t parent = 0;  ///< 0: the process is gone
+};
+
+/// /proc/PID/stat: "PID (name) S PPID ...", and a name may hold anything.
+ProcessState state_of(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const std::size_t end = line.rfind(')');
+  if (end == std::string::npos || end + 4 > line.size()) return {};
+  return {line[end + 2], static_cast<pid_t>(std::atoi(line.c_str() + end + 4))};
+}
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (fs::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (state_of(name).parent == parent) found.push_back(static_cast<pid_t>(std::stol(name)));
+  }
+  return found;
+}
+
+// A child ---------------------------------------------------------------------------------------------------
+
+struct Child {
+  pid_t pid = -1;
+  int rank = -1;
+  int errors = -1;  // its stderr
+  std::string line;
+  bool running = true;
+};
+
+[[noreturn]] void become(const Command& command, int errors, pid_t parent) {
+  ::setpgid(0, 0);
+  // mpirun cleans up when it is asked to end; a rank has nothing to clean up.
+  ::prctl(PR_SET_PDEATHSIG, command.rank < 0 ? SIGTERM : SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  // In a process group of its own, reading from a terminal would stop it.
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(errors, STDERR_FILENO);
+  if (command.inherited >= 0) ::fcntl(command.inherited, F_SETFD, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const std::string& variable : command.environment) {
+    const std::size_t equals = variable.find('=');
+    ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
+  }
+  std::vector<char*> arguments;
+  for (const std::string& argument : command.arguments)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  std::fprintf(stderr, "error: %s cannot be started: %s\n", arguments[0], std::strerror(errno));
+  ::_exit(3);
+}
+
+Child start(const Command& command) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    detail::fail<BackendError>("--devices: there must be a pipe for every rank, but got: {}",
+                               std::strerror(errno));
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) become(command, ends[1], parent);
+  const int error = errno;
+  ::close(ends[1]);
+  if (pid < 0) {
+    ::close(ends[0]);
+    detail::fail<BackendError>("--devices: a process for every rank must be started, but got: {}",
+                               std::strerror(error));
+  }
+  ::setpgid(pid, pid);
+  return {.pid = pid, .rank = command.rank, .errors = ends[0], .line = {}};
+}
+
+// What they say ---------------------------------------------------------------------------------------------
+
+/// "[HOST:PID] ...", "*** ..." of MPI in a rank, or "[warn] ..." of the event loop that mpirun runs in.
+bool is_of_mpi(const std::string& line) {
+  for (const char* start : {"[warn] ", "[err] ", "*** ", "mpirun: Forwarding", "mpirun.openmpi: Forwarding"})
+    if (line.starts_with(start)) return true;
+  if (line.find(" processes failed to start") != std::string::npos) return true;
+  const std::size_t colon = line.find(':'), end = line.find(']');
+  return line.starts_with('[') && colon < end && end < line.size() && end > colon + 1 &&
+         line.find_first_not_of("0123456789", colon + 1) == end;
+}
+
+/// stderr of all children, line by line. What MPI says goes into one line at the end.
+class ErrorLines {
+ public:
+  explicit ErrorLines(bool show_all) : show_all_(show_all) {}
+
+  void read(Child& child) {
+    char buffer[4096];
+    const ssize_t got = ::read(child.errors, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) return;
+    if (got <= 0) {
+      if (!child.line.empty()) take(child, child.line);
+      ::close(child.errors);
+      child.errors = -1;
+      return;
+    }
+    for (ssize_t i = 0; i < got; ++i) {
+      if (buffer[i] != '\n') {
+        child.line += buffer[i];
+      } else {
+        take(child, child.line);
+        child.line.clear();
+      }
+    }
+  }
+
+  /// Says why the job has ended, where no rank has. The exit code.
+  int end(int exit_code) const {
+    const bool by_signal =
+        exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM || exit_code == 128 + SIGHUP;
+    if (exit_code == 0 || explained_ || by_signal) return exit_code;
+    if (!why_.empty()) {
+      std::fprintf(stderr, "error: Open MPI: %s; ATHANOR_DIST_DEBUG=1 shows all that it says\n",
+                   why_.substr(0, kMostOfWhy).c_str());
+      return exit_code == 1 ? 3 : exit_code;  // 1 is mpirun's own; ours says what it means
+    }
+    if (framed_lines_ > 0)
+      std::fprintf(stderr, "error: a rank ended with code %d, and did not say why\n", exit_code);
+    return exit_code;
+  }
+
+ private:
+  static constexpr std::size_t kMostOfWhy = 400;
+
+  void take(const Child& child, std::string line) {
+    while (line.ends_with('\r')) line.pop_back();
+    const bool frame = line.size() > 60 && line.find_first_not_of('-') == std::string::npos;
+    const bool of_rank = line.starts_with("rank ") || line.starts_with("error: ");
+    if (child.rank < 0 && !of_rank && (frame || in_frame_ || is_of_mpi(line))) {
+      if (show_all_) std::fprintf(stderr, "%s\n", line.c_str());
+      return hold(line, frame);
+    }
+    explained_ |= line.find("error:") != std::string::npos;
+    const bool named = child.rank < 0 || line.starts_with("rank ");
+    std::fprintf(stderr, "%s%s\n", named ? "" : fmt::format("rank {}: ", child.rank).c_str(), line.c_str());
+  }
+
+  /// Keeps the first paragraph between two rules that says why, or the first line outside of any.
+  void hold(const std::string& line, bool frame) {
+    if (frame) {
+      in_frame_ = !in_frame_;
+      over_ = false;
+      framed_lines_ = 1;
+      if (!in_frame_ && !paragraph_.empty()) use(std::exchange(paragraph_, {}), true);
+    } else if (!in_frame_) {
+      const std::size_t from = line.starts_with('[') ? line.find("] ") + 2 : line.find_first_not_of("* ");
+      if (from < line.size()) use(line.substr(from), false);
+    } else if (line.find_first_not_of(' ') == std::string::npos) {
+      over_ |= !paragraph_.empty() && !paragraph_.ends_with(':');
+    } else if (!over_) {
+      if (!paragraph_.empty()) paragraph_ += ' ';
+      paragraph_ += line.substr(line.find_first_not_of(' '));
+    }
+  }
+
+  void use(std::string text, bool framed) {
+    // That a rank has ended is what follows, not the reason.
+    for (const char* consequence : {"Primary job", "detected that one or more processes", "more process"})
+      if (text.find(consequence) != std::string::npos) return;
+    while (text.ends_with('.')) text.pop_back();
+    if (why_.empty() || (framed && !why_framed_)) {
+      why_ = std::move(text);
+      why_framed_ = framed;
+    }
+  }
+
+  const bool show_all_;
+  std::string paragraph_, why_;
+  int framed_lines_ = 0;
+  bool in_frame_ = false, over_ = false, why_framed_ = false, explained_ = false;
+};
+
+// All of them -----------------------------------------------------------------------------------------------
+
+class Processes {
+ public:
+  Processes(const std::vector<Command>& commands, const RunOptions& options)
+      : options_(options), not_ours_(children_of(::getpid())), errors_(options.show_all) {
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGCHLD);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
+      struct sigaction action {};
+      ::sigaction(signal, nullptr, &action);
+      if (action.sa_handler != SIG_IGN) sigaddset(&wanted, signal);  // signalfd would hear it all the same
+    }
+    ::sigprocmask(SIG_BLOCK, &wanted, &mask_before_);
+    signals_ = ::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+    try {
+      for (const Command& command : commands) {
+        children_.push_back(start(command));
+        if (command.inherited >= 0) ::close(command.inherited);
+      }
+    } catch (...) {
+      clear();
+      throw;
+    }
+  }
+  ~Processes() { clear(); }
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  int run() {
+    while (std::any_of(children_.begin(), children_.end(), [](const Child& c) { return c.running; })) {
+      wait();
+      collect();
+      if (signal_ && !killing_) pass_signal_on();
+      if (signal_ && !killing_ && Clock::now() > kill_at_) give_up();
+      if (first_failure_ && !killing_) end_all(SIGTERM);
+      if (killing_ && Clock::now() > kill_at_) kill_all();
+    }
+    for (Child& child : children_) drain(child);
+    if (signal_ && first_failure_ == 128 + SIGTERM)
+      first_failure_ = 128 + signal_;  // mpirun was told in its stead
+    return gave_up_ ? kGaveUp : errors_.end(first_failure_);
+  }
+
+ private:
+  static constexpr int kGaveUp = 74;  // kExitPeerLost: ranks that do not answer
+
+  void wait() {
+    std::vector<pollfd> ends{{signals_, POLLIN, 0}};
+    for (const Child& child : children_)
+      if (child.errors >= 0) ends.push_back({child.errors, POLLIN, 0});
+    if (::poll(ends.data(), ends.size(), signal_ || killing_ ? 100 : 1000) <= 0) return;
+    for (Child& child : children_) {
+      const auto end = std::find_if(ends.begin(), ends.end(),
+                                    [&](const pollfd& p) { return p.fd == child.errors && p.revents != 0; });
+      if (child.errors >= 0 && end != ends.end()) errors_.read(child);
+    }
+    signalfd_siginfo info;
+    while (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+      const int signal = static_cast<int>(info.ssi_signo);
+      if (signal == SIGCHLD) continue;
+      if (signal == SIGTSTP) {
+        stop_and_go_on();
+      } else if (signal_) {
+        kill_all();
+      } else {
+        signal_ = signal;
+        kill_at_ = Clock::now() + options_.end_within;
+        wake_mpirun();
+      }
+    }
+  }
+
+  /// One that is stopped starts, hears and ends nothing. (It tells its ranks of a SIGCONT: only then.)
+  void wake_mpirun() const {
+    for (const Child& child : children_) {
+      if (child.rank < 0 && child.running && state_of(std::to_string(child.pid)).state == 'T')
+        ::kill(child.pid, SIGCONT);
+    }
+  }
+
+  /// The ranks that this process or its mpirun has started.
+  std::vector<pid_t> ranks_of(const Child& child) const {
+    if (!child.running) return {};
+    return child.rank >= 0 ? std::vector{child.pid} : children_of(child.pid);
+  }
+
+  void pass_signal_on() {
+    for (const Child& child : children_) {
+      const std::vector<pid_t> ranks = ranks_of(child);
+      // mpirun would give its ranks a second, and no more: it is told only where there are none yet.
+      if (ranks.empty() && told_.empty() && child.running) ::kill(child.pid, SIGTERM);
+      for (const pid_t rank : ranks)
+        if (told_.insert(rank).second) ::kill(rank, signal_);
+    }
+  }
+
+  void give_up() {
+    gave_up_ = true;
+    std::fprintf(stderr, "error: SIG%s: ranks must end within %g s, but have not; they are killed\n",
+                 ::sigabbrev_np(signal_), static_cast<double>(options_.end_within.count()) / 1000);
+    kill_all();
+  }
+
+  /// Ctrl-Z: the terminal tells this process group alone, and ranks are in others.
+  void stop_and_go_on() {
+    const Clock::time_point began = Clock::now();
+    send_to_ranks(SIGSTOP);
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    ::raise(SIGTSTP);
+    ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);  // stops here
+    ::sigprocmask(SIG_BLOCK, &stop, nullptr);
+    send_to_ranks(SIGCONT);
+    kill_at_ += Clock::now() - began;
+  }
+
+  void send_to_ranks(int signal) const {
+    for (const Child& child : children_)
+      for (const pid_t rank : ranks_of(child)) ::kill(rank, signal);
+  }
+
+  void collect() {
+    for (Child& child : children_) {
+      int status = 0;
+      if (!child.running || ::waitpid(child.pid, &status, WNOHANG) != child.pid) continue;
+      child.running = false;
+      const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      if (first_failure_ == 0) first_failure_ = code;
+      if (WIFSIGNALED(status) && child.rank >= 0 && !killing_)
+        std::fprintf(stderr, "rank %d: error: was ended by signal %d\n", child.rank, WTERMSIG(status));
+    }
+  }
+
+  void end_all(int signal) {
+    killing_ = true;
+    kill_at_ = Clock::now() + kGrace;
+    for (const Child& child : children_)
+      if (child.running) ::kill(child.pid, signal);
+  }
+
+  void kill_all() {
+    // mpirun kills its ranks a second after SIGTERM.
+    const bool has_mpirun = std::any_of(children_.begin(), children_.end(),
+                                        [](const Child& c) { return c.rank < 0 && c.running; });
+    if (has_mpirun && !killing_) return end_all(SIGTERM);
+    end_all(SIGKILL);
+    for (const Child& child : children_)
+      if (child.running) ::kill(-child.pid, SIGKILL);
+  }
+
+  void drain(Child& child) {
+    while (child.errors >= 0) {
+      pollfd one{child.errors, POLLIN, 0};
+      if (::poll(&one, 1, 100) <= 0) break;  // somebody has inherited it
+      errors_.read(child);
+    }
+    if (child.errors >= 0) ::close(child.errors);
+    child.errors = -1;
+  }
+
+  // Whatever is left: groups first, then those whose parents have died, which are children of ours by now.
+  void clear() {
+    for (Child& child : children_) {
+      ::kill(-child.pid, SIGKILL);
+      drain(child);
+    }
+    children_.clear();
+    for (int rounds = 0; rounds < 50; ++rounds) {
+      std::vector<pid_t> orphans = children_of(::getpid());
+      std::erase_if(orphans, [&](pid_t pid) {
+        return std::find(not_ours_.begin(), not_ours_.end(), pid) != not_ours_.end();
+      });
+      for (const pid_t orphan : orphans) ::kill(orphan, SIGKILL);
+      for (const pid_t orphan : orphans) ::waitpid(orphan, nullptr, WNOHANG);
+      if (orphans.empty()) break;
+      ::usleep(20'000);
+    }
+    if (signals_ >= 0) ::close(signals_);
+    signals_ = -1;
+    ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
+  }
+
+  const RunOptions options_;
+  const std::vector<pid_t> not_ours_;
+  std::vector<Child> children_;
+  ErrorLines errors_;
+  sigset_t mask_before_{};
+  int signals_ = -1;
+  int first_failure_ = 0, signal_ = 0;  // the first that came
+  std::set<pid_t> told_;                // ranks that have been sent it
+  bool killing_ = false, gave_up_ = false;
+  Clock::time_point kill_at_{};
+};
+
+}  // namespace
+
+int run_processes(const std::vector<Command>& commands, const RunOptions& options) {
+  std::fflush(nullptr);
+  Processes processes(commands, options);
+  return processes.run();
+}
+
+}  // namespace athanor::dist

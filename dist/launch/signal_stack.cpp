@@ -1,0 +1,46 @@
+#include "dist/launch/detail/signal_stack.h"
+
+#include <csignal>
+#include <cstddef>
+#include <memory>
+
+#include <unistd.h>
+
+namespace athanor::dist {
+namespace {
+
+/// For FlightRecord::write() and what it calls, many times over.
+constexpr std::size_t kForHandlers = 64 << 10;
+
+class SignalStack {
+ public:
+  SignalStack() {
+    stack_t before{};
+    if (sigaltstack(nullptr, &before) != 0 || !(before.ss_flags & SS_DISABLE)) return;
+    // The registers that the system saves there: 12 KiB on a CPU with tiles (AMX).
+    const long registers = sysconf(_SC_MINSIGSTKSZ);
+    stack_t mine{};
+    mine.ss_size = kForHandlers + (registers > 0 ? static_cast<std::size_t>(registers) : 0);
+    memory_ = std::make_unique_for_overwrite<std::byte[]>(mine.ss_size);
+    mine.ss_sp = memory_.get();
+    sigaltstack(&mine, nullptr);
+  }
+  ~SignalStack() {
+    stack_t now{}, none{};
+    none.ss_flags = SS_DISABLE;
+    if (memory_ && sigaltstack(nullptr, &now) == 0 && now.ss_sp == memory_.get()) sigaltstack(&none, nullptr);
+  }
+  SignalStack(const SignalStack&) = delete;
+  SignalStack& operator=(const SignalStack&) = delete;
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+};
+
+}  // namespace
+
+void have_signal_stack() {
+  thread_local const SignalStack stack;
+}
+
+}  // namespace athanor::dist

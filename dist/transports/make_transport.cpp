@@ -1,0 +1,151 @@
+#include "dist/transports/make_transport.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "dist/collectives/communicator.h"
+#include "dist/transports/staged_transport.h"
+#include "optim/flat.h"
+#include "tensor/error.h"
+
+#if defined(ATHANOR_WITH_MPI)
+#include "dist/transports/mpi_transport.h"
+#endif
+#if defined(ATHANOR_WITH_NCCL)
+#include <span>
+
+#include "dist/collectives/exchange.h"
+#include "dist/launch/rendezvous.h"
+#include "dist/transports/nccl_transport.h"
+#include "tensor/cuda/runtime.h"
+#endif
+
+namespace athanor::dist {
+namespace {
+
+#if defined(ATHANOR_WITH_NCCL)
+
+constexpr char kNccl[] = ", NCCL";
+
+// Without MPI: rank 0's id over TCP. NCCL_COMM_ID is such an address, and NCCL makes the id of it by itself.
+// It knows GPUs by their PCI addresses, whatever CUDA_VISIBLE_DEVICES calls them, and refuses to share one.
+void join_nccl(Job& job, Device device) {
+  const Place& place = job.place;
+  NcclId id = place.rank == 0 || place.launcher == Launcher::nccl_comm ? new_nccl_id() : NcclId{};
+  if (place.launcher != Launcher::nccl_comm) {
+    const std::vector<std::byte> shared = share_from_rank_0(place, id, {.timeout = job.timeout});
+    ATH_CHECK(shared.size() == id.size(), "ranks: rank 0 must send an id of NCCL's, but sends {} bytes",
+              shared.size());
+    std::memcpy(id.data(), shared.data(), id.size());
+  }
+  job.abort = [](int exit_code) { std::_Exit(exit_code); };
+  job.network = kNccl;
+  job.transport = std::make_unique<NcclTransport>(id, place.rank, place.world_size,
+                                                  NcclOptions{.device = device, .timeout = job.timeout});
+}
+
+#endif
+
+#if defined(ATHANOR_WITH_MPI)
+
+#if defined(ATHANOR_WITH_NCCL)
+
+// All use the same network: NCCL only where no rank of the job shares its GPU.
+bool have_a_gpu_each(Communicator& comm, Device device) {
+  cudaDeviceProp properties{};
+  ATH_TRY(cudaGetDeviceProperties(&properties, device.index));
+  return all_differ(comm, std::as_bytes(std::span(properties.uuid.bytes)));
+}
+
+NcclId broadcast_id(Communicator& comm) {
+  const Tensor bytes = make_flat(sizeof(NcclId), DType::u8, kCpu);
+  NcclId id{};
+  ::unsetenv("NCCL_COMM_ID");  // mpirun comes first, and NCCL would make its id of that
+  if (comm.rank() == 0) id = new_nccl_id();
+  std::memcpy(bytes.raw_data(), id.data(), id.size());
+  comm.run(*comm.broadcast(bytes, 0));
+  std::memcpy(id.data(), bytes.raw_data(), id.size());
+  return id;
+}
+
+#endif
+
+void join_gpus(Job& job, Transport& mpi, Device device) {
+#if defined(ATHANOR_WITH_NCCL)
+  Communicator comm(mpi, {.timeout = job.timeout});
+  if (have_a_gpu_each(comm, device)) {
+    job.network = kNccl;
+    job.transport = std::make_unique<NcclTransport>(broadcast_id(comm), mpi.rank(), mpi.world_size(),
+                                                    NcclOptions{.device = device, .timeout = job.timeout});
+    return;
+  }
+  job.network = ", MPI through the host's memory: ranks share a GPU";
+#else
+  job.network = ", MPI through the host's memory: this build has no NCCL";
+#endif
+  job.transport = std::make_unique<StagedTransport>(mpi, device);
+}
+
+void join_mpi(Job& job, Device device) {
+  auto transport = std::make_unique<MpiTransport>(MpiOptions{.timeout = job.timeout});
+  MpiTransport& mpi = *transport;
+  job.below = std::move(transport);
+  job.abort = [&mpi](int exit_code) { mpi.abort(exit_code); };
+  Place& place = job.place;
+  if (mpi.world_size() != place.world_size || mpi.rank() != place.rank) {
+    detail::fail<BackendError>(
+        "ranks: MPI must see what {} says, rank {} of {}, but sees rank {} of {}; is it another MPI than "
+        "Open "
+        "MPI, or srun without --mpi=pmix?",
+        name_of(place.launcher), place.rank, place.world_size, mpi.rank(), mpi.world_size());
+  }
+  place.local_rank = mpi.local_rank();
+  place.local_size = mpi.local_size();
+  if (device.is_cuda()) return join_gpus(job, mpi, device);
+  job.transport = std::move(job.below);
+}
+
+#endif
+
+void join(Job& job, Device device) {
+  const Place& place = job.place;
+#if defined(ATHANOR_WITH_NCCL)
+  if (device.is_cuda() && place.launcher != Launcher::mpirun) return join_nccl(job, device);
+#endif
+#if defined(ATHANOR_WITH_MPI)
+  if (place.launcher == Launcher::mpirun || place.launcher == Launcher::slurm) return join_mpi(job, device);
+#endif
+  if (device.is_cuda()) {
+    detail::fail<BackendError>(
+        "ranks: {} has started {} of them with tensors on {}, but this build has no network between GPUs; "
+        "use mpirun, --device cpu, or one GPU",
+        name_of(place.launcher), place.world_size, device.str());
+  }
+#if defined(ATHANOR_WITH_MPI)
+  detail::fail<BackendError>(
+      "ranks: in this build they talk through MPI, which {} has not started; use --devices {}, mpirun, or "
+      "srun "
+      "--mpi=pmix",
+      name_of(place.launcher), place.world_size);
+#else
+  detail::fail<BackendError>(
+      "ranks: {} has started {} of them, but this build has no network between processes: install "
+      "libopenmpi-dev and openmpi-bin, and configure again",
+      name_of(place.launcher), place.world_size);
+#endif
+}
+
+}  // namespace
+
+Networks networks() {
+  Networks found{.join = join};
+#if defined(ATHANOR_WITH_MPI)
+  found.mpi = true;
+#endif
+#if defined(ATHANOR_WITH_NCCL)
+  found.nccl = true;
+#endif
+  return found;
+}
+
+}  // namespace athanor::dist

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+
+#include "dist/collectives/native.h"
+#include "dist/transports/transport.h"
+
+namespace athanor::dist {
+
+struct NcclCall;
+
+/// What the ranks of a job have in common: made by one of them and handed round before there is a network
+/// (dist/launch/rendezvous.h). NCCL's own unique id.
+using NcclId = std::array<std::byte, 128>;
+
+/// Made by rank 0. Throws BackendError where NCCL cannot open a socket; needs no GPU.
+NcclId new_nccl_id();
+
+struct NcclOptions {
+  Device device{DeviceType::cuda, 0};  ///< this rank's; of this rank alone
+  /// How long the ranks have to come: the job's, as --dist-timeout has it. To be given.
+  std::chrono::milliseconds timeout{0};
+  /// How long the end of a communicator may take before it is left to itself.
+  std::chrono::milliseconds abort_timeout{5'000};
+};
+
+/// Ranks with a GPU each, over NCCL's grouped sends and receives, or its own collectives; in the target
+/// athanor_nccl, where the build found NCCL, or with the emulator, whose ranks are threads.
+///
+/// Messages begun between two flush() go out as one group, which is one piece of work on stream(). NCCL
+/// connects two ranks when they first exchange a message, and keeps some megabytes of the GPU for the pair
+/// from then on: so only those do that the algorithm needs, and none for native. NCCL knows no tags: messages
+/// between two ranks arrive in their order.
+///
+/// NCCL itself never waits here (blocking = 0): a communicator or group under way is asked after. What NCCL
+/// finds out by itself is a PeerLostError where another process has ended or, once all have come, a call to
+/// the system has failed, which is how a lost link shows; else a BackendError. A rank that
+/// is only silent is noticed by our own deadlines (dist/collectives/wait.h). After an error, or where this
+/// dies with messages under way, the communicator is aborted by a thread of its own, which has abort_timeout
+/// to do so: NCCL's abort may hang.
+class NcclTransport final : public Transport, private NativeCollectives {
+ public:
+  /// Joins the ranks with the same id; returns when all have come. Throws PeerLostError where one does not;
+  /// BackendError where there is no such GPU, or with what NCCL says: two ranks on one GPU,
+  /// say.
+  NcclTransport(const NcclId& id, int rank, int world_size, const NcclOptions& options = {});
+  ~NcclTransport() override;
+
+  Request isend(int to, Tag tag, std::span<const std::byte> bytes) override;
+  Request irecv(int from, Tag tag, std::span<std::byte> bytes) override;
+  bool test(Request& request) override;
+  void cancel(Request& request) noexcept override;
+  bool grouped() const override { return true; }
+  bool flush() override;
+  std::int64_t arrived() override;
+  int behind() const override;
+  /// A second communicator, by an id that rank 0 makes and that goes over this one, on which nothing may be
+  /// under way. Waits until all ranks have called; throws as the constructor does. On a GPU both are
+  /// kernels that wait for other ranks, and there must be room for the two at a time: NCCL takes at most 32
+  /// blocks for each.
+  std::unique_ptr<Transport> duplicate() override;
+  /// From 2.26 on.
+  bool duplicates_are_concurrent() const override;
+  /// ncclAllReduce, ncclReduceScatter, ncclAllGather and ncclBroadcast. Sums of f16 and bf16 are NCCL's: in
+  /// an order of its own, which may depend on the size, and rounded at every step. Maxima of floating values
+  /// it has not.
+  NativeCollectives* native() override { return this; }
+  void abandon() noexcept override;
+
+  /// Ranks that this one has exchanged messages with, or tried to: NCCL keeps memory for each.
+  int connected() const;
+
+ private:
+  struct Impl;
+  Request post(const NcclCall& call);
+  Request post_message(NcclCall call);
+  std::unique_ptr<Collective> make(const NativeCall& call) override;
+  void check_peer(int peer) const;
+  void check_alive() const;
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace athanor::dist

@@ -1,0 +1,132 @@
+#include "dist/transports/staged_transport.h"
+
+#include "tensor/detail/device_memory.h"
+#include "tensor/error.h"
+#include "tensor/pinned.h"
+
+namespace athanor::dist {
+
+StagedTransport::StagedTransport(Transport& below, Device device)
+    : Transport(below.rank(), below.world_size(), Stream::create(device)),
+      below_(below),
+      out_(Stream::create(device)),
+      in_(Stream::create(device)) {
+  ATH_CHECK(below.device().is_cpu() && device.is_cuda(),
+            "staged: messages of a GPU go over a network of the host, but got {} over {}", device.str(),
+            below.device().str());
+}
+
+std::unique_ptr<Transport> StagedTransport::duplicate() {
+  return std::unique_ptr<Transport>(new StagedTransport(below_.duplicate(), device()));
+}
+
+StagedTransport::~StagedTransport() {
+  for (Slot& slot : slots_) below_.cancel(slot.below);
+}
+
+Request StagedTransport::take(int peer, Tag tag, std::byte* data, std::size_t bytes, bool sends) {
+  ATH_CHECK(peer >= 0 && peer < world_size() && peer != rank(),
+            "transport: a message must go to another rank of {}, but rank {} names {}", world_size(), rank(),
+            peer);
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::int32_t>(slots_.size()));
+    slots_.emplace_back(device());
+  }
+  const Request request{free_.back()};
+  free_.pop_back();
+  Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+  slot.sends = sends;
+  slot.peer = peer;
+  slot.tag = tag;
+  slot.data = data;
+  slot.stage = empty_pinned({static_cast<std::int64_t>(bytes)}, DType::u8);
+  slot.ready.record(stream());
+  return request;
+}
+
+Request StagedTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
+  // Never written to: only a receive's memory is.
+  const Request request = take(to, tag, const_cast<std::byte*>(bytes.data()), bytes.size(), true);
+  Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+  const StreamGuard here(out_);
+  out_.wait(slot.ready);
+  athanor::detail::copy_device_bytes(slot.stage.raw_data(), kCpu, bytes.data(), device(), bytes.size(),
+                                     Site::current());
+  slot.ready.record(out_);
+  slot.state = State::copying_out;
+  leaving_.push_back(request.slot);
+  return request;
+}
+
+Request StagedTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
+  const Request request = take(from, tag, bytes.data(), bytes.size(), false);
+  Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+  slot.below = below_.irecv(from, tag, {slot.stage.raw_data(), bytes.size()});
+  slot.state = State::travelling;
+  return request;
+}
+
+void StagedTransport::push() {
+  // One after the other: messages arrive in the order in which they are handed to the network below.
+  for (; !leaving_.empty(); leaving_.erase(leaving_.begin())) {
+    Slot& slot = slots_[static_cast<std::size_t>(leaving_.front())];
+    if (!slot.ready.done()) break;
+    slot.below = below_.isend(slot.peer, slot.tag, {slot.stage.raw_data(), slot.stage.bytes()});
+    slot.state = State::travelling;
+  }
+  for (Slot& slot : slots_) {
+    if (slot.state != State::travelling || !below_.test(slot.below)) continue;
+    slot.state = State::done;
+    if (!slot.sends) arrive(slot);
+  }
+}
+
+void StagedTransport::arrive(Slot& slot) {
+  const StreamGuard here(in_);
+  in_.wait(slot.ready);
+  athanor::detail::copy_device_bytes(slot.data, device(), slot.stage.raw_data(), kCpu, slot.stage.bytes(),
+                                     Site::current());
+  slot.ready.record(in_);
+  stream().wait(slot.ready);
+}
+
+bool StagedTransport::test(Request& request) {
+  if (!request.pending()) return true;
+  push();
+  Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+  if (slot.state != State::done) return false;
+  slot.state = State::idle;
+  slot.stage = Tensor();
+  free_.push_back(request.slot);
+  request.slot = -1;
+  return true;
+}
+
+void StagedTransport::cancel(Request& request) noexcept {
+  if (!request.pending()) return;
+  Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+  below_.cancel(slot.below);
+  std::erase(leaving_, request.slot);
+  slot.state = State::idle;
+  slot.stage = Tensor();
+  free_.push_back(request.slot);
+  request.slot = -1;
+}
+
+// Copies end by themselves, unless the device stands still for good.
+void StagedTransport::abandon() noexcept {
+  leaving_.clear();
+  for (Slot& slot : slots_) {
+    below_.cancel(slot.below);
+    slot.state = State::idle;
+  }
+  try {
+    const AllowSync end;
+    out_.synchronize();
+    in_.synchronize();
+    stream().synchronize();
+  } catch (const std::exception&) {  // a device that has failed runs nothing any more
+  }
+}
+
+}  // namespace athanor::dist

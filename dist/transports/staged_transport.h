@@ -1,0 +1,66 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "dist/transports/transport.h"
+#include "tensor/tensor.h"
+
+namespace athanor::dist {
+
+/// Messages of a GPU's memory over a network that knows only the host's: MPI built without CUDA, threads; and
+/// several ranks on one GPU, which NCCL refuses.
+///
+///     isend    copy to pinned memory on one copy stream, after what stream() holds; then a message
+///     irecv    a message to pinned memory; then a copy to the device on another copy stream, for which
+///              stream() waits
+///
+/// so that both copies run beside what collectives compute. A slot of pinned memory is used again when its
+/// copy is done: empty_pinned() sees to it. Every test() pushes all messages on.
+class StagedTransport final : public Transport {
+ public:
+  /// `below` must be a network of the host, outlive this, and be used by nobody else.
+  StagedTransport(Transport& below, Device device);
+  ~StagedTransport() override;
+
+  Request isend(int to, Tag tag, std::span<const std::byte> bytes) override;
+  Request irecv(int from, Tag tag, std::span<std::byte> bytes) override;
+  bool test(Request& request) override;
+  void cancel(Request& request) noexcept override;
+  bool threads_may_call() const override { return below_.threads_may_call(); }
+  /// Over a duplicate of the network below, with streams of its own.
+  std::unique_ptr<Transport> duplicate() override;
+  void abandon() noexcept override;
+
+ private:
+  StagedTransport(std::unique_ptr<Transport> below, Device device) : StagedTransport(*below, device) {
+    owned_ = std::move(below);
+  }
+  enum class State : std::uint8_t { idle, copying_out, travelling, done };
+  struct Slot {
+    explicit Slot(Device device) : ready(device) {}
+
+    State state = State::idle;
+    bool sends = false;
+    int peer = 0;
+    Tag tag = 0;
+    std::byte* data = nullptr;
+    Tensor stage;  // pinned
+    Event ready;   // copied out; for a receive: its memory may be written
+    Request below{};
+  };
+  Request take(int peer, Tag tag, std::byte* data, std::size_t bytes, bool sends);
+  void push();
+  void arrive(Slot& slot);
+
+  std::unique_ptr<Transport> owned_;  // below_, of a duplicate
+  Transport& below_;
+  Stream out_, in_;
+  std::deque<Slot> slots_;  // stay where they are
+  std::vector<std::int32_t> free_;
+  std::vector<std::int32_t> leaving_;  // sends whose copies are under way, in their order
+};
+
+}  // namespace athanor::dist

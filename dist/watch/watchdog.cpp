@@ -1,0 +1,375 @@
+#include "dist/watch/watchdog.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include <semaphore.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "dist/collectives/session.h"
+#include "dist/launch/detail/signal_stack.h"
+#include "dist/watch/detail/blame.h"
+#include "dist/watch/flight_report.h"
+#include "tensor/error.h"
+#include "tensor/printable.h"
+
+namespace athanor::dist {
+namespace {
+
+/// How long the records of others are waited for: they give up at about the same time.
+constexpr std::chrono::milliseconds kOthers{300};
+constexpr std::int64_t kOthersUs = std::chrono::microseconds(kOthers).count();
+constexpr std::int64_t kMarginUs = 300'000, kTurnUs = 100'000, kToldUs = 3'000'000;  // see let_others_end()
+/// Without a message for so long, ranks that take short steps stand still.
+constexpr std::int64_t kStillUs = 700'000;
+constexpr std::array kEnding{SIGTERM, SIGINT, SIGHUP};
+constexpr std::array kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+
+// What signal handlers see: the process's one watchdog.
+std::atomic<const FlightRecord*> watched{nullptr};
+std::atomic<Watchdog*> current_watchdog{nullptr};
+std::array<char, 4096> record_path{};  // empty: none
+std::atomic<int> caught{0};
+std::atomic<std::int64_t> caught_us{0}, continued_us{0};
+std::atomic<bool> crashed{false};
+sem_t wake;
+std::array<struct sigaction, kCrashes.size()> before_crash{};
+
+const char* signal_name(int signal) {
+  switch (signal) {
+    case SIGTERM: return "SIGTERM";
+    case SIGINT: return "SIGINT";
+    case SIGHUP: return "SIGHUP";
+    case SIGSEGV: return "SIGSEGV";
+    case SIGBUS: return "SIGBUS";
+    case SIGFPE: return "SIGFPE";
+    case SIGILL: return "SIGILL";
+    default: return "SIGABRT";
+  }
+}
+
+void write_record(std::string_view reason, std::string_view error) {
+  const FlightRecord* flight = watched.load();
+  if (flight && record_path[0]) flight->write(record_path.data(), reason, error);
+}
+
+void note(int signal) {
+  const int error = errno;
+  caught_us = FlightRecord::now_us();
+  caught.store(signal);
+  sem_post(&wake);
+  errno = error;
+}
+
+void note_continued(int) {
+  const int error = errno;
+  continued_us = FlightRecord::now_us();
+  sem_post(&wake);
+  errno = error;
+}
+
+void crash(int signal) {
+  if (!crashed.exchange(true)) write_record(signal_name(signal), {});
+  for (std::size_t i = 0; i < kCrashes.size(); ++i) {
+    if (kCrashes[i] == signal) sigaction(signal, &before_crash[i], nullptr);
+  }
+  raise(signal);  // when this handler has returned, and then as it would have been without it
+}
+
+void too_late(int) {
+  _exit(kExitPeerLost);
+}
+
+struct sigaction handled_by(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  return action;
+}
+
+double seconds_since(std::int64_t us) {
+  const std::int64_t tenths = (FlightRecord::now_us() - us) / 100'000;
+  return static_cast<double>(tenths) / 10;
+}
+
+}  // namespace
+
+struct Watchdog::Impl {
+  Transport& transport;
+  WatchdogOptions options;
+  std::filesystem::path path;
+  std::atomic<bool> stop{false}, has_agreed{false}, ending{false};
+  std::atomic<int> slow_rank{-1};                         // the others wait for it
+  std::atomic<bool> took_long{false};                     // since the last agreed()
+  std::atomic<int> silent_code{-1};                       // of an end that is said elsewhere
+  std::atomic<std::int64_t> agreed_us{0}, longest_us{0};  // the last time, and the time between two
+  std::array<struct sigaction, kEnding.size()> before_ending{};
+  struct sigaction before_continuing {};
+  double stopped_s = 0;  // and went on then:
+  std::int64_t resumed_us = 0;
+  std::thread thread;
+
+  Impl(Transport& of, const WatchdogOptions& wanted) : transport(of), options(wanted) {
+    if (!options.folder.empty()) {
+      path = record_file(options.folder, transport.rank());
+      check_writable();
+    }
+    if (options.agreement.count() == 0) remove_record();
+    const FlightRecord* none = nullptr;
+    ATH_CHECK(watched.compare_exchange_strong(none, &transport.session().flight()),
+              "watchdog: there must be one per process, but this is another");
+    record_path.fill(0);
+    std::memcpy(record_path.data(), path.c_str(), path.native().size());
+    caught = 0;
+    continued_us = 0;
+    crashed = false;
+    sem_init(&wake, 0, 0);
+    transport.session().on_failure = [this](Failure kind, const std::exception& error) {
+      failed(kind, error);
+    };
+    have_signal_stack();
+    thread = std::thread([this] {
+      have_signal_stack();
+      run();
+    });
+    const struct sigaction noting = handled_by(note), crashing = handled_by(crash),
+                           continuing = handled_by(note_continued);
+    sigaction(SIGCONT, &continuing, &before_continuing);
+    for (std::size_t i = 0; i < kEnding.size(); ++i) {
+      sigaction(kEnding[i], nullptr, &before_ending[i]);
+      if (before_ending[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &noting, nullptr);
+    }
+    for (std::size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &crashing, &before_crash[i]);
+  }
+
+  ~Impl() {
+    sigaction(SIGCONT, &before_continuing, nullptr);
+    for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before_ending[i], nullptr);
+    for (std::size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &before_crash[i], nullptr);
+    transport.session().on_failure = nullptr;
+    stop = true;
+    sem_post(&wake);
+    thread.join();
+    watched = nullptr;
+    sem_destroy(&wake);
+  }
+
+  void check_writable() const {
+    ATH_CHECK(path.native().size() < record_path.size(),
+              "watchdog: the folder's name must be short, but is {}", options.folder.string());
+    const std::string beside = path.string() + FlightRecord::kUnfinished;
+    const int file = create_private(beside.c_str());
+    if (file < 0) {
+      detail::fail<IoError>("watchdog: {} must be a file that can be written, but got: {}", path.string(),
+                            std::strerror(errno));
+    }
+    ::close(file);
+    std::filesystem::remove(beside);
+  }
+
+  // That of an earlier run, or of an end that is none.
+  void remove_record() const {
+    std::error_code ignored;
+    if (!path.empty()) std::filesystem::remove(path, ignored);
+  }
+
+  // The thread that a signal wakes, for the others may hang.
+  void run() {
+    for (;;) {
+      wait_for_signal();
+      if (stop) return;
+      if (silent_code >= 0) _exit(silent_code);
+      const char* name = signal_name(caught);
+      if (options.agreement.count() > 0 && have_agreed(name)) continue;
+      if (stop) return;
+      if (silent_code >= 0) _exit(silent_code);
+      const bool in_vain = options.agreement.count() > 0 && !stands_still();
+      leave(kExitPeerLost, just_stopped() ? "stopped" : name, [&] {
+        if (just_stopped()) return fmt::format("ended by {}: {}", name, stopped_for());
+        const Blame found = blame();
+        if (found.ended >= 0 && options.agreement.count() > 0)
+          return fmt::format("ended with rank {}, which has an error of its own", found.ended);
+        return in_vain ? fmt::format(
+                             "told to end, but ranks did not agree on a last step in time, and nothing "
+                             "more is saved ({}): {}",
+                             name, found.text)
+                       : fmt::format("ended by {}: {}", name, found.text);
+      });
+    }
+  }
+
+  // This rank's end has been said, and mpirun begins to end it: with SIGCONT, a second before SIGTERM.
+  bool said() const { return silent_code >= 0 && continued_us > 0; }
+
+  // Who told this rank to end may not wait as long as the others need: the record comes first.
+  bool have_agreed(const char* signal) {
+    write_record(
+        just_stopped() ? "stopped" : signal,
+        just_stopped() ? stopped_for() : fmt::format("{} came to rank {}", signal, transport.rank()));
+    std::int64_t began = FlightRecord::now_us();
+    const std::int64_t at_least = std::chrono::microseconds(options.agreement).count();
+    while (!stop && !has_agreed && silent_code < 0 && !stands_still() &&
+           FlightRecord::now_us() - began < std::max(at_least, 2 * longest_us)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (slow_rank >= 0) began = FlightRecord::now_us();
+    }
+    if (!has_agreed && !stop) return false;
+    remove_record();
+    caught = 0;
+    return true;
+  }
+
+  // mpirun has announced that it ends all (SIGCONT), and nothing has come since long before: there is nobody
+  // to agree with, and not much time.
+  bool stands_still() const {
+    const FlightRecord::Entry last = transport.session().flight().last();
+    const std::int64_t idle = FlightRecord::now_us() - last.last_us;
+    return continued_us > last.last_us && last.under_way() &&
+           (slow_rank < 0 || last.waits_for != slow_rank) && idle > std::max(kStillUs, 2 * longest_us);
+  }
+
+  bool just_stopped() const { return resumed_us > 0 && seconds_since(resumed_us) < 3; }
+  std::string stopped_for() const { return fmt::format("it had been stopped for {} s itself", stopped_s); }
+
+  // Looks at the clock meanwhile: a process that was stopped finds that much of it is gone.
+  void wait_for_signal() {
+    for (std::int64_t before = FlightRecord::now_us(); !caught && !stop && !said();) {
+      timespec until{};
+      clock_gettime(CLOCK_MONOTONIC, &until);
+      until.tv_nsec += 200'000'000;
+      until.tv_sec += until.tv_nsec / 1'000'000'000;
+      until.tv_nsec %= 1'000'000'000;
+      sem_clockwait(&wake, CLOCK_MONOTONIC, &until);
+      const double gap = seconds_since(before);
+      before = FlightRecord::now_us();
+      if (gap > 1.5) {
+        stopped_s = gap;
+        resumed_us = before;
+      }
+    }
+  }
+
+  // In the thread that pushes.
+  void failed(Failure kind, const std::exception& error) {
+    if (kind == Failure::deadline) leave(kExitPeerLost, "deadline", [&] { return blame().text; });
+    if (kind == Failure::lost) leave(kExitPeerLost, "lost", [&] { return std::string(error.what()); });
+    // Known to one who catches it, and perhaps to all ranks: an end of its own follows.
+    write_record("error", printable(error.what()));
+  }
+
+  Blame blame() const { return find_blame(transport.session().flight(), options.folder, kOthers); }
+
+  // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks when one has failed, a second apart; but it sleeps
+  // in between, and its sleep ends when another rank does. Two that end at the same time would have it kill a
+  // third that has just been told. So one goes first, and the others wait until they are told as well.
+  void let_others_end() const {
+    const std::int64_t began = FlightRecord::now_us();
+    const std::int64_t turn = began + transport.rank() % 8 * kTurnUs;
+    const bool by_signal = caught != 0;
+    for (;; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
+      const std::int64_t now = FlightRecord::now_us();
+      if (now - began > kToldUs) return;
+      if (caught != 0) {
+        if (now - caught_us > kOthersUs + kMarginUs) return;
+      } else if (!by_signal && now > turn && continued_us < began - kOthersUs) {
+        return;
+      }
+    }
+  }
+
+  void limit_to(std::chrono::milliseconds time) const {
+    const struct sigaction late = handled_by(too_late);
+    sigaction(SIGALRM, &late, nullptr);
+    const itimerval limit{{}, {time.count() / 1000, time.count() % 1000 * 1000}};
+    setitimer(ITIMER_REAL, &limit, nullptr);
+  }
+
+  template <class Line>
+  [[noreturn]] void leave(int exit_code, std::string_view reason, const Line& make_line) {
+    // One is enough; the others stay where they are.
+    if (ending.exchange(true)) {
+      for (;;) pause();
+    }
+    limit_to(options.limit);
+
+    write_record(reason, {});  // before anything that takes time
+    std::string why = make_line();
+    std::replace(why.begin(), why.end(), '\n', ' ');
+    why = printable(why);
+    write_record(reason, why);
+    if (!path.empty()) why += fmt::format(" (record: {})", printable(path.string()));
+    const std::string line = fmt::format("rank {}: error: {}\n", transport.rank(), why);
+    std::fflush(stdout);
+    // In one piece: the lines of all ranks come at about the same time.
+    for (std::size_t done = 0; done < line.size();) {
+      const ssize_t wrote = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
+      if (wrote < 0 && errno != EINTR) break;
+      done += static_cast<std::size_t>(std::max<ssize_t>(wrote, 0));
+    }
+    limit_to(std::chrono::milliseconds(kToldUs / 1000) + options.limit);
+    let_others_end();
+    _exit(exit_code);
+  }
+};
+
+Watchdog::Watchdog(Transport& transport, const WatchdogOptions& options) {
+  if (transport.world_size() == 1) return;
+  impl_ = std::make_unique<Impl>(transport, options);
+  current_watchdog = this;
+}
+
+Watchdog::~Watchdog() {
+  if (impl_) current_watchdog = nullptr;
+}
+
+Watchdog* Watchdog::current() {
+  return current_watchdog;
+}
+
+void Watchdog::agreed(bool last) {
+  if (!impl_) return;
+  const std::int64_t now = FlightRecord::now_us(), before = impl_->agreed_us.exchange(now);
+  impl_->slow_rank = -1;
+  const bool took_long = impl_->took_long.exchange(false);
+  if (before > 0 && !took_long) impl_->longest_us = std::max(impl_->longest_us.load(), now - before);
+  if (before == 0) impl_->remove_record();  // it goes well
+  impl_->has_agreed = last;                 // the signal may come to this rank after the news of it
+}
+
+void Watchdog::takes_long(int rank) {
+  if (!impl_) return;
+  if (rank >= 0) impl_->took_long = true;
+  impl_->slow_rank = rank;
+}
+
+void Watchdog::stand_down(int exit_code, const std::string& why, bool accident) {
+  if (!impl_) return;
+  if (impl_->transport.session().flight().size() > 0 && (accident || impl_->agreed_us > 0))
+    write_record("error", printable(why));
+  continued_us = 0;
+  impl_->silent_code = exit_code;
+  impl_->limit_to(impl_->options.limit);
+}
+
+void Watchdog::end(int exit_code, const std::string& why) {
+  if (impl_) impl_->leave(exit_code, "error", [&] { return why; });
+  std::fprintf(stderr, "error: %s\n", printable(why).c_str());
+  std::fflush(stdout);
+  _exit(exit_code);
+}
+
+const std::filesystem::path& Watchdog::path() const {
+  static const std::filesystem::path none;
+  return impl_ ? impl_->path : none;
+}
+
+}  // namespace athanor::dist

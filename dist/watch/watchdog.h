@@ -1,0 +1,84 @@
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "dist/transports/transport.h"
+
+namespace athanor::dist {
+
+/// Exit code of a process that ends because another rank is lost.
+inline constexpr int kExitPeerLost = 74;
+
+struct WatchdogOptions {
+  /// Folder for the record, flight.<rank>.json: the run's, best one that all ranks see. Empty: none is
+  /// written.
+  std::filesystem::path folder = ".";
+  /// After SIGTERM, SIGINT or SIGHUP, how long the ranks have to agree on a last step, or twice the longest time
+  /// between two calls of agreed(), for the step under way has to end first (and a checkpoint that is being
+  /// saved: takes_long()). 0: they do not try.
+  std::chrono::milliseconds agreement{0};
+  /// How long an end may take, with the writing of the record, before the process is ended without.
+  std::chrono::milliseconds limit{2000};
+};
+
+/// Sees to it that this process ends, and says why, when its rank cannot go on: another one is lost (a
+/// deadline of dist/collectives/wait.h, an error of the network), or a signal to end (SIGTERM, SIGINT, SIGHUP) comes and the ranks do
+/// not agree in time on what to do. It first writes the FlightRecord, then one line to stderr that names the
+/// rank that is missing, the collective and its bucket, then ends the process with kExitPeerLost, at once and
+/// from whatever thread it is in: nothing is unwound, for destructors may wait for the rank that is missing.
+/// Whoever started the ranks (mpirun, `--devices`) ends the others; each has about a second then, and does
+/// the same in a thread of its own, even where the rest of the process hangs. Where ranks may agree, the
+/// record is written at once all the same, and removed when they have.
+///
+/// In a ring each waits for the one before it, and only one of them for the one that is missing. Where the
+/// folder is one that all ranks see, the records of the others tell who that is.
+///
+/// A crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) leaves a record, too, and goes on as it would have. So
+/// does a stack that overflows in the thread that makes the Watchdog, or in one that pushes buckets.
+///
+/// One per process, made after the transport and before whoever handles signals for himself (SignalGuard
+/// calls what was there before). In a job of one rank it does nothing.
+class Watchdog {
+ public:
+  /// A record that an earlier run has left is removed, at once or, where ranks agree, with the first
+  /// agreed(). Throws IoError where the folder cannot be written to.
+  explicit Watchdog(Transport& transport, const WatchdogOptions& options = {});
+  /// The end is near and good: signals do as they did before.
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// The one of this process; null where there is none, or one rank.
+  static Watchdog* current();
+
+  /// All ranks have just heard of each other; with `last`, of a signal, too, and of the step after which they
+  /// end by themselves.
+  void agreed(bool last);
+
+  /// `rank` takes as long as it needs: it saves, and the others wait for it. Until all of them have heard that
+  /// it is done, and say so (-1), or agreed() is called.
+  void takes_long(int rank = 0);
+
+  /// This rank ends by an error of its own, which the caller says: writes the record, where there is anything
+  /// in it, and from now on a signal ends the process in silence, with that exit code; so does the limit,
+  /// with kExitPeerLost. What is no accident (a wrong flag) leaves no record unless agreed() has been called,
+  /// and lets that of an earlier run be.
+  void stand_down(int exit_code, const std::string& why, bool accident = true);
+
+  /// Record, line ("rank 1: error: " and `why`), end. For an exception that ends this rank alone: the others
+  /// wait for it, and must not be waited for.
+  [[noreturn]] void end(int exit_code, const std::string& why);
+
+  /// The record's file; empty where none is written.
+  const std::filesystem::path& path() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace athanor::dist

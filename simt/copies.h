@@ -1,0 +1,14 @@
+#pragma once
+
+#include "simt/runtime.h"
+
+namespace simt {
+
+/// Called when a copy is queued, to come after some marks: remembers its source on the host, and poisons its
+/// destination on the host.
+void watch(Runtime& all, const Stream& stream, const Vector<Mark>& after, CopyWork& copy);
+
+/// Throws KernelFault where the source on the host is no longer what it was when the copy was queued.
+void run_copy(Runtime& all, const CopyWork& copy);
+
+}  // namespace simt

@@ -1,0 +1,285 @@
+#include "simt/executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "simt/access.h"
+#include "simt/threads.h"
+#include "simt/warp_counters.h"
+
+// How a grid is run on one thread of the host.
+//
+// Blocks run one after the other. A block's threads are called one after the other too, by a worker: a loop
+// on a fiber that takes the next thread nobody has begun and calls the kernel for it. Only a thread that must
+// wait gives its fiber up, in the middle of the kernel, and another worker takes over. So a kernel without
+// barriers is a plain loop of calls, on one stack, and a kernel with them costs one switch (20 ns) each time
+// a thread waits; nobody has to say which is which.
+//
+// A block barrier opens when its last thread arrives: all become ready and run on in the order that was asked
+// for. Lanes of a warp that do something together each leave pointers to their value and their result (both
+// on their own stacks, which stay put while they wait), and the last of them hands the values out. A lane
+// cannot run ahead and spoil a value that another has yet to read, for every value is read at that moment.
+//
+// A thread that breaks a rule says so and goes straight back to the host's stack: the rest of the block is
+// abandoned where it stands. Kernels hold nothing that a destructor would have to give back.
+
+// In a section of their own, which the race detector leaves out.
+__attribute__((section("simt_builtin"))) uint3 threadIdx{}, blockIdx{};
+__attribute__((section("simt_builtin"))) dim3 blockDim{}, gridDim{};
+
+namespace simt {
+namespace {
+constexpr std::size_t kSharedAlignment = 16;
+}  // namespace
+
+Executor& executor() {
+  static Executor& result = *new Executor;
+  return result;
+}
+
+// ---- which thread runs
+
+void Executor::switch_to(Worker* next) {
+  Worker* const from = std::exchange(current_, next);
+  ++stats.switches;
+  Fiber::switch_to(from ? from->fiber : host_, next ? next->fiber : host_);
+}
+
+Worker* Executor::take_worker() {
+  if (!idle_.empty()) {
+    Worker* const worker = idle_.back();
+    idle_.pop_back();
+    return worker;
+  }
+  if (workers_used_ == workers_.size()) {
+    workers_.push_back(std::make_unique<Worker>(stacks_));
+    idle_.reserve(workers_.size());
+  }
+  Worker* const worker = workers_[workers_used_++].get();
+  worker->fiber.restart(&Executor::work);
+  return worker;
+}
+
+// Whoever can go on when the current worker cannot; null: nobody.
+Worker* Executor::next_worker() {
+  if (begun_ < count_) return take_worker();
+  if (ready_first_ == ready_end_) return nullptr;
+  Worker* const worker = ready_[ready_first_];
+  if (++ready_first_ == ready_.size()) ready_first_ = 0;
+  return worker;
+}
+
+void Executor::release(unsigned thread) {
+  threads_[thread].state = State::ready;
+  ready_[ready_end_] = threads_[thread].worker;
+  if (++ready_end_ == ready_.size()) ready_end_ = 0;
+}
+
+void Executor::begin_thread(unsigned thread) {
+  threadIdx = threads_[thread].index;
+  race::run_thread(thread);
+}
+
+void Executor::wait() {
+  Worker* const me = current_;
+  Worker* const next = next_worker();
+  if (next != me) switch_to(next);
+  begin_thread(me->thread);
+}
+
+void Executor::work() {
+  Executor& self = executor();
+  Worker* const me = self.current_;
+  const Call* const call = self.grid_->call;
+  for (;;) {
+    while (self.begun_ < self.count_) {
+      const unsigned thread = self.order_[self.begun_++];
+      me->thread = thread;
+      self.threads_[thread].worker = me;
+      self.begin_thread(thread);
+      std::string thrown;
+      try {
+        call->run();
+      } catch (const std::exception& error) {
+        thrown = fmt::format("thread {} throws: {}", self.name(thread), error.what());
+      }
+      if (!thrown.empty()) self.fail(std::move(thrown));
+      counting::end_thread(thread);
+      self.threads_[thread].state = State::done;
+      ++self.done_;
+      if (self.waiting_ > 0 && self.waiting_ + self.done_ == self.count_) self.open_barrier();
+    }
+    self.idle_.push_back(me);
+    self.switch_to(self.next_worker());
+  }
+}
+
+// ---- what went wrong
+
+std::string Executor::name(unsigned thread) const {
+  const uint3& index = threads_[thread].index;
+  return fmt::format("({},{},{})", index.x, index.y, index.z);
+}
+
+std::string Executor::in_block(const std::string& what) const {
+  return fmt::format("kernel {}, block ({},{},{}): {}", grid_->kernel, blockIdx.x, blockIdx.y, blockIdx.z,
+                     what);
+}
+
+// What the abandoned stacks own is never freed: callers hand the text over, and keep no other.
+void Executor::fail(std::string&& what) {
+  fault_ = in_block(what);
+  std::string().swap(what);
+  switch_to(nullptr);
+  __builtin_trap();  // the host never comes back
+}
+
+// ---- a grid
+
+void Executor::reorder() {
+  if (options().threads.kind != Order::Kind::random) return;
+  for (unsigned i = count_; i > 1; --i) std::swap(order_[i - 1], order_[random_.below(i)]);
+}
+
+void Executor::prepare(const Grid& grid) {
+  const Order& order = options().threads;
+  grid_ = &grid;
+  gridDim = grid.grid;
+  blockDim = grid.block;
+  count_ = grid.block.x * grid.block.y * grid.block.z;
+  random_ = Random(order.seed);
+  threads_.resize(count_);
+  warps_.resize((count_ + 31) / 32);
+  ready_.resize(count_ + 1);
+  order_.resize(count_);
+  for (unsigned i = 0; i < count_; ++i) {
+    threads_[i].index = {i % grid.block.x, i / grid.block.x % grid.block.y, i / grid.block.x / grid.block.y};
+    order_[i] = order.kind == Order::Kind::reverse ? count_ - 1 - i : i;
+  }
+  // An exact end, so that AddressSanitizer's red zone begins there; and no better aligned than promised.
+  const std::size_t bytes = grid.shared_bytes;
+#if defined(__SANITIZE_ADDRESS__)
+  const bool keep = bytes == shared_capacity_;
+#else
+  const bool keep = bytes <= shared_capacity_;
+#endif
+  if (!keep) {
+    void* block = nullptr;
+    if (posix_memalign(&block, 2 * kSharedAlignment, kSharedAlignment + bytes) != 0) throw std::bad_alloc();
+    shared_block_.reset(block);
+    shared_capacity_ = bytes;
+  }
+  shared_ = bytes > 0 ? static_cast<char*>(shared_block_.get()) + kSharedAlignment : nullptr;
+
+  const std::uint64_t blocks = std::uint64_t{grid.grid.x} * grid.grid.y * grid.grid.z;
+  stride_ = 1, offset_ = 0;
+  if (order.kind == Order::Kind::reverse) stride_ = offset_ = blocks - 1;
+  if (order.kind == Order::Kind::random && blocks > 1) {
+    do stride_ = 1 + random_.below(std::min<std::uint64_t>(blocks - 1, 1u << 30));
+    while (std::gcd(stride_, blocks) != 1);
+    offset_ = random_.below(blocks);
+  }
+  idle_.clear();
+  workers_used_ = 0;
+  fault_.clear();
+}
+
+// stride and number of blocks have no common divisor, so every block comes up once.
+uint3 Executor::block_at(std::uint64_t position) const {
+  const dim3& size = grid_->grid;
+  const std::uint64_t blocks = std::uint64_t{size.x} * size.y * size.z;
+  __extension__ using Wide = unsigned __int128;
+  const auto block = static_cast<std::uint64_t>((static_cast<Wide>(position) * stride_ + offset_) % blocks);
+  return {static_cast<unsigned>(block % size.x), static_cast<unsigned>(block / size.x % size.y),
+          static_cast<unsigned>(block / size.x / size.y)};
+}
+
+void Executor::run_block() {
+  if (shared_) std::memset(shared_, 0xff, grid_->shared_bytes);  // NaN, where nobody writes before reading
+  for (Thread& thread : threads_) thread.state = State::fresh;
+  std::memset(warps_.data(), 0, warps_.size() * sizeof(Warp));
+  begun_ = waiting_ = done_ = 0;
+  votes_ = 0;
+  ready_first_ = ready_end_ = 0;
+  reorder();
+  race::begin_block();
+  stats.threads += count_;
+  switch_to(take_worker());
+  if (fault_.empty() && done_ != count_) fault_ = in_block(stuck());
+  counting::end_block();
+}
+
+void Executor::run(const Grid& grid) {
+  prepare(grid);
+  ++stats.launches;
+  race::begin_grid(grid, shared_);
+  counting::begin_grid(grid);
+  watch_accesses(true, stacks_.begin(), stacks_.end());
+  const std::uint64_t blocks = std::uint64_t{grid.grid.x} * grid.grid.y * grid.grid.z;
+  for (std::uint64_t position = 0; position < blocks && fault_.empty(); ++position) {
+    blockIdx = block_at(position);
+    run_block();
+  }
+  watch_accesses(false);
+  race::end_grid();
+  if (!fault_.empty()) throw KernelFault(fault_);
+}
+
+void run_grid(const Grid& grid) {
+  executor().run(grid);
+}
+
+const ExecutorStats& executor_stats() {
+  return executor().stats;
+}
+
+// ---- what kernels call
+
+void* dynamic_shared_memory() {
+  return executor().shared();
+}
+
+int block_barrier(bool predicate, const Site& site) {
+  return executor().barrier(predicate, site, __builtin_frame_address(0));
+}
+
+void warp_together(Together what, unsigned mask, const void* in, unsigned bytes, unsigned source, void* out,
+                   const Site& site) {
+  executor().together(what, mask, in, bytes, source, out, site, __builtin_frame_address(0));
+}
+
+unsigned lane() {
+  return executor().current_thread() % 32;
+}
+
+void fail_kernel(const char* what, const Site& site) {
+  Executor& now = executor();
+  std::string text = fmt::format("{}: thread {} at {}", what, now.name(now.current_thread()), place(site));
+  now.fail(std::move(text));
+}
+
+}  // namespace simt
+
+#if defined(__SANITIZE_ADDRESS__)
+// An index that is off by a row must not land in the next array: as much room round each as there can be.
+extern "C" __attribute__((weak)) const char* __asan_default_options() {
+  return "redzone=2048";
+}
+
+// The sanitizers call these before, or as, they report an error. Their report has the line; what it cannot
+// know is which thread of which block of which launch. Weak: a program may say it in its own words.
+extern "C" __attribute__((weak)) void __asan_on_error() {
+  const simt::Executor& now = simt::executor();
+  if (!now.running()) return;
+  const std::string text = now.in_thread() + "\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+}
+extern "C" __attribute__((weak)) void __ubsan_on_report() {
+  __asan_on_error();
+}
+#endif

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <thread>
+
+#include "simt/runtime.h"
+
+namespace simt {
+
+/// An op of a graph; `after` are the nodes it waits for. Nodes of one lane were captured from one stream.
+struct GraphNode {
+  Op op;
+  int lane = 0;
+  Vector<int> after;
+};
+
+/// Streams that are being recorded instead of run.
+struct Capture {
+  struct Lane {
+    Stream* stream;
+    Vector<int> tail;  ///< what the stream's next op comes after
+  };
+  std::uint64_t id = 0;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread;
+  Vector<GraphNode> nodes;
+  Vector<Lane> lanes;  ///< the first is where the capture began
+  std::string lost;    ///< why it is no longer valid; else empty
+};
+
+void capture_op(Stream& stream, Op op);
+void capture_record(Stream& stream, Event& event);
+void capture_wait(Runtime& all, Stream& stream, const Event& event);
+
+}  // namespace simt
+
+struct CUgraph_st {
+  int device = 0;
+  simt::Vector<simt::GraphNode> nodes;
+  int lanes = 0;
+};
+
+struct CUgraphExec_st {
+  int device = 0;
+  simt::Vector<simt::GraphNode> nodes;
+  simt::Vector<simt::Stream*> lanes;
+};

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <math.h>
+#include <simt/device.h>
+#include <stdlib.h>
+
+// CUDA's intrinsic functions. The fast ones (__expf, __fdividef, rsqrtf) are exact to the last rounding here
+// and approximate on a GPU: tolerances are sized for the GPU.
+
+// Loads and stores with a cache policy. Always inline, so that the race build sees them in the kernel.
+#define SIMT_LOAD(name)                                         \
+  template <class T> __forceinline__ T name(const T* address) { \
+    return *address;                                            \
+  }
+SIMT_LOAD(__ldg)
+SIMT_LOAD(__ldca)
+SIMT_LOAD(__ldcg)
+SIMT_LOAD(__ldcs)
+SIMT_LOAD(__ldlu)
+SIMT_LOAD(__ldcv)
+#undef SIMT_LOAD
+#define SIMT_STORE(name)                                                                    \
+  template <class T> __forceinline__ void name(T* address, std::type_identity_t<T> value) { \
+    *address = value;                                                                       \
+  }
+SIMT_STORE(__stwb)
+SIMT_STORE(__stcg)
+SIMT_STORE(__stcs)
+SIMT_STORE(__stwt)
+#undef SIMT_STORE
+
+// A line each.
+#define SIMT_FUNCTION(T, name, parameters, result) \
+  inline T name parameters {                       \
+    return result;                                 \
+  }
+
+// Bits.
+SIMT_FUNCTION(int, __popc, (unsigned x), std::popcount(x))
+SIMT_FUNCTION(int, __popcll, (unsigned long long x), std::popcount(x))
+SIMT_FUNCTION(int, __clz, (int x), std::countl_zero(static_cast<unsigned>(x)))
+SIMT_FUNCTION(int, __clzll, (long long x), std::countl_zero(static_cast<unsigned long long>(x)))
+SIMT_FUNCTION(int, __ffs, (int x), __builtin_ffs(x))
+SIMT_FUNCTION(int, __ffsll, (long long x), __builtin_ffsll(x))
+inline unsigned __brev(unsigned x) {
+  unsigned reversed = 0;
+  for (int bit = 0; bit < 32; ++bit) reversed |= (x >> bit & 1u) << (31 - bit);
+  return reversed;
+}
+SIMT_FUNCTION(unsigned, __umulhi, (unsigned a, unsigned b), static_cast<unsigned>(std::uint64_t{a} * b >> 32))
+SIMT_FUNCTION(int, __mulhi, (int a, int b), static_cast<int>(std::int64_t{a} * b >> 32))
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<unsigned long long>(static_cast<Wide>(a) * b >> 64);
+}
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
+  const std::uint64_t bytes = std::uint64_t{high} << 32 | low;
+  unsigned result = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  }
+  return result;
+}
+SIMT_FUNCTION(unsigned, __funnelshift_l, (unsigned low, unsigned high, unsigned shift),
+              static_cast<unsigned>((std::uint64_t{high} << 32 | low) << (shift & 31) >> 32))
+SIMT_FUNCTION(unsigned, __funnelshift_r, (unsigned low, unsigned high, unsigned shift),
+              static_cast<unsigned>((std::uint64_t{high} << 32 | low) >> (shift & 31)))
+
+// The same bits as another type.
+SIMT_FUNCTION(unsigned, __float_as_uint, (float x), std::bit_cast<unsigned>(x))
+SIMT_FUNCTION(int, __float_as_int, (float x), std::bit_cast<int>(x))
+SIMT_FUNCTION(float, __uint_as_float, (unsigned x), std::bit_cast<float>(x))
+SIMT_FUNCTION(float, __int_as_float, (int x), std::bit_cast<float>(x))
+SIMT_FUNCTION(long long, __double_as_longlong, (double x), std::bit_cast<long long>(x))
+SIMT_FUNCTION(double, __longlong_as_double, (long long x), std::bit_cast<double>(x))
+
+// Conversions. Out of range they saturate, and NaN becomes 0, as on the device.
+namespace simt {
+template <class To, class From> To saturated(From x) {
+  using Limits = std::numeric_limits<To>;
+  if (std::isnan(x)) return 0;
+  if (x <= static_cast<From>(Limits::min())) return Limits::min();
+  return x >= static_cast<From>(Limits::max()) ? Limits::max() : static_cast<To>(x);
+}
+}  // namespace simt
+#define SIMT_CONVERT(name, From, To)               \
+  inline To __##name##_rn(From x) {                \
+    return simt::saturated<To>(std::nearbyint(x)); \
+  }                                                \
+  inline To __##name##_rz(From x) {                \
+    return simt::saturated<To>(std::trunc(x));     \
+  }                                                \
+  inline To __##name##_rd(From x) {                \
+    return simt::saturated<To>(std::floor(x));     \
+  }                                                \
+  inline To __##name##_ru(From x) {                \
+    return simt::saturated<To>(std::ceil(x));      \
+  }
+SIMT_CONVERT(float2int, float, int)
+SIMT_CONVERT(float2uint, float, unsigned)
+SIMT_CONVERT(float2ll, float, long long)
+SIMT_CONVERT(double2int, double, int)
+SIMT_CONVERT(double2ll, double, long long)
+#undef SIMT_CONVERT
+SIMT_FUNCTION(float, __int2float_rn, (int x), static_cast<float>(x))
+SIMT_FUNCTION(float, __uint2float_rn, (unsigned x), static_cast<float>(x))
+SIMT_FUNCTION(float, __ll2float_rn, (long long x), static_cast<float>(x))
+SIMT_FUNCTION(float, __double2float_rn, (double x), static_cast<float>(x))
+
+// Arithmetic.
+SIMT_FUNCTION(float, rsqrtf, (float x), 1.0f / std::sqrt(x))
+SIMT_FUNCTION(double, rsqrt, (double x), 1.0 / std::sqrt(x))
+SIMT_FUNCTION(float, rsqrt, (float x), 1.0f / std::sqrt(x))
+SIMT_FUNCTION(float, __frsqrt_rn, (float x), static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))))
+SIMT_FUNCTION(float, __frcp_rn, (float x), 1.0f / x)
+SIMT_FUNCTION(float, __fsqrt_rn, (float x), std::sqrt(x))
+SIMT_FUNCTION(float, __fdividef, (float a, float b), a / b)
+SIMT_FUNCTION(float, __fdiv_rn, (float a, float b), a / b)
+SIMT_FUNCTION(float, __fadd_rn, (float a, float b), a + b)
+SIMT_FUNCTION(float, __fsub_rn, (float a, float b), a - b)
+SIMT_FUNCTION(float, __fmul_rn, (float a, float b), a* b)
+SIMT_FUNCTION(float, __fmaf_rn, (float a, float b, float c), std::fma(a, b, c))
+SIMT_FUNCTION(double, __dadd_rn, (double a, double b), a + b)
+SIMT_FUNCTION(double, __dmul_rn, (double a, double b), a* b)
+SIMT_FUNCTION(double, __fma_rn, (double a, double b, double c), std::fma(a, b, c))
+SIMT_FUNCTION(float, __saturatef, (float x), std::fmin(std::fmax(x, 0.0f), 1.0f))
+
+// The C library declares functions of these names for itself.
+namespace simt {
+SIMT_FUNCTION(float, fast_exp, (float x), std::exp(x))
+SIMT_FUNCTION(float, fast_exp10, (float x), std::pow(10.0f, x))
+SIMT_FUNCTION(float, fast_log, (float x), std::log(x))
+SIMT_FUNCTION(float, fast_log2, (float x), std::log2(x))
+SIMT_FUNCTION(float, fast_log10, (float x), std::log10(x))
+SIMT_FUNCTION(float, fast_pow, (float x, float y), std::pow(x, y))
+SIMT_FUNCTION(float, fast_sin, (float x), std::sin(x))
+SIMT_FUNCTION(float, fast_cos, (float x), std::cos(x))
+SIMT_FUNCTION(float, fast_tan, (float x), std::tan(x))
+}  // namespace simt
+#define __expf simt::fast_exp
+#define __exp10f simt::fast_exp10
+#define __logf simt::fast_log
+#define __log2f simt::fast_log2
+#define __log10f simt::fast_log10
+#define __powf simt::fast_pow
+#define __sinf simt::fast_sin
+#define __cosf simt::fast_cos
+#define __tanf simt::fast_tan
+
+#undef SIMT_FUNCTION
+
+// max and min of numbers of any two types, as CUDA has them: of floating numbers, NaN loses.
+#define SIMT_EXTREMUM(name, better)                           \
+  template <class A, class B>                                 \
+  requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B> \
+  constexpr auto name(A a, B b) {                             \
+    using T = std::common_type_t<A, B>;                       \
+    const T x = static_cast<T>(a), y = static_cast<T>(b);     \
+    return x better y || !(y == y) ? x : y;                   \
+  }
+SIMT_EXTREMUM(max, >)
+SIMT_EXTREMUM(min, <)
+#undef SIMT_EXTREMUM

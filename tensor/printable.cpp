@@ -1,0 +1,43 @@
+#include "tensor/printable.h"
+
+#include <fmt/format.h>
+
+namespace athanor {
+namespace {
+
+/// Bytes of the UTF-8 character at the start of `text`; 0 where there is none, or a control character.
+std::size_t visible_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
+  const std::size_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned second = byte(1);
+  if (first == 0xc2 && second < 0xa0) return 0;  // controls of Latin-1
+  const bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+  const bool no_character = (first == 0xed && second >= 0xa0) || (first == 0xf4 && second >= 0x90);
+  return overlong || no_character ? 0 : length;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string shown;
+  shown.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t bytes = visible_bytes(text);
+    if (bytes > 0) {
+      shown.append(text.substr(0, bytes));
+    } else if (text[0] == '\n' || text[0] == '\t') {
+      shown.append(text[0] == '\n' ? "\\n" : "\\t");
+    } else {
+      fmt::format_to(std::back_inserter(shown), "\\x{:02x}", static_cast<unsigned char>(text[0]));
+    }
+    text.remove_prefix(bytes > 0 ? bytes : 1);
+  }
+  return shown;
+}
+
+}  // namespace athanor

@@ -1,0 +1,28 @@
+#include "dist/watch/detail/blame.h"
+#include "dist/watch/flight_record.h"
+#include "dist/watch/flight_report.h"
+#include "fuzz.h"
+
+using namespace athanor;
+
+/// Three ranks' records: what is read, concluded and blamed is text that a terminal may be shown.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto parts = fuzz::split_parts(fuzz::text_of(data, size), 3);
+  for (std::size_t rank = 0; rank < parts.size(); ++rank)
+    fuzz::put(dist::record_file({}, static_cast<int>(rank)).c_str(), parts[rank]);
+  const auto check = [](const std::string& text) {
+    for (const char c : text) {
+      if (c != '\n' && (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)) std::abort();
+    }
+  };
+  try {
+    check(dist::read_flight(fuzz::folder()).str());
+  } catch (const IoError& error) {
+    check(error.what());
+  }
+  dist::FlightRecord mine(3, 4);
+  mine.begin(data && size > 0 ? data[0] % 8 : 0, {"ring all_reduce"});
+  mine.waits_for(0);
+  check(dist::find_blame(mine, fuzz::folder(), {}).text);
+  return 0;
+}

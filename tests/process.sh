@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# process.sh BIN: a program as a process among others: its descriptors, its signals, its name.
+set -euo pipefail
+bin=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+die() { echo "$*"; cat out err 2>/dev/null; exit 1; }
+one_line() { # one_line CODE PATTERN: how the last command ended, and all that is on stderr
+  [ "$code" -eq "$1" ] || die "$2: expected code $1, but got $code"
+  [ "$(wc -l <err)" -eq 1 ] || die "$2: expected one line on stderr"
+  grep -qE -- "$2" err || die "expected '$2'"
+}
+short=("$bin/train_digits" --device cpu --epochs 1 --max-steps 5)
+
+# stdout closed: nothing is trained, and no other file takes its place. Full: the training is done, and it is said.
+code=0; "${short[@]}" --metrics closed.jsonl >&- 2>err || code=$?
+one_line 2 "^error: stdout: must be open, but is closed"
+[ ! -e closed.jsonl ] || die "it has trained"
+code=0; "${short[@]}" --metrics full.jsonl >/dev/full 2>err || code=$?
+one_line 2 "^error: stdout: must take all that is printed, but does not"
+grep -q '"event":"end"' full.jsonl || die "the training did not end"
+code=0; "$bin/train_digits" --help >/dev/full 2>err || code=$?
+one_line 2 "^error: stdout: .*"
+code=0; "$bin/athanor" inspect --json full.jsonl >/dev/full 2>err || code=$?
+[ "$code" -eq 2 ] || die "athanor inspect to a full disk: got $code"
+code=0; "$bin/athanor" --help >&- 2>err || code=$?
+one_line 2 "^error: stdout: must be open"
+# stdin and stderr closed: what is written to a file is what belongs there.
+"${short[@]}" --metrics quiet.jsonl <&- >out 2>&- || die "without stdin and stderr: got $?"
+[ "$(grep -cv '^{"event"' quiet.jsonl)" -eq 0 ] || die "quiet.jsonl holds other than metrics"
+
+# begin COMMAND...: until it trains. (A script's background jobs ignore SIGINT: --default-signal.)
+begin() {
+  rm -f signal.jsonl
+  "$@" "$bin/train_digits" --device cpu --epochs 100000 --metrics signal.jsonl >out 2>err &
+  pid=$!
+  for _ in $(seq 1200); do
+    [ -s signal.jsonl ] && return
+    kill -0 $pid 2>/dev/null || break
+    sleep 0.05
+  done
+  die "it does not train"
+}
+finish() { # finish CODE NAME
+  code=0
+  wait $pid || code=$?
+  [ "$code" -eq "$1" ] || die "SIG$2: expected code $1, but got $code"
+  grep -q "^ended by SIG$2 after" out || die "SIG$2: it does not say so"
+  grep -q '"event":"end".*"stopped_by":"signal"' signal.jsonl || die "SIG$2: no last line"
+}
+for signal in INT:130 TERM:143 HUP:129; do
+  begin env --default-signal
+  kill "-${signal%:*}" $pid
+  finish "${signal#*:}" "${signal%:*}"
+done
+# What is ignored stays ignored: SIGINT in the background of a script, SIGHUP under nohup.
+for ignored in INT HUP; do
+  begin env --default-signal "--ignore-signal=$ignored"
+  [ "$ignored" = INT ] || [ "$(cat /proc/$pid/comm)" = train_digits ] || die "ps calls it $(cat /proc/$pid/comm)"
+  kill "-$ignored" $pid
+  sleep 0.5
+  kill -0 $pid 2>/dev/null || die "SIG$ignored is not ignored"
+  kill -TERM $pid
+  finish 143 TERM
+done

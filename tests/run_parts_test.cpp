@@ -1,0 +1,345 @@
+// The parts of a training, each without a Trainer.
+#include <cmath>
+#include <csignal>
+#include <limits>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "kernels/copy.h"
+#include "support/small_training.h"
+#include "support/temp_dir.h"
+#include "trainer/classifier.h"
+#include "trainer/feeding.h"
+#include "trainer/limits.h"
+#include "trainer/overflow.h"
+#include "trainer/reports.h"
+#include "trainer/run_checkpoints.h"
+#include "trainer/validation.h"
+
+namespace athanor {
+namespace {
+
+using test::kSmallSpec;
+using test::Perceptron;
+using test::small_config;
+
+/// What several parts need of each other.
+struct Parts {
+  explicit Parts(TrainerConfig of) : config(std::move(of)) {}
+  TrainerConfig config;
+  std::unique_ptr<ParallelStrategy> strategy = ParallelStrategy::make(nullptr, config);
+  RunClock clock;
+  Limits limits{config, *strategy, clock};
+  Times total;
+  PhaseTimes times{total};
+};
+
+void wait_ms(int count) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(count));
+}
+
+// Times ----------------------------------------------------------------------------------------------------
+
+TEST(PhaseTimes, ASecondIsTheInnermostScopes) {
+  Times total;
+  PhaseTimes times(total);
+  {
+    const auto outer = times.scope(&Times::update);
+    wait_ms(20);
+    {
+      const auto inner = times.scope(&Times::forward);
+      wait_ms(60);
+    }
+    wait_ms(20);
+  }
+  wait_ms(30);
+  EXPECT_GE(total.update, 0.040);
+  EXPECT_GE(total.forward, 0.060);
+  EXPECT_LT(total.update, total.forward) << "the inner one's counts once";
+  EXPECT_EQ(total.step(), total.update + total.forward) << "outside of scopes it is nobody's";
+  times.move(0.5, &Times::forward, &Times::communication);
+  EXPECT_EQ(total.communication, 0.5);
+}
+
+TEST(PhaseTimes, ValidationIsAWhole) {
+  Times total;
+  PhaseTimes times(total);
+  {
+    const auto outer = times.scope(&Times::validation);
+    const auto inner = times.scope(&Times::communication);
+    wait_ms(5);
+  }
+  EXPECT_EQ(total.communication, 0);
+  EXPECT_GE(total.validation, 0.005);
+}
+
+// Metrics --------------------------------------------------------------------------------------------------
+
+TEST(MetricSums, AddUpUntilAStepComesToNothing) {
+  MetricSums sums(kCpu);
+  const Tensor losses = Tensor::from(std::vector<float>{1, 2, 3}, {3});
+  const Tensor logits = Tensor::from(std::vector<float>{1, 0, 0, 1, 1, 0}, {3, 2});
+  const Tensor target = Tensor::from(std::vector<std::int64_t>{0, 1, 1}, {3});
+  EXPECT_TRUE(std::isnan(MetricSums::mean(sums.read()).loss));
+  sums.add(losses, logits, target);
+  sums.snapshot();
+  sums.add(losses, logits, target);
+  EXPECT_EQ(sums.read(), (std::vector<double>{12, 4, 6}));
+  StepBuffer step(kCpu);
+  sums.restore_if_skipped(step);
+  EXPECT_EQ(sums.read(), (std::vector<double>{12, 4, 6}));
+  step->found_inf = 1;
+  sums.restore_if_skipped(step);
+  const Metrics mean = MetricSums::mean(sums.read());
+  EXPECT_EQ(mean.loss, 2);
+  EXPECT_EQ(mean.accuracy, 2.0 / 3);
+  EXPECT_EQ(mean.samples, 3);
+}
+
+// Limits ---------------------------------------------------------------------------------------------------
+
+TEST(Limits, TheFirstReasonCounts) {
+  Parts parts(small_config());
+  parts.limits.after_step(7);
+  EXPECT_FALSE(parts.limits.stopped());
+  parts.limits.stop(StoppedBy::early_stop, "enough");
+  EXPECT_FALSE(parts.limits.stopped()) << "before ranks have agreed, and the step is over";
+  parts.limits.stop(StoppedBy::max_time, "late");
+  parts.limits.after_step(8);
+  EXPECT_TRUE(parts.limits.stopped());
+  EXPECT_EQ(parts.limits.reason(), StoppedBy::early_stop);
+  EXPECT_EQ(parts.limits.why(), "enough");
+}
+
+TEST(Limits, StepsTimeAndSignalsEndIt) {
+  TrainerConfig config = small_config();
+  config.max_steps = 3;
+  config.max_time_s = 100;
+  Parts by_steps(config), by_time(config), by_signal(config);
+  for (const std::int64_t step : {1, 2, 3}) {
+    EXPECT_FALSE(by_steps.limits.stopped());
+    by_steps.limits.after_step(step);
+  }
+  EXPECT_EQ(by_steps.limits.reason(), StoppedBy::max_steps);
+  by_time.clock.add(101);
+  by_time.limits.agree();
+  EXPECT_FALSE(by_time.limits.stopped()) << "within a validation, time is not looked at";
+  by_time.limits.agree(true);
+  EXPECT_EQ(by_time.limits.reason(), StoppedBy::max_time);
+  EXPECT_EQ(by_time.limits.why(), "--max-time is over, after 1 min 41 s");
+  std::raise(SIGINT);
+  by_signal.limits.after_step(1);
+  EXPECT_TRUE(by_signal.limits.by_signal());
+  EXPECT_EQ(by_signal.limits.agree_on_signal(), SIGINT);
+}
+
+TEST(Limits, WhatOtherRanksHaveVotedForIsTaken) {
+  Parts parts(small_config());
+  EXPECT_FALSE(parts.limits.take({}));
+  EXPECT_TRUE(parts.limits.take({.reason = static_cast<int>(StoppedBy::early_stop), .rank = 2}));
+  EXPECT_EQ(parts.limits.reason(), StoppedBy::early_stop);
+  EXPECT_EQ(parts.limits.why(), "rank 2 has stopped it");
+}
+
+// Reports --------------------------------------------------------------------------------------------------
+
+TEST(Reports, SayWhereARunStands) {
+  RunPosition position;
+  position.epoch = 2;
+  position.epoch_samples = 300;
+  position.epoch_steps = 3;
+  position.attempted = 23;
+  position.epoch_began_s = 10;
+  position.trained_samples = 500;
+  position.train_s = 5;
+  StepState state;
+  state.applied_steps = 20;
+  state.overflow_steps = 2;
+  state.outlier_steps = 1;
+  state.loss_scale = 8;
+  state.found_outlier = 1;
+  state.learning_rate[0] = 0.5f;
+  const StepInfo step = info_of(position, 14);
+  EXPECT_EQ(step.epoch, 3);
+  EXPECT_EQ(step.step, 3);
+  EXPECT_EQ(step.attempted, 23);
+  EXPECT_EQ(step.epoch_s, 4);
+  EXPECT_EQ(report_of(state).result, StepResult::skipped_outlier);
+  EXPECT_EQ(report_of(state).attempted, 23);
+  position.validation = {2, 0.25, 50};
+  EpochReport epoch;
+  fill(epoch, position, state, {1, 0.5, 300}, 6, 16);
+  EXPECT_EQ(epoch.epoch, 3);
+  EXPECT_EQ(epoch.train_loss, 1);
+  EXPECT_EQ(epoch.val_accuracy, 0.25);
+  EXPECT_EQ(epoch.images_per_s, 50);
+  EXPECT_EQ(epoch.learning_rate, 0.5f);
+  EXPECT_EQ(epoch.steps.skipped(), 3);
+  const FitReport whole = report_of(position, state, {2, 0.25, 50}, 20);
+  EXPECT_EQ(whole.images_per_s, 100);
+  EXPECT_EQ(whole.test_loss, 2);
+  EXPECT_EQ(whole.epochs, 2);
+}
+
+// Validation -----------------------------------------------------------------------------------------------
+
+struct Validated : Parts {
+  Validated() : Parts(small_config()) {}
+  std::unique_ptr<InMemoryDataset> train = synthetic(kSmallSpec, 64, 1),
+                                   held_out = synthetic(kSmallSpec, 50, 2);
+  Feeding feeding{config, *strategy, *train, *held_out, {}};
+  Perceptron model;
+  Classifier task{model, Preprocess(kSmallSpec, feeding.pixels(), DType::f32, kCpu), 5, kCpu, 0.3f};
+  Validation validation{task, feeding.held_out(), *strategy, limits, kCpu};
+};
+
+TEST(Validation, MeasuresAllThatIsHeldOut) {
+  Validated parts;
+  parts.model.train();
+  const auto metrics = parts.validation.run(nullptr, parts.times);
+  ASSERT_TRUE(metrics);
+  EXPECT_EQ(metrics->samples, 50);
+  EXPECT_NEAR(metrics->loss, std::log(5.0), 0.5) << "of weights that have learnt nothing, not smoothed";
+  EXPECT_TRUE(parts.model.training());
+  EXPECT_GT(parts.total.validation, 0);
+  EXPECT_EQ(parts.validation.run(nullptr, parts.times)->loss, metrics->loss);
+  EXPECT_EQ(parts.validation.run(nullptr, parts.times, 0)->samples, 0);
+}
+
+TEST(Validation, ASignalEndsItWithoutAResult) {
+  Validated parts;
+  parts.model.on_validation = [](int, const Tensor&) { std::raise(SIGTERM); };
+  EXPECT_FALSE(parts.validation.run(nullptr, parts.times));
+  EXPECT_TRUE(parts.limits.by_signal());
+}
+
+TEST(Validation, IsOfTheAverageWhereThereIsOne) {
+  Validated parts;
+  ParameterArena arena(parts.model.parameters(), parts.model.buffers());
+  parts.strategy->attach(arena, parts.times);
+  Ema average(arena);
+  const double before = parts.validation.run(nullptr, parts.times)->loss;
+  kernels::fill(cpu_context(), arena.parts()[0].masters, 0);
+  EXPECT_NEAR(parts.validation.run(nullptr, parts.times)->loss, std::log(5.0), 1e-6);
+  EXPECT_EQ(parts.validation.run(&average, parts.times)->loss, before);
+  EXPECT_FALSE(average.swapped());
+  EXPECT_EQ(arena.parts()[0].masters.data<float>()[0], 0);
+}
+
+// Checkpoints ----------------------------------------------------------------------------------------------
+
+struct Saved : Parts {
+  explicit Saved(TrainerConfig of) : Parts(std::move(of)) {}
+  StepBuffer step{kCpu};
+  MetricSums metrics{kCpu};
+  RunCheckpoints checkpoints{config, *strategy, step, metrics};
+  RunPosition position;
+  StateDict settings() const {
+    StateDict state;
+    state.set("lr", std::string("0.1"));
+    return state;
+  }
+  std::vector<StatePart> parts() {
+    return {
+        {"settings.", [this] { return settings(); }, [](const StateDict& state) { (void)state.text("lr"); }},
+        {"run.", [this] { return state_of(position); },
+         [this](const StateDict& state) { position = position_from(state); }},
+        checkpoints.metrics_part()};
+  }
+  void save() { checkpoints.save(position, limits, clock, times, parts()); }
+};
+
+TEST(RunCheckpoints, APositionIsSavedOnceAndGoneOnFrom) {
+  const test::TempDir folder;
+  TrainerConfig config = small_config();
+  config.checkpoint_dir = folder / "saved";
+  config.checkpoint_every = 2;
+  {
+    Saved run(config);
+    EXPECT_FALSE(run.checkpoints.open(run.settings(), 30));
+    EXPECT_TRUE(run.checkpoints.due(4));
+    EXPECT_FALSE(run.checkpoints.due(5));
+    run.metrics.write({4, 3, 8});
+    run.position.attempted = 4;
+    run.save();
+    EXPECT_EQ(run.checkpoints.newest(), folder.path() / "saved" / "step-00000004.safetensors");
+    const auto written = std::filesystem::last_write_time(run.checkpoints.newest());
+    run.save();
+    EXPECT_EQ(std::filesystem::last_write_time(run.checkpoints.newest()), written);
+    EXPECT_GT(run.total.saving, 0);
+  }
+  config.resume = "auto";
+  Saved again(config);
+  const auto position = again.checkpoints.open(again.settings(), 30);
+  ASSERT_TRUE(position);
+  EXPECT_EQ(position->attempted, 4);
+  EXPECT_NE(again.checkpoints.notes().at(0).find(": 4 of 30 steps done"), std::string::npos);
+  again.checkpoints.resume(again.parts());
+  EXPECT_EQ(again.metrics.read(), (std::vector<double>{4, 3, 8}));
+}
+
+TEST(RunCheckpoints, WhatHasDivergedIsNotSaved) {
+  const test::TempDir folder;
+  TrainerConfig config = small_config();
+  config.checkpoint_dir = folder / "saved";
+  Saved run(config);
+  (void)run.checkpoints.open(run.settings(), 30);
+  run.position.attempted = 1;
+  run.step->stuck_steps = 1;
+  run.save();
+  run.step->stuck_steps = 0;
+  run.position.validated = true;
+  run.position.validation.loss = std::numeric_limits<double>::infinity();
+  run.save();
+  EXPECT_TRUE(run.checkpoints.newest().empty());
+  run.position.validation.loss = 1;
+  run.save();
+  EXPECT_FALSE(run.checkpoints.newest().empty());
+}
+
+// Overflow -------------------------------------------------------------------------------------------------
+
+TEST(Overflows, AreNamedWithParameterAndOpWhenPatienceEnds) {
+  Parts parts(small_config());
+  Perceptron model;
+  ParameterArena arena(model.parameters(), model.buffers());
+  StepBuffer step(kCpu);
+  const auto check = [&] {
+    check_overflows(step.known(), 4, step, arena, *parts.strategy,
+                    [] { throw Error("mul: forward result must be finite"); });
+  };
+  step->stuck_steps = 3;
+  EXPECT_NO_THROW(check());
+  step->stuck_steps = 4;
+  try {
+    check();
+    FAIL() << "nobody is told";
+  } catch (const DivergedError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("for 4 consecutive steps"), std::string::npos) << text;
+    EXPECT_NE(text.find("none alone, but their norm"), std::string::npos) << text;
+    EXPECT_NE(text.find("mul: forward result must be finite; lower --lr"), std::string::npos) << text;
+  }
+}
+
+// One rank -------------------------------------------------------------------------------------------------
+
+TEST(ParallelStrategy, OneRankAgreesWithItself) {
+  const auto single = ParallelStrategy::make(nullptr, small_config());
+  EXPECT_EQ(single->kind(), Strategy::single);
+  EXPECT_EQ(single->describe(""), "single");
+  EXPECT_EQ(single->describe("mpirun"), "single (mpirun)");
+  std::vector<double> values{1, 2};
+  single->add_up(values);
+  EXPECT_EQ(values, (std::vector<double>{1, 2}));
+  EXPECT_EQ(single->broadcast_from_rank0("text"), "text");
+  int calls = 0;
+  single->run_on_rank0([&] { ++calls; });
+  EXPECT_EQ(calls, 1);
+  EXPECT_THROW(single->run_on_rank0([] { throw IoError("no"); }), IoError);
+  EXPECT_EQ(single->cast({.signal = 2}).signal, 2) << "at once";
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,138 @@
+// Processes that are started and watched: how they end, and what is said of it.
+#include "dist/launch/run_processes.h"
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "dist/launch/launcher.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+using namespace std::chrono_literals;
+using dist::Command;
+
+/// A rank, or, for rank -1, mpirun, made of a few lines for a shell. $PPID is this process.
+Command shell(int rank, const std::string& script) {
+  return {.arguments = {"sh", "-c", script}, .environment = {}, .rank = rank};
+}
+
+struct Outcome {
+  int code = -1;
+  std::string errors;
+  std::chrono::steady_clock::duration took{};
+};
+Outcome run(const std::vector<Command>& commands, const dist::RunOptions& options = {}) {
+  Outcome outcome;
+  const auto began = std::chrono::steady_clock::now();
+  testing::internal::CaptureStderr();
+  outcome.code = dist::run_processes(commands, options);
+  outcome.errors = testing::internal::GetCapturedStderr();
+  outcome.took = std::chrono::steady_clock::now() - began;
+  return outcome;
+}
+
+TEST(RunProcesses, TheFirstSignalStartsADeadline) {
+  const std::string deaf = "trap '' TERM; kill -TERM $PPID; sleep 300 & wait; sleep 300";
+  for (const int rank : {0, -1}) {
+    const Outcome outcome = run({shell(rank, deaf)}, {.end_within = 500ms});
+    EXPECT_EQ(outcome.code, 74);
+    EXPECT_EQ(outcome.errors, "error: SIGTERM: ranks must end within 0.5 s, but have not; they are killed\n");
+    EXPECT_LT(outcome.took, 30s);
+  }
+}
+
+TEST(RunProcesses, TheSignalThatCameIsTheOneThatIsPassedOn) {
+  const std::pair<const char*, int> signals[] = {{"HUP", 129}, {"INT", 130}, {"TERM", 143}};
+  for (const auto& [name, code] : signals) {
+    const std::string saves =
+        fmt::format("trap 'exit {}' {}; kill -{} $PPID; sleep 1 & wait; exit 9", code, name, name);
+    const Outcome outcome = run({shell(0, saves)});
+    EXPECT_EQ(outcome.code, code) << outcome.errors;
+    EXPECT_EQ(outcome.errors, "");
+  }
+}
+
+// Ranks under mpirun: the first is there when the signal comes, the second starts later.
+TEST(RunProcesses, ARankThatStartsLaterIsToldToo) {
+  const Outcome outcome =
+      run({shell(-1, "sleep 100 & kill -TERM $PPID; sleep 0.5; sleep 100; echo told >&2; exit 5")});
+  EXPECT_TRUE(outcome.errors.ends_with("told\n")) << outcome.errors;  // after the shell's own words
+  EXPECT_EQ(outcome.code, 5);
+  EXPECT_LT(outcome.took, 30s);
+}
+
+TEST(RunProcesses, AnIgnoredSignalStaysIgnored) {
+  for (const int signal : {SIGINT, SIGHUP}) {
+    const auto before = std::signal(signal, SIG_IGN);
+    const std::string name = signal == SIGINT ? "INT" : "HUP";
+    const Outcome outcome =
+        run({shell(0, "trap 'exit 7' TERM; kill -" + name + " $PPID; sleep 0.5; exit 3")});
+    std::signal(signal, before);
+    EXPECT_EQ(outcome.code, 3) << name;
+    EXPECT_LT(outcome.took, 30s);
+  }
+}
+
+// What Open MPI 4.1 says, as it says it.
+constexpr char kRule[] = "--------------------------------------------------------------------------";
+std::string words(const std::string& text, int code) {
+  return "cat >&2 <<'END'\n" + text + "\nEND\nexit " + std::to_string(code);
+}
+
+TEST(RunProcesses, WhatMpiSaysOfItselfIsOneLine) {
+  const std::string memory = fmt::format(
+      "{0}\nIt appears as if there is not enough space for /dev/shm/vader_segment.vm.0.1 (the shared-memory "
+      "backing\n"
+      "file). It is likely that your MPI job will now either abort or experience\nperformance "
+      "degradation.\n\n"
+      "  Local host:  vm\n  Space Requested: 4194312 B\n{0}\n{0}\nPrimary job  terminated normally, but 1 "
+      "process "
+      "returned\na non-zero exit code. Per user-direction, the job has been aborted.\n{0}",
+      kRule);
+  Outcome outcome = run({shell(-1, words(memory, 1))});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(
+      outcome.errors,
+      "error: Open MPI: It appears as if there is not enough space for /dev/shm/vader_segment.vm.0.1 (the "
+      "shared-memory backing file). It is likely that your MPI job will now either abort or experience "
+      "performance "
+      "degradation; ATHANOR_DIST_DEBUG=1 shows all that it says\n");
+  const std::string threads =
+      "[vm:04074] [[25364,0],0] ORTE_ERROR_LOG: Error in file oob_tcp_listener.c at line 151\n"
+      "*** An error occurred in MPI_Init_thread\n*** on a NULL communicator";
+  outcome = run({shell(-1, words(threads, 1))});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.errors,
+            "error: Open MPI: [[25364,0],0] ORTE_ERROR_LOG: Error in file oob_tcp_listener.c at line 151; "
+            "ATHANOR_DIST_DEBUG=1 shows all that it says\n");
+  EXPECT_NE(run({shell(-1, words(threads, 1))}, {.show_all = true}).errors.find("on a NULL communicator"),
+            std::string::npos);
+}
+
+TEST(RunProcesses, WhereARankSaysWhyMpiIsSilent) {
+  const std::string both = fmt::format("{0}\nPrimary job  terminated\nrank 1: error: it is so\n{0}", kRule);
+  const Outcome outcome = run({shell(-1, words(both, 2))});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.errors, "rank 1: error: it is so\n");
+  const std::string nothing = fmt::format("{0}\nPrimary job  terminated\n{0}", kRule);
+  EXPECT_EQ(run({shell(-1, words(nothing, 9))}).errors,
+            "error: a rank ended with code 9, and did not say why\n");
+}
+
+TEST(CheckRanks, ManyAreSlowAndAbsurdlyManyRefused) {
+  constexpr std::uintmax_t kPlenty = 1ull << 40;
+  EXPECT_EQ(dist::check_ranks(8, 2, kPlenty), "");
+  EXPECT_NE(dist::check_ranks(16, 2, kPlenty).find("8 ranks share each core"), std::string::npos);
+  EXPECT_NE(dist::check_ranks(64, 2, 0), "");
+  EXPECT_THROW(dist::check_ranks(65, 2, kPlenty), ArgumentError);
+  EXPECT_THROW(dist::check_ranks(1024, 2, kPlenty), ArgumentError);
+  EXPECT_THROW(dist::check_ranks(8, 2, 100 << 20), ArgumentError);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,132 @@
+#include "trainer/feeding.h"
+
+#include <algorithm>
+
+#include "data/detail/cores.h"
+#include "kernels/context.h"
+#include "tensor/error.h"
+#include "trainer/progress.h"
+
+namespace athanor {
+namespace {
+
+// Images of a set in files that mean and deviation are measured on.
+constexpr std::int64_t kMeasured = 4096;
+
+std::string describe(const ImageSpec& spec) {
+  return fmt::format("{}x{}x{} with {}", spec.height, spec.width, spec.channels, spec.classes);
+}
+
+void check_fits(const Dataset& train, const Dataset& held_out, int ranks) {
+  ATH_CHECK(train.size() > 0 && held_out.size() > 0,
+            "trainer: both data sets must hold samples, but got {} for training and {} for testing",
+            train.size(), held_out.size());
+  ATH_CHECK(train.spec() == held_out.spec(),
+            "trainer: both data sets must have images of one shape and as many classes, but got {} and {}",
+            describe(train.spec()), describe(held_out.spec()));
+  ATH_CHECK(train.size() >= ranks,
+            "trainer: there must be a sample to train on for each of {} ranks, but there are {}", ranks,
+            train.size());
+}
+
+}  // namespace
+
+Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& train,
+                 const Dataset& held_out, const std::function<void(const std::string&)>& on_note)
+    : config_(config), resident_(train.resident()) {
+  check_fits(train, held_out, strategy.world_size());
+  LoaderOptions of_train = options(config, strategy, train, on_note);
+  of_train.batch_size = config.batch_size;
+  of_train.shuffle = of_train.training = true;
+  of_train.order = config.order;
+  of_train.drop_last = train.size() >= config.batch_size;
+  of_train.epochs = config.epochs;
+  train_ = std::make_unique<Loader>(train, of_train);
+  LoaderOptions of_held_out = options(config, strategy, held_out, on_note);
+  of_held_out.batch_size =
+      config.val_batch_size > 0 ? config.val_batch_size : std::max<std::int64_t>(config.batch_size, 256);
+  held_out_ = std::make_unique<Loader>(held_out, of_held_out);
+  pixels_ = config.pixel_mean.empty()
+                ? measure(train, resident_ ? train.size() : kMeasured, config.bad_samples.skip)
+                : Normalization{config.pixel_mean, config.pixel_stddev};
+}
+
+/// What both loaders have in common.
+LoaderOptions Feeding::options(const TrainerConfig& config, const ParallelStrategy& strategy,
+                               const Dataset& data,
+                               const std::function<void(const std::string&)>& on_note) const {
+  LoaderOptions options;
+  options.seed = config.seed;
+  options.rank = strategy.rank();
+  options.world_size = strategy.world_size();
+  if (config.local_ranks > 1) options.cores = std::max(1, detail::usable_cores() / config.local_ranks);
+  options.workers = config.workers;
+  options.prefetch = config.prefetch;
+  options.device = config.device;
+  options.data_on_device = config.data_on_device && data.resident();
+  options.bad_samples = config.bad_samples;
+  options.on_warning = on_note;
+  return options;
+}
+
+std::int64_t Feeding::steps_per_epoch() const {
+  return (train_->batches_per_epoch() + config_.accumulate - 1) / config_.accumulate;
+}
+
+std::int64_t Feeding::samples_of_step(std::int64_t delivered) const {
+  return std::min(train_->samples_per_epoch() - delivered, config_.accumulate * config_.batch_size);
+}
+
+void Feeding::next(Batch& batch, PhaseTimes& times) const {
+  const auto timed = times.scope(&Times::data);
+  const LoaderWaits before = train_->waits();
+  train_->next(batch);
+  const LoaderWaits& after = train_->waits();
+  times.move(after.copy_s - before.copy_s, &Times::data, &Times::copy);
+  times.move(after.device_s - before.device_s, &Times::data, &Times::device);
+}
+
+std::string Feeding::describe() const {
+  const LoaderStats now = train_->stats();
+  if (train_->options().data_on_device) return "data on the device";
+  if (now.threads > 0) {
+    const bool fixed = train_->options().workers != LoaderOptions::kAuto;
+    return fmt::format("data read by {} thread{}{}", now.workers, now.workers == 1 ? "" : "s",
+                       fixed ? "" : fmt::format(" (auto: at most {})", now.threads));
+  }
+  return resident_ ? "data in memory" : "data read by the training thread";
+}
+
+EpochReport Feeding::begin_report(const Times& times, double seconds, std::int64_t steps) const {
+  EpochReport report;
+  report.times = times;
+  report.times.validation = 0;
+  report.other_s = std::max(seconds - times.step() - times.saving, 0.0);
+  report.loader = train_->stats();
+  const auto count = static_cast<double>(std::max<std::int64_t>(steps, 1));
+  report.bottleneck = find_bottleneck(report.times, {.device = config_.device,
+                                                     .resident = resident_,
+                                                     .loader = report.loader,
+                                                     .prefetch = config_.prefetch,
+                                                     .threads = cpu_context().threads(),
+                                                     .cores = detail::usable_cores(),
+                                                     .per_step_s = seconds / count});
+  return report;
+}
+
+void Feeding::add_bad_samples(EpochReport& report, ParallelStrategy& strategy) const {
+  const LoaderStats held_out = held_out_->stats();
+  double skipped[] = {static_cast<double>(report.loader.skipped), static_cast<double>(held_out.skipped)};
+  strategy.add_up(skipped);
+  report.loader.skipped = static_cast<std::int64_t>(skipped[0]);
+  const auto note = [&](const LoaderStats& stats, double of_all, const char* of) {
+    if (of_all == 0) return;
+    report.notes.push_back(fmt::format(
+        "bad samples: {} of {} replaced, the first: {}", with_commas(static_cast<std::int64_t>(of_all)), of,
+        stats.first_skipped.empty() ? "one of another rank" : stats.first_skipped));
+  };
+  note(report.loader, skipped[0], "training");
+  note(held_out, skipped[1], "validation");
+}
+
+}  // namespace athanor

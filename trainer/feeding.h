@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/preprocess.h"
+#include "trainer/callback.h"
+#include "trainer/config.h"
+#include "trainer/parallel_strategy.h"
+#include "trainer/phase_times.h"
+
+namespace athanor {
+
+/// Where samples come from: the loaders of the training set and of what is held out, and what there is to
+/// say about them. Their threads read the data sets until it goes.
+class Feeding {
+ public:
+  /// `on_note` is told, on this thread and inside next(), what a person should know at once. Throws
+  /// ArgumentError where the data sets do not fit each other, or the number of ranks.
+  Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& train,
+          const Dataset& held_out, const std::function<void(const std::string&)>& on_note);
+
+  Loader& train() const { return *train_; }
+  Loader& held_out() const { return *held_out_; }
+  /// What pixels are normalised by: as configured, or measured on the training set.
+  const Normalization& pixels() const { return pixels_; }
+
+  std::int64_t steps_per_epoch() const;
+  /// Samples of all ranks that the next step has, after so many of the epoch; 0: it is over.
+  std::int64_t samples_of_step(std::int64_t delivered) const;
+  /// This rank's part of the next batch.
+  void next(Batch& batch, PhaseTimes& times) const;
+
+  /// "data in memory".
+  std::string describe() const;
+  /// After the training of an epoch, before its validation: its times and bottleneck, and what the loader did
+  /// in it. It took `seconds`, for `steps`.
+  EpochReport begin_report(const Times& times, double seconds, std::int64_t steps) const;
+  /// Adds samples that could not be read: a call of all ranks.
+  void add_bad_samples(EpochReport& report, ParallelStrategy& strategy) const;
+
+ private:
+  LoaderOptions options(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& data,
+                        const std::function<void(const std::string&)>& on_note) const;
+
+  const TrainerConfig& config_;
+  bool resident_;  // the training set is in memory
+  std::unique_ptr<Loader> train_, held_out_;
+  Normalization pixels_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,58 @@
+#include "trainer/limits.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainer/progress.h"
+
+namespace athanor {
+
+void Limits::stop(StoppedBy reason, std::string why) {
+  if (!stopped_ && !wanted_) wanted_ = {reason, std::move(why)};
+}
+
+void Limits::end(StoppedBy reason, std::string why) {
+  if (stopped_) return;
+  stopped_ = true;
+  reason_ = reason;
+  why_ = std::move(why);
+}
+
+dist::StopVote Limits::vote(bool may_be_out_of_time) const {
+  dist::StopVote vote{.signal = signals_.caught()};
+  vote.out_of_time = may_be_out_of_time && clock_.seconds() >= config_.max_time_s;
+  if (wanted_) vote.reason = static_cast<std::int32_t>(wanted_->reason);
+  return vote;
+}
+
+void Limits::after_step(std::int64_t attempted) {
+  take(strategy_.cast(vote(true)));
+  // What all ranks know by themselves.
+  if ((config_.max_steps > 0 && attempted >= config_.max_steps) || config_.fast_dev_run)
+    end(StoppedBy::max_steps);
+}
+
+bool Limits::take(const dist::StopVote& outcome) {
+  if (outcome.reason >= 0) {
+    const auto reason = static_cast<StoppedBy>(outcome.reason);
+    if (stopped_ && reason_ != reason) stopped_ = false;  // other ranks have had another before
+    const bool mine = wanted_ && wanted_->reason == reason;
+    end(reason, mine ? wanted_->why : fmt::format("rank {} has stopped it", outcome.rank));
+  }
+  if (outcome.signal != 0) end(StoppedBy::signal);
+  if (outcome.out_of_time != 0)
+    end(StoppedBy::max_time, fmt::format("--max-time is over, after {}", duration(clock_.seconds())));
+  return outcome.stops();
+}
+
+void Limits::diverged(std::string why) {
+  stopped_ = false;
+  end(StoppedBy::diverged, std::move(why));
+}
+
+void Limits::agree(bool may_be_out_of_time) {
+  take(strategy_.agree(vote(may_be_out_of_time)));
+}
+
+}  // namespace athanor

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "trainer/callback.h"
+#include "trainer/config.h"
+#include "trainer/parallel_strategy.h"
+#include "trainer/phase_times.h"
+#include "trainer/signals.h"
+
+namespace athanor {
+
+/// Whether training goes on: limits of steps and of time, signals, what callbacks want, what other ranks say.
+/// Ranks must leave the same loop at the same step: what ends training is what all of them have voted for.
+class Limits {
+ public:
+  /// While it lives, signals are noted.
+  Limits(const TrainerConfig& config, ParallelStrategy& strategy, const RunClock& clock)
+      : config_(config), strategy_(strategy), clock_(clock) {}
+
+  /// This rank votes to stop from now on; its first reason counts. `why` is a line for the user.
+  void stop(StoppedBy reason, std::string why = {});
+
+  bool stopped() const { return stopped_; }
+  /// Why it ended, or would end where nothing happens.
+  StoppedBy reason() const { return reason_; }
+  bool by_signal() const { return reason_ == StoppedBy::signal; }
+  const std::string& why() const { return why_; }
+
+  /// After each step; `attempted` counts those of the run. One rank takes its vote at once; of several, the
+  /// votes travel with their next step, whose outcome they take().
+  void after_step(std::int64_t attempted);
+  /// True where training ends.
+  bool take(const dist::StopVote& outcome);
+  /// Votes, and takes the outcome at once: a call of all ranks.
+  void agree(bool may_be_out_of_time = false);
+  /// The run has come to nothing, whatever ended it.
+  void diverged(std::string why);
+  /// At the end: the signal that some rank has caught; 0: none has.
+  int agree_on_signal() { return strategy_.agree({.signal = signals_.caught()}).signal; }
+
+ private:
+  struct Reason {
+    StoppedBy reason;
+    std::string why;
+  };
+  dist::StopVote vote(bool may_be_out_of_time) const;
+  void end(StoppedBy reason, std::string why = {});
+
+  const TrainerConfig& config_;
+  ParallelStrategy& strategy_;
+  const RunClock& clock_;
+  const SignalGuard signals_;
+  std::optional<Reason> wanted_;  // by this rank
+  bool stopped_ = false;
+  StoppedBy reason_ = StoppedBy::epochs;
+  std::string why_;
+};
+
+}  // namespace athanor

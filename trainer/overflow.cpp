@@ -1,0 +1,80 @@
+#include "trainer/overflow.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "autograd/engine.h"
+#include "tensor/error.h"
+#include "trainer/callback.h"
+
+namespace athanor {
+namespace {
+
+constexpr char kNothingFound[] = "every op gave finite numbers this time";
+
+/// The first parameter, in declared order, with a gradient that holds a NaN or an infinity; arena.size()
+/// where none does. Looks at what this rank keeps: of the rest of a shard, gradients are no sums. Waits.
+int first_not_finite(const ParameterArena& arena) {
+  for (int i = 0; i < arena.size(); ++i) {
+    if (!arena.has_gradient(i)) continue;
+    bool finite = true;
+    const std::vector<double> gradient = arena.gradient(i).to_vector();
+    arena.for_each_owned(i, [&](const ParameterArena::Run& run) {
+      const auto begin = gradient.begin() + run.begin;
+      finite &= std::all_of(begin, begin + run.count, [](double g) { return std::isfinite(g); });
+    });
+    if (!finite) return i;
+  }
+  return arena.size();
+}
+
+// With every op checked. Each rank by itself: one that finds something is not there for the others.
+std::string find_op(const std::function<void()>& repeat) {
+  try {
+    const AnomalyMode checks;
+    repeat();
+  } catch (const PeerLostError&) {
+    throw;
+  } catch (const ArgumentError&) {
+    return kNothingFound;  // of a batch norm with a single value, now that it is alone
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return kNothingFound;
+}
+
+}  // namespace
+
+std::string_view advice_on_divergence(Precision precision) {
+  return precision == Precision::f16 ? "lower --lr, set --clip-norm, or use --precision bf16 or f32"
+                                     : "lower --lr, or set --clip-norm";
+}
+
+void check_overflows(const StepState& known, std::int64_t patience, const StepBuffer& step,
+                     const ParameterArena& arena, ParallelStrategy& strategy,
+                     const std::function<void()>& repeat) {
+  if (known.stuck_steps < patience || patience == 0) return;
+  const AllowSync allow;
+  const StepState now = step.read();
+  if (now.stuck_steps < patience) return;  // it has come right since
+  strategy.complete_weights();
+  const double mine = first_not_finite(arena);
+  const std::vector<double> firsts = strategy.gather(std::span(&mine, 1));
+  const auto first = static_cast<std::size_t>(*std::min_element(firsts.begin(), firsts.end()));
+  const auto parameters = arena.parameters();
+  const std::string parameter =
+      first < parameters.size() ? parameters[first].name : "none alone, but their norm";
+  // Perhaps on one rank only: the first that has found something.
+  std::string op = kNothingFound;
+  for (const std::string& found : strategy.gather(find_op(repeat))) {
+    if (op == kNothingFound) op = found;
+  }
+  detail::fail<DivergedError>(
+      "trainer: gradients must be finite, but were not for {} consecutive steps at the minimum loss scale "
+      "{}; "
+      "first bad parameter: {}; checked op by op: {}; {}",
+      now.stuck_steps, now.loss_scale, parameter, op, advice_on_divergence(arena.options().precision));
+}
+
+}  // namespace athanor

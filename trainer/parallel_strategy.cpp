@@ -1,0 +1,355 @@
+#include "trainer/parallel_strategy.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "dist/collectives/exchange.h"
+#include "dist/ddp.h"
+#include "dist/watch/watchdog.h"
+#include "dist/zero1.h"
+#include "optim/step.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+std::string in_brackets(const std::string& note) {
+  return note.empty() ? "" : fmt::format(" ({})", note);
+}
+
+class SingleStrategy final : public ParallelStrategy {
+ public:
+  Strategy kind() const override { return Strategy::single; }
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  std::string describe(const std::string& note) const override { return "single" + in_brackets(note); }
+
+  ArenaOptions arena_options(const ArenaOptions& options) override { return options; }
+  void attach(ParameterArena& arena, PhaseTimes&) override {
+    arena_ = &arena;
+    meter_ = std::make_unique<GradientMeter>(arena);
+  }
+  void detach() override { meter_.reset(); }
+  std::optional<dist::GradientSync::NoSync> begin_pass(bool) override { return std::nullopt; }
+  dist::StopVote cast(const dist::StopVote& vote) override { return vote; }
+  dist::StopVote reduce(StepBuffer& step, const GradientLimits& limits) override {
+    meter_->measure(step, limits);
+    return {};
+  }
+  std::uint64_t weights_hash() override { return arena_->weights_hash(); }
+  dist::StopVote agree(const dist::StopVote& vote) override { return vote; }
+  std::vector<std::byte> all_gather(std::span<const std::byte> row) override {
+    return {row.begin(), row.end()};
+  }
+  void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
+    write(make(), dist::read_whole);
+  }
+
+ private:
+  ParameterArena* arena_ = nullptr;
+  std::unique_ptr<GradientMeter> meter_;
+};
+
+dist::Overlap overlap_of(const dist::Transport& transport, const TrainerConfig& config) {
+  if (!config.overlap) return dist::Overlap::none;
+  return transport.threads_may_call() ? dist::Overlap::thread : dist::Overlap::pumped;
+}
+
+/// What DDP and ZeRO-1 do alike.
+class SyncedStrategy : public ParallelStrategy {
+ public:
+  SyncedStrategy(dist::Transport& transport, const TrainerConfig& config)
+      : comm_(transport, config.collectives),
+        votes_(comm_, sizeof(dist::StopVote)),
+        buckets_(config.buckets),
+        overlap_(overlap_of(transport, config)),
+        sync_bn_(config.sync_bn) {}
+
+  int rank() const override { return comm_.rank(); }
+  int world_size() const override { return comm_.world_size(); }
+  std::string describe(const std::string& note) const override {
+    return fmt::format("{} on {} ranks{}", name_of(kind()), world_size(), in_brackets(note));
+  }
+
+  void attach(ParameterArena& arena, PhaseTimes& times) override {
+    sync_ = make_sync(arena, {.overlap = overlap_});
+    times_ = &times;
+  }
+  void detach() override {
+    sync_.reset();
+    times_ = &unattached_;
+  }
+  std::unique_ptr<dist::SyncBatchNorm> join_norms(nn::Module& model) override {
+    return sync_bn_ ? std::make_unique<dist::SyncBatchNorm>(model, comm_) : nullptr;
+  }
+  bool runs_empty_passes() const override { return sync_bn_; }
+
+  std::optional<dist::GradientSync::NoSync> begin_pass(bool last) override {
+    if (last) return std::nullopt;
+    return std::optional<dist::GradientSync::NoSync>(std::in_place, *sync_);
+  }
+  dist::StopVote cast(const dist::StopVote& vote) override {
+    vote_ = vote;
+    return {};
+  }
+  dist::StopVote reduce(StepBuffer& step, const GradientLimits& limits) override {
+    const auto timed = communication();
+    const dist::StopVote all = tell_watchdog(sync_->reduce(step, limits, std::exchange(vote_, {})));
+    // Ranks whose devices are not equally far know of other steps; of those before this message, all do.
+    if (!step.device().is_cpu()) known_ = step.known();
+    return all;
+  }
+  const StepState& known(const StepBuffer& step) const override {
+    return step.device().is_cpu() ? step.known() : known_;
+  }
+  std::vector<std::string> unused(int rank) const override {
+    std::vector<std::string> names = sync_->unused(rank);
+    const auto parameters = sync_->arena().parameters();
+    const auto asking = std::count_if(parameters.begin(), parameters.end(),
+                                      [](const Parameter& one) { return one.tensor.requires_grad(); });
+    if (static_cast<std::ptrdiff_t>(names.size()) == asking) names.clear();
+    return names;
+  }
+  std::uint64_t weights_hash() override { return sync_->weights_hash(); }
+  void broadcast_buffers() override { sync_->broadcast_buffers(); }
+
+  dist::StopVote agree(const dist::StopVote& vote) override {
+    const auto timed = communication();
+    vote_ = {};
+    std::memcpy(votes_.row(rank()), &vote, sizeof vote);
+    votes_.upload();
+    votes_.run();
+    std::vector<dist::StopVote> all(static_cast<std::size_t>(world_size()));
+    for (int rank = 0; rank < world_size(); ++rank)
+      std::memcpy(&all[static_cast<std::size_t>(rank)], votes_.row(rank), sizeof vote);
+    return tell_watchdog(dist::outcome(all));
+  }
+  void end_agreements() override {
+    if (auto* watchdog = dist::Watchdog::current()) watchdog->agreed(true);
+  }
+  std::vector<std::byte> all_gather(std::span<const std::byte> row) override {
+    const auto timed = communication();
+    dist::Exchange rows(comm_, static_cast<std::int64_t>(row.size()));
+    std::memcpy(rows.row(rank()), row.data(), row.size());
+    rows.upload();
+    rows.run();
+    return {rows.row(0), rows.row(0) + row.size() * static_cast<std::size_t>(world_size())};
+  }
+
+ protected:
+  /// For what uses the network: what else is under way comes first, for all ranks have begun it.
+  struct Communication {
+    explicit Communication(SyncedStrategy& of) : timed(*of.times_, &Times::communication) {
+      if (of.sync_) of.sync_->settle();
+    }
+    PhaseTimes::Scope timed;
+  };
+  Communication communication() { return Communication(*this); }
+  virtual std::unique_ptr<dist::GradientSync> make_sync(ParameterArena& arena,
+                                                        const dist::SyncOptions& options) = 0;
+
+  dist::Communicator comm_;
+  dist::Exchange votes_;
+  dist::BucketOptions buckets_;
+  dist::Overlap overlap_;
+  bool sync_bn_;
+  std::unique_ptr<dist::GradientSync> sync_;
+
+ private:
+  static dist::StopVote tell_watchdog(const dist::StopVote& all) {
+    if (auto* watchdog = dist::Watchdog::current()) watchdog->agreed(all.signal != 0);
+    return all;
+  }
+
+  Times of_nobody_;
+  PhaseTimes unattached_{of_nobody_};
+  PhaseTimes* times_ = &unattached_;
+  dist::StopVote vote_;
+  StepState known_;
+};
+
+/// While rank 0 saves, the watchdog does not take it for lost.
+class SlowSave {
+ public:
+  SlowSave() { tell(0); }
+  ~SlowSave() { tell(-1); }
+  SlowSave(const SlowSave&) = delete;
+  SlowSave& operator=(const SlowSave&) = delete;
+
+ private:
+  static void tell(int rank) {
+    if (auto* watchdog = dist::Watchdog::current()) watchdog->takes_long(rank);
+  }
+};
+
+class DdpStrategy final : public SyncedStrategy {
+ public:
+  using SyncedStrategy::SyncedStrategy;
+  Strategy kind() const override { return Strategy::ddp; }
+  ArenaOptions arena_options(const ArenaOptions& options) override {
+    return dist::bucketed(options, world_size(), buckets_);
+  }
+  void check_weights(std::uint64_t hash) override {
+    const auto mine = std::bit_cast<double>(hash);  // of which the bytes travel
+    const std::vector<double> all = gather(std::span(&mine, 1));
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      if (std::bit_cast<std::uint64_t>(all[rank]) == std::bit_cast<std::uint64_t>(all[0])) continue;
+      detail::fail<Error>(
+          "ddp: all ranks must have the same weights, but those of rank {} are no longer rank 0's; an "
+          "optimizer that multiplies matrices (Muon) does the same on all only where CPUs, --threads and "
+          "libraries are the same: use zero1, where each weight is updated by one rank",
+          rank);
+    }
+  }
+  void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
+    const SlowSave slow;
+    const auto timed = communication();
+    dist::gather_state(comm_, {}, [&](const dist::ReadTensor& read) { write(make(), read); });
+  }
+
+ private:
+  std::unique_ptr<dist::GradientSync> make_sync(ParameterArena& arena,
+                                                const dist::SyncOptions& options) override {
+    return std::make_unique<dist::Ddp>(arena, comm_, options);
+  }
+};
+
+class Zero1Strategy final : public SyncedStrategy {
+ public:
+  using SyncedStrategy::SyncedStrategy;
+  Strategy kind() const override { return Strategy::zero1; }
+  ArenaOptions arena_options(const ArenaOptions& options) override {
+    return dist::sharded(options, comm_, buckets_);
+  }
+  bool overlap_weights(nn::Module& model, bool may) override {
+    const double mine = may && overlap_ != dist::Overlap::none;
+    const std::vector<double> all = gather(std::span(&mine, 1));
+    if (std::find(all.begin(), all.end(), 0.0) != all.end()) return false;
+    zero1().overlap_gather(model, dist::Zero1::Trust::after_a_step);
+    return true;
+  }
+  void publish_weights() override {
+    if (zero1().gathered()) return;
+    const auto timed = communication();
+    zero1().gather_weights();
+  }
+  void complete_weights() override {
+    publish_weights();
+    const auto timed = communication();
+  }
+  double take_waited_s() override { return zero1().take_waited_s(); }
+  void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
+    const SlowSave slow;
+    const auto timed = communication();
+    const StateDict state = make();
+    dist::gather_state(comm_, state, [&](const dist::ReadTensor& read) { write(state, read); });
+  }
+
+ private:
+  std::unique_ptr<dist::GradientSync> make_sync(ParameterArena& arena,
+                                                const dist::SyncOptions& options) override {
+    return std::make_unique<dist::Zero1>(arena, comm_, options);
+  }
+  dist::Zero1& zero1() { return static_cast<dist::Zero1&>(*sync_); }
+};
+
+}  // namespace
+
+std::unique_ptr<ParallelStrategy> ParallelStrategy::make(dist::Transport* transport,
+                                                         const TrainerConfig& config) {
+  // A program that does not start them must not seem to.
+  ATH_CHECK(transport || config.devices <= 1,
+            "--devices {}: this program trains in one process: its Trainer must be made in run_on_ranks()",
+            config.devices);
+  if (!transport || transport->world_size() == 1) return std::make_unique<SingleStrategy>();
+  ATH_CHECK(config.strategy != Strategy::single,
+            "--strategy single: must have one rank, but there are {}; use ddp or zero1",
+            transport->world_size());
+  ATH_CHECK(config.batch_size >= transport->world_size(),
+            "--batch-size: must be at least one image for each of the {} ranks, but is {} for all of them",
+            transport->world_size(), config.batch_size);
+  if (config.strategy == Strategy::zero1) return std::make_unique<Zero1Strategy>(*transport, config);
+  return std::make_unique<DdpStrategy>(*transport, config);
+}
+
+std::vector<double> ParallelStrategy::gather(std::span<const double> mine) {
+  const std::vector<std::byte> rows = all_gather(std::as_bytes(mine));
+  std::vector<double> all(rows.size() / sizeof(double));
+  std::memcpy(all.data(), rows.data(), rows.size());
+  return all;
+}
+
+void ParallelStrategy::add_up(std::span<double> values) {
+  const std::vector<double> rows = gather(values);
+  std::fill(values.begin(), values.end(), 0.0);
+  for (std::size_t i = 0; i < rows.size(); ++i) values[i % values.size()] += rows[i];
+}
+
+std::vector<std::string> ParallelStrategy::gather(const std::string& mine) {
+  const auto length = static_cast<double>(mine.size());
+  const std::vector<double> lengths = gather(std::span(&length, 1));
+  const auto most = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
+  std::vector<std::string> texts(lengths.size());
+  if (most == 0) return texts;
+  const std::size_t padded = (most + 7) / 8 * 8;
+  std::string row = mine;
+  row.resize(padded);
+  const std::vector<std::byte> rows = all_gather(std::as_bytes(std::span(row)));
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    texts[rank].assign(reinterpret_cast<const char*>(rows.data()) + rank * padded,
+                       static_cast<std::size_t>(lengths[rank]));
+  return texts;
+}
+
+void ParallelStrategy::run_on_rank0(const std::function<void()>& work) {
+  std::exception_ptr error;
+  std::string why;
+  try {
+    if (is_rank0()) work();
+  } catch (const std::exception& thrown) {
+    error = std::current_exception();
+    why = thrown.what();
+  }
+  why = broadcast_from_rank0(why);
+  if (error) std::rethrow_exception(error);
+  if (!why.empty()) detail::fail<>("{}", why);
+}
+
+std::string ParallelStrategy::broadcast_from_rank0(const std::string& text) {
+  return gather(is_rank0() ? text : std::string())[0];
+}
+
+void ParallelStrategy::check_same(const StateDict& settings) {
+  std::string lines;
+  for (const StateDict::Entry& entry : settings)
+    lines += entry.name + "\n" + std::get<std::string>(entry.value) + "\n";
+  const std::string first = broadcast_from_rank0(lines);
+  StateDict theirs;
+  for (std::size_t at = 0; at < first.size();) {
+    const std::size_t name = first.find('\n', at), value = first.find('\n', name + 1);
+    theirs.set(first.substr(at, name - at), first.substr(name + 1, value - name - 1));
+    at = value + 1;
+  }
+  std::string why;
+  const auto compare = [&](const std::string& name) {
+    const auto value = [&](const StateDict& of) { return of.contains(name) ? of.text(name) : "not there"; };
+    if (value(settings) == value(theirs)) return;
+    why +=
+        fmt::format("{}{} is '{}', not '{}'", why.empty() ? "" : ", ", name, value(settings), value(theirs));
+  };
+  for (const StateDict::Entry& entry : settings) compare(entry.name);
+  for (const StateDict::Entry& entry : theirs) {
+    if (!settings.contains(entry.name)) compare(entry.name);
+  }
+  // All learn of it, so that all end with the same words.
+  const std::vector<std::string> all = gather(why);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    detail::fail<>("ranks: all must train the same, but rank {} differs from rank 0: {}", rank, all[rank]);
+  }
+}
+
+}  // namespace athanor

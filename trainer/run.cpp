@@ -1,0 +1,357 @@
+// The parts of a training: how they are made, saved, and gone on with; what they report.
+
+#include "trainer/run.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+
+#include "optim/sgd.h"
+#include "tensor/error.h"
+#include "trainer/classifier.h"
+#include "trainer/overflow.h"
+#include "trainer/progress.h"
+#include "trainer/reports.h"
+
+namespace athanor {
+namespace {
+
+Schedule make_schedule(const TrainerConfig& config, std::int64_t steps) {
+  if (config.schedule) return config.schedule(config.lr, steps);
+  return schedules::one_cycle(
+      {.max_rate = config.lr, .total = steps, .rise = 0.25, .final_div_factor = 1000});
+}
+
+LossScaling make_scaling(const TrainerConfig& config) {
+  return config.loss_scaling.value_or(config.precision == Precision::f16 ? LossScaling{}
+                                                                         : LossScaling::fixed(1));
+}
+
+GradientLimits make_limits(const TrainerConfig& config) {
+  GradientLimits limits;
+  if (config.clip_norm > 0) limits.max_norm = static_cast<float>(config.clip_norm);
+  if (config.clip_value > 0) limits.max_value = static_cast<float>(config.clip_value);
+  if (config.skip_outliers > 0) limits.outliers.z = static_cast<float>(config.skip_outliers);
+  return limits;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena) {
+  if (config.optimizer) return config.optimizer(arena);
+  // Decay pulls filters and matrices to zero; by default biases, scales and shifts, which are few, are left
+  // alone.
+  const bool all = config.decay == Decay::all;
+  const auto decays = [=](const Parameter& p) { return all || (p.decay && p.tensor.rank() >= 2); };
+  std::vector<Sgd::Group> groups;
+  for (const bool decay : {true, false}) {
+    const auto wanted = [=](const Parameter& p) { return decays(p) == decay; };
+    const auto parameters = arena.parameters();
+    if (std::none_of(parameters.begin(), parameters.end(), wanted)) continue;
+    Sgd::Group group;
+    group.parameters = wanted;
+    group.options = {.momentum = static_cast<float>(config.momentum),
+                     .weight_decay = decay ? static_cast<float>(config.weight_decay) : 0.0f,
+                     .nesterov = config.momentum > 0,
+                     .decay = config.decay};
+    groups.push_back(std::move(group));
+  }
+  return std::make_unique<Sgd>(arena, groups, 0);
+}
+
+/// "callbacks.NAME.", checked.
+std::string prefix_of(const Callback& callback, const std::vector<StatePart>& parts) {
+  const std::string name = callback.state_name();
+  const bool plain =
+      std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  ATH_CHECK(plain, "trainer: a callback's name must be of letters, digits and '_', but is '{}'", name);
+  std::string prefix = fmt::format("callbacks.{}.", name);
+  const bool taken =
+      std::any_of(parts.begin(), parts.end(), [&](const StatePart& part) { return part.prefix == prefix; });
+  ATH_CHECK(!taken, "trainer: callbacks with state must have names of their own, but two are called '{}'",
+            name);
+  return prefix;
+}
+
+}  // namespace
+
+Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks,
+         ParallelStrategy& strategy, std::unique_ptr<ParameterArena>& arena, nn::Module& model,
+         const Dataset& train, const Dataset& held_out)
+    : trainer_(trainer),
+      config_(config),
+      callbacks_(callbacks),
+      strategy_(strategy),
+      limits_(config, strategy, clock_),
+      times_(position_.times),
+      attached_(strategy),
+      feeding_(config, strategy, train, held_out,
+               [this](const std::string& note) { tell([&](Callback& c) { c.on_note(trainer_, note); }); }),
+      schedule_(make_schedule(config, total_steps())),
+      task_(make_task(model)),
+      arena_(make_arena(arena)),
+      optimizer_(make_optimizer(config, arena_)),
+      scaling_(make_scaling(config)),
+      gradient_limits_(make_limits(config)),
+      step_(config.device,
+            {.seed = dist::rank_seed(config.seed, strategy.rank()), .loss_scale = scaling_.initial}),
+      metrics_(config.device),
+      checkpoints_(config, strategy, step_, metrics_),
+      validation_(*task_, feeding_.held_out(), strategy, limits_, config.device),
+      named_(static_cast<std::size_t>(strategy.world_size())) {
+  strategy_.check_same(settings());
+  if (config.ema_decay > 0)
+    ema_.emplace(arena_, EmaOptions{.decay = config.ema_decay}).fuse_into(*optimizer_);
+  step_.on_known([this](const StepState& state) {
+    tell([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
+  });
+  syncs_before_ = host_syncs();
+  norms_ = strategy_.join_norms(model);
+  overlaps_weights_ = strategy_.overlap_weights(
+      model, std::none_of(callbacks_.begin(), callbacks_.end(),
+                          [](const auto& callback) { return callback->reads_weights(); }));
+}
+
+std::unique_ptr<Task> Run::make_task(nn::Module& model) const {
+  const ImageSpec& spec = feeding_.train().spec();
+  return std::make_unique<Classifier>(model,
+                                      Preprocess(spec, feeding_.pixels(), compute_dtype(config_.precision),
+                                                 config_.device, config_.augment, config_.seed),
+                                      spec.classes, config_.device, config_.label_smoothing);
+}
+
+ParameterArena& Run::make_arena(std::unique_ptr<ParameterArena>& arena) {
+  strategy_.check_same(shared_settings());  // ranks that differ do not understand each other
+  nn::Module& model = task_->network();
+  // Unlinked before the one before goes: a model trained again moves from one arena to the next.
+  arena = std::make_unique<ParameterArena>(
+      model.parameters(), model.buffers(),
+      strategy_.arena_options({.precision = config_.precision,
+                               .device = config_.device,
+                               .f32_gradients = config_.f32_gradients || config_.accumulate > 1}));
+  strategy_.attach(*arena, times_);
+  return *arena;
+}
+
+// Beginning ------------------------------------------------------------------------------------------------
+
+void Run::begin() {
+  (void)state_parts();  // callbacks whose names clash are an error now, not at the first save
+  const auto found = checkpoints_.open(settings(), total_steps());
+  if (found) position_ = *found;
+  tell([&](Callback& c) { c.on_fit_begin(trainer_, describe()); });
+  clock_.start();
+  if (found) resume();
+  task_->network().train();
+  limits_.agree(found.has_value());
+}
+
+void Run::resume() {
+  checkpoints_.resume(state_parts());
+  strategy_.complete_weights();
+  clock_.add(position_.elapsed_s);
+  if (position_.ended) limits_.stop(*position_.ended, position_.why_ended);
+  limits_.after_step(position_.attempted);
+}
+
+// In an order in which what is most likely to be refused comes first.
+std::vector<StatePart> Run::state_parts() {
+  std::vector<StatePart> parts;
+  parts.push_back({"settings.", [this] { return settings(); },
+                   [this](const StateDict& state) { check_settings(state, settings()); }});
+  parts.push_back({"run.", [this] { return state_of(position_); },
+                   [this](const StateDict& state) {
+                     const RunPosition position = position_from(state);
+                     ATH_CHECK(position.epoch <= config_.epochs, "run: epoch must be at most {}, but is {}",
+                               config_.epochs, position.epoch);
+                     feeding_.train().start_epoch(position.epoch, position.epoch_samples);
+                     position_ = position;
+                   }});
+  parts.push_back({"step.", [this] { return state_of(step_.read()); },
+                   [this](const StateDict& state) {
+                     StepState step = step_from(state);
+                     step.seed = dist::rank_seed(config_.seed, strategy_.rank());  // saved is rank 0's
+                     step_.write(step);
+                   }});
+  for (const auto& callback : callbacks_) {
+    if (callback->state_name().empty()) continue;
+    parts.push_back(
+        {prefix_of(*callback, parts), [this, &callback] { return callback->state_dict(trainer_); },
+         [this, &callback](const StateDict& state) { callback->load_state_dict(trainer_, state); }});
+  }
+  parts.push_back(checkpoints_.metrics_part());
+  const auto add = [&](const char* prefix, auto& part) {
+    parts.push_back({prefix, [&part] { return part.state_dict(); },
+                     [&part](const StateDict& state) { part.load_state_dict(state); }});
+  };
+  add("optimizer.", *optimizer_);
+  if (ema_) add("ema.", *ema_);
+  add("model.", arena_);
+  return parts;
+}
+
+StateDict Run::settings_with(const std::string& optimizer) const {
+  return settings_of(data_and_steps(), feeding_.pixels(), schedule_, optimizer);
+}
+
+// What ranks must have alike, or they would part sooner or later: besides what a run's results depend on,
+// whatever decides which messages there are. What is a rank's own business (threads, device, workers, where
+// files lie) is not compared. Known before ranks do anything together.
+StateDict Run::shared_settings() const {
+  const auto given = [](bool is) { return is ? "given" : "not given"; };
+  StateDict shared;
+  const auto set = [&](const char* name, const auto& value) { shared.set(name, fmt::format("{}", value)); };
+  set("strategy", name_of(strategy_.kind()));
+  set("algorithm", dist::name_of(config_.collectives.algorithm));
+  set("sync_bn", config_.sync_bn);
+  set("fast_dev_run", config_.fast_dev_run);
+  set("checkpoint_dir", given(!config_.checkpoint_dir.empty()));
+  set("checkpoint_every", config_.checkpoint_every);
+  set("resume", given(!config_.resume.empty()));
+  set("patience_at_floor", config_.patience_at_floor);
+  for (const StateDict::Entry& entry : settings_with("")) {
+    if (!shared.contains(entry.name)) shared.set(entry.name, entry.value);
+  }
+  return shared;
+}
+
+// Between steps --------------------------------------------------------------------------------------------
+
+Metrics Run::running_metrics() const {
+  const AllowSync allow;
+  return MetricSums::mean(metrics_.read());
+}
+
+void Run::weights_changed() {
+  position_.validated = position_.averages_hold = false;
+  strategy_.complete_weights();
+}
+
+void Run::save() {
+  strategy_.complete_weights();
+  checkpoints_.save(position_, limits_, clock_, times_, state_parts());
+}
+
+void Run::check_overflows(const StepState& known, std::int64_t patience) {
+  athanor::check_overflows(known, patience, step_, arena_, strategy_, [this] { repeat_step(); });
+}
+
+// The batches are those of then: their order is a function of the seed and the epoch. Weights and statistics
+// are, too, because the step was skipped. In a batch norm of this rank's own samples an infinity remains one.
+void Run::repeat_step() {
+  const std::int64_t samples = (position_.epoch_samples - 1) % (config_.accumulate * config_.batch_size) + 1;
+  feeding_.train().start_epoch(position_.epoch, position_.epoch_samples - samples);
+  if (norms_) norms_->leave();
+  accumulate_gradients(samples, false);
+}
+
+// For who looks for an error. Once for each rank: layers that a model leaves out by chance are many.
+void Run::name_unused() {
+  if (!config_.collectives.compare_calls) return;
+  for (int rank = 0; rank < strategy_.world_size(); ++rank) {
+    char& named = named_[static_cast<std::size_t>(rank)];
+    const std::vector<std::string> names = named ? std::vector<std::string>() : strategy_.unused(rank);
+    if (names.empty()) continue;
+    named = 1;
+    const std::string note =
+        fmt::format("rank {}: step {} had no gradient for {}", rank, position_.attempted, list_names(names));
+    tell([&](Callback& c) { c.on_note(trainer_, note); });
+  }
+}
+
+// Reports --------------------------------------------------------------------------------------------------
+
+void Run::validate() {
+  const auto metrics = validation_.run(average(), times_, config_.fast_dev_run ? 1 : -1);
+  if (!metrics) return;
+  position_.validation = *metrics;
+  position_.validated = true;
+}
+
+// False where a signal came before it was done.
+bool Run::report_epoch(EpochReport report, double epoch_s) {
+  std::vector<double> sums = metrics_.read();
+  strategy_.add_up(sums);
+  validate();
+  if (limits_.by_signal()) return false;
+  fill(report, position_, step_.known(), MetricSums::mean(sums), epoch_s, clock_.seconds());
+  report.weights_hash = strategy_.weights_hash();
+  strategy_.check_weights(report.weights_hash);
+  feeding_.add_bad_samples(report, strategy_);
+  tell([&](Callback& c) { c.on_epoch_end(trainer_, report); });
+  return true;
+}
+
+FitReport Run::finish() {
+  tell([&](Callback& c) { c.on_train_end(trainer_); });
+  int signal = limits_.agree_on_signal();
+  if (!position_.validated && signal == 0) {
+    validate();
+    if (limits_.by_signal()) signal = limits_.agree_on_signal();
+  }
+  constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+  const Metrics test = position_.validated ? position_.validation : Metrics{kNotMeasured, kNotMeasured, 0};
+  if (test.samples > 0 && !std::isfinite(test.loss))
+    limits_.diverged(fmt::format("the last validation's loss is {}; {}", test.loss,
+                                 advice_on_divergence(config_.precision)));
+  FitReport report = report_of(position_, step_.read(), test, clock_.seconds());
+  if (Ema* const shown = average()) {  // what was tested is what the caller gets
+    shown->swap();
+    strategy_.complete_weights();
+  }
+  report.signal = signal;
+  report.weights_hash = strategy_.weights_hash();
+  report.world_size = strategy_.world_size();
+  report.strategy = strategy_.kind();
+  report.host_syncs = host_syncs() - syncs_before_;
+  report.peak_bytes = allocator_of(config_.device).stats().peak;
+  report.stopped_by = limits_.reason();
+  report.checkpoint = checkpoints_.newest();
+  strategy_.end_agreements();
+  tell([&](Callback& c) { c.on_fit_end(trainer_, report); });
+  return report;
+}
+
+std::int64_t Run::total_steps() const {
+  if (config_.fast_dev_run) return 1;
+  const std::int64_t all = config_.epochs * feeding_.steps_per_epoch();
+  return config_.max_steps > 0 ? std::min(all, config_.max_steps) : all;
+}
+
+FitInfo Run::data_and_steps() const {
+  FitInfo info{config_, feeding_.train().spec()};
+  info.train_samples = feeding_.train().samples();
+  info.val_samples = feeding_.held_out().samples();
+  info.steps_per_epoch = feeding_.steps_per_epoch();
+  info.total_steps = total_steps();
+  return info;
+}
+
+FitInfo Run::describe() const {
+  FitInfo info = data_and_steps();
+  info.parameters = arena_.numel();
+  info.threads = cpu_context().threads();
+  info.strategy = strategy_.describe(config_.ranks_note);
+  info.feeding = feeding_.describe();
+  info.resumed_from = checkpoints_.resumed_from();
+  info.attempted = position_.attempted;
+  info.notes = checkpoints_.notes();
+  info.nothing_to_do = nothing_to_do(info);
+  return info;
+}
+
+// As Limits will find; an epoch whose steps are done may still have to be reported.
+std::string Run::nothing_to_do(const FitInfo& info) const {
+  if (info.resumed_from.empty()) return {};
+  if (position_.ended) return position_.why_ended;
+  if (position_.attempted >= info.total_steps) {
+    if (info.total_steps == config_.max_steps)
+      return fmt::format("--max-steps {} is reached", config_.max_steps);
+    return config_.epochs == 1 ? "its epoch is done"
+                               : fmt::format("all of its {} epochs are done", config_.epochs);
+  }
+  if (position_.elapsed_s < config_.max_time_s) return {};
+  return fmt::format("--max-time is used up ({} of {}); with more of it the run goes on",
+                     duration(position_.elapsed_s), duration(config_.max_time_s));
+}
+
+}  // namespace athanor

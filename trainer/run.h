@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "optim/ema.h"
+#include "optim/optimizer.h"
+#include "optim/step.h"
+#include "trainer/callback.h"
+#include "trainer/feeding.h"
+#include "trainer/limits.h"
+#include "trainer/metric_sums.h"
+#include "trainer/run_checkpoints.h"
+#include "trainer/task.h"
+#include "trainer/validation.h"
+
+namespace athanor {
+
+/// One training: the parts of it, and (in trainer/loop.cpp) all that is done with them. Made by
+/// Trainer::fit() for as long as it runs.
+class Run {
+ public:
+  /// `arena` gets the model's parameters. `trainer` is what callbacks are given.
+  Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks, ParallelStrategy& strategy,
+      std::unique_ptr<ParameterArena>& arena, nn::Module& model, const Dataset& train,
+      const Dataset& held_out);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  FitReport train();
+
+  StepBuffer& step() { return step_; }
+
+  // For callbacks, by way of the Trainer.
+  Limits& limits() { return limits_; }
+  const StepState& known() const { return step_.known(); }
+  const Times& times() const { return times_.total(); }
+  Metrics running_metrics() const;
+  void weights_changed();
+  ValidatedModel as_validated() { return {average(), strategy_}; }
+
+ private:
+  void begin_epoch();
+  bool train_step();
+  void accumulate_gradients(std::int64_t samples, bool share = true);
+  bool drop_step();
+  void end_epoch();
+
+  std::unique_ptr<Task> make_task(nn::Module& model) const;
+  ParameterArena& make_arena(std::unique_ptr<ParameterArena>& arena);
+  void begin();
+  void resume();
+  void save();
+  void check_overflows(const StepState& known, std::int64_t patience);
+  void repeat_step();
+  void name_unused();
+  void validate();
+  bool report_epoch(EpochReport report, double epoch_s);
+  FitReport finish();
+  std::int64_t total_steps() const;
+  FitInfo data_and_steps() const;
+  FitInfo describe() const;
+  std::string nothing_to_do(const FitInfo& info) const;
+  StateDict settings_with(const std::string& optimizer) const;
+  StateDict settings() const { return settings_with(optimizer_->kind()); }
+  StateDict shared_settings() const;
+  std::vector<StatePart> state_parts();
+  Ema* average() { return ema_ && position_.averages_hold ? &*ema_ : nullptr; }
+  template <class F> void tell(const F& f) const {
+    for (const auto& callback : callbacks_) f(*callback);
+  }
+
+  /// Whatever becomes of the rest, the strategy lets go of it.
+  struct Attached {
+    explicit Attached(ParallelStrategy& to) : strategy(to) {}
+    ~Attached() { strategy.detach(); }
+    Attached(const Attached&) = delete;
+    Attached& operator=(const Attached&) = delete;
+    ParallelStrategy& strategy;
+  };
+
+  Trainer& trainer_;
+  const TrainerConfig& config_;
+  const Callbacks& callbacks_;
+  ParallelStrategy& strategy_;
+  RunClock clock_;
+  Limits limits_;
+  RunPosition position_;
+  PhaseTimes times_;
+  Attached attached_;
+  Feeding feeding_;
+  Schedule schedule_;
+  std::unique_ptr<Task> task_;
+  ParameterArena& arena_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::optional<Ema> ema_;
+  LossScaling scaling_;
+  GradientLimits gradient_limits_;
+  StepBuffer step_;
+  MetricSums metrics_;
+  RunCheckpoints checkpoints_;
+  Validation validation_;
+  std::unique_ptr<dist::SyncBatchNorm> norms_;
+  bool overlaps_weights_ = false;
+
+  // Of the part of the epoch that this process trains.
+  Times times_before_;
+  double part_began_s_ = 0;
+  std::int64_t steps_before_ = 0;
+  std::int64_t syncs_before_ = 0;
+  std::vector<char> named_;  // per rank: whether name_unused() has
+};
+
+}  // namespace athanor

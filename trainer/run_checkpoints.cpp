@@ -1,0 +1,155 @@
+#include "trainer/run_checkpoints.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One folder, one run: else the newest checkpoint in it would be another run's.
+void check_folder(const CheckpointFolder& folder, const std::string& resume) {
+  const std::vector<std::int64_t> steps = folder.steps();
+  if (steps.empty() || resume == "auto") return;
+  ATH_CHECK(!resume.empty(),
+            "--checkpoint-dir: {} must be empty when a run begins, but holds checkpoints up to step {}: add "
+            "--resume auto to go on with them, or name another folder",
+            folder.path().string(), steps.back());
+  std::error_code ignored;
+  const fs::path newest = folder.path_of(steps.back());
+  ATH_CHECK(fs::equivalent(newest, resume, ignored),
+            "--resume: {} must be the newest checkpoint of --checkpoint-dir, but that is {}: name another "
+            "folder to save in, or remove what is newer",
+            resume, newest.string());
+}
+
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(const TrainerConfig& config, ParallelStrategy& strategy,
+                               const StepBuffer& step, MetricSums& metrics)
+    : config_(config),
+      strategy_(strategy),
+      step_(step),
+      metrics_(metrics),
+      sums_of_all_(MetricSums::kSize * static_cast<std::size_t>(strategy.world_size())) {}
+
+// Rank 0 chooses: a file that is whole for one must be the one that all go on from.
+void RunCheckpoints::choose(NewestCheckpoint& found) {
+  strategy_.run_on_rank0([&] {
+    if (!config_.checkpoint_dir.empty()) folder_.emplace(config_.checkpoint_dir, config_.checkpoint_keep);
+    if (config_.fast_dev_run) return;  // leaves nothing behind
+    if (folder_) check_folder(*folder_, config_.resume);
+    if (config_.resume == "auto") {
+      found = newest_valid(config_.checkpoint_dir);
+      for (const std::string& why : found.skipped) notes_.push_back("skipped: " + why);
+    } else if (!config_.resume.empty()) {
+      found.path = config_.resume;
+      found.state = load_checkpoint(found.path);
+    }
+  });
+  if (config_.resume.empty()) return;
+  const fs::path chosen = strategy_.broadcast_from_rank0(found.path.string());
+  if (strategy_.is_rank0() || chosen.empty()) return;
+  found.path = chosen;
+  found.state = load_checkpoint(chosen);
+}
+
+std::optional<RunPosition> RunCheckpoints::open(const StateDict& settings, std::int64_t total_steps) {
+  if (config_.checkpoint_dir.empty() && config_.resume.empty()) return std::nullopt;
+  NewestCheckpoint found;
+  choose(found);
+  if (config_.resume.empty()) return std::nullopt;
+  if (found.path.empty()) {
+    notes_.push_back(fmt::format("--resume auto: no checkpoint {}in {}: a fresh start",
+                                 found.skipped.empty() ? "" : "that can be read ",
+                                 config_.checkpoint_dir.string()));
+    return std::nullopt;
+  }
+  // What is known to be wrong is said before anything else begins.
+  RunPosition position;
+  try {
+    check_settings(found.state.under("settings."), settings);
+    position = position_from(found.state.under("run."));
+  } catch (const ArgumentError& error) {
+    detail::fail<>("--resume: {}: {}", found.path.string(), error.what());
+  }
+  notes_.push_back(fmt::format("resumed from {}: {} of {} steps done", found.path.string(),
+                               position.attempted, total_steps));
+  found_ = std::move(found);
+  return position;
+}
+
+void RunCheckpoints::resume(const std::vector<StatePart>& parts) {
+  for (const StateDict::Entry& entry : found_->state) {
+    if (strategy_.is_rank0() || !entry.name.starts_with("callbacks.")) continue;
+    const std::string prefix = entry.name.substr(0, entry.name.find('.', 10) + 1);
+    const bool known =
+        std::any_of(parts.begin(), parts.end(), [&](const StatePart& part) { return part.prefix == prefix; });
+    if (!known) (void)found_->state.under(prefix);
+  }
+  try {
+    load_parts(parts, found_->state);
+  } catch (const ArgumentError& error) {
+    detail::fail<>("--resume: {}: {}", found_->path.string(), error.what());
+  }
+  found_->state = {};  // lets the file go
+}
+
+StatePart RunCheckpoints::metrics_part() {
+  static constexpr auto kSize = static_cast<std::ptrdiff_t>(MetricSums::kSize);
+  const auto save = [this] {
+    StateDict state;
+    const auto rows = static_cast<std::int64_t>(sums_of_all_.size()) / kSize;
+    state.set("train_totals", Tensor::from(sums_of_all_, {rows, kSize}));
+    return state;
+  };
+  const auto load = [this](const StateDict& state) {
+    const Tensor& saved = state.tensor("train_totals");
+    state.require_all_used("metrics");
+    ATH_CHECK(saved.dtype() == DType::f64 && saved.numel() > 0 && saved.numel() % kSize == 0,
+              "metrics: train_totals must be f64 [ranks, {}], but is {} {}", kSize, name_of(saved.dtype()),
+              saved.shape());
+    const std::vector<double> rows = saved.to_vector();
+    std::vector<double> sums(MetricSums::kSize);
+    if (std::ssize(rows) == kSize * strategy_.world_size()) {
+      std::copy_n(rows.begin() + kSize * strategy_.rank(), kSize, sums.begin());
+    } else if (strategy_.is_rank0()) {
+      for (std::size_t i = 0; i < rows.size(); ++i) sums[i % MetricSums::kSize] += rows[i];
+    }
+    metrics_.write(sums);
+  };
+  return {"metrics.", save, load};
+}
+
+bool RunCheckpoints::has_diverged(const RunPosition& position) const {
+  return step_.read().stuck_steps > 0 || (position.validated && !std::isfinite(position.validation.loss));
+}
+
+void RunCheckpoints::save(RunPosition& position, const Limits& limits, const RunClock& clock,
+                          PhaseTimes& times, const std::vector<StatePart>& parts) {
+  const std::pair here{position.epoch, position.attempted};
+  if (config_.checkpoint_dir.empty() || config_.fast_dev_run || saved_ == here || has_diverged(position))
+    return;
+  const auto timed = times.scope(&Times::saving);
+  position.elapsed_s = clock.seconds();
+  position.ended.reset();
+  position.why_ended.clear();
+  // Limits and signals are looked at anew; what a callback has decided is not.
+  if (limits.stopped() && limits.reason() == StoppedBy::early_stop) {
+    position.ended = limits.reason();
+    position.why_ended = limits.why();
+  }
+  (void)step_.read();  // waits: after it, every step's result is here
+  (void)step_.known();
+  sums_of_all_ = strategy_.gather(metrics_.read());
+  strategy_.write_state([&] { return save_parts(parts); },
+                        [&](const StateDict& state, const dist::ReadTensor& read) {
+                          newest_ = folder_->save(position.attempted, state, read);
+                        });
+  saved_ = here;
+}
+
+}  // namespace athanor

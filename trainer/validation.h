@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+
+#include "optim/ema.h"
+#include "trainer/limits.h"
+#include "trainer/task.h"
+
+namespace athanor {
+
+/// Until its end(), the model is what validation sees: its running average, where there is one. Both ends are
+/// calls of all ranks; an exception between them asks the others for nothing.
+class ValidatedModel {
+ public:
+  /// `average` may be null.
+  ValidatedModel(Ema* average, ParallelStrategy& strategy) : strategy_(strategy) {
+    if (!average) return;
+    strategy_.complete_weights();
+    swap_.emplace(*average);
+    strategy_.complete_weights();
+  }
+  void end() {
+    if (!swap_) return;
+    swap_->end();
+    swap_.reset();
+    strategy_.complete_weights();
+  }
+
+ private:
+  ParallelStrategy& strategy_;
+  std::optional<EmaSwap> swap_;
+};
+
+/// The metrics of a task over all that is held out.
+class Validation {
+ public:
+  Validation(Task& task, Loader& held_out, ParallelStrategy& strategy, Limits& limits, Device device)
+      : task_(task), held_out_(held_out), strategy_(strategy), limits_(limits), sums_(device) {}
+
+  /// Of all ranks together; nothing where a signal came meanwhile. With `most` >= 0, of so many batches.
+  std::optional<Metrics> run(Ema* average, PhaseTimes& times, std::int64_t most = -1);
+
+ private:
+  Task& task_;
+  Loader& held_out_;
+  ParallelStrategy& strategy_;
+  Limits& limits_;
+  MetricSums sums_;
+};
+
+}  // namespace athanor
