@@ -39,8 +39,8 @@ class Net final : public nn::Module {
     initialize(1);
   }
   Tensor forward(const Tensor& x) override { return out(hidden(flatten(x))); }
-  nn::Linear hidden{256, 320, {.activation = Activation::relu}};
-  nn::Linear out{320, 10};
+  nn::Linear hidden{256, 2048, {.activation = Activation::relu}};
+  nn::Linear out{2048, 10};
 };
 
 struct Result {

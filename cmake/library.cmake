@@ -31,6 +31,7 @@ set(ATHANOR_CUDA_KERNELS
   accumulate
   augment
   batch_norm
+  batch_norm_statistics
   conv
   conv_depthwise
   conv_products
@@ -196,6 +197,8 @@ set(ATHANOR_SOURCES
   tensor/tensor.cpp
   tensor/trace.cpp
   kernels/conv.cpp
+  kernels/cpu/batch_norm_backward.cpp
+  kernels/cpu/batch_norm_statistics.cpp
   kernels/cpu/context.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
@@ -395,7 +398,7 @@ if(ATHANOR_WITH_MPI)
   target_link_libraries(athanor_mpi PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags> ${ATHANOR_MPI_LIBRARIES})
   if(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
     target_compile_definitions(athanor_mpi PRIVATE ATHANOR_WITH_NCCL)
-    target_link_libraries(athanor_mpi PUBLIC athanor_nccl)
+    target_link_libraries(athanor_mpi PUBLIC athanor_nccl PRIVATE CUDA::cudart)
   endif()
 elseif(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
   target_sources(athanor_nccl PRIVATE dist/transports/make_transport.cpp)

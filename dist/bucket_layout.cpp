@@ -56,7 +56,7 @@ void BucketLayout::cut_between_parameters() {
   const auto world = static_cast<std::size_t>(world_size_);
   std::vector<int> rank_at(world);  // in the order of pieces
   for (int rank = 0; rank < world_size_; ++rank)
-    rank_at[static_cast<std::size_t>(place_of(options_, world_size_, rank))] = rank;
+    rank_at[static_cast<std::size_t>(piece_index(options_, world_size_, rank))] = rank;
   std::vector<std::int64_t> load(world);  // elements, by place
   for (Bucket& bucket : buckets_) {
     std::int64_t all = 0;

@@ -95,7 +95,7 @@ class Gather {
     for (std::int64_t begin = 0; begin < sharded_[number]->shape.numel(); begin += piece_of(number)) {
       const Tensor here = [&] {
         const std::lock_guard lock(mutex_);
-        tell(static_cast<std::int64_t>(number), begin);
+        announce(static_cast<std::int64_t>(number), begin);
         return transfer(number, begin).to(kCpu);
       }();
       sink({here.raw_data(), here.bytes()});
@@ -104,13 +104,13 @@ class Gather {
   /// Ends serve() on the others, where they throw `error` unless it is empty.
   void end(const std::string& error) {
     const std::lock_guard lock(mutex_);
-    tell(kEnd, 0, error);
+    announce(kEnd, 0, error);
   }
 
   /// While it lives, the others hear from rank 0 often enough, however slowly that writes.
-  class SignsOfLife {
+  class Heartbeat {
    public:
-    explicit SignsOfLife(Gather& gather) {
+    explicit Heartbeat(Gather& gather) {
       if (!gather.comm_.transport().threads_may_call()) return;
       thread_ = std::jthread([this, &gather](const std::stop_token& stop) { run(gather, stop); });
     }
@@ -121,9 +121,9 @@ class Gather {
       std::unique_lock lock(gather.mutex_);
       try {
         while (!changed_.wait_for(lock, stop, often, [&] { return stop.stop_requested(); }))
-          gather.tell(kStillWriting, 0);
+          gather.announce(kStillWriting, 0);
       } catch (const std::exception&) {
-        // The transport keeps the reason: what rank 0 tells next throws it.
+        // The transport keeps the reason: what rank 0 announces next throws it.
       }
     }
 
@@ -153,7 +153,7 @@ class Gather {
     std::array<char, kTextBytes> text{};
   };
 
-  void tell(std::int64_t number, std::int64_t begin, const std::string& text = "") {
+  void announce(std::int64_t number, std::int64_t begin, const std::string& text = "") {
     Notice next{.number = number, .begin = begin};
     std::memcpy(next.text.data(), text.data(), std::min(text.size(), next.text.size() - 1));
     std::memcpy(notice_.row(0), &next, sizeof next);
@@ -314,7 +314,7 @@ void gather_state(Communicator& comm, const StateDict& state,
   Gather gather(comm, state);
   if (comm.rank() != 0) return gather.serve();
   try {
-    const Gather::SignsOfLife signs(gather);
+    const Gather::Heartbeat heartbeat(gather);
     write([&](const StateDict::Entry& entry, const auto& sink) { gather.read(entry, sink); });
   } catch (const PeerLostError&) {
     throw;  // nobody can be told

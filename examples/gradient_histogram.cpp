@@ -1,6 +1,9 @@
 // Where the gradients of a network lie, and which of them f16 can hold. Trains for some steps in f32, then
 // takes the gradients of one batch in f32, in f16, and in f16 with a loss scale; prints what became of them
-// and draws it. build/cpu/bin/gradient_histogram --out gradients.svg
+// and writes down how many lie in each power of two.
+//
+//   build/cpu/bin/gradient_histogram --out gradients.json
+//   docs/figures/draw.py . gradient_histogram --from gradients.json
 
 #include <algorithm>
 #include <array>
@@ -10,12 +13,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "athanor.h"
-#include "examples/common/gradient_figure.h"
 #include "tensor/nearest.h"
 
 namespace athanor::examples {
@@ -27,7 +31,7 @@ constexpr std::int64_t kBatch = 64;
 
 struct Options {
   std::string model;  // empty: resnet20 where there is CIFAR-10, else digits_cnn
-  std::filesystem::path data_dir, out = "gradient_histogram.svg";
+  std::filesystem::path data_dir, out = "gradient_histogram.json";
   std::int64_t steps = 200;
   std::uint64_t seed = 0;
   double loss_scale = 65536;
@@ -45,7 +49,7 @@ Options parse(int argc, const char* const* argv) {
   Options options;
   const char* folder = std::getenv("ATHANOR_DATA_DIR");
   options.data_dir = folder ? folder : "data-cache";
-  CLI::App app("Draws where the gradients of a network lie and which of them f16 can hold.",
+  CLI::App app("Finds where the gradients of a network lie and which of them f16 can hold.",
                "gradient_histogram");
   app.allow_extras();
   std::vector<std::string> names{"--help"};
@@ -79,7 +83,7 @@ Options parse(int argc, const char* const* argv) {
     ATH_CHECK(options.loss_scale >= 0x1p-60 && options.loss_scale <= 0x1p60,
               "--loss-scale: must be in [2^-60, 2^60], but got {}", text);
   });
-  flag("--out", "FILE", "the picture [gradient_histogram.svg]",
+  flag("--out", "FILE", "the histograms, as JSON [gradient_histogram.json]",
        [&](const std::string& text) { options.out = text; });
   try {
     app.parse(argc, argv);
@@ -98,7 +102,7 @@ Options parse(int argc, const char* const* argv) {
   return options;
 }
 
-/// The file the picture goes to, opened before minutes go into what it shows.
+/// The file the histograms go to, opened before minutes go into what they show.
 std::ofstream open(const std::filesystem::path& path) {
   std::ofstream file(path, std::ios::app);
   if (!file) {
@@ -253,18 +257,23 @@ void print(const char* title, const Tally (&tallies)[2]) {
   fmt::print("\n");
 }
 
-Panel panel(const std::vector<Tensor>& gradients, const char* title, double scale) {
-  Panel panel;
-  std::int64_t count = 0;
+/// How many gradients lie in each power of two: "-3" counts those with 2^-3 <= |scale * gradient| < 2^-2.
+nlohmann::json panel(const std::vector<Tensor>& gradients, const char* title, double scale) {
+  std::map<int, std::int64_t> octaves;
+  std::int64_t all = 0;
   for (const Tensor& gradient : gradients) {
     if (!gradient.defined()) continue;
-    panel.octaves.add(gradient.to_vector(), scale);
-    count += gradient.numel();
+    all += gradient.numel();
+    for (const double value : gradient.to_vector()) {
+      if (value != 0 && std::isfinite(value)) ++octaves[std::ilogb(value * scale)];
+    }
   }
-  panel.title = title;
-  panel.note = fmt::format("{} gradients, {}", with_commas(count),
-                           scale == 1 ? "the loss as it is" : fmt::format("the loss times {}", scale));
-  return panel;
+  nlohmann::json counts;
+  for (const auto& [octave, count] : octaves) counts[std::to_string(octave)] = count;
+  return {{"title", title},
+          {"note", fmt::format("{} gradients, {}", with_commas(all),
+                               scale == 1 ? "the loss as it is" : fmt::format("the loss times {}", scale))},
+          {"octaves", counts}};
 }
 
 int run(int argc, char** argv) {
@@ -299,17 +308,15 @@ int run(int argc, char** argv) {
   print("f16, the loss as it is", {plain[0], plain[1]});
   print(fmt::format("f16, the loss times {}", options.loss_scale).c_str(), {scaled[0], scaled[1]});
 
-  GradientFigure figure;
-  figure.title = "Which gradients can f16 hold?";
-  figure.subtitle = fmt::format("{} after {} steps on {}, the gradients of one batch of {} images in f32",
-                                options.model, options.steps, source, kBatch);
-  figure.columns = 2;
+  nlohmann::json figure{
+      {"subtitle", fmt::format("{} after {} steps on {}, the gradients of one batch of {} images in f32",
+                               options.model, options.steps, source, kBatch)}};
   for (const double scale : {1.0, options.loss_scale}) {
-    figure.panels.push_back(panel(exact.parameters, "Parameters", scale));
-    figure.panels.push_back(panel(exact.activations, "Activations", scale));
+    figure["panels"].push_back(panel(exact.parameters, "Parameters", scale));
+    figure["panels"].push_back(panel(exact.activations, "Activations", scale));
   }
   std::ofstream file(options.out, std::ios::trunc);
-  file << svg(figure) << std::flush;
+  file << figure << std::endl;
   if (!file) detail::fail<IoError>("--out: {} cannot be written", options.out.string());
   fmt::print("\n{}\n", options.out.string());
   return kExitDone;

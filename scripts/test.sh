@@ -58,6 +58,12 @@ summarise() {
   ' "$1"
 }
 
+# The tests that took longest, of a JUnit file: "a.b 41 s, c.d 30 s".
+slowest() {
+  sed -n 's/.*<testcase name="\([^"]*\)".* time="\([0-9.]*\)".*/\2 \1/p' "$1" | sort -rn | head -n 5 |
+    awk '{ printf "%s%s %.0f s", (NR > 1 ? ", " : ""), $2, $1 } END { print "" }'
+}
+
 for preset in "${presets[@]}"; do
   settings=()
   if [ "$preset" = smpi ] && ! command -v smpirun >/dev/null; then
@@ -72,6 +78,8 @@ for preset in "${presets[@]}"; do
     fi
     find_nvcc
     settings=(-DCUDNN_ROOT="$(cudnn_root)")
+    # Without a GPU: what nvcc makes of every kernel, and the tests that need none (plans, the kernel report).
+    gpu_name >/dev/null || settings+=(-DATHANOR_BUILD_BENCH=OFF -DATHANOR_BUILD_EXAMPLES=OFF)
   fi
   say "$preset: building"
   start=$SECONDS
@@ -89,6 +97,7 @@ for preset in "${presets[@]}"; do
   ctest --preset "$preset" -j "$jobs" --output-junit "$root/$report" | scripts/test_progress.sh || status=1
   { read -r p f s; names=$(cat); } < <(summarise "$report")
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  echo "slowest: $(slowest "$report")"
   [ -z "$names" ] || skips+="$preset"$'\n'"$names"$'\n'
   rows+=("$(printf '%-10s %7s %7s   %d passed, %d failed, %d skipped' "$preset" \
     "$(minutes $((built - start)))" "$(minutes $((SECONDS - built)))" "$p" "$f" "$s")")

@@ -23,21 +23,15 @@ cudaDeviceProp properties_of(int device) {
   p.sharedMemPerBlock = kSharedBytesPerBlock;
   p.sharedMemPerBlockOptin = kSharedBytesPerBlockOptin;
   p.sharedMemPerMultiprocessor = kSharedPerMultiprocessor;
-  p.regsPerBlock = p.regsPerMultiprocessor = 65536;
+  p.regsPerBlock = 65536;
   p.warpSize = 32;
-  p.memPitch = 0x7fffffff;
   p.maxThreadsPerBlock = 1024;
   p.maxThreadsDim[0] = p.maxThreadsDim[1] = 1024;
   p.maxThreadsDim[2] = 64;
   p.maxGridSize[0] = 0x7fffffff;
   p.maxGridSize[1] = p.maxGridSize[2] = 65535;
-  p.totalConstMem = 65536;
   p.major = 9;
   p.multiProcessorCount = kMultiprocessors;
-  p.canMapHostMemory = p.concurrentKernels = p.unifiedAddressing = p.streamPrioritiesSupported = 1;
-  p.asyncEngineCount = 2;
-  p.pciBusID = device + 1;
-  p.memoryBusWidth = 64;
   p.l2CacheSize = 4 << 20;
   p.maxThreadsPerMultiProcessor = kThreadsPerMultiprocessor;
   p.maxBlocksPerMultiProcessor = kBlocksPerMultiprocessor;
@@ -71,15 +65,6 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return api_call("cudaGetDeviceProperties", [&](Runtime& all) {
     all.device(device);
     *properties = properties_of(device);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  return api_call("cudaDeviceCanAccessPeer", [&](Runtime& all) {
-    all.device(device);
-    all.device(peer);
-    *can = device != peer;
     return cudaSuccess;
   });
 }

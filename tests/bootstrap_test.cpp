@@ -24,14 +24,14 @@ namespace athanor {
 namespace {
 
 using namespace std::chrono_literals;
-using dist::find_place;
+using dist::find_rank_info;
 using dist::Launcher;
-using dist::Place;
+using dist::RankInfo;
 
 using Variables = std::map<std::string, std::string>;
 
-Place place_of(const Variables& variables) {
-  return find_place([&](const char* name) -> std::optional<std::string> {
+RankInfo info_of(const Variables& variables) {
+  return find_rank_info([&](const char* name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     return found == variables.end() || found->second.empty() ? std::nullopt : std::optional(found->second);
   });
@@ -70,74 +70,74 @@ Variables operator+(Variables a, const Variables& b) {
   return a;
 }
 
-void expect_place(const Place& place, Launcher launcher, int rank, int size, int local_rank, int local_size) {
-  EXPECT_EQ(place.launcher, launcher);
-  EXPECT_EQ(place.rank, rank);
-  EXPECT_EQ(place.world_size, size);
-  EXPECT_EQ(place.local_rank, local_rank);
-  EXPECT_EQ(place.local_size, local_size);
+void expect_info(const RankInfo& info, Launcher launcher, int rank, int size, int local_rank,
+                 int local_size) {
+  EXPECT_EQ(info.launcher, launcher);
+  EXPECT_EQ(info.rank, rank);
+  EXPECT_EQ(info.world_size, size);
+  EXPECT_EQ(info.local_rank, local_rank);
+  EXPECT_EQ(info.local_size, local_size);
 }
 
 TEST(Bootstrap, NobodySpeaksIsOneRank) {
-  expect_place(place_of({}), Launcher::none, 0, 1, 0, 1);
+  expect_info(info_of({}), Launcher::none, 0, 1, 0, 1);
   // An address, an empty variable, a shell in an allocation of Slurm's: none of them says who this is.
-  expect_place(
-      place_of({{"MASTER_ADDR", "somewhere"}, {"RANK", ""}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}),
+  expect_info(
+      info_of({{"MASTER_ADDR", "somewhere"}, {"RANK", ""}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}),
       Launcher::none, 0, 1, 0, 1);
 }
 
 TEST(Bootstrap, EveryLauncherIsUnderstood) {
-  expect_place(place_of(kMpirun), Launcher::mpirun, 3, 8, 1, 2);
-  const Place torchrun = place_of(kTorchrun);
-  expect_place(torchrun, Launcher::torchrun, 2, 4, 0, 2);
+  expect_info(info_of(kMpirun), Launcher::mpirun, 3, 8, 1, 2);
+  const RankInfo torchrun = info_of(kTorchrun);
+  expect_info(torchrun, Launcher::torchrun, 2, 4, 0, 2);
   EXPECT_EQ(torchrun.host, "10.0.0.7");
   EXPECT_EQ(torchrun.port, 29500);
-  const Place slurm = place_of(kSlurm);
-  expect_place(slurm, Launcher::slurm, 5, 7, 1, 3);  // the third machine has three tasks
+  const RankInfo slurm = info_of(kSlurm);
+  expect_info(slurm, Launcher::slurm, 5, 7, 1, 3);  // the third machine has three tasks
   EXPECT_EQ(slurm.host, "gpu03");
   EXPECT_EQ(slurm.job, "slurm 4711.0");
   EXPECT_GT(slurm.port, 1024);
-  EXPECT_NE(slurm.port, place_of(kSlurm + Variables{{"SLURM_JOB_ID", "4712"}}).port);  // no fixed one
-  const Place nccl = place_of({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"NCCL_COMM_ID", "10.1.1.1:4000"}});
-  expect_place(nccl, Launcher::nccl_comm, 1, 2, 0, 1);
+  EXPECT_NE(slurm.port, info_of(kSlurm + Variables{{"SLURM_JOB_ID", "4712"}}).port);  // no fixed one
+  const RankInfo nccl = info_of({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"NCCL_COMM_ID", "10.1.1.1:4000"}});
+  expect_info(nccl, Launcher::nccl_comm, 1, 2, 0, 1);
   EXPECT_EQ(nccl.host, "10.1.1.1");
   EXPECT_EQ(nccl.port, 4000);
 }
 
 TEST(Bootstrap, TheFirstCountsWhereTheyAgree) {
-  EXPECT_EQ(
-      place_of(kMpirun +
-               Variables{{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}})
-          .launcher,
-      Launcher::mpirun);
-  const Place both = place_of(
+  EXPECT_EQ(info_of(kMpirun +
+                    Variables{{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}})
+                .launcher,
+            Launcher::mpirun);
+  const RankInfo both = info_of(
       kSlurm + Variables{{"RANK", "5"}, {"WORLD_SIZE", "7"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}});
   EXPECT_EQ(both.launcher, Launcher::torchrun);
   // mpirun and torchrun work inside a step of Slurm's, which then speaks of the step that started them.
-  EXPECT_EQ(place_of(kMpirun + kSlurm).rank, 3);
-  EXPECT_EQ(place_of(kTorchrun + kSlurm + Variables{{"TORCHELASTIC_RUN_ID", "x"}}).rank, 2);
+  EXPECT_EQ(info_of(kMpirun + kSlurm).rank, 3);
+  EXPECT_EQ(info_of(kTorchrun + kSlurm + Variables{{"TORCHELASTIC_RUN_ID", "x"}}).rank, 2);
 }
 
 TEST(Bootstrap, ContradictionsAreErrorsThatListThem) {
-  const std::string two = message_of([] { (void)place_of(kMpirun + kTorchrun); });
+  const std::string two = message_of([] { (void)info_of(kMpirun + kTorchrun); });
   for (const char* part : {"mpirun (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE) says rank 3 of 8",
                            "torchrun (RANK, WORLD_SIZE) says rank 2 of 4", "unset"})
     EXPECT_NE(two.find(part), std::string::npos) << two;
-  const std::string slurm = message_of([] { (void)place_of(kTorchrun + kSlurm); });
+  const std::string slurm = message_of([] { (void)info_of(kTorchrun + kSlurm); });
   EXPECT_NE(slurm.find("Slurm (SLURM_PROCID, SLURM_STEP_NUM_TASKS) says rank 5 of 7"), std::string::npos)
       << slurm;
   const std::string address = message_of([] {
-    (void)place_of(kTorchrun + Variables{{"NCCL_COMM_ID", "10.0.0.7:1"}});
+    (void)info_of(kTorchrun + Variables{{"NCCL_COMM_ID", "10.0.0.7:1"}});
   });
   EXPECT_NE(address.find("NCCL_COMM_ID says 10.0.0.7:1, MASTER_ADDR and MASTER_PORT say 10.0.0.7:29500"),
             std::string::npos)
       << address;
-  EXPECT_EQ(place_of(kTorchrun + Variables{{"NCCL_COMM_ID", "10.0.0.7:29500"}}).launcher, Launcher::torchrun);
+  EXPECT_EQ(info_of(kTorchrun + Variables{{"NCCL_COMM_ID", "10.0.0.7:29500"}}).launcher, Launcher::torchrun);
 }
 
 TEST(Bootstrap, HalfAndBadWordsAreErrors) {
   const auto refused = [](const Variables& variables, const std::string& part) {
-    const std::string message = message_of([&] { (void)place_of(variables); });
+    const std::string message = message_of([&] { (void)info_of(variables); });
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
   refused({{"OMPI_COMM_WORLD_RANK", "0"}}, "OMPI_COMM_WORLD_SIZE");
@@ -157,17 +157,17 @@ TEST(Bootstrap, TorchrunsAgentKeepsItsPort) {
                       {"MASTER_ADDR", "a"},
                       {"MASTER_PORT", "29500"},
                       {"TORCHELASTIC_RUN_ID", "none"}};
-  EXPECT_EQ(place_of(variables).port, 29500);
+  EXPECT_EQ(info_of(variables).port, 29500);
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
-  EXPECT_EQ(place_of(variables).port, 29500);
+  EXPECT_EQ(info_of(variables).port, 29500);
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
-  const int ours = place_of(variables).port;
+  const int ours = info_of(variables).port;
   EXPECT_NE(ours, 29500);
   EXPECT_GE(ours, 1024);
   variables["RANK"] = "0";
-  EXPECT_EQ(place_of(variables).port, ours);
+  EXPECT_EQ(info_of(variables).port, ours);
   variables["MASTER_PORT"] = "29501";
-  EXPECT_NE(place_of(variables).port, ours);
+  EXPECT_NE(info_of(variables).port, ours);
 }
 
 TEST(Bootstrap, TheLaunchersSocketIsRank0s) {
@@ -176,18 +176,18 @@ TEST(Bootstrap, TheLaunchersSocketIsRank0s) {
                       {"MASTER_ADDR", "127.0.0.1"},
                       {"MASTER_PORT", "1"},
                       {"ATHANOR_LISTENING", "7"}};
-  EXPECT_EQ(place_of(variables).listening, 7);
+  EXPECT_EQ(info_of(variables).listening, 7);
   variables["RANK"] = "1";
-  EXPECT_EQ(place_of(variables).listening, -1);
+  EXPECT_EQ(info_of(variables).listening, -1);
   variables["RANK"] = "0";
   variables["ATHANOR_LISTENING"] = "7x";
-  EXPECT_NE(message_of([&] { place_of(variables); }).find("ATHANOR_LISTENING"), std::string::npos);
+  EXPECT_NE(message_of([&] { info_of(variables); }).find("ATHANOR_LISTENING"), std::string::npos);
 }
 
 TEST(Bootstrap, TheSecretIsRead) {
-  EXPECT_EQ(place_of(kTorchrun).secret, "");
-  EXPECT_EQ(place_of(kTorchrun + Variables{{"ATHANOR_SECRET", "x y"}}).secret, "x y");
-  EXPECT_EQ(place_of(kSlurm + Variables{{"ATHANOR_SECRET", "z"}}).secret, "z");
+  EXPECT_EQ(info_of(kTorchrun).secret, "");
+  EXPECT_EQ(info_of(kTorchrun + Variables{{"ATHANOR_SECRET", "x y"}}).secret, "x y");
+  EXPECT_EQ(info_of(kSlurm + Variables{{"ATHANOR_SECRET", "z"}}).secret, "z");
 }
 
 TEST(Bootstrap, TheFirstHostOfSlurmsList) {
@@ -203,15 +203,16 @@ TEST(Bootstrap, TheFirstHostOfSlurmsList) {
 
 class Rendezvous : public testing::Test {
  protected:
-  Place place(int rank, int size = 3) const {
-    Place at{.launcher = Launcher::torchrun, .rank = rank, .world_size = size};
+  RankInfo rank_info(int rank, int size = 3) const {
+    RankInfo at{.launcher = Launcher::torchrun, .rank = rank, .world_size = size};
     at.host = "127.0.0.1";
     at.port = meeting_.port;
     if (rank == 0) at.listening = meeting_.socket;
     at.job = "a test";
     return at;
   }
-  static std::string share(const Place& at, const std::string& mine, const dist::RendezvousOptions& options) {
+  static std::string share(const RankInfo& at, const std::string& mine,
+                           const dist::RendezvousOptions& options) {
     const auto bytes = dist::share_from_rank_0(at, std::as_bytes(std::span(mine)), options);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
@@ -240,7 +241,7 @@ TEST_F(Rendezvous, AllGetWhatRank0Has) {
   std::vector<std::jthread> ranks;
   for (int rank = 2; rank >= 0; --rank) {
     ranks.emplace_back([&, rank] {
-      const std::string got = share(place(rank), rank == 0 ? blob : "", {});
+      const std::string got = share(rank_info(rank), rank == 0 ? blob : "", {});
       right += got == blob;
     });
     std::this_thread::sleep_for(20ms);  // rank 0 comes last
@@ -256,22 +257,22 @@ TEST_F(Rendezvous, OneRankNeedsNobody) {
 
 TEST_F(Rendezvous, StrangersDoNoHarm) {
   std::string got;
-  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", {}), "blob"); });
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob", {}), "blob"); });
   EXPECT_EQ(stranger("GET / HTTP/1.1\r\n\r\n and what else a scanner says"), "");
   EXPECT_EQ(stranger(""), "");
-  EXPECT_EQ(share(place(1, 2), "", {}), "blob");
+  EXPECT_EQ(share(rank_info(1, 2), "", {}), "blob");
 }
 
 TEST_F(Rendezvous, RanksOfOtherJobsAreSentAway) {
-  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", {}), "blob"); });
-  Place other = place(1, 2), size = place(1, 3), many = place(3, 4);
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob", {}), "blob"); });
+  RankInfo other = rank_info(1, 2), size = rank_info(1, 3), many = rank_info(3, 4);
   other.job = "another";
   many.world_size = 2;
   many.rank = 2;
   EXPECT_NE(message_of([&] { share(other, "", {}); }).find("is of another job"), std::string::npos);
   EXPECT_NE(message_of([&] { share(size, "", {}); }).find("of another size"), std::string::npos);
   EXPECT_NE(message_of([&] { share(many, "", {}); }).find("has no such rank"), std::string::npos);
-  EXPECT_EQ(share(place(1, 2), "", {}), "blob");
+  EXPECT_EQ(share(rank_info(1, 2), "", {}), "blob");
 }
 
 // What rank 1 says is heard by a proxy first, which says it to rank 0 and is gone before it has the answer.
@@ -286,28 +287,29 @@ TEST_F(Rendezvous, OneThatIsCutOffAsksAgain) {
     ::close(guest);
     ::close(proxy.socket);
   });
-  Place elsewhere = place(1, 2);
+  RankInfo elsewhere = rank_info(1, 2);
   elsewhere.port = proxy.port;
   EXPECT_THROW(share(elsewhere, "", {.timeout = 200ms}), PeerLostError);
   cut_off.join();
   ASSERT_FALSE(words.empty());
-  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", {}), "blob"); });
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob", {}), "blob"); });
   EXPECT_FALSE(stranger(words).empty());
-  EXPECT_EQ(share(place(1, 2), "", {}), "blob");
+  EXPECT_EQ(share(rank_info(1, 2), "", {}), "blob");
 }
 
 TEST_F(Rendezvous, ARankTooManyIsSentAway) {
-  std::jthread server([&] { EXPECT_EQ(share(place(0), "blob", {}), "blob"); });
-  EXPECT_EQ(share(place(1), "", {}), "blob");
-  EXPECT_NE(message_of([&] { share(place(1), "", {}); }).find("has that rank already"), std::string::npos);
-  EXPECT_EQ(share(place(2), "", {}), "blob");
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0), "blob", {}), "blob"); });
+  EXPECT_EQ(share(rank_info(1), "", {}), "blob");
+  EXPECT_NE(message_of([&] { share(rank_info(1), "", {}); }).find("has that rank already"),
+            std::string::npos);
+  EXPECT_EQ(share(rank_info(2), "", {}), "blob");
 }
 
 TEST_F(Rendezvous, WhoDoesNotComeIsNamed) {
   const auto began = std::chrono::steady_clock::now();
-  std::jthread guest([&] { EXPECT_EQ(share(place(2, 4), "", {}), "blob"); });
+  std::jthread guest([&] { EXPECT_EQ(share(rank_info(2, 4), "", {}), "blob"); });
   try {
-    share(place(0, 4), "blob", {.timeout = 3s});
+    share(rank_info(0, 4), "blob", {.timeout = 3s});
     ADD_FAILURE() << "nobody was missed";
   } catch (const PeerLostError& error) {
     EXPECT_NE(std::string(error.what()).find("within 3 s, but these have not: 1, 3"), std::string::npos)
@@ -319,7 +321,7 @@ TEST_F(Rendezvous, WhoDoesNotComeIsNamed) {
 TEST_F(Rendezvous, Rank0MustAnswerInTime) {
   ::close(meeting_.socket);
   try {
-    share(place(1), "", {.timeout = 300ms});
+    share(rank_info(1), "", {.timeout = 300ms});
     ADD_FAILURE() << "who answered?";
   } catch (const PeerLostError& error) {
     EXPECT_NE(std::string(error.what()).find("nobody answers there"), std::string::npos) << error.what();
@@ -336,7 +338,8 @@ TEST_F(Rendezvous, AnotherProgramAtThatPortIsAnError) {
     ::close(guest);
     ::close(meeting_.socket);
   });
-  EXPECT_NE(message_of([&] { share(place(1), "", {}); }).find("there is another program"), std::string::npos);
+  EXPECT_NE(message_of([&] { share(rank_info(1), "", {}); }).find("there is another program"),
+            std::string::npos);
 }
 
 // Strangers
@@ -356,15 +359,15 @@ TEST_F(Rendezvous, SilentStrangersKeepNobodyWaiting) {
   std::vector<int> silent;
   for (int i = 0; i < 20; ++i) silent.push_back(connect_to_port(meeting_.port));
   const auto began = std::chrono::steady_clock::now();
-  std::jthread server([&] { EXPECT_EQ(share(place(0, 2), "blob", {.timeout = 60s}), "blob"); });
-  EXPECT_EQ(share(place(1, 2), "", {.timeout = 60s}), "blob");
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob", {.timeout = 60s}), "blob"); });
+  EXPECT_EQ(share(rank_info(1, 2), "", {.timeout = 60s}), "blob");
   EXPECT_LT(std::chrono::steady_clock::now() - began, 4s);
   for (const int socket : silent) ::close(socket);
 }
 
 TEST_F(Rendezvous, WhoDoesNotKnowTheSecretTakesNobodysPlace) {
   const auto knowing = [&](int rank, const char* secret) {
-    Place at = place(rank, 2);
+    RankInfo at = rank_info(rank, 2);
     at.secret = secret;
     return at;
   };
@@ -396,8 +399,8 @@ TEST_F(Rendezvous, WhatWasHeardOnceIsOfNoUseAgain) {
     ::close(host);
     ::close(proxy.socket);
   });
-  Place server_at = place(0, 2), elsewhere = place(1, 2), late = place(1, 2);
-  for (Place* at : {&server_at, &elsewhere, &late}) at->secret = "of the job";
+  RankInfo server_at = rank_info(0, 2), elsewhere = rank_info(1, 2), late = rank_info(1, 2);
+  for (RankInfo* at : {&server_at, &elsewhere, &late}) at->secret = "of the job";
   elsewhere.port = proxy.port;
   std::jthread server([&] { EXPECT_EQ(share(server_at, "blob", {.timeout = 20s}), "blob"); });
   EXPECT_THROW(share(elsewhere, "", {.timeout = 300ms}), PeerLostError);
@@ -409,7 +412,7 @@ TEST_F(Rendezvous, WhatWasHeardOnceIsOfNoUseAgain) {
 }
 
 TEST_F(Rendezvous, AFalseRank0IsRefused) {
-  Place host = place(0, 2), guest = place(1, 2);
+  RankInfo host = rank_info(0, 2), guest = rank_info(1, 2);
   host.secret = "a guess";
   std::jthread server([&] { EXPECT_THROW(share(host, "blob", {.timeout = 1s}), PeerLostError); });
   guest.secret = "of the job";
@@ -426,7 +429,7 @@ TEST_F(Rendezvous, Rank0SleepsWhileItHasNoDescriptorForAGuest) {
   timespec cpu_before{}, cpu_after{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_before);
   ::setrlimit(RLIMIT_NOFILE, &none);
-  EXPECT_THROW(share(place(0, 2), "blob", {.timeout = 1s}), PeerLostError);
+  EXPECT_THROW(share(rank_info(0, 2), "blob", {.timeout = 1s}), PeerLostError);
   ::setrlimit(RLIMIT_NOFILE, &before);
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_after);
   const double seconds = static_cast<double>(cpu_after.tv_sec - cpu_before.tv_sec) +
@@ -438,7 +441,7 @@ TEST_F(Rendezvous, Rank0SleepsWhileItHasNoDescriptorForAGuest) {
 // Addresses of this machine that are not the master's: nobody listens there.
 TEST_F(Rendezvous, Rank0ListensAtTheMastersAddressAlone) {
   ::close(meeting_.socket);
-  Place host = place(0, 2), guest = place(1, 2), other = guest;
+  RankInfo host = rank_info(0, 2), guest = rank_info(1, 2), other = guest;
   host.listening = -1;
   host.local_size = guest.local_size = 2;  // all on this machine
   host.host = guest.host = "127.0.0.2";
@@ -452,7 +455,7 @@ TEST_F(Rendezvous, Rank0ListensAtTheMastersAddressAlone) {
 
 TEST_F(Rendezvous, WithoutASecretThereIsAWarningButOnOneMachine) {
   ::close(meeting_.socket);
-  Place at = place(0, 2);
+  RankInfo at = rank_info(0, 2);
   EXPECT_NE(dist::warn_of_strangers(at).find("ATHANOR_SECRET is not set"), std::string::npos);
   at.secret = dist::draw_secret();
   EXPECT_EQ(dist::warn_of_strangers(at), "");
@@ -468,14 +471,14 @@ TEST_F(Rendezvous, WithoutASecretThereIsAWarningButOnOneMachine) {
 // What the launcher for GPUs starts, from the beginning to the id that all need -----------------------------
 
 void be_one_of_three() {
-  const Place place = find_place();
-  EXPECT_EQ(place.launcher, Launcher::devices);
-  ASSERT_EQ(place.world_size, 3);
-  EXPECT_EQ(place.local_size, 3);
-  EXPECT_EQ(place.local_rank, place.rank);
-  EXPECT_EQ(place.secret.size(), 32u);
-  const std::string mine = fmt::format("rank {}'s", place.rank);
-  const auto got = dist::share_from_rank_0(place, std::as_bytes(std::span(mine)), {.timeout = 20s});
+  const RankInfo info = find_rank_info();
+  EXPECT_EQ(info.launcher, Launcher::devices);
+  ASSERT_EQ(info.world_size, 3);
+  EXPECT_EQ(info.local_size, 3);
+  EXPECT_EQ(info.local_rank, info.rank);
+  EXPECT_EQ(info.secret.size(), 32u);
+  const std::string mine = fmt::format("rank {}'s", info.rank);
+  const auto got = dist::share_from_rank_0(info, std::as_bytes(std::span(mine)), {.timeout = 20s});
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(got.data()), got.size()), "rank 0's");
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# dist_figures.sh BIN DOCS: what examples/dist_figures draws is what the chapters in DOCS show.
+# dist_figures.sh BIN DOCS: what docs/figures draws from examples/dist_traces is what the chapters in DOCS show.
 set -euo pipefail
+export PYTHONDONTWRITEBYTECODE=1 # a test leaves nothing in the tree
 bin=$1 docs=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -8,19 +9,19 @@ die() { echo "$*"; cat "$folder/out" "$folder/err" 2>/dev/null; exit 1; }
 refuses() { # refuses PATTERN ARGUMENTS...: code 2, one line
   local pattern=$1 code=0
   shift
-  "$bin/dist_figures" "$@" >"$folder/out" 2>"$folder/err" || code=$?
+  "$docs/figures/draw.py" --bin "$bin" "$@" >"$folder/out" 2>"$folder/err" || code=$?
   [ "$code" -eq 2 ] && [ "$(wc -l <"$folder/err")" -eq 1 ] || die "$*: expected code 2 and one line"
   grep -qE -- "$pattern" "$folder/err" || die "$*: expected '$pattern'"
 }
-refuses "expected a folder"
+refuses "folder"
 refuses "must be a folder" /nowhere
 refuses "'rings' must be one of" "$folder" rings
 
 # Three follow from the code alone, and so must be those of the chapters, with their tables.
-"$bin/dist_figures" "$folder" ring data_parallel_bytes zero1_layout >"$folder/out" 2>"$folder/err" || die "cannot draw"
+"$docs/figures/draw.py" --bin "$bin" "$folder" ring data_parallel_bytes zero1_layout >"$folder/out" 2>"$folder/err" || die "cannot draw"
 for name in ring data_parallel_bytes zero1_layout; do
   cmp -s "$folder/$name.svg" "$docs/img/$name.svg" ||
-    die "docs/img/$name.svg is not what the code draws; run build/cpu/bin/dist_figures docs/img $name"
+    die "docs/img/$name.svg is not what the code draws; run docs/figures/draw.py docs/img $name"
 done
 [ "$(grep -c '^| [0-9]' "$folder/out")" -eq 12 ] || die "expected two tables of six rows"
 while IFS= read -r row; do
@@ -28,9 +29,12 @@ while IFS= read -r row; do
 done < <(grep '^| [0-9]' "$folder/out")
 [ "$(grep -c 'class="arrived"' "$folder/ring.svg")" -eq 24 ] || die "a piece must arrive at 4 ranks in each of 6 steps"
 
+"$bin/dist_traces" rings >"$folder/out" 2>"$folder/err" && die "dist_traces rings: expected code 2"
+grep -q "'rings' must be one of ring," "$folder/err" || die "dist_traces rings: expected one line that names the rest"
+
 # One is a measurement: its order of events is what counts. Unpushed, the first bucket leaves when the pass is over;
 # pushed by the pass, before. Columns: | kind | backward pass | first bucket leaves | reduce() returns | waiting |
-"$bin/dist_figures" "$folder" overlap >"$folder/out" 2>"$folder/err" || die "cannot draw overlap"
+"$docs/figures/draw.py" --bin "$bin" "$folder" overlap >"$folder/out" 2>"$folder/err" || die "cannot draw overlap"
 column() { sed -n "s/ ms//g; s/^| $1 |//p" "$folder/out" | cut -d'|' -f"$2" | tr -dc '0-9.'; }
 before() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'; }
 for kind in none pumped thread; do

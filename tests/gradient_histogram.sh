@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# gradient_histogram.sh BIN: what examples/gradient_histogram.cpp counts, draws and refuses.
+# gradient_histogram.sh BIN DOCS: what examples/gradient_histogram.cpp counts and refuses, and docs/figures draws of it.
 set -euo pipefail
-bin=$1
+export PYTHONDONTWRITEBYTECODE=1 # a test leaves nothing in the tree
+bin=$1 docs=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 unset ATHANOR_DATA_DIR
@@ -28,12 +29,13 @@ refuses "mean '--steps'" --step 3
 refuses "mean 'digits_cnn'" --model digit_cnn
 refuses "--steps" --steps -1
 refuses "--loss-scale" --loss-scale 0
-refuses "--out" --out /nowhere/picture.svg
+refuses "--out" --out /nowhere/histograms.json
 refuses "scripts/get_data.sh cifar10" --model resnet20
 
 # Without CIFAR-10 it takes the digits. Unscaled, gradients of activations become zero; scaled, hardly any.
 run 0 --steps 60
-[ -s gradient_histogram.svg ] || die "no picture"
+draw() { "$docs/figures/draw.py" . gradient_histogram --from gradient_histogram.json >/dev/null || die "no picture"; }
+draw
 plain=$(count "f16, the loss as it is" "became zero" 2) scaled=$(count "f16, the loss times" "became zero" 2)
 few=$(count "f16, the loss as it is" "subnormal: fewer bits" 2)
 [ "$plain" -gt 1000 ] && [ "$few" -gt 10000 ] || die "unscaled: $plain became zero, $few subnormal"
@@ -46,4 +48,5 @@ grep -q '>subnormal<' gradient_histogram.svg || die "no zones"
 # Much too large a scale; and a file that was there is replaced, not added to.
 run 0 --steps 1 --loss-scale 1e9
 [ "$(count "f16, the loss times" "overflowed" 2)" -gt 0 ] || die "1e9 times the loss must overflow"
-[ "$(grep -c '</svg>' gradient_histogram.svg)" = 1 ] || die "the old picture is still there"
+draw
+[ "$(grep -c '</svg>' gradient_histogram.svg)" = 1 ] && grep -q 'times 1000000000' gradient_histogram.svg || die "the old picture is still there"

@@ -128,6 +128,7 @@ signals)
     pid=$! signal=${signal%:*}
     wait_for_save "$before" $pid
     kill "-${signal%:*}" $pid
+    [ "$signal" != HUP:129 ] || { sleep 0.01; kill -HUP $pid 2>/dev/null || true; } # by the system and by the shell
     wait $pid || code=$?
     [ "$code" -eq "${signal#*:}" ] || die "$signal: got $code"
     grep -q "^ended by SIG${signal%:*} .*go on with --resume auto" out || die "$signal: it does not say where it stands"

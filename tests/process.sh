@@ -53,6 +53,8 @@ finish() { # finish CODE NAME
 for signal in INT:130 TERM:143 HUP:129; do
   begin env --default-signal
   kill "-${signal%:*}" $pid
+  # A terminal that goes away says so twice.
+  [ "$signal" != HUP:129 ] || { sleep 0.001; kill -HUP $pid 2>/dev/null || true; }
   finish "${signal#*:}" "${signal%:*}"
 done
 # What is ignored stays ignored: SIGINT in the background of a script, SIGHUP under nohup.

@@ -201,6 +201,27 @@ TEST(Ranks, OneThatStopsTakesTheOthersAlong) {
   EXPECT_EQ(runs[0].report.steps.applied, 7);
 }
 
+// The step that brings the votes has run forward and backward: weights, statistics and metrics are those of a
+// run that never began it.
+TEST(Ranks, TheStepThatBringsTheVotesLeavesNothing) {
+  for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+    SCOPED_TRACE(name_of(strategy));
+    TrainerConfig config = with(ranks_config(), strategy);
+    config.schedule = [](double lr, std::int64_t) { return schedules::constant(lr); };
+    const auto voted = train_ranks<NormedNet>(2, config, [](Trainer& trainer, const StepInfo& step) {
+      if (trainer.rank() == 1 && step.attempted == 7) trainer.stop(StoppedBy::early_stop, "enough");
+    });
+    config.max_steps = 7;
+    const auto limited = train_ranks<NormedNet>(2, config, [](Trainer&, const StepInfo&) {});
+    expect_alike(voted);
+    EXPECT_EQ(voted[0].report.stopped_by, StoppedBy::early_stop);
+    EXPECT_EQ(voted[0].report.steps.attempted(), 7);
+    EXPECT_EQ(voted[0].weights, limited[0].weights);
+    EXPECT_EQ(voted[0].epochs[0].train_loss, limited[0].epochs[0].train_loss);
+    EXPECT_EQ(voted[0].epochs[0].val_loss, limited[0].epochs[0].val_loss) << "by statistics of norms";
+  }
+}
+
 TEST(Ranks, TwoThatStopForReasonsOfTheirOwnSayTheSame) {
   const auto runs = train_ranks(3, ranks_config(), [](Trainer& trainer, const StepInfo& step) {
     if (step.attempted != 7 || trainer.rank() == 0) return;

@@ -52,8 +52,8 @@ TEST(CompareCalls, ChangesNothingWhereRanksAgree) {
 
 // Waiting --------------------------------------------------------------------------------------------------
 
-TEST(Patience, IsNotLostWhileTheProcessItselfWasStopped) {
-  dist::Patience patience(1s);
+TEST(StallTimeout, IsNotLostWhileTheProcessItselfWasStopped) {
+  dist::StallTimeout patience(1s);
   const auto taken_by = [](const auto& f) {
     const auto began = std::chrono::steady_clock::now();
     f();

@@ -17,7 +17,7 @@ FitReport Run::train() {
   while (position_.epoch < config_.epochs && (!limits_.stopped() || position_.epoch_steps > 0)) {
     begin_epoch();
     while (!limits_.stopped() && train_step()) {
-      tell([&](Callback& c) { c.on_step_end(trainer_, info_of(position_, clock_.seconds())); });
+      notify([&](Callback& c) { c.on_step_end(trainer_, info_of(position_, clock_.seconds())); });
       name_unused();
       limits_.after_step(position_.attempted);
       check_overflows(strategy_.known(step_), config_.patience_at_floor);

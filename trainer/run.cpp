@@ -85,7 +85,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       times_(position_.times),
       attached_(strategy),
       feeding_(config, strategy, train, held_out,
-               [this](const std::string& note) { tell([&](Callback& c) { c.on_note(trainer_, note); }); }),
+               [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
       schedule_(make_schedule(config, total_steps())),
       task_(make_task(model)),
       arena_(make_arena(arena)),
@@ -102,7 +102,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
   if (config.ema_decay > 0)
     ema_.emplace(arena_, EmaOptions{.decay = config.ema_decay}).fuse_into(*optimizer_);
   step_.on_known([this](const StepState& state) {
-    tell([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
+    notify([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
   });
   syncs_before_ = host_syncs();
   norms_ = strategy_.join_norms(model);
@@ -138,7 +138,7 @@ void Run::begin() {
   (void)state_parts();  // callbacks whose names clash are an error now, not at the first save
   const auto found = checkpoints_.open(settings(), total_steps());
   if (found) position_ = *found;
-  tell([&](Callback& c) { c.on_fit_begin(trainer_, describe()); });
+  notify([&](Callback& c) { c.on_fit_begin(trainer_, describe()); });
   clock_.start();
   if (found) resume();
   task_->network().train();
@@ -254,7 +254,7 @@ void Run::name_unused() {
     named = 1;
     const std::string note =
         fmt::format("rank {}: step {} had no gradient for {}", rank, position_.attempted, list_names(names));
-    tell([&](Callback& c) { c.on_note(trainer_, note); });
+    notify([&](Callback& c) { c.on_note(trainer_, note); });
   }
 }
 
@@ -277,12 +277,12 @@ bool Run::report_epoch(EpochReport report, double epoch_s) {
   report.weights_hash = strategy_.weights_hash();
   strategy_.check_weights(report.weights_hash);
   feeding_.add_bad_samples(report, strategy_);
-  tell([&](Callback& c) { c.on_epoch_end(trainer_, report); });
+  notify([&](Callback& c) { c.on_epoch_end(trainer_, report); });
   return true;
 }
 
 FitReport Run::finish() {
-  tell([&](Callback& c) { c.on_train_end(trainer_); });
+  notify([&](Callback& c) { c.on_train_end(trainer_); });
   int signal = limits_.agree_on_signal();
   if (!position_.validated && signal == 0) {
     validate();
@@ -307,7 +307,7 @@ FitReport Run::finish() {
   report.stopped_by = limits_.reason();
   report.checkpoint = checkpoints_.newest();
   strategy_.end_agreements();
-  tell([&](Callback& c) { c.on_fit_end(trainer_, report); });
+  notify([&](Callback& c) { c.on_fit_end(trainer_, report); });
   return report;
 }
 

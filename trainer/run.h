@@ -69,7 +69,7 @@ class Run {
   StateDict shared_settings() const;
   std::vector<StatePart> state_parts();
   Ema* average() { return ema_ && position_.averages_hold ? &*ema_ : nullptr; }
-  template <class F> void tell(const F& f) const {
+  template <class F> void notify(const F& f) const {
     for (const auto& callback : callbacks_) f(*callback);
   }
 

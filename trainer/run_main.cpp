@@ -74,10 +74,10 @@ Failure one_line(int code, std::string what) {
 /// before they do. The rank, for who is left; -1 where there is one.
 int wait_for_rank_0() {
   try {
-    const dist::Place place = dist::find_place();
-    if (place.alone()) return -1;
-    if (place.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-    return place.rank;
+    const dist::RankInfo info = dist::find_rank_info();
+    if (info.alone()) return -1;
+    if (info.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    return info.rank;
   } catch (const ArgumentError&) {  // that is what the failure is about
     return -1;
   }

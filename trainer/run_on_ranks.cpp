@@ -50,27 +50,27 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
   return dist::run_processes({dist::with_mpirun(ranks, arguments)}, options);
 }
 
-int gpu_of(const dist::Place& place) {
-  return place.local_rank % cuda_device_count();
+int gpu_of(const dist::RankInfo& info) {
+  return info.local_rank % cuda_device_count();
 }
 
 /// What flags say of ranks that others have started.
-void check_flags(const TrainerConfig& config, const dist::Place& place) {
+void check_flags(const TrainerConfig& config, const dist::RankInfo& info) {
   ATH_CHECK(
-      config.devices <= 0 || config.devices == place.local_size,
+      config.devices <= 0 || config.devices == info.local_size,
       "--devices {}: must be the number of ranks that {} has started on this machine, {}; or leave it out",
-      config.devices, name_of(place.launcher), place.local_size);
-  if (place.alone()) return;
+      config.devices, name_of(info.launcher), info.local_size);
+  if (info.alone()) return;
   ATH_CHECK(config.strategy != Strategy::single,
             "--strategy single: must have one rank, but {} has started {}; use ddp or zero1",
-            name_of(place.launcher), place.world_size);
+            name_of(info.launcher), info.world_size);
   if (!config.device.is_cuda()) return;
   ATH_CHECK(
-      config.device.index == 0 || config.device.index == gpu_of(place),
+      config.device.index == 0 || config.device.index == gpu_of(info),
       "--device {}: must be without a number where {} has started several ranks, of which rank {} is to "
       "take cuda:{}",
-      config.device.str(), name_of(place.launcher), place.rank, gpu_of(place));
-  ATH_CHECK(place.local_known || cuda_device_count() == 1,
+      config.device.str(), name_of(info.launcher), info.rank, gpu_of(info));
+  ATH_CHECK(info.local_known || cuda_device_count() == 1,
             "ranks: RANK and WORLD_SIZE must come with LOCAL_RANK and LOCAL_WORLD_SIZE on a machine with {} "
             "GPUs, or all would take the first",
             cuda_device_count());
@@ -78,10 +78,10 @@ void check_flags(const TrainerConfig& config, const dist::Place& place) {
 
 /// What flags say of several ranks where there is one. --devices auto takes what is there, and so does a
 /// launcher that was told of one rank; who asks for nothing but zero1 has forgotten something.
-void check_alone(TrainerConfig& config, const dist::Place& place) {
+void check_alone(TrainerConfig& config, const dist::RankInfo& info) {
   const bool automatic = config.devices == TrainerConfig::kAllDevices;
   ATH_CHECK(
-      config.strategy != Strategy::zero1 || automatic || place.launcher != dist::Launcher::none,
+      config.strategy != Strategy::zero1 || automatic || info.launcher != dist::Launcher::none,
       "--strategy zero1: must have several devices to divide masters and optimizer state among, but there is "
       "one; add --devices N, or leave it out");
   if (automatic)
@@ -107,29 +107,29 @@ std::filesystem::path flight_folder(const TrainerConfig& config) {
 }
 
 /// Says the exception that is being handled, and ends all ranks with its exit code.
-[[noreturn]] void end_all(const dist::Job& job, dist::Watchdog* watchdog) {
+[[noreturn]] void end_all(const dist::ProcessGroup& job, dist::Watchdog* watchdog) {
   const Failure failure = describe_failure();
   if (watchdog) watchdog->stand_down(failure.exit_code, failure.line, failure.exit_code != kExitBadInput);
   // Often all fail at the same: then rank 0 says so, and the others are gone before they do.
-  if (job.place.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(900));
+  if (job.info.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(900));
   std::fflush(stdout);
-  std::fprintf(stderr, "rank %d: error: %s\n", job.place.rank, failure.line.c_str());
+  std::fprintf(stderr, "rank %d: error: %s\n", job.info.rank, failure.line.c_str());
   std::fflush(stderr);
   job.abort(failure.exit_code);
   std::_Exit(failure.exit_code);
 }
 
-int run_rank(const dist::Place& place, TrainerConfig& config, const dist::Networks& networks,
+int run_rank(const dist::RankInfo& info, TrainerConfig& config, const dist::Networks& networks,
              const std::function<int(dist::Transport*)>& body) {
   // Ranks on GPUs meet over TCP, all others through MPI.
-  if (place.rank == 0 && config.device.is_cuda()) warn(dist::warn_of_strangers(place));
-  dist::Job job{.place = place, .timeout = config.collectives.timeout};
+  if (info.rank == 0 && config.device.is_cuda()) warn(dist::warn_of_strangers(info));
+  dist::ProcessGroup job{.info = info, .timeout = config.collectives.timeout};
   std::optional<dist::Watchdog> watchdog;
   try {
     networks.join(job, config.device);
-    config.local_ranks = job.place.local_size;
-    config.ranks_note = fmt::format("{}{}", name_of(place.launcher), job.network);
-    config.collectives.node_size = job.place.local_size;
+    config.local_ranks = job.info.local_size;
+    config.ranks_note = fmt::format("{}{}", name_of(info.launcher), job.network);
+    config.collectives.node_size = job.info.local_size;
     if (config.deterministic && config.collectives.algorithm == dist::Algorithm::automatic)
       config.collectives.algorithm = dist::Algorithm::rank_order;
     watchdog.emplace(*job.transport, dist::WatchdogOptions{.folder = flight_folder(config),
@@ -145,23 +145,23 @@ int run_rank(const dist::Place& place, TrainerConfig& config, const dist::Networ
 
 int run_on_ranks(TrainerConfig& config, char** argv, const dist::Networks& networks,
                  const std::function<int(dist::Transport*)>& body) {
-  const dist::Place place = dist::find_place();
+  const dist::RankInfo info = dist::find_rank_info();
   // A shell in a Slurm allocation is a step of one task: whoever asks for ranks there has none yet.
   const bool nobody =
-      place.launcher == dist::Launcher::none || (place.launcher == dist::Launcher::slurm && place.alone());
+      info.launcher == dist::Launcher::none || (info.launcher == dist::Launcher::slurm && info.alone());
   if (nobody) {
     const int all = config.device.is_cuda() ? cuda_device_count() : 1;
     const int ranks = config.devices == TrainerConfig::kAllDevices ? all : std::max(config.devices, 1);
     if (ranks > 1) return start_ranks(config, ranks, argv, networks);
   }
-  check_flags(config, place);
-  if (place.alone()) {
-    check_alone(config, place);
+  check_flags(config, info);
+  if (info.alone()) {
+    check_alone(config, info);
     return body(nullptr);
   }
   dist::die_with_launcher();
-  if (config.device.is_cuda()) config.device.index = static_cast<std::int16_t>(gpu_of(place));
-  return run_rank(place, config, networks, body);
+  if (config.device.is_cuda()) config.device.index = static_cast<std::int16_t>(gpu_of(info));
+  return run_rank(info, config, networks, body);
 }
 
 }  // namespace athanor

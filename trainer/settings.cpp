@@ -133,7 +133,7 @@ bool any_of(const std::vector<std::string>& names, const std::vector<std::string
   });
 }
 
-std::string told(const Known& known, const std::string& value) {
+std::string shown(const Known& known, const std::string& value) {
   if (known.unset && value == known.unset) return "not given";
   if (value == "true") return "given";
   return value.find(' ') == std::string::npos ? value : fmt::format("'{}'", value);
@@ -155,7 +155,7 @@ void check_settings(const StateDict& saved, const StateDict& mine) {
     const Known known = at == all.end() ? Known{name.c_str(), name.c_str()} : *at;
     if (any_of(differ, known.follows)) continue;
     differences += fmt::format("{}{} is {} and was {}", differences.empty() ? "" : ", ", known.name,
-                               told(known, value_of(mine, name)), told(known, value_of(saved, name)));
+                               shown(known, value_of(mine, name)), shown(known, value_of(saved, name)));
   }
   ATH_CHECK(differences.empty(),
             "settings must be those of the run that is resumed, but {}{}; set back what differs, or begin a "

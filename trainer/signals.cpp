@@ -10,7 +10,7 @@ volatile std::sig_atomic_t caught_signal = 0;
 std::array<Handler, kEnding.size()> handlers_before{};  // who else wants to know
 
 void note(int signal) {
-  caught_signal = signal;
+  if (caught_signal == 0) caught_signal = signal;
   for (std::size_t i = 0; i < kEnding.size(); ++i) {
     if (kEnding[i] == signal && handlers_before[i]) handlers_before[i](signal);
   }
@@ -28,11 +28,12 @@ SignalGuard::SignalGuard() {
   caught_signal = 0;
   struct sigaction action {};
   action.sa_handler = note;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kEnding.size(); ++i) {
     sigaction(kEnding[i], nullptr, &before_[i]);
     handlers_before[i] = function_of(before_[i]);
+    // A terminal that goes away says so twice: by the system and by the shell.
+    action.sa_flags = static_cast<int>(kEnding[i] == SIGHUP ? SA_RESTART : SA_RESETHAND | SA_RESTART);
     if (before_[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &action, nullptr);
   }
 }

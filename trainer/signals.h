@@ -6,9 +6,9 @@
 namespace athanor {
 
 /// While alive, SIGINT, SIGTERM and SIGHUP are noted instead of ending the process, so that training can
-/// finish its step and save. A second one ends the process as usual. A signal that is ignored (SIGHUP under
-/// nohup, SIGINT in the background of a script) stays ignored. A handler that was there before (the
-/// Watchdog's, with several ranks) is called, too.
+/// finish its step and save. A second SIGINT or SIGTERM ends the process as usual. A signal that is ignored
+/// (SIGHUP under nohup, SIGINT in the background of a script) stays ignored. A handler that was there before
+/// (the Watchdog's, with several ranks) is called, too.
 class SignalGuard {
  public:
   SignalGuard();

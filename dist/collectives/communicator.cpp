@@ -70,7 +70,7 @@ Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world
   return piece_of(count, world_size, rank);
 }
 
-int place_of(const CommunicatorOptions& options, int world_size, int rank) {
+int piece_index(const CommunicatorOptions& options, int world_size, int rank) {
   if (options.algorithm != Algorithm::hierarchical) return rank;
   return rank % options.node_size * (world_size / options.node_size) + rank / options.node_size;
 }
@@ -131,7 +131,7 @@ std::vector<Range> Communicator::checked(const char* op, const Tensor& buffer,
             "{}: there must be a piece per rank, {}, but got {}", op, world_size(), pieces.size());
   std::vector<Range> placed(pieces.size());
   for (int rank = 0; rank < world_size(); ++rank) {
-    placed[static_cast<std::size_t>(place_of(options_, world_size(), rank))] =
+    placed[static_cast<std::size_t>(piece_index(options_, world_size(), rank))] =
         pieces[static_cast<std::size_t>(rank)];
   }
   std::int64_t next = 0;

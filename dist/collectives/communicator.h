@@ -48,7 +48,7 @@ struct CommunicatorOptions {
 /// they are all the same size where world_size divides count.
 Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank);
 /// The place of `rank` in the order in which pieces lie in the buffer.
-int place_of(const CommunicatorOptions& options, int world_size, int rank);
+int piece_index(const CommunicatorOptions& options, int world_size, int rank);
 
 /// Bytes for what arrives while `buffer`, cut into `pieces` by rank, is reduced: with rank_order every rank's
 /// share of the largest piece, with rings some segments. None with native, where sums are gradients.
@@ -80,7 +80,7 @@ class Communicator {
   void reserve(std::int64_t bytes) { (void)scratch(bytes); }
 
   // Each is for one dense flat tensor on the transport's device, which it keeps; start() and push, or run().
-  // `pieces`, by rank, tile the tensor in the order of place_of(), and some may be empty; none given:
+  // `pieces`, by rank, tile the tensor in the order of piece_index(), and some may be empty; none given:
   // piece(). rank_order takes scratch memory of world_size times the largest. What the library below of
   // native has not is done by rank_order.
 

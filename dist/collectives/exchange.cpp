@@ -38,7 +38,7 @@ void Exchange::download(const Site& site) {
   host_.copy_bytes_from(table_);
   here_.record(current_stream(table_.device()));
   // With a deadline, as every wait: the stream may stand still behind another's.
-  Patience patience(comm_.options().timeout);
+  StallTimeout patience(comm_.options().timeout);
   while (!here_.done()) {
     if (!patience.wait(0))
       detail::fail<BackendError>("exchange: {} must copy {} bytes to the host within {} s, but has not",

@@ -7,12 +7,12 @@ namespace athanor::dist {
 namespace {
 
 // The rings a rank is part of, and what is its own after the first.
-struct Place {
+struct Rings {
   Group node, rail;
   std::vector<Range> parts, of_rail;  // what each rank of the node has, and each rank of the rail of that
   Range part;
 
-  Place(std::span<const Range> pieces, int node_size, int rank)
+  Rings(std::span<const Range> pieces, int node_size, int rank)
       : node{rank / node_size * node_size, 1, node_size},
         rail{rank % node_size, node_size, static_cast<int>(pieces.size()) / node_size} {
     const auto piece = [&](int place, int at) {
@@ -47,7 +47,7 @@ std::unique_ptr<Collective> hierarchical_reduce_scatter(Transport& transport, in
                                                         const Tensor& scratch, std::int64_t segment_bytes,
                                                         std::span<const Range> pieces) {
   constexpr auto kHalf = Ring::Half::reduce_scatter;
-  const Place at(pieces, node_size, transport.rank());
+  const Rings at(pieces, node_size, transport.rank());
   std::vector<std::unique_ptr<Collective>> parts;
   parts.push_back(
       std::make_unique<Ring>(transport, at.node, kHalf, buffer, how, scratch, segment_bytes, at.parts));
@@ -61,7 +61,7 @@ std::unique_ptr<Collective> hierarchical_all_gather(Transport& transport, int no
                                                     std::span<const Range> pieces) {
   constexpr auto kHalf = Ring::Half::all_gather;
   constexpr auto kNothing = kernels::Combine::sum;
-  const Place at(pieces, node_size, transport.rank());
+  const Rings at(pieces, node_size, transport.rank());
   std::vector<std::unique_ptr<Collective>> parts;
   parts.push_back(std::make_unique<Ring>(transport, at.rail, kHalf, slice(buffer, at.part), kNothing,
                                          Tensor(), segment_bytes, at.of_rail));

@@ -23,7 +23,7 @@ std::string what(const Collective& collective, const WaitOptions& options) {
 
 }  // namespace
 
-bool Patience::wait(std::int64_t progress) {
+bool StallTimeout::wait(std::int64_t progress) {
   const Clock::time_point now = Clock::now();
   if (now - last_ > kStopped) since_ += now - last_;
   last_ = now;
@@ -57,7 +57,7 @@ bool push(Collective& collective, Transport& transport, const WaitOptions& optio
 }
 
 void finish(Collective& collective, Transport& transport, const WaitOptions& options) {
-  Patience patience(options.timeout);
+  StallTimeout patience(options.timeout);
   while (!push(collective, transport, options)) {
     if (options.stop && options.stop->load(std::memory_order_relaxed)) {
       detail::fail<PeerLostError>("{}: rank {} ends before it is done", what(collective, options),

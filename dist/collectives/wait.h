@@ -10,9 +10,9 @@ namespace athanor::dist {
 
 /// One who waits and may lose patience. Every wait of dist/ goes through it: MPI itself says nothing when a
 /// rank is stopped or a cable cut, and waits for ever.
-class Patience {
+class StallTimeout {
  public:
-  explicit Patience(std::chrono::milliseconds limit) : limit_(limit), since_(Clock::now()) {}
+  explicit StallTimeout(std::chrono::milliseconds limit) : limit_(limit), since_(Clock::now()) {}
 
   /// To be called while nothing can be done: yields the core at first, then sleeps for some microseconds.
   /// False when `progress` has not changed for as long as the limit. Time in which this process was itself

@@ -34,30 +34,30 @@ bool speaks(const Environment& environment, std::initializer_list<const char*> n
 constexpr int kMostRanks = 1 << 20;
 
 /// What one launcher says, and in which variables.
-struct Said {
-  Place place;
+struct Announcement {
+  RankInfo info;
   const char* variables = "";
 };
 
-void read_ranks(const Environment& environment, Place& place, const char* rank, const char* size) {
-  place.world_size = number(environment, size, 1, kMostRanks);
-  place.rank = number(environment, rank, 0, place.world_size - 1);
+void read_ranks(const Environment& environment, RankInfo& info, const char* rank, const char* size) {
+  info.world_size = number(environment, size, 1, kMostRanks);
+  info.rank = number(environment, rank, 0, info.world_size - 1);
 }
 
 /// `size` may be null: nobody says it.
-void read_local(const Environment& environment, Place& place, const char* rank, const char* size) {
-  place.local_known = environment(rank).has_value();
-  if (size && environment(size)) place.local_size = number(environment, size, 1, place.world_size);
-  if (environment(rank)) place.local_rank = number(environment, rank, 0, place.world_size - 1);
-  // One who tells the place but not the number: as few as there can be.
-  place.local_size = std::max(place.local_size, place.local_rank + 1);
+void read_local(const Environment& environment, RankInfo& info, const char* rank, const char* size) {
+  info.local_known = environment(rank).has_value();
+  if (size && environment(size)) info.local_size = number(environment, size, 1, info.world_size);
+  if (environment(rank)) info.local_rank = number(environment, rank, 0, info.world_size - 1);
+  // Who announces a local rank but not their number: as few as there can be.
+  info.local_size = std::max(info.local_size, info.local_rank + 1);
 }
 
-std::optional<Said> ask_mpirun(const Environment& environment) {
+std::optional<Announcement> ask_mpirun(const Environment& environment) {
   if (!speaks(environment, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) return std::nullopt;
-  Said said{{.launcher = Launcher::mpirun}, "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE"};
-  read_ranks(environment, said.place, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
-  read_local(environment, said.place, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
+  Announcement said{{.launcher = Launcher::mpirun}, "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE"};
+  read_ranks(environment, said.info, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  read_local(environment, said.info, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
   return said;
 }
 
@@ -69,7 +69,7 @@ int port_of(std::string_view job) {
   return 20480 + static_cast<int>(hash % 8192);
 }
 
-std::optional<Said> ask_torchrun(const Environment& environment) {
+std::optional<Announcement> ask_torchrun(const Environment& environment) {
   const bool ranks = environment("RANK") || environment("WORLD_SIZE");
   const bool address = environment("MASTER_ADDR") || environment("MASTER_PORT");
   if (!ranks) return std::nullopt;  // an address alone says nothing of who we are
@@ -79,22 +79,22 @@ std::optional<Said> ask_torchrun(const Environment& environment) {
   } else {
     (void)speaks(environment, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
   }
-  Said said{{.launcher = by_nccl ? Launcher::nccl_comm : Launcher::torchrun}, "RANK, WORLD_SIZE"};
-  read_ranks(environment, said.place, "RANK", "WORLD_SIZE");
-  read_local(environment, said.place, "LOCAL_RANK", "LOCAL_WORLD_SIZE");
-  Place& place = said.place;
-  if (environment("ATHANOR_JOB")) place.launcher = Launcher::devices;
+  Announcement said{{.launcher = by_nccl ? Launcher::nccl_comm : Launcher::torchrun}, "RANK, WORLD_SIZE"};
+  read_ranks(environment, said.info, "RANK", "WORLD_SIZE");
+  read_local(environment, said.info, "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+  RankInfo& info = said.info;
+  if (environment("ATHANOR_JOB")) info.launcher = Launcher::devices;
   for (const char* name : {"ATHANOR_JOB", "TORCHELASTIC_RUN_ID"}) {
-    if (place.job.empty()) place.job = environment(name).value_or("");
+    if (info.job.empty()) info.job = environment(name).value_or("");
   }
   if (by_nccl) return said;
-  place.host = *environment("MASTER_ADDR");
-  place.port = number(environment, "MASTER_PORT", 1, 65535);
+  info.host = *environment("MASTER_ADDR");
+  info.port = number(environment, "MASTER_PORT", 1, 65535);
   // There torchrun itself listens, for ranks that use its store.
   if (environment("TORCHELASTIC_USE_AGENT_STORE") == "True")
-    place.port = port_of(fmt::format("{} {}:{}", place.job, place.host, place.port));
-  if (environment("ATHANOR_LISTENING") && place.rank == 0)
-    place.listening = number(environment, "ATHANOR_LISTENING", 0, 1 << 20);
+    info.port = port_of(fmt::format("{} {}:{}", info.job, info.host, info.port));
+  if (environment("ATHANOR_LISTENING") && info.rank == 0)
+    info.listening = number(environment, "ATHANOR_LISTENING", 0, 1 << 20);
   return said;
 }
 
@@ -114,30 +114,30 @@ int tasks_of_node(std::string_view list, int node) {
 }
 
 // The script of a batch job, and a shell in an allocation, have all of Slurm's variables but are no step.
-std::optional<Said> ask_slurm(const Environment& environment) {
+std::optional<Announcement> ask_slurm(const Environment& environment) {
   if (!environment("SLURM_STEP_NUM_TASKS") || !environment("SLURM_PROCID")) return std::nullopt;
-  Said said{{.launcher = Launcher::slurm}, "SLURM_PROCID, SLURM_STEP_NUM_TASKS"};
-  Place& place = said.place;
-  read_ranks(environment, place, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
-  read_local(environment, place, "SLURM_LOCALID", nullptr);
+  Announcement said{{.launcher = Launcher::slurm}, "SLURM_PROCID, SLURM_STEP_NUM_TASKS"};
+  RankInfo& info = said.info;
+  read_ranks(environment, info, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
+  read_local(environment, info, "SLURM_LOCALID", nullptr);
   if (const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE")) {
     const int node = environment("SLURM_NODEID") ? number(environment, "SLURM_NODEID", 0, kMostRanks) : 0;
-    place.local_size = std::max(place.local_size, tasks_of_node(*tasks, node));
+    info.local_size = std::max(info.local_size, tasks_of_node(*tasks, node));
   }
-  place.job = fmt::format("slurm {}.{}", environment("SLURM_JOB_ID").value_or("?"),
-                          environment("SLURM_STEP_ID").value_or("?"));
+  info.job = fmt::format("slurm {}.{}", environment("SLURM_JOB_ID").value_or("?"),
+                         environment("SLURM_STEP_ID").value_or("?"));
   const auto nodes = environment("SLURM_STEP_NODELIST");
-  place.host = environment("MASTER_ADDR")
-                   .value_or(first_host(nodes ? *nodes : environment("SLURM_JOB_NODELIST").value_or("")));
-  place.port = environment("MASTER_PORT") ? number(environment, "MASTER_PORT", 1, 65535) : port_of(place.job);
+  info.host = environment("MASTER_ADDR")
+                  .value_or(first_host(nodes ? *nodes : environment("SLURM_JOB_NODELIST").value_or("")));
+  info.port = environment("MASTER_PORT") ? number(environment, "MASTER_PORT", 1, 65535) : port_of(info.job);
   return said;
 }
 
 /// NCCL's variable names the address of rank 0, and must not name another.
-void read_nccl(const Environment& environment, Place& place) {
+void read_nccl(const Environment& environment, RankInfo& info) {
   const auto id = environment("NCCL_COMM_ID");
-  if (!id || place.launcher == Launcher::mpirun) return;
-  ATH_CHECK(place.launcher != Launcher::none,
+  if (!id || info.launcher == Launcher::mpirun) return;
+  ATH_CHECK(info.launcher != Launcher::none,
             "ranks: NCCL_COMM_ID must come with RANK and WORLD_SIZE, but says '{}' alone", *id);
   const std::size_t colon = id->rfind(':');
   const Environment port = [&](const char*) {
@@ -145,13 +145,13 @@ void read_nccl(const Environment& environment, Place& place) {
   };
   const std::string host = id->substr(0, colon);
   const int number_of_port = number(port, "the port of NCCL_COMM_ID=HOST:PORT", 1, 65535);
-  const bool same = place.host.empty() || (place.host == host && place.port == number_of_port);
-  ATH_CHECK(same || place.launcher == Launcher::slurm,
+  const bool same = info.host.empty() || (info.host == host && info.port == number_of_port);
+  ATH_CHECK(same || info.launcher == Launcher::slurm,
             "ranks: two addresses of rank 0: NCCL_COMM_ID says {}, MASTER_ADDR and MASTER_PORT say {}:{}; "
             "unset one",
-            *id, place.host, place.port);
-  place.host = host;
-  place.port = number_of_port;
+            *id, info.host, info.port);
+  info.host = host;
+  info.port = number_of_port;
 }
 
 }  // namespace
@@ -176,38 +176,37 @@ Environment environment() {
   };
 }
 
-Place find_place(const Environment& environment) {
-  std::vector<Said> all;
+RankInfo find_rank_info(const Environment& environment) {
+  std::vector<Announcement> all;
   for (const auto ask : {ask_mpirun, ask_torchrun, ask_slurm}) {
     if (ask == ask_slurm && !all.empty()) {
       // A launcher inside a step starts processes of its own; one who has only set variables by hand has not.
-      const bool inside = all[0].place.launcher == Launcher::mpirun || environment("TORCHELASTIC_RUN_ID") ||
+      const bool inside = all[0].info.launcher == Launcher::mpirun || environment("TORCHELASTIC_RUN_ID") ||
                           environment("ATHANOR_JOB");
       if (inside) continue;
     }
     if (auto said = ask(environment)) all.push_back(std::move(*said));
   }
   if (all.empty()) {
-    Place alone;
+    RankInfo alone;
     read_nccl(environment, alone);
     return alone;
   }
-  const Place& first = all[0].place;
-  for (const Said& other : all) {
-    if (other.place.rank == first.rank && other.place.world_size == first.world_size) continue;
+  const RankInfo& first = all[0].info;
+  for (const Announcement& other : all) {
+    if (other.info.rank == first.rank && other.info.world_size == first.world_size) continue;
     std::string list;
-    for (const Said& said : all) {
-      list +=
-          fmt::format("{}{} ({}) says rank {} of {}", list.empty() ? "" : ", ", name_of(said.place.launcher),
-                      said.variables, said.place.rank, said.place.world_size);
+    for (const Announcement& said : all) {
+      list += fmt::format("{}{} ({}) says rank {} of {}", list.empty() ? "" : ", ",
+                          name_of(said.info.launcher), said.variables, said.info.rank, said.info.world_size);
     }
     detail::fail<>("ranks: one launcher must say who this process is, but {}; unset the variables of one",
                    list);
   }
-  Place place = first;
-  place.secret = environment("ATHANOR_SECRET").value_or("");
-  read_nccl(environment, place);
-  return place;
+  RankInfo info = first;
+  info.secret = environment("ATHANOR_SECRET").value_or("");
+  read_nccl(environment, info);
+  return info;
 }
 
 std::string first_host(std::string_view list) {

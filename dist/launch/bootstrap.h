@@ -23,8 +23,8 @@ enum class Launcher : std::uint8_t {
 /// "mpirun", "torchrun", ...
 std::string_view name_of(Launcher launcher);
 
-/// A process' place in its job.
-struct Place {
+/// Which rank of its job a process is.
+struct RankInfo {
   Launcher launcher = Launcher::none;
   int rank = 0, world_size = 1;
   int local_rank = 0, local_size = 1;  ///< among the ranks of this machine
@@ -49,11 +49,11 @@ using Environment = std::function<std::optional<std::string>(const char*)>;
 /// This process' own.
 Environment environment();
 
-/// This process' place. The first launcher that speaks counts; those that speak later must not contradict
-/// it. Slurm's variables under mpirun or torchrun are those of the allocation which these work in, and are
-/// not counted. Throws ArgumentError, one line that lists who says what, where two contradict each other;
-/// where one says half of it; and where a number is none.
-Place find_place(const Environment& environment = environment());
+/// Which rank this process is. The first launcher that speaks counts; those that speak later must not
+/// contradict it. Slurm's variables under mpirun or torchrun are those of the allocation which these work in,
+/// and are not counted. Throws ArgumentError, one line that lists who says what, where two contradict each
+/// other; where one says half of it; and where a number is none.
+RankInfo find_rank_info(const Environment& environment = environment());
 
 /// The first name of a list as Slurm writes it: "gpu[03-07,12],login" is gpu03.
 std::string first_host(std::string_view slurm_list);

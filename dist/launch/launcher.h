@@ -24,7 +24,7 @@ Command with_mpirun(int ranks, const std::vector<std::string>& arguments);
 /// The same as processes of our own, one per GPU: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
 /// MASTER_ADDR, MASTER_PORT and ATHANOR_JOB say who they are, and ATHANOR_SECRET, drawn for them, that they
 /// are. Rank 0 inherits a socket that listens at that port, whose number is in ATHANOR_LISTENING:
-/// Place::listening.
+/// RankInfo::listening.
 std::vector<Command> one_per_gpu(int ranks, const std::vector<std::string>& arguments);
 
 /// Called by a rank: dies with who has started it, where that was with_mpirun() or one_per_gpu().

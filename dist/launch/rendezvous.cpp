@@ -29,7 +29,7 @@ constexpr std::size_t kMost = 64 << 10;
 constexpr milliseconds kRetry{50};
 /// How long one who has connected may take to say who it is, and how many rank 0 listens to at a time.
 constexpr milliseconds kHandshake{5000};
-constexpr std::size_t kMostGuests = 512;
+constexpr std::size_t kMostClients = 512;
 
 using Nonce = std::array<std::byte, 16>;  // drawn for one conversation
 using Proof = std::array<std::byte, 32>;
@@ -66,8 +66,8 @@ Nonce draw_nonce() {
   return nonce;
 }
 
-/// Proves to the other end that this one, "rank 0" or "guest", knows the secret, in this conversation.
-Proof prove(const Place& place, std::string_view who, const Hello& hello, const Challenge& challenge,
+/// Proves to the other end that this one, "rank 0" or "client", knows the secret, in this conversation.
+Proof prove(const RankInfo& info, std::string_view who, const Hello& hello, const Challenge& challenge,
             std::span<const std::byte> blob = {}) {
   std::vector<std::byte> message;
   const auto add = [&](std::span<const std::byte> bytes) {
@@ -77,7 +77,7 @@ Proof prove(const Place& place, std::string_view who, const Hello& hello, const 
   add(std::as_bytes(std::span(&hello, 1)));
   add(std::as_bytes(std::span(&challenge, 1)));
   add(blob);
-  return hmac_sha256(std::as_bytes(std::span(place.secret)), message);
+  return hmac_sha256(std::as_bytes(std::span(info.secret)), message);
 }
 
 /// In a time that does not say how many bytes are right.
@@ -87,22 +87,22 @@ bool equal(const Proof& a, const Proof& b) {
   return difference == std::byte{};
 }
 
-bool is_on_one_machine(const Place& place) {
-  return place.local_size == place.world_size;
+bool is_on_one_machine(const RankInfo& info) {
+  return info.local_size == info.world_size;
 }
 
 /// At the master's address; at all of this machine's only where that is not one of them (it is translated on
 /// the way), or is one that no other machine reaches (Debian calls a machine's own name 127.0.1.1).
-Socket listen_as_master(const Place& place) {
-  std::vector<sockaddr_storage> addresses = addresses_of(place.host.c_str(), place.port);
-  if (!is_on_one_machine(place)) std::erase_if(addresses, is_loopback);
+Socket listen_as_master(const RankInfo& info) {
+  std::vector<sockaddr_storage> addresses = addresses_of(info.host.c_str(), info.port);
+  if (!is_on_one_machine(info)) std::erase_if(addresses, is_loopback);
   for (const int family : {AF_INET6, AF_INET}) {
-    for (const sockaddr_storage& any : addresses_of(nullptr, place.port, family)) addresses.push_back(any);
+    for (const sockaddr_storage& any : addresses_of(nullptr, info.port, family)) addresses.push_back(any);
   }
   Socket socket = listen_at(addresses);
   if (!socket) {
     detail::fail<BackendError>(
-        "ranks: rank 0 must be able to listen at port {}, but got: {}; set MASTER_PORT", place.port,
+        "ranks: rank 0 must be able to listen at port {}, but got: {}; set MASTER_PORT", info.port,
         std::strerror(errno));
   }
   return socket;
@@ -112,13 +112,13 @@ Socket listen_as_master(const Place& place) {
 
 /// What rank 0 knows.
 struct Meeting {
-  const Place& place;
+  const RankInfo& info;
   std::span<const std::byte> blob;
   std::vector<bool> served;
 
   Status judge(const Hello& hello) const {
-    if (hello.job != kernels::fnv1a(place.job)) return Status::other_job;
-    if (hello.world_size != static_cast<std::uint32_t>(place.world_size)) return Status::other_size;
+    if (hello.job != kernels::fnv1a(info.job)) return Status::other_job;
+    if (hello.world_size != static_cast<std::uint32_t>(info.world_size)) return Status::other_size;
     const bool free = hello.rank > 0 && hello.rank < served.size() && !served[hello.rank];
     return free ? Status::welcome : Status::taken;
   }
@@ -126,9 +126,9 @@ struct Meeting {
 
 /// One who has connected to rank 0, be it a rank or a stranger: it is heard and answered bit by bit, as it
 /// comes, so that nobody waits for anybody else.
-class Guest {
+class Client {
  public:
-  Guest(Socket socket, Clock::time_point deadline) : until(deadline), socket_(std::move(socket)) {
+  Client(Socket socket, Clock::time_point deadline) : until(deadline), socket_(std::move(socket)) {
     expect(sizeof(Hello));
   }
 
@@ -178,12 +178,12 @@ class Guest {
       Proof proof;
       read(proof);
       Answer answer{.status = meeting.judge(hello_)};
-      if (!equal(proof, prove(meeting.place, "guest", hello_, challenge_)))
+      if (!equal(proof, prove(meeting.info, "client", hello_, challenge_)))
         answer.status = Status::other_secret;
       step_ = answer.status == Status::welcome ? Step::received : Step::refused;
       if (step_ == Step::received) {
         answer.bytes = static_cast<std::uint32_t>(meeting.blob.size());
-        answer.proof = prove(meeting.place, "rank 0", hello_, challenge_, meeting.blob);
+        answer.proof = prove(meeting.info, "rank 0", hello_, challenge_, meeting.blob);
       }
       say(bytes_of(answer));
       if (step_ == Step::received) say(meeting.blob);
@@ -212,64 +212,63 @@ std::string names_of_missing(const std::vector<bool>& served) {
 }
 
 /// Takes in all who wait at the door. When to try again: at once, or later where the system has no room.
-Clock::time_point accept_all(int listening, std::vector<Guest>& guests, Clock::time_point now) {
+Clock::time_point accept_all(int listening, std::vector<Client>& clients, Clock::time_point now) {
   for (;;) {
     Socket socket(::accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED ? now : now + kRetry;
-    if (guests.size() == kMostGuests) guests.erase(guests.begin());  // a rank asks again
-    guests.emplace_back(std::move(socket), now + kHandshake);
+    if (clients.size() == kMostClients) clients.erase(clients.begin());  // a rank asks again
+    clients.emplace_back(std::move(socket), now + kHandshake);
   }
 }
 
-void serve(const Place& place, std::span<const std::byte> blob, Socket listening, Clock::time_point until,
+void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listening, Clock::time_point until,
            milliseconds timeout) {
   ::fcntl(listening.fd(), F_SETFL, ::fcntl(listening.fd(), F_GETFL, 0) | O_NONBLOCK);
   ::fcntl(listening.fd(), F_SETFD, FD_CLOEXEC);
-  Meeting meeting{place, blob, std::vector<bool>(static_cast<std::size_t>(place.world_size))};
-  std::vector<Guest> guests;
+  Meeting meeting{info, blob, std::vector<bool>(static_cast<std::size_t>(info.world_size))};
+  std::vector<Client> clients;
   Clock::time_point now = Clock::now(), accept_at = now;
-  for (int left = place.world_size - 1; left > 0; now = Clock::now()) {
+  for (int left = info.world_size - 1; left > 0; now = Clock::now()) {
     if (now >= until) {
       detail::fail<PeerLostError>(
-          "ranks: all {} must come to rank 0 at port {} within {} s, but these have not: {}",
-          place.world_size, place.port, static_cast<double>(timeout.count()) / 1000,
-          names_of_missing(meeting.served));
+          "ranks: all {} must come to rank 0 at port {} within {} s, but these have not: {}", info.world_size,
+          info.port, static_cast<double>(timeout.count()) / 1000, names_of_missing(meeting.served));
     }
     std::vector<pollfd> ends;
-    for (const Guest& guest : guests) ends.push_back({guest.fd(), guest.events(), 0});
+    for (const Client& client : clients) ends.push_back({client.fd(), client.events(), 0});
     if (accept_at <= now) ends.push_back({listening.fd(), POLLIN, 0});
     const auto most = std::chrono::ceil<milliseconds>(until - now);
     ::poll(ends.data(), ends.size(), static_cast<int>(std::min(most, kRetry).count()));
-    for (Guest& guest : guests) {
-      if (guest.go_on(meeting) && now < guest.until) continue;
-      if (const std::uint32_t rank = guest.served(); rank > 0 && !meeting.served[rank]) {
+    for (Client& client : clients) {
+      if (client.go_on(meeting) && now < client.until) continue;
+      if (const std::uint32_t rank = client.served(); rank > 0 && !meeting.served[rank]) {
         meeting.served[rank] = true;
         --left;
       }
-      guest.until = {};  // to be removed
+      client.until = {};  // to be removed
     }
-    std::erase_if(guests, [](const Guest& guest) { return guest.until == Clock::time_point(); });
-    if (accept_at <= now) accept_at = accept_all(listening.fd(), guests, now);
+    std::erase_if(clients, [](const Client& client) { return client.until == Clock::time_point(); });
+    if (accept_at <= now) accept_at = accept_all(listening.fd(), clients, now);
   }
 }
 
 // The others -----------------------------------------------------------------------------------------------
 
-void check_status(const Place& place, Status status) {
+void check_status(const RankInfo& info, Status status) {
   const char* why = status == Status::other_job      ? "is of another job"
                     : status == Status::other_size   ? "is of a job of another size"
                     : status == Status::other_secret ? "has another ATHANOR_SECRET"
                                                      : "has that rank already, or has no such rank";
   ATH_CHECK(status == Status::welcome,
-            "ranks: rank {} of {} must be one that rank 0 at {}:{} waits for, but that {}", place.rank,
-            place.world_size, place.host, place.port, why);
+            "ranks: rank {} of {} must be one that rank 0 at {}:{} waits for, but that {}", info.rank,
+            info.world_size, info.host, info.port, why);
 }
 
 /// One conversation. Nothing where it breaks off, and may be tried again.
-std::optional<std::vector<std::byte>> ask_once(const Place& place, int socket, Clock::time_point until) {
-  Hello hello{.job = kernels::fnv1a(place.job),
-              .world_size = static_cast<std::uint32_t>(place.world_size),
-              .rank = static_cast<std::uint32_t>(place.rank),
+std::optional<std::vector<std::byte>> ask_once(const RankInfo& info, int socket, Clock::time_point until) {
+  Hello hello{.job = kernels::fnv1a(info.job),
+              .world_size = static_cast<std::uint32_t>(info.world_size),
+              .rank = static_cast<std::uint32_t>(info.rank),
               .nonce = draw_nonce()};
   Challenge challenge;
   const std::span<std::byte> heard = bytes_of(challenge);
@@ -277,66 +276,66 @@ std::optional<std::vector<std::byte>> ask_once(const Place& place, int socket, C
       !receive_all(socket, heard.first(sizeof challenge.magic), until))
     return std::nullopt;
   ATH_CHECK(challenge.magic == kMagic, "ranks: rank 0 must be at {}:{}, but there is another program",
-            place.host, place.port);
+            info.host, info.port);
   if (!receive_all(socket, heard.subspan(sizeof challenge.magic), until)) return std::nullopt;
-  check_status(place, challenge.status);
-  Proof proof = prove(place, "guest", hello, challenge);
+  check_status(info, challenge.status);
+  Proof proof = prove(info, "client", hello, challenge);
   Answer answer;
   if (!send_all(socket, bytes_of(proof), until) || !receive_all(socket, bytes_of(answer), until))
     return std::nullopt;
-  check_status(place, answer.status);
+  check_status(info, answer.status);
   ATH_CHECK(answer.bytes <= kMost, "ranks: what rank 0 shares must be at most {} bytes, but is {}", kMost,
             answer.bytes);
   std::vector<std::byte> blob(answer.bytes);
   if (!receive_all(socket, blob, until)) return std::nullopt;
-  ATH_CHECK(equal(answer.proof, prove(place, "rank 0", hello, challenge, blob)),
-            "ranks: rank 0 must be at {}:{}, but who is there does not know ATHANOR_SECRET", place.host,
-            place.port);
+  ATH_CHECK(equal(answer.proof, prove(info, "rank 0", hello, challenge, blob)),
+            "ranks: rank 0 must be at {}:{}, but who is there does not know ATHANOR_SECRET", info.host,
+            info.port);
   std::byte received{1};
   if (!send_all(socket, bytes_of(received), until)) return std::nullopt;
   return blob;
 }
 
-std::vector<std::byte> ask(const Place& place, Clock::time_point until, milliseconds timeout) {
+std::vector<std::byte> ask(const RankInfo& info, Clock::time_point until, milliseconds timeout) {
   const char* how_far = "nobody answers there";
   while (Clock::now() < until) {
-    if (const Socket socket = connect_to(addresses_of(place.host.c_str(), place.port), until)) {
-      if (auto blob = ask_once(place, socket.fd(), until)) return *std::move(blob);
+    if (const Socket socket = connect_to(addresses_of(info.host.c_str(), info.port), until)) {
+      if (auto blob = ask_once(info, socket.fd(), until)) return *std::move(blob);
       how_far = "who is there says nothing";
     }
     std::this_thread::sleep_for(kRetry);
   }
-  detail::fail<PeerLostError>("ranks: rank 0 must answer rank {} at {}:{} within {} s, but {}", place.rank,
-                              place.host, place.port, static_cast<double>(timeout.count()) / 1000, how_far);
+  detail::fail<PeerLostError>("ranks: rank 0 must answer rank {} at {}:{} within {} s, but {}", info.rank,
+                              info.host, info.port, static_cast<double>(timeout.count()) / 1000, how_far);
 }
 
 }  // namespace
 
-std::vector<std::byte> share_from_rank_0(const Place& place, std::span<const std::byte> mine,
+std::vector<std::byte> share_from_rank_0(const RankInfo& info, std::span<const std::byte> mine,
                                          const RendezvousOptions& options) {
   ATH_CHECK(mine.size() <= kMost, "ranks: what rank 0 shares must be at most {} bytes, but is {}", kMost,
             mine.size());
-  Socket listening(place.listening);
-  if (place.alone()) return {mine.begin(), mine.end()};
-  ATH_CHECK(!place.host.empty() && place.port > 0,
+  Socket listening(info.listening);
+  if (info.alone()) return {mine.begin(), mine.end()};
+  ATH_CHECK(!info.host.empty() && info.port > 0,
             "ranks: the address of rank 0 must be known, but is not; set MASTER_ADDR and MASTER_PORT");
   const Clock::time_point until = Clock::now() + options.timeout;
-  if (place.rank > 0) return ask(place, until, options.timeout);
-  if (!listening) listening = listen_as_master(place);
-  serve(place, mine, std::move(listening), until, options.timeout);
+  if (info.rank > 0) return ask(info, until, options.timeout);
+  if (!listening) listening = listen_as_master(info);
+  serve(info, mine, std::move(listening), until, options.timeout);
   return {mine.begin(), mine.end()};
 }
 
-std::string warn_of_strangers(const Place& place) {
-  const bool meets = !place.alone() && !place.host.empty() && place.launcher != Launcher::nccl_comm;
-  if (!meets || !place.secret.empty()) return {};
-  const std::vector<sockaddr_storage> addresses = addresses_of(place.host.c_str(), place.port);
-  const bool local = is_on_one_machine(place) && std::ranges::all_of(addresses, is_loopback);
+std::string warn_of_strangers(const RankInfo& info) {
+  const bool meets = !info.alone() && !info.host.empty() && info.launcher != Launcher::nccl_comm;
+  if (!meets || !info.secret.empty()) return {};
+  const std::vector<sockaddr_storage> addresses = addresses_of(info.host.c_str(), info.port);
+  const bool local = is_on_one_machine(info) && std::ranges::all_of(addresses, is_loopback);
   if (local) return {};
   return fmt::format(
       "ATHANOR_SECRET is not set: whoever reaches {}:{} can take the place of a rank; set it to the same "
       "random words on all ranks",
-      place.host, place.port);
+      info.host, info.port);
 }
 
 std::string draw_secret() {

@@ -15,13 +15,13 @@
 //
 //   rank:   magic, hash of the job's id, number of ranks, its own, nonce
 //   rank 0: magic, a status, nonce
-//   rank:   HMAC-SHA-256 over "guest" and both messages, keyed by the job's secret
+//   rank:   HMAC-SHA-256 over "client" and both messages, keyed by the job's secret
 //   rank 0: a status, a length, the same over "rank 0", both messages and the bytes; so many bytes
 //   rank:   one byte: it has them
 //
 // So the secret stays where it is, nothing that was heard once is of use again, and both ends prove that they
 // know it: no stranger takes a rank's place, or rank 0's. The bytes themselves can be read on the way.
-// Without a secret (Place::secret is empty) the key is empty, and anybody can compute it:
+// Without a secret (RankInfo::secret is empty) the key is empty, and anybody can compute it:
 // warn_of_strangers().
 //
 // Rank 0 listens to several at a time. One who is cut off asks again; who speaks otherwise (a port scanner,
@@ -35,17 +35,17 @@ struct RendezvousOptions {
 };
 
 /// Returns rank 0's `mine` on every rank; `mine` of the others is not looked at, and at most 64 KiB long.
-/// Rank 0 listens at `place.listening`, where it is given that, or else at `place.port` of the address
-/// `place.host`, or of all addresses where that is not this machine's.
+/// Rank 0 listens at `info.listening`, where it is given that, or else at `info.port` of the address
+/// `info.host`, or of all addresses where that is not this machine's.
 /// Throws PeerLostError naming the ranks that did not come in time (on rank 0) or the address nobody answered
 /// at (on the others); ArgumentError where rank 0 sends this one away, because it is of another job, of
 /// another number of ranks, has another secret, or is a rank too many; and where rank 0 does not know the
 /// secret; BackendError where the port cannot be had.
-std::vector<std::byte> share_from_rank_0(const Place& place, std::span<const std::byte> mine,
+std::vector<std::byte> share_from_rank_0(const RankInfo& info, std::span<const std::byte> mine,
                                          const RendezvousOptions& options = {});
 
 /// One line where ranks would meet without a secret at an address that other machines reach; else empty.
-std::string warn_of_strangers(const Place& place);
+std::string warn_of_strangers(const RankInfo& info);
 /// 128 random bits as 32 hex digits: a secret for one job.
 std::string draw_secret();
 

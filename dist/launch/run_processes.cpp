@@ -279,7 +279,7 @@ class Processes {
       if (signal == SIGTSTP) {
         stop_and_go_on();
       } else if (signal_) {
-        kill_all();
+        if (signal != SIGHUP) kill_all();  // the system and the shell both say that a terminal is gone
       } else {
         signal_ = signal;
         kill_at_ = Clock::now() + options_.end_within;

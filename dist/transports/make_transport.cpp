@@ -29,18 +29,18 @@ constexpr char kNccl[] = ", NCCL";
 
 // Without MPI: rank 0's id over TCP. NCCL_COMM_ID is such an address, and NCCL makes the id of it by itself.
 // It knows GPUs by their PCI addresses, whatever CUDA_VISIBLE_DEVICES calls them, and refuses to share one.
-void join_nccl(Job& job, Device device) {
-  const Place& place = job.place;
-  NcclId id = place.rank == 0 || place.launcher == Launcher::nccl_comm ? new_nccl_id() : NcclId{};
-  if (place.launcher != Launcher::nccl_comm) {
-    const std::vector<std::byte> shared = share_from_rank_0(place, id, {.timeout = job.timeout});
+void join_nccl(ProcessGroup& job, Device device) {
+  const RankInfo& info = job.info;
+  NcclId id = info.rank == 0 || info.launcher == Launcher::nccl_comm ? new_nccl_id() : NcclId{};
+  if (info.launcher != Launcher::nccl_comm) {
+    const std::vector<std::byte> shared = share_from_rank_0(info, id, {.timeout = job.timeout});
     ATH_CHECK(shared.size() == id.size(), "ranks: rank 0 must send an id of NCCL's, but sends {} bytes",
               shared.size());
     std::memcpy(id.data(), shared.data(), id.size());
   }
   job.abort = [](int exit_code) { std::_Exit(exit_code); };
   job.network = kNccl;
-  job.transport = std::make_unique<NcclTransport>(id, place.rank, place.world_size,
+  job.transport = std::make_unique<NcclTransport>(id, info.rank, info.world_size,
                                                   NcclOptions{.device = device, .timeout = job.timeout});
 }
 
@@ -70,7 +70,7 @@ NcclId broadcast_id(Communicator& comm) {
 
 #endif
 
-void join_gpus(Job& job, Transport& mpi, Device device) {
+void join_gpus(ProcessGroup& job, Transport& mpi, Device device) {
 #if defined(ATHANOR_WITH_NCCL)
   Communicator comm(mpi, {.timeout = job.timeout});
   if (have_a_gpu_each(comm, device)) {
@@ -86,52 +86,52 @@ void join_gpus(Job& job, Transport& mpi, Device device) {
   job.transport = std::make_unique<StagedTransport>(mpi, device);
 }
 
-void join_mpi(Job& job, Device device) {
+void join_mpi(ProcessGroup& job, Device device) {
   auto transport = std::make_unique<MpiTransport>(MpiOptions{.timeout = job.timeout});
   MpiTransport& mpi = *transport;
   job.below = std::move(transport);
   job.abort = [&mpi](int exit_code) { mpi.abort(exit_code); };
-  Place& place = job.place;
-  if (mpi.world_size() != place.world_size || mpi.rank() != place.rank) {
+  RankInfo& info = job.info;
+  if (mpi.world_size() != info.world_size || mpi.rank() != info.rank) {
     detail::fail<BackendError>(
         "ranks: MPI must see what {} says, rank {} of {}, but sees rank {} of {}; is it another MPI than "
         "Open "
         "MPI, or srun without --mpi=pmix?",
-        name_of(place.launcher), place.rank, place.world_size, mpi.rank(), mpi.world_size());
+        name_of(info.launcher), info.rank, info.world_size, mpi.rank(), mpi.world_size());
   }
-  place.local_rank = mpi.local_rank();
-  place.local_size = mpi.local_size();
+  info.local_rank = mpi.local_rank();
+  info.local_size = mpi.local_size();
   if (device.is_cuda()) return join_gpus(job, mpi, device);
   job.transport = std::move(job.below);
 }
 
 #endif
 
-void join(Job& job, Device device) {
-  const Place& place = job.place;
+void join(ProcessGroup& job, Device device) {
+  const RankInfo& info = job.info;
 #if defined(ATHANOR_WITH_NCCL)
-  if (device.is_cuda() && place.launcher != Launcher::mpirun) return join_nccl(job, device);
+  if (device.is_cuda() && info.launcher != Launcher::mpirun) return join_nccl(job, device);
 #endif
 #if defined(ATHANOR_WITH_MPI)
-  if (place.launcher == Launcher::mpirun || place.launcher == Launcher::slurm) return join_mpi(job, device);
+  if (info.launcher == Launcher::mpirun || info.launcher == Launcher::slurm) return join_mpi(job, device);
 #endif
   if (device.is_cuda()) {
     detail::fail<BackendError>(
         "ranks: {} has started {} of them with tensors on {}, but this build has no network between GPUs; "
         "use mpirun, --device cpu, or one GPU",
-        name_of(place.launcher), place.world_size, device.str());
+        name_of(info.launcher), info.world_size, device.str());
   }
 #if defined(ATHANOR_WITH_MPI)
   detail::fail<BackendError>(
       "ranks: in this build they talk through MPI, which {} has not started; use --devices {}, mpirun, or "
       "srun "
       "--mpi=pmix",
-      name_of(place.launcher), place.world_size);
+      name_of(info.launcher), info.world_size);
 #else
   detail::fail<BackendError>(
       "ranks: {} has started {} of them, but this build has no network between processes: install "
       "libopenmpi-dev and openmpi-bin, and configure again",
-      name_of(place.launcher), place.world_size);
+      name_of(info.launcher), info.world_size);
 #endif
 }
 

@@ -12,8 +12,8 @@
 namespace athanor::dist {
 
 /// A process that has joined its job.
-struct Job {
-  Place place = {};  ///< local_rank and local_size are what the network found out, where it knows better
+struct ProcessGroup {
+  RankInfo info = {};  ///< local_rank and local_size are what the network found out, where it knows better
   std::unique_ptr<Transport> below = {};  ///< the host's network, where the GPUs' memory goes over it
   std::unique_ptr<Transport> transport = {};
   std::string network = {};  ///< between GPUs, for the first line of a run: ", NCCL"
@@ -29,13 +29,13 @@ struct Job {
 /// that; else in the library itself.
 struct Networks {
   bool mpi = false, nccl = false;
-  /// Joins the job of `job.place`, whose ranks hold their tensors on `device`. GPUs talk through NCCL, whose
+  /// Joins the job of `job.info`, whose ranks hold their tensors on `device`. GPUs talk through NCCL, whose
   /// id goes round by MPI under mpirun, by rendezvous.h elsewhere; where ranks share a GPU, which its UUID
   /// says, or there is no NCCL, through pinned memory and MPI (staged_transport.h), which `network` says.
   /// Throws BackendError where this build has no network for that, and where MPI does not see the ranks that
-  /// `job.place` speaks of. Then others may have joined, and wait: `job` holds what has been made so far, and
+  /// `job.info` speaks of. Then others may have joined, and wait: `job` holds what has been made so far, and
   /// `job.abort`, where it is set, ends them all.
-  void (*join)(Job& job, Device device) = nullptr;
+  void (*join)(ProcessGroup& job, Device device) = nullptr;
 };
 Networks networks();
 

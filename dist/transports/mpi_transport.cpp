@@ -37,7 +37,7 @@ namespace {
 
 /// How long ranks may at least take to come together. They have not begun to talk: names may have to be asked
 /// for, and programs be loaded over a network.
-constexpr std::chrono::milliseconds kComing{60'000};
+constexpr std::chrono::milliseconds kStartTimeout{60'000};
 /// How long a message that is let go of may take to be cancelled.
 constexpr std::chrono::milliseconds kCancelTime{50};
 
@@ -98,7 +98,7 @@ struct MpiTransport::Impl {
   explicit Impl(const MpiOptions& wanted, const Impl* original = nullptr)
       : is_duplicate(original != nullptr), options(wanted) {
     const EndsInTime in_time(original ? "MPI_Comm_dup" : "MPI_Init", options,
-                             original ? options.timeout : kComing);
+                             original ? options.timeout : kStartTimeout);
     if (original) broken = original->broken;
     ATH_CHECK(options.chunk_bytes >= 1 && options.chunk_bytes <= std::size_t{1} << 30,
               "mpi: chunk_bytes must be in [1, 2^30], but got {}", options.chunk_bytes);

@@ -163,7 +163,7 @@ NcclTransport::NcclTransport(const NcclId& id, int rank, int world_size, const N
   config.blocking = 0;
   try {
     check(nccl_api().init(&impl_->comm, world_size, unique, rank, &config), "nccl start", impl_->comm);
-    Patience patience(options.timeout);
+    StallTimeout patience(options.timeout);
     while (impl_->state("nccl start") == ncclInProgress) {
       if (patience.wait(0)) continue;
       athanor::detail::fail<PeerLostError>(

@@ -46,16 +46,16 @@ struct Mailbox {
 
 struct ThreadJob::Shared {
   /// Who is gone, and who is silent: known on a job's duplicates, too.
-  struct Fates {
-    explicit Fates(int world_size)
+  struct RankStates {
+    explicit RankStates(int world_size)
         : lost(static_cast<std::size_t>(world_size)), stopped(static_cast<std::size_t>(world_size)) {}
     std::vector<std::atomic<bool>> lost, stopped;
   };
 
-  Shared(int world_size, const ThreadFaults& wanted, std::shared_ptr<Fates> known = nullptr)
+  Shared(int world_size, const ThreadFaults& wanted, std::shared_ptr<RankStates> known = nullptr)
       : faults(wanted),
         mailboxes(static_cast<std::size_t>(world_size)),
-        fates(known ? std::move(known) : std::make_shared<Fates>(world_size)) {
+        states(known ? std::move(known) : std::make_shared<RankStates>(world_size)) {
     // Room for what a few collectives have under way: who meets whom is a matter of timing, and no message
     // should have to allocate for it.
     for (Mailbox& box : mailboxes) {
@@ -66,8 +66,8 @@ struct ThreadJob::Shared {
   static std::size_t room(int world_size) { return 16 + 8 * static_cast<std::size_t>(world_size); }
 
   bool silent(int a, int b) const {
-    return fates->stopped[static_cast<std::size_t>(a)].load() ||
-           fates->stopped[static_cast<std::size_t>(b)].load();
+    return states->stopped[static_cast<std::size_t>(a)].load() ||
+           states->stopped[static_cast<std::size_t>(b)].load();
   }
   Clock::time_point arrival() {
     Clock::time_point now = Clock::now();
@@ -82,14 +82,14 @@ struct ThreadJob::Shared {
   Shared& duplicate(std::size_t count) {
     const std::lock_guard lock(mutex);
     while (duplicates.size() <= count)
-      duplicates.push_back(std::make_unique<Shared>(static_cast<int>(mailboxes.size()), faults, fates));
+      duplicates.push_back(std::make_unique<Shared>(static_cast<int>(mailboxes.size()), faults, states));
     return *duplicates[count];
   }
 
   ThreadFaults faults;
   std::atomic<std::uint64_t> drawn{0};
   std::vector<Mailbox> mailboxes;
-  std::shared_ptr<Fates> fates;
+  std::shared_ptr<RankStates> states;
   std::mutex mutex;  // of the duplicates
   std::vector<std::unique_ptr<Shared>> duplicates;
   std::vector<std::unique_ptr<End>> ends;
@@ -117,7 +117,7 @@ class ThreadJob::End final : public Transport {
     Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
     const State state = slot.state.load(std::memory_order_acquire);
     if (state == State::waiting) {
-      if (!shared_.fates->lost[static_cast<std::size_t>(slot.peer)].load(std::memory_order_acquire))
+      if (!shared_.states->lost[static_cast<std::size_t>(slot.peer)].load(std::memory_order_acquire))
         return false;
       // It may have come just before.
       if (slot.state.load(std::memory_order_acquire) == State::waiting)
@@ -231,10 +231,10 @@ Transport& ThreadJob::transport(int rank) {
   return *shared_->ends[static_cast<std::size_t>(rank)];
 }
 void ThreadJob::lose(int rank) {
-  shared_->fates->lost[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
+  shared_->states->lost[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
 }
 void ThreadJob::stop(int rank) {
-  shared_->fates->stopped[static_cast<std::size_t>(rank)].store(true);
+  shared_->states->stopped[static_cast<std::size_t>(rank)].store(true);
 }
 
 void run_ranks(ThreadJob& job, int world_size, const std::function<void(Transport&)>& f) {

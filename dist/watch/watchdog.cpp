@@ -218,7 +218,7 @@ struct Watchdog::Impl {
     std::int64_t began = FlightRecord::now_us();
     const std::int64_t at_least = std::chrono::microseconds(options.agreement).count();
     while (!stop && !has_agreed && silent_code < 0 && !stands_still() &&
-           FlightRecord::now_us() - began < std::max(at_least, 2 * longest_us)) {
+           FlightRecord::now_us() - began < std::max(at_least, 3 * longest_us)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       if (slow_rank >= 0) began = FlightRecord::now_us();
     }

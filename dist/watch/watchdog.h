@@ -17,22 +17,22 @@ struct WatchdogOptions {
   /// Folder for the record, flight.<rank>.json: the run's, best one that all ranks see. Empty: none is
   /// written.
   std::filesystem::path folder = ".";
-  /// After SIGTERM, SIGINT or SIGHUP, how long the ranks have to agree on a last step, or twice the longest time
-  /// between two calls of agreed(), for the step under way has to end first (and a checkpoint that is being
-  /// saved: takes_long()). 0: they do not try.
+  /// After SIGTERM, SIGINT or SIGHUP, how long the ranks have to agree on a last step, or three times the
+  /// longest time between two calls of agreed(), for the step under way has to end first, and the votes
+  /// travel with the next one (and a checkpoint that is being saved: takes_long()). 0: they do not try.
   std::chrono::milliseconds agreement{0};
   /// How long an end may take, with the writing of the record, before the process is ended without.
   std::chrono::milliseconds limit{2000};
 };
 
 /// Sees to it that this process ends, and says why, when its rank cannot go on: another one is lost (a
-/// deadline of dist/collectives/wait.h, an error of the network), or a signal to end (SIGTERM, SIGINT, SIGHUP) comes and the ranks do
-/// not agree in time on what to do. It first writes the FlightRecord, then one line to stderr that names the
-/// rank that is missing, the collective and its bucket, then ends the process with kExitPeerLost, at once and
-/// from whatever thread it is in: nothing is unwound, for destructors may wait for the rank that is missing.
-/// Whoever started the ranks (mpirun, `--devices`) ends the others; each has about a second then, and does
-/// the same in a thread of its own, even where the rest of the process hangs. Where ranks may agree, the
-/// record is written at once all the same, and removed when they have.
+/// deadline of dist/collectives/wait.h, an error of the network), or a signal to end (SIGTERM, SIGINT,
+/// SIGHUP) comes and the ranks do not agree in time on what to do. It first writes the FlightRecord, then one
+/// line to stderr that names the rank that is missing, the collective and its bucket, then ends the process
+/// with kExitPeerLost, at once and from whatever thread it is in: nothing is unwound, for destructors may
+/// wait for the rank that is missing. Whoever started the ranks (mpirun, `--devices`) ends the others; each
+/// has about a second then, and does the same in a thread of its own, even where the rest of the process
+/// hangs. Where ranks may agree, the record is written at once all the same, and removed when they have.
 ///
 /// In a ring each waits for the one before it, and only one of them for the one that is missing. Where the
 /// folder is one that all ranks see, the records of the others tell who that is.
@@ -59,8 +59,8 @@ class Watchdog {
   /// end by themselves.
   void agreed(bool last);
 
-  /// `rank` takes as long as it needs: it saves, and the others wait for it. Until all of them have heard that
-  /// it is done, and say so (-1), or agreed() is called.
+  /// `rank` takes as long as it needs: it saves, and the others wait for it. Until all of them have heard
+  /// that it is done, and say so (-1), or agreed() is called.
   void takes_long(int rank = 0);
 
   /// This rank ends by an error of its own, which the caller says: writes the record, where there is anything

@@ -3,7 +3,7 @@
 #include "kernels/cpu/conv_impl.h"
 #include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/cpu/parallel.h"
 
 // Convolution as a matrix product. A tile is a run of output pixels; its patches, one row of R S C values per
@@ -118,10 +118,11 @@ void conv_forward_eigen(CpuContext& context, const ConvSize& z, Activation activ
         const std::int64_t image = unit / tiling.per_image, first = unit % tiling.per_image * tile;
         const std::int64_t count = std::min(tile, tiling.pixels - first);
         for (std::int64_t group = 0; group < z.groups; ++group) {
-          vectorize([&] { gather(z, x + image * z.h * z.w * z.c + group * gc, first, count, patches); });
+          vectorize_if<kFastType<T>>(
+              [&] { gather(z, x + image * z.h * z.w * z.c + group * gc, first, count, patches); });
           gemm_eigen<A>(context, 1, {count, gk, depth}, {patches, depth, 1},
                         {weights + group * gk * depth, 1, depth}, sums, gk, false);
-          vectorize([&] {
+          vectorize_if<kFastType<T>>([&] {
             for (std::int64_t i = 0; i < count; ++i) {
               T* to = y + (image * tiling.pixels + first + i) * z.k + group * gk;
               const T* offset = bias ? bias + group * gk : nullptr;
@@ -158,17 +159,17 @@ void conv_backward_data_eigen(CpuContext& context, const ConvSize& z, const T* d
         const std::int64_t count = std::min(tile, tiling.pixels - first);
         for (std::int64_t group = 0; group < z.groups; ++group) {
           const T* from = dy + (image * tiling.pixels + first) * z.k + group * gk;
-          vectorize([&] {
+          vectorize_if<kFastType<T>>([&] {
             for (std::int64_t i = 0; i < count; ++i)
               for (std::int64_t k = 0; k < gk; ++k) gradient[i * gk + k] = A(from[i * z.k + k]);
           });
           gemm_eigen<A>(context, 1, {count, depth, gk}, {gradient, gk, 1},
                         {weights + group * gk * depth, depth, 1}, patches, depth, false);
-          vectorize([&] { scatter_add(z, patches, first, count, sums + group * gc); });
+          vectorize_if<kFastType<T>>([&] { scatter_add(z, patches, first, count, sums + group * gc); });
         }
       }
       if constexpr (kHalf<T>) {
-        vectorize([&] {
+        vectorize_if<kFastType<T>>([&] {
           for (std::int64_t i = 0; i < pixels; ++i) dx[image * pixels + i] = T(sums[i]);
         });
       }
@@ -196,7 +197,7 @@ void conv_backward_weights_eigen(CpuContext& context, const ConvSize& z, const T
       const std::int64_t count = std::min(tile, tiling.pixels - first);
       for (std::int64_t group = 0; group < z.groups; ++group) {
         const T* from = dy + (image * tiling.pixels + first) * z.k + group * gk;
-        vectorize([&] {
+        vectorize_if<kFastType<T>>([&] {
           gather(z, x + image * z.h * z.w * z.c + group * gc, first, count, patches);
           for (std::int64_t i = 0; i < count; ++i)
             for (std::int64_t k = 0; k < gk; ++k) gradient[i * gk + k] = A(from[i * z.k + k]);
@@ -207,7 +208,7 @@ void conv_backward_weights_eigen(CpuContext& context, const ConvSize& z, const T
     }
   });
   parallel_for(context, filter, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    vectorize([&] {
+    vectorize_if<kFastType<T>>([&] {
       for (std::int64_t i = begin; i < end; ++i) {
         A total = accumulate ? A(dw[i]) : A(0);
         for (std::int64_t slot = 0; slot < slots; ++slot) total += scratch.as<A>()[slot * per_slot + i];

@@ -1,6 +1,6 @@
 #include "kernels/dropout.h"
 
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/cpu/parallel.h"
 #include "tensor/philox.h"
 
@@ -24,13 +24,13 @@ template <> void dropout(CpuContext& context, float p, std::int64_t op, const Te
       for (std::int64_t first = begin; first < end; first += kBlocks) {
         const std::int64_t count = std::min(kBlocks, end - first), at = 4 * first;
         const std::int64_t elements = std::min(4 * count, n - at);
-        cpu::vectorize([&] {
+        cpu::vectorize_if<cpu::kFastType<T>>([&] {
           for (std::int64_t b = 0; b < count; ++b) {
             const PhiloxBlock block = philox(key, static_cast<std::uint64_t>(first + b));
             for (std::int64_t k = 0; k < 4; ++k) words[4 * b + k] = block.word[k];
           }
         });
-        cpu::vectorize([&] {
+        cpu::vectorize_if<cpu::kFastType<T>>([&] {
           for (std::int64_t i = 0; i < elements; ++i) {
             const T kept = T(A(in[at + i]) * scale);
             out[at + i] = words[i] >= threshold ? kept : T(A(0));

@@ -57,7 +57,7 @@ void max(CpuContext& context, const Tensor& x, int axis, const Tensor& values, c
     const T* from = x.data<T>();
     T* value_to = values.defined() ? values.data<T>() : nullptr;
     std::int64_t* index_to = index.defined() ? index.data<std::int64_t>() : nullptr;
-    cpu::for_each_slice(context, shape, [=](std::int64_t outer, std::int64_t first, std::int64_t width) {
+    cpu::for_each_slice<T>(context, shape, [=](std::int64_t outer, std::int64_t first, std::int64_t width) {
       A largest[kSlices];
       std::int64_t found[kSlices];
       const T* in = from + outer * shape.n * shape.inner + first;

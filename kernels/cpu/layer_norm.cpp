@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/norm.h"
@@ -11,7 +11,6 @@ namespace athanor::kernels {
 namespace {
 
 using cpu::parallel_for;
-using cpu::vectorize;
 
 constexpr std::int64_t kChunk = 16 * 1024;  // elements summed into one slot of the parameters' gradients
 
@@ -49,7 +48,7 @@ void layer_norm_forward(CpuContext& context, const Tensor& x, const Tensor& gamm
     A* s = stats.data<A>();
     T* out = y.data<T>();
     parallel_for(context, rows.rows, rows.grain, [&](std::int64_t begin, std::int64_t end) {
-      vectorize([&] {
+      cpu::vectorize_if<cpu::kFastType<T>>([&] {
         for (std::int64_t row = begin; row < end; ++row) {
           const T* __restrict from = in + row * rows.size;
           T* __restrict to = out + row * rows.size;
@@ -100,7 +99,7 @@ void parameter_gradients(CpuContext& context, const Rows& rows, const T* x, cons
   const Scratch memory = context.scratch(static_cast<std::size_t>(chunks * 2 * n) * sizeof(A));
   A* slots = memory.as<A>();
   parallel_for(context, chunks, 1, [&](std::int64_t begin, std::int64_t end) {
-    vectorize([&] {
+    cpu::vectorize_if<cpu::kFastType<T>>([&] {
       for (std::int64_t chunk = begin; chunk < end; ++chunk) {
         A* __restrict weight = slots + chunk * 2 * n, * __restrict bias = weight + n;
         std::fill(weight, weight + 2 * n, A(0));
@@ -133,7 +132,7 @@ void layer_norm_backward(CpuContext& context, const Tensor& x, const Tensor& gam
     if (dx.defined()) {
       T* out = dx.data<T>();
       parallel_for(context, rows.rows, rows.grain, [&](std::int64_t begin, std::int64_t end) {
-        vectorize([&] {
+        cpu::vectorize_if<cpu::kFastType<T>>([&] {
           for (std::int64_t row = begin; row < end; ++row) {
             const std::int64_t at = row * rows.size;
             row_gradient(in + at, gradient + at, weight, rows.size, s[2 * row], s[2 * row + 1], out + at);

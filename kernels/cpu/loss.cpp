@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/math.h"
@@ -12,7 +12,6 @@ namespace athanor::kernels {
 namespace {
 
 using cpu::parallel_for;
-using cpu::vectorize;
 
 constexpr std::int64_t kExpGrain = 4096;  // exponentials worth a second thread
 constexpr std::int64_t kChunk = 1024;     // elements summed by one thread before their sum is rounded
@@ -64,7 +63,7 @@ void reduce_rows(CpuContext& context, std::int64_t rows, std::int64_t grain, dou
 template <class T, class A>
 A cross_entropy_row(const T* x, std::int64_t classes, std::int64_t target, A smoothing, A* stats) {
   A loss{};
-  vectorize([&] {
+  cpu::vectorize_if<cpu::kFastType<T>>([&] {
     const auto larger = [](A a, A b) { return a > b ? a : b; };
     const A max = cpu::reduce_lanes(
         classes, -std::numeric_limits<A>::infinity(), [&](std::int64_t c) { return A(x[c]); }, larger);
@@ -125,7 +124,7 @@ void cross_entropy_backward(CpuContext& context, const Tensor& logits, const Ten
         const T* from = x + n * classes;
         T* to = out + n * classes;
         const A max = s[2 * n], inverse = s[2 * n + 1], g = gradient[n];
-        vectorize([&] {
+        cpu::vectorize_if<cpu::kFastType<T>>([&] {
           for (std::int64_t c = 0; c < classes; ++c) {
             to[c] = T(g * (math::exp(A(from[c]) - max) * inverse - spread));
           }
@@ -175,7 +174,7 @@ template <> void squared_difference(CpuContext& context, const Tensor& a, const 
     const T *left = a.data<T>(), *right = b.data<T>();
     A* out = y.data<A>();
     parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      vectorize([&] {
+      cpu::vectorize_if<cpu::kFastType<T>>([&] {
         for (std::int64_t i = begin; i < end; ++i) out[i] = squared(A(left[i]) - A(right[i]));
       });
     });
@@ -192,7 +191,7 @@ void mse_forward(CpuContext& context, const Tensor& a, const Tensor& b, double s
       const std::int64_t begin = chunk * kChunk, count = std::min(kChunk, n - begin);
       const T *p = left + begin, *q = right + begin;
       A sum{};
-      vectorize([&] {
+      cpu::vectorize_if<cpu::kFastType<T>>([&] {
         sum = cpu::sum_lanes<A>(count, [&](std::int64_t i) { return squared(A(p[i]) - A(q[i])); });
       });
       return sum;
@@ -212,7 +211,7 @@ void mse_backward(CpuContext& context, const Tensor& a, const Tensor& b, double 
     const A factor = A(2 * scale);
     parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
       const A g = reduced ? factor * *gradient : factor;
-      vectorize([&] {
+      cpu::vectorize_if<cpu::kFastType<T>>([&] {
         if (reduced) {
           for (std::int64_t i = begin; i < end; ++i) out[i] = T(g * (A(left[i]) - A(right[i])));
         } else {

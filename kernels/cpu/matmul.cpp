@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/detail/matmul_plan.h"
@@ -45,7 +45,7 @@ MatrixView<A> widen(CpuContext& context, MatrixView<T> x, std::int64_t rows, std
   const std::int64_t outer_stride = by_rows ? x.row : x.col, inner_stride = by_rows ? x.col : x.row;
   const std::int64_t grain = cpu::kGrain / std::max<std::int64_t>(1, inner) + 1;
   cpu::parallel_for(context, outer, grain, [&](std::int64_t begin, std::int64_t end) {
-    cpu::vectorize([&] {
+    cpu::vectorize_if<cpu::kFastType<T>>([&] {
       for (std::int64_t i = begin; i < end; ++i) {
         const T* from = x.data + i * outer_stride;
         A* row = to + i * inner;
@@ -67,7 +67,7 @@ void finish(CpuContext& context, GemmSize size, const A* sums, const T* bias, Ac
   const std::int64_t grain = cpu::kGrain / std::max<std::int64_t>(1, size.n) + 1;
   cpu::dispatch_fused(activation, [&]<class Op>() {
     cpu::parallel_for(context, size.m, grain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize([&] {
+      cpu::vectorize_if<cpu::kFastType<T>>([&] {
         for (std::int64_t i = begin; i < end; ++i) {
           const A* from = sums + i * size.n;
           Y* to = y + i * y_row;
@@ -241,7 +241,7 @@ template <> void column_sums(CpuContext& context, const Tensor& x, const Tensor&
     const T* const from = x.data<T>();
     const std::int64_t grain = cpu::kGrain / (kPiece * n) + 1;
     cpu::parallel_for(context, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize([&] {
+      cpu::vectorize_if<cpu::kFastType<T>>([&] {
         for (std::int64_t piece = begin; piece < end; ++piece) {
           A* total = partial + piece * n;
           for (std::int64_t j = 0; j < n; ++j) total[j] = 0;

@@ -107,7 +107,7 @@ void run_forward(CpuContext& context, const Tensor& x, int axis, const Tensor& y
     if (shape.n == 0) return;
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    for_each_slice(context, shape, [=](std::int64_t outer, std::int64_t first, std::int64_t width) {
+    for_each_slice<T>(context, shape, [=](std::int64_t outer, std::int64_t first, std::int64_t width) {
       const std::int64_t at = outer * shape.n * shape.inner + first;
       if (shape.inner == 1) return forward_row<form>(from + at, to + at, shape.n);
       forward_columns<form>(from + at, to + at, shape.n, shape.inner, width);
@@ -122,7 +122,7 @@ void run_backward(CpuContext& context, const Tensor& y, const Tensor& dy, int ax
     if (shape.n == 0) return;
     const T *result = y.data<T>(), *gradient = dy.data<T>();
     T* to = dx.data<T>();
-    for_each_slice(context, shape, [=](std::int64_t outer, std::int64_t first, std::int64_t width) {
+    for_each_slice<T>(context, shape, [=](std::int64_t outer, std::int64_t first, std::int64_t width) {
       const std::int64_t at = outer * shape.n * shape.inner + first;
       if (shape.inner == 1) return backward_row<form>(result + at, gradient + at, to + at, shape.n);
       backward_columns<form>(result + at, gradient + at, to + at, shape.n, shape.inner, width);

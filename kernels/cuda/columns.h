@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/cuda/column_sum.h"
+#include "kernels/cuda/group.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/vec.h"
 
-// Sums down the columns of a matrix [R, C]: what batch norm, and the parameters of every norm, need. A block
-// takes a tile of neighbouring channels and a share of the rows; its threads sum into registers and join them
-// by a tree. The blocks' partial sums meet in a second, small kernel, in double and in a fixed order. How the
-// work is cut depends on the shape alone, and so do the bits.
+// Sums down the columns of a matrix [R, C]: what batch norm, the parameters of every norm, biases and
+// depthwise filters need. A block takes a tile of neighbouring channels and a share of the rows; its threads
+// sum into registers and join them by a tree. The blocks' partial sums meet in a second, small kernel, in
+// double and in a fixed order. How the work is cut depends on the shape alone, and so do the bits.
 
 namespace athanor::cuda {
 
@@ -25,16 +26,17 @@ struct ColumnTiling {
   std::int64_t splits = 0;  ///< of rows
   std::int64_t share = 0;   ///< rows of a split
 
-  ColumnTiling(std::int64_t all_rows, std::int64_t all_channels, int width)
+  /// `most_blocks`: a few waves of any device, so that the last one hardly shows. `rounds`: rows a thread
+  /// takes, at least.
+  ColumnTiling(std::int64_t all_rows, std::int64_t all_channels, int width, std::int64_t most_blocks = 1024,
+               std::int64_t rounds = 8)
       : rows(all_rows), channels(all_channels) {
-    constexpr std::int64_t kBlocks = 1024;  // a few waves of any device: the last one hardly shows
-    constexpr std::int64_t kRounds = 8;     // rows a thread takes, at least
     const std::int64_t across = (channels + width - 1) / width;
     while (shift < 5 && (1 << shift) < across) ++shift;
     tiles = (across + (1 << shift) - 1) >> shift;
     if (tiles == 0) return;
-    const std::int64_t below = kColumnThreads >> shift, most = std::max<std::int64_t>(kBlocks / tiles, 1);
-    share = std::max((rows + most - 1) / most, below * kRounds);
+    const std::int64_t below = kColumnThreads >> shift, most = std::max<std::int64_t>(most_blocks / tiles, 1);
+    share = std::max((rows + most - 1) / most, below * rounds);
     share = (share + below - 1) / below * below;
     splits = (rows + share - 1) / share;
   }
@@ -67,6 +69,31 @@ struct ColumnTiling {
   }
 };
 
+/// Adds up what the threads of a block hold, across columns: thread t has W sums of column t % across, a
+/// power of two. The first `across` threads then have the column's. In a tree, so in one order. `shared` has
+/// kThreads * W / 2 elements and may be used again after a barrier. Every thread of the block calls it.
+template <int kThreads, int W, class A>
+__device__ __forceinline__ void add_up_columns(A (&sums)[W], int across, A* shared) {
+  constexpr int kHalf = kThreads / 2;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int half = kHalf; half >= across && half >= kWarp; half /= 2) {
+    __syncthreads();
+    if (thread >= half && thread < 2 * half) {
+#pragma unroll
+      for (int v = 0; v < W; ++v) shared[v * kHalf + thread - half] = sums[v];
+    }
+    __syncthreads();
+    if (thread < half) {
+#pragma unroll
+      for (int v = 0; v < W; ++v) sums[v] += shared[v * kHalf + thread];
+    }
+  }
+  for (int half = kWarp / 2; half >= across; half /= 2) {
+#pragma unroll
+    for (int v = 0; v < W; ++v) sums[v] += __shfl_down_sync(0xffffffffu, sums[v], half);
+  }
+}
+
 /// Calls f(element, n) for a thread's rows, n of them at a time: U, an integral_constant, then single ones.
 template <int U, class F>
 __device__ __forceinline__ void for_each_rows(const ColumnTiling::Place& at, const F& f) {
@@ -76,17 +103,18 @@ __device__ __forceinline__ void for_each_rows(const ColumnTiling::Place& at, con
   for (; left > 0; --left, here += at.stride) f(here, std::integral_constant<int, 1>());
 }
 
-/// Joins the sums of a block's threads and writes them: partials [splits, 2, C].
-template <int V, class A>
+/// Joins the sums of a block's threads, kSums for each of a thread's V channels, and writes them: partials
+/// [splits, kSums, C]. `shared` has kColumnThreads / 2 * kSums * V elements.
+template <int V, int kSums = 2, class A>
 __device__ __forceinline__ void write_partials(const ColumnTiling& tiling, const ColumnTiling::Place& at,
-                                               A (&sums)[2 * V], A* shared, A* partials) {
+                                               A (&sums)[kSums * V], A* shared, A* partials) {
   add_up_columns<kColumnThreads>(sums, 1 << tiling.shift, shared);
   if (at.below > 0 || !at.inside) return;
 #pragma unroll
-  for (int k = 0; k < 2; ++k) {
+  for (int k = 0; k < kSums; ++k) {
 #pragma unroll
     for (int i = 0; i < V; ++i)
-      partials[(at.split * 2 + k) * tiling.channels + at.channel + i] = sums[k * V + i];
+      partials[(at.split * kSums + k) * tiling.channels + at.channel + i] = sums[k * V + i];
   }
 }
 

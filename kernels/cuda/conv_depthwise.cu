@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "kernels/cuda/column_sum.h"
+#include "kernels/cuda/columns.h"
 #include "kernels/cuda/conv_depthwise.h"
 #include "kernels/cuda/conv_views.h"
-#include "kernels/cuda/grid_partition.h"
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/grid_partition.h"
 #include "kernels/cuda/vec.h"
 
 // Depthwise convolution does 2 R S FLOPs on each number of x and y: it is bound by memory. Threads lie along
@@ -14,7 +14,7 @@
 namespace athanor::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kColumnThreads;
 // Blocks a multiprocessor holds at least, where ptxas would spill to make room for more; 0: as many as it
 // finds.
 constexpr int kResidentForward = 4;
@@ -274,15 +274,16 @@ void depthwise_backward_weights(const CudaContext& context, const ConvSize& z, c
   with_width<T>(z, x, dy, [&]<int W>() {
     for_images(z.n, z.p * z.q, most, [&](std::int64_t first, std::int64_t images) {
       const std::int64_t pixels = images * z.p * z.q;
-      const ColumnPartition cut(pixels, z.k / W, kThreads);
-      const Scratch scratch = context.scratch(cut.pieces * filter_elements(z) * sizeof(A));
-      launch(context, {"conv2d_backward_weights", dim3(cut.groups, cut.pieces), kThreads},
+      const ColumnTiling tiling(pixels, z.k, W, kMultiprocessors * 4, 16);
+      const auto splits = static_cast<unsigned>(tiling.splits);
+      const Scratch scratch = context.scratch(splits * filter_elements(z) * sizeof(A));
+      launch(context,
+             {"conv2d_backward_weights", dim3(static_cast<unsigned>(tiling.tiles), splits), kThreads},
              backward_weights_kernel<T, W>, Sizes(z), Place(z.p, z.q, 1), static_cast<std::uint32_t>(pixels),
-             cut.across, x + first * z.h * z.w * z.c, dy + first * z.p * z.q * z.k, scratch.as<A>());
+             1 << tiling.shift, x + first * z.h * z.w * z.c, dy + first * z.p * z.q * z.k, scratch.as<A>());
       const Finish<T> finish{dw, !std::is_same_v<T, D>, nullptr, Activation::none, accumulate || first > 0};
       launch(context, {"conv2d_backward_weights", blocks_for(context, z.k * taps, kThreads), kThreads},
-             add_pieces<T>, scratch.as<A>(), static_cast<int>(cut.pieces), static_cast<int>(z.k), taps,
-             finish);
+             add_pieces<T>, scratch.as<A>(), static_cast<int>(splits), static_cast<int>(z.k), taps, finish);
     });
   });
 }

@@ -91,7 +91,7 @@ void product_forward(const CudaContext& context, const ConvSize& z, Activation a
         .summed = no_sum(),
         .finish = {to, false, bias, activation, false},
         .batch_channels = gk};
-    gemm(context, "conv2d_forward", g, GemmCut{images * z.p * z.q * z.k, z.k});
+    gemm(context, "conv2d_forward", g, SplitK{images * z.p * z.q * z.k, z.k});
   });
 }
 
@@ -110,7 +110,7 @@ void product_backward_weights(const CudaContext& context, const ConvSize& z, con
         .batches = groups<3>(z.groups, {z.group_c(), gk, gk * depth}),
         .summed = no_sum(),
         .finish = {dw, !std::is_same_v<T, W>, nullptr, Activation::none, accumulate || first > 0}};
-    gemm(context, "conv2d_backward_weights", g, GemmCut{z.k * depth, 1});
+    gemm(context, "conv2d_backward_weights", g, SplitK{z.k * depth, 1});
   });
 }
 
@@ -142,7 +142,7 @@ void product_backward_data(const CudaContext& context, const ConvSize& z, const 
         .finish = {to, false, nullptr, Activation::none, false}};
     const bool all = z.stride_h == 1 && z.stride_w == 1;  // what a cut needs: one class has all of dx
     gemm(context, "conv2d_backward_data", g,
-         all ? std::optional(GemmCut{images * z.h * z.w * z.c, 1}) : std::nullopt);
+         all ? std::optional(SplitK{images * z.h * z.w * z.c, 1}) : std::nullopt);
   };
   for_images(z.n, z.h * z.w, most, [&](std::int64_t first, std::int64_t images) {
     for (std::int64_t a = 0; a < std::min(z.stride_h, z.h); ++a) {

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "kernels/activation.h"
-#include "kernels/cuda/grid_partition.h"
 #include "kernels/cuda/gemm_fma.h"
 #include "kernels/cuda/gemm_mma.h"
+#include "kernels/cuda/grid_partition.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/elementwise_ops.h"
 
@@ -255,8 +255,9 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-/// The depth of a product is cut only where y is one dense run of elements, all of them written.
-struct GemmCut {
+/// The depth of a product is divided among blocks only where y is one dense run of elements, all of them
+/// written.
+struct SplitK {
   std::int64_t y_size;
   std::int64_t channels;  ///< y's last axis, which has the bias
 };
@@ -265,7 +266,7 @@ namespace detail {
 
 template <class Tile, class T, class Left, class Right, class To>
 void launch_gemm(const CudaContext& context, const char* name, Gemm<T, Left, Right, To> g,
-                 const std::optional<GemmCut>& cut) {
+                 const std::optional<SplitK>& split) {
   constexpr int kDepth = GemmProduct<T, Tile>::kDepth;
   g.tiles_m = static_cast<unsigned>((g.m + Tile::kM - 1) / Tile::kM);
   g.tiles_n = static_cast<unsigned>((g.n + Tile::kN - 1) / Tile::kN);
@@ -277,12 +278,12 @@ void launch_gemm(const CudaContext& context, const char* name, Gemm<T, Left, Rig
   // Enough blocks for every multiprocessor of a large GPU to hide waiting, in pieces that are not all
   // overhead, and buffers of at most 256 MiB.
   std::int64_t pieces = 1;
-  if (cut) {
+  if (split) {
     const std::int64_t tiles = std::int64_t{g.tiles_m} * g.tiles_n * g.batches.numel,
                        wanted = kMultiprocessors * (512 / Tile::kThreads),
                        longest = steps * g.summed.numel / 8,
                        room = (std::int64_t{1} << 28) / static_cast<std::int64_t>(sizeof(Accumulate<T>)) /
-                              std::max<std::int64_t>(cut->y_size, 1);
+                              std::max<std::int64_t>(split->y_size, 1);
     pieces = std::clamp<std::int64_t>(std::min({wanted / tiles, longest, room}), 1, 1024);
   }
   const auto run = [&] {
@@ -295,12 +296,12 @@ void launch_gemm(const CudaContext& context, const char* name, Gemm<T, Left, Rig
   };
   if (pieces == 1) return run();
   const Scratch scratch =
-      context.scratch(static_cast<std::size_t>(pieces * cut->y_size) * sizeof(Accumulate<T>));
+      context.scratch(static_cast<std::size_t>(pieces * split->y_size) * sizeof(Accumulate<T>));
   g.partials = scratch.as<Accumulate<T>>();
-  g.partial_size = cut->y_size;
+  g.partial_size = split->y_size;
   run();
-  launch(context, {name, blocks_for(context, cut->y_size, 256), 256}, gemm_finish<T>, g.partials,
-         static_cast<unsigned>(pieces), cut->y_size, g.finish, cut->channels);
+  launch(context, {name, blocks_for(context, split->y_size, 256), 256}, gemm_finish<T>, g.partials,
+         static_cast<unsigned>(pieces), split->y_size, g.finish, split->channels);
 }
 
 }  // namespace detail
@@ -308,15 +309,15 @@ void launch_gemm(const CudaContext& context, const char* name, Gemm<T, Left, Rig
 /// Queues the product. m, n and the batch must not be 0; k and the summed batch may be.
 template <class T, class Left, class Right, class To>
 void gemm(const CudaContext& context, const char* name, const Gemm<T, Left, Right, To>& g,
-          const std::optional<GemmCut>& cut) {
-  if (g.n <= 16) return detail::launch_gemm<GemmTile<64, 16, 32>>(context, name, g, cut);
+          const std::optional<SplitK>& split) {
+  if (g.n <= 16) return detail::launch_gemm<GemmTile<64, 16, 32>>(context, name, g, split);
   if constexpr (!std::is_same_v<T, double>) {
     // The large tile moves half the bytes of the other, once there are enough of it.
     const std::int64_t tiles = (g.m + 127) / 128 * ((g.n + 127) / 128) * g.batches.numel;
     if (g.m > 64 && g.n > 64 && tiles >= kMultiprocessors)
-      return detail::launch_gemm<GemmTile<128, 128, 64>>(context, name, g, cut);
+      return detail::launch_gemm<GemmTile<128, 128, 64>>(context, name, g, split);
   }
-  detail::launch_gemm<GemmTile<64, 64, 32>>(context, name, g, cut);
+  detail::launch_gemm<GemmTile<64, 64, 32>>(context, name, g, split);
 }
 
 }  // namespace athanor::cuda

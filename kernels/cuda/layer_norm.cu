@@ -23,12 +23,7 @@ constexpr int kThreads = cuda::kColumnThreads;
 constexpr int kWarpMost = 4;
 template <class T> inline constexpr int kBlockMost = sizeof(T) == 2 ? 3 : 4;
 
-/// The rows of a thread: `row` += `step` while below `rows`. Its place within them is `lane` of kGroup.
-template <int kGroup> struct Rows {
-  int lane = static_cast<int>(threadIdx.x) % kGroup;
-  std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / kGroup) + threadIdx.x / kGroup;
-  std::int64_t step = std::int64_t{gridDim.x} * (kThreads / kGroup);
-};
+template <int kGroup> using RowOf = cuda::RowShape<kGroup, 0, 1>;
 
 /// gamma or beta of neighbouring elements; null: `otherwise`.
 template <int V, class A>
@@ -53,26 +48,27 @@ template <class T, class A> struct Forward {
 template <int kGroup, int K, class T, class A>
 __global__ void __launch_bounds__(kThreads, 4) normalize_rows(Forward<T, A> args) {
   constexpr int V = kVec<T>;
-  Rows<kGroup> at;
+  using Row = RowOf<kGroup>;
+  const int lane = Row::rank();
   const int size = static_cast<int>(args.size);
-  for (; at.row < args.rows; at.row += at.step) {
-    const T* __restrict__ from = args.x + at.row * size;
+  for (std::int64_t row = Row::first(); row < args.rows; row += Row::step()) {
+    const T* __restrict__ from = args.x + row * size;
     Vec<T, V> in[K];
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      if ((k * kGroup + at.lane) * V < size) in[k] = cuda::load<V>(from + (k * kGroup + at.lane) * V);
+      if ((k * kGroup + lane) * V < size) in[k] = cuda::load<V>(from + (k * kGroup + lane) * V);
     }
     A mean(0), squares(0);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      if ((k * kGroup + at.lane) * V >= size) continue;
+      if ((k * kGroup + lane) * V >= size) continue;
 #pragma unroll
       for (int i = 0; i < V; ++i) mean += A(in[k][i]);
     }
     mean = group_sum<kGroup>(mean) / A(size);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      if ((k * kGroup + at.lane) * V >= size) continue;
+      if ((k * kGroup + lane) * V >= size) continue;
 #pragma unroll
       for (int i = 0; i < V; ++i) {
         const A d = A(in[k][i]) - mean;
@@ -81,15 +77,15 @@ __global__ void __launch_bounds__(kThreads, 4) normalize_rows(Forward<T, A> args
     }
     squares = group_sum<kGroup>(squares);
     const A inverse = inverse_deviation(squares / A(size), args.eps);
-    if (at.lane == 0) args.stats[2 * at.row] = mean, args.stats[2 * at.row + 1] = inverse;
+    if (lane == 0) args.stats[2 * row] = mean, args.stats[2 * row + 1] = inverse;
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const int j = (k * kGroup + at.lane) * V;
+      const int j = (k * kGroup + lane) * V;
       if (j >= size) continue;
       const auto gamma = parameters<V>(args.gamma, j, A(1)), beta = parameters<V>(args.beta, j, A(0));
 #pragma unroll
       for (int i = 0; i < V; ++i) in[k][i] = T(std::fma((A(in[k][i]) - mean) * inverse, gamma[i], beta[i]));
-      cuda::store<V>(args.y + at.row * size + j, in[k]);
+      cuda::store<V>(args.y + row * size + j, in[k]);
     }
   }
 }
@@ -97,24 +93,25 @@ __global__ void __launch_bounds__(kThreads, 4) normalize_rows(Forward<T, A> args
 /// The same, of rows of any length.
 template <int kGroup, class T, class A>
 __global__ void __launch_bounds__(kThreads, 4) normalize_long_rows(Forward<T, A> args) {
-  Rows<kGroup> at;
-  for (; at.row < args.rows; at.row += at.step) {
-    const T* from = args.x + at.row * args.size;
+  using Row = RowOf<kGroup>;
+  const int lane = Row::rank();
+  for (std::int64_t row = Row::first(); row < args.rows; row += Row::step()) {
+    const T* from = args.x + row * args.size;
     A mean(0), squares(0);
 #pragma unroll 4
-    for (std::int64_t j = at.lane; j < args.size; j += kGroup) mean += A(from[j]);
+    for (std::int64_t j = lane; j < args.size; j += kGroup) mean += A(from[j]);
     mean = group_sum<kGroup>(mean) / A(args.size);
 #pragma unroll 4
-    for (std::int64_t j = at.lane; j < args.size; j += kGroup) {
+    for (std::int64_t j = lane; j < args.size; j += kGroup) {
       const A d = A(from[j]) - mean;
       squares = std::fma(d, d, squares);
     }
     squares = group_sum<kGroup>(squares);
     const A inverse = inverse_deviation(squares / A(args.size), args.eps);
-    if (at.lane == 0) args.stats[2 * at.row] = mean, args.stats[2 * at.row + 1] = inverse;
-    for (std::int64_t j = at.lane; j < args.size; j += kGroup) {
+    if (lane == 0) args.stats[2 * row] = mean, args.stats[2 * row + 1] = inverse;
+    for (std::int64_t j = lane; j < args.size; j += kGroup) {
       const A gamma = args.gamma ? args.gamma[j] : A(1), beta = args.beta ? args.beta[j] : A(0);
-      args.y[at.row * args.size + j] = T(std::fma((A(from[j]) - mean) * inverse, gamma, beta));
+      args.y[row * args.size + j] = T(std::fma((A(from[j]) - mean) * inverse, gamma, beta));
     }
   }
 }
@@ -142,11 +139,6 @@ bool in_registers(std::int64_t size, const F& f, const P*... pointers) {
 
 constexpr std::int64_t kLong = 1024;  // elements for which a block is worth it
 
-/// Blocks that give kGroup threads to each row; they stride where that is too many.
-template <int kGroup> unsigned blocks_of(const CudaContext& context, std::int64_t rows) {
-  return cuda::blocks_for(context, rows * kGroup, kThreads);
-}
-
 }  // namespace
 
 template <>
@@ -159,13 +151,15 @@ void layer_norm_forward(CudaContext& context, const Tensor& x, const Tensor& gam
     const Forward<T, A> args{x.data<T>(), data_or_null<A>(gamma), data_or_null<A>(beta), A(eps),
                              rows,        x.numel() / rows,       stats.data<A>(),       y.data<T>()};
     const auto run = [&]<int kGroup, int K>() {
-      cuda::launch(context, {"layer_norm", blocks_of<kGroup>(context, rows), kThreads},
+      cuda::launch(context, {"layer_norm", cuda::row_blocks<RowOf<kGroup>>(context, rows), kThreads},
                    normalize_rows<kGroup, K, T, A>, args);
     };
     if (in_registers<T>(args.size, run, args.x, args.gamma, args.beta, args.y)) return;
     const bool block = args.size > kLong;
     cuda::launch(context,
-                 {"layer_norm", block ? blocks_of<kThreads>(context, rows) : blocks_of<kWarp>(context, rows),
+                 {"layer_norm",
+                  block ? cuda::row_blocks<RowOf<kThreads>>(context, rows)
+                        : cuda::row_blocks<RowOf<kWarp>>(context, rows),
                   kThreads},
                  block ? normalize_long_rows<kThreads, T, A> : normalize_long_rows<kWarp, T, A>, args);
   });
@@ -188,25 +182,27 @@ template <class T, class A> struct Backward {
 template <int kGroup, int K, class T, class A>
 __global__ void __launch_bounds__(kThreads, 2) row_gradients(Backward<T, A> args) {
   constexpr int V = kVec<T>;
-  Rows<kGroup> at;
+  using Row = RowOf<kGroup>;
+  const int lane = Row::rank();
   const int size = static_cast<int>(args.size);
   A sums[2 * K * V] = {};
   // Sums and two rows take 96 of a thread's 128 registers: what can be computed again is not kept.
   const auto blocks = static_cast<int>(gridDim.x);
-  for (; at.row < args.rows; at.row += std::int64_t{cuda::afresh(blocks)} * (kThreads / kGroup)) {
+  for (std::int64_t row = Row::first(); row < args.rows;
+       row += std::int64_t{cuda::afresh(blocks)} * (kThreads / kGroup)) {
     Vec<T, V> in[K], gradient[K];
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const int j = (k * kGroup + at.lane) * V;
+      const int j = (k * kGroup + lane) * V;
       if (j >= size) continue;
-      in[k] = cuda::load<V>(args.x + at.row * size + j);
-      gradient[k] = cuda::load<V>(args.dy + at.row * size + j);
+      in[k] = cuda::load<V>(args.x + row * size + j);
+      gradient[k] = cuda::load<V>(args.dy + row * size + j);
     }
-    const A mean = args.stats[2 * at.row], inverse = args.stats[2 * at.row + 1];
+    const A mean = args.stats[2 * row], inverse = args.stats[2 * row + 1];
     A mean_g(0), mean_product(0);  // of g and g * normalized
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const int j = (k * kGroup + at.lane) * V;
+      const int j = (k * kGroup + lane) * V;
       if (j >= size) continue;
       const auto gamma = parameters<V>(args.gamma, j, A(1));
 #pragma unroll
@@ -224,7 +220,7 @@ __global__ void __launch_bounds__(kThreads, 2) row_gradients(Backward<T, A> args
     mean_product = group_sum<kGroup>(mean_product) / A(size);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const int j = (k * kGroup + at.lane) * V;
+      const int j = (k * kGroup + lane) * V;
       if (j >= size) continue;
       const auto gamma = parameters<V>(args.gamma, j, A(1));
 #pragma unroll
@@ -233,7 +229,7 @@ __global__ void __launch_bounds__(kThreads, 2) row_gradients(Backward<T, A> args
                 g = cuda::widen(gradient[k], i) * gamma[i];
         in[k][i] = T(layer_norm_dx(g, normalized, inverse, mean_g, mean_product));
       }
-      cuda::store<V>(args.dx + at.row * cuda::afresh(size) + j, in[k]);
+      cuda::store<V>(args.dx + row * cuda::afresh(size) + j, in[k]);
     }
   }
   if (!args.partials) return;
@@ -247,7 +243,7 @@ __global__ void __launch_bounds__(kThreads, 2) row_gradients(Backward<T, A> args
     A* to = args.partials + (std::int64_t{blockIdx.x} * 2 + kind) * size;
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const int j = (k * kGroup + at.lane) * V;
+      const int j = (k * kGroup + lane) * V;
       if (j >= size) continue;
       Vec<A, V> out;
 #pragma unroll
@@ -260,21 +256,22 @@ __global__ void __launch_bounds__(kThreads, 2) row_gradients(Backward<T, A> args
 /// dx of rows of any length.
 template <int kGroup, class T, class A>
 __global__ void __launch_bounds__(kThreads) long_row_gradients(Backward<T, A> args) {
-  Rows<kGroup> at;
-  for (; at.row < args.rows; at.row += at.step) {
-    const T *x = args.x + at.row * args.size, *dy = args.dy + at.row * args.size;
-    const A mean = args.stats[2 * at.row], inverse = args.stats[2 * at.row + 1];
+  using Row = RowOf<kGroup>;
+  const int lane = Row::rank();
+  for (std::int64_t row = Row::first(); row < args.rows; row += Row::step()) {
+    const T *x = args.x + row * args.size, *dy = args.dy + row * args.size;
+    const A mean = args.stats[2 * row], inverse = args.stats[2 * row + 1];
     const auto g = [&](std::int64_t j) { return A(dy[j]) * (args.gamma ? args.gamma[j] : A(1)); };
     A mean_g(0), mean_product(0);
 #pragma unroll 4
-    for (std::int64_t j = at.lane; j < args.size; j += kGroup) {
+    for (std::int64_t j = lane; j < args.size; j += kGroup) {
       mean_g += g(j);
       mean_product = std::fma(g(j), (A(x[j]) - mean) * inverse, mean_product);
     }
     mean_g = group_sum<kGroup>(mean_g) / A(args.size);
     mean_product = group_sum<kGroup>(mean_product) / A(args.size);
-    for (std::int64_t j = at.lane; j < args.size; j += kGroup)
-      args.dx[at.row * args.size + j] =
+    for (std::int64_t j = lane; j < args.size; j += kGroup)
+      args.dx[row * args.size + j] =
           T(layer_norm_dx(g(j), (A(x[j]) - mean) * inverse, inverse, mean_g, mean_product));
   }
 }
@@ -352,7 +349,9 @@ void layer_norm_backward(CudaContext& context, const Tensor& x, const Tensor& ga
       const bool block = size > kLong;
       cuda::launch(context,
                    {"layer_norm_backward",
-                    block ? blocks_of<kThreads>(context, rows) : blocks_of<kWarp>(context, rows), kThreads},
+                    block ? cuda::row_blocks<RowOf<kThreads>>(context, rows)
+                          : cuda::row_blocks<RowOf<kWarp>>(context, rows),
+                    kThreads},
                    block ? long_row_gradients<kThreads, T, A> : long_row_gradients<kWarp, T, A>, args);
     }
     const ColumnTiling tiling(rows, size, 1);

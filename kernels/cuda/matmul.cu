@@ -1,4 +1,4 @@
-#include "kernels/cuda/column_sum.h"
+#include "kernels/cuda/columns.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/vendor.h"
 #include "kernels/cuda/vendor_matmul.h"
@@ -66,52 +66,41 @@ void multiply(const CudaContext& context, const MatmulPlan& plan, const Tensor& 
     g.summed = cuda::Walk<2>(walks.summed, {walks.summed_strides[1], walks.summed_strides[0]});
     g.channels_are_rows = true;
   }
-  cuda::gemm(context, "matmul", g, cuda::GemmCut{y.numel(), size.n});
+  cuda::gemm(context, "matmul", g, cuda::SplitK{y.numel(), size.n});
 }
 
 // column_sums ----------------------------------------------------------------------------------------------
 
-constexpr int kThreads = 256;
-
-/// Grid: groups of columns, pieces of the rows. A block's threads lie `across` (a power of two) by kThreads /
-/// across; each adds up W columns of every so-many-th row, then the threads of a column add theirs, in a
-/// tree. Reads every element once.
+/// partials [splits, n]. Reads every element once.
 template <class T, int W>
-__global__ void __launch_bounds__(kThreads)
-    sum_rows(const T* x, std::int64_t rows, std::int64_t n, int across, Accumulate<T>* partials) {
-  using A = Accumulate<T>;
-  __shared__ __align__(16) A shared[kThreads * W];
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % across, height = kThreads / across;
-  const std::int64_t column = (std::int64_t{blockIdx.x} * across + lane) * W;
-  const std::int64_t step = std::int64_t{gridDim.y} * height;
-  A sums[W];
+__global__ void __launch_bounds__(cuda::kColumnThreads)
+    sum_rows(const T* x, cuda::ColumnTiling tiling, Accumulate<T>* partials) {
+  __shared__ __align__(16) Accumulate<T> shared[cuda::kColumnThreads / 2 * W];
+  const auto at = tiling.place<W>();
+  Accumulate<T> sums[W] = {};
+  cuda::for_each_rows<4>(at, [&](std::int64_t here, auto n) {
+    Vec<T, W> in[n()];
 #pragma unroll
-  for (int v = 0; v < W; ++v) sums[v] = 0;
-  if (column < n) {
-#pragma unroll 4
-    for (std::int64_t row = std::int64_t{blockIdx.y} * height + thread / across; row < rows; row += step) {
-      const Vec<T, W> in = cuda::load<W>(x + row * n + column);
+    for (int u = 0; u < n(); ++u) in[u] = cuda::load<W>(x + here + u * at.stride);
 #pragma unroll
-      for (int v = 0; v < W; ++v) sums[v] += A(in[v]);
+    for (int u = 0; u < n(); ++u) {
+#pragma unroll
+      for (int v = 0; v < W; ++v) sums[v] += Accumulate<T>(in[u][v]);
     }
-  }
-  cuda::add_up_columns<kThreads>(sums, across, shared);
-  if (thread < across && column < n) {
-#pragma unroll
-    for (int v = 0; v < W; ++v) partials[blockIdx.y * n + column + v] = sums[v];
-  }
+  });
+  cuda::write_partials<W, 1>(tiling, at, sums, shared, partials);
 }
 
 template <class T, int W>
 void launch_sums(const CudaContext& context, const T* x, std::int64_t rows, std::int64_t n,
                  const cuda::Finish<T>& finish) {
   using A = Accumulate<T>;
-  const cuda::ColumnPartition cut(rows, n / W, kThreads);
-  const Scratch scratch = context.scratch(static_cast<std::size_t>(cut.pieces * n) * sizeof(A));
-  cuda::launch(context, {"column_sums", dim3(cut.groups, cut.pieces), kThreads}, sum_rows<T, W>, x, rows, n,
-               cut.across, scratch.as<A>());
+  const cuda::ColumnTiling tiling(rows, n, W, cuda::kMultiprocessors * 4, 16);
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(tiling.splits * n) * sizeof(A));
+  cuda::launch(context, {"column_sums", tiling.blocks(), cuda::kColumnThreads}, sum_rows<T, W>, x, tiling,
+               scratch.as<A>());
   cuda::launch(context, {"column_sums", cuda::blocks_for(context, n, 256), 256}, cuda::gemm_finish<T>,
-               scratch.as<A>(), cut.pieces, n, finish, n);
+               scratch.as<A>(), tiling.splits, n, finish, n);
 }
 
 }  // namespace

@@ -55,9 +55,9 @@ TEST_F(StagedMpi, DdpEqualsOneRankOnTheJoinedBatch) {
 
 // What a training program gets under mpirun: pinned memory, where ranks share a device.
 TEST_F(StagedMpi, RanksUnderMpirunGetANetworkForTheirDevice) {
-  const dist::Place place = dist::find_place();
-  const auto index = static_cast<std::int16_t>(place.local_rank % cuda_device_count());
-  dist::Job job{.place = place};
+  const dist::RankInfo info = dist::find_rank_info();
+  const auto index = static_cast<std::int16_t>(info.local_rank % cuda_device_count());
+  dist::ProcessGroup job{.info = info};
   dist::networks().join(job, {DeviceType::cuda, index});
   EXPECT_EQ(job.transport->device(), (Device{DeviceType::cuda, index}));
   EXPECT_TRUE(job.below) << "MPI stays alive";

@@ -10,8 +10,8 @@ cd "$1"
 
 declare -A below=(
   [simt]=""
-  [tensor]=""
-  [kernels]="tensor"
+  [tensor]="simt"
+  [kernels]="tensor simt"
   [autograd]="kernels tensor"
   [nn]="autograd kernels tensor"
   [optim]="autograd kernels tensor"
@@ -33,7 +33,7 @@ for folder in "${!below[@]}"; do [ -d "$folder" ] && folders+=("$folder"); done
 while IFS=: read -r file line text; do
   folder=${file%%/*}
   allowed="$folder ${below[$folder]}"
-  [[ $file =~ ^(tensor|kernels)/cuda/ ]] && allowed+=" simt"
+  [[ $file =~ ^(simt|tensor/cuda|kernels/cuda)/ ]] || allowed=${allowed/ simt/}
   [[ $text =~ (\"|\<)([^\">]+) ]] || continue
   target=${BASH_REMATCH[2]} of=${BASH_REMATCH[2]%%/*}
   if [[ ${BASH_REMATCH[1]} == \" || ($target == */* && -n ${below[$of]+ours}) ]]; then

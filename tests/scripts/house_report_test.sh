@@ -11,13 +11,13 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree"
 die() { printf '%s\n' "$*"; exit 1; }
-mkdir -p cmake tests/include_direction tensor kernels/simt nn
+mkdir -p cmake tests/include_direction tensor kernels simt nn
 cp "$root/tests/include_direction/check.sh" tests/include_direction/
 cat >HACKING.md <<'EOF'
 | room | lines at most | goal | holds |
 |---|---|---|---|
 | engine | 2,000 | 20 | `tensor/` `kernels/` `nn/` |
-| simt | 10 | 5 | `kernels/simt/` |
+| simt | 10 | 5 | `simt/` |
 
 `kernels/long.cpp` (460 lines) is to be split.
 EOF
@@ -26,7 +26,7 @@ touch cmake/headers.cmake
 printf '#pragma once\n' >tensor/shape.h
 printf '#include "tensor/shape.h"\n' >kernels/conv.h
 lines 460 >kernels/long.cpp
-lines 10 >kernels/simt/fiber.cpp
+lines 10 >simt/fiber.cpp
 {
   printf 'namespace a {\nstruct S {\n  S() : x_{1}, y_(2) {}\n  int x_, y_;\n};\n'
   printf 'const int table[] = {1, 2};\n#if X\nvoid f() {\n#else\nvoid f(int) {\n#endif\n  const char* s = "}";  // }\n}\n'
@@ -45,9 +45,9 @@ goes_red() { # goes_red MESSAGE: and the tree is clean again when the file writt
   grep -qF "wrong: $1" <<<"$found" || die "expected '$1' in: $found"
   [ "$(grep -c '^wrong' <<<"$found")" -eq 1 ] || die "only '$1' was to be found: $found"
 }
-echo >>kernels/simt/fiber.cpp
+echo >>simt/fiber.cpp
 goes_red 'simt has 11 lines, 1 over its budget'
-lines 10 >kernels/simt/fiber.cpp
+lines 10 >simt/fiber.cpp
 lines 451 >nn/long.cpp
 goes_red 'nn/long.cpp has 451 lines'
 rm nn/long.cpp

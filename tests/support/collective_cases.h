@@ -119,7 +119,7 @@ inline void check_unequal_pieces(dist::Transport& transport) {
       for (int place = 0; place < world; ++place) {
         const std::int64_t count = all_at < 0 ? (place * 37) % 3 * 50 : place == all_at ? 131 : 0;
         for (int r = 0; r < world; ++r) {
-          if (dist::place_of(options, world, r) == place)
+          if (dist::piece_index(options, world, r) == place)
             pieces[static_cast<std::size_t>(r)] = {n, n + count};
         }
         n += count;

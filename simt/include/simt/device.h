@@ -224,6 +224,5 @@ __forceinline__ T atomicCAS(T* address, std::type_identity_t<T> compare, std::ty
 [[noreturn]] inline void __trap(SIMT_HERE) {
   simt::fail_kernel("__trap()", site);
 }
-inline void __nanosleep(unsigned) {}
 
 #undef SIMT_HERE

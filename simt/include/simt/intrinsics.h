@@ -22,17 +22,13 @@ SIMT_LOAD(__ldg)
 SIMT_LOAD(__ldca)
 SIMT_LOAD(__ldcg)
 SIMT_LOAD(__ldcs)
-SIMT_LOAD(__ldlu)
-SIMT_LOAD(__ldcv)
 #undef SIMT_LOAD
 #define SIMT_STORE(name)                                                                    \
   template <class T> __forceinline__ void name(T* address, std::type_identity_t<T> value) { \
     *address = value;                                                                       \
   }
-SIMT_STORE(__stwb)
 SIMT_STORE(__stcg)
 SIMT_STORE(__stcs)
-SIMT_STORE(__stwt)
 #undef SIMT_STORE
 
 // A line each.
@@ -47,7 +43,6 @@ SIMT_FUNCTION(int, __popcll, (unsigned long long x), std::popcount(x))
 SIMT_FUNCTION(int, __clz, (int x), std::countl_zero(static_cast<unsigned>(x)))
 SIMT_FUNCTION(int, __clzll, (long long x), std::countl_zero(static_cast<unsigned long long>(x)))
 SIMT_FUNCTION(int, __ffs, (int x), __builtin_ffs(x))
-SIMT_FUNCTION(int, __ffsll, (long long x), __builtin_ffsll(x))
 inline unsigned __brev(unsigned x) {
   unsigned reversed = 0;
   for (int bit = 0; bit < 32; ++bit) reversed |= (x >> bit & 1u) << (31 - bit);
@@ -109,27 +104,18 @@ SIMT_CONVERT(double2int, double, int)
 SIMT_CONVERT(double2ll, double, long long)
 #undef SIMT_CONVERT
 SIMT_FUNCTION(float, __int2float_rn, (int x), static_cast<float>(x))
-SIMT_FUNCTION(float, __uint2float_rn, (unsigned x), static_cast<float>(x))
-SIMT_FUNCTION(float, __ll2float_rn, (long long x), static_cast<float>(x))
 SIMT_FUNCTION(float, __double2float_rn, (double x), static_cast<float>(x))
 
 // Arithmetic.
 SIMT_FUNCTION(float, rsqrtf, (float x), 1.0f / std::sqrt(x))
 SIMT_FUNCTION(double, rsqrt, (double x), 1.0 / std::sqrt(x))
 SIMT_FUNCTION(float, rsqrt, (float x), 1.0f / std::sqrt(x))
-SIMT_FUNCTION(float, __frsqrt_rn, (float x), static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))))
-SIMT_FUNCTION(float, __frcp_rn, (float x), 1.0f / x)
-SIMT_FUNCTION(float, __fsqrt_rn, (float x), std::sqrt(x))
 SIMT_FUNCTION(float, __fdividef, (float a, float b), a / b)
 SIMT_FUNCTION(float, __fdiv_rn, (float a, float b), a / b)
 SIMT_FUNCTION(float, __fadd_rn, (float a, float b), a + b)
 SIMT_FUNCTION(float, __fsub_rn, (float a, float b), a - b)
 SIMT_FUNCTION(float, __fmul_rn, (float a, float b), a* b)
 SIMT_FUNCTION(float, __fmaf_rn, (float a, float b, float c), std::fma(a, b, c))
-SIMT_FUNCTION(double, __dadd_rn, (double a, double b), a + b)
-SIMT_FUNCTION(double, __dmul_rn, (double a, double b), a* b)
-SIMT_FUNCTION(double, __fma_rn, (double a, double b, double c), std::fma(a, b, c))
-SIMT_FUNCTION(float, __saturatef, (float x), std::fmin(std::fmax(x, 0.0f), 1.0f))
 
 // The C library declares functions of these names for itself.
 namespace simt {

@@ -100,18 +100,10 @@ inline constexpr unsigned long long cudaEnableDefault = 0;
 
 struct cudaDeviceProp {
   char name[256];
-  std::size_t totalGlobalMem, sharedMemPerBlock;
-  int regsPerBlock, warpSize;
-  std::size_t memPitch;
+  std::size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
+  int major, minor, multiProcessorCount, warpSize, regsPerBlock, l2CacheSize;
   int maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
-  std::size_t totalConstMem;
-  int major, minor, multiProcessorCount, integrated, canMapHostMemory, concurrentKernels, ECCEnabled;
-  int pciBusID, pciDeviceID, pciDomainID, asyncEngineCount, unifiedAddressing;
-  int memoryBusWidth, l2CacheSize, maxThreadsPerMultiProcessor, streamPrioritiesSupported;
-  std::size_t sharedMemPerMultiprocessor;
-  int regsPerMultiprocessor, managedMemory, cooperativeLaunch;
-  std::size_t sharedMemPerBlockOptin;
-  int maxBlocksPerMultiProcessor;
+  int maxThreadsPerMultiProcessor, maxBlocksPerMultiProcessor;
 };
 
 #define SIMT_HERE simt::Site site = simt::Site::current()
@@ -127,7 +119,6 @@ cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaDeviceReset();

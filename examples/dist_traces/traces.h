@@ -2,8 +2,9 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "dist/collectives/communicator.h"
 #include "dist/transports/transport.h"
@@ -46,10 +47,10 @@ class Traced final : public dist::Transport {
 /// done.
 void run_together(std::span<const std::unique_ptr<dist::Collective>> of_ranks);
 
-/// Each draws one picture and says in `table` (Markdown) what its numbers are, where it has any.
-std::string ring_picture();
-std::string bytes_picture(std::string& table);
-std::string layout_picture(std::string& table);
-std::string overlap_picture(std::string& table);
+/// What the pictures of the chapters on several ranks show, as the code did it.
+nlohmann::json ring_trace();
+nlohmann::json bytes_trace();
+nlohmann::json layout_trace();
+nlohmann::json overlap_trace();
 
 }  // namespace athanor::examples

@@ -9,8 +9,7 @@
 #include "autograd/reduce.h"
 #include "dist/ddp.h"
 #include "dist/transports/thread_transport.h"
-#include "examples/common/svg.h"
-#include "examples/dist_figures/figures.h"
+#include "examples/dist_traces/traces.h"
 #include "nn/module.h"
 #include "optim/step.h"
 
@@ -158,94 +157,26 @@ Timeline run(Overlap overlap) {
   return timelines[kSteps / 2];
 }
 
-constexpr double kLeft = 128, kTop = 116, kWidth = 800, kRight = 50, kBar = 26, kGroup = 112;
-
-std::string lane(double y, const std::vector<Span>& spans, const std::string& style,
-                 const std::function<double(double)>& x,
-                 const std::function<std::string(std::size_t)>& label) {
-  std::string out;
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    const double left = x(spans[i].begin_ms), width = std::max(x(spans[i].end_ms) - left, 1.0);
-    out += rect(left + 0.5, y, std::max(width - 1, 0.5), kBar, style);
-    if (width > 14) out += text(left + width / 2, y + 17, "on", "middle", label(i));
-  }
-  return out;
+nlohmann::json times(const std::vector<Span>& spans) {
+  nlohmann::json ends;
+  for (const Span& span : spans) ends.push_back({span.begin_ms, span.end_ms});
+  return ends;
 }
 
 }  // namespace
 
-std::string overlap_picture(std::string& table) {
-  struct Kind {
-    Overlap overlap;
-    const char* name;
-    const char* note;
-  };
-  constexpr Kind kKinds[] = {{Overlap::none, "none", "nobody pushes"},
-                             {Overlap::pumped, "pumped", "the pass pushes"},
-                             {Overlap::thread, "thread", "a thread pushes"}};
-  std::vector<Timeline> timelines;
-  double longest = 0;
-  for (const Kind& kind : kKinds) {
-    timelines.push_back(run(kind.overlap));
-    longest = std::max(longest, timelines.back().reduced_ms);
+nlohmann::json overlap_trace() {
+  nlohmann::json kinds;
+  for (const auto& [overlap, name] :
+       {std::pair(Overlap::none, "none"), {Overlap::pumped, "pumped"}, {Overlap::thread, "thread"}}) {
+    const Timeline timeline = run(overlap);
+    kinds.push_back({{"name", name},
+                     {"layers", times(timeline.layers)},
+                     {"buckets", times(timeline.buckets)},
+                     {"agreement", times({timeline.agreement})},
+                     {"reduced", timeline.reduced_ms}});
   }
-  const auto x = [&](double ms) { return kLeft + kWidth * ms / longest; };
-
-  table =
-      "| | backward pass | first bucket leaves | reduce() returns | of that, waiting "
-      "|\n|---|---|---|---|---|\n";
-  constexpr double kTotal = kTop + 3 * kGroup + 60;
-  std::string out = begin_picture(kLeft + kWidth + kRight, kTotal, "Backward pass and buckets", R"(
-    .wait { fill: none; stroke: #59636e; stroke-dasharray: 3 3 } .on { fill: #ffffff; font-size: 11px; font-weight: 600 }
-    @media (prefers-color-scheme: dark) { .wait { stroke: #9198a1 } .on { fill: #0d1117 } }
-)");
-  out += text(24, 34, "title", "start", "A backward pass and its buckets");
-  out += text(
-      24, 56, "muted", "start",
-      fmt::format(
-          "Rank 0 of 2. {} layers, each of which sleeps for {} ms in place of computing; a bucket for each, "
-          "from the last layer to the first.",
-          kLayers, kLayer.count()));
-  out +=
-      text(24, 74, "muted", "start",
-           fmt::format("An all-reduce of a bucket sends two messages one after the other, each up to {} ms "
-                       "late, at random. Of {} steps the median.",
-                       kDelay.count(), kSteps));
-  for (std::size_t k = 0; k < timelines.size(); ++k) {
-    const Timeline& timeline = timelines[k];
-    const double y = kTop + static_cast<double>(k) * kGroup;
-    const double computed = timeline.layers.back().end_ms;
-    out +=
-        text(24, y + 18, "head", "start", kKinds[k].name) + text(24, y + 36, "tick", "start", kKinds[k].note);
-    out +=
-        lane(y, timeline.layers, "c0", x, [](std::size_t i) { return fmt::format("{}", kLayers - 1 - i); });
-    out += rect(x(computed) + 0.5, y, std::max(x(timeline.reduced_ms) - x(computed) - 1, 0.5), kBar, "wait");
-    const std::string waits = fmt::format("waits {:.0f} ms", timeline.reduced_ms - computed);
-    if (x(timeline.reduced_ms) - x(computed) > 80)
-      out += text((x(computed) + x(timeline.reduced_ms)) / 2, y + 17, "tick", "middle", waits);
-    else
-      out += text(x(timeline.reduced_ms) + 6, y + 17, "tick", "start", waits);
-    out += lane(y + 34, timeline.buckets, "c1", x, [](std::size_t i) { return fmt::format("{}", i); });
-    out += lane(y + 34, {timeline.agreement}, "c2", x, [](std::size_t) { return "a"; });
-    out += line(kLeft, y + 72, kLeft + kWidth, y + 72, "axis");
-    table +=
-        fmt::format("| {} | {:.2f} ms | {:.2f} ms | {:.2f} ms | {:.2f} ms |\n", kKinds[k].name, computed,
-                    timeline.buckets.at(0).begin_ms, timeline.reduced_ms, timeline.reduced_ms - computed);
-  }
-  const double every = longest > 200 ? 50 : longest > 80 ? 20 : longest > 40 ? 10 : 5;
-  for (double ms = 0; ms <= longest; ms += every) {
-    const double y = kTop + 2 * kGroup + 72;
-    out += line(x(ms), y, x(ms), y + 4, "axis") +
-           text(x(ms), y + 18, "tick", "middle", fmt::format("{:.0f} ms", ms));
-  }
-  out += rect(kLeft, kTotal - 26, 12, 12, "c0") +
-         text(kLeft + 18, kTotal - 16, "muted", "start", "backward pass, by layer");
-  out +=
-      rect(kLeft + 200, kTotal - 26, 12, 12, "c1") +
-      text(kLeft + 218, kTotal - 16, "muted", "start", "messages, by bucket: 0 is layer 5's, 5 is layer 0's");
-  out += rect(kLeft + 560, kTotal - 26, 12, 12, "c2") +
-         text(kLeft + 578, kTotal - 16, "muted", "start", "a: norm and overflow agreed on");
-  return out + "</svg>\n";
+  return {{"layer_ms", kLayer.count()}, {"delay_ms", kDelay.count()}, {"steps", kSteps}, {"kinds", kinds}};
 }
 
 }  // namespace athanor::examples
