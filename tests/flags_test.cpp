@@ -349,9 +349,10 @@ std::string unwrapped(const std::string& text) {
 TEST(Flags, HelpHasASubjectForEachFlag) {
   const std::string text = unwrapped(help());
   for (const char* says :
-       {"--max-time SECONDS stop after so much time; that before a --resume counts",
-        "ddp: each rank has the whole model; zero1: so, but masters and optimizer state are divided",
-        "--algorithm A how ranks add up gradients: ",
+       {"--max-time SECONDS stop after SECONDS of training, including time before --resume",
+        "ddp: each rank has the whole model; zero1: like ddp, but master weights and optimizer state are "
+        "sharded",
+        "--algorithm A how ranks sum gradients: ",
         "--dist-timeout SECONDS seconds without a word from a rank, after which all ranks end",
         "--flight-dir DIR folder for the records that ranks write when one is lost"})
     EXPECT_NE(text.find(says), std::string::npos) << says << " in: " << text;
