@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kFiles = 200;
 
-class Files final : public SampleStore {
+class Files final : public Dataset {
  public:
   explicit Files(std::vector<std::string> files) : files_(std::move(files)) {}
   std::int64_t size() const override { return std::ssize(files_); }
@@ -240,7 +240,7 @@ void add_transform(const std::string& name, const std::function<const Files&()>&
   const auto data = std::make_shared<std::unique_ptr<DecodedDataset>>();
   const auto of = [data, training](const Files& from) -> const DecodedDataset& {
     if (!*data) {
-      const std::shared_ptr<const SampleStore> lent(&from, [](const SampleStore*) {});
+      const std::shared_ptr<const Dataset> lent(&from, [](const Dataset*) {});
       *data = std::make_unique<DecodedDataset>(
           lent, training, ImageTransform{.height = training.height, .width = training.width}, 1);
     }

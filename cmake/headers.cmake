@@ -25,7 +25,6 @@ set(ATHANOR_HEADERS
   data/digits.h
   data/formats/cifar.h
   data/formats/crc32c.h
-  data/formats/dataset_store.h
   data/formats/example.h
   data/formats/idx.h
   data/formats/image_folder.h
@@ -55,7 +54,7 @@ set(ATHANOR_HEADERS
   data/loader.h
   data/preprocess.h
   data/recode.h
-  data/sample_store.h
+  data/sample_writer.h
   data/synthetic.h
   dist/bucket_layout.h
   dist/bucket_runner.h

@@ -105,7 +105,6 @@ set(ATHANOR_SOURCES
   data/digits.cpp
   data/formats/cifar.cpp
   data/formats/crc32c.cpp
-  data/formats/dataset_store.cpp
   data/formats/detail/dense_store.cpp
   data/formats/detail/file_bytes.cpp
   data/formats/detail/lmdb_tree.cpp
@@ -145,7 +144,7 @@ set(ATHANOR_SOURCES
   data/loader.cpp
   data/preprocess.cpp
   data/recode.cpp
-  data/sample_store.cpp
+  data/dataset.cpp
   data/synthetic.cpp
   dist/bucket_layout.cpp
   dist/bucket_runner.cpp
@@ -271,7 +270,7 @@ set(ATHANOR_SOURCES
 )
 # Which of them are formats: these folders, and what in data/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
-list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode|sample_store)\\.cpp$")
+list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode)\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 add_library(athanor ${ATHANOR_SOURCES})

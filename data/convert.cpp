@@ -19,7 +19,7 @@ namespace {
 /// than there are slots.
 class ReadAhead {
  public:
-  ReadAhead(const SampleStore& store, const std::vector<std::int64_t>& order, const ConvertOptions& options)
+  ReadAhead(const Dataset& store, const std::vector<std::int64_t>& order, const ConvertOptions& options)
       : store_(store),
         order_(order),
         options_(options),
@@ -34,18 +34,18 @@ class ReadAhead {
     if (!run_ || at_ == run_->count) next_run();
     // Those before the one that failed are as good as any.
     if (at_ == run_->good) std::rethrow_exception(run_->error);
-    return run_->places[at_++].sample;
+    return run_->items[at_++].sample;
   }
 
  private:
   static constexpr std::int64_t kMostInRun = 64, kRunBytes = std::int64_t{256} << 10;
 
-  struct Place {
+  struct Item {
     std::vector<std::byte> scratch, changed;
     StoredSample sample;
   };
   struct Slot {
-    std::vector<Place> places;
+    std::vector<Item> items;
     std::size_t first = 0, count = 0, good = 0;  // of the order; how many, and how many were read
     std::exception_ptr error;
     bool ready = false;
@@ -63,11 +63,11 @@ class ReadAhead {
     changed_.wait(lock, [&] { return run_->ready; });
   }
 
-  void fetch(std::int64_t index, Place& place, const SampleChange& change) const {
-    place.sample = store_.fetch(index, place.scratch);
+  void fetch(std::int64_t index, Item& item, const SampleChange& change) const {
+    item.sample = store_.fetch(index, item.scratch);
     if (!change) return;
     try {
-      place.sample = change(place.sample, place.changed);
+      item.sample = change(item.sample, item.changed);
     } catch (const IoError& error) {
       detail::fail<IoError>("{}: {}", store_.where(index), error.what());
     }
@@ -76,16 +76,16 @@ class ReadAhead {
   /// Returns the bytes of the run.
   std::int64_t fill(Slot& slot, const SampleChange& change) const {
     std::int64_t bytes = 0;
-    if (slot.places.size() < slot.count) slot.places.resize(slot.count);
+    if (slot.items.size() < slot.count) slot.items.resize(slot.count);
     for (slot.good = 0; slot.good < slot.count; ++slot.good) {
-      Place& place = slot.places[slot.good];
+      Item& item = slot.items[slot.good];
       try {
-        fetch(order_[slot.first + slot.good], place, change);
+        fetch(order_[slot.first + slot.good], item, change);
       } catch (...) {
         slot.error = std::current_exception();
         break;
       }
-      bytes += std::ssize(place.sample.bytes);
+      bytes += std::ssize(item.sample.bytes);
     }
     return bytes;
   }
@@ -113,7 +113,7 @@ class ReadAhead {
     }
   }
 
-  const SampleStore& store_;
+  const Dataset& store_;
   const std::vector<std::int64_t>& order_;
   const ConvertOptions& options_;
   std::vector<Slot> slots_;
@@ -125,7 +125,7 @@ class ReadAhead {
   std::vector<std::jthread> threads_;  // last, so that they end first
 };
 
-std::vector<std::int64_t> order_of(const SampleStore& store, const ConvertOptions& options) {
+std::vector<std::int64_t> order_of(const Dataset& store, const ConvertOptions& options) {
   std::vector<std::int64_t> order;
   if (options.shuffle_seed) {
     order =
@@ -141,7 +141,7 @@ std::vector<std::int64_t> order_of(const SampleStore& store, const ConvertOption
 
 }  // namespace
 
-bool convert(const SampleStore& from, SampleWriter& to, const ConvertOptions& options) {
+bool convert(const Dataset& from, SampleWriter& to, const ConvertOptions& options) {
   ATH_CHECK(options.threads > 0 && options.threads <= 1024,
             "convert: threads must be in [1, 1024], but got {}", options.threads);
   ATH_CHECK(options.limit >= 0, "convert: limit must not be negative, but got {}", options.limit);

@@ -5,7 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 
@@ -30,6 +31,6 @@ struct ConvertOptions {
 /// are changed. Returns false where `progress` did. Does
 /// not call finish(). Throws what reading or writing does; of samples, the first in order that cannot be
 /// read.
-bool convert(const SampleStore& from, SampleWriter& to, const ConvertOptions& options = {});
+bool convert(const Dataset& from, SampleWriter& to, const ConvertOptions& options = {});
 
 }  // namespace athanor

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
 
 namespace athanor {
 
@@ -18,7 +23,45 @@ struct ImageSpec {
   bool operator==(const ImageSpec&) const = default;
 };
 
-/// Labelled images of one size. What a user writes to train on data of their own.
+/// How the bytes of a field are to be read.
+enum class Codec : std::uint8_t {
+  raw = 0,  ///< [H, W, C] u8, dense
+  jpeg = 1,
+  png = 2,
+};
+
+/// "raw", "jpeg" or "png".
+const char* name_of(Codec codec);
+
+/// One thing of every sample: its name, and what it is once it is decoded.
+struct FieldSpec {
+  std::string name;  ///< "image", "label"; a mask or boxes where a data set has them
+  DType dtype = DType::u8;
+  Shape shape = {};  ///< of one sample; a side of 0 differs from sample to sample
+
+  bool operator==(const FieldSpec&) const = default;
+};
+
+/// A field of one sample, as it is stored.
+struct StoredField {
+  std::span<const std::byte> bytes;
+  Codec codec = Codec::raw;
+  /// Of raw ones; 0 where only the encoded bytes know.
+  std::int64_t height = 0, width = 0, channels = 0;
+};
+
+/// One sample as it is stored: its image, as StoredField has it, its label and, in the order of
+/// Dataset::fields(), what else it has.
+struct StoredSample {
+  std::span<const std::byte> bytes;
+  Codec codec = Codec::raw;
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::int64_t label = 0;
+  std::span<const StoredField> more = {};
+};
+
+/// Samples in a fixed order: in memory, in a file, in a folder, or made up. Who has images of one size and
+/// no file derives from ImageDataset, which asks for less.
 class Dataset {
  public:
   Dataset() = default;
@@ -26,12 +69,24 @@ class Dataset {
   Dataset(const Dataset&) = delete;
   Dataset& operator=(const Dataset&) = delete;
 
-  /// How many images there are.
+  /// How many samples there are.
   virtual std::int64_t size() const = 0;
+  /// Height, width and channels where all images have one size when they are read, else 0, 0, 0; and the
+  /// classes.
   virtual const ImageSpec& spec() const = 0;
-  /// Writes image `index` in [0, size()), row by row, channels last, into `pixels` (spec().bytes() long), and
-  /// returns its label in [0, classes). Thread-safe. Throws IoError naming the file when it cannot.
-  virtual std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const = 0;
+  /// What a sample consists of. Here: {"image", u8 [H, W, C]} and {"label", i64 []}.
+  virtual std::vector<FieldSpec> fields() const;
+  /// A name for each class, or nothing where there are none.
+  virtual std::vector<std::string> class_names() const { return {}; }
+
+  /// Sample `index` in [0, size()) as it is stored. Its bytes are valid until the next fetch() with the same
+  /// `scratch`, which they may lie in; a data set that maps its file leaves it alone. Thread-safe, with a
+  /// scratch of each thread's own. Throws IoError naming file and offset where it cannot.
+  virtual StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const = 0;
+  /// Writes image `index`, row by row, channels last, into `pixels` (spec().bytes() long), and returns its
+  /// label in [0, classes). Thread-safe. Throws IoError naming the file when it cannot, ArgumentError where
+  /// images have no one size.
+  virtual std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const;
   /// The image as training sees it in `epoch`. A data set whose images are drawn anew each time (random
   /// crops) overrides it; what is drawn is a function of its seed, the epoch and the index alone. Else:
   /// read().
@@ -39,12 +94,21 @@ class Dataset {
                                      std::span<std::uint8_t> pixels) const {
     return read(index, pixels);
   }
-  /// Where image `index` comes from, for messages: "FILE, offset N", or nothing.
+
+  /// Where sample `index` comes from, for messages: "FILE", "FILE, offset N", or nothing.
   virtual std::string where(std::int64_t /*index*/) const { return {}; }
-  /// True where read() only copies from memory: a loader then needs no threads.
+  /// True where neither files are read nor anything is decompressed: a loader then needs no threads.
   virtual bool resident() const { return false; }
-  /// Says that images [first, first + count) will be read soon. Thread-safe.
+  /// Says that samples [first, first + count) will be read soon. Thread-safe.
   virtual void will_need(std::int64_t /*first*/, std::int64_t /*count*/) const {}
+};
+
+/// Labelled images of one size, read one at a time: what a user writes to train on data of their own.
+class ImageDataset : public Dataset {
+ public:
+  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override = 0;
+  /// What read() writes, raw.
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
 };
 
 }  // namespace athanor

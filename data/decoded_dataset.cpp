@@ -6,19 +6,19 @@ namespace athanor {
 namespace {
 
 /// What a thread keeps from image to image, whatever the data set.
-struct Desk {
+struct ThreadState {
   std::vector<std::byte> bytes;
   ImageReader reader;
 };
 
-Desk& desk() {
-  thread_local Desk mine;
+ThreadState& thread_state() {
+  thread_local ThreadState mine;
   return mine;
 }
 
 }  // namespace
 
-DecodedDataset::DecodedDataset(std::shared_ptr<const SampleStore> store, const ImageTransform& training,
+DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& training,
                                const ImageTransform& evaluation, std::uint64_t seed)
     : store_(std::move(store)), training_(training), evaluation_(evaluation), seed_(seed) {
   ATH_CHECK(store_, "decoded data set: there must be a store");
@@ -34,7 +34,7 @@ DecodedDataset::DecodedDataset(std::shared_ptr<const SampleStore> store, const I
   spec_ = {training.height, training.width, stored.channels > 0 ? stored.channels : kRgb, stored.classes};
 }
 
-DecodedDataset::DecodedDataset(std::shared_ptr<const SampleStore> store, const ImageTransform& evaluation)
+DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& evaluation)
     : DecodedDataset(std::move(store), evaluation, evaluation, 0) {}
 
 std::int64_t DecodedDataset::transformed(const ImageTransform& transform, const DrawKey& key,
@@ -42,7 +42,7 @@ std::int64_t DecodedDataset::transformed(const ImageTransform& transform, const 
   ATH_CHECK(key.sample >= 0 && key.sample < size() && std::ssize(pixels) == spec_.bytes(),
             "decoded data set: image {} of {} cannot be read into {} bytes, which must be {}", key.sample,
             size(), pixels.size(), spec_.bytes());
-  Desk& mine = desk();
+  ThreadState& mine = thread_state();
   const StoredSample sample = store_->fetch(key.sample, mine.bytes);
   try {
     mine.reader.read(sample, transform, key, spec_.channels, pixels);

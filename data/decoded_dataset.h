@@ -5,7 +5,6 @@
 
 #include "data/dataset.h"
 #include "data/image/transform.h"
-#include "data/sample_store.h"
 
 namespace athanor {
 
@@ -17,23 +16,24 @@ namespace athanor {
 ///
 /// read_in_epoch() is the training transform, drawn by (seed, epoch, index) alone; read() the evaluation
 /// transform, which must not draw. Errors name the sample's place.
-class DecodedDataset final : public Dataset {
+class DecodedDataset final : public ImageDataset {
  public:
   /// Throws ArgumentError where the two transforms differ in size, or one cannot be.
-  DecodedDataset(std::shared_ptr<const SampleStore> store, const ImageTransform& training,
+  DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& training,
                  const ImageTransform& evaluation, std::uint64_t seed);
   /// Without a transform for training: both are `evaluation`.
-  DecodedDataset(std::shared_ptr<const SampleStore> store, const ImageTransform& evaluation);
+  DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& evaluation);
 
   std::int64_t size() const override { return store_->size(); }
   const ImageSpec& spec() const override { return spec_; }
+  std::vector<std::string> class_names() const override { return store_->class_names(); }
   std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;
   std::string where(std::int64_t index) const override { return store_->where(index); }
   void will_need(std::int64_t first, std::int64_t count) const override { store_->will_need(first, count); }
 
-  const SampleStore& store() const { return *store_; }
+  const Dataset& store() const { return *store_; }
   const ImageTransform& training() const { return training_; }
   const ImageTransform& evaluation() const { return evaluation_; }
 
@@ -41,7 +41,7 @@ class DecodedDataset final : public Dataset {
   std::int64_t transformed(const ImageTransform& transform, const DrawKey& key,
                            std::span<std::uint8_t> pixels) const;
 
-  std::shared_ptr<const SampleStore> store_;
+  std::shared_ptr<const Dataset> store_;
   ImageTransform training_, evaluation_;
   std::uint64_t seed_;
   ImageSpec spec_;

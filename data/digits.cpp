@@ -33,7 +33,7 @@ int next_number(const char*& at, const char* end) {
 
 }  // namespace
 
-std::unique_ptr<InMemoryDataset> digits(Part part) {
+std::unique_ptr<InMemoryDataset> digits(Split split) {
   constexpr std::int64_t kMost = 1 << 20;
   const detail::FileBytes csv =
       detail::FileBytes("embedded", {kDigitsCsvGz, kDigitsCsvGz + kDigitsCsvGzBytes}, "digits", "build again")
@@ -52,7 +52,7 @@ std::unique_ptr<InMemoryDataset> digits(Part part) {
     const auto c = static_cast<std::size_t>(label);
     const std::int64_t k = seen.at(c)++;
     const bool test = (k + 1) * kTestSize[c] / kClassSize[c] > k * kTestSize[c] / kClassSize[c];
-    if (test != (part == Part::test)) continue;
+    if (test != (split == Split::test)) continue;
     pixels.insert(pixels.end(), image.begin(), image.end());
     labels.push_back(label);
   }

@@ -44,27 +44,15 @@ InMemoryDataset::InMemoryDataset(const Dataset& source) : spec_(source.spec()) {
   }
 }
 
-std::int64_t InMemoryDataset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
+StoredSample InMemoryDataset::fetch(std::int64_t index, std::vector<std::byte>& /*scratch*/) const {
   const auto i = static_cast<std::size_t>(index), bytes = static_cast<std::size_t>(spec_.bytes());
-  ATH_CHECK(i < labels_.size() && pixels.size() == bytes,
-            "dataset: image {} of {} cannot be read into {} bytes, which must be {}", index, size(),
-            pixels.size(), bytes);
-  std::copy_n(pixels_.data() + i * bytes, bytes, pixels.data());
-  return labels_[i];
-}
-
-std::unique_ptr<InMemoryDataset> in_memory(const SampleStore& store) {
-  std::vector<std::uint8_t> pixels;
-  std::vector<std::int64_t> labels;
-  std::vector<std::byte> scratch;
-  pixels.reserve(static_cast<std::size_t>(store.size() * store.spec().bytes()));
-  for (std::int64_t i = 0; i < store.size(); ++i) {
-    const StoredSample sample = store.fetch(i, scratch);
-    const auto* from = reinterpret_cast<const std::uint8_t*>(sample.bytes.data());
-    pixels.insert(pixels.end(), from, from + sample.bytes.size());
-    labels.push_back(sample.label);
-  }
-  return std::make_unique<InMemoryDataset>(store.spec(), std::move(pixels), std::move(labels));
+  ATH_CHECK(i < labels_.size(), "dataset: index must be in [0, {}), but got {}", size(), index);
+  return {std::as_bytes(pixels().subspan(i * bytes, bytes)),
+          Codec::raw,
+          spec_.height,
+          spec_.width,
+          spec_.channels,
+          labels_[i]};
 }
 
 Subset::Subset(std::shared_ptr<const Dataset> source, std::vector<std::int64_t> indices)
@@ -78,6 +66,10 @@ Subset::Subset(std::shared_ptr<const Dataset> source, std::vector<std::int64_t> 
 std::int64_t Subset::in_source(std::int64_t index) const {
   ATH_CHECK(index >= 0 && index < size(), "subset: index must be in [0, {}), but got {}", size(), index);
   return indices_[static_cast<std::size_t>(index)];
+}
+
+StoredSample Subset::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
+  return source_->fetch(in_source(index), scratch);
 }
 
 std::int64_t Subset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {

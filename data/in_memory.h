@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "data/sample_store.h"
 
 namespace athanor {
 
@@ -14,12 +13,12 @@ class InMemoryDataset : public Dataset {
  public:
   /// pixels: [N, H, W, C] bytes; labels: N, each in [0, classes). Throws ArgumentError where they disagree.
   InMemoryDataset(const ImageSpec& spec, std::vector<std::uint8_t> pixels, std::vector<std::int64_t> labels);
-  /// Reads all of `source`: decodes every file once.
+  /// Reads all of `source`, whose images have one size: decodes every file once.
   explicit InMemoryDataset(const Dataset& source);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
   const ImageSpec& spec() const override { return spec_; }
-  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   bool resident() const override { return true; }
 
   std::span<const std::uint8_t> pixels() const { return pixels_; }
@@ -31,9 +30,6 @@ class InMemoryDataset : public Dataset {
   std::vector<std::int64_t> labels_;
 };
 
-/// All of a store of raw images of one size. Throws what its fetch() does.
-std::unique_ptr<InMemoryDataset> in_memory(const SampleStore& store);
-
 /// The images `indices` of another data set, in that order: a split, or a part to try things on.
 class Subset final : public Dataset {
  public:
@@ -41,6 +37,9 @@ class Subset final : public Dataset {
 
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
   const ImageSpec& spec() const override { return source_->spec(); }
+  std::vector<FieldSpec> fields() const override { return source_->fields(); }
+  std::vector<std::string> class_names() const override { return source_->class_names(); }
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;

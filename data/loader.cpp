@@ -28,6 +28,10 @@ double seconds(Clock::duration time) {
 }
 
 LoaderOptions checked(const Dataset& data, LoaderOptions options) {
+  for (const FieldSpec& field : data.fields()) {
+    ATH_CHECK(field.name == "image" || field.name == "label",
+              "loader: batches hold image and label, but the samples have '{}', too", field.name);
+  }
   ATH_CHECK(data.size() > 0, "loader: the data set must hold at least one sample, but is empty");
   ATH_CHECK(options.batch_size > 0, "loader: batch size must be at least 1, but got {}", options.batch_size);
   ATH_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
@@ -49,20 +53,20 @@ detail::BatchPlan plan_of(const Dataset& data, const LoaderOptions& options) {
   return {data.size(), options.batch_size, options.rank, options.world_size, options.drop_last};
 }
 
-struct Crew {
-  int threads, awake;
+struct Threads {
+  int made, awake;
 };
 
 /// Threads that are made, and those that are to begin.
-Crew crew_of(const Dataset& data, const LoaderOptions& options) {
+Threads threads_for(const Dataset& data, const LoaderOptions& options) {
   if (data.resident() && (options.workers == LoaderOptions::kAuto || options.data_on_device)) return {0, 0};
   if (options.workers != LoaderOptions::kAuto) return {options.workers, options.workers};
   const int cores = options.cores > 0 ? options.cores : detail::usable_cores();
   return {std::min(2 * cores, 64), std::clamp(cores - 1, 1, 64)};
 }
 
-int slots_of(const Crew& crew, const LoaderOptions& options) {
-  return crew.threads == 0 && options.device.is_cpu() ? 1 : options.prefetch;
+int slots_of(const Threads& threads, const LoaderOptions& options) {
+  return threads.made == 0 && options.device.is_cpu() ? 1 : options.prefetch;
 }
 
 }  // namespace
@@ -72,11 +76,12 @@ struct Loader::Parts {
       : data(set),
         options(checked(set, wanted)),
         plan(plan_of(set, options)),
-        crew(crew_of(set, options)),
+        threads(threads_for(set, options)),
         resident(options.data_on_device ? std::make_unique<detail::ResidentImages>(set, options.device)
                                         : nullptr),
-        readers(resident ? *resident : set, options, plan, crew.threads, crew.awake, slots_of(crew, options)),
-        tuner(options.workers == LoaderOptions::kAuto ? crew.threads : 0, crew.awake) {
+        readers(resident ? *resident : set, options, plan, threads.made, threads.awake,
+                slots_of(threads, options)),
+        tuner(options.workers == LoaderOptions::kAuto ? threads.made : 0, threads.awake) {
     if (options.device.is_cuda()) {
       feed.emplace(options.device, readers.slots(), std::max<std::int64_t>(plan.rows(), 1),
                    resident ? resident->spec() : set.spec());
@@ -84,7 +89,7 @@ struct Loader::Parts {
   }
 
   void go_to(std::int64_t to_epoch, std::int64_t to_step);
-  void let_go();
+  void release();
   void send();
   void reclaim();
   void wait();
@@ -99,7 +104,7 @@ struct Loader::Parts {
   const Dataset& data;
   const LoaderOptions options;
   const detail::BatchPlan plan;
-  const Crew crew;
+  const Threads threads;
   const std::unique_ptr<detail::ResidentImages> resident;
   detail::BatchReaders readers;
   std::optional<detail::DeviceFeed> feed;
@@ -129,8 +134,8 @@ void Loader::Parts::go_to(std::int64_t to_epoch, std::int64_t to_step) {
 }
 
 // The batch the caller had is the caller's no more.
-void Loader::Parts::let_go() {
-  if (std::exchange(holds, false) && feed) feed->let_go(number - 1);
+void Loader::Parts::release() {
+  if (std::exchange(holds, false) && feed) feed->release(number - 1);
   if (feed) {
     reclaim();
   } else {
@@ -168,7 +173,7 @@ void Loader::Parts::wait() {
     }
   }
   const Clock::time_point asked = feed ? Clock::now() : began;
-  if (crew.threads == 0) {
+  if (threads.made == 0) {
     if (!readers.complete(number)) readers.fill_here(number);
   } else if (!readers.complete(number)) {
     wait_for_threads();
@@ -214,7 +219,7 @@ void Loader::Parts::check() {
 }
 
 void Loader::Parts::hand_out(Batch& batch) {
-  const std::int64_t rows = plan.part(step).count;
+  const std::int64_t rows = plan.rows_of(step).count;
   const detail::SlotTensors& from = feed ? feed->take(number) : readers.of(number).tensors;
   const auto first = [&](const Tensor& all) {
     all.bump_version();
@@ -252,7 +257,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t delivered) {
   ATH_CHECK(delivered >= 0 && delivered <= samples_per_epoch() && ends_a_batch,
             "loader: an epoch of {} samples must go on at the end of a batch of {}, but got {} delivered",
             samples_per_epoch(), at.plan.batch, delivered);
-  at.let_go();
+  at.release();
   at.go_to(epoch, (delivered + at.plan.batch - 1) / at.plan.batch);
   at.stats = {};
   at.work_before = at.readers.work();
@@ -261,7 +266,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t delivered) {
 
 bool Loader::next(Batch& batch) {
   Parts& at = *parts_;
-  at.let_go();
+  at.release();
   if (at.step == at.plan.steps()) return false;
   if (!at.begun) at.go_to(at.epoch, at.step);
   at.wait();

@@ -280,7 +280,7 @@ int run(int argc, char** argv) {
   const Options options = parse(argc, argv);
   open(options.out);
   const bool on_digits = options.model == "digits_cnn";
-  const auto data = on_digits ? digits(Part::train) : cifar10(options.data_dir / "cifar10", Part::train);
+  const auto data = on_digits ? digits(Split::train) : cifar10(options.data_dir / "cifar10", Split::train);
   const char* source = on_digits ? "handwritten digits" : "CIFAR-10";
   const Preprocess preprocess(data->spec(), measure(*data), DType::f32, kCpu);
   Loader loader(*data, {.batch_size = kBatch, .shuffle = true, .drop_last = true, .seed = options.seed});

@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   config.augment = {.pad = 2, .padding = athanor::Padding::reflect, .flip = true};
   return athanor::examples::train(argc, argv, config, [](const athanor::TrainerConfig& flags) {
     const auto folder = flags.data_dir / "cifar10";
-    return athanor::examples::Data{cifar10(folder, athanor::Part::train),
-                                   cifar10(folder, athanor::Part::test)};
+    return athanor::examples::Data{cifar10(folder, athanor::Split::train),
+                                   cifar10(folder, athanor::Split::test)};
   });
 }

@@ -14,6 +14,6 @@ int main(int argc, char** argv) {
   config.threads = 1;  // steps this small are over before a second thread is awake
   config.augment = {.pad = 1};
   return athanor::examples::train(argc, argv, config, [](const athanor::TrainerConfig&) {
-    return athanor::examples::Data{digits(athanor::Part::train), digits(athanor::Part::test)};
+    return athanor::examples::Data{digits(athanor::Split::train), digits(athanor::Split::test)};
   });
 }

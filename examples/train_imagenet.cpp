@@ -13,7 +13,7 @@ namespace {
 
 using namespace athanor;
 
-void check_classes(const SampleStore& train, const SampleStore& val) {
+void check_classes(const Dataset& train, const Dataset& val) {
   const auto ours = train.class_names(), theirs = val.class_names();
   for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
     ATH_CHECK(ours[i] == theirs[i],
@@ -23,9 +23,9 @@ void check_classes(const SampleStore& train, const SampleStore& val) {
   }
 }
 
-std::shared_ptr<const SampleStore> open(const TrainerConfig& flags, Part part) {
-  const char* const name = part == Part::train ? "train" : "val";
-  const std::filesystem::path& given = part == Part::train ? flags.train_data : flags.val_data;
+std::shared_ptr<const Dataset> open(const TrainerConfig& flags, Split split) {
+  const char* const name = split == Split::train ? "train" : "val";
+  const std::filesystem::path& given = split == Split::train ? flags.train_data : flags.val_data;
   const std::filesystem::path path = given.empty() ? flags.data_dir / "imagenet" / name : given;
   if (!std::filesystem::exists(path)) {
     detail::fail<IoError>("data: {} must be a file or folder, but there is none; name it with --{}{}",
@@ -33,11 +33,11 @@ std::shared_ptr<const SampleStore> open(const TrainerConfig& flags, Part part) {
                           given.empty() ? ", or the folder that holds imagenet/ with --data-dir" : "");
   }
   const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  return open_samples(path, {.part = part, .on_import = say});
+  return open_samples(path, {.split = split, .on_import = say});
 }
 
 examples::Data images(const TrainerConfig& flags) {
-  const auto train = open(flags, Part::train), val = open(flags, Part::test);
+  const auto train = open(flags, Split::train), val = open(flags, Split::test);
   check_classes(*train, *val);
   const std::int64_t side = flags.image_size;
   const ImageTransform drawn{.height = side, .width = side, .random_crop = RandomResizedCrop{}};

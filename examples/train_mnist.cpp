@@ -13,6 +13,6 @@ int main(int argc, char** argv) {
   config.lr = 0.05;
   return athanor::examples::train(argc, argv, config, [](const athanor::TrainerConfig& flags) {
     const auto folder = flags.data_dir / "mnist";
-    return athanor::examples::Data{mnist(folder, athanor::Part::train), mnist(folder, athanor::Part::test)};
+    return athanor::examples::Data{mnist(folder, athanor::Split::train), mnist(folder, athanor::Split::test)};
   });
 }

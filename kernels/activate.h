@@ -28,7 +28,8 @@ template <class F> decltype(auto) dispatch_activation(Activation activation, F&&
 
 /// Whether the gradient needs the result alone, not what the activation was applied to.
 inline bool gradient_from_output(Activation activation) {
-  return dispatch_activation(activation, []<class Op>() { return Op::kFromOutput; });
+  // It captures, so that it has no conversion to a pointer, of which nvcc warns.
+  return dispatch_activation(activation, [&]<class Op>() { return Op::kFromOutput; });
 }
 
 /// y = activation(y), y dense.

@@ -257,7 +257,7 @@ TEST_F(CheckpointFile, AFolderIsOfOneRunAtATime) {
   {
     const CheckpointFolder first(folder_.path());
     expect_one_line(message([&] { const CheckpointFolder second(folder_.path()); }),
-                    {"--checkpoint-dir", folder_.path().string(), "another one is using it"});
+                    {"--checkpoint-dir", folder_.path().string(), "in use by another run"});
   }
   EXPECT_NO_THROW(CheckpointFolder(folder_.path()));
 }

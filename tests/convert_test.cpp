@@ -20,7 +20,7 @@ namespace {
 using test::encoded_sample, test::OwnedSample, test::TempDir, test::write_file;
 
 /// Samples 0 to n - 1, the bytes of each being its number, in scratch; later ones are often ready first.
-class SlowStore final : public SampleStore {
+class SlowStore final : public Dataset {
  public:
   explicit SlowStore(std::int64_t n) : size_(n) { spec_.classes = n; }
   std::int64_t size() const override { return size_; }
@@ -57,7 +57,7 @@ struct ListWriter final : SampleWriter {
   std::int64_t refuses = -1;
 };
 
-std::vector<std::int64_t> converted(const SampleStore& store, const ConvertOptions& options) {
+std::vector<std::int64_t> converted(const Dataset& store, const ConvertOptions& options) {
   ListWriter writer;
   EXPECT_TRUE(convert(store, writer, options));
   return writer.labels;
@@ -158,7 +158,7 @@ TEST(Convert, EndsWhereItIsTold) {
 }
 
 /// Samples of `bytes` bytes, each its number, at once.
-class QuickStore final : public SampleStore {
+class QuickStore final : public Dataset {
  public:
   QuickStore(std::int64_t n, std::size_t bytes) : size_(n), bytes_(bytes) { spec_.classes = n; }
   std::int64_t size() const override { return size_; }
@@ -243,7 +243,7 @@ TEST(Open, KnowsFormatsByWhatLiesThere) {
   EXPECT_NE(store->where(1).find("mnist"), std::string::npos);
 
   EXPECT_EQ(format_of(dir / "cifar"), "CIFAR-10 folder");
-  const auto test = open_samples(dir / "cifar", {.part = Part::test});
+  const auto test = open_samples(dir / "cifar", {.split = Split::test});
   EXPECT_EQ(test->size(), 20);
   EXPECT_THROW(open_samples(dir / "cifar"), IoError) << "the training part is not there";
 
@@ -308,7 +308,7 @@ TEST(Open, EveryFormatIsWrittenAndKnownAgain) {
       add_all();
       writer->finish();
       EXPECT_EQ(format_of(path), c.format) << c.name;
-      std::unique_ptr<SampleStore> store;
+      std::unique_ptr<Dataset> store;
       try {
         store = open_samples(path);
       } catch (const IoError& error) {

@@ -68,7 +68,7 @@ void expect_one_line(const std::string& message, const std::string& file, const 
 }
 
 TEST(Digits, AreEmbeddedWithAFixedStratifiedSplit) {
-  const auto train = digits(Part::train), test = digits(Part::test);
+  const auto train = digits(Split::train), test = digits(Split::test);
   EXPECT_EQ(train->size(), 1437);
   EXPECT_EQ(test->size(), 360);
   EXPECT_EQ(train->spec(), (ImageSpec{8, 8, 1, 10}));
@@ -94,7 +94,7 @@ TEST(Mnist, ReadsPlainAndGzippedFiles) {
     };
     put("train-images-idx3-ubyte", good_images());
     put("train-labels-idx1-ubyte", good_labels());
-    const auto data = mnist(dir.path(), Part::train);
+    const auto data = mnist(dir.path(), Split::train);
     EXPECT_EQ(data->spec(), (ImageSpec{2, 2, 1, 10}));
     EXPECT_EQ(std::vector<std::int64_t>(data->labels().begin(), data->labels().end()),
               (std::vector<std::int64_t>{7, 0, 9}));
@@ -141,7 +141,7 @@ TEST(Mnist, HostileFilesAreOneLineNamingFileAndOffset) {
     const TempDir dir;
     if (!c.images.empty()) write_file(dir / "train-images-idx3-ubyte", c.images == " " ? "" : c.images);
     if (!c.labels.empty()) write_file(dir / "train-labels-idx1-ubyte", c.labels);
-    expect_one_line(io_error([&] { mnist(dir.path(), Part::train); }), c.file, c.message);
+    expect_one_line(io_error([&] { mnist(dir.path(), Split::train); }), c.file, c.message);
   }
 }
 
@@ -149,12 +149,12 @@ TEST(Mnist, AFolderInAFilesPlaceIsAnIoError) {
   const TempDir dir;
   std::filesystem::create_directories(dir / "train-images-idx3-ubyte");
   write_file(dir / "train-labels-idx1-ubyte", good_labels());
-  expect_one_line(io_error([&] { mnist(dir.path(), Part::train); }), "train-images", "but is a folder");
+  expect_one_line(io_error([&] { mnist(dir.path(), Split::train); }), "train-images", "but is a folder");
 }
 
 TEST(Mnist, ReadsTheOfficialFiles) {
   ATHANOR_NEEDS_DATA(folder, "mnist");
-  const auto train = mnist(folder, Part::train), test = mnist(folder, Part::test);
+  const auto train = mnist(folder, Split::train), test = mnist(folder, Split::test);
   EXPECT_EQ(train->size(), 60'000);
   EXPECT_EQ(test->size(), 10'000);
   EXPECT_EQ(train->spec(), (ImageSpec{28, 28, 1, 10}));
@@ -169,7 +169,7 @@ constexpr std::int64_t kCifarBytes = 30'730'000;
 TEST(Cifar10, HostileFilesAreOneLineNamingFileAndOffset) {
   const TempDir dir;
   const auto path = dir / "test_batch.bin";
-  const auto read = [&] { return io_error([&] { cifar10(dir.path(), Part::test); }); };
+  const auto read = [&] { return io_error([&] { cifar10(dir.path(), Split::test); }); };
   expect_one_line(read(), "test_batch.bin", "must exist");
   for (const std::int64_t size :
        {std::int64_t{0}, std::int64_t{3072}, std::int64_t{3073 * 5000}, kCifarBytes - 1}) {
@@ -192,7 +192,7 @@ TEST(Cifar100, TakesTheFineLabelAndTurnsPlanesIntoPixels) {
   for (const char plane : {1, 2, 3}) record += std::string(1024, plane);
   write_file(dir / "test.bin", record);
   std::filesystem::resize_file(dir / "test.bin", 3074 * 10'000);
-  const auto data = cifar100(dir.path(), Part::test);
+  const auto data = cifar100(dir.path(), Split::test);
   EXPECT_EQ(data->spec(), (ImageSpec{32, 32, 3, 100}));
   EXPECT_EQ(data->labels()[0], 99);
   EXPECT_EQ(std::vector<int>(data->pixels().begin(), data->pixels().begin() + 6),
@@ -201,7 +201,7 @@ TEST(Cifar100, TakesTheFineLabelAndTurnsPlanesIntoPixels) {
 
 TEST(Cifar10, ReadsTheOfficialFiles) {
   ATHANOR_NEEDS_DATA(folder, "cifar10");
-  const auto train = cifar10(folder, Part::train);
+  const auto train = cifar10(folder, Split::train);
   EXPECT_EQ(train->size(), 50'000);
   const Normalization known = measure(*train);
   const double mean[] = {0.49139968, 0.48215841, 0.44653091};

@@ -18,7 +18,7 @@ using test::bytes_of;
 using test::Pixels;
 
 /// Files that lie in memory.
-class Files final : public SampleStore {
+class Files final : public Dataset {
  public:
   struct File {
     std::string bytes;

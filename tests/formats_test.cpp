@@ -1,5 +1,4 @@
 #include "data/formats/cifar.h"
-#include "data/formats/dataset_store.h"
 #include "data/formats/idx.h"
 #include "data/formats/join.h"
 #include "data/formats/mnist.h"
@@ -47,7 +46,7 @@ TEST(IdxStore, WritesTheBytesOfTheFormatThatMnistReads) {
                                                             samples[1].bytes);
   EXPECT_EQ(read_file(dir / "train-labels-idx1-ubyte"),
             big_endian(0x801) + big_endian(2) + std::string("\7\0", 2));
-  EXPECT_EQ(mnist(dir.path(), Part::train)->labels()[0], 7);
+  EXPECT_EQ(mnist(dir.path(), Split::train)->labels()[0], 7);
   EXPECT_EQ(open_idx(dir / "train-images-idx3-ubyte")->spec().classes, 8) << "the largest label + 1";
 }
 
@@ -169,7 +168,7 @@ TEST(CifarStore, DamagedFilesAreOneLine) {
 TEST(CifarStore, AFolderIsItsFilesOneAfterTheOther) {
   ATHANOR_NEEDS_DATA(folder, "cifar10");
   const auto store = open_cifar(folder, 10);
-  const auto known = cifar10(folder, Part::train);
+  const auto known = cifar10(folder, Split::train);
   ASSERT_EQ(store->size(), known->size());
   std::vector<std::byte> scratch;
   std::vector<std::uint8_t> image(3072);
@@ -253,17 +252,50 @@ TEST(RawStore, EveryCutAndEveryByteIsSafe) {
   expect_one_line(io_error(read), "x.json", "state height, width and channels in it");
 }
 
-TEST(DatasetStore, GivesWhatTheDataSetReads) {
+/// Another's images, one at a time.
+struct Again final : ImageDataset {
+  explicit Again(const Dataset& from) : source(from) {}
+  std::int64_t size() const override { return source.size(); }
+  const ImageSpec& spec() const override { return source.spec(); }
+  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
+    return source.read(index, pixels);
+  }
+  const Dataset& source;
+};
+
+TEST(ImageDataset, IsStoredAsTheRawImagesItReads) {
   const std::shared_ptr<const Dataset> data = synthetic({3, 5, 3, 4}, 17);
-  const auto store = dataset_store(data);
-  EXPECT_EQ(store->spec(), data->spec());
+  const Again again(*data);
+  EXPECT_EQ(again.fields(),
+            (std::vector<FieldSpec>{{"image", DType::u8, {3, 5, 3}}, {"label", DType::i64, {}}}));
   std::vector<OwnedSample> samples;
   for (std::int64_t i = 0; i < data->size(); ++i) {
     OwnedSample sample{std::string(45, '\0'), Codec::raw, 3, 5, 3, 0};
     sample.label = data->read(i, {reinterpret_cast<std::uint8_t*>(sample.bytes.data()), 45});
     samples.push_back(sample);
   }
-  expect_same(*store, samples);
+  expect_same(again, samples);
+  expect_same(*data, samples);
+}
+
+TEST(Dataset, ReadsRawImagesOfOneSizeAndNoOthers) {
+  const TempDir dir;
+  const auto samples = raw_samples(3, 2, 5, 3, 7);
+  write_all(create_raw(dir / "a.bin"), samples);
+  const auto data = open_raw(dir / "a.bin");
+  std::vector<std::uint8_t> pixels(30);
+  EXPECT_EQ(data->read(2, pixels), samples[2].label);
+  EXPECT_EQ(std::memcmp(pixels.data(), samples[2].bytes.data(), 30), 0);
+  EXPECT_THROW(data->read(3, pixels), ArgumentError);
+  EXPECT_THROW(data->read(-1, pixels), ArgumentError);
+  pixels.resize(29);
+  EXPECT_THROW(data->read(0, pixels), ArgumentError);
+  write_all(create_raw(dir / "b.bin"), raw_samples(1, 2, 2, 1, 7));
+  std::vector<std::unique_ptr<Dataset>> both;
+  both.push_back(open_raw(dir / "a.bin"));
+  both.push_back(open_raw(dir / "b.bin"));
+  pixels.resize(30);
+  EXPECT_THROW(join(std::move(both))->read(0, pixels), ArgumentError);
 }
 
 TEST(Join, IsThePartsInOrder) {
@@ -273,7 +305,7 @@ TEST(Join, IsThePartsInOrder) {
   write_all(create_raw(dir / "b.bin"), b);
   write_all(create_raw(dir / "c.bin"), c);
   const auto open = [&](std::initializer_list<const char*> names) {
-    std::vector<std::unique_ptr<SampleStore>> parts;
+    std::vector<std::unique_ptr<Dataset>> parts;
     for (const char* name : names) parts.push_back(open_raw(dir / name));
     return join(std::move(parts));
   };

@@ -140,7 +140,7 @@ class Steps final : public Callback {
 template <class Net>
 std::vector<Looked> look(int world, const TrainerConfig& config,
                          const std::function<test::OnRankStep(int rank, Net&)>& on_step = {}) {
-  static const auto train = digits(Part::train), held_out = digits(Part::test);
+  static const auto train = digits(Split::train), held_out = digits(Split::test);
   std::vector<Looked> all(static_cast<std::size_t>(world));
   const auto rank = [&](dist::Transport& transport) {
     Looked& mine = all[static_cast<std::size_t>(transport.rank())];

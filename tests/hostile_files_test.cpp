@@ -200,7 +200,7 @@ TEST(NoFile, AFifoInAFilesPlaceIsRefusedAtOnce) {
   expect_refused([&] { open_samples(dir / "d.athp.json"); }, "a.athp", "but is a FIFO");
   fifo("mnist/train-images-idx3-ubyte");
   fifo("mnist/train-labels-idx1-ubyte");
-  expect_refused([&] { mnist(dir / "mnist", Part::train); }, "train-", "but is a FIFO");
+  expect_refused([&] { mnist(dir / "mnist", Split::train); }, "train-", "but is a FIFO");
   fifo("photos/class/1.jpg");
   const ImageFolder photos(dir / "photos");
   std::vector<std::byte> scratch;

@@ -166,10 +166,10 @@ TEST(LoaderBytes, OfManySmallPackedImages) {
 TEST(LoaderBytes, OfCifar10) {
   const test::TempDir dir;
   write_made_up(*create_cifar(dir / "data_batch_1.bin", 10), 21, {32, 32, 3, 10});
-  const std::shared_ptr<const SampleStore> store = open_cifar(dir / "data_batch_1.bin", 10);
+  const std::shared_ptr<const Dataset> store = open_cifar(dir / "data_batch_1.bin", 10);
   expect_same_for_any_number_of_threads(DecodedDataset(store, {.height = 32, .width = 32}), 4);
   ATHANOR_NEEDS_DATA(folder, "cifar10");
-  const std::shared_ptr<const Dataset> all = cifar10(folder, Part::train);
+  const std::shared_ptr<const Dataset> all = cifar10(folder, Split::train);
   std::vector<std::int64_t> some(37);
   for (std::size_t i = 0; i < some.size(); ++i)
     some[i] = static_cast<std::int64_t>(i) * 1350;  // of every file

@@ -30,7 +30,7 @@ void write(const std::filesystem::path& path, const std::vector<OwnedSample>& sa
   writer->finish();
 }
 
-void expect_holds(const SampleStore& store, const std::vector<OwnedSample>& samples) {
+void expect_holds(const Dataset& store, const std::vector<OwnedSample>& samples) {
   ASSERT_EQ(store.size(), std::ssize(samples));
   std::vector<std::byte> scratch;
   for (std::int64_t i = 0; i < store.size(); ++i) {

@@ -43,7 +43,7 @@ std::vector<std::string> errors_of(int world, const TrainerConfig& config, const
 }
 
 /// A validation image that rank 1 cannot read.
-class Torn final : public Dataset {
+class Torn final : public ImageDataset {
  public:
   explicit Torn(int rank) : torn_(rank == 1) {}
   std::int64_t size() const override { return whole_->size(); }
@@ -187,7 +187,7 @@ TEST(Ranks, UnusedParametersAreNamedOnceForEachRank) {
         Sparing net;
         Trainer trainer(config, &transport);
         trainer.add(std::make_unique<Notes>(notes[static_cast<std::size_t>(transport.rank())]));
-        trainer.fit(net, *digits(Part::train), *digits(Part::test));
+        trainer.fit(net, *digits(Split::train), *digits(Split::test));
       });
       const std::vector<std::string> expected{
           "rank 0: step 1 had no gradient for 'sometimes.weight', 'never.weight'",

@@ -66,7 +66,7 @@ TEST_F(RanksResume, TheOthersWaitForASlowSave) {
     test::PlainNet net;
     Trainer trainer(config, &transport);
     if (transport.rank() == 0) trainer.add(std::make_unique<Slow>());
-    EXPECT_EQ(trainer.fit(net, *digits(Part::train), *digits(Part::test)).steps.applied, 3);
+    EXPECT_EQ(trainer.fit(net, *digits(Split::train), *digits(Split::test)).steps.applied, 3);
   });
 }
 

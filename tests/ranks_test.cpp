@@ -154,7 +154,7 @@ TEST(Ranks, GradientsTravelDuringTheLastPass) {
   TrainerConfig config = ranks_config();
   config.accumulate = 3;
   config.max_steps = 4;
-  const auto train = digits(Part::train), held_out = digits(Part::test);
+  const auto train = digits(Split::train), held_out = digits(Split::test);
   dist::run_ranks(2, [&](dist::Transport& transport) {
     Watched net(transport.session().flight());
     Trainer trainer(config, &transport);
@@ -248,7 +248,7 @@ TEST(Ranks, OneThatStopsBetweenEpochsTakesTheOthersAlong) {
     PlainNet net;
     Trainer trainer(config, &transport);
     trainer.add(std::make_unique<Content>());
-    const FitReport report = trainer.fit(net, *digits(Part::train), *digits(Part::test));
+    const FitReport report = trainer.fit(net, *digits(Split::train), *digits(Split::test));
     EXPECT_EQ(report.stopped_by, StoppedBy::early_stop);
     EXPECT_EQ(report.epochs, 2);
     EXPECT_EQ(report.steps.applied, 22);

@@ -16,7 +16,7 @@ TEST_P(WarmStep, AsksForNothing) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif
-  const auto train = digits(Part::train), held_out = digits(Part::test);
+  const auto train = digits(Split::train), held_out = digits(Split::test);
   const auto model = nn::make_model("digits_cnn", {10, 1, 8}, 0);
   TrainerConfig config;
   config.epochs = 3;

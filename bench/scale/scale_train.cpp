@@ -92,7 +92,7 @@ bool sums_are_right(dist::Communicator& comm) {
 
 template <class Sync> Result train(dist::Transport& transport, Algorithm algorithm, const Options& options) {
   const int world = transport.world_size(), rank = transport.rank();
-  const auto data = digits(Part::train);
+  const auto data = digits(Split::train);
   Loader loader(*data, {.batch_size = std::int64_t{options.samples_per_rank} * world,
                         .shuffle = true,
                         .drop_last = true,

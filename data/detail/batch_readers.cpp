@@ -58,7 +58,7 @@ BatchReaders::BatchReaders(const Dataset& data, const LoaderOptions& options, co
       reader_(data, options),
       order_(plan.samples, options, epochs_at_once(plan, slots)),
       awake_(awake),
-      desks_(static_cast<std::size_t>(threads)) {
+      states_(static_cast<std::size_t>(threads)) {
   const AllocTag named("data");
   for (int i = 0; i < slots; ++i) {
     const Shape bytes{slot_bytes()};
@@ -82,7 +82,7 @@ BatchReaders::~BatchReaders() {
 
 std::int64_t BatchReaders::rows(std::int64_t number) const {
   const std::int64_t at = step_ + number, steps = plan_.steps();
-  return epoch_ + at / steps > last_epoch() ? 0 : plan_.part(at % steps).count;
+  return epoch_ + at / steps > last_epoch() ? 0 : plan_.rows_of(at % steps).count;
 }
 
 void BatchReaders::go_to(std::int64_t epoch, std::int64_t step) {
@@ -143,10 +143,10 @@ BatchReaders::Work BatchReaders::work() const {
   const std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();
   Work work{0, capacity_before_s_ + awake() * seconds(now - counted_from_)};
-  for (const Desk& desk : desks_) {
-    const Clock::rep since = desk.since.load(std::memory_order_relaxed);
+  for (const ReaderState& state : states_) {
+    const Clock::rep since = state.since.load(std::memory_order_relaxed);
     if (since != 0) work.busy_s += seconds(now - Clock::time_point(Clock::duration(since)));
-    work.busy_s += static_cast<double>(desk.busy_ns.load(std::memory_order_relaxed)) * 1e-9;
+    work.busy_s += static_cast<double>(state.busy_ns.load(std::memory_order_relaxed)) * 1e-9;
   }
   return work;
 }
@@ -155,15 +155,15 @@ std::string BatchReaders::stuck(double at_least) const {
   const Clock::time_point now = Clock::now();
   int worst = -1;
   double longest = at_least;
-  for (std::size_t i = 0; i < desks_.size(); ++i) {
-    const Clock::rep since = desks_[i].since.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const Clock::rep since = states_[i].since.load(std::memory_order_relaxed);
     const double lasts = since == 0 ? 0 : seconds(now - Clock::time_point(Clock::duration(since)));
     if (lasts < longest) continue;
     longest = lasts;
     worst = static_cast<int>(i);
   }
   if (worst < 0) return {};
-  const std::int64_t sample = desks_[static_cast<std::size_t>(worst)].sample.load(std::memory_order_relaxed);
+  const std::int64_t sample = states_[static_cast<std::size_t>(worst)].sample.load(std::memory_order_relaxed);
   return fmt::format("worker {} has been reading {} for {:.0f} s", worst, reader_.name_of(sample), longest);
 }
 
@@ -186,15 +186,15 @@ void BatchReaders::take_tickets(const std::stop_token& stop, int me) {
     std::int64_t left = run_;
     const std::int64_t ticket = tickets_.fetch_add(run_, std::memory_order_relaxed) + first_ticket_;
     // A run may go on in the steps that follow, and each of them has to be waited for.
-    for (BatchPlan::Place place = plan_.place(ticket); left > 0; place.row = 0) {
-      const std::int64_t number = place.epoch * plan_.steps() + place.step - step_;
-      if (!may_read(stop, epoch_ + place.epoch, number)) return;
-      const std::int64_t end = std::min(place.row + left, plan_.part(place.step).count);
-      read_rows(stop, number, epoch_ + place.epoch, place.step, place.row, end, me);
-      left -= end - place.row;
-      if (++place.step == plan_.steps()) {
-        place.step = 0;
-        ++place.epoch;
+    for (BatchPlan::Position position = plan_.position(ticket); left > 0; position.row = 0) {
+      const std::int64_t number = position.epoch * plan_.steps() + position.step - step_;
+      if (!may_read(stop, epoch_ + position.epoch, number)) return;
+      const std::int64_t end = std::min(position.row + left, plan_.rows_of(position.step).count);
+      read_rows(stop, number, epoch_ + position.epoch, position.step, position.row, end, me);
+      left -= end - position.row;
+      if (++position.step == plan_.steps()) {
+        position.step = 0;
+        ++position.epoch;
       }
     }
   }
@@ -214,14 +214,14 @@ bool BatchReaders::may_read(const std::stop_token& stop, std::int64_t epoch, std
 void BatchReaders::announce(std::int64_t epoch, std::int64_t step, std::int64_t row) {
   // Drawn while there is time: the first ticket of an epoch finds its order ready. Without threads there is
   // no better time than when it is needed.
-  const bool ahead = !desks_.empty() && goes_on_after(epoch);
+  const bool ahead = !states_.empty() && goes_on_after(epoch);
   if (ahead && step == plan_.steps() / 2 && row == 0) order_.prepare(epoch + 1);
   if (!order_.announces()) return;
-  const std::int64_t position = plan_.part(step).first + row;
+  const std::int64_t position = plan_.rows_of(step).first + row;
   std::int64_t before = position - 1;  // of this rank's row before
   if (row == 0 && step > 0) {
-    const BatchPlan::Part part = plan_.part(step - 1);
-    before = part.first + part.count - 1;
+    const BatchPlan::Rows rows_before = plan_.rows_of(step - 1);
+    before = rows_before.first + rows_before.count - 1;
   }
   if (row == 0 && (step == 0 || (epoch == epoch_ && step == step_))) before = -1;
   order_.announce(data_, epoch, before, position);
@@ -231,7 +231,7 @@ void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, s
                              std::int64_t step, std::int64_t first, std::int64_t end, int me) {
   if (first == end) return;  // of a last, short batch there may be none for this rank
   Slot& slot = of(number);
-  const std::int64_t begin = plan_.part(step).first;
+  const std::int64_t begin = plan_.rows_of(step).first;
   const auto bytes = static_cast<std::size_t>(spec_.bytes());
   auto* const pixels = slot.tensors.images.data<std::uint8_t>();
   auto* const labels = slot.tensors.labels.data<std::int64_t>();
@@ -257,16 +257,16 @@ void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, s
 Read BatchReaders::read_row(std::int64_t sample, std::int64_t epoch, std::span<std::uint8_t> pixels, int me,
                             Clock::time_point& now) {
   if (me < 0) return reader_.read(sample, epoch, me, pixels);
-  Desk& desk = desks_[static_cast<std::size_t>(me)];
+  ReaderState& state = states_[static_cast<std::size_t>(me)];
   const Clock::time_point began = now;
-  desk.sample.store(sample, std::memory_order_relaxed);
-  desk.since.store(began.time_since_epoch().count(), std::memory_order_relaxed);
+  state.sample.store(sample, std::memory_order_relaxed);
+  state.since.store(began.time_since_epoch().count(), std::memory_order_relaxed);
   Read result = reader_.read(sample, epoch, me, pixels);
   now = Clock::now();
   const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(now - began).count();
-  desk.since.store(0, std::memory_order_relaxed);
+  state.since.store(0, std::memory_order_relaxed);
   // Nobody else writes it: no need of a locked addition.
-  desk.busy_ns.store(desk.busy_ns.load(std::memory_order_relaxed) + took, std::memory_order_relaxed);
+  state.busy_ns.store(state.busy_ns.load(std::memory_order_relaxed) + took, std::memory_order_relaxed);
   return result;
 }
 

@@ -80,7 +80,7 @@ class BatchReaders {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct alignas(64) Desk {  // of a thread
+  struct alignas(64) ReaderState {  // of a thread
     std::atomic<std::int64_t> busy_ns{0};
     std::atomic<std::int64_t> sample{-1};
     std::atomic<Clock::rep> since{0};  // when it began to read; 0: it does not
@@ -120,7 +120,7 @@ class BatchReaders {
   std::condition_variable done_;      // a slot is complete, or nobody is inside
   int inside_ = 0, waiting_ = 0;      // threads with the gate behind them; those that wait for room
 
-  std::vector<Desk> desks_;
+  std::vector<ReaderState> states_;
   double capacity_before_s_ = 0;
   Clock::time_point counted_from_ = Clock::now();
   std::vector<std::jthread> threads_;  // last: they use all of the above

@@ -25,24 +25,24 @@ class DeviceFeed {
   /// What the caller queues from now on sees step `number`.
   const SlotTensors& take(std::int64_t number) const;
   /// What the caller has queued so far is all that uses step `number`.
-  void let_go(std::int64_t number);
+  void release(std::int64_t number);
 
  private:
-  struct Place {
-    Place(const Tensor& memory, std::int64_t rows, const ImageSpec& spec)
+  struct DeviceSlot {
+    DeviceSlot(const Tensor& memory, std::int64_t rows, const ImageSpec& spec)
         : tensors(memory, rows, spec), arrived(memory.device()), used(memory.device()) {}
     SlotTensors tensors;
     Event arrived, used;
   };
-  Place& of(std::int64_t number) { return places_[static_cast<std::size_t>(number) % places_.size()]; }
-  const Place& of(std::int64_t number) const {
-    return places_[static_cast<std::size_t>(number) % places_.size()];
+  DeviceSlot& of(std::int64_t number) { return slots_[static_cast<std::size_t>(number) % slots_.size()]; }
+  const DeviceSlot& of(std::int64_t number) const {
+    return slots_[static_cast<std::size_t>(number) % slots_.size()];
   }
 
   Device device_;
   Stream copies_;
   std::int64_t rows_, row_bytes_;
-  std::deque<Place> places_;
+  std::deque<DeviceSlot> slots_;
 };
 
 }  // namespace athanor::detail

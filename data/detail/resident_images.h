@@ -9,7 +9,7 @@
 namespace athanor::detail {
 
 /// All images of a set on a device. As a data set it has the labels alone: no pixels are left to read.
-class ResidentImages final : public Dataset {
+class ResidentImages final : public ImageDataset {
  public:
   /// Throws OutOfMemoryError, and what `source` throws.
   ResidentImages(const Dataset& source, Device device);

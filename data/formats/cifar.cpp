@@ -20,7 +20,7 @@ std::int64_t label_bytes(std::int64_t classes) {
 }
 
 /// A record is one label or, of CIFAR-100, a coarse and a fine one; then three planes of pixels.
-class CifarStore final : public SampleStore {
+class CifarStore final : public Dataset {
  public:
   /// `records`: how many there must be; 0: any number.
   CifarStore(const std::filesystem::path& path, std::int64_t classes, std::int64_t records)
@@ -106,18 +106,18 @@ class CifarWriter final : public SampleWriter {
   detail::OutputFile file_;
 };
 
-/// The files of `part`, `records` in each.
-std::unique_ptr<SampleStore> open_folder(const std::filesystem::path& folder, std::int64_t classes, Part part,
-                                         std::int64_t records) {
-  std::vector<std::string> names{part == Part::train ? "train.bin" : "test.bin"};
-  if (classes == 10 && part == Part::test) names = {"test_batch.bin"};
-  if (classes == 10 && part == Part::train) {
+/// The files of `split`, `records` in each.
+std::unique_ptr<Dataset> open_folder(const std::filesystem::path& folder, std::int64_t classes, Split split,
+                                     std::int64_t records) {
+  std::vector<std::string> names{split == Split::train ? "train.bin" : "test.bin"};
+  if (classes == 10 && split == Split::test) names = {"test_batch.bin"};
+  if (classes == 10 && split == Split::train) {
     names.clear();
     for (int i = 1; i <= 5; ++i) names.push_back(fmt::format("data_batch_{}.bin", i));
   }
   const std::string advice =
       fmt::format("fetch it with scripts/get_data.sh cifar{}, or name its folder with --data-dir", classes);
-  std::vector<std::unique_ptr<SampleStore>> files;
+  std::vector<std::unique_ptr<Dataset>> files;
   for (const std::string& name : names) {
     const auto file = detail::find_plain_or_gz(folder, name, "cifar", advice);
     files.push_back(std::make_unique<CifarStore>(file, classes, records));
@@ -127,18 +127,19 @@ std::unique_ptr<SampleStore> open_folder(const std::filesystem::path& folder, st
 
 }  // namespace
 
-std::unique_ptr<InMemoryDataset> cifar10(const std::filesystem::path& folder, Part part) {
-  return in_memory(*open_folder(folder, 10, part, 10'000));
+std::unique_ptr<InMemoryDataset> cifar10(const std::filesystem::path& folder, Split split) {
+  return std::make_unique<InMemoryDataset>(*open_folder(folder, 10, split, 10'000));
 }
 
-std::unique_ptr<InMemoryDataset> cifar100(const std::filesystem::path& folder, Part part) {
-  return in_memory(*open_folder(folder, 100, part, part == Part::train ? 50'000 : 10'000));
+std::unique_ptr<InMemoryDataset> cifar100(const std::filesystem::path& folder, Split split) {
+  return std::make_unique<InMemoryDataset>(
+      *open_folder(folder, 100, split, split == Split::train ? 50'000 : 10'000));
 }
 
-std::unique_ptr<SampleStore> open_cifar(const std::filesystem::path& path, std::int64_t classes, Part part) {
+std::unique_ptr<Dataset> open_cifar(const std::filesystem::path& path, std::int64_t classes, Split split) {
   label_bytes(classes);
   std::error_code error;
-  return std::filesystem::is_directory(path, error) ? open_folder(path, classes, part, 0)
+  return std::filesystem::is_directory(path, error) ? open_folder(path, classes, split, 0)
                                                     : std::make_unique<CifarStore>(path, classes, 0);
 }
 

@@ -154,7 +154,7 @@ void expand(detail::FileBytes& file, const Header& header, std::int64_t bytes, c
 }  // namespace
 
 // Both headers are compared before anything large is decompressed, and labels come before pixels.
-std::unique_ptr<SampleStore> open_idx(const std::filesystem::path& images, const IdxOptions& options) {
+std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const IdxOptions& options) {
   detail::check_classes(options.classes, options.format);
   const auto file = std::make_shared<detail::FileBytes>(images, options.format, kAdvice);
   const Header header = read_header(*file);

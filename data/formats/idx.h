@@ -3,7 +3,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 
@@ -20,7 +21,7 @@ struct IdxOptions {
 /// Reads a pair of IDX files, MNIST's format, plain (mapped) or .gz (in memory): images [N, H, W] or
 /// [N, H, W, C] u8 and labels [N] u8, i8, i16 or i32, N >= 1. Throws IoError naming file and offset.
 /// Source: LeCun, Cortes and Burges, "The MNIST database", section "File formats".
-std::unique_ptr<SampleStore> open_idx(const std::filesystem::path& images, const IdxOptions& options = {});
+std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const IdxOptions& options = {});
 
 /// Writes such a pair, plain: raw images of one size, without a fourth dimension where they have one channel;
 /// labels as u8 where they fit, else i32. `labels` empty: as above.

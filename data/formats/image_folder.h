@@ -4,14 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 
 /// One folder per class, with JPEG (.jpg, .jpeg) and PNG files (.png, any case) in each; others are not
 /// looked at. Classes are the folders' names in byte order, samples go class by class, in the byte order of
 /// their files' names. Constructor and fetch() throw IoError naming the file or folder.
-class ImageFolder final : public SampleStore {
+class ImageFolder final : public Dataset {
  public:
   explicit ImageFolder(std::filesystem::path folder);
   ~ImageFolder() override;

@@ -8,9 +8,9 @@
 namespace athanor {
 namespace {
 
-class JoinedStore final : public SampleStore {
+class JoinedStore final : public Dataset {
  public:
-  explicit JoinedStore(std::vector<std::unique_ptr<SampleStore>> parts) : parts_(std::move(parts)) {
+  explicit JoinedStore(std::vector<std::unique_ptr<Dataset>> parts) : parts_(std::move(parts)) {
     ATH_CHECK(!parts_.empty(), "join: needs at least one store, but got none");
     spec_ = parts_[0]->spec();
     std::int64_t end = 0;
@@ -60,14 +60,14 @@ class JoinedStore final : public SampleStore {
   }
   std::int64_t start_of(std::size_t part) const { return part == 0 ? 0 : ends_[part - 1]; }
 
-  std::vector<std::unique_ptr<SampleStore>> parts_;
+  std::vector<std::unique_ptr<Dataset>> parts_;
   std::vector<std::int64_t> ends_;
   ImageSpec spec_;
 };
 
 }  // namespace
 
-std::unique_ptr<SampleStore> join(std::vector<std::unique_ptr<SampleStore>> parts) {
+std::unique_ptr<Dataset> join(std::vector<std::unique_ptr<Dataset>> parts) {
   return std::make_unique<JoinedStore>(std::move(parts));
 }
 

@@ -19,7 +19,7 @@ std::filesystem::path data_file(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, error) ? path / "data.mdb" : path;
 }
 
-class LmdbStore final : public SampleStore {
+class LmdbStore final : public Dataset {
  public:
   LmdbStore(const std::filesystem::path& path, const LmdbOptions& options)
       : file_(data_file(path), "lmdb", "write the environment again with mdb_copy, or by create_lmdb()") {
@@ -110,7 +110,7 @@ class LmdbStore final : public SampleStore {
 
 }  // namespace
 
-std::unique_ptr<SampleStore> open_lmdb(const std::filesystem::path& path, const LmdbOptions& options) {
+std::unique_ptr<Dataset> open_lmdb(const std::filesystem::path& path, const LmdbOptions& options) {
   return std::make_unique<LmdbStore>(path, options);
 }
 

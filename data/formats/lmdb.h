@@ -3,7 +3,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 
@@ -27,7 +28,7 @@ struct LmdbOptions {
 /// damaged file out of it. No other process may write to the environment meanwhile. All of the tree and the
 /// header of each value are read at opening; fetch() checks the CRC. Throws IoError naming file and offset.
 /// Source: Chu 2011, "MDB: A Memory-Mapped Database"; liblmdb 0.9, data format 1, 64 bits.
-std::unique_ptr<SampleStore> open_lmdb(const std::filesystem::path& path, const LmdbOptions& options = {});
+std::unique_ptr<Dataset> open_lmdb(const std::filesystem::path& path, const LmdbOptions& options = {});
 
 /// Writes such an environment through liblmdb: the file `path` where its name ends in .mdb, else data.mdb in
 /// the folder `path`. Keys are 0, 1, ... as big-endian u64. Throws IoError where the library was built

@@ -132,8 +132,8 @@ class ManifestWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<SampleStore> open_manifest(const std::filesystem::path& path, const PackedOptions& options) {
-  std::vector<std::unique_ptr<SampleStore>> files;
+std::unique_ptr<Dataset> open_manifest(const std::filesystem::path& path, const PackedOptions& options) {
+  std::vector<std::unique_ptr<Dataset>> files;
   for (const File& file : read_files(path)) {
     auto store = std::make_unique<PackedStore>(path.parent_path() / file.name, options);
     if (store->content_id() != file.content_id || store->size() != file.samples ||

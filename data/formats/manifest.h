@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "data/formats/packed.h"
 #include "data/formats/packed_writer.h"
-#include "data/sample_store.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 
@@ -16,8 +17,7 @@ namespace athanor {
 /// "athanor manifest", "version": 1 and "files", an array of objects with "name" (beside the manifest),
 /// "samples", "bytes" and "content_id". Samples go file by file, in that order. Throws IoError where the
 /// manifest is damaged, or a file missing or another one than it names.
-std::unique_ptr<SampleStore> open_manifest(const std::filesystem::path& path,
-                                           const PackedOptions& options = {});
+std::unique_ptr<Dataset> open_manifest(const std::filesystem::path& path, const PackedOptions& options = {});
 
 /// The files a manifest lists, in order, with its folder before them. Throws IoError, but does not look at
 /// them.

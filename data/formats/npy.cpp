@@ -59,7 +59,7 @@ class NpyWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<SampleStore> open_npy(const std::filesystem::path& images, const NpyOptions& options) {
+std::unique_ptr<Dataset> open_npy(const std::filesystem::path& images, const NpyOptions& options) {
   detail::check_classes(options.classes, "npy");
   const std::filesystem::path beside = options.labels.empty() ? labels_beside(images) : options.labels;
   const auto file = std::make_shared<detail::FileBytes>(images, "npy", kAdvice);

@@ -4,7 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 
@@ -19,7 +20,7 @@ struct NpyOptions {
 /// Maps NumPy's .npy, versions 1 to 3: images [N, H, W, C] or [N, H, W] u8 in C order, and labels [N] or [N,
 /// 1] of any whole type and byte order; N >= 1. Throws IoError naming file and offset; Fortran order is
 /// refused. Source: NumPy, numpy.lib.format.
-std::unique_ptr<SampleStore> open_npy(const std::filesystem::path& images, const NpyOptions& options = {});
+std::unique_ptr<Dataset> open_npy(const std::filesystem::path& images, const NpyOptions& options = {});
 
 /// Writes such a pair: raw images of one size, labels as i64. `labels` empty: as above.
 std::unique_ptr<SampleWriter> create_npy(const std::filesystem::path& images,
@@ -36,7 +37,7 @@ struct NpzOptions {
 
 /// Reads two such arrays from an .npz, stored or deflated, into memory; their CRC-32 is checked. Throws
 /// IoError naming file, member and offset in the member, and where the library was built without libzip.
-std::unique_ptr<SampleStore> open_npz(const std::filesystem::path& path, const NpzOptions& options = {});
+std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const NpzOptions& options = {});
 
 /// Writes an .npz with the arrays "images" and "labels", not compressed. Needs no libzip.
 std::unique_ptr<SampleWriter> create_npz(const std::filesystem::path& path);

@@ -144,7 +144,7 @@ class NpzWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<SampleStore> open_npz(const std::filesystem::path& path, const NpzOptions& options) {
+std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const NpzOptions& options) {
   detail::check_classes(options.classes, "npz");
   ATH_CHECK(options.images.empty() == options.labels.empty(),
             "npz: the names of images and labels must be given together, but one is empty");

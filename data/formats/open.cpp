@@ -28,7 +28,7 @@ namespace athanor {
 namespace {
 
 using std::filesystem::path;
-using Store = std::unique_ptr<SampleStore>;
+using Store = std::unique_ptr<Dataset>;
 using Writer = std::unique_ptr<SampleWriter>;
 
 bool ends_with(const path& at, std::initializer_list<const char*> any_of) {
@@ -115,17 +115,17 @@ constexpr Format kFormats[] = {
      [](const path& at) {
        return holds(at, {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"});
      },
-     [](const path& at, const OpenOptions& options) { return open_mnist(at, options.part); }},
+     [](const path& at, const OpenOptions& options) { return open_mnist(at, options.split); }},
     {"CIFAR-10 folder",
      [](const path& at) {
        return holds(at, {"data_batch_1.bin", "test_batch.bin"});
      },
-     [](const path& at, const OpenOptions& options) { return open_cifar(at, 10, options.part); }},
+     [](const path& at, const OpenOptions& options) { return open_cifar(at, 10, options.split); }},
     {"CIFAR-100 folder",
      [](const path& at) {
        return holds(at, {"train.bin", "test.bin"});
      },
-     [](const path& at, const OpenOptions& options) { return open_cifar(at, 100, options.part); }},
+     [](const path& at, const OpenOptions& options) { return open_cifar(at, 100, options.split); }},
     {"image folder", has_folders,
      [](const path& at, const OpenOptions&) -> Store { return std::make_unique<ImageFolder>(at); }},
 };

@@ -6,15 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "data/digits.h"
 #include "data/formats/import/cache.h"
-#include "data/sample_store.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 
 struct OpenOptions {
-  Part part = Part::train;  ///< of folders that hold both
-  bool check = true;        ///< packed files: compares each sample with its CRC when it is fetched
+  Split split = Split::train;  ///< of folders that hold both
+  bool check = true;           ///< packed files: compares each sample with its CRC when it is fetched
   /// Told of files that can only be read from front to back (HDF5), before they are packed into the cache.
   ImportNotice on_import = {};
 };
@@ -27,7 +28,7 @@ struct OpenOptions {
 ///   folders of MNIST, CIFAR-10 and CIFAR-100 by the files in them, and any other folder with folders in it
 ///   as images, a folder for each class.
 /// Throws IoError where there is nothing, or nothing known.
-std::unique_ptr<SampleStore> open_samples(const std::filesystem::path& path, const OpenOptions& options = {});
+std::unique_ptr<Dataset> open_samples(const std::filesystem::path& path, const OpenOptions& options = {});
 
 struct CreateOptions {
   int threads = 0;                                  ///< packed files: threads beside the caller's

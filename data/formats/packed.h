@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
 #include "tensor/regular_file.h"
 
 namespace athanor {
@@ -44,7 +44,7 @@ struct Damage {
 /// file cut between that and the last use of the bytes ends the process by SIGBUS, as with any mapping;
 /// PackedAccess::read cannot.
 /// PackedWriter replaces files, and never writes into one that may be mapped.
-class PackedStore final : public SampleStore {
+class PackedStore final : public Dataset {
  public:
   explicit PackedStore(const std::filesystem::path& path, const PackedOptions& options = {});
   ~PackedStore() override;

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 

@@ -1,5 +1,8 @@
 #include "data/formats/raw.h"
 
+#include <array>
+#include <utility>
+
 #include <nlohmann/json.hpp>
 
 #include "data/formats/detail/bytes.h"
@@ -18,75 +21,86 @@ std::filesystem::path beside(std::filesystem::path path, const char* extension) 
   return path.replace_extension(extension);
 }
 
-RawOptions read_sidecar(const std::filesystem::path& bin) {
-  const std::filesystem::path path = beside(bin, ".json");
-  const detail::FileBytes file(path, "raw",
-                               "state height, width and channels in it, or give them as options");
-  const auto fail = [&](const std::string& message) { file.fail(0, message); };
-  if (file.size() > kMaxSidecar)
-    fail(fmt::format("must be a small JSON object, but has {} bytes", file.size()));
-  json text;
-  try {
-    text = json::parse(detail::text_of(file.bytes()));
-  } catch (const json::parse_error& error) {
-    file.fail(static_cast<std::int64_t>(error.byte), "must be JSON, but is not");
-  } catch (const json::exception&) {
-    fail("must be JSON with numbers of 64 bits, but is not");
+/// NAME.json beside NAME.bin.
+class Sidecar {
+ public:
+  explicit Sidecar(const std::filesystem::path& bin)
+      : path_(beside(bin, ".json")),
+        file_(path_, "raw", "state height, width and channels in it, or give them as options") {}
+
+  RawOptions read() const {
+    RawOptions options;
+    options.channels = 1;
+    const json all = object();
+    for (const auto& [key, value] : all.items()) read_entry(key, value, options);
+    if (const auto bad = detail::bad_image(options.height, options.width, options.channels)) fail(*bad);
+    if (options.classes > detail::kMaxClasses) {
+      fail(fmt::format("\"classes\" must be at most {}, but is {}", detail::kMaxClasses, options.classes));
+    }
+    return options;
   }
-  if (!text.is_object()) fail("must be a JSON object, but is not");
-  RawOptions options;
-  options.channels = 1;
-  for (const auto& [key, value] : text.items()) {
-    const auto number = [&, &key = key, &value = value](std::int64_t& to) {
+
+ private:
+  [[noreturn]] void fail(const std::string& message) const { file_.fail(0, message); }
+
+  json object() const {
+    if (file_.size() > kMaxSidecar) {
+      fail(fmt::format("must be a small JSON object, but has {} bytes", file_.size()));
+    }
+    json text;
+    try {
+      text = json::parse(detail::text_of(file_.bytes()));
+    } catch (const json::parse_error& error) {
+      file_.fail(static_cast<std::int64_t>(error.byte), "must be JSON, but is not");
+    } catch (const json::exception&) {
+      fail("must be JSON with numbers of 64 bits, but is not");
+    }
+    if (!text.is_object()) fail("must be a JSON object, but is not");
+    return text;
+  }
+
+  void read_entry(const std::string& key, const json& value, RawOptions& options) const {
+    const std::array<std::pair<const char*, std::int64_t*>, 5> numbers{{{"height", &options.height},
+                                                                        {"width", &options.width},
+                                                                        {"channels", &options.channels},
+                                                                        {"classes", &options.classes},
+                                                                        {"offset", &options.offset}}};
+    for (const auto& [name, to] : numbers) {
+      if (key != name) continue;
       // An unsigned number above the largest signed one would turn negative.
       if (!value.is_number_integer() || value.get<std::int64_t>() < 0) {
         fail(fmt::format("\"{}\" must be a whole number >= 0, but is not", key));
       }
-      to = value.get<std::int64_t>();
-    };
-    const auto string = [&, &key = key, &value = value] {
-      if (!value.is_string()) fail(fmt::format("\"{}\" must be a string, but is not", key));
-      return value.get<std::string>();
-    };
-    if (key == "height") {
-      number(options.height);
-    } else if (key == "width") {
-      number(options.width);
-    } else if (key == "channels") {
-      number(options.channels);
-    } else if (key == "classes") {
-      number(options.classes);
-    } else if (key == "offset") {
-      number(options.offset);
-    } else if (key == "dtype") {
-      if (string() != "u8") fail(fmt::format("\"dtype\" must be u8, but is {}", detail::printable(string())));
-    } else if (key == "label_dtype") {
-      options.label_dtype = string();
-      if (!detail::int_type(options.label_dtype)) {
-        fail(fmt::format("\"label_dtype\" must be u8, i8, ... or i64, but is {}",
-                         detail::printable(options.label_dtype)));
-      }
-    } else if (key == "labels") {
-      const std::string name = string();
-      if (name.empty() || name == ".." ||
-          name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
-        fail(fmt::format("\"labels\" must be the name of a file beside it, but is {}",
-                         detail::printable(name)));
-      }
-      options.labels = path.parent_path() / name;
-    } else {
+      *to = value.get<std::int64_t>();
+      return;
+    }
+    if (key != "dtype" && key != "labels" && key != "label_dtype") {
       fail(
           fmt::format("must have no entry but height, width, channels, classes, offset, dtype, labels and "
                       "label_dtype, but has {}",
                       detail::printable(key)));
     }
+    if (!value.is_string()) fail(fmt::format("\"{}\" must be a string, but is not", key));
+    const std::string text = value.get<std::string>(), shown = detail::printable(text);
+    if (key == "dtype") {
+      if (text != "u8") fail(fmt::format("\"dtype\" must be u8, but is {}", shown));
+    } else if (key == "label_dtype") {
+      options.label_dtype = text;
+      if (!detail::int_type(text)) {
+        fail(fmt::format("\"label_dtype\" must be u8, i8, ... or i64, but is {}", shown));
+      }
+    } else {
+      if (text.empty() || text == ".." ||
+          text.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
+        fail(fmt::format("\"labels\" must be the name of a file beside it, but is {}", shown));
+      }
+      options.labels = path_.parent_path() / text;
+    }
   }
-  if (const auto bad = detail::bad_image(options.height, options.width, options.channels)) fail(*bad);
-  if (options.classes > detail::kMaxClasses) {
-    fail(fmt::format("\"classes\" must be at most {}, but is {}", detail::kMaxClasses, options.classes));
-  }
-  return options;
-}
+
+  std::filesystem::path path_;
+  detail::FileBytes file_;
+};
 
 class RawWriter final : public SampleWriter {
  public:
@@ -131,8 +145,8 @@ class RawWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<SampleStore> open_raw(const std::filesystem::path& path, const RawOptions& given) {
-  const RawOptions options = given.height == 0 ? read_sidecar(path) : given;
+std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOptions& given) {
+  const RawOptions options = given.height == 0 ? Sidecar(path).read() : given;
   const auto bad_shape = detail::bad_image(options.height, options.width, options.channels);
   ATH_CHECK(!bad_shape, "raw: {}", *bad_shape);
   const std::optional<detail::IntType> type = detail::int_type(options.label_dtype);

@@ -4,7 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 
@@ -25,7 +26,7 @@ struct RawOptions {
 /// they are read from NAME.json beside NAME.bin, an object with "height", "width" and, where they are not 1,
 /// 0, 0, "u8", none and "u8": "channels", "classes", "offset", "dtype" ("u8" only), "labels" (the name of a
 /// file beside it) and "label_dtype". Throws IoError.
-std::unique_ptr<SampleStore> open_raw(const std::filesystem::path& path, const RawOptions& options = {});
+std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOptions& options = {});
 
 /// Writes NAME.bin, NAME.labels.bin and NAME.json: raw images of one size. `classes` (0: not stated) goes
 /// into NAME.json.

@@ -30,7 +30,7 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
   return {name.substr(0, dot), std::move(suffix)};
 }
 
-class TarStore final : public SampleStore {
+class TarStore final : public Dataset {
  public:
   TarStore(const std::filesystem::path& path, const TarOptions& options)
       : file_(path, "tar", "write the archive again, or leave it out"), options_(options) {
@@ -228,7 +228,7 @@ class TarWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<SampleStore> open_tar(const std::filesystem::path& path, const TarOptions& options) {
+std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const TarOptions& options) {
   return std::make_unique<TarStore>(path, options);
 }
 

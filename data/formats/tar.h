@@ -4,7 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 
@@ -20,7 +21,7 @@ struct TarOptions {
 /// with a label) beside it; other members are passed over. Samples are in the order of their first members;
 /// at least one. The index, labels included, is built at opening. Throws IoError naming file and offset;
 /// compressed archives are refused. Source: POSIX.1-2017, pax; the WebDataset library's conventions.
-std::unique_ptr<SampleStore> open_tar(const std::filesystem::path& path, const TarOptions& options = {});
+std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const TarOptions& options = {});
 
 /// Writes such a shard (ustar): 000000000.jpg and 000000000.cls, ... JPEG and PNG samples only.
 std::unique_ptr<SampleWriter> create_tar(const std::filesystem::path& path);

@@ -27,7 +27,7 @@ bool begins_with(std::span<const std::byte> bytes, std::string_view magic) {
   return detail::text_of(bytes).substr(0, magic.size()) == magic;
 }
 
-class TfRecordStore final : public SampleStore {
+class TfRecordStore final : public Dataset {
  public:
   TfRecordStore(const std::filesystem::path& path, const TfRecordOptions& options)
       : file_(path, "tfrecord", "write the file again, or leave it out"), options_(options) {
@@ -233,8 +233,7 @@ class TfRecordWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<SampleStore> open_tfrecord(const std::filesystem::path& path,
-                                           const TfRecordOptions& options) {
+std::unique_ptr<Dataset> open_tfrecord(const std::filesystem::path& path, const TfRecordOptions& options) {
   return std::make_unique<TfRecordStore>(path, options);
 }
 

@@ -4,8 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "data/dataset.h"
 #include "data/formats/example.h"
-#include "data/sample_store.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 
@@ -28,8 +29,8 @@ struct TfRecordOptions {
 /// images [H, W, C] u8. Opening walks over the records and checks the CRC of each length; fetch() checks that
 /// of the record. At least one record. Throws IoError naming file and offset. Source:
 /// tensorflow/core/lib/io/record_writer.h (framing).
-std::unique_ptr<SampleStore> open_tfrecord(const std::filesystem::path& path,
-                                           const TfRecordOptions& options = {});
+std::unique_ptr<Dataset> open_tfrecord(const std::filesystem::path& path,
+                                       const TfRecordOptions& options = {});
 
 /// Writes image/encoded, image/format ("JPEG", "PNG" or "RAW"), image/class/label and, of raw images,
 /// image/height, image/width and image/channels.

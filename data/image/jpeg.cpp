@@ -22,6 +22,17 @@ namespace {
 constexpr std::int64_t kMargin = 2;
 // A file of a few bytes can ask for any number of passes over the image. Encoders make about ten.
 constexpr int kMaxScans = 500;
+/// Cyan, magenta, yellow and black to RGB, in place.
+void inks_to_light(std::span<std::uint8_t> pixels, bool inverted) {
+  const std::uint8_t* from = pixels.data();
+  std::uint8_t* to = pixels.data();  // never ahead of `from`
+  for (std::size_t i = 0; i < pixels.size(); i += 4, from += 4) {
+    const auto light = [&](int c) { return inverted ? from[c] : 255 - from[c]; };
+    const int black = light(3);
+    for (int c = 0; c < 3; ++c) *to++ = static_cast<std::uint8_t>((light(c) * black + 127) / 255);
+  }
+}
+
 constexpr int kApp1 = JPEG_APP0 + 1;  // the segment of EXIF data, and of others
 
 }  // namespace
@@ -191,14 +202,7 @@ ImageView JpegDecoder::decode(const Box& box, int reduce) {
   });
   if (!decoded) fail();
   if (s.is_cmyk()) {
-    const bool inverted = s.info.saw_Adobe_marker != FALSE;
-    const std::uint8_t* from = s.pixels.data();
-    std::uint8_t* to = s.pixels.data();  // never ahead of `from`
-    for (std::size_t i = 0; i < needed; i += 4, from += 4) {
-      const auto light = [&](int c) { return inverted ? from[c] : 255 - from[c]; };
-      const int black = light(3);
-      for (int c = 0; c < 3; ++c) *to++ = static_cast<std::uint8_t>((light(c) * black + 127) / 255);
-    }
+    inks_to_light({s.pixels.data(), needed}, s.info.saw_Adobe_marker != FALSE);
     s.stride = s.stride / 4 * 3;
   }
   jpeg_abort_decompress(&s.info);

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "data/dataset.h"
 #include "data/image/decoder.h"
 #include "data/image/resize.h"
-#include "data/sample_store.h"
 
 // Which part of an image becomes a sample, and how large. This is what a decoder can save work by; what
 // happens to each pixel (flip, colours, cutout, normalisation) is kernels::augment, on the device.

@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
 #include "tensor/error.h"
 
 // Subcommands for files of samples.
@@ -23,7 +23,7 @@ class Interrupted : public Error {
 };
 
 /// Opens FILE, and says on stderr where it is packed into the cache first.
-std::unique_ptr<SampleStore> open_data(const std::string& path, const std::string& part);
+std::unique_ptr<Dataset> open_data(const std::string& path, const std::string& part);
 
 /// athanor pack SRC DST: converts.
 void add_pack(CLI::App& app);

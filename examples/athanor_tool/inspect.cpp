@@ -35,7 +35,7 @@ Json describe_sizes(std::vector<std::int64_t> sizes) {
           {"mean", total / static_cast<double>(sizes.size())}};
 }
 
-Json describe_samples(const SampleStore& store) {
+Json describe_samples(const Dataset& store) {
   std::vector<std::int64_t> sizes;
   std::map<std::string, std::int64_t> codecs;
   std::vector<std::int64_t> per_class(static_cast<std::size_t>(store.spec().classes));

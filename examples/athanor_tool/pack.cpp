@@ -54,7 +54,7 @@ void run_pack(const PackArguments& arguments) {
   if (!arguments.raw.empty()) recode.raw = read_size(arguments.raw);
   (void)make_recoder(recode);  // throws, before anything is opened, where they do not go together
   const SignalGuard signals;
-  const std::unique_ptr<SampleStore> from = open_data(arguments.source, arguments.part);
+  const std::unique_ptr<Dataset> from = open_data(arguments.source, arguments.part);
   const int threads = arguments.threads > 0
                           ? arguments.threads
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -104,9 +104,9 @@ void run_pack(const PackArguments& arguments) {
 
 }  // namespace
 
-std::unique_ptr<SampleStore> open_data(const std::string& path, const std::string& part) {
+std::unique_ptr<Dataset> open_data(const std::string& path, const std::string& part) {
   const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  return open_samples(path, {.part = part == "test" ? Part::test : Part::train, .on_import = say});
+  return open_samples(path, {.split = part == "test" ? Split::test : Split::train, .on_import = say});
 }
 
 void add_pack(CLI::App& app) {

@@ -33,7 +33,7 @@ struct Arguments {
 class Decoding {
  public:
   /// Samples in `known` are damaged already, and left out.
-  Decoding(const SampleStore& store, bool decode, std::set<std::int64_t> known)
+  Decoding(const Dataset& store, bool decode, std::set<std::int64_t> known)
       : store_(store), decode_(decode), known_(std::move(known)) {}
 
   /// Prints a line for each that fails, behind `prefix`. Returns how many do.
@@ -86,7 +86,7 @@ class Decoding {
     return {};
   }
 
-  const SampleStore& store_;
+  const Dataset& store_;
   const bool decode_;
   const std::set<std::int64_t> known_;
   std::atomic<std::int64_t> next_{0};
@@ -138,7 +138,7 @@ void run_verify(const Arguments& arguments) {
     }
     if (places == 0) (void)open_manifest(arguments.path);  // they are the files it names
   } else {
-    const std::unique_ptr<SampleStore> store = open_data(arguments.path, arguments.part);
+    const std::unique_ptr<Dataset> store = open_data(arguments.path, arguments.part);
     places = Decoding(*store, !arguments.no_decode, {}).run(threads, "");
     samples = store->size();
     if (places == 0) {

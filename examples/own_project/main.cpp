@@ -9,7 +9,7 @@
 using namespace athanor;
 
 /// A data set is a size, a shape, and how to read one sample.
-struct Pictures : Dataset {
+struct Pictures : ImageDataset {
   explicit Pictures(const std::filesystem::path& folder) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
       if (entry.path().extension() == ".pgm") files.push_back(entry.path());

@@ -41,7 +41,7 @@ struct Run {
 
 // The digits CNN, with augmentation, as the trainer runs a step.
 Run train(Device device, Kind kind, int steps, double lr) {
-  const auto data = digits(Part::train);
+  const auto data = digits(Split::train);
   Loader loader(*data, {.batch_size = 32, .shuffle = true, .drop_last = true, .seed = 3});
   const Preprocess preprocess(data->spec(), measure(*data), DType::f32, device, Augment{.pad = 1}, 3);
   const auto model = nn::make_model("digits_cnn", {10, 1, 8}, 3);

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
 #include "tensor/error.h"
 
 // What the fuzzers share. Whatever the bytes are, opening and reading must end in samples or in one IoError
@@ -65,9 +65,9 @@ inline std::vector<std::string_view> split_parts(std::string_view joined, std::s
 }
 
 /// Opens and reads every sample.
-inline void read_all(const std::function<std::unique_ptr<SampleStore>()>& open) {
+inline void read_all(const std::function<std::unique_ptr<Dataset>()>& open) {
   try {
-    const std::unique_ptr<SampleStore> store = open();
+    const std::unique_ptr<Dataset> store = open();
     if (store->size() < 1 || store->spec().classes < 1) std::abort();
     std::vector<std::byte> scratch;
     unsigned sum = 0;

@@ -59,7 +59,7 @@ struct DigitsBatch {
 
 /// Samples [first, first + count) of the digits, around and around.
 inline DigitsBatch digits_batch(std::int64_t first, std::int64_t count) {
-  static const std::unique_ptr<InMemoryDataset> data = digits(Part::train);
+  static const std::unique_ptr<InMemoryDataset> data = digits(Split::train);
   std::vector<float> pixels;
   std::vector<std::int64_t> labels;
   std::vector<std::uint8_t> image(64);

@@ -47,7 +47,7 @@ class Gate {
 
 /// Images that are a function of index and epoch, in no memory; and what a test wants to happen when they are
 /// read: `before` is called first, with the index.
-class MadeUpSet final : public Dataset {
+class MadeUpSet final : public ImageDataset {
  public:
   explicit MadeUpSet(std::int64_t size, const ImageSpec& spec = {3, 5, 3, 7}) : size_(size), spec_(spec) {}
 

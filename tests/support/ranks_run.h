@@ -77,7 +77,7 @@ using OnRankStep = std::function<void(Trainer&, const StepInfo&)>;
 
 template <class Net = PlainNet>
 RankRun train_rank(const TrainerConfig& config, dist::Transport* transport, const OnRankStep& on_step = {}) {
-  static const auto train = digits(Part::train), held_out = digits(Part::test);
+  static const auto train = digits(Split::train), held_out = digits(Split::test);
   class Log final : public Callback {
    public:
     Log(RankRun& run, const OnRankStep& on_step) : run_(run), on_step_(on_step) {}

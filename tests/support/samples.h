@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
 
 namespace athanor::test {
 

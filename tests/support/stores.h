@@ -9,7 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
+#include "data/sample_writer.h"
 #include "temp_dir.h"
 #include "tensor/error.h"
 
@@ -66,7 +67,7 @@ inline void write_all(std::unique_ptr<SampleWriter> writer, const std::vector<Ow
 }
 
 /// Fetches everything and adds it up, so that every byte is touched.
-inline std::uint64_t read_all(const SampleStore& store) {
+inline std::uint64_t read_all(const Dataset& store) {
   std::vector<std::byte> scratch;
   std::uint64_t sum = 0;
   for (std::int64_t i = 0; i < store.size(); ++i) {
@@ -77,7 +78,7 @@ inline std::uint64_t read_all(const SampleStore& store) {
   return sum;
 }
 
-inline void expect_same(const SampleStore& store, const std::vector<OwnedSample>& samples) {
+inline void expect_same(const Dataset& store, const std::vector<OwnedSample>& samples) {
   ASSERT_EQ(store.size(), std::ssize(samples));
   std::vector<std::byte> scratch;
   store.will_need(0, store.size());

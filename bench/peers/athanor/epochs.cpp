@@ -21,7 +21,7 @@ constexpr std::int64_t kSamples = 96, kBatch = 8, kSide = 8, kChannels = 3;
 constexpr milliseconds kOpening{1500}, kReading{1};
 
 /// Every thread that reads opens the set for itself first, as a process would.
-class SlowToOpen final : public Dataset {
+class SlowToOpen final : public ImageDataset {
  public:
   std::int64_t size() const override { return kSamples; }
   const ImageSpec& spec() const override { return spec_; }

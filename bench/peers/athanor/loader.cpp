@@ -42,7 +42,7 @@ std::filesystem::path data_folder(const char* name) {
 }
 
 /// The files of one folder.
-class Photos final : public SampleStore {
+class Photos final : public Dataset {
  public:
   Photos() {
     const std::filesystem::path folder = data_folder("imagenet-sample");
@@ -77,7 +77,7 @@ class Photos final : public SampleStore {
 };
 
 /// CIFAR-10 in a packed file that goes when nobody reads it any more.
-class PackedCifar final : public SampleStore {
+class PackedCifar final : public Dataset {
  public:
   PackedCifar() {
     PackedWriter writer(path_);

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/dataset.h"
 #include "data/formats/detail/file_bytes.h"
-#include "data/sample_store.h"
 
 // What readers share: which numbers may be shapes and labels, and images of one size that lie row by row.
 
@@ -46,7 +46,7 @@ std::vector<std::int64_t> read_labels(const FileBytes& file, std::int64_t offset
 std::vector<std::byte> stored_labels(const std::vector<std::int64_t>& labels, IntType type);
 
 /// Raw images that lie in a file, one after the other.
-class DenseStore : public SampleStore {
+class DenseStore : public Dataset {
  public:
   /// The images of `spec` start at `offset` and have been checked to lie in the file, one for each label.
   DenseStore(std::shared_ptr<const FileBytes> file, std::int64_t offset, const ImageSpec& spec,

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
 
 // The bytes of a packed file, which docs/packed_file.md lays out: header, data, index, class names, page
 // CRCs, footer. All numbers little-endian.

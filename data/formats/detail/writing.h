@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
 #include "tensor/atomic_file.h"
 
 // What writers share.

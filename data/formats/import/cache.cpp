@@ -44,7 +44,7 @@ class Lock {
 };
 
 /// The packed file, which goes where it turns out to be damaged.
-class ImportedStore final : public SampleStore {
+class ImportedStore final : public Dataset {
  public:
   explicit ImportedStore(const fs::path& path) : path_(path), packed_(path) {}
 
@@ -99,9 +99,9 @@ fs::path import_folder() {
   return folder / "athanor" / "imported";
 }
 
-std::unique_ptr<SampleStore> open_imported(const fs::path& path, std::string_view how,
-                                           const std::function<std::unique_ptr<SampleSequence>()>& open,
-                                           const ImportNotice& on_import) {
+std::unique_ptr<Dataset> open_imported(const fs::path& path, std::string_view how,
+                                       const std::function<std::unique_ptr<SampleSequence>()>& open,
+                                       const ImportNotice& on_import) {
   const RegularFile file(path);
   if (!file.problem().empty()) detail::fail<IoError>("import: {} {}", path.string(), file.problem());
   std::error_code error;

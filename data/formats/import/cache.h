@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "data/dataset.h"
 #include "data/formats/import/sequence.h"
-#include "data/sample_store.h"
 
 namespace athanor {
 
@@ -23,8 +23,8 @@ std::filesystem::path import_folder();
 /// the file has another size or time than then, or `how` (options of the reading) is another, or the packed
 /// file is damaged: one whose samples are not what was packed is removed by the fetch() that finds it.
 /// Processes that open the same file wait for the one that packs it. Throws IoError.
-std::unique_ptr<SampleStore> open_imported(const std::filesystem::path& path, std::string_view how,
-                                           const std::function<std::unique_ptr<SampleSequence>()>& open,
-                                           const ImportNotice& on_import = {});
+std::unique_ptr<Dataset> open_imported(const std::filesystem::path& path, std::string_view how,
+                                       const std::function<std::unique_ptr<SampleSequence>()>& open,
+                                       const ImportNotice& on_import = {});
 
 }  // namespace athanor

@@ -167,8 +167,8 @@ std::unique_ptr<SampleSequence> read_hdf5(const std::filesystem::path& path, con
   return std::make_unique<Hdf5Sequence>(path, options);
 }
 
-std::unique_ptr<SampleStore> open_hdf5(const std::filesystem::path& path, const Hdf5Options& options,
-                                       const ImportNotice& on_import) {
+std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& path, const Hdf5Options& options,
+                                   const ImportNotice& on_import) {
   const std::string how = fmt::format("{}\n{}\n{}", options.images, options.labels, options.classes);
   return open_imported(
       path, how, [&] { return read_hdf5(path, options); }, on_import);

@@ -5,9 +5,10 @@
 #include <memory>
 #include <string>
 
+#include "data/dataset.h"
 #include "data/formats/import/cache.h"
 #include "data/formats/import/sequence.h"
-#include "data/sample_store.h"
+#include "data/sample_writer.h"
 
 namespace athanor {
 
@@ -30,8 +31,8 @@ struct Hdf5Options {
 std::unique_ptr<SampleSequence> read_hdf5(const std::filesystem::path& path, const Hdf5Options& options = {});
 
 /// The same samples in any order: packed once into the cache (data/formats/import/cache.h).
-std::unique_ptr<SampleStore> open_hdf5(const std::filesystem::path& path, const Hdf5Options& options = {},
-                                       const ImportNotice& on_import = {});
+std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& path, const Hdf5Options& options = {},
+                                   const ImportNotice& on_import = {});
 
 /// Writes "images" [N, H, W, C] u8 and "labels" [N] i64: raw images of one size, in chunks of about 1 MiB
 /// that carry Fletcher-32 checksums and, with `deflate` in [1, 9], are compressed. By a child, likewise.

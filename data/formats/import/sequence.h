@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "data/sample_store.h"
+#include "data/dataset.h"
 
 namespace athanor {
 
@@ -15,7 +15,7 @@ class SampleSequence {
   SampleSequence& operator=(const SampleSequence&) = delete;
 
   virtual std::int64_t size() const = 0;
-  /// As SampleStore::spec().
+  /// As Dataset::spec().
   virtual const ImageSpec& spec() const = 0;
   /// The next of size() samples; valid until the next call. Throws IoError naming the file.
   virtual StoredSample next() = 0;
