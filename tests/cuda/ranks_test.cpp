@@ -57,7 +57,8 @@ TEST_F(RanksOnDevice, GiveUpOverflowsAfterTheSameStep) {
       errors[static_cast<std::size_t>(transport.rank())] = error.what();
     }
   });
-  EXPECT_NE(errors[0].find("were not for 2 consecutive steps"), std::string::npos) << errors[0];
+  // Two are the limit. What all ranks know of a step's outcome travels with the gradients of the next one.
+  EXPECT_NE(errors[0].find("were not for 3 consecutive steps"), std::string::npos) << errors[0];
   EXPECT_NE(errors[0].find("mul: forward result must be finite"), std::string::npos) << errors[0];
   EXPECT_EQ(errors[0], errors[1]);
 }
