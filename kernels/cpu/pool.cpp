@@ -186,7 +186,10 @@ void spread_row(const T* dy, const I* index, std::int64_t half, const Plan& plan
       const T* __restrict gradient = dy + from + c;
       const I* __restrict won = index + from + c;
       T* __restrict result = dx + to + c;
-      for (int l = 0; l < lanes(); ++l) result[l] = won[l] == place ? gradient[l] : T(0.0f);
+      for (int l = 0; l < lanes(); ++l) {
+        const T value = gradient[l];  // read in any case: g++ 12 gets a conditional read of f64 wrong (AVX2)
+        result[l] = won[l] == place ? value : T(0.0f);
+      }
     });
   }
   std::fill(dx + 2 * plan.Q * C, dx + plan.W * C, T(0.0f));
