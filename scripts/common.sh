@@ -28,7 +28,7 @@ esac
 configure() { # configure PRESET [-DNAME=VALUE...]
   mkdir -p "build/$1"
   local log=build/$1/configure.log settings=()
-  [ $werror = no ] || settings=(-DATHANOR_WERROR=ON)
+  [ "${werror-no}" = no ] || settings=(-DATHANOR_WERROR=ON)
   cmake --preset "$@" "${settings[@]}" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
   grep '^-- athanor:' "$log"
 }
