@@ -1,5 +1,6 @@
 #include "dist/bucket_runner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "dist/launch/detail/signal_stack.h"
@@ -41,7 +42,7 @@ void BucketRunner::run_thread() {
   cpu_context().set_threads(1);  // the others compute
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stop_ || (done_ < launched_ && overlap() == Overlap::thread); });
+    changed_.wait(lock, [&] { return stop_ || done_ < handed_over_; });
     if (stop_) return;
     const int next = done_;
     lock.unlock();
@@ -68,13 +69,17 @@ void BucketRunner::launch() {
   if (launched_ == 0) comm_.session().hold(collectives_[0]->name(), this);
   collectives_[static_cast<std::size_t>(launched_)]->filled();
   launch_us_[static_cast<std::size_t>(launched_)] = FlightRecord::now_us();
-  if (overlap() != Overlap::thread) {
-    ++launched_;
-    return pump();
-  }
+  ++launched_;
+  if (!comm_.session().concurrent()) return;
+  hand_over(launched_);
+  pump();
+}
+
+void BucketRunner::hand_over(int count) {
+  if (overlap_ != Overlap::thread) return;
   {
     const std::lock_guard lock(mutex_);
-    ++launched_;
+    handed_over_ = std::max(handed_over_, count);
   }
   changed_.notify_all();
 }
@@ -101,23 +106,27 @@ bool BucketRunner::push(bool wait, int until) {
 }
 
 void BucketRunner::pump() {
-  if (overlap() == Overlap::pumped) push(false, launched_);
+  if (overlap_ == Overlap::pumped && comm_.session().concurrent()) push(false, launched_);
 }
 
 void BucketRunner::finish() {
   ATH_CHECK(launched_ == static_cast<int>(collectives_.size()),
             "buckets: all {} must have been launched, but {} were", collectives_.size(), launched_);
   wait(launched_);
-  launched_ = done_ = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    launched_ = done_ = handed_over_ = 0;
+  }
   comm_.session().release(this);
 }
 
 void BucketRunner::wait(int count) {
   ATH_CHECK(count <= launched_, "buckets: {} must have been launched, but {} were", count, launched_);
-  if (overlap() != Overlap::thread) {
+  if (overlap_ != Overlap::thread) {
     push(true, count);
     return;
   }
+  hand_over(count);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return error_ || done_ >= count; });
   if (!error_) return;

@@ -46,7 +46,7 @@ class BucketRunner {
 
  private:
   void run_thread();
-  Overlap overlap() const { return comm_.session().concurrent() ? overlap_ : Overlap::none; }
+  void hand_over(int count);
   bool push(bool wait, int until);
   int number_of(int index) const {
     return backwards_ ? static_cast<int>(collectives_.size()) - 1 - index : index;
@@ -61,7 +61,8 @@ class BucketRunner {
   int done_ = 0;
   bool started_ = false;  // the collective `done_`, where the caller pushes
 
-  std::mutex mutex_;  // of what follows, and of launched_ and done_ where there is a thread
+  std::mutex mutex_;     // of what follows, and of done_ where there is a thread
+  int handed_over_ = 0;  // what the thread may run: all launched, or those that are waited for
   std::condition_variable changed_;
   std::exception_ptr error_;
   std::atomic<bool> stop_{false};
