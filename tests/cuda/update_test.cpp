@@ -310,7 +310,7 @@ TEST_F(UpdateStepOnDevice, NormOfAllTablesAndClipping) {
 TEST_F(UpdateStepOnDevice, AnyGradientThatIsNotFiniteIsFound) {
   for (const float bad : {INFINITY, -INFINITY, NAN}) {
     for (const std::int64_t at : {std::int64_t{0}, std::int64_t{36}, 4160 + 2 * kUpdateChunk + 1002}) {
-      Split split({DType::f32, DType::f32}, kCpu);
+      Part part({DType::f32, DType::f32}, kCpu);
       part.table.gradients.data<float>()[at] = bad;
       part.table.gradients = part.table.gradients.to(test::device());
       part.table.ranges = part.table.ranges.to(test::device());
@@ -324,7 +324,7 @@ TEST_F(UpdateStepOnDevice, AnyGradientThatIsNotFiniteIsFound) {
 }
 
 TEST_F(UpdateStepOnDevice, LargeGradientsDoNotOverflowTheNorm) {
-  Split split({DType::f32, DType::f32}, kCpu);
+  Part part({DType::f32, DType::f32}, kCpu);
   test::fill_uniform(part.table.gradients, {7}, 2e38, 3e38);
   part.table.gradients = part.table.gradients.to(test::device());
   part.table.ranges = part.table.ranges.to(test::device());
