@@ -283,7 +283,6 @@ class Processes {
       } else {
         signal_ = signal;
         kill_at_ = Clock::now() + options_.end_within;
-        wake_mpirun();
       }
     }
   }
@@ -303,6 +302,7 @@ class Processes {
   }
 
   void pass_signal_on() {
+    wake_mpirun();  // each time: a stop takes a moment before it shows
     for (const Child& child : children_) {
       const std::vector<pid_t> ranks = ranks_of(child);
       // mpirun would give its ranks a second, and no more: it is told only where there are none yet.
