@@ -84,7 +84,7 @@ void add_training(Flags& flags, TrainerConfig& config) {
               [&](auto& flag, auto& text) { config.max_steps = text == "-1" ? -1 : whole(flag, text, 1); });
   flags.value("--max-time", "SECONDS",
               "stop after SECONDS of training, including time before --resume [no limit]",
-              [&](auto& flag, auto& text) { config.max_time_s = positive(flag, text, 1e-3, 1e9); });
+              [&](auto& flag, auto& text) { config.max_time_s = positive(flag, text, 1e-6, 1e9); });
   flags.value("--batch-size", "N",
               fmt::format("images per backward pass, of all devices together [{}]", config.batch_size),
               [&](auto& flag, auto& text) { config.batch_size = whole(flag, text, 1); });
