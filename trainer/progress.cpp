@@ -203,11 +203,11 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
   erase_live_line();
   if (report.stopped_by == StoppedBy::signal) {
     print(out_, "\n");
-    say(fmt::format("ended by SIG{} after {}{}", ::sigabbrev_np(report.signal),
-                    counted(report.steps.attempted(), "step"),
-                    report.checkpoint.empty() ? ""
-                                              : fmt::format("; all of it is in {}: go on with --resume auto",
-                                                            report.checkpoint.string())));
+    say(fmt::format(
+        "ended by SIG{} after {}{}", ::sigabbrev_np(report.signal), counted(report.steps.attempted(), "step"),
+        report.checkpoint.empty()
+            ? ""
+            : fmt::format("; all of it is in {}: go on with --resume auto", report.checkpoint.string())));
   } else if (!trainer.why_stopped().empty() && !idle_) {
     print(out_, "\n");
     say((report.stopped_by == StoppedBy::diverged ? "diverged: " : "stopped: ") + trainer.why_stopped());

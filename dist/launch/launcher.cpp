@@ -29,7 +29,7 @@ constexpr char kLaunched[] = "ATHANOR_LAUNCHED";
 
 // Past a few ranks per core they take turns; past some dozens, starting them takes minutes.
 constexpr int kManyPerCore = 4, kMostPerCore = 32;
-/// What train_digits takes as one of many ranks, on the CPU: 50 MB.
+/// train_digits alone takes 57 MiB at its peak (x86-64, one thread); other trainings take more.
 constexpr std::uintmax_t kBytesPerRank = 64 << 20;
 /// mpirun's, and of each rank: itself, MPI's two, ours for buckets and signals, a worker.
 constexpr int kThreads = 5, kThreadsPerRank = 6;
