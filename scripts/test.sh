@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds the cpu preset and runs its tests. --all adds cpu-asan, cpu-tsan, simt and cuda. --every
 # adds simt-asan, simt-race and smpi as well, which take as long again; smpi is left out where there is no SimGrid, and
-# cuda where there is no toolkit for it. --werror makes warnings errors, as CI=true does.
+# cuda where there is no toolkit for it; and it tries the recipes of HACKING.md. --werror makes warnings errors, as CI=true does.
 # The last line counts passed, failed and skipped tests; above it each skipped one says why.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 presets=(cpu)
+lanes=()
 for argument in "$@"; do
   case "$argument" in
     --all) presets=(cpu cpu-asan cpu-tsan simt cuda) ;;
-    --every) presets=(cpu cpu-asan cpu-tsan simt simt-asan simt-race smpi cuda) ;;
+    --every)
+      presets=(cpu cpu-asan cpu-tsan simt simt-asan simt-race smpi cuda)
+      lanes=(-C recipes) # HACKING's recipes, each of which builds a copy of the library
+      ;;
     --werror) werror=yes ;;
     *) fail 2 "usage: scripts/test.sh [--all | --every] [--werror]" ;;
   esac
@@ -94,7 +98,9 @@ for preset in "${presets[@]}"; do
   report=build/$preset/ctest.xml
   rm -f "$report"
   # What each test printed is in build/PRESET/Testing/Temporary/LastTest.log.
-  ctest --preset "$preset" -j "$jobs" --output-junit "$root/$report" | scripts/test_progress.sh || status=1
+  extra=()
+  [ "$preset" != cpu ] || extra=("${lanes[@]}")
+  ctest --preset "$preset" -j "$jobs" "${extra[@]}" --output-junit "$root/$report" | scripts/test_progress.sh || status=1
   { read -r p f s; names=$(cat); } < <(summarise "$report")
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   echo "slowest: $(slowest "$report")"
