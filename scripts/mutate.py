@@ -31,7 +31,7 @@ OPERATORS = {
     "+": ["-"], "-": ["+"], "*": ["/"], "/": ["*"], "%": ["*"], "+=": ["=", "-="], "-=": ["=", "+="], "*=": ["=", "/="], "/=": ["*="],
 }
 OPERATOR = re.compile(r"(?<= )(" + "|".join(re.escape(o) for o in sorted(OPERATORS, key=len, reverse=True)) + r")(?= )")
-NUMBER = re.compile(r"(?<![\w.'])(\d+(?:\.\d+)?(?:e-?\d+)?)(?=f?\b)(?![\w.']*x)")
+NUMBER = re.compile(r"(?<![\w.'])(\d+(?:'\d+)*(?:\.\d+)?(?:e-?\d+)?)(?=f?\b)(?![\w.']*x)")
 WORD = re.compile(r"\b(true|false)\b")
 CONDITION = re.compile(r"\b(?:if|while) (\()")
 
@@ -59,6 +59,7 @@ def closing(text, at):
 
 
 def changed_number(number):
+    number = number.replace("'", "")
     if re.fullmatch(r"\d+", number):
         value = int(number)
         return ["1"] if value == 0 else ["0", "2"] if value == 1 else [str(value + 1), str(value - 1)]
