@@ -11,6 +11,7 @@
 #include "data/in_memory.h"
 #include "data/preprocess.h"
 #include "data/synthetic.h"
+#include "kernels/hash.h"
 #include "support/temp_dir.h"
 #include "tensor/error.h"
 
@@ -79,6 +80,12 @@ TEST(Digits, AreEmbeddedWithAFixedStratifiedSplit) {
     const double share = static_cast<double>(test_count[c]) / (train_count[c] + test_count[c]);
     EXPECT_NEAR(share, 360.0 / 1797, 0.004) << "class " << c;
   }
+  // Which images are for testing: every recorded accuracy rests on it.
+  const auto hash = [](const InMemoryDataset& data) {
+    return kernels::fnv1a({reinterpret_cast<const char*>(data.pixels().data()), data.pixels().size()});
+  };
+  EXPECT_EQ(hash(*train), 0xb7e31c3310e0c738u);
+  EXPECT_EQ(hash(*test), 0xe6651a5c0dc983b7u);
   // The first line of the file: 0,0,5,13,... and the label 0; 5/16 and 13/16 of 255, rounded.
   EXPECT_EQ(train->labels()[0], 0);
   EXPECT_EQ(std::vector<int>(train->pixels().begin(), train->pixels().begin() + 5),

@@ -216,6 +216,8 @@ TEST(Join, CatAndStackByHand) {
   EXPECT_EQ(stack(std::array{a, a}, -1).to_vector(), (Values{0, 0, 1, 1}));
   EXPECT_EQ(stack(std::array{a, a}, 0).shape(), (Shape{2, 2, 1}));
   EXPECT_EQ(cat(std::array{counting({0, 2}), b}, 0).to_vector(), b.to_vector());
+  EXPECT_EQ(cat(std::array{b}, 1).to_vector(), b.to_vector());
+  EXPECT_EQ(stack(std::array{b}, 0).shape(), (Shape{1, 2, 2}));
   EXPECT_THROW(cat(std::array{a, b}, 0), ArgumentError);
   EXPECT_THROW(cat(std::array{a, cast(a, DType::f32)}, 0), ArgumentError);
   EXPECT_THROW(cat(std::span<const Tensor>{}, 0), ArgumentError);
