@@ -143,6 +143,11 @@ def nearest_tests(file, tests, graph, far, count):
 # The worktree ------------------------------------------------------------------------------------------------------------
 
 
+def hear_interrupts():
+    """A shell starts what stands in its background with SIGINT ignored, and tests that send it to themselves would wait for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Workshop:
     """A checkout and a build folder where faults are put in, built, tested and undone."""
 
@@ -182,7 +187,8 @@ class Workshop:
         binary = next((p for p in (self.build / "bin" / test, self.build / "tests" / test, self.build / test) if p.exists()), None)
         try:
             done = subprocess.run([str(binary), "--gtest_brief=1", "--gtest_fail_fast"], cwd=self.build, env={**os.environ, **PASSIVE},
-                                  capture_output=True, text=True, errors="replace", timeout=self.seconds)
+                                  capture_output=True, text=True, errors="replace", timeout=self.seconds,
+                                  preexec_fn=hear_interrupts)
         except subprocess.TimeoutExpired:
             return f"{test} hangs"
         if done.returncode == 0:
