@@ -207,6 +207,7 @@ TEST(Hdf5, ALostChildIsOneLineAndNothingIsKept) {
 std::string output_of(const std::function<void()>& run, int& code) {
   std::array<int, 2> ends{};
   EXPECT_EQ(::pipe(ends.data()), 0);
+  std::fflush(nullptr);  // or the child prints what is ours
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(ends[1], STDOUT_FILENO);
