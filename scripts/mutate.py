@@ -182,12 +182,12 @@ class Workshop:
         done = subprocess.run(["cmake", "--build", str(self.build), "--target", *targets], capture_output=True, text=True)
         return done.stdout + done.stderr if done.returncode else ""
 
-    def run(self, test):
+    def run(self, test, seconds):
         """Why a test fails; nothing where it passes."""
         binary = next((p for p in (self.build / "bin" / test, self.build / "tests" / test, self.build / test) if p.exists()), None)
         try:
             done = subprocess.run([str(binary), "--gtest_brief=1", "--gtest_fail_fast"], cwd=self.build, env={**os.environ, **PASSIVE},
-                                  capture_output=True, text=True, errors="replace", timeout=self.seconds,
+                                  capture_output=True, text=True, errors="replace", timeout=seconds,
                                   preexec_fn=hear_interrupts)
         except subprocess.TimeoutExpired:
             return f"{test} hangs"
@@ -197,14 +197,15 @@ class Workshop:
         return f"{test} {case.group(1) if case else f'ends with {done.returncode}'}"
 
     def is_sound(self, test):
-        """Whether a test passes without a fault; found out once, while the sources are as they should be."""
+        """Whether a test passes without a fault; found out once, with its seconds, while the sources are as they should be."""
         if test not in self.sound:
             log = self.make([test])
-            why = f"{test} does not build" if log else self.run(test)
+            start = time.monotonic()
+            why = f"{test} does not build" if log else self.run(test, self.seconds)
             if why:
                 print(f"  left out, for without any fault {why}", flush=True)
-            self.sound[test] = not why
-        return self.sound[test]
+            self.sound[test] = 0 if why else time.monotonic() - start
+        return self.sound[test] > 0
 
     def put_in(self, fault):
         file = self.tree / fault.file
@@ -223,7 +224,7 @@ class Workshop:
             if log := self.make(tests):
                 return "invalid", (re.search(r"error: .*", log) or re.search(r".*", log)).group()
             for test in tests:
-                if why := self.run(test):
+                if why := self.run(test, min(self.seconds, 30 + 10 * self.sound[test])):
                     return "killed", why
             return "survived", ", ".join(tests) or "no test is near it"
         finally:
@@ -251,7 +252,7 @@ def arguments():
     parser.add_argument("--rooms", nargs="+", default=ROOMS)
     parser.add_argument("--headers", action="store_true", help="change headers too, which rebuilds much")
     parser.add_argument("--tests", type=int, default=5, help="test binaries to run for a fault")
-    parser.add_argument("--seconds", type=float, default=600, help="after which a test hangs")
+    parser.add_argument("--seconds", type=float, default=600, help="after which a test hangs; never more than 30 and ten times what it takes without a fault")
     parser.add_argument("--most", type=float, default=100, help="percent that may survive")
     parser.add_argument("--preset", default="cpu")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings for CMake")
