@@ -218,6 +218,19 @@ TEST(RawStore, TakesShapeOffsetAndLabelsFromOptions) {
   EXPECT_THROW(open_raw(dir / "pixels", options), ArgumentError);
 }
 
+TEST(RawStore, ItsJsonHoldsWholeNumbersAndKnownNames) {
+  const TempDir dir;
+  write_file(dir / "x.bin", "ABCDEF");
+  const auto message = [&](const std::string& entry) {
+    replace_file(dir / "x.json", R"({"height": 1, "channels": 3, "classes": 1, )" + entry + "}");
+    return io_error([&] { open_raw(dir / "x.bin"); });
+  };
+  for (const std::string width : {R"("2")", "2.5", "-2", "null", "18446744073709551615"}) {
+    expect_one_line(message(R"("width": )" + width), "x.json", R"("width" must be a whole number >= 0)");
+  }
+  expect_one_line(message(R"("width": 2, "wide": 2)"), "x.json", "but has wide");
+}
+
 TEST(RawStore, EveryCutAndEveryByteIsSafe) {
   const TempDir dir;
   write_all(create_raw(dir / "x.bin"), raw_samples(3, 2, 2, 3, 3));
