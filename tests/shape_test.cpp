@@ -5,6 +5,8 @@
 #include "autograd/elementwise.h"
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
+#include "autograd/reduce.h"
+#include "kernels/context.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
 
@@ -270,6 +272,27 @@ TEST(Index, HalfGradientsAreSummedInFloat) {
   seed[0] = 4096;
   backward(y, cast(Tensor::from(seed, {4097, 1}), DType::bf16));
   EXPECT_EQ(grad_of(x).item(), 8192);
+}
+
+TEST(Index, ThreadsShareLongRows) {
+  const std::int64_t columns = 40'000;  // more than one thread's share, in either direction
+  const int threads = cpu_context().threads();
+  cpu_context().set_threads(3);
+  const Tensor x = counting_leaf({2, columns});
+  const Tensor y = index_select(x, 0, indices({1, 0, 1}, {3}));
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < columns; ++i) rows.push_back(i % 2);
+  const Tensor z = gather(x, 0, indices(rows, {1, columns}));
+  backward(sum(y * counting({3, columns})) + sum(z));
+  cpu_context().set_threads(threads);
+  const Values dx = grad_of(x).to_vector(), selected = y.to_vector(), gathered = z.to_vector();
+  for (std::int64_t i = 0; i < columns; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    ASSERT_EQ(selected[at], columns + i);
+    ASSERT_EQ(gathered[at], i % 2 * columns + i);
+    ASSERT_EQ(dx[at], columns + i + (i % 2 == 0 ? 1 : 0)) << i;
+    ASSERT_EQ(dx[at + static_cast<std::size_t>(columns)], 2 * columns + 2 * i + i % 2) << i;
+  }
 }
 
 TEST(Where, ChoosesAndBroadcasts) {
