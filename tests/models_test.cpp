@@ -9,6 +9,7 @@
 #include "autograd/loss.h"
 #include "nn/models/cifarnet.h"
 #include "nn/models/model.h"
+#include "nn/models/resnet.h"
 #include "nn/pretrained.h"
 #include "nn/torch_layout.h"
 #include "nn/whitening.h"
@@ -96,6 +97,8 @@ TEST(Models, ParameterCountsArePublishedOnes) {
     EXPECT_EQ(make_model(name, {}, kSeed)->parameter_count(), published.at(name)) << name;
   }
   EXPECT_EQ(model_names().size(), published.size());
+  // ResNet-8, 6n + 2 with n = 1: 464 + 4,672 + 14,528 + 57,728 + 650
+  EXPECT_EQ(ResNet({{1, 1, 1, 0}, 16, false, false}, {10, 3, 32}).parameter_count(), 78'042);
 }
 
 TEST(Models, UnknownNameSuggestsTheNearest) {
