@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # Packs what scripts/gpu_check.sh needs into one archive for a machine with a GPU and no network, compiler or packages:
 # the cuda preset's programs, stripped, the libraries they need beyond CUDA's own and glibc's, scripts and golden files.
-#   scripts/gpu_bundle.sh OUT.tar.(gz|xz|zst) [--build DIR] [--arch LIST] [--limit-mb N]
+#   scripts/gpu_bundle.sh OUT.tar.(gz|xz|zst) [--build DIR] [--arch LIST] [--glibc VERSION] [--limit-mb N]
 #   --build DIR     packs DIR/bin as it is, instead of building the cuda preset
 #   --arch LIST     architectures to build for, as ATHANOR_CUDA_ARCHITECTURES [90a-real]
+#   --glibc VERSION that of the oldest machine it must run on [2.35]: what is packed must not need a newer one
 #   --limit-mb N    fails where the archive is larger than N million bytes [55]
-# There: tar -xf OUT, then athanor-gpu/scripts/gpu_check.sh. It wants x86-64, glibc 2.35 or newer, bash, python3, and CUDA
-# 13, cuDNN 9 and NCCL in their usual places or in Python's nvidia-* wheels.
+# There: tar -xf OUT, then athanor-gpu/scripts/gpu_check.sh. It wants x86-64, bash, python3, and CUDA 13, cuDNN 9 and
+# NCCL in their usual places or in Python's nvidia-* wheels.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-out="" build="" architectures=90a-real limit=55
+out="" build="" architectures=90a-real oldest=2.35 limit=55
 while [ $# -gt 0 ]; do
   case $1 in
-    --build | --arch | --limit-mb)
+    --build | --arch | --glibc | --limit-mb)
       [ $# -ge 2 ] || fail 2 "gpu_bundle.sh: $1 must be followed by a value"
-      case $1 in --build) build=$2 ;; --arch) architectures=$2 ;; --limit-mb) limit=$2 ;; esac
+      case $1 in --build) build=$2 ;; --arch) architectures=$2 ;; --glibc) oldest=$2 ;; --limit-mb) limit=$2 ;; esac
       shift 2 ;;
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    -*) fail 2 "gpu_bundle.sh: must be --build, --arch or --limit-mb, but got '$1'" ;;
+    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -*) fail 2 "gpu_bundle.sh: must be --build, --arch, --glibc or --limit-mb, but got '$1'" ;;
     *) out=$1; shift ;;
   esac
 done
@@ -80,10 +81,11 @@ ldd "${programs[@]}" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u
 done
 find "$stage/bin" "$stage/lib" -type f -exec strip --strip-unneeded {} +
 
-# Without lib/c++: Debian's own is newer than the programs, which do with that of any system that has glibc 2.35.
+# Without lib/c++: Debian's own is newer than the programs, which do with that of any system that has such a glibc.
 glibc=$(find "$stage/bin" "$stage/lib" -maxdepth 1 -type f -exec objdump -T {} + | grep -o 'GLIBC_2[0-9.]*' | sort -uV | tail -n 1)
-[ "$(printf '%s\n' GLIBC_2.35 "$glibc" | sort -V | tail -n 1)" = GLIBC_2.35 ] ||
-  fail 1 "gpu_bundle.sh: what is packed must do with glibc 2.35, but needs $glibc: build it on an older system"
+[ "$(printf '%s\n' "GLIBC_$oldest" "$glibc" | sort -V | tail -n 1)" = "GLIBC_$oldest" ] ||
+  fail 1 "gpu_bundle.sh: what is packed must do with glibc $oldest, but needs ${glibc#GLIBC_}: build on an older system, or, where \
+the machine with the GPU has a newer one, say so with --glibc"
 architectures=$(sed -n 's/^ATHANOR_CUDA_ARCHITECTURES:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
 cat >"$stage/MANIFEST.json" <<END
 {

@@ -11,11 +11,13 @@ cp "$bin/athanor" "$folder/build/bin"
 cp "$bin/athanor" "$folder/build/bin/bench_cuda"
 echo 'ATHANOR_CUDA_ARCHITECTURES:STRING=90a-real' >"$folder/build/CMakeCache.txt"
 
+glibc=$(getconf GNU_LIBC_VERSION | cut -d' ' -f2) # a bundle made here runs here
+
 die() { echo "$*"; cat "$folder/out"; exit 1; }
 pack() { # pack CODE ARGUMENTS...
   local want=$1 code=0
   shift
-  "$here/../../scripts/gpu_bundle.sh" "$@" >"$folder/out" 2>&1 || code=$?
+  "$here/../../scripts/gpu_bundle.sh" "$@" --glibc "$glibc" >"$folder/out" 2>&1 || code=$?
   [ "$code" -eq "$want" ] || die "gpu_bundle.sh $*: expected code $want, but got $code"
 }
 says() { grep -qE -- "$1" "$folder/out" || die "expected '$1'"; }
@@ -28,6 +30,8 @@ pack 1 "$folder/a.tar.gz" --build "$folder/build" --limit-mb 1
 says 'at most 1 million bytes'
 [ ! -e "$folder/a.tar.gz" ] || die "too large an archive must not stay"
 
+glibc=2.17 pack 1 "$folder/a.tar.gz" --build "$folder/build"
+says 'must do with glibc 2\.17, but needs 2\.'
 pack 0 "$folder/a.tar.gz" --build "$folder/build"
 says '2 programs for 90a-real, needs glibc 2\.'
 tar -xf "$folder/a.tar.gz" -C "$folder/there"
