@@ -245,7 +245,6 @@ set(ATHANOR_SOURCES
   trainer/choose_device.cpp
   trainer/classifier.cpp
   trainer/config.cpp
-  trainer/detail/flag_values.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
   trainer/feeding.cpp

@@ -90,6 +90,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       task_(make_task(model)),
       arena_(make_arena(arena)),
       optimizer_(make_optimizer(config, arena_)),
+      settings_(settings_of(data_and_steps(), feeding_.pixels(), schedule_, optimizer_->kind())),
       scaling_(make_scaling(config)),
       gradient_limits_(make_limits(config)),
       step_(config.device,
@@ -98,7 +99,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       checkpoints_(config, strategy, step_, metrics_),
       validation_(*task_, feeding_.held_out(), strategy, limits_, config.device),
       named_(static_cast<std::size_t>(strategy.world_size())) {
-  strategy_.check_same(settings());
+  strategy_.check_same(state_of(settings_));
   if (config.ema_decay > 0)
     ema_.emplace(arena_, EmaOptions{.decay = config.ema_decay}).fuse_into(*optimizer_);
   step_.on_known([this](const StepState& state) {
@@ -136,7 +137,7 @@ ParameterArena& Run::make_arena(std::unique_ptr<ParameterArena>& arena) {
 
 void Run::begin() {
   (void)state_parts();  // callbacks whose names clash are an error now, not at the first save
-  const auto found = checkpoints_.open(settings(), total_steps());
+  const auto found = checkpoints_.open(settings_, total_steps());
   if (found) position_ = *found;
   notify([&](Callback& c) { c.on_fit_begin(trainer_, describe()); });
   clock_.start();
@@ -156,8 +157,8 @@ void Run::resume() {
 // In an order in which what is most likely to be refused comes first.
 std::vector<StatePart> Run::state_parts() {
   std::vector<StatePart> parts;
-  parts.push_back({"settings.", [this] { return settings(); },
-                   [this](const StateDict& state) { check_settings(state, settings()); }});
+  parts.push_back({"settings.", [this] { return state_of(settings_); },
+                   [this](const StateDict& state) { check_settings(state, settings_); }});
   parts.push_back({"run.", [this] { return state_of(position_); },
                    [this](const StateDict& state) {
                      const RunPosition position = position_from(state);
@@ -189,10 +190,6 @@ std::vector<StatePart> Run::state_parts() {
   return parts;
 }
 
-StateDict Run::settings_with(const std::string& optimizer) const {
-  return settings_of(data_and_steps(), feeding_.pixels(), schedule_, optimizer);
-}
-
 // What ranks must have alike, or they would part sooner or later: besides what a run's results depend on,
 // whatever decides which messages there are. What is a rank's own business (threads, device, workers, where
 // files lie) is not compared. Known before ranks do anything together.
@@ -202,14 +199,13 @@ StateDict Run::shared_settings() const {
   const auto set = [&](const char* name, const auto& value) { shared.set(name, fmt::format("{}", value)); };
   set("strategy", name_of(strategy_.kind()));
   set("algorithm", dist::name_of(config_.collectives.algorithm));
-  set("sync_bn", config_.sync_bn);
   set("fast_dev_run", config_.fast_dev_run);
   set("checkpoint_dir", given(!config_.checkpoint_dir.empty()));
   set("checkpoint_every", config_.checkpoint_every);
   set("resume", given(!config_.resume.empty()));
   set("patience_at_floor", config_.patience_at_floor);
-  for (const StateDict::Entry& entry : settings_with("")) {
-    if (!shared.contains(entry.name)) shared.set(entry.name, entry.value);
+  for (const Setting& setting : settings_of(data_and_steps(), feeding_.pixels(), schedule_, "")) {
+    if (!shared.contains(setting.name)) shared.set(setting.name, setting.value);
   }
   return shared;
 }

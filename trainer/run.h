@@ -64,8 +64,6 @@ class Run {
   FitInfo data_and_steps() const;
   FitInfo describe() const;
   std::string nothing_to_do(const FitInfo& info) const;
-  StateDict settings_with(const std::string& optimizer) const;
-  StateDict settings() const { return settings_with(optimizer_->kind()); }
   StateDict shared_settings() const;
   std::vector<StatePart> state_parts();
   Ema* average() { return ema_ && position_.averages_hold ? &*ema_ : nullptr; }
@@ -96,6 +94,7 @@ class Run {
   std::unique_ptr<Task> task_;
   ParameterArena& arena_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::vector<Setting> settings_;
   std::optional<Ema> ema_;
   LossScaling scaling_;
   GradientLimits gradient_limits_;

@@ -57,7 +57,8 @@ void RunCheckpoints::choose(NewestCheckpoint& found) {
   found.state = load_checkpoint(chosen);
 }
 
-std::optional<RunPosition> RunCheckpoints::open(const StateDict& settings, std::int64_t total_steps) {
+std::optional<RunPosition> RunCheckpoints::open(const std::vector<Setting>& settings,
+                                                std::int64_t total_steps) {
   if (config_.checkpoint_dir.empty() && config_.resume.empty()) return std::nullopt;
   NewestCheckpoint found;
   choose(found);
