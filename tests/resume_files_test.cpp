@@ -129,6 +129,8 @@ TEST_F(ResumeFiles, EveryEntryIsNeededAndNamed) {
   expect_one_line(changed("run.epoch", std::int64_t{3}), {"epoch must be at most 2"});
   expect_one_line(changed("run.epoch_samples", std::int64_t{7}), {"7 delivered"});
   expect_one_line(changed("run.ended_by", std::string("x")), {"'ended_by'"});
+  for (const double seconds : {std::nan(""), -1.0, 1e300})
+    expect_one_line(changed("run.elapsed_s", seconds), {"'elapsed_s' must be"});
   expect_one_line(changed("run.validated", std::int64_t{2}), {"'validated' must be 0 or 1"});
   expect_one_line(changed("step.growth_counter", std::int64_t{1} << 40), {"'growth_counter' must fit"});
   expect_one_line(changed("model.norm.weight", Tensor::zeros({5})), {"norm.weight", "[6]", "[5]"});

@@ -132,8 +132,8 @@ TEST(Limits, StepsTimeAndSignalsEndIt) {
   EXPECT_EQ(by_time.limits.why(), "--max-time is over, after 1 min 41 s");
   std::raise(SIGINT);
   by_signal.limits.after_step(1);
-  EXPECT_TRUE(by_signal.limits.by_signal());
-  EXPECT_EQ(by_signal.limits.agree_on_signal(), SIGINT);
+  EXPECT_EQ(by_signal.limits.reason(), StoppedBy::signal);
+  EXPECT_EQ(by_signal.limits.signal(), SIGINT);
 }
 
 TEST(Limits, WhatOtherRanksHaveVotedForIsTaken) {
@@ -213,7 +213,7 @@ TEST(Validation, ASignalEndsItWithoutAResult) {
   Validated parts;
   parts.model.on_validation = [](int, const Tensor&) { std::raise(SIGTERM); };
   EXPECT_FALSE(parts.validation.run(nullptr, parts.times));
-  EXPECT_TRUE(parts.limits.by_signal());
+  EXPECT_EQ(parts.limits.signal(), SIGTERM);
 }
 
 TEST(Validation, IsOfTheAverageWhereThereIsOne) {

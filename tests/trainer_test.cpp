@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -148,6 +149,30 @@ TEST(Trainer, MaxStepsAndFastDevRunEndEarly) {
   config = small_config();
   config.max_time_s = 1e-9;
   EXPECT_EQ(run(config).report.stopped_by, StoppedBy::max_time);
+}
+
+// Whatever else has ended the steps before, and in the last validation, too.
+TEST(Trainer, ASignalEndsAnyValidation) {
+  const auto train = synthetic(kSmallSpec, 160, 1), held_out = synthetic(kSmallSpec, 50, 2);
+  const auto validations = [&](const TrainerConfig& config, int signalled) {
+    Perceptron model;
+    model.on_validation = [&](int call, const Tensor&) {
+      if (call == signalled) std::raise(SIGINT);
+    };
+    EXPECT_EQ(exit_code(Trainer(config).fit(model, *train, *held_out)), 128 + SIGINT);
+    return model.validations;
+  };
+  TrainerConfig config = small_config();
+  config.val_batch_size = 10;
+  EXPECT_EQ(validations(config, 7), 7);
+  config.max_steps = 4;
+  EXPECT_EQ(validations(config, 2), 2);
+  config = small_config();
+  config.val_batch_size = 10;
+  config.epochs = 50;
+  config.lr = 1e-30;  // nothing gets better: the weights of the first epoch are put back, and measured
+  config.early_stop = EarlyStop{"val_loss", 1};
+  EXPECT_EQ(validations(config, 12), 12);
 }
 
 TEST(Trainer, ANonFiniteStepChangesNothingAndIsCounted) {

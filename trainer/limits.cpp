@@ -40,7 +40,10 @@ bool Limits::take(const dist::StopVote& outcome) {
     const bool mine = wanted_ && wanted_->reason == reason;
     end(reason, mine ? wanted_->why : fmt::format("rank {} has stopped it", outcome.rank));
   }
-  if (outcome.signal != 0) end(StoppedBy::signal);
+  if (outcome.signal != 0) {
+    signal_ = outcome.signal;
+    end(StoppedBy::signal);
+  }
   if (outcome.out_of_time != 0)
     end(StoppedBy::max_time, fmt::format("--max-time is over, after {}", duration(clock_.seconds())));
   return outcome.stops();

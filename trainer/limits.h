@@ -26,7 +26,9 @@ class Limits {
   bool stopped() const { return stopped_; }
   /// Why it ended, or would end where nothing happens.
   StoppedBy reason() const { return reason_; }
-  bool by_signal() const { return reason_ == StoppedBy::signal; }
+  /// The signal that some rank has caught, and all know of; 0: none has. It may have come after another
+  /// reason.
+  int signal() const { return signal_; }
   const std::string& why() const { return why_; }
 
   /// After each step; `attempted` counts those of the run. One rank takes its vote at once; of several, the
@@ -38,8 +40,6 @@ class Limits {
   void agree(bool may_be_out_of_time = false);
   /// The run has come to nothing, whatever ended it.
   void diverged(std::string why);
-  /// At the end: the signal that some rank has caught; 0: none has.
-  int agree_on_signal() { return strategy_.agree({.signal = signals_.caught()}).signal; }
 
  private:
   struct Reason {
@@ -55,6 +55,7 @@ class Limits {
   const SignalGuard signals_;
   std::optional<Reason> wanted_;  // by this rank
   bool stopped_ = false;
+  int signal_ = 0;
   StoppedBy reason_ = StoppedBy::epochs;
   std::string why_;
 };

@@ -201,7 +201,7 @@ void Progress::load_state_dict(const Trainer&, const StateDict& state) {
 
 void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
   erase_live_line();
-  if (report.stopped_by == StoppedBy::signal) {
+  if (report.signal != 0) {
     print(out_, "\n");
     say(fmt::format(
         "ended by SIG{} after {}{}", ::sigabbrev_np(report.signal), counted(report.steps.attempted(), "step"),

@@ -268,7 +268,7 @@ bool Run::report_epoch(EpochReport report, double epoch_s) {
   std::vector<double> sums = metrics_.read();
   strategy_.add_up(sums);
   validate();
-  if (limits_.by_signal()) return false;
+  if (limits_.signal() != 0) return false;
   fill(report, position_, step_.known(), MetricSums::mean(sums), epoch_s, clock_.seconds());
   report.weights_hash = strategy_.weights_hash();
   strategy_.check_weights(report.weights_hash);
@@ -279,11 +279,8 @@ bool Run::report_epoch(EpochReport report, double epoch_s) {
 
 FitReport Run::finish() {
   notify([&](Callback& c) { c.on_train_end(trainer_); });
-  int signal = limits_.agree_on_signal();
-  if (!position_.validated && signal == 0) {
-    validate();
-    if (limits_.by_signal()) signal = limits_.agree_on_signal();
-  }
+  limits_.agree();
+  if (!position_.validated && limits_.signal() == 0) validate();
   constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
   const Metrics test = position_.validated ? position_.validation : Metrics{kNotMeasured, kNotMeasured, 0};
   if (test.samples > 0 && !std::isfinite(test.loss))
@@ -294,7 +291,7 @@ FitReport Run::finish() {
     shown->swap();
     strategy_.complete_weights();
   }
-  report.signal = signal;
+  report.signal = limits_.signal();
   report.weights_hash = strategy_.weights_hash();
   report.world_size = strategy_.world_size();
   report.strategy = strategy_.kind();

@@ -1,6 +1,6 @@
 #include "trainer/run_state.h"
 
-#include <bit>
+#include <concepts>
 #include <utility>
 
 #include "optim/load.h"
@@ -13,36 +13,26 @@ namespace {
 /// The same list of fields, once to write a dictionary and once to read it.
 struct Writer {
   StateDict state;
-  void operator()(const char* name, std::int64_t& value) { state.set(name, value); }
-  void operator()(const char* name, std::uint64_t& value) {
-    state.set(name, std::bit_cast<std::int64_t>(value));
+  template <std::integral T> void operator()(const char* name, T& value) {
+    state.set(name, static_cast<std::int64_t>(value));
   }
-  void operator()(const char* name, std::int32_t& value) { state.set(name, std::int64_t{value}); }
-  void operator()(const char* name, bool& value) { state.set(name, std::int64_t{value}); }
-  void operator()(const char* name, double& value) { state.set(name, value); }
-  void operator()(const char* name, float& value) { state.set(name, double{value}); }
+  template <std::floating_point T> void operator()(const char* name, T& value) {
+    state.set(name, double{value});
+  }
   void operator()(const char* name, std::string& value) { state.set(name, value); }
 };
 
 struct Reader {
   const StateDict& state;
-  void operator()(const char* name, std::int64_t& value) const { value = state.integer(name); }
-  void operator()(const char* name, std::uint64_t& value) const {
-    value = std::bit_cast<std::uint64_t>(state.integer(name));
-  }
-  void operator()(const char* name, std::int32_t& value) const {
+  template <std::integral T> void operator()(const char* name, T& value) const {
     const std::int64_t wide = state.integer(name);
-    ATH_CHECK(std::in_range<std::int32_t>(wide), "state_dict: '{}' must fit into 32 bits, but is {}", name,
-              wide);
-    value = static_cast<std::int32_t>(wide);
+    value = static_cast<T>(wide);
+    ATH_CHECK(static_cast<std::int64_t>(value) == wide, "state_dict: '{}' must {}, but is {}", name,
+              std::is_same_v<T, bool> ? "be 0 or 1" : "fit into 32 bits", wide);
   }
-  void operator()(const char* name, bool& value) const {
-    const std::int64_t wide = state.integer(name);
-    ATH_CHECK(wide == 0 || wide == 1, "state_dict: '{}' must be 0 or 1, but is {}", name, wide);
-    value = wide == 1;
+  template <std::floating_point T> void operator()(const char* name, T& value) const {
+    value = static_cast<T>(state.real(name));
   }
-  void operator()(const char* name, double& value) const { value = state.real(name); }
-  void operator()(const char* name, float& value) const { value = static_cast<float>(state.real(name)); }
   void operator()(const char* name, std::string& value) const { value = state.text(name); }
 };
 
@@ -112,6 +102,11 @@ RunPosition position_from(const StateDict& state) {
   for (const std::int64_t count : counts) {
     ATH_CHECK(count >= 0, "state_dict: counts of a run must be at least 0, but got {}", count);
   }
+  const std::pair<const char*, double> seconds[] = {
+      {"train_s", at.train_s}, {"epoch_began_s", at.epoch_began_s}, {"elapsed_s", at.elapsed_s}};
+  for (const auto& [name, value] : seconds)
+    ATH_CHECK(value >= 0 && value <= 1e9, "state_dict: '{}' must be seconds of a run, but is {}", name,
+              value);
   for (const StoppedBy reason : {StoppedBy::epochs, StoppedBy::max_steps, StoppedBy::early_stop,
                                  StoppedBy::max_time, StoppedBy::signal}) {
     if (ended == name_of(reason)) at.ended = reason;
