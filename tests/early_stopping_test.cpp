@@ -40,7 +40,7 @@ TEST(EarlyStop, FollowsTheTable) {
   };
   for (const EarlyCase& c : cases) {
     SCOPED_TRACE(c.what);
-    EarlyStopRule rule(c.goal, c.patience);
+    EarlyStopRule rule{c.goal, c.patience};
     std::int64_t stopped = -1;
     for (std::size_t i = 0; i < c.values.size() && stopped < 0; ++i) {
       const auto verdict = rule.update(c.values[i]);
@@ -49,9 +49,10 @@ TEST(EarlyStop, FollowsTheTable) {
       }
     }
     EXPECT_EQ(stopped, c.stops_at);
-    EXPECT_EQ(rule.best_at(), c.best_at);
+    EXPECT_EQ(rule.best_at, c.best_at);
   }
-  EXPECT_THROW(EarlyStopRule(kMin, 0), ArgumentError);
+  EXPECT_THROW(EarlyStopping({"val_loss", 0}), ArgumentError);
+  EXPECT_THROW(EarlyStopping({"loss", 1}), ArgumentError);
 }
 
 TEST(EarlyStop, PutsTheBestWeightsBack) {

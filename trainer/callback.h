@@ -50,15 +50,6 @@ enum class StepResult : std::uint8_t {
   skipped_outlier,   ///< the gradient norm was far off: see OutlierGuard
 };
 
-constexpr std::string_view name_of(StepResult result) {
-  switch (result) {
-    case StepResult::applied: return "applied";
-    case StepResult::skipped_overflow: return "skipped_overflow";
-    case StepResult::skipped_outlier: return "skipped_outlier";
-  }
-  return "?";
-}
-
 /// How many steps ended how. A skipped step changes nothing: weights, optimizer state, statistics, averages
 /// and schedules follow the applied ones.
 struct StepCounts {

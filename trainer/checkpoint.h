@@ -30,7 +30,6 @@ StateDict load_checkpoint(const std::filesystem::path& path);
 /// The newest checkpoint of a folder that can be read.
 struct NewestCheckpoint {
   std::filesystem::path path;  ///< empty: there is none
-  std::int64_t step = 0;
   StateDict state;
   std::vector<std::string> skipped;  ///< newer ones that could not be read: what load_checkpoint() said
 };

@@ -10,6 +10,14 @@
 
 namespace athanor {
 
+void check(const EarlyStop& options) {
+  const std::vector<std::string> metrics{"val_loss", "val_accuracy", "train_loss"};
+  ATH_CHECK(std::find(metrics.begin(), metrics.end(), options.metric) != metrics.end(),
+            "--early-stop: the metric must be one of {}, but got '{}'{}", fmt::join(metrics, " "),
+            options.metric, did_you_mean(options.metric, metrics));
+  ATH_CHECK(options.patience >= 1, "--early-stop: patience must be at least 1, but got {}", options.patience);
+}
+
 void check(const TrainerConfig& config) {
   ATH_CHECK(
       config.epochs >= 1 && config.batch_size >= 1 && config.accumulate >= 1 && config.val_batch_size >= 0,
@@ -56,13 +64,7 @@ void check(const TrainerConfig& config) {
             "--fast-dev-run: must go without --resume, as it makes one step of its own");
   ATH_CHECK(config.pretrained.empty() || std::filesystem::exists(config.pretrained),
             "--pretrained: must be a file of weights, but there is no {}", config.pretrained.string());
-  if (config.early_stop) {
-    const std::vector<std::string> metrics{"val_loss", "val_accuracy", "train_loss"};
-    const std::string& metric = config.early_stop->metric;
-    ATH_CHECK(std::find(metrics.begin(), metrics.end(), metric) != metrics.end(),
-              "--early-stop: the metric must be one of {}, but got '{}'{}", fmt::join(metrics, " "), metric,
-              did_you_mean(metric, metrics));
-  }
+  if (config.early_stop) check(*config.early_stop);
 }
 
 }  // namespace athanor

@@ -132,5 +132,6 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig defau
 
 /// Checks what flags and programs may set. Throws ArgumentError.
 void check(const TrainerConfig& config);
+void check(const EarlyStop& options);
 
 }  // namespace athanor

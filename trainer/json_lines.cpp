@@ -48,8 +48,7 @@ void JsonLines::append(std::string line) {
     if (wrote < 0) {
       const std::string why = std::strerror(errno);
       if (begin >= 0) (void)!ftruncate(file_, begin);  // of a full disk: half a line would spoil the next
-      detail::fail<IoError>("--metrics: {} must be a file that can be written, but got: {}", path_.string(),
-                            why);
+      detail::fail<IoError>("--metrics: {} cannot be written: {}", path_.string(), why);
     }
     done += static_cast<std::size_t>(wrote);
   }

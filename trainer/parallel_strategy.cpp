@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 #include <exception>
+#include <map>
+#include <sstream>
 #include <utility>
 
 #include "dist/collectives/exchange.h"
@@ -16,16 +18,11 @@
 namespace athanor {
 namespace {
 
-std::string in_brackets(const std::string& note) {
-  return note.empty() ? "" : fmt::format(" ({})", note);
-}
-
 class SingleStrategy final : public ParallelStrategy {
  public:
   Strategy kind() const override { return Strategy::single; }
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
-  std::string describe(const std::string& note) const override { return "single" + in_brackets(note); }
 
   ArenaOptions arena_options(const ArenaOptions& options) override { return options; }
   void attach(ParameterArena& arena, PhaseTimes&) override {
@@ -58,6 +55,20 @@ dist::Overlap overlap_of(const dist::Transport& transport, const TrainerConfig& 
   return transport.threads_may_call() ? dist::Overlap::thread : dist::Overlap::pumped;
 }
 
+/// While rank 0 saves, the watchdog does not take it for lost.
+class SlowSave {
+ public:
+  SlowSave() { tell(0); }
+  ~SlowSave() { tell(-1); }
+  SlowSave(const SlowSave&) = delete;
+  SlowSave& operator=(const SlowSave&) = delete;
+
+ private:
+  static void tell(int rank) {
+    if (auto* watchdog = dist::Watchdog::current()) watchdog->takes_long(rank);
+  }
+};
+
 /// What DDP and ZeRO-1 do alike.
 class SyncedStrategy : public ParallelStrategy {
  public:
@@ -70,9 +81,6 @@ class SyncedStrategy : public ParallelStrategy {
 
   int rank() const override { return comm_.rank(); }
   int world_size() const override { return comm_.world_size(); }
-  std::string describe(const std::string& note) const override {
-    return fmt::format("{} on {} ranks{}", name_of(kind()), world_size(), in_brackets(note));
-  }
 
   void attach(ParameterArena& arena, PhaseTimes& times) override {
     sync_ = make_sync(arena, {.overlap = overlap_});
@@ -139,6 +147,17 @@ class SyncedStrategy : public ParallelStrategy {
     rows.run();
     return {rows.row(0), rows.row(0) + row.size() * static_cast<std::size_t>(world_size())};
   }
+  void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
+    const SlowSave slow;
+    const auto timed = communication();
+    const bool sharded = kind() == Strategy::zero1;  // else only rank 0's state counts
+    const StateDict shards = sharded ? make() : StateDict();
+    dist::gather_state(comm_, shards, [&](const dist::ReadTensor& read) {
+      if (sharded) return write(shards, read);
+      write(make(), read);
+    });
+    tell_watchdog({});
+  }
 
  protected:
   /// For what uses the network: what else is under way comes first, for all ranks have begun it.
@@ -174,20 +193,6 @@ class SyncedStrategy : public ParallelStrategy {
   bool signal_ = false;  // that ranks have agreed on
 };
 
-/// While rank 0 saves, the watchdog does not take it for lost.
-class SlowSave {
- public:
-  SlowSave() { tell(0); }
-  ~SlowSave() { tell(-1); }
-  SlowSave(const SlowSave&) = delete;
-  SlowSave& operator=(const SlowSave&) = delete;
-
- private:
-  static void tell(int rank) {
-    if (auto* watchdog = dist::Watchdog::current()) watchdog->takes_long(rank);
-  }
-};
-
 class DdpStrategy final : public SyncedStrategy {
  public:
   using SyncedStrategy::SyncedStrategy;
@@ -206,12 +211,6 @@ class DdpStrategy final : public SyncedStrategy {
           "libraries are the same: use zero1, where each weight is updated by one rank",
           rank);
     }
-  }
-  void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
-    const SlowSave slow;
-    const auto timed = communication();
-    dist::gather_state(comm_, {}, [&](const dist::ReadTensor& read) { write(make(), read); });
-    tell_watchdog({});
   }
 
  private:
@@ -245,13 +244,6 @@ class Zero1Strategy final : public SyncedStrategy {
     const auto timed = communication();
   }
   double take_waited_s() override { return zero1().take_waited_s(); }
-  void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
-    const SlowSave slow;
-    const auto timed = communication();
-    const StateDict state = make();
-    dist::gather_state(comm_, state, [&](const dist::ReadTensor& read) { write(state, read); });
-    tell_watchdog({});
-  }
 
  private:
   std::unique_ptr<dist::GradientSync> make_sync(ParameterArena& arena,
@@ -278,6 +270,12 @@ std::unique_ptr<ParallelStrategy> ParallelStrategy::make(dist::Transport* transp
             transport->world_size(), config.batch_size);
   if (config.strategy == Strategy::zero1) return std::make_unique<Zero1Strategy>(*transport, config);
   return std::make_unique<DdpStrategy>(*transport, config);
+}
+
+std::string ParallelStrategy::describe(const std::string& note) const {
+  std::string text(name_of(kind()));
+  if (world_size() > 1) text += fmt::format(" on {} ranks", world_size());
+  return note.empty() ? text : fmt::format("{} ({})", text, note);
 }
 
 std::vector<double> ParallelStrategy::gather(std::span<const double> mine) {
@@ -331,29 +329,24 @@ void ParallelStrategy::check_same(const StateDict& settings) {
   std::string lines;
   for (const StateDict::Entry& entry : settings)
     lines += entry.name + "\n" + std::get<std::string>(entry.value) + "\n";
-  const std::string first = broadcast_from_rank0(lines);
-  StateDict theirs;
-  for (std::size_t at = 0; at < first.size();) {
-    const std::size_t name = first.find('\n', at), value = first.find('\n', name + 1);
-    theirs.set(first.substr(at, name - at), first.substr(name + 1, value - name - 1));
-    at = value + 1;
-  }
-  std::string why;
-  const auto compare = [&](const std::string& name) {
-    const auto value = [&](const StateDict& of) { return of.contains(name) ? of.text(name) : "not there"; };
-    if (value(settings) == value(theirs)) return;
-    why +=
-        fmt::format("{}{} is '{}', not '{}'", why.empty() ? "" : ", ", name, value(settings), value(theirs));
+  // All learn of all, so that all end with the same words.
+  const std::vector<std::string> all = gather(lines);
+  const auto parsed = [](const std::string& text) {
+    std::map<std::string, std::string> values;
+    std::istringstream in(text);
+    for (std::string name, value; std::getline(in, name) && std::getline(in, value);) values[name] = value;
+    return values;
   };
-  for (const StateDict::Entry& entry : settings) compare(entry.name);
-  for (const StateDict::Entry& entry : theirs) {
-    if (!settings.contains(entry.name)) compare(entry.name);
-  }
-  // All learn of it, so that all end with the same words.
-  const std::vector<std::string> all = gather(why);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) continue;
-    detail::fail<>("ranks: all must train the same, but rank {} differs from rank 0: {}", rank, all[rank]);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    auto first = parsed(all[0]), theirs = parsed(all[rank]);
+    for (const auto& [name, value] : first) theirs.try_emplace(name, "not there");
+    std::string why;
+    for (const auto& [name, value] : theirs) {
+      const std::string& wanted = first.try_emplace(name, "not there").first->second;
+      if (value != wanted)
+        why += fmt::format("{}{} is '{}', not '{}'", why.empty() ? "" : ", ", name, value, wanted);
+    }
+    ATH_CHECK(why.empty(), "ranks: all must train the same, but rank {} differs from rank 0: {}", rank, why);
   }
 }
 

@@ -37,7 +37,7 @@ class ParallelStrategy {
   virtual int world_size() const = 0;
   bool is_rank0() const { return rank() == 0; }
   /// "single", "ddp on 4 ranks (mpirun)", "single (--devices auto: no GPU in use)".
-  virtual std::string describe(const std::string& note) const = 0;
+  std::string describe(const std::string& note) const;
 
   // The model.
 

@@ -220,22 +220,15 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
                   bytes(report.peak_bytes), report.weights_hash));
   if (trainer.config().profile) {
     const Times& t = trainer.times();
-    const double other = report.wall_s - t.step() - t.validation - t.saving;
     print(out_, "\nwhere the time went\n");
     const auto row = [&](const char* what, double seconds) {
       print(out_, "  {:<12} {:>9.3f} s  {:>5.1f} %\n", what, seconds,
             100 * seconds / std::max(report.wall_s, 1e-9));
     };
-    row("data", t.data);
-    row("copy", t.copy);
-    row("forward", t.forward);
-    row("backward", t.backward);
-    row("update", t.update);
-    if (t.communication > 0) row("communication", t.communication);
-    if (t.device > 0) row("device", t.device);
-    row("validation", t.validation);
-    if (t.saving > 0) row("checkpoints", t.saving);
-    row("other", other);
+    for (const TimesPart& part : kTimesParts) {
+      if (t.*part.seconds > 0) row(part.name, t.*part.seconds);
+    }
+    row("other", report.wall_s - t.step() - t.validation - t.saving);
   }
   std::fflush(out_);
 }

@@ -83,7 +83,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       strategy_(strategy),
       limits_(config, strategy, clock_),
       times_(position_.times),
-      attached_(strategy),
+      attached_(&strategy),
       feeding_(config, strategy, train, held_out,
                [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
       schedule_(make_schedule(config, total_steps())),

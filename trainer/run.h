@@ -71,13 +71,8 @@ class Run {
     for (const auto& callback : callbacks_) f(*callback);
   }
 
-  /// Whatever becomes of the rest, the strategy lets go of it.
-  struct Attached {
-    explicit Attached(ParallelStrategy& to) : strategy(to) {}
-    ~Attached() { strategy.detach(); }
-    Attached(const Attached&) = delete;
-    Attached& operator=(const Attached&) = delete;
-    ParallelStrategy& strategy;
+  struct Detach {
+    void operator()(ParallelStrategy* strategy) const { strategy->detach(); }
   };
 
   Trainer& trainer_;
@@ -88,7 +83,7 @@ class Run {
   Limits limits_;
   RunPosition position_;
   PhaseTimes times_;
-  Attached attached_;
+  std::unique_ptr<ParallelStrategy, Detach> attached_;  // whatever becomes of the rest, it lets go of it
   Feeding feeding_;
   Schedule schedule_;
   std::unique_ptr<Task> task_;
