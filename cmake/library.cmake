@@ -242,7 +242,6 @@ set(ATHANOR_SOURCES
   trainer/bottleneck.cpp
   trainer/checkpoint.cpp
   trainer/checkpoint_folder.cpp
-  trainer/choose_device.cpp
   trainer/classifier.cpp
   trainer/config.cpp
   trainer/detail/terminal.cpp

@@ -2,157 +2,19 @@
 // config it sets, and how its text is read.
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
-#include <cmath>
 #include <cstdlib>
-#include <regex>
 
 #include <CLI/CLI.hpp>
 
-#include "tensor/error.h"
 #include "tensor/nearest.h"
-#include "trainer/choose_device.h"
 #include "trainer/config.h"
+#include "trainer/detail/read_flag.h"
 #include "trainer/detail/terminal.h"
 
 namespace athanor {
 namespace {
 
-// Readers --------------------------------------------------------------------------------------------------
-// What the text behind a flag means. Each throws ArgumentError, naming the flag, where it means nothing.
-
-using Text = const std::string&;
-
-/// More of anything (steps, epochs, images) than any run has; sums and products of few such numbers fit.
-constexpr std::int64_t kMost = 1'000'000'000;
-
-template <class T> T number(Text flag, Text text, const char* what) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  ATH_CHECK(error == std::errc() && end == text.data() + text.size(), "{}: must be {}, but got '{}'", flag,
-            what, text);
-  return value;
-}
-
-auto whole(std::int64_t low, std::int64_t high = kMost) {
-  return [=](Text flag, Text text) {
-    const auto value = number<std::int64_t>(flag, text, "a whole number");
-    ATH_CHECK(value >= low, "{}: must be at least {}, but got {}", flag, low, value);
-    ATH_CHECK(value <= high, "{}: must be at most {}, but got {}", flag, high, value);
-    return value;
-  };
-}
-
-/// Above 0; what is given at first is what f32 still multiplies.
-auto positive(double low = 1e-30, double high = 1e30) {
-  return [=](Text flag, Text text) {
-    const auto value = number<double>(flag, text, "a number");
-    ATH_CHECK(std::isfinite(value) && value > 0, "{}: must be a finite number above 0, but got {}", flag,
-              text);
-    ATH_CHECK(value >= low && value <= high, "{}: must be {} to {}, but got {}", flag, low, high, text);
-    return value;
-  };
-}
-
-/// `meant` for `word`; else what `read` says.
-template <class Read> auto word_or(const char* word, std::int64_t meant, Read read) {
-  return [=](Text flag, Text text) { return text == word ? meant : read(flag, text); };
-}
-
-template <class T> auto one_of(const std::vector<std::pair<std::string, T>>& choices) {
-  return [=](Text flag, Text text) {
-    std::string words;
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      if (choices[i].first == text) return choices[i].second;
-      words += (i == 0 ? "" : i + 1 < choices.size() ? ", " : " or ") + choices[i].first;
-    }
-    detail::fail<>("{}: must be {}, but got '{}'", flag, words, text);
-  };
-}
-
-std::string path(Text flag, Text text) {
-  ATH_CHECK(!text.empty(), "{}: must be a file or folder, but is empty", flag);
-  return text;
-}
-
-std::uint64_t seed(Text flag, Text text) {
-  return number<std::uint64_t>(flag, text, "a whole number of at least 0");
-}
-
-double below_1(Text flag, Text text) {
-  const double value = positive()(flag, text);
-  ATH_CHECK(value < 1, "{}: must be below 1, but got {}", flag, text);
-  return value;
-}
-
-std::chrono::milliseconds seconds(Text flag, Text text) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(positive(0.1, 86400)(flag, text) * 1000));
-}
-
-/// "500000000", "512M", "2GiB".
-std::int64_t byte_count(Text flag, Text text) {
-  static const std::regex form("([0-9]+)([KMGT]?)(I?B)?", std::regex::icase);
-  std::smatch parts;
-  ATH_CHECK(std::regex_match(text, parts, form),
-            "{}: must be a number of bytes such as 500000000 or 2G, but got '{}'", flag, text);
-  const char unit = static_cast<char>(std::toupper(*parts[2].first));
-  const int shift = parts[2].length() == 0 ? 0 : 10 * static_cast<int>(1 + std::string("KMGT").find(unit));
-  return whole(1, std::int64_t{1} << (60 - shift))(flag, parts[1]) << shift;
-}
-
-/// "METRIC:PATIENCE"; check() knows the metrics.
-EarlyStop early_stop(Text flag, Text text) {
-  const std::size_t colon = text.rfind(':');
-  ATH_CHECK(colon != std::string::npos, "{}: must be METRIC:PATIENCE, as in val_loss:3, but got '{}'", flag,
-            text);
-  return {text.substr(0, colon), whole(1)(flag, text.substr(colon + 1))};
-}
-
-/// "strict", "skip" or "skip:20".
-BadSamples bad_samples(Text flag, Text text) {
-  if (text == "strict") return {};
-  ATH_CHECK(text == "skip" || text.starts_with("skip:"),
-            "{}: must be strict, skip or skip:LIMIT, but got '{}'", flag, text);
-  BadSamples policy{.skip = true};
-  if (text != "skip") policy.limit = whole(0)(flag, text.substr(5));
-  return policy;
-}
-
-Precision precision(Text flag, Text text) {
-  const auto value = precision_named(text);
-  ATH_CHECK(value, "{}: must be f32, tf32, bf16 or f16, but got '{}'", flag, text);
-  return *value;
-}
-
-/// "dynamic", "dynamic:65536" or "1024".
-LossScaling loss_scaling(Text flag, Text text) {
-  const bool dynamic = text.starts_with("dynamic");
-  if (text == "dynamic") return {};
-  ATH_CHECK(!dynamic || text[7] == ':', "{}: must be dynamic, dynamic:SCALE or a scale, but got '{}'", flag,
-            text);
-  const auto scale = static_cast<float>(positive(0x1p-32, 0x1p32)(flag, dynamic ? text.substr(8) : text));
-  if (!dynamic) return LossScaling::fixed(scale);
-  LossScaling scaling;
-  ATH_CHECK(scale >= scaling.floor && scale <= scaling.ceiling, "{}: must begin in [{}, {}], but got {}",
-            flag, scaling.floor, scaling.ceiling, scale);
-  scaling.initial = scale;
-  return scaling;
-}
-
-Strategy strategy(Text flag, Text text) {
-  ATH_CHECK(text != "dp",
-            "{} dp: one process that copies the model to every device in every step is not offered; use ddp, "
-            "one process per device, with the same result",
-            flag);
-  return one_of<Strategy>({{"single", Strategy::single}, {"ddp", Strategy::ddp}, {"zero1", Strategy::zero1}})(
-      flag, text);
-}
-
-bool profile(Text flag, Text text) {
-  ATH_CHECK(text != "trace", "{} trace: not part of this version; use --profile simple", flag);
-  return one_of<bool>({{"simple", true}, {"trace", false}})(flag, text);
-}
+using namespace read_flag;
 
 /// Adds flags to a CLI11 app, which splits and matches; what is said about mistakes is ours.
 class Flags {
@@ -191,8 +53,6 @@ class Flags {
   CLI::App& app_;
   std::string group_;
 };
-
-// The list -------------------------------------------------------------------------------------------------
 
 void add_training(Flags& flags, TrainerConfig& config) {
   flags.group("Training");
@@ -267,8 +127,8 @@ void add_machine(Flags& flags, TrainerConfig& config) {
   flags.add("--grad-dtype T", "of gradients: auto or f32 [auto: the precision's; f32 with --accumulate]",
             config.f32_gradients, one_of<bool>({{"auto", false}, {"f32", true}}));
   flags.add("--device,--accelerator D", "auto, cpu or cuda[:N] [auto]", config.device,
-            [&config](Text, Text text) {
-              const DeviceChoice choice = choose_device(text);
+            [&config](Text flag, Text text) {
+              const DeviceChoice choice = device(flag, text);
               config.device_note = choice.note;
               return choice.device;
             });
@@ -362,7 +222,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
       config.program);
   app.allow_extras();
   Flags flags(app);
-  if (const DeviceChoice choice = choose_device("auto"); config.device == kCpu) {
+  if (const DeviceChoice choice = automatic_device(); config.device == kCpu) {
     config.device = choice.device;
     config.device_note = choice.note;
   }
