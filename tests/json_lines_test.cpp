@@ -19,7 +19,7 @@ TEST(JsonLines, HoldOneObjectPerEpochAndOneAtTheEnd) {
   const test::TempDir dir;
   TrainerConfig config = small_config();
   config.metrics = dir / "metrics.jsonl";
-  const test::Outcome result = test::run(config);
+  const test::RecordedRun result = test::run(config);
   test::run(config);  // appends
   std::istringstream file(test::read_file(config.metrics));
   std::vector<nlohmann::json> lines;

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 #include <exception>
-#include <map>
 #include <sstream>
 #include <utility>
 
@@ -332,19 +331,25 @@ void ParallelStrategy::check_same(const StateDict& settings) {
   // All learn of all, so that all end with the same words.
   const std::vector<std::string> all = gather(lines);
   const auto parsed = [](const std::string& text) {
-    std::map<std::string, std::string> values;
+    StateDict values;
     std::istringstream in(text);
-    for (std::string name, value; std::getline(in, name) && std::getline(in, value);) values[name] = value;
+    for (std::string name, value; std::getline(in, name) && std::getline(in, value);) values.set(name, value);
     return values;
   };
+  const auto value = [](const StateDict& of, const std::string& name) {
+    return of.contains(name) ? of.text(name) : "not there";
+  };
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    auto first = parsed(all[0]), theirs = parsed(all[rank]);
-    for (const auto& [name, value] : first) theirs.try_emplace(name, "not there");
+    const StateDict first = parsed(all[0]), theirs = parsed(all[rank]);
+    std::vector<std::string> names = theirs.names();
+    for (const std::string& name : first.names()) {
+      if (!theirs.contains(name)) names.push_back(name);
+    }
     std::string why;
-    for (const auto& [name, value] : theirs) {
-      const std::string& wanted = first.try_emplace(name, "not there").first->second;
-      if (value != wanted)
-        why += fmt::format("{}{} is '{}', not '{}'", why.empty() ? "" : ", ", name, value, wanted);
+    for (const std::string& name : names) {
+      if (value(theirs, name) == value(first, name)) continue;
+      why += fmt::format("{}{} is '{}', not '{}'", why.empty() ? "" : ", ", name, value(theirs, name),
+                         value(first, name));
     }
     ATH_CHECK(why.empty(), "ranks: all must train the same, but rank {} differs from rank 0: {}", rank, why);
   }
