@@ -136,6 +136,22 @@ TEST(Limits, StepsTimeAndSignalsEndIt) {
   EXPECT_EQ(by_signal.limits.signal(), SIGINT);
 }
 
+// As those of ranks that are threads: whoever goes last puts back what was there first.
+TEST(Limits, SignalsAreAsTheyWereWhenTheLastGuardGoes) {
+  const auto handler = [] {
+    struct sigaction now {};
+    sigaction(SIGTERM, nullptr, &now);
+    return now.sa_handler;
+  };
+  const auto before = handler();
+  auto first = std::make_unique<SignalGuard>(), second = std::make_unique<SignalGuard>();
+  first.reset();
+  std::raise(SIGTERM);
+  EXPECT_EQ(second->caught(), SIGTERM);
+  second.reset();
+  EXPECT_EQ(handler(), before);
+}
+
 TEST(Limits, WhatOtherRanksHaveVotedForIsTaken) {
   Parts parts(small_config());
   EXPECT_FALSE(parts.limits.take({}));

@@ -1,7 +1,6 @@
 #include "trainer/parallel_strategy.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <exception>
 #include <sstream>
@@ -73,7 +72,6 @@ class SyncedStrategy : public ParallelStrategy {
  public:
   SyncedStrategy(dist::Transport& transport, const TrainerConfig& config)
       : comm_(transport, config.collectives),
-        votes_(comm_, sizeof(dist::StopVote)),
         buckets_(config.buckets),
         overlap_(overlap_of(transport, config)),
         sync_bn_(config.sync_bn) {}
@@ -87,7 +85,7 @@ class SyncedStrategy : public ParallelStrategy {
   }
   void detach() override {
     sync_.reset();
-    times_ = &unattached_;
+    times_ = &discarded_times_;
     signal_ = false;
   }
   std::unique_ptr<dist::SyncBatchNorm> join_norms(nn::Module& model) override {
@@ -125,14 +123,8 @@ class SyncedStrategy : public ParallelStrategy {
   void broadcast_buffers() override { sync_->broadcast_buffers(); }
 
   dist::StopVote agree(const dist::StopVote& vote) override {
-    const auto timed = communication();
     vote_ = {};
-    std::memcpy(votes_.row(rank()), &vote, sizeof vote);
-    votes_.upload();
-    votes_.run();
-    std::vector<dist::StopVote> all(static_cast<std::size_t>(world_size()));
-    for (int rank = 0; rank < world_size(); ++rank)
-      std::memcpy(&all[static_cast<std::size_t>(rank)], votes_.row(rank), sizeof vote);
+    const std::vector<dist::StopVote> all = gather(std::span(&vote, 1));
     return tell_watchdog(dist::outcome(all));
   }
   void end_agreements() override {
@@ -177,16 +169,15 @@ class SyncedStrategy : public ParallelStrategy {
                                                         const dist::SyncOptions& options) = 0;
 
   dist::Communicator comm_;
-  dist::Exchange votes_;
   dist::BucketOptions buckets_;
   dist::Overlap overlap_;
   bool sync_bn_;
   std::unique_ptr<dist::GradientSync> sync_;
 
  private:
-  Times of_nobody_;
-  PhaseTimes unattached_{of_nobody_};
-  PhaseTimes* times_ = &unattached_;
+  Times discarded_;
+  PhaseTimes discarded_times_{discarded_};
+  PhaseTimes* times_ = &discarded_times_;
   dist::StopVote vote_;
   StepState known_;
   bool signal_ = false;  // that ranks have agreed on
@@ -200,10 +191,9 @@ class DdpStrategy final : public SyncedStrategy {
     return dist::bucketed(options, world_size(), buckets_);
   }
   void check_weights(std::uint64_t hash) override {
-    const auto mine = std::bit_cast<double>(hash);  // of which the bytes travel
-    const std::vector<double> all = gather(std::span(&mine, 1));
+    const std::vector<std::uint64_t> all = gather<std::uint64_t>(std::span(&hash, 1));
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
-      if (std::bit_cast<std::uint64_t>(all[rank]) == std::bit_cast<std::uint64_t>(all[0])) continue;
+      if (all[rank] == all[0]) continue;
       detail::fail<Error>(
           "ddp: all ranks must have the same weights, but those of rank {} are no longer rank 0's; an "
           "optimizer that multiplies matrices (Muon) does the same on all only where CPUs, --threads and "
@@ -227,9 +217,9 @@ class Zero1Strategy final : public SyncedStrategy {
     return dist::sharded(options, comm_, buckets_);
   }
   bool overlap_weights(nn::Module& model, bool may) override {
-    const double mine = may && overlap_ != dist::Overlap::none;
-    const std::vector<double> all = gather(std::span(&mine, 1));
-    if (std::find(all.begin(), all.end(), 0.0) != all.end()) return false;
+    double votes[] = {may && overlap_ != dist::Overlap::none ? 1.0 : 0.0};
+    add_up(votes);
+    if (votes[0] != world_size()) return false;
     zero1().overlap_gather(model, dist::Zero1::Trust::after_a_step);
     return true;
   }
@@ -277,23 +267,16 @@ std::string ParallelStrategy::describe(const std::string& note) const {
   return note.empty() ? text : fmt::format("{} ({})", text, note);
 }
 
-std::vector<double> ParallelStrategy::gather(std::span<const double> mine) {
-  const std::vector<std::byte> rows = all_gather(std::as_bytes(mine));
-  std::vector<double> all(rows.size() / sizeof(double));
-  std::memcpy(all.data(), rows.data(), rows.size());
-  return all;
-}
-
 void ParallelStrategy::add_up(std::span<double> values) {
-  const std::vector<double> rows = gather(values);
+  const std::vector<double> rows = gather<double>(values);
   std::fill(values.begin(), values.end(), 0.0);
   for (std::size_t i = 0; i < rows.size(); ++i) values[i % values.size()] += rows[i];
 }
 
 std::vector<std::string> ParallelStrategy::gather(const std::string& mine) {
-  const auto length = static_cast<double>(mine.size());
-  const std::vector<double> lengths = gather(std::span(&length, 1));
-  const auto most = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
+  const std::size_t length = mine.size();
+  const std::vector<std::size_t> lengths = gather(std::span(&length, 1));
+  const std::size_t most = *std::max_element(lengths.begin(), lengths.end());
   std::vector<std::string> texts(lengths.size());
   if (most == 0) return texts;
   const std::size_t padded = (most + 7) / 8 * 8;
@@ -301,8 +284,7 @@ std::vector<std::string> ParallelStrategy::gather(const std::string& mine) {
   row.resize(padded);
   const std::vector<std::byte> rows = all_gather(std::as_bytes(std::span(row)));
   for (std::size_t rank = 0; rank < texts.size(); ++rank)
-    texts[rank].assign(reinterpret_cast<const char*>(rows.data()) + rank * padded,
-                       static_cast<std::size_t>(lengths[rank]));
+    texts[rank].assign(reinterpret_cast<const char*>(rows.data()) + rank * padded, lengths[rank]);
   return texts;
 }
 

@@ -145,7 +145,7 @@ void RunCheckpoints::save(RunPosition& position, const Limits& limits, const Run
   }
   (void)step_.read();  // waits: after it, every step's result is here
   (void)step_.known();
-  sums_of_all_ = strategy_.gather(metrics_.read());
+  sums_of_all_ = strategy_.gather<double>(metrics_.read());
   strategy_.write_state([&] { return save_parts(parts); },
                         [&](const StateDict& state, const dist::ReadTensor& read) {
                           newest_ = folder_->save(position.attempted, state, read);

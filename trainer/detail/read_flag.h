@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <chrono>
@@ -155,15 +156,13 @@ struct DeviceChoice {
   std::string note;  ///< for the user: which GPU it is, or why it is none
 };
 
-/// What is the matter, of "what is the matter: what to do about it": nobody has asked for a GPU.
-inline std::string matter(const std::string& why) {
-  return why.substr(0, why.find(": "));
-}
-
 inline DeviceChoice automatic_device() {
   if (cuda_is_emulated()) return {kCpu, "this build only emulates CUDA"};
-  if (cuda_device_count() == 0) return {kCpu, matter(why_no_cuda())};
   std::string why_not;
+  if (cuda_device_count() == 0) {  // without what to do about it: nobody has asked for a GPU
+    why_not = why_no_cuda();
+    why_not.resize(std::min(why_not.find(": "), why_not.size()));
+  }
   for (std::int16_t i = 0; i < cuda_device_count(); ++i) {
     try {
       const Device device{DeviceType::cuda, i};
