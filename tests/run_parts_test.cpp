@@ -105,13 +105,13 @@ TEST(Limits, TheFirstReasonCounts) {
   Parts parts(small_config());
   parts.limits.after_step(7);
   EXPECT_FALSE(parts.limits.stopped());
-  parts.limits.stop(StoppedBy::early_stop, "enough");
+  parts.limits.stop({StoppedBy::early_stop, "enough"});
   EXPECT_FALSE(parts.limits.stopped()) << "before ranks have agreed, and the step is over";
-  parts.limits.stop(StoppedBy::max_time, "late");
+  parts.limits.stop({StoppedBy::max_time, "late"});
   parts.limits.after_step(8);
   EXPECT_TRUE(parts.limits.stopped());
-  EXPECT_EQ(parts.limits.reason(), StoppedBy::early_stop);
-  EXPECT_EQ(parts.limits.why(), "enough");
+  EXPECT_EQ(parts.limits.ended().reason, StoppedBy::early_stop);
+  EXPECT_EQ(parts.limits.ended().why, "enough");
 }
 
 TEST(Limits, StepsTimeAndSignalsEndIt) {
@@ -123,16 +123,16 @@ TEST(Limits, StepsTimeAndSignalsEndIt) {
     EXPECT_FALSE(by_steps.limits.stopped());
     by_steps.limits.after_step(step);
   }
-  EXPECT_EQ(by_steps.limits.reason(), StoppedBy::max_steps);
+  EXPECT_EQ(by_steps.limits.ended().reason, StoppedBy::max_steps);
   by_time.clock.add(101);
   by_time.limits.agree();
   EXPECT_FALSE(by_time.limits.stopped()) << "within a validation, time is not looked at";
   by_time.limits.agree(true);
-  EXPECT_EQ(by_time.limits.reason(), StoppedBy::max_time);
-  EXPECT_EQ(by_time.limits.why(), "--max-time is over, after 1 min 41 s");
+  EXPECT_EQ(by_time.limits.ended().reason, StoppedBy::max_time);
+  EXPECT_EQ(by_time.limits.ended().why, "--max-time is over, after 1 min 41 s");
   std::raise(SIGINT);
   by_signal.limits.after_step(1);
-  EXPECT_EQ(by_signal.limits.reason(), StoppedBy::signal);
+  EXPECT_EQ(by_signal.limits.ended().reason, StoppedBy::signal);
   EXPECT_EQ(by_signal.limits.signal(), SIGINT);
 }
 
@@ -156,8 +156,8 @@ TEST(Limits, WhatOtherRanksHaveVotedForIsTaken) {
   Parts parts(small_config());
   EXPECT_FALSE(parts.limits.take({}));
   EXPECT_TRUE(parts.limits.take({.reason = static_cast<int>(StoppedBy::early_stop), .rank = 2}));
-  EXPECT_EQ(parts.limits.reason(), StoppedBy::early_stop);
-  EXPECT_EQ(parts.limits.why(), "rank 2 has stopped it");
+  EXPECT_EQ(parts.limits.ended().reason, StoppedBy::early_stop);
+  EXPECT_EQ(parts.limits.ended().why, "rank 2 has stopped it");
 }
 
 // Reports --------------------------------------------------------------------------------------------------

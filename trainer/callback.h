@@ -33,6 +33,12 @@ constexpr std::string_view name_of(StoppedBy reason) {
   return "?";
 }
 
+/// How it ended; `why` is a line for the user.
+struct Ended {
+  StoppedBy reason = StoppedBy::epochs;
+  std::string why = {};
+};
+
 /// Training has diverged, and cannot go on: run_main() ends with kExitDiverged.
 class DivergedError : public Error {
  public:

@@ -150,7 +150,7 @@ void Run::resume() {
   checkpoints_.resume(state_parts());
   strategy_.complete_weights();
   clock_.add(position_.elapsed_s);
-  if (position_.ended) limits_.stop(*position_.ended, position_.why_ended);
+  if (position_.ended) limits_.stop(*position_.ended);
   limits_.after_step(position_.attempted);
 }
 
@@ -297,7 +297,7 @@ FitReport Run::finish() {
   report.strategy = strategy_.kind();
   report.host_syncs = host_syncs() - syncs_before_;
   report.peak_bytes = allocator_of(config_.device).stats().peak;
-  report.stopped_by = limits_.reason();
+  report.stopped_by = limits_.ended().reason;
   report.checkpoint = checkpoints_.newest();
   strategy_.end_agreements();
   notify([&](Callback& c) { c.on_fit_end(trainer_, report); });
@@ -335,7 +335,7 @@ FitInfo Run::describe() const {
 // As Limits will find; an epoch whose steps are done may still have to be reported.
 std::string Run::nothing_to_do(const FitInfo& info) const {
   if (info.resumed_from.empty()) return {};
-  if (position_.ended) return position_.why_ended;
+  if (position_.ended) return position_.ended->why;
   if (position_.attempted >= info.total_steps) {
     if (info.total_steps == config_.max_steps)
       return fmt::format("--max-steps {} is reached", config_.max_steps);

@@ -36,7 +36,8 @@ struct Reader {
   void operator()(const char* name, std::string& value) const { value = state.text(name); }
 };
 
-template <class Visit> void visit_fields(RunPosition& at, std::string& ended, Visit& visit) {
+template <class Visit>
+void visit_fields(RunPosition& at, std::string& ended_by, std::string& why_ended, Visit& visit) {
   visit("epoch", at.epoch);
   visit("epoch_samples", at.epoch_samples);
   visit("epoch_steps", at.epoch_steps);
@@ -52,8 +53,8 @@ template <class Visit> void visit_fields(RunPosition& at, std::string& ended, Vi
   visit("validation.samples", at.validation.samples);
   visit("validated", at.validated);
   visit("averages_hold", at.averages_hold);
-  visit("ended_by", ended);
-  visit("why_ended", at.why_ended);
+  visit("ended_by", ended_by);
+  visit("why_ended", why_ended);
 }
 
 // A field that is not listed here would be lost in every resumed run.
@@ -85,17 +86,17 @@ template <class Visit> void visit_fields(StepState& step, Visit& visit) {
 
 StateDict state_of(const RunPosition& position) {
   RunPosition at = position;
-  std::string ended(at.ended ? name_of(*at.ended) : "");
+  std::string ended_by(at.ended ? name_of(at.ended->reason) : ""), why(at.ended ? at.ended->why : "");
   Writer write;
-  visit_fields(at, ended, write);
+  visit_fields(at, ended_by, why, write);
   return std::move(write.state);
 }
 
 RunPosition position_from(const StateDict& state) {
   RunPosition at;
-  std::string ended;
+  std::string ended_by, why;
   Reader read{state};
-  visit_fields(at, ended, read);
+  visit_fields(at, ended_by, why, read);
   state.require_all_used("run");
   const std::int64_t counts[] = {at.epoch, at.epoch_samples, at.epoch_steps, at.attempted,
                                  at.trained_samples};
@@ -109,10 +110,10 @@ RunPosition position_from(const StateDict& state) {
               value);
   for (const StoppedBy reason : {StoppedBy::epochs, StoppedBy::max_steps, StoppedBy::early_stop,
                                  StoppedBy::max_time, StoppedBy::signal}) {
-    if (ended == name_of(reason)) at.ended = reason;
+    if (ended_by == name_of(reason)) at.ended = {reason, why};
   }
-  ATH_CHECK(at.ended || ended.empty(), "state_dict: 'ended_by' must be a reason or empty, but is '{}'",
-            ended);
+  ATH_CHECK(at.ended || ended_by.empty(), "state_dict: 'ended_by' must be a reason or empty, but is '{}'",
+            ended_by);
   return at;
 }
 

@@ -42,8 +42,7 @@ struct RunPosition {
   bool validated = false;     ///< the weights are still those of that validation
   bool averages_hold = true;  ///< nobody wrote to the weights behind their running average
   /// Ended by a callback: nothing is left to do but the rest after the last step.
-  std::optional<StoppedBy> ended;
-  std::string why_ended;
+  std::optional<Ended> ended;
 };
 
 StateDict state_of(const RunPosition& position);
