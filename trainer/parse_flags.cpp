@@ -44,10 +44,10 @@ class Flags {
 
  private:
   template <class T> static std::string wrapped(const std::string& help, const T& value) {
-    constexpr int kNamesColumns = 30;  // of --help: flags, then what they mean
-    std::string text = help;
-    if constexpr (std::is_arithmetic_v<T>) text = fmt::format(fmt::runtime(help), value);
-    return terminal::wrapped(text, terminal::kColumns - kNamesColumns, 0);
+    constexpr int kHelpColumns = terminal::kColumns - 30;  // behind the names
+    if constexpr (std::is_arithmetic_v<T>)
+      return terminal::wrapped(fmt::format(fmt::runtime(help), value), kHelpColumns, 0);
+    return terminal::wrapped(help, kHelpColumns, 0);
   }
 
   CLI::App& app_;

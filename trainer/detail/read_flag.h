@@ -163,9 +163,9 @@ inline DeviceChoice automatic_device() {
     why_not = why_no_cuda();
     why_not.resize(std::min(why_not.find(": "), why_not.size()));
   }
-  for (std::int16_t i = 0; i < cuda_device_count(); ++i) {
+  for (int i = 0; i < cuda_device_count(); ++i) {
     try {
-      const Device device{DeviceType::cuda, i};
+      const Device device{DeviceType::cuda, static_cast<std::int16_t>(i)};
       return {device, device_info(device).name};
     } catch (const BackendError& error) {  // this build has no code for it
       if (why_not.empty()) why_not = error.what();
