@@ -187,7 +187,6 @@ set(ATHANOR_HEADERS
   trainer/bottleneck.h
   trainer/callback.h
   trainer/checkpoint.h
-  trainer/choose_device.h
   trainer/classifier.h
   trainer/config.h
   trainer/early_stopping.h

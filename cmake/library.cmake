@@ -242,10 +242,8 @@ set(ATHANOR_SOURCES
   trainer/bottleneck.cpp
   trainer/checkpoint.cpp
   trainer/checkpoint_folder.cpp
-  trainer/choose_device.cpp
   trainer/classifier.cpp
   trainer/config.cpp
-  trainer/detail/flag_values.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
   trainer/feeding.cpp

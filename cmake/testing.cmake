@@ -19,7 +19,7 @@ target_link_libraries(athanor_test_memory PRIVATE athanor_flags)
 
 # athanor_test(NAME [LABELS label...] [THREADS] [SOURCES file...] [LIBRARIES target...])
 #   One binary from NAME_test.cpp (and SOURCES); each of its cases is a test. A case is labelled as LABELS says, else
-#   by its name: *Gradcheck* is gradcheck, *Slow* is slow, everything else is unit.
+#   by its name: *Gradcheck* is gradcheck, Suite.Slow* is slow, everything else is unit.
 #   THREADS: exercises threads of our own, so that it is built under ThreadSanitizer too; nothing else is.
 function(athanor_test name)
   cmake_parse_arguments(arg "THREADS" "" "LABELS;SOURCES;LIBRARIES" ${ARGN})
@@ -34,8 +34,8 @@ function(athanor_test name)
     athanor_discover(${name} "*" "${arg_LABELS}")
   else()
     athanor_discover(${name} "*Gradcheck*" gradcheck)
-    athanor_discover(${name} "*Slow*" slow)
-    athanor_discover(${name} "-*Gradcheck*:*Slow*" unit)
+    athanor_discover(${name} "*.Slow*" slow)
+    athanor_discover(${name} "-*Gradcheck*:*.Slow*" unit)
   endif()
 endfunction()
 

@@ -40,7 +40,7 @@ TEST(EarlyStop, FollowsTheTable) {
   };
   for (const EarlyCase& c : cases) {
     SCOPED_TRACE(c.what);
-    EarlyStopRule rule(c.goal, c.patience);
+    EarlyStopRule rule{c.goal, c.patience};
     std::int64_t stopped = -1;
     for (std::size_t i = 0; i < c.values.size() && stopped < 0; ++i) {
       const auto verdict = rule.update(c.values[i]);
@@ -49,9 +49,10 @@ TEST(EarlyStop, FollowsTheTable) {
       }
     }
     EXPECT_EQ(stopped, c.stops_at);
-    EXPECT_EQ(rule.best_at(), c.best_at);
+    EXPECT_EQ(rule.best_at, c.best_at);
   }
-  EXPECT_THROW(EarlyStopRule(kMin, 0), ArgumentError);
+  EXPECT_THROW(EarlyStopping({"val_loss", 0}), ArgumentError);
+  EXPECT_THROW(EarlyStopping({"loss", 1}), ArgumentError);
 }
 
 TEST(EarlyStop, PutsTheBestWeightsBack) {
@@ -60,11 +61,11 @@ TEST(EarlyStop, PutsTheBestWeightsBack) {
   config.early_stop = EarlyStop{"val_loss", 2};
   config.schedule = [](double, std::int64_t) { return schedules::constant(2.0); };  // far too much
   config.momentum = 0;
-  const test::Outcome result = test::run(config);
+  const test::RecordedRun result = test::run(config);
   ASSERT_EQ(result.report.stopped_by, StoppedBy::early_stop);
-  const auto best = std::min_element(result.log.epochs.begin(), result.log.epochs.end(),
+  const auto best = std::min_element(result.epochs.begin(), result.epochs.end(),
                                      [](auto& a, auto& b) { return a.val_loss < b.val_loss; });
-  ASSERT_NE(best, result.log.epochs.end() - 1);
+  ASSERT_NE(best, result.epochs.end() - 1);
   EXPECT_EQ(result.report.weights_hash, best->weights_hash);
   EXPECT_EQ(result.report.test_loss, best->val_loss);
 }
@@ -78,12 +79,12 @@ TEST(EarlyStop, AnEpochWithoutAnAppliedStepCostsNoPatience) {
   const auto spoil = [](int call, const Tensor& y) {
     if (call > 10 && call <= 20) y.data<float>()[0] = std::numeric_limits<float>::infinity();
   };
-  const test::Outcome result = test::run(config, 160, spoil);
+  const test::RecordedRun result = test::run(config, 160, spoil);
   EXPECT_EQ(result.report.steps.skipped_overflow, 10);
-  EXPECT_EQ(result.log.epochs.at(1).val_loss, result.log.epochs[0].val_loss);
-  EXPECT_GT(result.log.epochs.at(2).val_loss, result.log.epochs[0].val_loss);
+  EXPECT_EQ(result.epochs.at(1).val_loss, result.epochs[0].val_loss);
+  EXPECT_GT(result.epochs.at(2).val_loss, result.epochs[0].val_loss);
   EXPECT_EQ(result.report.stopped_by, StoppedBy::early_stop);
-  EXPECT_EQ(result.log.epochs.size(), 4u);
+  EXPECT_EQ(result.epochs.size(), 4u);
 }
 
 // The largest of logits that hold a NaN may still be the right one.
@@ -98,12 +99,10 @@ TEST(EarlyStop, AnEpochWithoutALossIsNotTheBest) {
       if (call == 2) y.data<float>()[4] = std::numeric_limits<float>::quiet_NaN();
     };
     Trainer trainer(config);
-    test::Recorder::Log log;
-    trainer.add(std::make_unique<test::Recorder>(log));
-    const FitReport report = trainer.fit(model, *train, *held_out);
-    EXPECT_EQ(report.stopped_by, StoppedBy::early_stop);
-    ASSERT_EQ(log.epochs.size(), 2u);
-    EXPECT_EQ(report.weights_hash, log.epochs[0].weights_hash);
+    const test::RecordedRun run = test::record(trainer, model, *train, *held_out);
+    EXPECT_EQ(run.report.stopped_by, StoppedBy::early_stop);
+    ASSERT_EQ(run.epochs.size(), 2u);
+    EXPECT_EQ(run.report.weights_hash, run.epochs[0].weights_hash);
     EXPECT_NE(trainer.why_stopped().find("val_loss is nan after epoch 2: back to the weights of epoch 1"),
               std::string::npos)
         << trainer.why_stopped();

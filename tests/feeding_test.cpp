@@ -14,6 +14,7 @@
 #include "data/synthetic.h"
 #include "nn/linear.h"
 #include "support/made_up_set.h"
+#include "support/recorded_run.h"
 #include "support/temp_dir.h"
 #include "trainer/bottleneck.h"
 #include "trainer/progress.h"
@@ -42,32 +43,10 @@ TrainerConfig small_config() {
   return config;
 }
 
-class Reports final : public Callback {
- public:
-  struct Log {
-    std::vector<EpochReport> epochs;
-    std::vector<std::string> notes;
-  };
-  explicit Reports(Log& log) : log_(log) {}
-  void on_epoch_end(Trainer&, const EpochReport& report) override { log_.epochs.push_back(report); }
-  void on_note(Trainer&, const std::string& note) override { log_.notes.push_back(note); }
-
- private:
-  Log& log_;
-};
-
-struct Outcome {
-  FitReport report;
-  Reports::Log log;
-};
-
-Outcome train(const TrainerConfig& config, const Dataset& data, const Dataset& held_out) {
-  Outcome outcome;
+test::RecordedRun train(const TrainerConfig& config, const Dataset& data, const Dataset& held_out) {
   Trainer trainer(config);
-  trainer.add(std::make_unique<Reports>(outcome.log));
   Line model;
-  outcome.report = trainer.fit(model, data, held_out);
-  return outcome;
+  return test::record(trainer, model, data, held_out);
 }
 
 std::int64_t threads_of_this_process() {
@@ -80,11 +59,11 @@ TEST(Feeding, WeightsAreTheSameHoweverSamplesCome) {
   TrainerConfig config = small_config();
   config.deterministic = true;
   config.workers = 0;
-  const Outcome alone = train(config, data, held_out);
+  const test::RecordedRun alone = train(config, data, held_out);
   for (const int workers : {1, 3}) {
     config.workers = workers;
     config.prefetch = workers;
-    const Outcome other = train(config, data, held_out);
+    const test::RecordedRun other = train(config, data, held_out);
     EXPECT_EQ(other.report.weights_hash, alone.report.weights_hash);
     EXPECT_EQ(other.report.test_loss, alone.report.test_loss);
   }
@@ -93,7 +72,7 @@ TEST(Feeding, WeightsAreTheSameHoweverSamplesCome) {
   // The device's own copy of a set in memory.
   const auto resident = synthetic(kSpec, 95), resident_test = synthetic(kSpec, 33, 1);
   config = small_config();
-  const Outcome usual = train(config, *resident, *resident_test);
+  const test::RecordedRun usual = train(config, *resident, *resident_test);
   config.data_on_device = true;
   EXPECT_EQ(train(config, *resident, *resident_test).report.weights_hash, usual.report.weights_hash);
 }
@@ -129,7 +108,7 @@ TEST(Feeding, CtrlCEndsItAfterTheStep) {
     TrainerConfig config = small_config();
     config.workers = workers;
     reads = -4000;  // measuring the pixels reads, too
-    const Outcome outcome = train(config, data, held_out);
+    const test::RecordedRun outcome = train(config, data, held_out);
     EXPECT_EQ(outcome.report.stopped_by, StoppedBy::signal);
     EXPECT_EQ(outcome.report.signal, SIGINT);
     EXPECT_GT(outcome.report.steps.applied, 0);
@@ -168,14 +147,12 @@ TEST(Feeding, AStallOfTheDataIsDatasTime) {
   TrainerConfig config = small_config();
   config.workers = 0;
   config.threads = 1;
-  Reports::Log log;
   Trainer trainer(config);
   trainer.add(std::make_unique<Begin>([&] { stalled = {}; }));
-  trainer.add(std::make_unique<Reports>(log));
   Line model;
-  trainer.fit(model, data, held_out);
+  const test::RecordedRun run = test::record(trainer, model, data, held_out);
   double data_s = 0, step_s = 0;
-  for (const EpochReport& epoch : log.epochs) {
+  for (const EpochReport& epoch : run.epochs) {
     data_s += epoch.times.data;
     step_s += epoch.times.step();
     EXPECT_EQ(epoch.bottleneck.bound_by, "data") << epoch.bottleneck.line;
@@ -198,15 +175,15 @@ TEST(Feeding, BadSamplesAreCountedOnceAnEpoch) {
   config.bad_samples = {.skip = true, .limit = 2};
   const test::TempDir dir;
   config.metrics = dir / "metrics.jsonl";
-  const Outcome outcome = train(config, data, held_out);
-  ASSERT_EQ(outcome.log.epochs.size(), 2u);
-  for (const EpochReport& epoch : outcome.log.epochs) {
+  const test::RecordedRun outcome = train(config, data, held_out);
+  ASSERT_EQ(outcome.epochs.size(), 2u);
+  for (const EpochReport& epoch : outcome.epochs) {
     EXPECT_EQ(epoch.loader.skipped, 2);
     ASSERT_EQ(epoch.notes.size(), 1u);
     EXPECT_TRUE(epoch.notes[0].starts_with("bad samples: 2 of training replaced, the first: "))
         << epoch.notes[0];
   }
-  ASSERT_EQ(outcome.log.notes.size(), 2u) << "the first of each epoch, at once";
+  ASSERT_EQ(outcome.notes.size(), 2u) << "the first of each epoch, at once";
   std::istringstream file(test::read_file(config.metrics));
   int epochs = 0, notes = 0;
   for (std::string text; std::getline(file, text);) {

@@ -200,6 +200,8 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
       {{"--bad-samples", "skip:x"}, "--bad-samples: must be a whole number, but got 'x'"},
       {{"--order", "sorted"}, "--order: must be random or pages, but got 'sorted'"},
       {{"--checkpoint-dir", "x", "--resume", "auto", "--fast-dev-run"}, "--fast-dev-run"},
+      {{"--checkpoint-dir", ""}, "--checkpoint-dir: must be a file or folder, but is empty"},
+      {{"--metrics", ""}, "--metrics: must be a file or folder, but is empty"},
   };
   for (const Case& c : cases) {
     const std::string message = refusal(c.arguments);

@@ -8,9 +8,10 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::NormedNet;
-using test::RankRun;
 using test::ranks_config;
+using test::RecordedRun;
 using test::train_ranks;
+using test::weights_of;
 
 class GatherOverlap : public test::ResumeTest {};
 
@@ -26,8 +27,8 @@ TrainerConfig zero1_config(bool overlap) {
   return config;
 }
 
-void expect_same(const std::vector<RankRun>& runs, const RankRun& expected) {
-  for (const RankRun& run : runs) {
+void expect_same(const std::vector<RecordedRun>& runs, const RecordedRun& expected) {
+  for (const RecordedRun& run : runs) {
     EXPECT_EQ(run.weights, expected.weights);
     EXPECT_EQ(run.report.weights_hash, expected.report.weights_hash);
     EXPECT_EQ(run.report.test_loss, expected.report.test_loss);
@@ -49,7 +50,7 @@ TEST_F(GatherOverlap, ChangesNoBit) {
       SCOPED_TRACE(fmt::format("{} ranks, {}", world, name_of(precision)));
       TrainerConfig plain = zero1_config(false), overlapped = zero1_config(true);
       plain.precision = overlapped.precision = precision;
-      const RankRun expected = train_ranks(world, plain)[0];
+      const RecordedRun expected = train_ranks(world, plain)[0];
       for (const std::uint64_t seed : {0, 1, 2}) {
         const auto delay = seed == 0 ? 0us : 500us;
         std::filesystem::remove_all(folder());
@@ -92,18 +93,9 @@ class OutsideNet final : public LookingNet {
   Tensor read(const Tensor& x) override { return out.forward(flatten(conv(x))); }
 };
 
-std::vector<double> weights_of(const nn::Module& net) {
-  std::vector<double> all;
-  for (const Parameter& parameter : net.parameters()) {
-    const auto values = parameter.tensor.detach().to_vector();
-    all.insert(all.end(), values.begin(), values.end());
-  }
-  return all;
-}
-
 struct Looked {
   int steps = 0, overlapped = 0;
-  RankRun run;
+  RecordedRun run;
   std::vector<std::vector<double>> seen;  ///< weights, whenever they must be whole
 };
 
@@ -130,16 +122,16 @@ class Reader final : public Callback {
 
 class Steps final : public Callback {
  public:
-  explicit Steps(test::OnRankStep on_step) : on_step_(std::move(on_step)) {}
+  explicit Steps(test::OnStep on_step) : on_step_(std::move(on_step)) {}
   void on_step_end(Trainer& trainer, const StepInfo& step) override { on_step_(trainer, step); }
 
  private:
-  test::OnRankStep on_step_;
+  test::OnStep on_step_;
 };
 
 template <class Net>
 std::vector<Looked> look(int world, const TrainerConfig& config,
-                         const std::function<test::OnRankStep(int rank, Net&)>& on_step = {}) {
+                         const std::function<test::OnStep(int rank, Net&)>& on_step = {}) {
   static const auto train = digits(Split::train), held_out = digits(Split::test);
   std::vector<Looked> all(static_cast<std::size_t>(world));
   const auto rank = [&](dist::Transport& transport) {
@@ -201,7 +193,7 @@ TEST_F(GatherOverlap, CallbacksThatReadWeightsSeeThemWhole) {
     TrainerConfig config = zero1_config(true);
     config.strategy = strategy;
     config.epochs = 1;
-    const auto runs = look<LookingNet>(2, config, [&](int rank, LookingNet& net) -> test::OnRankStep {
+    const auto runs = look<LookingNet>(2, config, [&](int rank, LookingNet& net) -> test::OnStep {
       if (rank == 0) return {};
       return [&](Trainer&, const StepInfo&) { seen.push_back(weights_of(net)); };
     });

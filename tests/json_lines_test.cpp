@@ -1,9 +1,11 @@
 #include "trainer/json_lines.h"
 
+#include <csignal>
 #include <sstream>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/resource.h>
 
 #include "support/small_training.h"
 #include "support/temp_dir.h"
@@ -17,7 +19,7 @@ TEST(JsonLines, HoldOneObjectPerEpochAndOneAtTheEnd) {
   const test::TempDir dir;
   TrainerConfig config = small_config();
   config.metrics = dir / "metrics.jsonl";
-  const test::Outcome result = test::run(config);
+  const test::RecordedRun result = test::run(config);
   test::run(config);  // appends
   std::istringstream file(test::read_file(config.metrics));
   std::vector<nlohmann::json> lines;
@@ -43,6 +45,24 @@ TEST(JsonLines, HoldOneObjectPerEpochAndOneAtTheEnd) {
     EXPECT_TRUE(end.at(key).is_number()) << key;
   }
   EXPECT_EQ(lines[7]["weights_hash"], end["weights_hash"]);
+}
+
+// A disk that is full in the middle of a line: who goes on when there is room must not write behind half of
+// one.
+TEST(JsonLines, AreWholeAfterAFullDisk) {
+  const test::TempDir dir;
+  TrainerConfig config = small_config();
+  config.metrics = dir / "metrics.jsonl";
+  test::run(config);
+  const std::string before = test::read_file(config.metrics);
+  std::signal(SIGXFSZ, SIG_IGN);  // as run_main() does
+  rlimit usual{};
+  getrlimit(RLIMIT_FSIZE, &usual);
+  const rlimit full{before.size() + 10, usual.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &full);
+  EXPECT_THROW(test::run(config), IoError);
+  setrlimit(RLIMIT_FSIZE, &usual);
+  EXPECT_EQ(test::read_file(config.metrics), before);
 }
 
 TEST(JsonLines, RefuseAFileThatCannotBeWritten) {

@@ -17,7 +17,7 @@ namespace {
 
 using test::expect_alike;
 using test::NormedNet;
-using test::OnRankStep;
+using test::OnStep;
 using test::PlainNet;
 using test::ranks_config;
 using test::train_ranks;
@@ -25,7 +25,7 @@ using test::with;
 
 /// What each rank's training throws.
 template <class Net = PlainNet>
-std::vector<std::string> errors_of(int world, const TrainerConfig& config, const OnRankStep& on_step = {}) {
+std::vector<std::string> errors_of(int world, const TrainerConfig& config, const OnStep& on_step = {}) {
   std::vector<std::string> errors(static_cast<std::size_t>(world), "no error");
   try {
     dist::run_ranks(world, [&](dist::Transport& transport) {
@@ -169,30 +169,16 @@ TEST(Ranks, UnusedParametersAreNamedOnceForEachRank) {
     test::PlainNet net;
     nn::Linear sometimes{64, 10, {.bias = false}}, never{64, 10, {.bias = false}};
   };
-  class Notes final : public Callback {
-   public:
-    explicit Notes(std::vector<std::string>& notes) : notes_(notes) {}
-    void on_note(Trainer&, const std::string& note) override { notes_.push_back(note); }
-
-   private:
-    std::vector<std::string>& notes_;
-  };
   for (const bool debug : {true, false}) {
     for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
       TrainerConfig config = with(ranks_config(), strategy);
       config.max_steps = 5;
       config.collectives.compare_calls = debug;
-      std::vector<std::vector<std::string>> notes(2);
-      dist::run_ranks(2, [&](dist::Transport& transport) {
-        Sparing net;
-        Trainer trainer(config, &transport);
-        trainer.add(std::make_unique<Notes>(notes[static_cast<std::size_t>(transport.rank())]));
-        trainer.fit(net, *digits(Split::train), *digits(Split::test));
-      });
+      const auto runs = train_ranks<Sparing>(2, config);
       const std::vector<std::string> expected{
           "rank 0: step 1 had no gradient for 'sometimes.weight', 'never.weight'",
           "rank 1: step 1 had no gradient for 'never.weight'"};
-      for (const auto& told : notes) EXPECT_EQ(told, debug ? expected : std::vector<std::string>());
+      for (const auto& run : runs) EXPECT_EQ(run.notes, debug ? expected : std::vector<std::string>());
     }
   }
 }

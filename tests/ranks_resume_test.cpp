@@ -9,8 +9,8 @@ namespace athanor {
 namespace {
 
 using test::expect_alike;
-using test::RankRun;
 using test::ranks_config;
+using test::RecordedRun;
 using test::train_ranks;
 using test::with;
 
@@ -33,7 +33,7 @@ TEST_F(RanksResume, AnyNumberOfRanksGoesOn) {
     SCOPED_TRACE(fmt::format("from step {} on {} ranks", step, world));
     const auto resumed = train_ranks(world, from(saved_config(), file(step).string()));
     expect_alike(resumed);
-    const RankRun &a = resumed[0], &b = straight[0];
+    const RecordedRun &a = resumed[0], &b = straight[0];
     EXPECT_EQ(a.report.steps.applied, b.report.steps.applied);
     EXPECT_NEAR(a.epochs.back().val_loss, b.epochs.back().val_loss, 1e-3);
     if (world != 2) return;
@@ -118,11 +118,11 @@ TEST_F(RanksResume, RanksHaveRandomNumbersOfTheirOwnAndKeepThem) {
   };
   const auto data = synthetic(test::kResumeSpec, 75, 1), held_out = synthetic(test::kResumeSpec, 30, 2);
   const auto run = [&](const TrainerConfig& options) {
-    std::vector<RankRun> runs(2);
+    std::vector<RecordedRun> runs(2);
     dist::run_ranks(2, [&](dist::Transport& transport) {
       test::ResumeNet net;
       Trainer trainer(options, &transport);
-      RankRun& mine = runs[static_cast<std::size_t>(transport.rank())];
+      RecordedRun& mine = runs[static_cast<std::size_t>(transport.rank())];
       trainer.add(std::make_unique<Seeds>(mine.hashes));
       if (transport.rank() == 0) trainer.add(std::make_unique<OnRank0>());
       mine.report = trainer.fit(net, *data, *held_out);

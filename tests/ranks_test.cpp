@@ -17,13 +17,13 @@ namespace {
 using test::expect_alike;
 using test::NormedNet;
 using test::PlainNet;
-using test::RankRun;
 using test::ranks_config;
+using test::RecordedRun;
 using test::train_ranks;
 using test::with;
 
 TEST(Ranks, DdpIsOneRankOnTheSameSamples) {
-  const RankRun one = train_ranks(1, ranks_config())[0];
+  const RecordedRun one = train_ranks(1, ranks_config())[0];
   for (const int world : {2, 4}) {
     SCOPED_TRACE(world);
     const auto many = train_ranks(world, ranks_config());
@@ -50,7 +50,7 @@ TEST(Ranks, Zero1IsDdpBitForBit) {
       EXPECT_EQ(zero1[0].report.strategy, Strategy::zero1);
       EXPECT_EQ(zero1[0].report.weights_hash, ddp[0].report.weights_hash);
       EXPECT_EQ(zero1[0].report.test_loss, ddp[0].report.test_loss);
-      for (const RankRun& run : zero1) EXPECT_EQ(run.weights, ddp[0].weights);
+      for (const RecordedRun& run : zero1) EXPECT_EQ(run.weights, ddp[0].weights);
     }
   }
 }
@@ -74,7 +74,7 @@ TEST(Ranks, MetricsAreThoseOfOneRankToTheBit) {
   config.schedule = [](double, std::int64_t) { return schedules::constant(0); };
   config.val_batch_size = 7;  // 360 samples: the last batch has three
   config.label_smoothing = 0.1;
-  const RankRun one = train_ranks<PixelNet>(1, config)[0];
+  const RecordedRun one = train_ranks<PixelNet>(1, config)[0];
   for (const int world : {2, 3, 4}) {
     const auto many = train_ranks<PixelNet>(world, config);
     expect_alike(many);
@@ -90,11 +90,11 @@ TEST(Ranks, MetricsAreThoseOfOneRankToTheBit) {
 // Ten times as near to one rank as with norms of each rank's own, which do differ.
 TEST(Ranks, SyncBnIsOneRankOnTheSameSamples) {
   TrainerConfig config = ranks_config();
-  const RankRun one = train_ranks<NormedNet>(1, config)[0];
+  const RecordedRun one = train_ranks<NormedNet>(1, config)[0];
   TrainerConfig synced = config;
   synced.sync_bn = true;
   EXPECT_EQ(train_ranks<NormedNet>(1, synced)[0].weights, one.weights);
-  const auto apart_from_one = [&](const RankRun& run) {
+  const auto apart_from_one = [&](const RecordedRun& run) {
     return std::fabs(run.epochs[0].train_loss - one.epochs[0].train_loss);
   };
   for (const int world : {2, 8}) {
@@ -112,7 +112,7 @@ TEST(Ranks, AccumulationAndShortStepsAreWeighted) {
   TrainerConfig config = ranks_config();
   config.max_steps = -1;
   config.accumulate = 3;
-  const RankRun one = train_ranks(1, config)[0];
+  const RecordedRun one = train_ranks(1, config)[0];
   const auto many = train_ranks(2, config);
   expect_alike(many);
   EXPECT_EQ(many[0].report.steps.applied, 18);

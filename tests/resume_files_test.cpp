@@ -18,7 +18,7 @@ using ResumeFiles = ResumeTest;
 // Files ----------------------------------------------------------------------------------------------------
 
 TEST_F(ResumeFiles, FallsBackWhereTheNewestFileIsDamagedAndSaysSo) {
-  const Told straight = train(test::resume_config());
+  const RecordedRun straight = train(test::resume_config());
   const TrainerConfig config = saving(test::resume_config(), 2);
   train(config, [](Trainer&, const StepInfo& step) {
     if (step.attempted == 6) std::raise(SIGINT);
@@ -26,7 +26,7 @@ TEST_F(ResumeFiles, FallsBackWhereTheNewestFileIsDamagedAndSaysSo) {
   std::string bytes = test::read_file(file(6));
   bytes[bytes.size() - 7] ^= 1;
   test::write_file(file(6), bytes);
-  const Told resumed = train(from(config, "auto"));
+  const RecordedRun resumed = train(from(config, "auto"));
   EXPECT_EQ(resumed.steps.size(), 6u);  // from step 4
   EXPECT_TRUE(has_note(resumed, "skipped: checkpoint: " + file(6).string() + " is damaged"));
   EXPECT_TRUE(has_note(resumed, "resumed from " + file(4).string()));
@@ -35,14 +35,14 @@ TEST_F(ResumeFiles, FallsBackWhereTheNewestFileIsDamagedAndSaysSo) {
 }
 
 TEST_F(ResumeFiles, AutoBeginsWhereThereIsNothingAndSaysSo) {
-  const Told straight = train(test::resume_config());
+  const RecordedRun straight = train(test::resume_config());
   const TrainerConfig config = from(saving(test::resume_config(), 0), "auto");
-  const Told fresh = train(config);
+  const RecordedRun fresh = train(config);
   ASSERT_EQ(fresh.notes.size(), 1u);
   expect_one_line(fresh.notes[0], {"no checkpoint in " + folder().string(), "a fresh start"});
   expect_same_end(fresh, straight);
   for (const auto& entry : std::filesystem::directory_iterator(folder())) test::write_file(entry.path(), "x");
-  const Told again = train(config);
+  const RecordedRun again = train(config);
   EXPECT_EQ(again.notes.size(), 3u);
   EXPECT_TRUE(has_note(again, "no checkpoint that can be read in"));
   expect_same_end(again, straight);
@@ -129,6 +129,8 @@ TEST_F(ResumeFiles, EveryEntryIsNeededAndNamed) {
   expect_one_line(changed("run.epoch", std::int64_t{3}), {"epoch must be at most 2"});
   expect_one_line(changed("run.epoch_samples", std::int64_t{7}), {"7 delivered"});
   expect_one_line(changed("run.ended_by", std::string("x")), {"'ended_by'"});
+  for (const double seconds : {std::nan(""), -1.0, 1e300})
+    expect_one_line(changed("run.elapsed_s", seconds), {"'elapsed_s' must be"});
   expect_one_line(changed("run.validated", std::int64_t{2}), {"'validated' must be 0 or 1"});
   expect_one_line(changed("step.growth_counter", std::int64_t{1} << 40), {"'growth_counter' must fit"});
   expect_one_line(changed("model.norm.weight", Tensor::zeros({5})), {"norm.weight", "[6]", "[5]"});

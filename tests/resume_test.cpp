@@ -35,7 +35,7 @@ TEST_F(Resume, InF16WithALossScaleThatMovesToo) {
   TrainerConfig config = test::resume_config();
   config.precision = Precision::f16;
   config.loss_scaling = LossScaling{.initial = 1048576, .growth_interval = 3};
-  const Told straight = train(config);
+  const RecordedRun straight = train(config);
   EXPECT_GT(straight.report.steps.skipped_overflow, 0);
   EXPECT_GT(straight.report.steps.applied, 4);
   expect_equal_from_everywhere(config, 10);
@@ -57,7 +57,7 @@ TEST_F(Resume, WhenItIsStoppedEarlyToo) {
   config.early_stop = EarlyStop{"val_loss", 2};
   config.momentum = 0;
   config.schedule = [](double, std::int64_t) { return schedules::constant(3.0); };  // far too much
-  const Told straight = train(config);
+  const RecordedRun straight = train(config);
   ASSERT_EQ(straight.report.stopped_by, StoppedBy::early_stop);
   ASSERT_NE(straight.report.weights_hash, straight.epochs.back().weights_hash);  // the best are put back
   expect_equal_from_everywhere(config, straight.steps.size());
@@ -66,13 +66,13 @@ TEST_F(Resume, WhenItIsStoppedEarlyToo) {
 TEST_F(Resume, WithMaxStepsInTheMiddleOfAnEpochToo) {
   TrainerConfig config = test::resume_config();
   config.max_steps = 8;
-  const Told straight = train(config);
+  const RecordedRun straight = train(config);
   ASSERT_EQ(straight.report.stopped_by, StoppedBy::max_steps);
   expect_same_end(train(saving(config, 3)), straight);
   EXPECT_EQ(files(), 3u);  // of steps 3, 6 and 8
   for (const std::int64_t step : {3, 6, 8}) {
     SCOPED_TRACE(step);
-    const Told resumed = train(from(config, file(step).string()));
+    const RecordedRun resumed = train(from(config, file(step).string()));
     expect_same_end(resumed, straight);
     EXPECT_EQ(resumed.steps.size(), static_cast<std::size_t>(8 - step));
     EXPECT_EQ(resumed.epochs.size(), step == 3 ? 2u : 1u);
@@ -89,7 +89,7 @@ TEST_F(Resume, WithOtherOptimizersToo) {
   };
   for (const TrainerConfig& config : {adam, muon}) {
     std::filesystem::remove_all(folder());
-    const Told straight = train(config);
+    const RecordedRun straight = train(config);
     train(saving(config, 4));
     expect_same_end(train(from(config, file(4).string())), straight);
   }
@@ -99,16 +99,16 @@ TEST_F(Resume, WithOtherOptimizersToo) {
 
 TEST_F(Resume, TimesGoOnToo) {
   const TrainerConfig config = saving(test::resume_config(), 4);
-  const Told whole = train(config);
+  const RecordedRun whole = train(config);
   const double at_4 = load_checkpoint(file(4)).real("run.elapsed_s");
-  const Told resumed = train(from(test::resume_config(), file(4).string()));
+  const RecordedRun resumed = train(from(test::resume_config(), file(4).string()));
   EXPECT_GT(at_4, 0);
   EXPECT_LT(at_4, whole.report.wall_s);
   EXPECT_GT(resumed.report.wall_s, at_4);
   EXPECT_GE(resumed.epochs[0].wall_s, at_4);
   TrainerConfig limited = test::resume_config();
   limited.max_time_s = at_4 / 2;  // is over already
-  const Told over = train(from(limited, file(4).string()));
+  const RecordedRun over = train(from(limited, file(4).string()));
   EXPECT_EQ(over.report.stopped_by, StoppedBy::max_time);
   EXPECT_TRUE(over.steps.empty());
 }
@@ -116,20 +116,20 @@ TEST_F(Resume, TimesGoOnToo) {
 // Ended from outside ---------------------------------------------------------------------------------------
 
 TEST_F(Resume, AfterASignalInAStepEqualsTheRunThatNeverStopped) {
-  const Told straight = train(test::resume_config());
+  const RecordedRun straight = train(test::resume_config());
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     for (std::int64_t at = 1; at <= 10; ++at) {
       SCOPED_TRACE(at);
       std::filesystem::remove_all(folder());
       TrainerConfig config = saving(test::resume_config(), 0);
-      const Told ended = train(config, [&](Trainer&, const StepInfo& step) {
+      const RecordedRun ended = train(config, [&](Trainer&, const StepInfo& step) {
         if (step.attempted == at) std::raise(signal);
       });
       EXPECT_EQ(ended.report.stopped_by, StoppedBy::signal);
       EXPECT_EQ(exit_code(ended.report), 128 + signal);
       EXPECT_EQ(ended.report.checkpoint, file(at));
       EXPECT_EQ(ended.epochs.size(), at > 5 ? 1u : 0u);
-      const Told resumed = train(from(config, "auto"));
+      const RecordedRun resumed = train(from(config, "auto"));
       expect_same_end(resumed, straight);
       EXPECT_EQ(ended.epochs.size() + resumed.epochs.size(),
                 straight.epochs.size());  // none twice, none lost
@@ -141,7 +141,7 @@ TEST_F(Resume, AfterASignalInAStepEqualsTheRunThatNeverStopped) {
 }
 
 TEST_F(Resume, AfterASignalInAValidationEqualsTheRunThatNeverStopped) {
-  const Told straight = train(test::resume_config());
+  const RecordedRun straight = train(test::resume_config());
   for (const std::int64_t every : {0, 1, 3}) {
     for (const int validation : {1, 2}) {
       SCOPED_TRACE(validation);
@@ -152,10 +152,10 @@ TEST_F(Resume, AfterASignalInAValidationEqualsTheRunThatNeverStopped) {
       model.on_forward = [&](bool training) {
         if (!training && ++validations == validation) std::raise(SIGTERM);
       };
-      const Told ended = train(config, model);
+      const RecordedRun ended = train(config, model);
       EXPECT_EQ(ended.report.signal, SIGTERM);
       EXPECT_EQ(ended.report.checkpoint, file(5 * validation));
-      const Told resumed = train(from(config, "auto"));
+      const RecordedRun resumed = train(from(config, "auto"));
       expect_same_end(resumed, straight);
       EXPECT_EQ(ended.epochs.size() + resumed.epochs.size(), straight.epochs.size());
     }
@@ -163,18 +163,18 @@ TEST_F(Resume, AfterASignalInAValidationEqualsTheRunThatNeverStopped) {
 }
 
 TEST_F(Resume, AfterMaxTimeGoesOnInTheMiddleOfTheEpoch) {
-  const Told straight = train(test::resume_config());
+  const RecordedRun straight = train(test::resume_config());
   TrainerConfig config = saving(test::resume_config(), 0), brief = config;
   brief.max_time_s = 1e-9;  // one step
   EXPECT_EQ(train(brief).report.stopped_by, StoppedBy::max_time);
-  const Told resumed = train(from(config, "auto"));
+  const RecordedRun resumed = train(from(config, "auto"));
   EXPECT_EQ(resumed.steps.size(), 9u);
   expect_same_end(resumed, straight);
 }
 
 TEST_F(Resume, AFinishedRunHasNothingLeftToDo) {
   const TrainerConfig config = saving(test::resume_config(), 0);
-  const Told straight = train(config), again = train(from(config, "auto"));
+  const RecordedRun straight = train(config), again = train(from(config, "auto"));
   EXPECT_TRUE(again.steps.empty() && again.epochs.empty());
   expect_same_end(again, straight);
   EXPECT_EQ(again.report.stopped_by, StoppedBy::epochs);
@@ -205,8 +205,8 @@ class Counter final : public Callback {
   bool refuses_;
 };
 
-Told train_with(const TrainerConfig& config, std::map<std::string, std::int64_t>& counts,
-                const std::vector<std::string>& names, bool last_refuses = false) {
+RecordedRun train_with(const TrainerConfig& config, std::map<std::string, std::int64_t>& counts,
+                       const std::vector<std::string>& names, bool last_refuses = false) {
   std::vector<std::unique_ptr<Callback>> callbacks;
   for (const std::string& name : names) {
     callbacks.push_back(std::make_unique<Counter>(name, counts, last_refuses && name == names.back()));

@@ -26,6 +26,7 @@ TEST(RunMain, MapsErrorsToExitCodes) {
   EXPECT_EQ(code([] { throw std::bad_alloc(); }), 3);
   EXPECT_EQ(code([] { throw PeerLostError("x"); }), 74);
   EXPECT_EQ(code([] { throw HelpRequested(""); }), 0);
+  EXPECT_EQ(code([] { throw 42; }), 2);  // a user's own code may
 }
 
 // Names of files and folders come from anywhere, and a terminal obeys them.

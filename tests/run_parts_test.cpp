@@ -105,13 +105,13 @@ TEST(Limits, TheFirstReasonCounts) {
   Parts parts(small_config());
   parts.limits.after_step(7);
   EXPECT_FALSE(parts.limits.stopped());
-  parts.limits.stop(StoppedBy::early_stop, "enough");
+  parts.limits.stop({StoppedBy::early_stop, "enough"});
   EXPECT_FALSE(parts.limits.stopped()) << "before ranks have agreed, and the step is over";
-  parts.limits.stop(StoppedBy::max_time, "late");
+  parts.limits.stop({StoppedBy::max_time, "late"});
   parts.limits.after_step(8);
   EXPECT_TRUE(parts.limits.stopped());
-  EXPECT_EQ(parts.limits.reason(), StoppedBy::early_stop);
-  EXPECT_EQ(parts.limits.why(), "enough");
+  EXPECT_EQ(parts.limits.ended().reason, StoppedBy::early_stop);
+  EXPECT_EQ(parts.limits.ended().why, "enough");
 }
 
 TEST(Limits, StepsTimeAndSignalsEndIt) {
@@ -123,25 +123,41 @@ TEST(Limits, StepsTimeAndSignalsEndIt) {
     EXPECT_FALSE(by_steps.limits.stopped());
     by_steps.limits.after_step(step);
   }
-  EXPECT_EQ(by_steps.limits.reason(), StoppedBy::max_steps);
+  EXPECT_EQ(by_steps.limits.ended().reason, StoppedBy::max_steps);
   by_time.clock.add(101);
   by_time.limits.agree();
   EXPECT_FALSE(by_time.limits.stopped()) << "within a validation, time is not looked at";
   by_time.limits.agree(true);
-  EXPECT_EQ(by_time.limits.reason(), StoppedBy::max_time);
-  EXPECT_EQ(by_time.limits.why(), "--max-time is over, after 1 min 41 s");
+  EXPECT_EQ(by_time.limits.ended().reason, StoppedBy::max_time);
+  EXPECT_EQ(by_time.limits.ended().why, "--max-time is over, after 1 min 41 s");
   std::raise(SIGINT);
   by_signal.limits.after_step(1);
-  EXPECT_TRUE(by_signal.limits.by_signal());
-  EXPECT_EQ(by_signal.limits.agree_on_signal(), SIGINT);
+  EXPECT_EQ(by_signal.limits.ended().reason, StoppedBy::signal);
+  EXPECT_EQ(by_signal.limits.signal(), SIGINT);
+}
+
+// As those of ranks that are threads: whoever goes last puts back what was there first.
+TEST(Limits, SignalsAreAsTheyWereWhenTheLastGuardGoes) {
+  const auto handler = [] {
+    struct sigaction now {};
+    sigaction(SIGTERM, nullptr, &now);
+    return now.sa_handler;
+  };
+  const auto before = handler();
+  auto first = std::make_unique<SignalGuard>(), second = std::make_unique<SignalGuard>();
+  first.reset();
+  std::raise(SIGTERM);
+  EXPECT_EQ(second->caught(), SIGTERM);
+  second.reset();
+  EXPECT_EQ(handler(), before);
 }
 
 TEST(Limits, WhatOtherRanksHaveVotedForIsTaken) {
   Parts parts(small_config());
   EXPECT_FALSE(parts.limits.take({}));
   EXPECT_TRUE(parts.limits.take({.reason = static_cast<int>(StoppedBy::early_stop), .rank = 2}));
-  EXPECT_EQ(parts.limits.reason(), StoppedBy::early_stop);
-  EXPECT_EQ(parts.limits.why(), "rank 2 has stopped it");
+  EXPECT_EQ(parts.limits.ended().reason, StoppedBy::early_stop);
+  EXPECT_EQ(parts.limits.ended().why, "rank 2 has stopped it");
 }
 
 // Reports --------------------------------------------------------------------------------------------------
@@ -213,7 +229,7 @@ TEST(Validation, ASignalEndsItWithoutAResult) {
   Validated parts;
   parts.model.on_validation = [](int, const Tensor&) { std::raise(SIGTERM); };
   EXPECT_FALSE(parts.validation.run(nullptr, parts.times));
-  EXPECT_TRUE(parts.limits.by_signal());
+  EXPECT_EQ(parts.limits.signal(), SIGTERM);
 }
 
 TEST(Validation, IsOfTheAverageWhereThereIsOne) {
@@ -237,17 +253,13 @@ struct Saved : Parts {
   MetricSums metrics{kCpu};
   RunCheckpoints checkpoints{config, *strategy, step, metrics};
   RunPosition position;
-  StateDict settings() const {
-    StateDict state;
-    state.set("lr", std::string("0.1"));
-    return state;
-  }
+  std::vector<Setting> settings{{"lr", "--lr", "0.1"}};
   std::vector<StatePart> parts() {
-    return {
-        {"settings.", [this] { return settings(); }, [](const StateDict& state) { (void)state.text("lr"); }},
-        {"run.", [this] { return state_of(position); },
-         [this](const StateDict& state) { position = position_from(state); }},
-        checkpoints.metrics_part()};
+    return {{"settings.", [this] { return state_of(settings); },
+             [](const StateDict& state) { (void)state.text("lr"); }},
+            {"run.", [this] { return state_of(position); },
+             [this](const StateDict& state) { position = position_from(state); }},
+            checkpoints.metrics_part()};
   }
   void save() { checkpoints.save(position, limits, clock, times, parts()); }
 };
@@ -259,7 +271,7 @@ TEST(RunCheckpoints, APositionIsSavedOnceAndGoneOnFrom) {
   config.checkpoint_every = 2;
   {
     Saved run(config);
-    EXPECT_FALSE(run.checkpoints.open(run.settings(), 30));
+    EXPECT_FALSE(run.checkpoints.open(run.settings, 30));
     EXPECT_TRUE(run.checkpoints.due(4));
     EXPECT_FALSE(run.checkpoints.due(5));
     run.metrics.write({4, 3, 8});
@@ -273,7 +285,7 @@ TEST(RunCheckpoints, APositionIsSavedOnceAndGoneOnFrom) {
   }
   config.resume = "auto";
   Saved again(config);
-  const auto position = again.checkpoints.open(again.settings(), 30);
+  const auto position = again.checkpoints.open(again.settings, 30);
   ASSERT_TRUE(position);
   EXPECT_EQ(position->attempted, 4);
   EXPECT_NE(again.checkpoints.notes().at(0).find(": 4 of 30 steps done"), std::string::npos);
@@ -286,7 +298,7 @@ TEST(RunCheckpoints, WhatHasDivergedIsNotSaved) {
   TrainerConfig config = small_config();
   config.checkpoint_dir = folder / "saved";
   Saved run(config);
-  (void)run.checkpoints.open(run.settings(), 30);
+  (void)run.checkpoints.open(run.settings, 30);
   run.position.attempted = 1;
   run.step->stuck_steps = 1;
   run.save();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -21,9 +22,8 @@ namespace athanor {
 namespace {
 
 using test::kSmallSpec;
-using test::Outcome;
 using test::Perceptron;
-using test::Recorder;
+using test::RecordedRun;
 using test::run;
 using test::small_config;
 
@@ -34,22 +34,20 @@ TEST(Trainer, LossFallsAndClassesAreLearned) {
   const auto [train, test] = split(std::shared_ptr<const Dataset>(synthetic(kSmallSpec, 200, 1, 0.4)), 0.2);
   Perceptron model;
   Trainer trainer(config);
-  Recorder::Log log;
-  trainer.add(std::make_unique<Recorder>(log));
-  const FitReport report = trainer.fit(model, *train, *test);
-  ASSERT_EQ(log.epochs.size(), 8u);
-  EXPECT_LT(log.epochs.back().train_loss, 0.3 * log.epochs.front().train_loss);
-  EXPECT_GT(report.test_accuracy, 0.95);
-  EXPECT_EQ(report.stopped_by, StoppedBy::epochs);
-  EXPECT_EQ(report.steps.applied, 8 * 10);
-  EXPECT_EQ(report.steps.skipped_overflow, 0);
+  const RecordedRun run = test::record(trainer, model, *train, *test);
+  ASSERT_EQ(run.epochs.size(), 8u);
+  EXPECT_LT(run.epochs.back().train_loss, 0.3 * run.epochs.front().train_loss);
+  EXPECT_GT(run.report.test_accuracy, 0.95);
+  EXPECT_EQ(run.report.stopped_by, StoppedBy::epochs);
+  EXPECT_EQ(run.report.steps.applied, 8 * 10);
+  EXPECT_EQ(run.report.steps.skipped_overflow, 0);
 }
 
 TEST(Trainer, SameSeedSameWeights) {
   TrainerConfig config = small_config();
   config.deterministic = true;
   config.augment = {.pad = 1, .flip = true};
-  const Outcome first = run(config), second = run(config);
+  const RecordedRun first = run(config), second = run(config);
   EXPECT_EQ(first.report.weights_hash, second.report.weights_hash);
   EXPECT_EQ(first.weights, second.weights);
   config.seed = 1;
@@ -61,7 +59,7 @@ TEST(Trainer, AccumulatingEqualsTheLargerBatch) {
   whole.batch_size = 32;
   parts.batch_size = 8;
   parts.accumulate = 4;
-  const Outcome a = run(whole), b = run(parts);
+  const RecordedRun a = run(whole), b = run(parts);
   EXPECT_EQ(a.report.steps.applied, b.report.steps.applied);
   EXPECT_LT(test::max_relative_error(b.weights, a.weights), 1e-5);
 }
@@ -135,37 +133,61 @@ TEST(Trainer, ForbidSyncNamesTheCallSite) {
 TEST(Trainer, MaxStepsAndFastDevRunEndEarly) {
   TrainerConfig config = small_config();
   config.max_steps = 13;
-  const Outcome limited = run(config);
+  const RecordedRun limited = run(config);
   EXPECT_EQ(limited.report.steps.applied, 13);
   EXPECT_EQ(limited.report.stopped_by, StoppedBy::max_steps);
-  EXPECT_EQ(limited.log.epochs.size(), 2u);  // 10 steps, then 3
+  EXPECT_EQ(limited.epochs.size(), 2u);  // 10 steps, then 3
   config.max_steps = -1;
   config.fast_dev_run = true;
-  const Outcome dev = run(config);
+  const RecordedRun dev = run(config);
   EXPECT_EQ(dev.report.steps.applied, 1);
-  EXPECT_EQ(dev.log.epochs.size(), 1u);
+  EXPECT_EQ(dev.epochs.size(), 1u);
   EXPECT_TRUE(std::isfinite(dev.report.test_accuracy));
   config = small_config();
   config.max_time_s = 1e-9;
   EXPECT_EQ(run(config).report.stopped_by, StoppedBy::max_time);
 }
 
+// Whatever else has ended the steps before, and in the last validation, too.
+TEST(Trainer, ASignalEndsAnyValidation) {
+  const auto train = synthetic(kSmallSpec, 160, 1), held_out = synthetic(kSmallSpec, 50, 2);
+  const auto validations = [&](const TrainerConfig& config, int signalled) {
+    Perceptron model;
+    model.on_validation = [&](int call, const Tensor&) {
+      if (call == signalled) std::raise(SIGINT);
+    };
+    EXPECT_EQ(exit_code(Trainer(config).fit(model, *train, *held_out)), 128 + SIGINT);
+    return model.validations;
+  };
+  TrainerConfig config = small_config();
+  config.val_batch_size = 10;
+  EXPECT_EQ(validations(config, 7), 7);
+  config.max_steps = 4;
+  EXPECT_EQ(validations(config, 2), 2);
+  config = small_config();
+  config.val_batch_size = 10;
+  config.epochs = 50;
+  config.lr = 1e-30;  // nothing gets better: the weights of the first epoch are put back, and measured
+  config.early_stop = EarlyStop{"val_loss", 1};
+  EXPECT_EQ(validations(config, 12), 12);
+}
+
 TEST(Trainer, ANonFiniteStepChangesNothingAndIsCounted) {
   TrainerConfig config = small_config();
   config.epochs = 1;
   // The logits of call 4 become NaN in place, behind the tape's back: the gradients of that step are NaN.
-  const Outcome bad = run(config, 160, [](int call, const Tensor& y) {
+  const RecordedRun bad = run(config, 160, [](int call, const Tensor& y) {
     if (call == 4) y.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
   });
   EXPECT_EQ(bad.report.steps.applied, 9);
   EXPECT_EQ(bad.report.steps.skipped_overflow, 1);
   for (const double w : bad.weights) ASSERT_TRUE(std::isfinite(w));
-  EXPECT_TRUE(std::isfinite(bad.log.epochs[0].train_loss)) << "the loss of a skipped step is not reported";
-  EXPECT_EQ(bad.log.epochs[0].steps.skipped_overflow, 1);
-  ASSERT_EQ(bad.log.results.size(), 10u);
+  EXPECT_TRUE(std::isfinite(bad.epochs[0].train_loss)) << "the loss of a skipped step is not reported";
+  EXPECT_EQ(bad.epochs[0].steps.skipped_overflow, 1);
+  ASSERT_EQ(bad.results.size(), 10u);
   for (std::size_t i = 0; i < 10; ++i) {
-    EXPECT_EQ(bad.log.results[i].attempted, static_cast<std::int64_t>(i) + 1);
-    EXPECT_EQ(bad.log.results[i].result, i == 3 ? StepResult::skipped_overflow : StepResult::applied);
+    EXPECT_EQ(bad.results[i].attempted, static_cast<std::int64_t>(i) + 1);
+    EXPECT_EQ(bad.results[i].result, i == 3 ? StepResult::skipped_overflow : StepResult::applied);
   }
 }
 
@@ -305,10 +327,10 @@ TEST(Trainer, AScaleThatStillFallsIsNoError) {
   config.epochs = 1;
   config.loss_scaling = LossScaling{};
   config.patience_at_floor = 1;
-  const Outcome spoiled = run(
+  const RecordedRun spoiled = run(
       config, 160, [](int, const Tensor& y) { y.data<float>()[0] = std::numeric_limits<float>::infinity(); });
   EXPECT_EQ(spoiled.report.steps.skipped_overflow, 10);
-  EXPECT_EQ(spoiled.log.epochs.back().loss_scale, 0x1p6f);
+  EXPECT_EQ(spoiled.epochs.back().loss_scale, 0x1p6f);
 }
 
 TEST(Trainer, HalfPrecisionsLearnAsWell) {
@@ -317,16 +339,16 @@ TEST(Trainer, HalfPrecisionsLearnAsWell) {
     config.epochs = 8;
     config.precision = precision;
     config.deterministic = true;
-    const Outcome half = run(config, 200);
-    EXPECT_LT(half.log.epochs.back().train_loss, 0.3 * half.log.epochs.front().train_loss);
-    EXPECT_GT(half.log.epochs.back().train_accuracy, 0.9);
-    EXPECT_EQ(half.log.epochs.back().loss_scale, precision == Precision::f16 ? 0x1p16f : 1.0f);
+    const RecordedRun half = run(config, 200);
+    EXPECT_LT(half.epochs.back().train_loss, 0.3 * half.epochs.front().train_loss);
+    EXPECT_GT(half.epochs.back().train_accuracy, 0.9);
+    EXPECT_EQ(half.epochs.back().loss_scale, precision == Precision::f16 ? 0x1p16f : 1.0f);
     EXPECT_EQ(run(config, 200).report.weights_hash, half.report.weights_hash);
     // Gradients in f32 are another rounding, not another training.
     config.f32_gradients = true;
-    const Outcome wide = run(config, 200);
+    const RecordedRun wide = run(config, 200);
     EXPECT_NE(wide.report.weights_hash, half.report.weights_hash);
-    EXPECT_NEAR(wide.log.epochs.back().train_loss, half.log.epochs.back().train_loss, 0.02);
+    EXPECT_NEAR(wide.epochs.back().train_loss, half.epochs.back().train_loss, 0.02);
   }
 }
 
@@ -334,13 +356,13 @@ TEST(Trainer, OutliersAreSkippedAndTold) {
   TrainerConfig config = small_config();
   config.epochs = 12;
   config.skip_outliers = 6;
-  const Outcome outcome = run(config, 160, [](int call, const Tensor& y) {
+  const RecordedRun outcome = run(config, 160, [](int call, const Tensor& y) {
     if (call != 100) return;
     for (std::int64_t i = 0; i < y.numel(); ++i) y.data<float>()[i] = i % 5 == 0 ? 1e4f : -1e4f;
   });
   EXPECT_EQ(outcome.report.steps.skipped_outlier, 1);
   EXPECT_EQ(outcome.report.steps.skipped_overflow, 0);
-  EXPECT_EQ(outcome.log.results.at(99).result, StepResult::skipped_outlier);
+  EXPECT_EQ(outcome.results.at(99).result, StepResult::skipped_outlier);
 }
 
 // A slow average lags behind the weights: validated, reported and delivered are the averages.
@@ -348,21 +370,21 @@ TEST(Trainer, TheAverageIsValidatedAndDelivered) {
   TrainerConfig config = small_config();
   config.epochs = 2;
   config.deterministic = true;
-  const Outcome plain = run(config);
+  const RecordedRun plain = run(config);
   config.ema_decay = 0.95;
-  const Outcome averaged = run(config);
-  EXPECT_EQ(averaged.log.epochs[1].train_loss, plain.log.epochs[1].train_loss) << "training does not see it";
-  EXPECT_EQ(averaged.log.epochs[1].weights_hash, plain.log.epochs[1].weights_hash);
-  EXPECT_NE(averaged.log.epochs[0].val_loss, plain.log.epochs[0].val_loss);
-  EXPECT_EQ(averaged.report.test_loss, averaged.log.epochs[1].val_loss);
+  const RecordedRun averaged = run(config);
+  EXPECT_EQ(averaged.epochs[1].train_loss, plain.epochs[1].train_loss) << "training does not see it";
+  EXPECT_EQ(averaged.epochs[1].weights_hash, plain.epochs[1].weights_hash);
+  EXPECT_NE(averaged.epochs[0].val_loss, plain.epochs[0].val_loss);
+  EXPECT_EQ(averaged.report.test_loss, averaged.epochs[1].val_loss);
   EXPECT_NE(averaged.weights, plain.weights);
   // With early stopping, the averages of the best epoch are put back.
   config.epochs = 12;
   config.lr = 2;
   config.early_stop = EarlyStop{"val_loss", 2};
-  const Outcome stopped = run(config);
+  const RecordedRun stopped = run(config);
   double best = std::numeric_limits<double>::infinity();
-  for (const EpochReport& epoch : stopped.log.epochs) best = std::min(best, epoch.val_loss);
+  for (const EpochReport& epoch : stopped.epochs) best = std::min(best, epoch.val_loss);
   EXPECT_EQ(stopped.report.test_loss, best);
 }
 
@@ -378,7 +400,7 @@ TEST(Trainer, ClipsTheGlobalNorm) {
   for (const Parameter& p : before.parameters()) {
     for (const double w : p.tensor.to_vector()) start.push_back(w);
   }
-  const Outcome clipped = run(config);
+  const RecordedRun clipped = run(config);
   double moved = 0;
   for (std::size_t i = 0; i < start.size(); ++i) moved += std::pow(clipped.weights[i] - start[i], 2);
   EXPECT_NEAR(std::sqrt(moved), 1e-3, 2e-5);

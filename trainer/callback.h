@@ -33,6 +33,12 @@ constexpr std::string_view name_of(StoppedBy reason) {
   return "?";
 }
 
+/// How it ended; `why` is a line for the user.
+struct Ended {
+  StoppedBy reason = StoppedBy::epochs;
+  std::string why = {};
+};
+
 /// Training has diverged, and cannot go on: run_main() ends with kExitDiverged.
 class DivergedError : public Error {
  public:
@@ -49,15 +55,6 @@ enum class StepResult : std::uint8_t {
   skipped_overflow,  ///< a gradient was not finite
   skipped_outlier,   ///< the gradient norm was far off: see OutlierGuard
 };
-
-constexpr std::string_view name_of(StepResult result) {
-  switch (result) {
-    case StepResult::applied: return "applied";
-    case StepResult::skipped_overflow: return "skipped_overflow";
-    case StepResult::skipped_outlier: return "skipped_outlier";
-  }
-  return "?";
-}
 
 /// How many steps ended how. A skipped step changes nothing: weights, optimizer state, statistics, averages
 /// and schedules follow the applied ones.

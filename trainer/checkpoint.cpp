@@ -21,40 +21,46 @@ constexpr std::int64_t kSchema = 1;  // of the entries' encoding, not of what a 
 constexpr char kFormat[] = "athanor.checkpoint";
 constexpr std::uint64_t kTensorKind = 0;  // of StateDict::Value
 
+constexpr uLong kNothing = 0;  // the CRC-32 of no bytes
+
+uLong crc32_of(uLong before, std::span<const std::byte> data) {
+  if (data.empty()) return before;  // zlib starts anew where it gets a null pointer
+  return crc32_z(before, reinterpret_cast<const Bytef*>(data.data()), data.size());
+}
+
+/// Of the bytes of a tensor, so far.
+struct TensorSum {
+  uLong crc = kNothing;
+  std::uint64_t bytes = 0;
+
+  void add(std::span<const std::byte> data) {
+    crc = crc32_of(crc, data);
+    bytes += data.size();
+  }
+};
+
 /// CRC-32 of what is given to it, each piece with its length, so that no two lists of pieces are one stream.
 class Checksum {
  public:
-  void bytes(std::span<const std::byte> data) {
-    number(data.size());
-    raw(data);
+  void text(std::string_view text) {
+    number(text.size());
+    raw(std::as_bytes(std::span(text)));
   }
-  void text(std::string_view text) { bytes(std::as_bytes(std::span(text))); }
   void number(std::uint64_t value) { raw(std::as_bytes(std::span(&value, 1))); }
-  /// As bytes() of so many that have this CRC-32.
-  void bytes_with(uLong crc, std::uint64_t size) {
-    number(size);
-    crc_ = crc32_combine(crc_, crc, static_cast<z_off_t>(size));
+  /// The bytes of a tensor, which have been summed up.
+  void tensor(const TensorSum& sum) {
+    number(sum.bytes);
+    crc_ = crc32_combine(crc_, sum.crc, static_cast<z_off_t>(sum.bytes));
   }
   std::string str() const { return fmt::format("crc32:{:08x}", crc_); }
 
  private:
-  void raw(std::span<const std::byte> data) {
-    if (data.empty()) return;  // zlib starts anew where it gets a null pointer
-    crc_ = crc32_z(crc_, reinterpret_cast<const Bytef*>(data.data()), data.size());
-  }
+  void raw(std::span<const std::byte> data) { crc_ = crc32_of(crc_, data); }
 
-  uLong crc_ = crc32_z(0, nullptr, 0);
+  uLong crc_ = kNothing;
 };
 
-/// CRC-32 of the bytes of a tensor, as long as it is known.
-struct TensorSum {
-  uLong crc = crc32_z(0, nullptr, 0);
-  std::uint64_t bytes = 0;
-};
-using TensorSums = std::map<std::string, TensorSum>;
-
-// Tensors are dense and on the host, or their sums in `sums`.
-std::string checksum_of(const StateDict& state, const TensorSums* sums = nullptr) {
+std::string checksum_of(const StateDict& state, const std::map<std::string, TensorSum>& tensors) {
   Checksum sum;
   sum.number(kSchema);
   for (const StateDict::Entry& entry : state) {
@@ -67,12 +73,7 @@ std::string checksum_of(const StateDict& state, const TensorSums* sums = nullptr
       sum.text(name_of(tensor ? tensor->dtype() : part->dtype));
       sum.number(static_cast<std::uint64_t>(shape.rank()));
       for (const std::int64_t size : shape) sum.number(static_cast<std::uint64_t>(size));
-      if (sums) {
-        const TensorSum& known = sums->at(entry.name);
-        sum.bytes_with(known.crc, known.bytes);
-      } else {
-        sum.bytes({tensor->raw_data(), tensor->bytes()});
-      }
+      sum.tensor(tensors.at(entry.name));
     } else if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
       sum.number(static_cast<std::uint64_t>(*integer));
     } else if (const auto* real = std::get_if<double>(&entry.value)) {
@@ -115,18 +116,16 @@ void check_schema(const std::filesystem::path& path, const safetensors::Metadata
 // The checksum is known when the last tensor is written, and then takes its place at the top.
 void save_checkpoint(const std::filesystem::path& path, const StateDict& state,
                      const dist::ReadTensor& read) {
-  TensorSums sums;
+  std::map<std::string, TensorSum> sums;
   const auto summed = [&](const StateDict::Entry& entry, const safetensors::Source::Sink& sink) {
     TensorSum& sum = sums[entry.name];
     read(entry, [&](std::span<const std::byte> bytes) {
-      if (bytes.empty()) return;  // zlib starts anew where it gets a null pointer
-      sum.crc = crc32_z(sum.crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
-      sum.bytes += bytes.size();
+      sum.add(bytes);
       sink(bytes);
     });
   };
   safetensors::save(path, state, metadata_with(Checksum().str()),
-                    {.read = summed, .metadata = [&] { return metadata_with(checksum_of(state, &sums)); }});
+                    {.read = summed, .metadata = [&] { return metadata_with(checksum_of(state, sums)); }});
 }
 
 StateDict load_checkpoint(const std::filesystem::path& path) {
@@ -141,7 +140,12 @@ StateDict load_checkpoint(const std::filesystem::path& path) {
         "checkpoint: the file must be whole, but is truncated, damaged or no checkpoint; {}", error.what());
   }
   check_schema(path, metadata);
-  const std::string said = metadata["checksum"], is = checksum_of(state);
+  std::map<std::string, TensorSum> sums;
+  for (const StateDict::Entry& entry : state) {
+    if (const auto* tensor = std::get_if<Tensor>(&entry.value))
+      sums[entry.name].add({tensor->raw_data(), tensor->bytes()});
+  }
+  const std::string said = metadata["checksum"], is = checksum_of(state, sums);
   if (said != is) {
     detail::fail<IoError>("checkpoint: {} is damaged: its entries must have the checksum '{}', but have '{}'",
                           path.string(), said.substr(0, 40), is);

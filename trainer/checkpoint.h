@@ -11,26 +11,21 @@
 
 namespace athanor {
 
-/// Writes `state` as a checkpoint: a safetensors file, which any reader of that format opens, with the
-/// version of its schema and a CRC-32 over all entries (names, kinds, shapes, dtypes, values) in its
-/// metadata. The file appears whole or not at all; what was at `path` stays until then. Tensors may be
-/// strided and on any device (then a counted wait). Throws IoError naming the file and the system's reason: a
-/// full disk, a folder that cannot be written; ArgumentError where a tensor is sharded and `read` reads it
-/// alone. In a job of several ranks, `read` gives the tensors that are sharded: dist/gather_state.h. The file
-/// is the same, byte for byte, whatever the ranks.
+/// Writes `state` as a checkpoint: a safetensors file with the version of its schema and a CRC-32 over all
+/// entries (names, kinds, shapes, dtypes, values) in its metadata. The file appears whole or not at all; what
+/// was at `path` stays until then. Tensors may be strided and on any device (then a counted wait); `read`
+/// gives those that are sharded (dist/gather_state.h), and the file is the same, byte for byte, whatever the
+/// ranks. Throws IoError naming the file and the system's reason; ArgumentError where `read` has but a part.
 void save_checkpoint(const std::filesystem::path& path, const StateDict& state,
                      const dist::ReadTensor& read = dist::read_whole);
 
 /// Reads one and checks all of it. Tensors are views of the mapped file, as safetensors::load() gives them.
-/// Throws IoError naming the file and what is wrong: it cannot be opened; it is truncated, damaged or of
-/// another format; it holds something else; a newer version wrote it; its checksum is not that of its
-/// entries.
+/// Throws IoError naming the file and what is wrong with it.
 StateDict load_checkpoint(const std::filesystem::path& path);
 
 /// The newest checkpoint of a folder that can be read.
 struct NewestCheckpoint {
   std::filesystem::path path;  ///< empty: there is none
-  std::int64_t step = 0;
   StateDict state;
   std::vector<std::string> skipped;  ///< newer ones that could not be read: what load_checkpoint() said
 };
@@ -46,8 +41,8 @@ NewestCheckpoint newest_valid(const std::filesystem::path& folder);
 /// use the folder.
 class CheckpointFolder {
  public:
-  /// Makes the folder where there is none, and removes what a killed save of ours left in it. Throws IoError
-  /// where it cannot be written, ArgumentError where another run is using it or `keep` is below 1.
+  /// Makes the folder where there is none, and removes what a killed save left in it. Throws IoError where it
+  /// cannot be written, ArgumentError where another run is using it.
   explicit CheckpointFolder(std::filesystem::path folder, std::int64_t keep = 3);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;

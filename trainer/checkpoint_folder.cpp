@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cstring>
 #include <optional>
-#include <string_view>
+#include <regex>
 #include <utility>
 
 #include <fcntl.h>
@@ -23,30 +21,19 @@ std::string name_of_step(std::int64_t step) {
   return fmt::format("step-{:08}.safetensors", step);
 }
 
-/// The step of a name that name_of_step() gives, and of no other.
-std::optional<std::int64_t> step_of_name(const std::string& name) {
-  constexpr std::string_view kBefore = "step-";
-  if (!name.starts_with(kBefore)) return std::nullopt;
+/// Of a name that name_of_step() gives, and AtomicFile while it is written, and of no other.
+struct FileName {
   std::int64_t step = -1;
-  const auto [end, error] = std::from_chars(name.data() + kBefore.size(), name.data() + name.size(), step);
-  if (error != std::errc() || step < 0 || name != name_of_step(step)) return std::nullopt;
-  return step;
-}
+  bool finished = false;
+};
 
-/// Whether AtomicFile gave this name to a checkpoint on its way: "step-00000042.safetensors.PID-COUNT.tmp".
-bool is_unfinished(const std::string& name) {
-  constexpr std::string_view kMiddle = ".safetensors", kEnd = ".tmp";
-  const std::size_t at = name.find(kMiddle);
-  if (at == std::string::npos || !name.ends_with(kEnd)) return false;
-  const std::size_t whole = at + kMiddle.size();
-  if (whole + 1 + kEnd.size() > name.size() || !step_of_name(name.substr(0, whole))) return false;
-  const std::string id = name.substr(whole, name.size() - whole - kEnd.size());  // ".PID-COUNT"
-  const std::size_t dash = id.find('-');
-  const auto digits = [](std::string_view text) {
-    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-  };
-  return id[0] == '.' && dash != std::string::npos && digits(std::string_view(id).substr(1, dash - 1)) &&
-         digits(std::string_view(id).substr(dash + 1));
+std::optional<FileName> parse(const std::string& name) {
+  static const std::regex form("step-([0-9]{8,18})\\.safetensors(\\.[0-9]+-[0-9]+\\.tmp)?");  // PID-COUNT
+  std::smatch parts;
+  if (!std::regex_match(name, parts, form)) return std::nullopt;
+  const std::int64_t step = std::stoll(parts[1]);
+  if (!name.starts_with(name_of_step(step))) return std::nullopt;  // more zeros than that
+  return FileName{step, parts[2].length() == 0};
 }
 
 /// The names of the files in a folder; none where there is no folder.
@@ -67,7 +54,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
 std::vector<std::int64_t> steps_in(const fs::path& folder) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : names_in(folder)) {
-    if (const auto step = step_of_name(name)) steps.push_back(*step);
+    if (const auto file = parse(name); file && file->finished) steps.push_back(file->step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -83,7 +70,6 @@ NewestCheckpoint newest_valid(const fs::path& folder) {
     try {
       newest.state = load_checkpoint(path);
       newest.path = path;
-      newest.step = *step;
       break;
     } catch (const IoError& error) {
       newest.skipped.emplace_back(error.what());
@@ -116,7 +102,7 @@ CheckpointFolder::CheckpointFolder(fs::path folder, std::int64_t keep)
   }
   for (const std::string& name : names_in(folder_)) {
     std::error_code ignored;
-    if (is_unfinished(name)) fs::remove(folder_ / name, ignored);
+    if (const auto file = parse(name); file && !file->finished) fs::remove(folder_ / name, ignored);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -116,13 +117,9 @@ struct TrainerConfig {
 };
 
 /// What --help asks for: text for stdout, not an error.
-class HelpRequested : public std::exception {
+class HelpRequested : public std::runtime_error {
  public:
-  explicit HelpRequested(std::string text) : text_(std::move(text)) {}
-  const char* what() const noexcept override { return text_.c_str(); }
-
- private:
-  std::string text_;
+  using std::runtime_error::runtime_error;
 };
 
 /// The flags every training program shares, over `defaults`; and what the environment says beside them
@@ -132,5 +129,6 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig defau
 
 /// Checks what flags and programs may set. Throws ArgumentError.
 void check(const TrainerConfig& config);
+void check(const EarlyStop& options);
 
 }  // namespace athanor

@@ -1,7 +1,6 @@
 #include "trainer/early_stopping.h"
 
 #include <cmath>
-#include <limits>
 
 #include "optim/load.h"
 #include "tensor/error.h"
@@ -9,32 +8,23 @@
 
 namespace athanor {
 
-EarlyStopRule::EarlyStopRule(Goal goal, std::int64_t patience)
-    : goal_(goal),
-      patience_(patience),
-      best_(goal == Goal::minimum ? std::numeric_limits<double>::infinity()
-                                  : -std::numeric_limits<double>::infinity()) {
-  ATH_CHECK(patience >= 1, "early stop: patience must be at least 1, but got {}", patience);
-}
-
 EarlyStopRule::Verdict EarlyStopRule::update(double value) {
-  const std::int64_t index = seen_++;
+  const std::int64_t index = seen++;
   if (!std::isfinite(value)) return Verdict::not_finite;
-  if (goal_ == Goal::minimum ? value < best_ : value > best_) {
-    best_ = value;
-    best_at_ = index;
-    bad_ = 0;
+  if (goal == Goal::minimum ? value < best : value > best) {
+    best = value;
+    best_at = index;
+    bad_in_a_row = 0;
     return Verdict::improved;
   }
-  return ++bad_ >= patience_ ? Verdict::stop : Verdict::waiting;
+  return ++bad_in_a_row >= patience ? Verdict::stop : Verdict::waiting;
 }
 
 EarlyStopping::EarlyStopping(const EarlyStop& options)
     : metric_(options.metric),
-      rule_(options.metric == "val_accuracy" ? EarlyStopRule::Goal::maximum : EarlyStopRule::Goal::minimum,
-            options.patience) {
-  ATH_CHECK(metric_ == "val_loss" || metric_ == "val_accuracy" || metric_ == "train_loss",
-            "early stop: the metric must be val_loss, val_accuracy or train_loss, but got '{}'", metric_);
+      rule_{options.metric == "val_accuracy" ? EarlyStopRule::Goal::maximum : EarlyStopRule::Goal::minimum,
+            options.patience} {
+  check(options);
 }
 
 void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
@@ -56,7 +46,7 @@ void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
       trainer.stop(
           StoppedBy::early_stop,
           fmt::format("{} has not improved for {} epoch{}: back to the weights of epoch {} ({:.4g})", metric_,
-                      rule_.bad_in_a_row(), rule_.bad_in_a_row() == 1 ? "" : "s", best_epoch_, rule_.best()));
+                      rule_.bad_in_a_row, rule_.bad_in_a_row == 1 ? "" : "s", best_epoch_, rule_.best));
       break;
     case EarlyStopRule::Verdict::not_finite:
       trainer.stop(
@@ -87,27 +77,12 @@ void EarlyStopping::on_train_end(Trainer& trainer) {
 
 // State ----------------------------------------------------------------------------------------------------
 
-StateDict EarlyStopRule::state_dict() const {
-  StateDict state;
-  state.set("best", best_);
-  state.set("best_at", best_at_);
-  state.set("seen", seen_);
-  state.set("bad_in_a_row", bad_);
-  return state;
-}
-
-void EarlyStopRule::load_state_dict(const StateDict& state) {
-  EarlyStopRule loaded = *this;
-  loaded.best_ = state.real("best");
-  loaded.best_at_ = state.integer("best_at");
-  loaded.seen_ = state.integer("seen");
-  loaded.bad_ = state.integer("bad_in_a_row");
-  *this = loaded;
-}
-
 StateDict EarlyStopping::state_dict(const Trainer&) const {
   StateDict state;
-  state.set_all("rule.", rule_.state_dict());
+  state.set("rule.best", rule_.best);
+  state.set("rule.best_at", rule_.best_at);
+  state.set("rule.seen", rule_.seen);
+  state.set("rule.bad_in_a_row", rule_.bad_in_a_row);
   state.set("best_epoch", best_epoch_);
   state.set("last_epoch", last_epoch_);
   state.set("applied_steps", applied_steps_);
@@ -116,14 +91,15 @@ StateDict EarlyStopping::state_dict(const Trainer&) const {
 }
 
 void EarlyStopping::load_state_dict(const Trainer& trainer, const StateDict& state) {
-  EarlyStopping loaded({metric_, 1});
-  loaded.rule_ = rule_;
-  const StateDict rule = state.under("rule.");
-  loaded.rule_.load_state_dict(rule);
-  rule.require_all_used("early stop");
+  EarlyStopping loaded = *this;
+  loaded.rule_.best = state.real("rule.best");
+  loaded.rule_.best_at = state.integer("rule.best_at");
+  loaded.rule_.seen = state.integer("rule.seen");
+  loaded.rule_.bad_in_a_row = state.integer("rule.bad_in_a_row");
   loaded.best_epoch_ = state.integer("best_epoch");
   loaded.last_epoch_ = state.integer("last_epoch");
   loaded.applied_steps_ = state.integer("applied_steps");
+  loaded.best_ = {};
   if (loaded.best_epoch_ > 0) {
     loaded.best_ = clone_tensors(trainer.arena().state_dict());
     load_tensors(loaded.best_, state.under("best_weights."), "early stop");

@@ -1,46 +1,32 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
-#include <vector>
 
-#include "tensor/tensor.h"
 #include "trainer/callback.h"
 
 namespace athanor {
 
 /// The decision alone: has a metric stopped improving? Patience counts validations in a row without a value
 /// strictly better than the best one. NaN or infinity stops at once.
-class EarlyStopRule {
- public:
+struct EarlyStopRule {
   enum class Goal : std::uint8_t { minimum, maximum };
   enum class Verdict : std::uint8_t { improved, waiting, stop, not_finite };
 
-  EarlyStopRule(Goal goal, std::int64_t patience);
-
   Verdict update(double value);
 
-  double best() const { return best_; }
-  /// The validation that gave it, 0 is the first; -1: none yet.
-  std::int64_t best_at() const { return best_at_; }
-  std::int64_t bad_in_a_row() const { return bad_; }
-
-  /// Where it stands, for checkpoints. load_state_dict() ignores entries it does not know.
-  StateDict state_dict() const;
-  void load_state_dict(const StateDict& state);
-
- private:
-  Goal goal_;
-  std::int64_t patience_;
-  double best_;
-  std::int64_t best_at_ = -1, seen_ = 0, bad_ = 0;
+  Goal goal;
+  std::int64_t patience;
+  double best = (goal == Goal::minimum ? 1 : -1) * std::numeric_limits<double>::infinity();
+  std::int64_t best_at = -1;  ///< the validation that gave it, 0 is the first; -1: none yet
+  std::int64_t seen = 0, bad_in_a_row = 0;
 };
 
 /// Stops training by that rule, and puts the best epoch's weights and statistics back at the end, whatever
 /// ended it.
 class EarlyStopping final : public Callback {
  public:
-  /// Throws ArgumentError on an unknown metric.
   explicit EarlyStopping(const EarlyStop& options);
 
   void on_epoch_end(Trainer& trainer, const EpochReport& report) override;

@@ -41,11 +41,14 @@ JsonLines::~JsonLines() {
 
 void JsonLines::append(std::string line) {
   line += '\n';
+  const off_t begin = lseek(file_, 0, SEEK_END);
   for (std::size_t done = 0; done < line.size();) {
     const ssize_t wrote = write(file_, line.data() + done, line.size() - done);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) {
-      detail::fail<IoError>("--metrics: {} cannot be written: {}", path_.string(), std::strerror(errno));
+      const std::string why = std::strerror(errno);
+      if (begin >= 0) (void)!ftruncate(file_, begin);  // of a full disk: half a line would spoil the next
+      detail::fail<IoError>("--metrics: {} cannot be written: {}", path_.string(), why);
     }
     done += static_cast<std::size_t>(wrote);
   }

@@ -8,15 +8,12 @@
 
 namespace athanor {
 
-void Limits::stop(StoppedBy reason, std::string why) {
-  if (!stopped_ && !wanted_) wanted_ = {reason, std::move(why)};
+void Limits::stop(Ended how) {
+  if (!ended_ && !wanted_) wanted_ = std::move(how);
 }
 
-void Limits::end(StoppedBy reason, std::string why) {
-  if (stopped_) return;
-  stopped_ = true;
-  reason_ = reason;
-  why_ = std::move(why);
+void Limits::end(Ended how) {
+  if (!ended_) ended_ = std::move(how);
 }
 
 dist::StopVote Limits::vote(bool may_be_out_of_time) const {
@@ -30,25 +27,27 @@ void Limits::after_step(std::int64_t attempted) {
   take(strategy_.cast(vote(true)));
   // What all ranks know by themselves.
   if ((config_.max_steps > 0 && attempted >= config_.max_steps) || config_.fast_dev_run)
-    end(StoppedBy::max_steps);
+    end({StoppedBy::max_steps});
 }
 
 bool Limits::take(const dist::StopVote& outcome) {
   if (outcome.reason >= 0) {
     const auto reason = static_cast<StoppedBy>(outcome.reason);
-    if (stopped_ && reason_ != reason) stopped_ = false;  // other ranks have had another before
+    if (ended_ && ended_->reason != reason) ended_.reset();  // other ranks have had another before
     const bool mine = wanted_ && wanted_->reason == reason;
-    end(reason, mine ? wanted_->why : fmt::format("rank {} has stopped it", outcome.rank));
+    end({reason, mine ? wanted_->why : fmt::format("rank {} has stopped it", outcome.rank)});
   }
-  if (outcome.signal != 0) end(StoppedBy::signal);
+  if (outcome.signal != 0) {
+    signal_ = outcome.signal;
+    end({StoppedBy::signal});
+  }
   if (outcome.out_of_time != 0)
-    end(StoppedBy::max_time, fmt::format("--max-time is over, after {}", duration(clock_.seconds())));
+    end({StoppedBy::max_time, fmt::format("--max-time is over, after {}", duration(clock_.seconds()))});
   return outcome.stops();
 }
 
 void Limits::diverged(std::string why) {
-  stopped_ = false;
-  end(StoppedBy::diverged, std::move(why));
+  ended_ = {StoppedBy::diverged, std::move(why)};
 }
 
 void Limits::agree(bool may_be_out_of_time) {

@@ -21,13 +21,14 @@ class Limits {
       : config_(config), strategy_(strategy), clock_(clock) {}
 
   /// This rank votes to stop from now on; its first reason counts. `why` is a line for the user.
-  void stop(StoppedBy reason, std::string why = {});
+  void stop(Ended how);
 
-  bool stopped() const { return stopped_; }
-  /// Why it ended, or would end where nothing happens.
-  StoppedBy reason() const { return reason_; }
-  bool by_signal() const { return reason_ == StoppedBy::signal; }
-  const std::string& why() const { return why_; }
+  bool stopped() const { return ended_.has_value(); }
+  /// How it ended, or will where nothing happens.
+  Ended ended() const { return ended_.value_or(Ended()); }
+  /// The signal that some rank has caught, and all know of; 0: none has. It may have come after another
+  /// reason.
+  int signal() const { return signal_; }
 
   /// After each step; `attempted` counts those of the run. One rank takes its vote at once; of several, the
   /// votes travel with their next step, whose outcome they take().
@@ -38,25 +39,17 @@ class Limits {
   void agree(bool may_be_out_of_time = false);
   /// The run has come to nothing, whatever ended it.
   void diverged(std::string why);
-  /// At the end: the signal that some rank has caught; 0: none has.
-  int agree_on_signal() { return strategy_.agree({.signal = signals_.caught()}).signal; }
 
  private:
-  struct Reason {
-    StoppedBy reason;
-    std::string why;
-  };
   dist::StopVote vote(bool may_be_out_of_time) const;
-  void end(StoppedBy reason, std::string why = {});
+  void end(Ended how);
 
   const TrainerConfig& config_;
   ParallelStrategy& strategy_;
   const RunClock& clock_;
   const SignalGuard signals_;
-  std::optional<Reason> wanted_;  // by this rank
-  bool stopped_ = false;
-  StoppedBy reason_ = StoppedBy::epochs;
-  std::string why_;
+  std::optional<Ended> wanted_, ended_;  // by this rank; by all
+  int signal_ = 0;
 };
 
 }  // namespace athanor

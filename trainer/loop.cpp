@@ -116,7 +116,7 @@ void Run::end_epoch() {
   // What is not whole, or not reported, is so in the run that goes on from here.
   const bool whole = position_.epoch_samples == feeding_.train().samples_per_epoch();
   if (!whole) save();
-  const bool reported = !limits_.by_signal() && report_epoch(std::move(report), epoch_s);
+  const bool reported = limits_.signal() == 0 && report_epoch(std::move(report), epoch_s);
   if (!reported) save();
   limits_.agree();  // a callback may have had enough
   position_.train_s += epoch_s;

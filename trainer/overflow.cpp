@@ -15,7 +15,7 @@ constexpr char kNothingFound[] = "every op gave finite numbers this time";
 
 /// The first parameter, in declared order, with a gradient that holds a NaN or an infinity; arena.size()
 /// where none does. Looks at what this rank keeps: of the rest of a shard, gradients are no sums. Waits.
-int first_not_finite(const ParameterArena& arena) {
+std::size_t first_not_finite(const ParameterArena& arena) {
   for (int i = 0; i < arena.size(); ++i) {
     if (!arena.has_gradient(i)) continue;
     bool finite = true;
@@ -24,9 +24,9 @@ int first_not_finite(const ParameterArena& arena) {
       const auto begin = gradient.begin() + run.begin;
       finite &= std::all_of(begin, begin + run.count, [](double g) { return std::isfinite(g); });
     });
-    if (!finite) return i;
+    if (!finite) return static_cast<std::size_t>(i);
   }
-  return arena.size();
+  return static_cast<std::size_t>(arena.size());
 }
 
 // With every op checked. Each rank by itself: one that finds something is not there for the others.
@@ -59,9 +59,9 @@ void check_overflows(const StepState& known, std::int64_t patience, const StepBu
   const StepState now = step.read();
   if (now.stuck_steps < patience) return;  // it has come right since
   strategy.complete_weights();
-  const double mine = first_not_finite(arena);
-  const std::vector<double> firsts = strategy.gather(std::span(&mine, 1));
-  const auto first = static_cast<std::size_t>(*std::min_element(firsts.begin(), firsts.end()));
+  const std::size_t mine = first_not_finite(arena);
+  const std::vector<std::size_t> firsts = strategy.gather(std::span(&mine, 1));
+  const std::size_t first = *std::min_element(firsts.begin(), firsts.end());
   const auto parameters = arena.parameters();
   const std::string parameter =
       first < parameters.size() ? parameters[first].name : "none alone, but their norm";

@@ -1,9 +1,9 @@
 #include "trainer/parallel_strategy.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <exception>
+#include <sstream>
 #include <utility>
 
 #include "dist/collectives/exchange.h"
@@ -16,16 +16,11 @@
 namespace athanor {
 namespace {
 
-std::string in_brackets(const std::string& note) {
-  return note.empty() ? "" : fmt::format(" ({})", note);
-}
-
 class SingleStrategy final : public ParallelStrategy {
  public:
   Strategy kind() const override { return Strategy::single; }
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
-  std::string describe(const std::string& note) const override { return "single" + in_brackets(note); }
 
   ArenaOptions arena_options(const ArenaOptions& options) override { return options; }
   void attach(ParameterArena& arena, PhaseTimes&) override {
@@ -58,21 +53,31 @@ dist::Overlap overlap_of(const dist::Transport& transport, const TrainerConfig& 
   return transport.threads_may_call() ? dist::Overlap::thread : dist::Overlap::pumped;
 }
 
+/// While rank 0 saves, the watchdog does not take it for lost.
+class SlowSave {
+ public:
+  SlowSave() { tell(0); }
+  ~SlowSave() { tell(-1); }
+  SlowSave(const SlowSave&) = delete;
+  SlowSave& operator=(const SlowSave&) = delete;
+
+ private:
+  static void tell(int rank) {
+    if (auto* watchdog = dist::Watchdog::current()) watchdog->takes_long(rank);
+  }
+};
+
 /// What DDP and ZeRO-1 do alike.
 class SyncedStrategy : public ParallelStrategy {
  public:
   SyncedStrategy(dist::Transport& transport, const TrainerConfig& config)
       : comm_(transport, config.collectives),
-        votes_(comm_, sizeof(dist::StopVote)),
         buckets_(config.buckets),
         overlap_(overlap_of(transport, config)),
         sync_bn_(config.sync_bn) {}
 
   int rank() const override { return comm_.rank(); }
   int world_size() const override { return comm_.world_size(); }
-  std::string describe(const std::string& note) const override {
-    return fmt::format("{} on {} ranks{}", name_of(kind()), world_size(), in_brackets(note));
-  }
 
   void attach(ParameterArena& arena, PhaseTimes& times) override {
     sync_ = make_sync(arena, {.overlap = overlap_});
@@ -80,7 +85,7 @@ class SyncedStrategy : public ParallelStrategy {
   }
   void detach() override {
     sync_.reset();
-    times_ = &unattached_;
+    times_ = &discarded_times_;
     signal_ = false;
   }
   std::unique_ptr<dist::SyncBatchNorm> join_norms(nn::Module& model) override {
@@ -118,14 +123,8 @@ class SyncedStrategy : public ParallelStrategy {
   void broadcast_buffers() override { sync_->broadcast_buffers(); }
 
   dist::StopVote agree(const dist::StopVote& vote) override {
-    const auto timed = communication();
     vote_ = {};
-    std::memcpy(votes_.row(rank()), &vote, sizeof vote);
-    votes_.upload();
-    votes_.run();
-    std::vector<dist::StopVote> all(static_cast<std::size_t>(world_size()));
-    for (int rank = 0; rank < world_size(); ++rank)
-      std::memcpy(&all[static_cast<std::size_t>(rank)], votes_.row(rank), sizeof vote);
+    const std::vector<dist::StopVote> all = gather(std::span(&vote, 1));
     return tell_watchdog(dist::outcome(all));
   }
   void end_agreements() override {
@@ -138,6 +137,17 @@ class SyncedStrategy : public ParallelStrategy {
     rows.upload();
     rows.run();
     return {rows.row(0), rows.row(0) + row.size() * static_cast<std::size_t>(world_size())};
+  }
+  void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
+    const SlowSave slow;
+    const auto timed = communication();
+    const bool sharded = kind() == Strategy::zero1;  // else only rank 0's state counts
+    const StateDict shards = sharded ? make() : StateDict();
+    dist::gather_state(comm_, shards, [&](const dist::ReadTensor& read) {
+      if (sharded) return write(shards, read);
+      write(make(), read);
+    });
+    tell_watchdog({});
   }
 
  protected:
@@ -159,33 +169,18 @@ class SyncedStrategy : public ParallelStrategy {
                                                         const dist::SyncOptions& options) = 0;
 
   dist::Communicator comm_;
-  dist::Exchange votes_;
   dist::BucketOptions buckets_;
   dist::Overlap overlap_;
   bool sync_bn_;
   std::unique_ptr<dist::GradientSync> sync_;
 
  private:
-  Times of_nobody_;
-  PhaseTimes unattached_{of_nobody_};
-  PhaseTimes* times_ = &unattached_;
+  Times discarded_;
+  PhaseTimes discarded_times_{discarded_};
+  PhaseTimes* times_ = &discarded_times_;
   dist::StopVote vote_;
   StepState known_;
   bool signal_ = false;  // that ranks have agreed on
-};
-
-/// While rank 0 saves, the watchdog does not take it for lost.
-class SlowSave {
- public:
-  SlowSave() { tell(0); }
-  ~SlowSave() { tell(-1); }
-  SlowSave(const SlowSave&) = delete;
-  SlowSave& operator=(const SlowSave&) = delete;
-
- private:
-  static void tell(int rank) {
-    if (auto* watchdog = dist::Watchdog::current()) watchdog->takes_long(rank);
-  }
 };
 
 class DdpStrategy final : public SyncedStrategy {
@@ -196,22 +191,15 @@ class DdpStrategy final : public SyncedStrategy {
     return dist::bucketed(options, world_size(), buckets_);
   }
   void check_weights(std::uint64_t hash) override {
-    const auto mine = std::bit_cast<double>(hash);  // of which the bytes travel
-    const std::vector<double> all = gather(std::span(&mine, 1));
+    const std::vector<std::uint64_t> all = gather<std::uint64_t>(std::span(&hash, 1));
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
-      if (std::bit_cast<std::uint64_t>(all[rank]) == std::bit_cast<std::uint64_t>(all[0])) continue;
+      if (all[rank] == all[0]) continue;
       detail::fail<Error>(
           "ddp: all ranks must have the same weights, but those of rank {} are no longer rank 0's; an "
           "optimizer that multiplies matrices (Muon) does the same on all only where CPUs, --threads and "
           "libraries are the same: use zero1, where each weight is updated by one rank",
           rank);
     }
-  }
-  void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
-    const SlowSave slow;
-    const auto timed = communication();
-    dist::gather_state(comm_, {}, [&](const dist::ReadTensor& read) { write(make(), read); });
-    tell_watchdog({});
   }
 
  private:
@@ -229,9 +217,9 @@ class Zero1Strategy final : public SyncedStrategy {
     return dist::sharded(options, comm_, buckets_);
   }
   bool overlap_weights(nn::Module& model, bool may) override {
-    const double mine = may && overlap_ != dist::Overlap::none;
-    const std::vector<double> all = gather(std::span(&mine, 1));
-    if (std::find(all.begin(), all.end(), 0.0) != all.end()) return false;
+    double votes[] = {may && overlap_ != dist::Overlap::none ? 1.0 : 0.0};
+    add_up(votes);
+    if (votes[0] != world_size()) return false;
     zero1().overlap_gather(model, dist::Zero1::Trust::after_a_step);
     return true;
   }
@@ -245,13 +233,6 @@ class Zero1Strategy final : public SyncedStrategy {
     const auto timed = communication();
   }
   double take_waited_s() override { return zero1().take_waited_s(); }
-  void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
-    const SlowSave slow;
-    const auto timed = communication();
-    const StateDict state = make();
-    dist::gather_state(comm_, state, [&](const dist::ReadTensor& read) { write(state, read); });
-    tell_watchdog({});
-  }
 
  private:
   std::unique_ptr<dist::GradientSync> make_sync(ParameterArena& arena,
@@ -280,23 +261,22 @@ std::unique_ptr<ParallelStrategy> ParallelStrategy::make(dist::Transport* transp
   return std::make_unique<DdpStrategy>(*transport, config);
 }
 
-std::vector<double> ParallelStrategy::gather(std::span<const double> mine) {
-  const std::vector<std::byte> rows = all_gather(std::as_bytes(mine));
-  std::vector<double> all(rows.size() / sizeof(double));
-  std::memcpy(all.data(), rows.data(), rows.size());
-  return all;
+std::string ParallelStrategy::describe(const std::string& note) const {
+  std::string text(name_of(kind()));
+  if (world_size() > 1) text += fmt::format(" on {} ranks", world_size());
+  return note.empty() ? text : fmt::format("{} ({})", text, note);
 }
 
 void ParallelStrategy::add_up(std::span<double> values) {
-  const std::vector<double> rows = gather(values);
+  const std::vector<double> rows = gather<double>(values);
   std::fill(values.begin(), values.end(), 0.0);
   for (std::size_t i = 0; i < rows.size(); ++i) values[i % values.size()] += rows[i];
 }
 
 std::vector<std::string> ParallelStrategy::gather(const std::string& mine) {
-  const auto length = static_cast<double>(mine.size());
-  const std::vector<double> lengths = gather(std::span(&length, 1));
-  const auto most = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
+  const std::size_t length = mine.size();
+  const std::vector<std::size_t> lengths = gather(std::span(&length, 1));
+  const std::size_t most = *std::max_element(lengths.begin(), lengths.end());
   std::vector<std::string> texts(lengths.size());
   if (most == 0) return texts;
   const std::size_t padded = (most + 7) / 8 * 8;
@@ -304,8 +284,7 @@ std::vector<std::string> ParallelStrategy::gather(const std::string& mine) {
   row.resize(padded);
   const std::vector<std::byte> rows = all_gather(std::as_bytes(std::span(row)));
   for (std::size_t rank = 0; rank < texts.size(); ++rank)
-    texts[rank].assign(reinterpret_cast<const char*>(rows.data()) + rank * padded,
-                       static_cast<std::size_t>(lengths[rank]));
+    texts[rank].assign(reinterpret_cast<const char*>(rows.data()) + rank * padded, lengths[rank]);
   return texts;
 }
 
@@ -331,29 +310,30 @@ void ParallelStrategy::check_same(const StateDict& settings) {
   std::string lines;
   for (const StateDict::Entry& entry : settings)
     lines += entry.name + "\n" + std::get<std::string>(entry.value) + "\n";
-  const std::string first = broadcast_from_rank0(lines);
-  StateDict theirs;
-  for (std::size_t at = 0; at < first.size();) {
-    const std::size_t name = first.find('\n', at), value = first.find('\n', name + 1);
-    theirs.set(first.substr(at, name - at), first.substr(name + 1, value - name - 1));
-    at = value + 1;
-  }
-  std::string why;
-  const auto compare = [&](const std::string& name) {
-    const auto value = [&](const StateDict& of) { return of.contains(name) ? of.text(name) : "not there"; };
-    if (value(settings) == value(theirs)) return;
-    why +=
-        fmt::format("{}{} is '{}', not '{}'", why.empty() ? "" : ", ", name, value(settings), value(theirs));
+  // All learn of all, so that all end with the same words.
+  const std::vector<std::string> all = gather(lines);
+  const auto parsed = [](const std::string& text) {
+    StateDict values;
+    std::istringstream in(text);
+    for (std::string name, value; std::getline(in, name) && std::getline(in, value);) values.set(name, value);
+    return values;
   };
-  for (const StateDict::Entry& entry : settings) compare(entry.name);
-  for (const StateDict::Entry& entry : theirs) {
-    if (!settings.contains(entry.name)) compare(entry.name);
-  }
-  // All learn of it, so that all end with the same words.
-  const std::vector<std::string> all = gather(why);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) continue;
-    detail::fail<>("ranks: all must train the same, but rank {} differs from rank 0: {}", rank, all[rank]);
+  const auto value = [](const StateDict& of, const std::string& name) {
+    return of.contains(name) ? of.text(name) : "not there";
+  };
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    const StateDict first = parsed(all[0]), theirs = parsed(all[rank]);
+    std::vector<std::string> names = theirs.names();
+    for (const std::string& name : first.names()) {
+      if (!theirs.contains(name)) names.push_back(name);
+    }
+    std::string why;
+    for (const std::string& name : names) {
+      if (value(theirs, name) == value(first, name)) continue;
+      why += fmt::format("{}{} is '{}', not '{}'", why.empty() ? "" : ", ", name, value(theirs, name),
+                         value(first, name));
+    }
+    ATH_CHECK(why.empty(), "ranks: all must train the same, but rank {} differs from rank 0: {}", rank, why);
   }
 }
 

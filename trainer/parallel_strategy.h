@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "dist/gather_state.h"
@@ -37,7 +39,7 @@ class ParallelStrategy {
   virtual int world_size() const = 0;
   bool is_rank0() const { return rank() == 0; }
   /// "single", "ddp on 4 ranks (mpirun)", "single (--devices auto: no GPU in use)".
-  virtual std::string describe(const std::string& note) const = 0;
+  std::string describe(const std::string& note) const;
 
   // The model.
 
@@ -96,7 +98,14 @@ class ParallelStrategy {
   using WriteState = std::function<void(const StateDict&, const dist::ReadTensor&)>;
   virtual void write_state(const std::function<StateDict()>& make, const WriteState& write) = 0;
 
-  std::vector<double> gather(std::span<const double> mine);
+  /// The same of values of 8 bytes, or a few times that.
+  template <class T> std::vector<T> gather(std::span<const T> mine) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0);
+    const std::vector<std::byte> rows = all_gather(std::as_bytes(mine));
+    std::vector<T> all(rows.size() / sizeof(T));
+    std::memcpy(all.data(), rows.data(), rows.size());
+    return all;
+  }
   std::vector<std::string> gather(const std::string& mine);
   /// Sums over all ranks, in their order: the same bits everywhere.
   void add_up(std::span<double> values);

@@ -1,248 +1,200 @@
+// The flags every training program shares: how each is called, what --help says of it, which field of the
+// config it sets, and how its text is read.
+
 #include <algorithm>
 #include <cstdlib>
 
 #include <CLI/CLI.hpp>
 
-#include "tensor/error.h"
 #include "tensor/nearest.h"
-#include "trainer/choose_device.h"
 #include "trainer/config.h"
-#include "trainer/detail/flag_values.h"
+#include "trainer/detail/read_flag.h"
 #include "trainer/detail/terminal.h"
 
 namespace athanor {
 namespace {
 
-using namespace flag_values;
+using namespace read_flag;
 
-// Of --help: flags, then what they mean.
-constexpr int kNamesColumns = 30, kHelpColumns = terminal::kColumns - kNamesColumns;
-
-[[noreturn]] void not_built(const std::string& flag, const std::string& value, const char* instead) {
-  detail::fail<>("{} {}: not part of this version; {}", flag, value, instead);
-}
-
-/// Adds one option whose text `read` takes. CLI11 splits and matches; what is said about mistakes is ours.
+/// Adds flags to a CLI11 app, which splits and matches; what is said about mistakes is ours.
 class Flags {
  public:
-  Flags(CLI::App& app, std::vector<std::string>& names) : app_(app), names_(names) {}
+  explicit Flags(CLI::App& app) : app_(app) {}
 
-  template <class F>
-  void value(const std::string& names, const char* shown, const std::string& help, F read) {
-    const std::string flag = remember(names);
-    app_.add_option(
-            names,
-            [flag, read](const CLI::results_t& texts) {
-              read(flag, texts.at(0));
-              return true;
-            },
-            terminal::wrapped(help, kHelpColumns, 0))
-        ->type_name(shown)
+  /// `usage` is names and what --help calls the value, as "--epochs,--max-epochs N": the first name is the
+  /// one to read of. `read` makes of a text what `target` gets; "{}" in `help` is its default.
+  template <class T, class Read>
+  void add(const std::string& usage, const std::string& help, T& target, const Read& read) {
+    const std::size_t space = usage.find(' ');
+    const std::string names = usage.substr(0, space), flag = names.substr(0, names.find(','));
+    const auto take = [&target, read, flag](const CLI::results_t& texts) {
+      target = static_cast<T>(read(flag, texts.at(0)));
+      return true;
+    };
+    app_.add_option(names, take, wrapped(help, target))
+        ->type_name(usage.substr(space + 1))
         ->take_last()
         ->group(group_);
   }
-  void on(const std::string& names, const std::string& help, bool& target) {
-    remember(names);
-    app_.add_flag(names, target, terminal::wrapped(help, kHelpColumns, 0))->group(group_);
+  void on(const std::string& name, const std::string& help, bool& target) {
+    app_.add_flag(name, target, wrapped(help, target))->group(group_);
   }
   /// The heading in --help of those added from now on.
   void group(const char* heading) { group_ = heading; }
 
  private:
-  /// Keeps all names for suggestions; returns the first.
-  std::string remember(const std::string& names) {
-    std::string first;
-    for (std::size_t at = 0; at < names.size();) {
-      const std::size_t end = std::min(names.find(',', at), names.size());
-      names_.push_back(names.substr(at, end - at));
-      if (first.empty()) first = names_.back();
-      at = end + 1;
-    }
-    return first;
+  template <class T> static std::string wrapped(const std::string& help, const T& value) {
+    constexpr int kHelpColumns = terminal::kColumns - 30;  // behind the names
+    if constexpr (std::is_arithmetic_v<T>)
+      return terminal::wrapped(fmt::format(fmt::runtime(help), value), kHelpColumns, 0);
+    return terminal::wrapped(help, kHelpColumns, 0);
   }
 
   CLI::App& app_;
-  std::vector<std::string>& names_;
   std::string group_;
 };
 
 void add_training(Flags& flags, TrainerConfig& config) {
   flags.group("Training");
   if (!config.models.empty()) {
-    flags.value("--model", "NAME", fmt::format("one of {} [{}]", fmt::join(config.models, " "), config.model),
-                [&](const std::string& flag, const std::string& text) {
-                  ATH_CHECK(
-                      std::find(config.models.begin(), config.models.end(), text) != config.models.end(),
-                      "{}: must be one of {}, but got '{}'{}", flag, fmt::join(config.models, " "), text,
-                      did_you_mean(text, config.models));
-                  config.model = text;
-                });
-  }
-  flags.value("--epochs,--max-epochs", "N", fmt::format("passes over the training set [{}]", config.epochs),
-              [&](auto& flag, auto& text) { config.epochs = whole(flag, text, 1); });
-  flags.value("--max-steps", "N", "stop after N steps, skipped ones included [no limit]",
-              [&](auto& flag, auto& text) { config.max_steps = text == "-1" ? -1 : whole(flag, text, 1); });
-  flags.value("--max-time", "SECONDS",
-              "stop after SECONDS of training, including time before --resume [no limit]",
-              [&](auto& flag, auto& text) { config.max_time_s = positive(flag, text, 1e-6, 1e9); });
-  flags.value("--batch-size", "N",
-              fmt::format("images per backward pass, of all devices together [{}]", config.batch_size),
-              [&](auto& flag, auto& text) { config.batch_size = whole(flag, text, 1); });
-  flags.value("--val-batch-size", "N", "images per batch of validation [the larger of --batch-size and 256]",
-              [&](auto& flag, auto& text) { config.val_batch_size = whole(flag, text, 1); });
-  flags.value("--lr", "RATE", fmt::format("highest learning rate [{}]", config.lr),
-              [&](auto& flag, auto& text) { config.lr = positive(flag, text); });
-  flags.value("--accumulate,--accumulate-grad-batches", "N", "backward passes per step [1]",
-              [&](auto& flag, auto& text) { config.accumulate = whole(flag, text, 1, 1'000'000); });
-  flags.value("--clip-norm,--gradient-clip-val", "X", "limit of the gradients' norm [none]",
-              [&](auto& flag, auto& text) { config.clip_norm = positive(flag, text, 1e-30, 1e15); });
-  flags.value("--clip-value", "X", "limit of each gradient, after --clip-norm [none]",
-              [&](auto& flag, auto& text) { config.clip_value = positive(flag, text, 1e-30, 1e15); });
-  flags.value("--skip-outliers", "Z", "skip steps whose gradient norm is Z deviations above its mean [none]",
-              [&](auto& flag, auto& text) { config.skip_outliers = positive(flag, text, 1e-3, 1e6); });
-  flags.value("--ema", "DECAY", "validate and keep a running average of the weights [none]",
-              [&](auto& flag, auto& text) {
-                config.ema_decay = positive(flag, text);
-                ATH_CHECK(config.ema_decay < 1, "{}: must be below 1, but got {}", flag, text);
+    const std::string names = fmt::format("{}", fmt::join(config.models, " "));
+    flags.add("--model NAME", fmt::format("one of {} [{}]", names, config.model), config.model,
+              [&config, names](Text flag, Text text) {
+                ATH_CHECK(std::find(config.models.begin(), config.models.end(), text) != config.models.end(),
+                          "{}: must be one of {}, but got '{}'{}", flag, names, text,
+                          did_you_mean(text, config.models));
+                return text;
               });
-  flags.value(
-      "--early-stop", "METRIC:PATIENCE",
-      "stop when val_loss, val_accuracy or train_loss has not improved for that many validations, and "
-      "keep the best weights",
-      [&](auto& flag, auto& text) { config.early_stop = early_stop(flag, text); });
-  flags.value("--seed", "N",
-              "of random numbers: first weights, order and augmentation of images, dropout [0]",
-              [&](auto& flag, auto& text) { config.seed = seed(flag, text); });
+  }
+  flags.add("--epochs,--max-epochs N", "passes over the training set [{}]", config.epochs, whole(1));
+  flags.add("--max-steps N", "stop after N steps, skipped ones included [no limit]", config.max_steps,
+            word_or("-1", -1, whole(1)));
+  flags.add("--max-time SECONDS", "stop after SECONDS of training, including time before --resume [no limit]",
+            config.max_time_s, positive(1e-6, 1e9));
+  flags.add("--batch-size N", "images per backward pass, of all devices together [{}]", config.batch_size,
+            whole(1));
+  flags.add("--val-batch-size N", "images per batch of validation [the larger of --batch-size and 256]",
+            config.val_batch_size, whole(1));
+  flags.add("--lr RATE", "highest learning rate [{}]", config.lr, positive());
+  flags.add("--accumulate,--accumulate-grad-batches N", "backward passes per step [1]", config.accumulate,
+            whole(1, 1'000'000));
+  flags.add("--clip-norm,--gradient-clip-val X", "limit of the gradients' norm [none]", config.clip_norm,
+            positive(1e-30, 1e15));
+  flags.add("--clip-value X", "limit of each gradient, after --clip-norm [none]", config.clip_value,
+            positive(1e-30, 1e15));
+  flags.add("--skip-outliers Z", "skip steps whose gradient norm is Z deviations above its mean [none]",
+            config.skip_outliers, positive(1e-3, 1e6));
+  flags.add("--ema DECAY", "validate and keep a running average of the weights [none]", config.ema_decay,
+            below_1);
+  flags.add("--early-stop METRIC:PATIENCE",
+            "stop when val_loss, val_accuracy or train_loss has not improved for that many validations, and "
+            "keep the best weights",
+            config.early_stop, early_stop);
+  flags.add("--seed N", "of random numbers: first weights, order and augmentation of images, dropout [0]",
+            config.seed, seed);
 }
 
 void add_data(Flags& flags, TrainerConfig& config) {
   flags.group("Data");
-  flags.value("--data-dir", "DIR",
-              "folder that holds mnist/, cifar10/, ... [$ATHANOR_DATA_DIR, else data-cache]",
-              [&](auto&, auto& text) { config.data_dir = text; });
+  flags.add("--data-dir DIR", "folder that holds mnist/, cifar10/, ... [$ATHANOR_DATA_DIR, else data-cache]",
+            config.data_dir, path);
   if (config.image_size > 0) {
-    flags.value("--image-size", "PIXELS",
-                fmt::format("side that images are brought to [{}]", config.image_size),
-                [&](auto& flag, auto& text) { config.image_size = between(flag, text, 1, 65536); });
-    flags.value("--train", "PATH", "training images [DIR/train below --data-dir]",
-                [&](auto&, auto& text) { config.train_data = text; });
-    flags.value("--val", "PATH", "images to validate on [DIR/val below --data-dir]",
-                [&](auto&, auto& text) { config.val_data = text; });
+    flags.add("--image-size PIXELS", "side that images are brought to [{}]", config.image_size,
+              whole(1, 65536));
+    flags.add("--train PATH", "training images [DIR/train below --data-dir]", config.train_data, path);
+    flags.add("--val PATH", "images to validate on [DIR/val below --data-dir]", config.val_data, path);
   }
-  flags.value("--workers,--num-workers", "N",
-              "loader threads; auto, or 0 to load in the training thread [auto]",
-              [&](auto& flag, auto& text) { config.workers = workers(flag, text); });
-  flags.value("--prefetch", "N", fmt::format("batches there is memory for [{}]", config.prefetch),
-              [&](auto& flag, auto& text) { config.prefetch = between(flag, text, 1, 1024); });
-  flags.value(
-      "--bad-samples", "POLICY",
-      "strict: a sample that cannot be read ends the run; skip[:LIMIT]: another takes its place, at most "
-      "LIMIT times an epoch [strict]",
-      [&](auto& flag, auto& text) { config.bad_samples = bad_samples(flag, text); });
-  flags.value("--order", "O", "of images: random, or pages: for files larger than memory [random]",
-              [&](auto& flag, auto& text) {
-                ATH_CHECK(text == "random" || text == "pages", "{}: must be random or pages, but got '{}'",
-                          flag, text);
-                config.order = text == "pages" ? Order::page_random : Order::random;
-              });
+  flags.add("--workers,--num-workers N", "loader threads; auto, or 0 to load in the training thread [auto]",
+            config.workers, word_or("auto", LoaderOptions::kAuto, whole(0, 1024)));
+  flags.add("--prefetch N", "batches there is memory for [{}]", config.prefetch, whole(1, 1024));
+  flags.add("--bad-samples POLICY",
+            "strict: a sample that cannot be read ends the run; skip[:LIMIT]: another takes its place, at "
+            "most LIMIT times an epoch [strict]",
+            config.bad_samples, bad_samples);
+  flags.add("--order O", "of images: random, or pages: for files larger than memory [random]", config.order,
+            one_of<Order>({{"random", Order::random}, {"pages", Order::page_random}}));
   flags.on("--data-on-device", "keep data sets that are in memory on the device", config.data_on_device);
 }
 
 void add_machine(Flags& flags, TrainerConfig& config) {
   flags.group("Device and numbers");
-  flags.value("--threads", "N", "CPU threads per rank [all cores, divided among ranks]",
-              [&](auto& flag, auto& text) { config.threads = between(flag, text, 1, 1024); });
-  flags.value("--precision", "P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
-              [&](auto& flag, auto& text) { config.precision = precision(flag, text); });
-  flags.value("--loss-scale", "S", "dynamic, dynamic:FIRST, or the scale to keep [dynamic for f16, else 1]",
-              [&](auto& flag, auto& text) { config.loss_scaling = loss_scaling(flag, text); });
-  flags.value("--grad-dtype", "T", "of gradients: auto or f32 [auto: the precision's; f32 with --accumulate]",
-              [&](auto& flag, auto& text) {
-                ATH_CHECK(text == "auto" || text == "f32", "{}: must be auto or f32, but got '{}'", flag,
-                          text);
-                config.f32_gradients = text == "f32";
-              });
-  flags.value("--device,--accelerator", "D", "auto, cpu or cuda[:N] [auto]", [&](auto&, auto& text) {
-    const DeviceChoice choice = choose_device(text);
-    config.device = choice.device;
-    config.device_note = choice.note;
-  });
-  flags.value("--memory-limit", "BYTES", "limit of the memory tensors take, as 500000000 or 2G [none]",
-              [&](auto& flag, auto& text) { config.memory_limit = byte_count(flag, text); });
+  flags.add("--threads N", "CPU threads per rank [all cores, divided among ranks]", config.threads,
+            whole(1, 1024));
+  flags.add("--precision P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
+            config.precision, precision);
+  flags.add("--loss-scale S", "dynamic, dynamic:FIRST, or the scale to keep [dynamic for f16, else 1]",
+            config.loss_scaling, loss_scaling);
+  flags.add("--grad-dtype T", "of gradients: auto or f32 [auto: the precision's; f32 with --accumulate]",
+            config.f32_gradients, one_of<bool>({{"auto", false}, {"f32", true}}));
+  flags.add("--device,--accelerator D", "auto, cpu or cuda[:N] [auto]", config.device,
+            [&config](Text flag, Text text) {
+              const DeviceChoice choice = device(flag, text);
+              config.device_note = choice.note;
+              return choice.device;
+            });
+  flags.add("--memory-limit BYTES", "limit of the memory tensors take, as 500000000 or 2G [none]",
+            config.memory_limit, byte_count);
   flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
            config.deterministic);
 }
 
 void add_ranks(Flags& flags, TrainerConfig& config) {
+  using dist::Algorithm;
   flags.group("Several devices");
-  flags.value("--devices", "N",
-              "ranks (processes that share the work): one per GPU, or on the CPU as many as wanted; auto: "
-              "all GPUs [1]",
-              [&](auto& flag, auto& text) {
-                config.devices = text == "auto" ? TrainerConfig::kAllDevices : between(flag, text, 1, 1024);
-              });
-  flags.value("--strategy", "S",
-              "single: one rank; ddp: each rank has the whole model; zero1: like ddp, but master weights and "
-              "optimizer "
-              "state are sharded [single; with several ranks ddp]",
-              [&](auto& flag, auto& text) { config.strategy = strategy(flag, text); });
-  flags.value(
-      "--algorithm", "A",
+  flags.add("--devices N",
+            "ranks (processes that share the work): one per GPU, or on the CPU as many as wanted; auto: all "
+            "GPUs [1]",
+            config.devices, word_or("auto", TrainerConfig::kAllDevices, whole(1, 1024)));
+  flags.add("--strategy S",
+            "single: one rank; ddp: each rank has the whole model; zero1: like ddp, but master weights and "
+            "optimizer state are sharded [single; with several ranks ddp]",
+            config.strategy, strategy);
+  flags.add(
+      "--algorithm A",
       "how ranks sum gradients: rank_order, ring, hierarchical, native (what MPI or NCCL does), or auto: "
       "native between GPUs of several machines without --deterministic, else rank_order [auto]",
-      [&](auto& flag, auto& text) { config.collectives.algorithm = algorithm(flag, text); });
-  flags.value("--overlap", "on|off",
-              "whether gradients and weights travel between ranks while passes compute [on]",
-              [&](auto& flag, auto& text) { config.overlap = on_or_off(flag, text); });
+      config.collectives.algorithm,
+      one_of<Algorithm>({{"auto", Algorithm::automatic},
+                         {"rank_order", Algorithm::rank_order},
+                         {"ring", Algorithm::ring},
+                         {"hierarchical", Algorithm::hierarchical},
+                         {"native", Algorithm::native}}));
+  flags.add("--overlap on|off",
+            "whether gradients and weights travel between ranks while passes compute [on]", config.overlap,
+            one_of<bool>({{"on", true}, {"off", false}}));
   flags.on("--sync-bn",
            "batch norms take their statistics from the images of all ranks, not each rank from its own",
            config.sync_bn);
-  flags.value("--dist-timeout", "SECONDS",
-              fmt::format("seconds without a word from a rank, after which all ranks end [{}]",
-                          config.collectives.timeout.count() / 1000),
-              [&](auto& flag, auto& text) {
-                const double seconds = positive(flag, text, 0.1, 86400);
-                config.collectives.timeout =
-                    std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-              });
-  flags.value(
-      "--flight-dir", "DIR",
-      "folder for the records that ranks write when one is lost; see athanor flight [--checkpoint-dir, else "
-      "the current folder]",
-      [&](auto&, auto& text) { config.flight_dir = text; });
+  flags.add("--dist-timeout SECONDS",
+            fmt::format("seconds without a word from a rank, after which all ranks end [{}]",
+                        config.collectives.timeout.count() / 1000),
+            config.collectives.timeout, seconds);
+  flags.add("--flight-dir DIR",
+            "folder for the records that ranks write when one is lost; see athanor flight [--checkpoint-dir, "
+            "else the current folder]",
+            config.flight_dir, path);
 }
 
 void add_reports(Flags& flags, TrainerConfig& config) {
   flags.group("Checkpoints and reports");
-  flags.value("--metrics", "FILE", "append JSON lines: one per epoch, one at the end",
-              [&](auto&, auto& text) { config.metrics = text; });
-  flags.value("--profile,--profiler", "KIND", "simple: say at the end where the time went",
-              [&](auto& flag, auto& text) {
-                if (text == "trace") not_built(flag, text, "use --profile simple");
-                ATH_CHECK(text == "simple", "{}: must be simple or trace, but got '{}'", flag, text);
-                config.profile = true;
-              });
+  flags.add("--metrics FILE", "append JSON lines: one per epoch, one at the end", config.metrics, path);
+  flags.add("--profile,--profiler KIND", "simple: say at the end where the time went", config.profile,
+            profile);
   flags.on("--forbid-sync", "a step that waits for the device is an error", config.forbid_sync);
   flags.on("--fast-dev-run", "one step and one batch of validation, to try everything", config.fast_dev_run);
-  flags.value("--checkpoint-dir", "DIR", "save checkpoints there, and keep the newest three [none]",
-              [&](auto&, auto& text) { config.checkpoint_dir = text; });
-  flags.value("--checkpoint-every", "STEPS",
-              "save after every so many steps, skipped ones included, and at the end [once per epoch]",
-              [&](auto& flag, auto& text) { config.checkpoint_every = whole(flag, text, 1); });
-  flags.value("--resume", "auto|FILE",
-              "resume from a checkpoint, with the flags of its run; auto: the newest valid one in "
-              "--checkpoint-dir, or a fresh start where there is none",
-              [&](auto& flag, auto& text) {
-                ATH_CHECK(!text.empty(), "{}: must be auto or a checkpoint's file, but is empty", flag);
-                config.resume = text;
-              });
-  flags.value("--pretrained", "FILE",
-              "begin with these weights (a checkpoint, or safetensors with this model's names); with other "
-              "classes the last layer begins anew [random ones]",
-              [&](auto& flag, auto& text) {
-                ATH_CHECK(!text.empty(), "{}: must be a file, but is empty", flag);
-                config.pretrained = text;
-              });
+  flags.add("--checkpoint-dir DIR", "save checkpoints there, and keep the newest three [none]",
+            config.checkpoint_dir, path);
+  flags.add("--checkpoint-every STEPS",
+            "save after every so many steps, skipped ones included, and at the end [once per epoch]",
+            config.checkpoint_every, whole(1));
+  flags.add("--resume auto|FILE",
+            "resume from a checkpoint, with the flags of its run; auto: the newest valid one in "
+            "--checkpoint-dir, or a fresh start where there is none",
+            config.resume, path);
+  flags.add("--pretrained FILE",
+            "begin with these weights (a checkpoint, or safetensors with this model's names); with other "
+            "classes the last layer begins anew [random ones]",
+            config.pretrained, path);
 }
 
 /// CommunicatorOptions::compare_calls, for the day on which something is wrong: a variable, because whoever
@@ -269,9 +221,8 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
       "flatters val_loss and val_accuracy.",
       config.program);
   app.allow_extras();
-  std::vector<std::string> names{"--help"};
-  Flags flags(app, names);
-  if (const DeviceChoice choice = choose_device("auto"); config.device == kCpu) {
+  Flags flags(app);
+  if (const DeviceChoice choice = automatic_device(); config.device == kCpu) {
     config.device = choice.device;
     config.device_note = choice.note;
   }
@@ -293,6 +244,10 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     const std::string name = extras[0].substr(0, extras[0].find('='));
     ATH_CHECK(name.starts_with("-"), "{}: there are only flags, but got '{}'; see --help", config.program,
               name);
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
+    }
     detail::fail<>("{}: there is no flag '{}'{}; see --help", config.program, name,
                    did_you_mean(name, names));
   }

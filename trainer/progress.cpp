@@ -42,10 +42,6 @@ std::string counted(std::int64_t count, const char* what) {
   return fmt::format("{} {}{}", with_commas(count), what, count == 1 ? "" : "s");
 }
 
-std::string indented(const std::string& text) {
-  return std::string(kIndent, ' ') + text;
-}
-
 std::string describe(const Augment& augment) {
   std::string text;
   if (augment.pad > 0) text += fmt::format(", shifts up to {} px", augment.pad);
@@ -82,7 +78,7 @@ int Progress::columns() const {
 }
 
 void Progress::say(const std::string& text, int indent) {
-  const std::string line = printable(text);
+  const std::string line = std::string(static_cast<std::size_t>(indent), ' ') + printable(text);
   print(out_, "{}\n", live_ ? terminal::wrapped(line, columns(), indent, true) : line);
 }
 
@@ -106,14 +102,12 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
                   config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
                   with_commas(info.train_samples), with_commas(info.val_samples), info.spec.height,
                   info.spec.width, info.spec.channels, info.spec.classes));
-  const std::string epochs =
-      fmt::format("{} of {}", counted(config.epochs, "epoch"),
-                  total_steps_ < config.epochs * steps_per_epoch_ ? with_commas(steps_per_epoch_)
-                                                                  : counted(steps_per_epoch_, "step"));
+  const std::string epochs = counted(config.epochs, "epoch");
+  const bool whole = total_steps_ == config.epochs * steps_per_epoch_;
   say(fmt::format("{}, batch {}{}, learning rate up to {}{}",
-                  total_steps_ < config.epochs * steps_per_epoch_
-                      ? fmt::format("{} (of {})", counted(total_steps_, "step"), epochs)
-                      : epochs,
+                  whole ? fmt::format("{} of {}", epochs, counted(steps_per_epoch_, "step"))
+                        : fmt::format("{} (of {} of {})", counted(total_steps_, "step"), epochs,
+                                      with_commas(steps_per_epoch_)),
                   config.batch_size, config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
                   config.lr, describe(config.augment)));
   print(out_, "\n");
@@ -174,14 +168,14 @@ void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
         report.train_loss, percent(report.train_accuracy), report.val_loss, percent(report.val_accuracy),
         rate(report.images_per_s), duration(report.wall_s - last_wall_s_), best ? " *" : "");
   last_wall_s_ = report.wall_s;
-  say(indented(report.bottleneck.line), kIndent);
-  for (const std::string& note : report.notes) say(indented(note), kIndent);
+  say(report.bottleneck.line, kIndent);
+  for (const std::string& note : report.notes) say(note, kIndent);
   std::fflush(out_);
 }
 
 void Progress::on_note(Trainer&, const std::string& note) {
   erase_live_line();
-  say(indented(note), kIndent);
+  say(note, kIndent);
   std::fflush(out_);
 }
 
@@ -201,7 +195,7 @@ void Progress::load_state_dict(const Trainer&, const StateDict& state) {
 
 void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
   erase_live_line();
-  if (report.stopped_by == StoppedBy::signal) {
+  if (report.signal != 0) {
     print(out_, "\n");
     say(fmt::format(
         "ended by SIG{} after {}{}", ::sigabbrev_np(report.signal), counted(report.steps.attempted(), "step"),
@@ -220,22 +214,15 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
                   bytes(report.peak_bytes), report.weights_hash));
   if (trainer.config().profile) {
     const Times& t = trainer.times();
-    const double other = report.wall_s - t.step() - t.validation - t.saving;
     print(out_, "\nwhere the time went\n");
     const auto row = [&](const char* what, double seconds) {
       print(out_, "  {:<12} {:>9.3f} s  {:>5.1f} %\n", what, seconds,
             100 * seconds / std::max(report.wall_s, 1e-9));
     };
-    row("data", t.data);
-    row("copy", t.copy);
-    row("forward", t.forward);
-    row("backward", t.backward);
-    row("update", t.update);
-    if (t.communication > 0) row("communication", t.communication);
-    if (t.device > 0) row("device", t.device);
-    row("validation", t.validation);
-    if (t.saving > 0) row("checkpoints", t.saving);
-    row("other", other);
+    for (const TimesPart& part : kTimesParts) {
+      if (t.*part.seconds > 0) row(part.name, t.*part.seconds);
+    }
+    row("other", report.wall_s - t.step() - t.validation - t.saving);
   }
   std::fflush(out_);
 }

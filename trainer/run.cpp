@@ -83,13 +83,14 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       strategy_(strategy),
       limits_(config, strategy, clock_),
       times_(position_.times),
-      attached_(strategy),
+      attached_(&strategy),
       feeding_(config, strategy, train, held_out,
                [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
       schedule_(make_schedule(config, total_steps())),
       task_(make_task(model)),
       arena_(make_arena(arena)),
       optimizer_(make_optimizer(config, arena_)),
+      settings_(settings_of(data_and_steps(), feeding_.pixels(), schedule_, optimizer_->kind())),
       scaling_(make_scaling(config)),
       gradient_limits_(make_limits(config)),
       step_(config.device,
@@ -98,7 +99,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       checkpoints_(config, strategy, step_, metrics_),
       validation_(*task_, feeding_.held_out(), strategy, limits_, config.device),
       named_(static_cast<std::size_t>(strategy.world_size())) {
-  strategy_.check_same(settings());
+  strategy_.check_same(state_of(settings_));
   if (config.ema_decay > 0)
     ema_.emplace(arena_, EmaOptions{.decay = config.ema_decay}).fuse_into(*optimizer_);
   step_.on_known([this](const StepState& state) {
@@ -136,7 +137,7 @@ ParameterArena& Run::make_arena(std::unique_ptr<ParameterArena>& arena) {
 
 void Run::begin() {
   (void)state_parts();  // callbacks whose names clash are an error now, not at the first save
-  const auto found = checkpoints_.open(settings(), total_steps());
+  const auto found = checkpoints_.open(settings_, total_steps());
   if (found) position_ = *found;
   notify([&](Callback& c) { c.on_fit_begin(trainer_, describe()); });
   clock_.start();
@@ -149,15 +150,15 @@ void Run::resume() {
   checkpoints_.resume(state_parts());
   strategy_.complete_weights();
   clock_.add(position_.elapsed_s);
-  if (position_.ended) limits_.stop(*position_.ended, position_.why_ended);
+  if (position_.ended) limits_.stop(*position_.ended);
   limits_.after_step(position_.attempted);
 }
 
 // In an order in which what is most likely to be refused comes first.
 std::vector<StatePart> Run::state_parts() {
   std::vector<StatePart> parts;
-  parts.push_back({"settings.", [this] { return settings(); },
-                   [this](const StateDict& state) { check_settings(state, settings()); }});
+  parts.push_back({"settings.", [this] { return state_of(settings_); },
+                   [this](const StateDict& state) { check_settings(state, settings_); }});
   parts.push_back({"run.", [this] { return state_of(position_); },
                    [this](const StateDict& state) {
                      const RunPosition position = position_from(state);
@@ -189,10 +190,6 @@ std::vector<StatePart> Run::state_parts() {
   return parts;
 }
 
-StateDict Run::settings_with(const std::string& optimizer) const {
-  return settings_of(data_and_steps(), feeding_.pixels(), schedule_, optimizer);
-}
-
 // What ranks must have alike, or they would part sooner or later: besides what a run's results depend on,
 // whatever decides which messages there are. What is a rank's own business (threads, device, workers, where
 // files lie) is not compared. Known before ranks do anything together.
@@ -202,14 +199,13 @@ StateDict Run::shared_settings() const {
   const auto set = [&](const char* name, const auto& value) { shared.set(name, fmt::format("{}", value)); };
   set("strategy", name_of(strategy_.kind()));
   set("algorithm", dist::name_of(config_.collectives.algorithm));
-  set("sync_bn", config_.sync_bn);
   set("fast_dev_run", config_.fast_dev_run);
   set("checkpoint_dir", given(!config_.checkpoint_dir.empty()));
   set("checkpoint_every", config_.checkpoint_every);
   set("resume", given(!config_.resume.empty()));
   set("patience_at_floor", config_.patience_at_floor);
-  for (const StateDict::Entry& entry : settings_with("")) {
-    if (!shared.contains(entry.name)) shared.set(entry.name, entry.value);
+  for (const Setting& setting : settings_of(data_and_steps(), feeding_.pixels(), schedule_, "")) {
+    if (!shared.contains(setting.name)) shared.set(setting.name, setting.value);
   }
   return shared;
 }
@@ -272,7 +268,7 @@ bool Run::report_epoch(EpochReport report, double epoch_s) {
   std::vector<double> sums = metrics_.read();
   strategy_.add_up(sums);
   validate();
-  if (limits_.by_signal()) return false;
+  if (limits_.signal() != 0) return false;
   fill(report, position_, step_.known(), MetricSums::mean(sums), epoch_s, clock_.seconds());
   report.weights_hash = strategy_.weights_hash();
   strategy_.check_weights(report.weights_hash);
@@ -283,11 +279,8 @@ bool Run::report_epoch(EpochReport report, double epoch_s) {
 
 FitReport Run::finish() {
   notify([&](Callback& c) { c.on_train_end(trainer_); });
-  int signal = limits_.agree_on_signal();
-  if (!position_.validated && signal == 0) {
-    validate();
-    if (limits_.by_signal()) signal = limits_.agree_on_signal();
-  }
+  limits_.agree();
+  if (!position_.validated && limits_.signal() == 0) validate();
   constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
   const Metrics test = position_.validated ? position_.validation : Metrics{kNotMeasured, kNotMeasured, 0};
   if (test.samples > 0 && !std::isfinite(test.loss))
@@ -298,13 +291,13 @@ FitReport Run::finish() {
     shown->swap();
     strategy_.complete_weights();
   }
-  report.signal = signal;
+  report.signal = limits_.signal();
   report.weights_hash = strategy_.weights_hash();
   report.world_size = strategy_.world_size();
   report.strategy = strategy_.kind();
   report.host_syncs = host_syncs() - syncs_before_;
   report.peak_bytes = allocator_of(config_.device).stats().peak;
-  report.stopped_by = limits_.reason();
+  report.stopped_by = limits_.ended().reason;
   report.checkpoint = checkpoints_.newest();
   strategy_.end_agreements();
   notify([&](Callback& c) { c.on_fit_end(trainer_, report); });
@@ -342,7 +335,7 @@ FitInfo Run::describe() const {
 // As Limits will find; an epoch whose steps are done may still have to be reported.
 std::string Run::nothing_to_do(const FitInfo& info) const {
   if (info.resumed_from.empty()) return {};
-  if (position_.ended) return position_.why_ended;
+  if (position_.ended) return position_.ended->why;
   if (position_.attempted >= info.total_steps) {
     if (info.total_steps == config_.max_steps)
       return fmt::format("--max-steps {} is reached", config_.max_steps);

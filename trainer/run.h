@@ -64,8 +64,6 @@ class Run {
   FitInfo data_and_steps() const;
   FitInfo describe() const;
   std::string nothing_to_do(const FitInfo& info) const;
-  StateDict settings_with(const std::string& optimizer) const;
-  StateDict settings() const { return settings_with(optimizer_->kind()); }
   StateDict shared_settings() const;
   std::vector<StatePart> state_parts();
   Ema* average() { return ema_ && position_.averages_hold ? &*ema_ : nullptr; }
@@ -73,13 +71,8 @@ class Run {
     for (const auto& callback : callbacks_) f(*callback);
   }
 
-  /// Whatever becomes of the rest, the strategy lets go of it.
-  struct Attached {
-    explicit Attached(ParallelStrategy& to) : strategy(to) {}
-    ~Attached() { strategy.detach(); }
-    Attached(const Attached&) = delete;
-    Attached& operator=(const Attached&) = delete;
-    ParallelStrategy& strategy;
+  struct Detach {
+    void operator()(ParallelStrategy* strategy) const { strategy->detach(); }
   };
 
   Trainer& trainer_;
@@ -90,12 +83,13 @@ class Run {
   Limits limits_;
   RunPosition position_;
   PhaseTimes times_;
-  Attached attached_;
+  std::unique_ptr<ParallelStrategy, Detach> attached_;  // whatever becomes of the rest, it lets go of it
   Feeding feeding_;
   Schedule schedule_;
   std::unique_ptr<Task> task_;
   ParameterArena& arena_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::vector<Setting> settings_;
   std::optional<Ema> ema_;
   LossScaling scaling_;
   GradientLimits gradient_limits_;

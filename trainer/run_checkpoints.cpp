@@ -57,7 +57,8 @@ void RunCheckpoints::choose(NewestCheckpoint& found) {
   found.state = load_checkpoint(chosen);
 }
 
-std::optional<RunPosition> RunCheckpoints::open(const StateDict& settings, std::int64_t total_steps) {
+std::optional<RunPosition> RunCheckpoints::open(const std::vector<Setting>& settings,
+                                                std::int64_t total_steps) {
   if (config_.checkpoint_dir.empty() && config_.resume.empty()) return std::nullopt;
   NewestCheckpoint found;
   choose(found);
@@ -83,13 +84,8 @@ std::optional<RunPosition> RunCheckpoints::open(const StateDict& settings, std::
 }
 
 void RunCheckpoints::resume(const std::vector<StatePart>& parts) {
-  for (const StateDict::Entry& entry : found_->state) {
-    if (strategy_.is_rank0() || !entry.name.starts_with("callbacks.")) continue;
-    const std::string prefix = entry.name.substr(0, entry.name.find('.', 10) + 1);
-    const bool known =
-        std::any_of(parts.begin(), parts.end(), [&](const StatePart& part) { return part.prefix == prefix; });
-    if (!known) (void)found_->state.under(prefix);
-  }
+  // Of callbacks that rank 0 alone has; those of this rank are found below.
+  if (!strategy_.is_rank0()) (void)found_->state.under("callbacks.");
   try {
     load_parts(parts, found_->state);
   } catch (const ArgumentError& error) {
@@ -136,15 +132,11 @@ void RunCheckpoints::save(RunPosition& position, const Limits& limits, const Run
   const auto timed = times.scope(&Times::saving);
   position.elapsed_s = clock.seconds();
   position.ended.reset();
-  position.why_ended.clear();
   // Limits and signals are looked at anew; what a callback has decided is not.
-  if (limits.stopped() && limits.reason() == StoppedBy::early_stop) {
-    position.ended = limits.reason();
-    position.why_ended = limits.why();
-  }
+  if (limits.ended().reason == StoppedBy::early_stop) position.ended = limits.ended();
   (void)step_.read();  // waits: after it, every step's result is here
   (void)step_.known();
-  sums_of_all_ = strategy_.gather(metrics_.read());
+  sums_of_all_ = strategy_.gather<double>(metrics_.read());
   strategy_.write_state([&] { return save_parts(parts); },
                         [&](const StateDict& state, const dist::ReadTensor& read) {
                           newest_ = folder_->save(position.attempted, state, read);

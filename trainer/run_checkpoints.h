@@ -27,7 +27,7 @@ class RunCheckpoints {
 
   /// Opens the folder, and finds what --resume asks for: nullopt where the run begins, else its position.
   /// Throws ArgumentError where that was a run with other settings; IoError.
-  std::optional<RunPosition> open(const StateDict& settings, std::int64_t total_steps);
+  std::optional<RunPosition> open(const std::vector<Setting>& settings, std::int64_t total_steps);
   /// The file that open() has found; empty: none.
   std::filesystem::path resumed_from() const { return found_ ? found_->path : std::filesystem::path(); }
   /// Lines for the user on how the run came to begin, or go on.

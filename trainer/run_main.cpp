@@ -109,6 +109,8 @@ Failure describe_failure() {
             "limit, or use fewer --threads and --workers"};
   } catch (const std::exception& error) {  // ArgumentError, IoError, and what a user's own code throws
     return one_line(kExitBadInput, error.what());
+  } catch (...) {
+    return {kExitBadInput, "an exception that is no std::exception, and says nothing"};
   }
 }
 

@@ -7,8 +7,7 @@
 
 namespace athanor {
 
-/// What a training program does between its flags and its Trainer: one process, several that it starts
-/// itself, or one of several that somebody has started.
+/// What a training program does between its flags and its Trainer:
 ///
 ///     return run_on_ranks(config, argv, dist::networks(), [&](dist::Transport* transport) {
 ///       Trainer trainer(config, transport);

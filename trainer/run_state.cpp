@@ -1,6 +1,6 @@
 #include "trainer/run_state.h"
 
-#include <bit>
+#include <concepts>
 #include <utility>
 
 #include "optim/load.h"
@@ -13,40 +13,31 @@ namespace {
 /// The same list of fields, once to write a dictionary and once to read it.
 struct Writer {
   StateDict state;
-  void operator()(const char* name, std::int64_t& value) { state.set(name, value); }
-  void operator()(const char* name, std::uint64_t& value) {
-    state.set(name, std::bit_cast<std::int64_t>(value));
+  template <std::integral T> void operator()(const char* name, T& value) {
+    state.set(name, static_cast<std::int64_t>(value));
   }
-  void operator()(const char* name, std::int32_t& value) { state.set(name, std::int64_t{value}); }
-  void operator()(const char* name, bool& value) { state.set(name, std::int64_t{value}); }
-  void operator()(const char* name, double& value) { state.set(name, value); }
-  void operator()(const char* name, float& value) { state.set(name, double{value}); }
+  template <std::floating_point T> void operator()(const char* name, T& value) {
+    state.set(name, double{value});
+  }
   void operator()(const char* name, std::string& value) { state.set(name, value); }
 };
 
 struct Reader {
   const StateDict& state;
-  void operator()(const char* name, std::int64_t& value) const { value = state.integer(name); }
-  void operator()(const char* name, std::uint64_t& value) const {
-    value = std::bit_cast<std::uint64_t>(state.integer(name));
-  }
-  void operator()(const char* name, std::int32_t& value) const {
+  template <std::integral T> void operator()(const char* name, T& value) const {
     const std::int64_t wide = state.integer(name);
-    ATH_CHECK(std::in_range<std::int32_t>(wide), "state_dict: '{}' must fit into 32 bits, but is {}", name,
-              wide);
-    value = static_cast<std::int32_t>(wide);
+    value = static_cast<T>(wide);
+    ATH_CHECK(static_cast<std::int64_t>(value) == wide, "state_dict: '{}' must {}, but is {}", name,
+              std::is_same_v<T, bool> ? "be 0 or 1" : "fit into 32 bits", wide);
   }
-  void operator()(const char* name, bool& value) const {
-    const std::int64_t wide = state.integer(name);
-    ATH_CHECK(wide == 0 || wide == 1, "state_dict: '{}' must be 0 or 1, but is {}", name, wide);
-    value = wide == 1;
+  template <std::floating_point T> void operator()(const char* name, T& value) const {
+    value = static_cast<T>(state.real(name));
   }
-  void operator()(const char* name, double& value) const { value = state.real(name); }
-  void operator()(const char* name, float& value) const { value = static_cast<float>(state.real(name)); }
   void operator()(const char* name, std::string& value) const { value = state.text(name); }
 };
 
-template <class Visit> void visit_fields(RunPosition& at, std::string& ended, Visit& visit) {
+template <class Visit>
+void visit_fields(RunPosition& at, std::string& ended_by, std::string& why_ended, Visit& visit) {
   visit("epoch", at.epoch);
   visit("epoch_samples", at.epoch_samples);
   visit("epoch_steps", at.epoch_steps);
@@ -62,8 +53,8 @@ template <class Visit> void visit_fields(RunPosition& at, std::string& ended, Vi
   visit("validation.samples", at.validation.samples);
   visit("validated", at.validated);
   visit("averages_hold", at.averages_hold);
-  visit("ended_by", ended);
-  visit("why_ended", at.why_ended);
+  visit("ended_by", ended_by);
+  visit("why_ended", why_ended);
 }
 
 // A field that is not listed here would be lost in every resumed run.
@@ -95,29 +86,34 @@ template <class Visit> void visit_fields(StepState& step, Visit& visit) {
 
 StateDict state_of(const RunPosition& position) {
   RunPosition at = position;
-  std::string ended(at.ended ? name_of(*at.ended) : "");
+  std::string ended_by(at.ended ? name_of(at.ended->reason) : ""), why(at.ended ? at.ended->why : "");
   Writer write;
-  visit_fields(at, ended, write);
+  visit_fields(at, ended_by, why, write);
   return std::move(write.state);
 }
 
 RunPosition position_from(const StateDict& state) {
   RunPosition at;
-  std::string ended;
+  std::string ended_by, why;
   Reader read{state};
-  visit_fields(at, ended, read);
+  visit_fields(at, ended_by, why, read);
   state.require_all_used("run");
   const std::int64_t counts[] = {at.epoch, at.epoch_samples, at.epoch_steps, at.attempted,
                                  at.trained_samples};
   for (const std::int64_t count : counts) {
     ATH_CHECK(count >= 0, "state_dict: counts of a run must be at least 0, but got {}", count);
   }
+  const std::pair<const char*, double> seconds[] = {
+      {"train_s", at.train_s}, {"epoch_began_s", at.epoch_began_s}, {"elapsed_s", at.elapsed_s}};
+  for (const auto& [name, value] : seconds)
+    ATH_CHECK(value >= 0 && value <= 1e9, "state_dict: '{}' must be seconds of a run, but is {}", name,
+              value);
   for (const StoppedBy reason : {StoppedBy::epochs, StoppedBy::max_steps, StoppedBy::early_stop,
                                  StoppedBy::max_time, StoppedBy::signal}) {
-    if (ended == name_of(reason)) at.ended = reason;
+    if (ended_by == name_of(reason)) at.ended = {reason, why};
   }
-  ATH_CHECK(at.ended || ended.empty(), "state_dict: 'ended_by' must be a reason or empty, but is '{}'",
-            ended);
+  ATH_CHECK(at.ended || ended_by.empty(), "state_dict: 'ended_by' must be a reason or empty, but is '{}'",
+            ended_by);
   return at;
 }
 

@@ -42,8 +42,7 @@ struct RunPosition {
   bool validated = false;     ///< the weights are still those of that validation
   bool averages_hold = true;  ///< nobody wrote to the weights behind their running average
   /// Ended by a callback: nothing is left to do but the rest after the last step.
-  std::optional<StoppedBy> ended;
-  std::string why_ended;
+  std::optional<Ended> ended;
 };
 
 StateDict state_of(const RunPosition& position);
@@ -53,11 +52,21 @@ RunPosition position_from(const StateDict& state);
 StateDict state_of(const StepState& step);
 StepState step_from(const StateDict& state);
 
-/// Everything that a run's results depend on and a checkpoint cannot restore, each setting as a text.
-StateDict settings_of(const FitInfo& info, const Normalization& pixels, const Schedule& schedule,
-                      const std::string& optimizer);
+/// One of the things that a run's results depend on and a checkpoint cannot restore.
+struct Setting {
+  std::string name;    ///< in checkpoints
+  std::string called;  ///< what a user knows it by: a flag, or a part of the program or of the data
+  std::string value;
+  std::string unset = {};  ///< the value that stands for a flag that is not given
+  bool may_lack = false;   ///< is not written where it is unset, as in checkpoints older than the flag
+  /// Where one of these differs, so does this, and nothing is said of it.
+  std::vector<std::string> follows = {};
+};
+std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels, const Schedule& schedule,
+                                 const std::string& optimizer);
+StateDict state_of(const std::vector<Setting>& settings);
 /// Throws ArgumentError naming each setting that is another in `saved` than in `mine`, and both values.
-void check_settings(const StateDict& saved, const StateDict& mine);
+void check_settings(const StateDict& saved, const std::vector<Setting>& mine);
 
 /// A part of a run: `load` takes over what `save` gave, or throws before it has changed anything.
 struct StatePart {

@@ -1,7 +1,6 @@
 // What must be the same in a run that goes on: written to checkpoints, and compared in the user's words.
 
 #include <algorithm>
-#include <iterator>
 
 #include "tensor/error.h"
 #include "trainer/config.h"
@@ -10,158 +9,129 @@
 namespace athanor {
 namespace {
 
-std::string describe(const LossScaling& scaling) {
-  if (scaling.is_fixed()) return fmt::format("{}", scaling.initial);
-  return fmt::format("dynamic from {} in [{}, {}], times {} after {} steps, times {}", scaling.initial,
-                     scaling.floor, scaling.ceiling, scaling.growth, scaling.growth_interval,
-                     scaling.backoff);
+template <class T> std::string text(const T& value) {
+  return fmt::format("{}", value);
 }
 
-std::string describe(const Augment& augment) {
-  std::string text =
+std::string text(const std::optional<LossScaling>& scaling) {
+  if (!scaling) return "automatic";
+  if (scaling->is_fixed()) return text(scaling->initial);
+  return fmt::format("dynamic from {} in [{}, {}], times {} after {} steps, times {}", scaling->initial,
+                     scaling->floor, scaling->ceiling, scaling->growth, scaling->growth_interval,
+                     scaling->backoff);
+}
+
+std::string text(const std::optional<EarlyStop>& stop) {
+  return stop ? fmt::format("{}:{}", stop->metric, stop->patience) : "none";
+}
+
+std::string text(const Augment& augment) {
+  std::string all =
       fmt::format("pad {}{}, flip {}, cutout {}", augment.pad,
                   augment.padding == Padding::reflect ? " reflected" : "", augment.flip, augment.cutout);
   const ColourJitter& colour = augment.colour;
   if (colour.any()) {
-    text += fmt::format(", brightness {}, contrast {}, saturation {}, hue {}", colour.brightness,
-                        colour.contrast, colour.saturation, colour.hue);
+    all += fmt::format(", brightness {}, contrast {}, saturation {}, hue {}", colour.brightness,
+                       colour.contrast, colour.saturation, colour.hue);
   }
-  return text;
+  return all;
 }
 
-}  // namespace
-
-StateDict settings_of(const FitInfo& info, const Normalization& pixels, const Schedule& schedule,
-                      const std::string& optimizer) {
-  const TrainerConfig& config = info.config;
-  StateDict settings;
-  const auto set = [&](const char* name, const auto& value) { settings.set(name, fmt::format("{}", value)); };
-  set("model", config.model);
-  set("seed", config.seed);
-  set("order", name_of(config.order));
-  set("precision", name_of(config.precision));
-  set("batch_size", config.batch_size);
-  set("val_batch_size", config.val_batch_size);
-  if (config.sync_bn) set("sync_bn", config.sync_bn);
-  set("accumulate", config.accumulate);
-  set("epochs", config.epochs);
-  set("schedule_steps", info.total_steps);
-  set("lr", config.lr);
-  set("clip_norm", config.clip_norm);
-  set("clip_value", config.clip_value);
-  set("skip_outliers", config.skip_outliers);
-  set("ema", config.ema_decay);
-  set("loss_scale", config.loss_scaling ? describe(*config.loss_scaling) : "automatic");
-  set("f32_gradients", config.f32_gradients);
-  set("early_stop", config.early_stop
-                        ? fmt::format("{}:{}", config.early_stop->metric, config.early_stop->patience)
-                        : "none");
-  set("momentum", config.momentum);
-  set("weight_decay", fmt::format("{}{}", config.weight_decay, config.decay == Decay::all ? " of all" : ""));
-  set("label_smoothing", config.label_smoothing);
-  set("augment", describe(config.augment));
-  set("optimizer", optimizer);
-  // A schedule is a function: here are some of its values.
+// A schedule is a function: here are some of its values.
+std::string text(const Schedule& schedule, std::int64_t steps) {
   std::vector<float> rates;
-  for (std::int64_t i = 0; i <= 4; ++i) rates.push_back(schedule(i * (info.total_steps - 1) / 4));
-  set("learning_rates", fmt::format("{:.6g}", fmt::join(rates, " ")));
-  set("images", fmt::format("{}x{}x{}, {} classes", info.spec.height, info.spec.width, info.spec.channels,
-                            info.spec.classes));
-  set("train_samples", info.train_samples);
-  set("val_samples", info.val_samples);
-  set("pixels", fmt::format("mean {:.6g}, deviation {:.6g}", fmt::join(pixels.mean, " "),
-                            fmt::join(pixels.stddev, " ")));
-  return settings;
-}
-
-namespace {
-
-/// What a user knows a setting by: a flag, or a part of the program or of the data.
-struct Known {
-  const char* setting;
-  const char* name;
-  const char* unset = nullptr;  ///< the value that stands for a flag that is not given
-  /// Where one of these differs, so does this, and nothing is said of it.
-  std::vector<std::string> follows = {};
-};
-
-const std::vector<Known>& known_settings() {
-  static const std::vector<Known> known{
-      {"model", "--model", ""},
-      {"seed", "--seed"},
-      {"order", "--order"},
-      {"precision", "--precision"},
-      {"batch_size", "--batch-size"},
-      {"val_batch_size", "--val-batch-size", "0"},
-      {"sync_bn", "--sync-bn", "false"},
-      {"accumulate", "--accumulate"},
-      {"epochs", "--epochs"},
-      {"schedule_steps",
-       "the number of steps (--max-steps)",
-       nullptr,
-       {"epochs", "batch_size", "accumulate", "train_samples"}},
-      {"lr", "--lr"},
-      {"clip_norm", "--clip-norm", "0"},
-      {"clip_value", "--clip-value", "0"},
-      {"skip_outliers", "--skip-outliers", "0"},
-      {"ema", "--ema", "0"},
-      {"loss_scale", "--loss-scale", "automatic"},
-      {"f32_gradients", "--grad-dtype f32", "false"},
-      {"early_stop", "--early-stop", "none"},
-      {"momentum", "the program's momentum"},
-      {"weight_decay", "the program's weight decay"},
-      {"label_smoothing", "the program's label smoothing"},
-      {"augment", "the program's augmentation"},
-      {"optimizer", "the program's optimizer"},
-      {"learning_rates", "the program's learning rate, at five steps,", nullptr, {"lr", "schedule_steps"}},
-      {"images", "the images' size"},
-      {"train_samples", "the number of images to train on"},
-      {"val_samples", "the number of images to validate on"},
-      {"pixels", "the images' mean and deviation"},
-  };
-  return known;
-}
-
-/// Written where it is given, and only there.
-std::string value_of(const StateDict& settings, const std::string& name) {
-  return name == "sync_bn" && !settings.contains(name) ? "false" : settings.text(name);
-}
-
-bool any_of(const std::vector<std::string>& names, const std::vector<std::string>& wanted) {
-  return std::any_of(wanted.begin(), wanted.end(), [&](const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  });
-}
-
-std::string shown(const Known& known, const std::string& value) {
-  if (known.unset && value == known.unset) return "not given";
-  if (value == "true") return "given";
-  return value.find(' ') == std::string::npos ? value : fmt::format("'{}'", value);
+  for (std::int64_t i = 0; i <= 4; ++i) rates.push_back(schedule(i * (steps - 1) / 4));
+  return fmt::format("{:.6g}", fmt::join(rates, " "));
 }
 
 }  // namespace
 
-void check_settings(const StateDict& saved, const StateDict& mine) {
-  std::vector<std::string> names = mine.names(), differ;
-  if (saved.contains("sync_bn") && !mine.contains("sync_bn")) names.emplace_back("sync_bn");
-  std::copy_if(names.begin(), names.end(), std::back_inserter(differ),
-               [&](const std::string& name) { return value_of(mine, name) != value_of(saved, name); });
+std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels, const Schedule& schedule,
+                                 const std::string& optimizer) {
+  const TrainerConfig& config = info.config;
+  return {
+      {"model", "--model", config.model},
+      {"seed", "--seed", text(config.seed)},
+      {"order", "--order", text(name_of(config.order))},
+      {"precision", "--precision", text(name_of(config.precision))},
+      {"batch_size", "--batch-size", text(config.batch_size)},
+      {"val_batch_size", "--val-batch-size", text(config.val_batch_size), "0"},
+      {.name = "sync_bn",
+       .called = "--sync-bn",
+       .value = text(config.sync_bn),
+       .unset = "false",
+       .may_lack = true},
+      {"accumulate", "--accumulate", text(config.accumulate)},
+      {"epochs", "--epochs", text(config.epochs)},
+      {.name = "schedule_steps",
+       .called = "the number of steps (--max-steps)",
+       .value = text(info.total_steps),
+       .follows = {"epochs", "batch_size", "accumulate", "train_samples"}},
+      {"lr", "--lr", text(config.lr)},
+      {"clip_norm", "--clip-norm", text(config.clip_norm), "0"},
+      {"clip_value", "--clip-value", text(config.clip_value), "0"},
+      {"skip_outliers", "--skip-outliers", text(config.skip_outliers), "0"},
+      {"ema", "--ema", text(config.ema_decay), "0"},
+      {"loss_scale", "--loss-scale", text(config.loss_scaling), "automatic"},
+      {"f32_gradients", "--grad-dtype f32", text(config.f32_gradients), "false"},
+      {"early_stop", "--early-stop", text(config.early_stop), "none"},
+      {"momentum", "the program's momentum", text(config.momentum)},
+      {"weight_decay", "the program's weight decay",
+       text(config.weight_decay) + (config.decay == Decay::all ? " of all" : "")},
+      {"label_smoothing", "the program's label smoothing", text(config.label_smoothing)},
+      {"augment", "the program's augmentation", text(config.augment)},
+      {"optimizer", "the program's optimizer", optimizer},
+      {.name = "learning_rates",
+       .called = "the program's learning rate, at five steps,",
+       .value = text(schedule, info.total_steps),
+       .follows = {"lr", "schedule_steps"}},
+      {"images", "the images' size",
+       fmt::format("{}x{}x{}, {} classes", info.spec.height, info.spec.width, info.spec.channels,
+                   info.spec.classes)},
+      {"train_samples", "the number of images to train on", text(info.train_samples)},
+      {"val_samples", "the number of images to validate on", text(info.val_samples)},
+      {"pixels", "the images' mean and deviation",
+       fmt::format("mean {:.6g}, deviation {:.6g}", fmt::join(pixels.mean, " "),
+                   fmt::join(pixels.stddev, " "))},
+  };
+}
+
+StateDict state_of(const std::vector<Setting>& settings) {
+  StateDict state;
+  for (const Setting& setting : settings) {
+    if (!setting.may_lack || setting.value != setting.unset) state.set(setting.name, setting.value);
+  }
+  return state;
+}
+
+void check_settings(const StateDict& saved, const std::vector<Setting>& mine) {
+  std::vector<std::string> differ;
+  const auto was = [&](const Setting& setting) {
+    return setting.may_lack && !saved.contains(setting.name) ? setting.unset : saved.text(setting.name);
+  };
+  for (const Setting& setting : mine) {
+    if (was(setting) != setting.value) differ.push_back(setting.name);
+  }
   saved.require_all_used("settings");
+  const auto any_differs = [&](const std::vector<std::string>& names) {
+    return std::find_first_of(differ.begin(), differ.end(), names.begin(), names.end()) != differ.end();
+  };
   std::string differences;
-  for (const std::string& name : differ) {
-    const auto& all = known_settings();
-    const auto at =
-        std::find_if(all.begin(), all.end(), [&](const Known& one) { return one.setting == name; });
-    const Known known = at == all.end() ? Known{name.c_str(), name.c_str()} : *at;
-    if (any_of(differ, known.follows)) continue;
-    differences += fmt::format("{}{} is {} and was {}", differences.empty() ? "" : ", ", known.name,
-                               shown(known, value_of(mine, name)), shown(known, value_of(saved, name)));
+  for (const Setting& setting : mine) {
+    if (!any_differs({setting.name}) || any_differs(setting.follows)) continue;
+    const auto shown = [&](const std::string& value) {
+      if (value == setting.unset) return std::string("not given");
+      if (value == "true") return std::string("given");
+      return value.find(' ') == std::string::npos ? value : fmt::format("'{}'", value);
+    };
+    differences += fmt::format("{}{} is {} and was {}", differences.empty() ? "" : ", ", setting.called,
+                               shown(setting.value), shown(was(setting)));
   }
   ATH_CHECK(differences.empty(),
             "settings must be those of the run that is resumed, but {}{}; set back what differs, or begin a "
             "run of its own with these weights: --pretrained FILE and another --checkpoint-dir",
             differences,
-            any_of(differ, {"lr", "schedule_steps"}) ? " (the learning rate's course depends on it)" : "");
+            any_differs({"lr", "schedule_steps"}) ? " (the learning rate's course depends on it)" : "");
 }
 
 }  // namespace athanor

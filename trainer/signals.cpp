@@ -1,45 +1,49 @@
 #include "trainer/signals.h"
 
+#include <array>
+#include <csignal>
+#include <mutex>
+
 namespace athanor {
 namespace {
 
 constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
-using Handler = void (*)(int);
 
 volatile std::sig_atomic_t caught_signal = 0;
-std::array<Handler, kEnding.size()> handlers_before{};  // who else wants to know
+std::array<struct sigaction, kEnding.size()> before{};
+std::mutex guards_mutex;
+int guards = 0;  // several, where ranks are threads: the first takes over, the last gives back
 
 void note(int signal) {
   if (caught_signal == 0) caught_signal = signal;
   for (std::size_t i = 0; i < kEnding.size(); ++i) {
-    if (kEnding[i] == signal && handlers_before[i]) handlers_before[i](signal);
+    const auto other = before[i].sa_handler;  // who else wants to know
+    const bool none = (before[i].sa_flags & SA_SIGINFO) || other == SIG_DFL || other == SIG_IGN;
+    if (kEnding[i] == signal && !none) other(signal);
   }
-}
-
-Handler function_of(const struct sigaction& action) {
-  const bool none = (action.sa_flags & SA_SIGINFO) || action.sa_handler == SIG_DFL ||
-                    action.sa_handler == SIG_IGN || action.sa_handler == note;
-  return none ? nullptr : action.sa_handler;
 }
 
 }  // namespace
 
 SignalGuard::SignalGuard() {
+  const std::scoped_lock lock(guards_mutex);
+  if (guards++ > 0) return;
   caught_signal = 0;
   struct sigaction action {};
   action.sa_handler = note;
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kEnding.size(); ++i) {
-    sigaction(kEnding[i], nullptr, &before_[i]);
-    handlers_before[i] = function_of(before_[i]);
+    sigaction(kEnding[i], nullptr, &before[i]);
     // A terminal that goes away says so twice: by the system and by the shell.
     action.sa_flags = static_cast<int>(kEnding[i] == SIGHUP ? SA_RESTART : SA_RESETHAND | SA_RESTART);
-    if (before_[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &action, nullptr);
+    if (before[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &action, nullptr);
   }
 }
 
 SignalGuard::~SignalGuard() {
-  for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before_[i], nullptr);
+  const std::scoped_lock lock(guards_mutex);
+  if (--guards > 0) return;
+  for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before[i], nullptr);
 }
 
 int SignalGuard::caught() const {

@@ -1,14 +1,12 @@
 #pragma once
 
-#include <array>
-#include <csignal>
-
 namespace athanor {
 
 /// While alive, SIGINT, SIGTERM and SIGHUP are noted instead of ending the process, so that training can
 /// finish its step and save. A second SIGINT or SIGTERM ends the process as usual. A signal that is ignored
 /// (SIGHUP under nohup, SIGINT in the background of a script) stays ignored. A handler that was there before
-/// (the Watchdog's, with several ranks) is called, too.
+/// (the Watchdog's, with several ranks) is called, too. There may be several guards; the last puts back what
+/// was there before the first.
 class SignalGuard {
  public:
   SignalGuard();
@@ -18,9 +16,6 @@ class SignalGuard {
 
   /// The signal that came, or 0.
   int caught() const;
-
- private:
-  std::array<struct sigaction, 3> before_;
 };
 
 }  // namespace athanor

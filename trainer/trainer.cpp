@@ -89,7 +89,7 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
     const struct Running {
       Trainer& of;
       ~Running() {
-        of.why_stopped_ = of.run_->limits().why();
+        of.why_stopped_ = of.run_->limits().ended().why;
         of.run_ = nullptr;
       }
     } running{*this};
@@ -105,10 +105,10 @@ Run& Trainer::run() const {
 }
 
 void Trainer::stop(StoppedBy reason, std::string why) {
-  run().limits().stop(reason, std::move(why));
+  run().limits().stop({reason, std::move(why)});
 }
-const std::string& Trainer::why_stopped() const {
-  return run_ ? run_->limits().why() : why_stopped_;
+std::string Trainer::why_stopped() const {
+  return run_ ? run_->limits().ended().why : why_stopped_;
 }
 const StepState& Trainer::state() const {
   return run().known();

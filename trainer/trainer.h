@@ -69,7 +69,7 @@ class Trainer {
   ValidatedModel as_validated() const;
 
   // And afterwards.
-  const std::string& why_stopped() const;
+  std::string why_stopped() const;
   const TrainerConfig& config() const { return config_; }
   ParameterArena& arena() const { return *arena_; }
   int rank() const { return strategy_->rank(); }

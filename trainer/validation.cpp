@@ -19,11 +19,11 @@ std::optional<Metrics> Validation::run(Ema* average, PhaseTimes& times, std::int
   for (std::int64_t done = 0; done != most && held_out_.next(batch); ++done) {
     if (batch.size() > 0) task_.validation_step(batch, pass);
     limits_.agree();
-    if (limits_.by_signal()) break;
+    if (limits_.signal() != 0) break;
   }
   task_.network().train();
   model.end();
-  if (limits_.by_signal()) return std::nullopt;
+  if (limits_.signal() != 0) return std::nullopt;
   std::vector<double> sums = sums_.read();
   strategy_.add_up(sums);
   return MetricSums::mean(sums);

@@ -30,7 +30,7 @@ TEST_F(ResumeOnDevice, EqualsTheRunThatNeverStopped) {
   for (const Precision precision : {Precision::f32, Precision::f16}) {
     SCOPED_TRACE(name_of(precision));
     std::filesystem::remove_all(folder());
-    const Told straight = train(config(precision));
+    const RecordedRun straight = train(config(precision));
     expect_same_end(train(saving(config(precision), 4)), straight);
     for (const std::int64_t step : {4, 8, 10}) {
       SCOPED_TRACE(step);
@@ -43,10 +43,10 @@ TEST_F(ResumeOnDevice, ACheckpointGoesFromOneDeviceToAnother) {
   train(saving(config(Precision::f32), 4));
   TrainerConfig there = from(config(Precision::f32), file(4).string());
   there.device = kCpu;
-  const Told resumed = train(there);
+  const RecordedRun resumed = train(there);
   EXPECT_EQ(resumed.steps.size(), 6u);
   EXPECT_EQ(resumed.report.steps.applied, 10);
-  const Told back = train(from(config(Precision::f32), file(4).string()));
+  const RecordedRun back = train(from(config(Precision::f32), file(4).string()));
   EXPECT_LT(max_relative_error(back.weights, resumed.weights), 1e-2);
 }
 

@@ -64,52 +64,20 @@ inline TrainerConfig ranks_config() {
   return config;
 }
 
-/// What one rank saw.
-struct RankRun {
-  FitReport report;
-  std::vector<double> losses;  ///< of the epochs: training, validation
-  std::vector<EpochReport> epochs;
-  std::vector<double> weights;
-  std::vector<std::uint64_t> hashes;  ///< of this rank's own weights after every step
-};
-
-using OnRankStep = std::function<void(Trainer&, const StepInfo&)>;
-
 template <class Net = PlainNet>
-RankRun train_rank(const TrainerConfig& config, dist::Transport* transport, const OnRankStep& on_step = {}) {
+RecordedRun train_rank(const TrainerConfig& config, dist::Transport* transport, const OnStep& on_step = {}) {
   static const auto train = digits(Split::train), held_out = digits(Split::test);
-  class Log final : public Callback {
-   public:
-    Log(RankRun& run, const OnRankStep& on_step) : run_(run), on_step_(on_step) {}
-    void on_step_end(Trainer& trainer, const StepInfo& step) override {
-      if (!trainer.arena().sharded()) run_.hashes.push_back(trainer.arena().weights_hash());
-      if (on_step_) on_step_(trainer, step);
-    }
-    void on_epoch_end(Trainer&, const EpochReport& report) override { run_.epochs.push_back(report); }
-    bool reads_weights() const override { return on_step_ != nullptr; }
-
-   private:
-    RankRun& run_;
-    const OnRankStep& on_step_;
-  };
-  RankRun run;
   Net net;
   Trainer trainer(config, transport);
-  trainer.add(std::make_unique<Log>(run, on_step));
-  run.report = trainer.fit(net, *train, *held_out);
-  for (const Parameter& parameter : net.parameters()) {
-    const auto values = parameter.tensor.detach().to_vector();
-    run.weights.insert(run.weights.end(), values.begin(), values.end());
-  }
-  return run;
+  return record(trainer, net, *train, *held_out, on_step, true);
 }
 
 /// The same on all ranks, threads of this process; one result each.
 template <class Net = PlainNet>
-std::vector<RankRun> train_ranks(int world_size, const std::function<TrainerConfig(int rank)>& config,
-                                 const OnRankStep& on_step = {}, const dist::ThreadFaults& faults = {}) {
+std::vector<RecordedRun> train_ranks(int world_size, const std::function<TrainerConfig(int rank)>& config,
+                                     const OnStep& on_step = {}, const dist::ThreadFaults& faults = {}) {
   if (world_size == 1) return {train_rank<Net>(config(0), nullptr, on_step)};
-  std::vector<RankRun> runs(static_cast<std::size_t>(world_size));
+  std::vector<RecordedRun> runs(static_cast<std::size_t>(world_size));
   dist::run_ranks(
       world_size,
       [&](dist::Transport& transport) {
@@ -121,8 +89,8 @@ std::vector<RankRun> train_ranks(int world_size, const std::function<TrainerConf
 }
 
 template <class Net = PlainNet>
-std::vector<RankRun> train_ranks(int world_size, const TrainerConfig& config, const OnRankStep& on_step = {},
-                                 const dist::ThreadFaults& faults = {}) {
+std::vector<RecordedRun> train_ranks(int world_size, const TrainerConfig& config, const OnStep& on_step = {},
+                                     const dist::ThreadFaults& faults = {}) {
   return train_ranks<Net>(
       world_size, [&](int) { return config; }, on_step, faults);
 }
@@ -133,8 +101,8 @@ inline TrainerConfig with(TrainerConfig config, Strategy strategy) {
 }
 
 /// Of all ranks: the same weights, after every step and at the end, and the same reports, bit for bit.
-inline void expect_alike(const std::vector<RankRun>& runs) {
-  for (const RankRun& run : runs) {
+inline void expect_alike(const std::vector<RecordedRun>& runs) {
+  for (const RecordedRun& run : runs) {
     EXPECT_EQ(run.weights, runs[0].weights);
     EXPECT_EQ(run.hashes, runs[0].hashes);
     EXPECT_EQ(run.report.weights_hash, runs[0].report.weights_hash);

@@ -17,9 +17,9 @@
 #include "nn/conv2d.h"
 #include "nn/dropout.h"
 #include "nn/linear.h"
+#include "recorded_run.h"
 #include "temp_dir.h"
 #include "tensor/error.h"
-#include "trainer/trainer.h"
 
 // A training small enough to be done again from each of its steps, with everything in it that remembers:
 // momentum, batch norm, dropout, augmentation, accumulation with a shorter last step, early stopping.
@@ -53,32 +53,6 @@ class ResumeNet final : public nn::Module {
   std::function<void(bool training)> on_forward;
 };
 
-/// What a run told, and what it left.
-struct Told {
-  FitReport report;
-  std::vector<EpochReport> epochs;
-  std::vector<StepInfo> steps;
-  std::vector<std::string> notes;
-  std::vector<double> weights;
-};
-
-class RunLog final : public Callback {
- public:
-  using OnStep = std::function<void(Trainer&, const StepInfo&)>;
-
-  RunLog(Told& run, OnStep on_step) : run_(run), on_step_(std::move(on_step)) {}
-  void on_fit_begin(Trainer&, const FitInfo& info) override { run_.notes = info.notes; }
-  void on_step_end(Trainer& trainer, const StepInfo& step) override {
-    run_.steps.push_back(step);
-    if (on_step_) on_step_(trainer, step);
-  }
-  void on_epoch_end(Trainer&, const EpochReport& report) override { run_.epochs.push_back(report); }
-
- private:
-  Told& run_;
-  OnStep on_step_;
-};
-
 /// 9 batches of 8 an epoch, two a step: five steps, the last of one batch.
 inline TrainerConfig resume_config() {
   TrainerConfig config;
@@ -93,24 +67,16 @@ inline TrainerConfig resume_config() {
   return config;
 }
 
-inline Told train(const TrainerConfig& config, ResumeNet& model, RunLog::OnStep on_step = {},
-                  std::vector<std::unique_ptr<Callback>> more = {}) {
-  const auto data = synthetic(kResumeSpec, 75, 1), held_out = synthetic(kResumeSpec, 30, 2);
-  Told run;
+inline RecordedRun train(const TrainerConfig& config, ResumeNet& model, const OnStep& on_step = {},
+                         std::vector<std::unique_ptr<Callback>> more = {}) {
   Trainer trainer(config);
   for (auto& callback : more) trainer.add(std::move(callback));
-  trainer.add(std::make_unique<RunLog>(run, std::move(on_step)));
-  run.report = trainer.fit(model, *data, *held_out);
-  for (const Parameter& parameter : model.parameters()) {
-    const auto values = parameter.tensor.detach().to(kCpu).to_vector();
-    run.weights.insert(run.weights.end(), values.begin(), values.end());
-  }
-  return run;
+  return record(trainer, model, *synthetic(kResumeSpec, 75, 1), *synthetic(kResumeSpec, 30, 2), on_step);
 }
 
-inline Told train(const TrainerConfig& config, RunLog::OnStep on_step = {}) {
+inline RecordedRun train(const TrainerConfig& config, const OnStep& on_step = {}) {
   ResumeNet model;
-  return train(config, model, std::move(on_step));
+  return train(config, model, on_step);
 }
 
 /// Equal, or both not measured.
@@ -120,7 +86,7 @@ inline void expect_same(double a, double b, const char* what, std::int64_t epoch
 }
 
 /// All that must be the same, bit for bit, in a run that went on and in one that never stopped.
-inline void expect_same_end(const Told& resumed, const Told& straight) {
+inline void expect_same_end(const RecordedRun& resumed, const RecordedRun& straight) {
   EXPECT_EQ(resumed.report.weights_hash, straight.report.weights_hash);
   EXPECT_EQ(resumed.weights, straight.weights);
   EXPECT_EQ(resumed.report.test_loss, straight.report.test_loss);
@@ -183,7 +149,7 @@ class ResumeTest : public testing::Test {
     for (const std::int64_t every : {1, 0}) {
       SCOPED_TRACE(every ? "saved at every step" : "saved at every epoch");
       std::filesystem::remove_all(folder());
-      const Told straight = train(config);
+      const RecordedRun straight = train(config);
       ASSERT_EQ(straight.steps.size(), steps);
       expect_same_end(train(saving(config, every)), straight);
       EXPECT_EQ(files(), every ? steps : straight.epochs.size());
@@ -212,7 +178,7 @@ inline void expect_one_line(const std::string& text, const std::vector<std::stri
     EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
 }
 
-inline bool has_note(const Told& run, const std::string& part) {
+inline bool has_note(const RecordedRun& run, const std::string& part) {
   return std::any_of(run.notes.begin(), run.notes.end(),
                      [&](const std::string& note) { return note.find(part) != std::string::npos; });
 }

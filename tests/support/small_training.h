@@ -8,7 +8,7 @@
 #include "autograd/shape.h"
 #include "data/synthetic.h"
 #include "nn/linear.h"
-#include "trainer/trainer.h"
+#include "recorded_run.h"
 
 // A training of a hundredth of a second, for what does not depend on the model: a perceptron on synthetic
 // images.
@@ -50,45 +50,12 @@ inline TrainerConfig small_config() {
   return config;
 }
 
-/// Keeps every report.
-class Recorder final : public Callback {
- public:
-  struct Log {
-    std::vector<EpochReport> epochs;
-    std::vector<StepInfo> steps;
-    std::vector<StepReport> results;
-    int fits = 0;
-  };
-  explicit Recorder(Log& log) : log_(log) {}
-  void on_step_end(Trainer&, const StepInfo& step) override { log_.steps.push_back(step); }
-  void on_step_result(Trainer&, const StepReport& report) override { log_.results.push_back(report); }
-  void on_epoch_end(Trainer&, const EpochReport& report) override { log_.epochs.push_back(report); }
-  void on_fit_end(Trainer&, const FitReport&) override { ++log_.fits; }
-
- private:
-  Log& log_;
-};
-
-struct Outcome {
-  FitReport report;
-  Recorder::Log log;
-  std::vector<double> weights;
-};
-
-inline Outcome run(const TrainerConfig& config, std::int64_t samples = 160,
-                   const std::function<void(int, const Tensor&)>& on_forward = {}) {
-  const auto train = synthetic(kSmallSpec, samples, 1), test = synthetic(kSmallSpec, 50, 2);
+inline RecordedRun run(const TrainerConfig& config, std::int64_t samples = 160,
+                       const std::function<void(int, const Tensor&)>& on_forward = {}) {
   Perceptron model;
   model.on_forward = on_forward;
   Trainer trainer(config);
-  Outcome result;
-  trainer.add(std::make_unique<Recorder>(result.log));
-  result.report = trainer.fit(model, *train, *test);
-  for (const Parameter& parameter : model.parameters()) {
-    const auto values = parameter.tensor.to_vector();
-    result.weights.insert(result.weights.end(), values.begin(), values.end());
-  }
-  return result;
+  return record(trainer, model, *synthetic(kSmallSpec, samples, 1), *synthetic(kSmallSpec, 50, 2));
 }
 
 }  // namespace athanor::test

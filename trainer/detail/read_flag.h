@@ -1,0 +1,198 @@
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor/error.h"
+#include "tensor/stream.h"
+#include "trainer/config.h"
+
+/// What the text behind a flag means. Each throws ArgumentError, naming the flag, where it means nothing.
+namespace athanor::read_flag {
+
+using Text = const std::string&;
+
+/// More of anything (steps, epochs, images) than any run has; sums and products of few such numbers fit.
+inline constexpr std::int64_t kMost = 1'000'000'000;
+
+template <class T> T number(Text flag, Text text, const char* what) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  ATH_CHECK(error == std::errc() && end == text.data() + text.size(), "{}: must be {}, but got '{}'", flag,
+            what, text);
+  return value;
+}
+
+inline auto whole(std::int64_t low, std::int64_t high = kMost) {
+  return [=](Text flag, Text text) {
+    const auto value = number<std::int64_t>(flag, text, "a whole number");
+    ATH_CHECK(value >= low, "{}: must be at least {}, but got {}", flag, low, value);
+    ATH_CHECK(value <= high, "{}: must be at most {}, but got {}", flag, high, value);
+    return value;
+  };
+}
+
+/// Above 0; what is given at first is what f32 still multiplies.
+inline auto positive(double low = 1e-30, double high = 1e30) {
+  return [=](Text flag, Text text) {
+    const auto value = number<double>(flag, text, "a number");
+    ATH_CHECK(std::isfinite(value) && value > 0, "{}: must be a finite number above 0, but got {}", flag,
+              text);
+    ATH_CHECK(value >= low && value <= high, "{}: must be {} to {}, but got {}", flag, low, high, text);
+    return value;
+  };
+}
+
+/// `meant` for `word`; else what `read` says.
+template <class Read> auto word_or(const char* word, std::int64_t meant, Read read) {
+  return [=](Text flag, Text text) { return text == word ? meant : read(flag, text); };
+}
+
+template <class T> auto one_of(const std::vector<std::pair<std::string, T>>& choices) {
+  return [=](Text flag, Text text) {
+    std::string words;
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      if (choices[i].first == text) return choices[i].second;
+      words += (i == 0 ? "" : i + 1 < choices.size() ? ", " : " or ") + choices[i].first;
+    }
+    detail::fail<>("{}: must be {}, but got '{}'", flag, words, text);
+  };
+}
+
+inline std::string path(Text flag, Text text) {
+  ATH_CHECK(!text.empty(), "{}: must be a file or folder, but is empty", flag);
+  return text;
+}
+
+inline std::uint64_t seed(Text flag, Text text) {
+  return number<std::uint64_t>(flag, text, "a whole number of at least 0");
+}
+
+inline double below_1(Text flag, Text text) {
+  const double value = positive()(flag, text);
+  ATH_CHECK(value < 1, "{}: must be below 1, but got {}", flag, text);
+  return value;
+}
+
+inline std::chrono::milliseconds seconds(Text flag, Text text) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(positive(0.1, 86400)(flag, text) * 1000));
+}
+
+/// "500000000", "512M", "2GiB".
+inline std::int64_t byte_count(Text flag, Text text) {
+  static const std::regex form("([0-9]+)([KMGT]?)(I?B)?", std::regex::icase);
+  std::smatch parts;
+  ATH_CHECK(std::regex_match(text, parts, form),
+            "{}: must be a number of bytes such as 500000000 or 2G, but got '{}'", flag, text);
+  const char unit = static_cast<char>(std::toupper(*parts[2].first));
+  const int shift = parts[2].length() == 0 ? 0 : 10 * static_cast<int>(1 + std::string("KMGT").find(unit));
+  return whole(1, std::int64_t{1} << (60 - shift))(flag, parts[1]) << shift;
+}
+
+/// "METRIC:PATIENCE"; check() knows the metrics.
+inline EarlyStop early_stop(Text flag, Text text) {
+  const std::size_t colon = text.rfind(':');
+  ATH_CHECK(colon != std::string::npos, "{}: must be METRIC:PATIENCE, as in val_loss:3, but got '{}'", flag,
+            text);
+  return {text.substr(0, colon), whole(1)(flag, text.substr(colon + 1))};
+}
+
+/// "strict", "skip" or "skip:20".
+inline BadSamples bad_samples(Text flag, Text text) {
+  if (text == "strict") return {};
+  ATH_CHECK(text == "skip" || text.starts_with("skip:"),
+            "{}: must be strict, skip or skip:LIMIT, but got '{}'", flag, text);
+  BadSamples policy{.skip = true};
+  if (text != "skip") policy.limit = whole(0)(flag, text.substr(5));
+  return policy;
+}
+
+inline Precision precision(Text flag, Text text) {
+  const auto value = precision_named(text);
+  ATH_CHECK(value, "{}: must be f32, tf32, bf16 or f16, but got '{}'", flag, text);
+  return *value;
+}
+
+/// "dynamic", "dynamic:65536" or "1024".
+inline LossScaling loss_scaling(Text flag, Text text) {
+  const bool dynamic = text.starts_with("dynamic");
+  if (text == "dynamic") return {};
+  ATH_CHECK(!dynamic || text[7] == ':', "{}: must be dynamic, dynamic:SCALE or a scale, but got '{}'", flag,
+            text);
+  const auto scale = static_cast<float>(positive(0x1p-32, 0x1p32)(flag, dynamic ? text.substr(8) : text));
+  if (!dynamic) return LossScaling::fixed(scale);
+  LossScaling scaling;
+  ATH_CHECK(scale >= scaling.floor && scale <= scaling.ceiling, "{}: must begin in [{}, {}], but got {}",
+            flag, scaling.floor, scaling.ceiling, scale);
+  scaling.initial = scale;
+  return scaling;
+}
+
+inline Strategy strategy(Text flag, Text text) {
+  ATH_CHECK(text != "dp",
+            "{} dp: one process that copies the model to every device in every step is not offered; use ddp, "
+            "one process per device, with the same result",
+            flag);
+  return one_of<Strategy>({{"single", Strategy::single}, {"ddp", Strategy::ddp}, {"zero1", Strategy::zero1}})(
+      flag, text);
+}
+
+inline bool profile(Text flag, Text text) {
+  ATH_CHECK(text != "trace", "{} trace: not part of this version; use --profile simple", flag);
+  return one_of<bool>({{"simple", true}, {"trace", false}})(flag, text);
+}
+
+/// What --device means on this machine.
+struct DeviceChoice {
+  Device device;
+  std::string note;  ///< for the user: which GPU it is, or why it is none
+};
+
+inline DeviceChoice automatic_device() {
+  if (cuda_is_emulated()) return {kCpu, "this build only emulates CUDA"};
+  std::string why_not;
+  if (cuda_device_count() == 0) {  // without what to do about it: nobody has asked for a GPU
+    why_not = why_no_cuda();
+    why_not.resize(std::min(why_not.find(": "), why_not.size()));
+  }
+  for (int i = 0; i < cuda_device_count(); ++i) {
+    try {
+      const Device device{DeviceType::cuda, static_cast<std::int16_t>(i)};
+      return {device, device_info(device).name};
+    } catch (const BackendError& error) {  // this build has no code for it
+      if (why_not.empty()) why_not = error.what();
+    }
+  }
+  return {kCpu, why_not};
+}
+
+/// "auto" (a GPU where there is one, else the CPU), "cpu", "cuda", "cuda:N" or "gpu". Throws ArgumentError on
+/// anything else and on a device this build cannot have, BackendError where a GPU is asked for and none is
+/// visible.
+inline DeviceChoice device(Text flag, Text text) {
+  if (text == "auto") return automatic_device();
+  Device device;
+  try {
+    device = Device::parse(text == "gpu" ? "cuda" : text);
+  } catch (const ArgumentError&) {
+    detail::fail<>("{}: must be auto, cpu, cuda or cuda:N, but got '{}'", flag, text);
+  }
+  if (device.is_cpu()) return {device, ""};
+  const int count = cuda_device_count();
+  if (count == 0) {
+    detail::fail<BackendError>("{} {}: {}", flag, text, why_no_cuda());
+  }
+  ATH_CHECK(device.index < count, "{}: must be one of the {} here, cuda:0 to cuda:{}, but got {}", flag,
+            count, count - 1, text);
+  return {device, cuda_is_emulated() ? "emulated on the CPU: correct, not fast" : device_info(device).name};
+}
+
+}  // namespace athanor::read_flag
