@@ -85,6 +85,11 @@ std::string Subset::where(std::int64_t index) const {
   return source_->where(in_source(index));
 }
 
+void Subset::will_need(std::int64_t first, std::int64_t count) const {
+  const std::int64_t end = first + std::min(count, size() - first);
+  for (std::int64_t i = std::max<std::int64_t>(first, 0); i < end; ++i) source_->will_need(in_source(i), 1);
+}
+
 std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> split(std::shared_ptr<const Dataset> source,
                                                                     double fraction) {
   ATH_CHECK(fraction > 0 && fraction < 1, "split: fraction must be in (0, 1), but got {}", fraction);

@@ -32,6 +32,9 @@ LoaderOptions checked(const Dataset& data, LoaderOptions options) {
     ATH_CHECK(field.name == "image" || field.name == "label",
               "loader: batches hold image and label, but the samples have '{}', too", field.name);
   }
+  ATH_CHECK(data.spec().bytes() > 0,
+            "loader: images must have one size, but theirs is {}x{}x{}: a DecodedDataset brings them to one",
+            data.spec().height, data.spec().width, data.spec().channels);
   ATH_CHECK(data.size() > 0, "loader: the data set must hold at least one sample, but is empty");
   ATH_CHECK(options.batch_size > 0, "loader: batch size must be at least 1, but got {}", options.batch_size);
   ATH_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,

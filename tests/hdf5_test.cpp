@@ -322,6 +322,16 @@ TEST(Import, OptionsAndFilesHaveAPackedFileEach) {
   EXPECT_EQ(cache.files().size(), 3u);
 }
 
+TEST(Import, ALongNameIsImported) {
+  const TempDir dir;
+  const Cache cache;
+  const auto samples = raw_samples(4, 2, 2, 1, 2);
+  write_all(create_hdf5(dir / "a.h5"), samples);
+  const auto path = dir / (std::string(240, 'a') + ".h5");
+  std::filesystem::rename(dir / "a.h5", path);
+  expect_same(*open_hdf5(path), samples);
+}
+
 TEST(Import, ProcessesMakeOneTogether) {
   const TempDir dir;
   const Cache cache;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "data/formats/detail/writing.h"
 #include "data/formats/image_folder.h"
 #include "data/image/png.h"
 #include "tensor/error.h"
@@ -83,14 +84,12 @@ void ImageFolderWriter::make_class(std::int64_t label) {
 
 void ImageFolderWriter::add(const StoredSample& sample) {
   ATH_CHECK(count_ < kMaxSamples, "image folder: at most {} samples; write a packed file", kMaxSamples);
+  detail::check_sample(sample, count_, "image folder");
   std::span<const std::byte> bytes = sample.bytes;
   if (sample.codec == Codec::raw) {
     ATH_CHECK(sample.channels == 1 || sample.channels == 3,
               "image folder: raw samples must have 1 or 3 channels, but got {}; write a packed file",
               sample.channels);
-    ATH_CHECK(std::ssize(bytes) == sample.height * sample.width * sample.channels,
-              "image folder: a raw sample of {}x{}x{} must have as many bytes, but got {}", sample.height,
-              sample.width, sample.channels, bytes.size());
     encode_png({reinterpret_cast<const std::uint8_t*>(bytes.data()), sample.height, sample.width,
                 sample.channels, sample.width * sample.channels},
                encoded_);
