@@ -112,7 +112,6 @@ set(ATHANOR_SOURCES
   data/formats/detail/packed_layout.cpp
   data/formats/detail/protobuf.cpp
   data/formats/detail/tar_reader.cpp
-  data/formats/detail/temporary_file.cpp
   data/formats/detail/writing.cpp
   data/formats/example.cpp
   data/formats/idx.cpp

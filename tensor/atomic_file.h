@@ -21,6 +21,8 @@ class AtomicFile {
   /// Writes at `offset`, where write() does not come, or has been. Threads may write to different places at
   /// once.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Its name until then, for a library that opens and writes it itself.
+  const std::filesystem::path& temporary() const { return temporary_; }
   /// Replaces what was at the path.
   void commit();
 

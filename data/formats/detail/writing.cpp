@@ -31,6 +31,16 @@ void OutputFile::commit() {
   file_.commit();
 }
 
+FolderOf::FolderOf(const std::filesystem::path& path) : folder_(path.parent_path()) {
+  std::error_code error;
+  made_ = std::filesystem::create_directory(folder_, error);
+}
+
+FolderOf::~FolderOf() {
+  std::error_code not_empty;
+  if (made_) std::filesystem::remove(folder_, not_empty);
+}
+
 void check_sample(const StoredSample& sample, std::int64_t index, const char* format) {
   ATH_CHECK(sample.label >= 0 && sample.label < kMaxClasses,
             "{}: the label of sample {} must be in [0, {}), but got {}", format, index, kMaxClasses,

@@ -30,6 +30,19 @@ class OutputFile {
   std::int64_t size_ = 0;
 };
 
+/// The folder of a file that is to be written: made where there is none, and gone again where nothing stays.
+class FolderOf {
+ public:
+  explicit FolderOf(const std::filesystem::path& path);
+  ~FolderOf();
+  FolderOf(const FolderOf&) = delete;
+  FolderOf& operator=(const FolderOf&) = delete;
+
+ private:
+  std::filesystem::path folder_;
+  bool made_ = false;
+};
+
 /// What every writer asks of a sample: bytes, a label in range and, of raw ones, a shape that fits the bytes.
 /// Throws ArgumentError.
 void check_sample(const StoredSample& sample, std::int64_t index, const char* format);

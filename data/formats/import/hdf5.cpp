@@ -4,7 +4,6 @@
 
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/dense_store.h"
-#include "data/formats/detail/temporary_file.h"
 #include "data/formats/detail/writing.h"
 #include "data/formats/import/detail/hdf5_work.h"
 #include "tensor/error.h"
@@ -105,9 +104,13 @@ class Hdf5Sequence final : public SampleSequence {
 class Hdf5Writer final : public SampleWriter {
  public:
   Hdf5Writer(const std::filesystem::path& path, int deflate)
-      : name_(path),
-        child_([&](ChildProcess::Owner& owner) { detail::write_hdf5(name_.name().string(), deflate, owner); },
-               kPatience_s, ChildProcess::Files::may_write) {}
+      : folder_(path),
+        file_(path),
+        child_(
+            [&](ChildProcess::Owner& owner) {
+              detail::write_hdf5(file_.temporary().string(), deflate, owner);
+            },
+            kPatience_s, ChildProcess::Files::may_write) {}
 
   void add(const StoredSample& sample) override {
     samples_.add(sample);
@@ -127,7 +130,7 @@ class Hdf5Writer final : public SampleWriter {
     send(samples_.size());
     send(std::as_bytes(std::span(samples_.labels())));
     attempt([&] { child_.finish(); });
-    name_.commit();
+    file_.commit();
   }
 
  private:
@@ -138,7 +141,7 @@ class Hdf5Writer final : public SampleWriter {
     try {
       step();
     } catch (const detail::ChildFailure& failure) {
-      detail::fail<IoError>("hdf5: cannot write {} at sample {}: {}{}", name_.name().string(),
+      detail::fail<IoError>("hdf5: cannot write {} at sample {}: {}{}", file_.temporary().string(),
                             samples_.size(), failure.lost ? "libhdf5, in a process of its own, " : "",
                             failure.what());
     }
@@ -154,7 +157,8 @@ class Hdf5Writer final : public SampleWriter {
     buffer_.clear();
   }
 
-  detail::TemporaryFile name_;
+  detail::FolderOf folder_;
+  AtomicFile file_;
   detail::UniformSamples samples_{"hdf5"};
   ChildProcess child_;
   std::int64_t rows_ = 1;
