@@ -110,7 +110,6 @@ set(ATHANOR_SOURCES
   data/formats/detail/lmdb_tree.cpp
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
-  data/formats/detail/protobuf.cpp
   data/formats/detail/tar_reader.cpp
   data/formats/detail/writing.cpp
   data/formats/example.cpp

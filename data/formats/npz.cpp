@@ -119,10 +119,7 @@ class NpzWriter final : public SampleWriter {
     file_.rewrite(0, local);
     file_.rewrite(std::ssize(local), head);
 
-    std::vector<std::byte> content = detail::npy_header("<i8", {samples_.size()});
-    const std::vector<std::byte> values =
-        detail::stored_labels(samples_.labels(), {8, true, std::endian::little});
-    content.insert(content.end(), values.begin(), values.end());
+    const std::vector<std::byte> content = detail::npy_labels_file(samples_.labels());
     const StoredZip::Member labels{"labels.npy", file_.size(), std::ssize(content), crc_of(content)};
     file_.write(StoredZip::local_header(labels));
     file_.write(content);
@@ -132,8 +129,7 @@ class NpzWriter final : public SampleWriter {
 
  private:
   std::vector<std::byte> header() const {
-    const ImageSpec& spec = samples_.spec();
-    return detail::npy_header("|u1", {samples_.size(), spec.height, spec.width, spec.channels});
+    return detail::npy_images_header(samples_.size(), samples_.spec());
   }
 
   detail::UniformSamples samples_{"npz"};

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/sample_writer.h"
 #include "tensor/atomic_file.h"
 
 // What writers share.
@@ -67,6 +68,17 @@ class UniformSamples {
   ImageSpec spec_;
   std::vector<std::int64_t> labels_;
 };
+
+/// How a format writes images of one size to one file and their labels to another.
+struct PairFormat {
+  const char* name;
+  /// What stands before the images; of a length that does not depend on `count`.
+  std::vector<std::byte> (*header)(std::int64_t count, const ImageSpec& spec);
+  /// All of the other file.
+  std::vector<std::byte> (*labels)(const std::vector<std::int64_t>& labels);
+};
+std::unique_ptr<SampleWriter> create_pair(const PairFormat& format, const std::filesystem::path& images,
+                                          const std::filesystem::path& labels);
 
 /// Throws ArgumentError: a file without samples is not written.
 [[noreturn]] void fail_no_sample(const char* format);
