@@ -37,4 +37,8 @@ class AtomicFile {
   std::size_t written_ = 0;
 };
 
+/// Flushes the names in the folder that `path` is in. False, and errno says why, where that fails; a file
+/// system that cannot flush a folder is no failure: the rename itself has happened.
+bool flush_folder_of(const std::filesystem::path& path);
+
 }  // namespace athanor

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include "data/formats/detail/writing.h"
 #include "data/formats/image_folder.h"
 #include "data/image/png.h"
+#include "tensor/atomic_file.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -98,19 +100,10 @@ void ImageFolderWriter::add(const StoredSample& sample) {
   make_class(sample.label);
   const auto path = temporary_ / class_folders_[static_cast<std::size_t>(sample.label)] /
                     fmt::format("{:08}.{}", count_, sample.codec == Codec::jpeg ? "jpg" : "png");
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file < 0) fail(path, std::strerror(errno));
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t put = ::write(file, bytes.data() + done, bytes.size() - done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) {
-      const int error = errno;
-      ::close(file);
-      fail(path, std::strerror(error));
-    }
-    done += static_cast<std::size_t>(put);
-  }
-  if (::close(file) != 0) fail(path, std::strerror(errno));
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+  file.close();
+  if (!file) fail(path, std::strerror(errno));
   ++count_;
 }
 
@@ -123,11 +116,7 @@ void ImageFolderWriter::finish() {
   if (!flushed) fail(temporary_, std::strerror(errno));
   if (::rename(temporary_.c_str(), folder_.c_str()) != 0) fail(folder_, std::strerror(errno));
   finished_ = true;
-  const std::filesystem::path parent = folder_.has_parent_path() ? folder_.parent_path() : ".";
-  const int above = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool kept = above >= 0 && ::fsync(above) == 0;
-  if (above >= 0) ::close(above);
-  if (!kept) fail(parent, std::strerror(errno));
+  if (!flush_folder_of(folder_)) fail(folder_, std::strerror(errno));
 }
 
 }  // namespace athanor
