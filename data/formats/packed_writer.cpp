@@ -108,9 +108,11 @@ void PackedWriter::begin_chunk(std::uint64_t offset) {
 void PackedWriter::end_chunk(std::uint64_t bytes) {
   Chunk& chunk = chunks_.back();
   chunk.bytes.resize(bytes);
-  const auto when = options_.threads > 0 ? std::launch::async : std::launch::deferred;
-  sealing_.push_back(std::async(when, [this, &chunk] { seal(chunk); }));
-  for (; std::ssize(sealing_) > options_.threads; sealing_.pop_front()) sealing_.front().get();
+  const bool here = options_.threads == 0;
+  for (; std::ssize(sealing_) >= std::max(options_.threads, 1); sealing_.pop_front()) sealing_.front().get();
+  sealing_.push_back(
+      std::async(here ? std::launch::deferred : std::launch::async, [this, &chunk] { seal(chunk); }));
+  if (here) sealing_.front().get();
 }
 
 void PackedWriter::seal(Chunk& chunk) const {
