@@ -186,6 +186,10 @@ TEST(ImageFolderWriter, ASlashBehindTheNameChangesNothing) {
   writer->add(encoded("x", Codec::jpeg, 0));
   writer->finish();
   EXPECT_EQ(ImageFolder(dir / "out/").size(), 1);
+  ImageFolderWriter same(dir / "same//");
+  same.add(encoded("x", Codec::jpeg, 0));
+  same.finish();
+  EXPECT_EQ(ImageFolder(dir / "same").size(), 1);
 }
 
 }  // namespace

@@ -24,8 +24,9 @@ bool can_be_a_folder(const std::string& name) {
 
 }  // namespace
 
-ImageFolderWriter::ImageFolderWriter(std::filesystem::path folder, std::vector<std::string> class_names)
-    : folder_(std::move(folder)),
+ImageFolderWriter::ImageFolderWriter(const std::filesystem::path& folder,
+                                     std::vector<std::string> class_names)
+    : folder_(folder.has_filename() ? folder : folder.parent_path()),
       temporary_(fmt::format("{}.{}.partial", folder_.string(), ::getpid())),
       named_(!class_names.empty()),
       class_folders_(std::move(class_names)) {
