@@ -123,6 +123,26 @@ TEST(Hdf5, DamagedFilesAreOneLine) {
   expect_one_line(io_error([&] { open_hdf5(dir / "none.h5"); }), "none.h5", "No such file");
 }
 
+// Chunks that were never written cost nothing and read as zeros: a small file may claim any number of images.
+TEST(Hdf5, ImagesThatAreNotThereAskForNoMemory) {
+  const TempDir dir;
+  write_all(create_hdf5(dir / "a.h5"), raw_samples(3, 1, 1, 1, 1));
+  std::string file = read_file(dir / "a.h5");
+  const auto number = [](std::uint64_t value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  const std::string one = number(1), many = number(2'000'000);
+  for (const std::string& behind : {one + one + one, number(~std::uint64_t{0})}) {
+    const std::size_t at = file.find(number(3) + behind);
+    ASSERT_NE(at, std::string::npos);
+    file.replace(at, many.size(), many);
+  }
+  replace_file(dir / "a.h5", file);
+  const Cache cache;
+  expect_one_line(io_error([&] { open_hdf5(dir / "a.h5"); }), "a.h5",
+                  "no more than fit into the file, but there are 2000000");
+}
+
 /// Opens and reads everything: samples, or one line that names the file.
 struct Outcomes {
   int samples = 0, lines = 0, lost = 0;
