@@ -74,8 +74,9 @@ class Hdf5Sequence final : public SampleSequence {
     spec_ = {side(1), side(2), side(3), 0};
     if (const auto bad = detail::bad_image(spec_.height, spec_.width, spec_.channels)) fail(*bad);
     // A few images may take next to nothing; where there are many, each takes a byte of the file at least.
+    const std::int64_t bytes = std::max<std::int64_t>(spec_.bytes(), 1);  // the analyzer takes it for 0
     const std::int64_t most =
-        std::min(std::max(file_.size(), kFewImages), file_.size() * detail::kMostExpansion / spec_.bytes());
+        std::min(std::max(file_.size(), kFewImages), file_.size() * detail::kMostExpansion / bytes);
     if (shape.dims[0] == 0 || shape.dims[0] > static_cast<std::uint64_t>(most)) {
       fail(fmt::format(
           "there must be at least one image, and no more than fit into the file, but there are {}",
