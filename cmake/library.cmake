@@ -110,9 +110,7 @@ set(ATHANOR_SOURCES
   data/formats/detail/lmdb_tree.cpp
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
-  data/formats/detail/protobuf.cpp
   data/formats/detail/tar_reader.cpp
-  data/formats/detail/temporary_file.cpp
   data/formats/detail/writing.cpp
   data/formats/example.cpp
   data/formats/idx.cpp
@@ -126,7 +124,7 @@ set(ATHANOR_SOURCES
   data/formats/manifest.cpp
   data/formats/mnist.cpp
   data/formats/npy.cpp
-  data/formats/npz.cpp
+  data/formats/npz_writer.cpp
   data/formats/open.cpp
   data/formats/packed.cpp
   data/formats/packed_verify.cpp
@@ -365,7 +363,7 @@ endfunction()
 athanor_format_library(HDF5
   SOURCES data/formats/import/detail/hdf5_work.cpp ABSENT data/formats/import/detail/hdf5_work_absent.cpp)
 athanor_format_library(LIBZIP
-  SOURCES data/formats/detail/zip_reader.cpp ABSENT data/formats/detail/zip_reader_absent.cpp)
+  SOURCES data/formats/npz_reader.cpp ABSENT data/formats/npz_reader_absent.cpp)
 athanor_format_library(LMDB
   SOURCES data/formats/lmdb_writer.cpp ABSENT data/formats/lmdb_writer_absent.cpp)
 

@@ -20,12 +20,11 @@ namespace {
 class ReadAhead {
  public:
   ReadAhead(const Dataset& store, const std::vector<std::int64_t>& order, const ConvertOptions& options)
-      : store_(store),
-        order_(order),
-        options_(options),
-        slots_(static_cast<std::size_t>(options.threads) * 4) {
+      : store_(store), order_(order), slots_(static_cast<std::size_t>(options.threads) * 4) {
     for (int i = 0; i < options.threads; ++i) {
-      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+      SampleChange change = options.make_change ? options.make_change() : SampleChange();
+      threads_.emplace_back(
+          [this, change = std::move(change)](const std::stop_token& stop) { work(stop, change); });
     }
   }
 
@@ -76,22 +75,21 @@ class ReadAhead {
   /// Returns the bytes of the run.
   std::int64_t fill(Slot& slot, const SampleChange& change) const {
     std::int64_t bytes = 0;
-    if (slot.items.size() < slot.count) slot.items.resize(slot.count);
-    for (slot.good = 0; slot.good < slot.count; ++slot.good) {
-      Item& item = slot.items[slot.good];
-      try {
+    slot.good = 0;
+    try {
+      if (slot.items.size() < slot.count) slot.items.resize(slot.count);
+      for (; slot.good < slot.count; ++slot.good) {
+        Item& item = slot.items[slot.good];
         fetch(order_[slot.first + slot.good], item, change);
-      } catch (...) {
-        slot.error = std::current_exception();
-        break;
+        bytes += std::ssize(item.sample.bytes);
       }
-      bytes += std::ssize(item.sample.bytes);
+    } catch (...) {
+      slot.error = std::current_exception();
     }
     return bytes;
   }
 
-  void work(const std::stop_token& stop) {
-    const SampleChange change = options_.make_change ? options_.make_change() : SampleChange();
+  void work(const std::stop_token& stop, const SampleChange& change) {
     std::unique_lock lock(mutex_);
     while (true) {
       // The slot of the run that is being taken is still in use.
@@ -115,7 +113,6 @@ class ReadAhead {
 
   const Dataset& store_;
   const std::vector<std::int64_t>& order_;
-  const ConvertOptions& options_;
   std::vector<Slot> slots_;
   Slot* run_ = nullptr;  // the caller's, and where in it the caller is
   std::size_t at_ = 0;

@@ -33,10 +33,6 @@ class DecodedDataset final : public ImageDataset {
   std::string where(std::int64_t index) const override { return store_->where(index); }
   void will_need(std::int64_t first, std::int64_t count) const override { store_->will_need(first, count); }
 
-  const Dataset& store() const { return *store_; }
-  const ImageTransform& training() const { return training_; }
-  const ImageTransform& evaluation() const { return evaluation_; }
-
  private:
   std::int64_t transformed(const ImageTransform& transform, const DrawKey& key,
                            std::span<std::uint8_t> pixels) const;

@@ -27,10 +27,11 @@ InMemoryDataset::InMemoryDataset(const ImageSpec& spec, std::vector<std::uint8_t
                                  std::vector<std::int64_t> labels)
     : spec_(spec), pixels_(std::move(pixels)), labels_(std::move(labels)) {
   check_spec(spec_);
-  ATH_CHECK(std::ssize(pixels_) == size() * spec_.bytes(),
-            "dataset: {} labels of {}-byte images need {} bytes of pixels, but got {}", size(), spec_.bytes(),
-            size() * spec_.bytes(), pixels_.size());
-  for (std::int64_t i = 0; i < size(); ++i) checked_label(labels_[static_cast<std::size_t>(i)], i, spec_);
+  const std::int64_t n = std::ssize(labels_);
+  ATH_CHECK(std::ssize(pixels_) == n * spec_.bytes(),
+            "dataset: {} labels of {}-byte images need {} bytes of pixels, but got {}", n, spec_.bytes(),
+            n * spec_.bytes(), pixels_.size());
+  for (std::int64_t i = 0; i < n; ++i) checked_label(labels_[static_cast<std::size_t>(i)], i, spec_);
 }
 
 InMemoryDataset::InMemoryDataset(const Dataset& source) : spec_(source.spec()) {
@@ -83,6 +84,11 @@ std::int64_t Subset::read_in_epoch(std::int64_t index, std::int64_t epoch,
 
 std::string Subset::where(std::int64_t index) const {
   return source_->where(in_source(index));
+}
+
+void Subset::will_need(std::int64_t first, std::int64_t count) const {
+  const std::int64_t end = first + std::min(count, size() - first);
+  for (std::int64_t i = std::max<std::int64_t>(first, 0); i < end; ++i) source_->will_need(in_source(i), 1);
 }
 
 std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> split(std::shared_ptr<const Dataset> source,

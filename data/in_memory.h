@@ -45,6 +45,7 @@ class Subset final : public Dataset {
                              std::span<std::uint8_t> pixels) const override;
   std::string where(std::int64_t index) const override;
   bool resident() const override { return source_->resident(); }
+  void will_need(std::int64_t first, std::int64_t count) const override;
 
  private:
   std::int64_t in_source(std::int64_t index) const;

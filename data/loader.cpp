@@ -20,8 +20,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
 // While the consumer waits for threads it looks up now and then; for copies, which nobody tells it of, often.
-constexpr microseconds kGlance{200'000}, kQuery{50};
-constexpr int kAsksAtOnce = 64;  // about as long as one sleep
+constexpr microseconds kPollThreads{200'000}, kPollCopies{50};
+constexpr int kSpins = 64;  // about as long as one sleep
 
 double seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();
@@ -32,6 +32,9 @@ LoaderOptions checked(const Dataset& data, LoaderOptions options) {
     ATH_CHECK(field.name == "image" || field.name == "label",
               "loader: batches hold image and label, but the samples have '{}', too", field.name);
   }
+  ATH_CHECK(data.spec().bytes() > 0,
+            "loader: images must have one size, but theirs is {}x{}x{}: a DecodedDataset brings them to one",
+            data.spec().height, data.spec().width, data.spec().channels);
   ATH_CHECK(data.size() > 0, "loader: the data set must hold at least one sample, but is empty");
   ATH_CHECK(options.batch_size > 0, "loader: batch size must be at least 1, but got {}", options.batch_size);
   ATH_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
@@ -71,8 +74,8 @@ int slots_of(const Threads& threads, const LoaderOptions& options) {
 
 }  // namespace
 
-struct Loader::Parts {
-  Parts(const Dataset& set, const LoaderOptions& wanted)
+struct Loader::Impl {
+  Impl(const Dataset& set, const LoaderOptions& wanted)
       : data(set),
         options(checked(set, wanted)),
         plan(plan_of(set, options)),
@@ -120,7 +123,7 @@ struct Loader::Parts {
 };
 
 // Finds the place where the threads are, if that is it.
-void Loader::Parts::go_to(std::int64_t to_epoch, std::int64_t to_step) {
+void Loader::Impl::go_to(std::int64_t to_epoch, std::int64_t to_step) {
   const bool same_every_epoch = !options.training && !options.shuffle && options.epochs == 0;
   const bool at_end = step == plan.steps() && to_step == 0 && readers.goes_on_after(epoch);
   const bool here = begun && ((to_step == step && (to_epoch == epoch || (same_every_epoch && step == 0))) ||
@@ -134,7 +137,7 @@ void Loader::Parts::go_to(std::int64_t to_epoch, std::int64_t to_step) {
 }
 
 // The batch the caller had is the caller's no more.
-void Loader::Parts::release() {
+void Loader::Impl::release() {
   if (std::exchange(holds, false) && feed) feed->release(number - 1);
   if (feed) {
     reclaim();
@@ -144,13 +147,13 @@ void Loader::Parts::release() {
 }
 
 // Not before the caller was told what became of the step's samples.
-void Loader::Parts::reclaim() {
+void Loader::Impl::reclaim() {
   while (reclaimed < std::min(sent, number) && feed->arrived(reclaimed)) ++reclaimed;
   readers.free_below(reclaimed);
 }
 
 // Whatever is complete is on its way, in order; a place on the device is free once its batch was let go.
-void Loader::Parts::send() {
+void Loader::Impl::send() {
   while (sent < number + readers.slots() && readers.complete(sent)) {
     // Past the last epoch there are no rows, and nothing to send.
     feed->send(sent, readers.of(sent).tensors, readers.rows(sent));
@@ -158,15 +161,15 @@ void Loader::Parts::send() {
   }
 }
 
-void Loader::Parts::wait() {
+void Loader::Impl::wait() {
   const Clock::time_point began = Clock::now();
   double device_s = 0;
   if (feed) {
     send();
     reclaim();
     if (!readers.has_slot(number)) {  // all slots are in the device's queue
-      for (int asks = 0; !readers.has_slot(number); ++asks) {
-        if (asks >= kAsksAtOnce) std::this_thread::sleep_for(kQuery);
+      for (int spins = 0; !readers.has_slot(number); ++spins) {
+        if (spins >= kSpins) std::this_thread::sleep_for(kPollCopies);
         reclaim();
       }
       device_s = seconds(Clock::now() - began);
@@ -186,10 +189,10 @@ void Loader::Parts::wait() {
   stats.waits.copy_s += seconds(Clock::now() - there) + seconds(asked - began) - device_s;
 }
 
-void Loader::Parts::wait_for_threads() {
+void Loader::Impl::wait_for_threads() {
   const Clock::time_point began = Clock::now();
   bool told = false;
-  while (!readers.wait(number, feed && reclaimed < sent ? kQuery : kGlance)) {
+  while (!readers.wait(number, feed && reclaimed < sent ? kPollCopies : kPollThreads)) {
     if (feed) reclaim();
     if (told || seconds(Clock::now() - began) < options.stuck_after_s) continue;
     const std::string line = readers.stuck(options.stuck_after_s);
@@ -200,7 +203,7 @@ void Loader::Parts::wait_for_threads() {
   }
 }
 
-void Loader::Parts::check() {
+void Loader::Impl::check() {
   const detail::Slot& slot = readers.of(number);
   if (slot.failed.row >= 0) {
     if (slot.failed.fatal) std::rethrow_exception(slot.failed.fatal);
@@ -218,7 +221,7 @@ void Loader::Parts::check() {
   stats.skipped += slot.replacements;
 }
 
-void Loader::Parts::hand_out(Batch& batch) {
+void Loader::Impl::hand_out(Batch& batch) {
   const std::int64_t rows = plan.rows_of(step).count;
   const detail::SlotTensors& from = feed ? feed->take(number) : readers.of(number).tensors;
   const auto first = [&](const Tensor& all) {
@@ -235,7 +238,7 @@ void Loader::Parts::hand_out(Batch& batch) {
 }
 
 // Wakes and parks threads that are there.
-void Loader::Parts::tune() {
+void Loader::Impl::tune() {
   if (tuner.rests()) return;
   const int awake = tuner.step({.wall_s = seconds(Clock::now().time_since_epoch()),
                                 .waited_s = stats.waits.data_s,
@@ -246,12 +249,12 @@ void Loader::Parts::tune() {
 // ----------------------------------------------------------------------------------------------------------
 
 Loader::Loader(const Dataset& data, const LoaderOptions& options)
-    : parts_(std::make_unique<Parts>(data, options)) {}
+    : impl_(std::make_unique<Impl>(data, options)) {}
 
 Loader::~Loader() = default;
 
 void Loader::start_epoch(std::int64_t epoch, std::int64_t delivered) {
-  Parts& at = *parts_;
+  Impl& at = *impl_;
   ATH_CHECK(epoch >= 0, "loader: epoch must be at least 0, but got {}", epoch);
   const bool ends_a_batch = delivered % at.plan.batch == 0 || delivered == samples_per_epoch();
   ATH_CHECK(delivered >= 0 && delivered <= samples_per_epoch() && ends_a_batch,
@@ -265,7 +268,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t delivered) {
 }
 
 bool Loader::next(Batch& batch) {
-  Parts& at = *parts_;
+  Impl& at = *impl_;
   at.release();
   if (at.step == at.plan.steps()) return false;
   if (!at.begun) at.go_to(at.epoch, at.step);
@@ -280,44 +283,44 @@ bool Loader::next(Batch& batch) {
 }
 
 std::int64_t Loader::samples_per_epoch() const {
-  return parts_->plan.delivered();
+  return impl_->plan.delivered();
 }
 
 std::int64_t Loader::batches_per_epoch() const {
-  return parts_->plan.steps();
+  return impl_->plan.steps();
 }
 
 std::int64_t Loader::samples() const {
-  return parts_->data.size();
+  return impl_->data.size();
 }
 
 std::int64_t Loader::epoch() const {
-  return parts_->epoch;
+  return impl_->epoch;
 }
 
 const ImageSpec& Loader::spec() const {
-  return parts_->data.spec();
+  return impl_->data.spec();
 }
 
 const LoaderOptions& Loader::options() const {
-  return parts_->options;
+  return impl_->options;
 }
 
 std::int64_t Loader::memory_bytes() const {
-  return parts_->readers.slots() * parts_->readers.slot_bytes();
+  return impl_->readers.slots() * impl_->readers.slot_bytes();
 }
 
 const LoaderWaits& Loader::waits() const {
-  return parts_->stats.waits;
+  return impl_->stats.waits;
 }
 
 LoaderStats Loader::stats() const {
-  LoaderStats stats = parts_->stats;
-  const detail::BatchReaders::Work now = parts_->readers.work();
-  const double capacity = now.capacity_s - parts_->work_before.capacity_s;
-  if (capacity > 0) stats.busy = (now.busy_s - parts_->work_before.busy_s) / capacity;
-  stats.workers = parts_->readers.awake();
-  stats.threads = parts_->readers.threads();
+  LoaderStats stats = impl_->stats;
+  const detail::BatchReaders::Work now = impl_->readers.work();
+  const double capacity = now.capacity_s - impl_->work_before.capacity_s;
+  if (capacity > 0) stats.busy = (now.busy_s - impl_->work_before.busy_s) / capacity;
+  stats.workers = impl_->readers.awake();
+  stats.threads = impl_->readers.threads();
   return stats;
 }
 

@@ -147,8 +147,8 @@ class Loader {
   std::int64_t memory_bytes() const;
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace athanor

@@ -51,6 +51,10 @@ class Recoder {
       return std::max<std::int64_t>(1, std::llround(static_cast<double>(side) / scale));
     };
     const std::int64_t height = scaled(size.height), width = scaled(size.width);
+    if (std::max(height, width) > kMaxJpegSide) {
+      detail::fail<IoError>("a JPEG's sides must be at most {}, but would be {}x{}", kMaxJpegSide, height,
+                            width);
+    }
     // Rounded sides: each axis has a scale of its own, so that the window ends where the image does.
     const auto window = [](std::int64_t from, std::int64_t to) {
       return Window{static_cast<double>(from) / static_cast<double>(to), 0, 0, from};

@@ -9,8 +9,9 @@ namespace athanor {
 
 std::unique_ptr<InMemoryDataset> synthetic(const ImageSpec& spec, std::int64_t size, std::uint64_t seed,
                                            double noise) {
-  ATH_CHECK(size >= 0 && noise >= 0 && noise <= 1,
-            "synthetic: size must be at least 0 and noise in [0, 1], but got {} and {}", size, noise);
+  ATH_CHECK(size >= 0 && spec.classes > 0 && noise >= 0 && noise <= 1,
+            "synthetic: size must be at least 0, classes positive and noise in [0, 1], but got {}, {} and {}",
+            size, spec.classes, noise);
   // Stream 0 holds the patterns, stream 1 the noise; a byte is the top of a word.
   const RandomKey pattern{seed, 0}, grain{seed, 1};
   const auto bytes = static_cast<std::uint64_t>(spec.bytes());

@@ -57,18 +57,17 @@ void AtomicFile::commit() {
   if (::close(std::exchange(file_, -1)) != 0) fail("cannot close");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot rename");
   committed_ = true;
+  if (!flush_folder_of(path_)) fail("cannot flush the folder of");
+}
 
-  const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
+bool flush_folder_of(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const int handle = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (handle < 0) fail("cannot open the folder of");
-  const int result = ::fsync(handle);
-  const int reason = errno;
+  if (handle < 0) return false;
+  const int result = ::fsync(handle), reason = errno;
   ::close(handle);
-  // Some file systems cannot flush a folder; the rename itself has happened.
-  if (result != 0 && reason != EINVAL && reason != ENOTSUP) {
-    errno = reason;
-    fail("cannot flush the folder of");
-  }
+  errno = reason;
+  return result == 0 || reason == EINVAL || reason == ENOTSUP;
 }
 
 void AtomicFile::fail(const char* what) const {

@@ -21,6 +21,8 @@ class AtomicFile {
   /// Writes at `offset`, where write() does not come, or has been. Threads may write to different places at
   /// once.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Its name until then, for a library that opens and writes it itself.
+  const std::filesystem::path& temporary() const { return temporary_; }
   /// Replaces what was at the path.
   void commit();
 
@@ -34,5 +36,9 @@ class AtomicFile {
   bool committed_ = false;
   std::size_t written_ = 0;
 };
+
+/// Flushes the names in the folder that `path` is in. False, and errno says why, where that fails; a file
+/// system that cannot flush a folder is no failure: the rename itself has happened.
+bool flush_folder_of(const std::filesystem::path& path);
 
 }  // namespace athanor

@@ -138,6 +138,14 @@ TEST(Convert, TheFirstBadSampleOfTheOrderIsTheError) {
   }
 }
 
+TEST(Convert, AChangeThatCannotBeMadeIsAnError) {
+  const SlowStore store(20);
+  ListWriter writer;
+  const auto make_change = []() -> SampleChange { throw ArgumentError("no such change"); };
+  EXPECT_THROW(convert(store, writer, {.threads = 3, .make_change = make_change}), ArgumentError);
+  EXPECT_TRUE(writer.labels.empty());
+}
+
 TEST(Convert, EndsWhereItIsTold) {
   const SlowStore store(10'000);
   ListWriter writer;
@@ -345,6 +353,15 @@ TEST(Open, WhatItDoesNotKnowIsAnError) {
   EXPECT_NE(message([&] { open_samples(dir.path()); }).find("must be one of: packed file"),
             std::string::npos);
   EXPECT_NE(message([&] { create_samples(dir / "x.zip"); }).find(".athp"), std::string::npos);
+}
+
+TEST(Open, ASlashBehindTheNameChangesNothing) {
+  const TempDir dir;
+  const std::string pixels(4, 'p');
+  const auto writer = create_samples(dir / "x.lmdb/");
+  writer->add({std::as_bytes(std::span(pixels)), Codec::raw, 2, 2, 1, 0});
+  writer->finish();
+  EXPECT_EQ(format_of(dir / "x.lmdb/"), "LMDB environment");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "data/preprocess.h"
 #include "data/synthetic.h"
 #include "kernels/hash.h"
+#include "support/made_up_set.h"
 #include "support/temp_dir.h"
 #include "tensor/error.h"
 
@@ -252,6 +253,23 @@ TEST(Synthetic, IsAFunctionOfItsSeed) {
   const auto a = synthetic(spec, 30, 1), b = synthetic(spec, 30, 1), c = synthetic(spec, 30, 2);
   EXPECT_TRUE(std::equal(a->pixels().begin(), a->pixels().end(), b->pixels().begin()));
   EXPECT_FALSE(std::equal(a->pixels().begin(), a->pixels().end(), c->pixels().begin()));
+}
+
+TEST(Synthetic, RefusesImagesOfNoClass) {
+  EXPECT_THROW(synthetic({4, 4, 3, 0}, 30), ArgumentError);
+}
+
+TEST(Subset, PassesOnWhatWillBeNeeded) {
+  const auto data = std::make_shared<test::MadeUpSet>(10);
+  std::vector<std::int64_t> needed;
+  data->on_will_need = [&](std::int64_t first, std::int64_t count) {
+    for (std::int64_t i = first; i < first + count; ++i) needed.push_back(i);
+  };
+  const Subset some(data, {7, 2, 5, 3});
+  some.will_need(1, 2);
+  EXPECT_EQ(needed, (std::vector<std::int64_t>{2, 5}));
+  some.will_need(3, 100);
+  EXPECT_EQ(needed, (std::vector<std::int64_t>{2, 5, 3}));
 }
 
 }  // namespace

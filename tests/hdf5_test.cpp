@@ -123,6 +123,26 @@ TEST(Hdf5, DamagedFilesAreOneLine) {
   expect_one_line(io_error([&] { open_hdf5(dir / "none.h5"); }), "none.h5", "No such file");
 }
 
+// Chunks that were never written cost nothing and read as zeros: a small file may claim any number of images.
+TEST(Hdf5, ImagesThatAreNotThereAskForNoMemory) {
+  const TempDir dir;
+  write_all(create_hdf5(dir / "a.h5"), raw_samples(3, 1, 1, 1, 1));
+  std::string file = read_file(dir / "a.h5");
+  const auto number = [](std::uint64_t value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  const std::string one = number(1), many = number(2'000'000);
+  for (const std::string& behind : {one + one + one, number(~std::uint64_t{0})}) {
+    const std::size_t at = file.find(number(3) + behind);
+    ASSERT_NE(at, std::string::npos);
+    file.replace(at, many.size(), many);
+  }
+  replace_file(dir / "a.h5", file);
+  const Cache cache;
+  expect_one_line(io_error([&] { open_hdf5(dir / "a.h5"); }), "a.h5",
+                  "no more than fit into the file, but there are 2000000");
+}
+
 /// Opens and reads everything: samples, or one line that names the file.
 struct Outcomes {
   int samples = 0, lines = 0, lost = 0;
@@ -321,6 +341,16 @@ TEST(Import, OptionsAndFilesHaveAPackedFileEach) {
   EXPECT_EQ(open_hdf5(dir / "b/a.h5")->size(), 5);
   EXPECT_EQ(open_hdf5(dir / "a.h5")->size(), 4);
   EXPECT_EQ(cache.files().size(), 3u);
+}
+
+TEST(Import, ALongNameIsImported) {
+  const TempDir dir;
+  const Cache cache;
+  const auto samples = raw_samples(4, 2, 2, 1, 2);
+  write_all(create_hdf5(dir / "a.h5"), samples);
+  const auto path = dir / (std::string(240, 'a') + ".h5");
+  std::filesystem::rename(dir / "a.h5", path);
+  expect_same(*open_hdf5(path), samples);
 }
 
 TEST(Import, ProcessesMakeOneTogether) {

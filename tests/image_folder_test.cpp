@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "data/decoded_dataset.h"
+#include "data/formats/open.h"
 #include "data/image/png.h"
 #include "support/temp_dir.h"
 #include "tensor/error.h"
@@ -168,12 +169,27 @@ TEST(ImageFolderWriter, RefusesWhatAFolderCannotHoldAndLeavesNothing) {
     EXPECT_NE(error_of<ArgumentError>([&] { writer.add(four); }).find("write a packed file"),
               std::string::npos);
     four.channels = 3;
-    EXPECT_NE(error_of<ArgumentError>([&] { writer.add(four); }).find("must have as many bytes, but got 4"),
+    EXPECT_NE(error_of<ArgumentError>([&] { writer.add(four); }).find("but has 1x1x3 and 4 bytes"),
               std::string::npos);
+    four.height = four.width = std::int64_t{1} << 40;
+    EXPECT_THROW(writer.add(four), ArgumentError) << "sides whose product overflows";
+    EXPECT_THROW(writer.add(encoded("", Codec::png, 0)), ArgumentError);
     writer.add(encoded("x", Codec::jpeg, 0));
   }
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
   EXPECT_THROW(ImageFolderWriter("/proc/nowhere/out"), IoError);
+}
+
+TEST(ImageFolderWriter, ASlashBehindTheNameChangesNothing) {
+  const TempDir dir;
+  const auto writer = create_samples(dir / "out/");
+  writer->add(encoded("x", Codec::jpeg, 0));
+  writer->finish();
+  EXPECT_EQ(ImageFolder(dir / "out/").size(), 1);
+  ImageFolderWriter same(dir / "same//");
+  same.add(encoded("x", Codec::jpeg, 0));
+  same.finish();
+  EXPECT_EQ(ImageFolder(dir / "same").size(), 1);
 }
 
 }  // namespace

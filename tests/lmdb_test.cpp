@@ -94,7 +94,7 @@ TEST(Lmdb, ReadsPagesPutTogetherByHand) {
                  Pages::page(5, 0x04, number(2, 4) + vc, 1024)};
   write_file(dir / "data.mdb", pages.file());
   for (const auto& path : {dir.path(), dir / "data.mdb"}) {
-    const auto store = open_lmdb(path, {.no_read_ahead = true});
+    const auto store = open_lmdb(path);
     EXPECT_EQ(store->spec(), (ImageSpec{0, 0, 0, 5}));
     expect_same(*store, {a, b, c});
   }

@@ -16,6 +16,7 @@
 #include "tensor/philox.h"
 #include "tests/support/loader_steps.h"
 #include "tests/support/made_up_set.h"
+#include "tests/support/stores.h"
 #include "tests/support/temp_dir.h"
 
 // The same bytes, whatever the set, the number of threads and ranks, and wherever a loader goes on.
@@ -165,7 +166,7 @@ TEST(LoaderBytes, OfManySmallPackedImages) {
 
 TEST(LoaderBytes, OfCifar10) {
   const test::TempDir dir;
-  write_made_up(*create_cifar(dir / "data_batch_1.bin", 10), 21, {32, 32, 3, 10});
+  test::write_file(dir / "data_batch_1.bin", test::cifar_file(test::raw_samples(21, 32, 32, 3, 10), 10));
   const std::shared_ptr<const Dataset> store = open_cifar(dir / "data_batch_1.bin", 10);
   expect_same_for_any_number_of_threads(DecodedDataset(store, {.height = 32, .width = 32}), 4);
   ATHANOR_NEEDS_DATA(folder, "cifar10");

@@ -340,5 +340,29 @@ TEST(Loader, RefusesFieldsThatBatchesDoNotHold) {
   }
 }
 
+TEST(Loader, SaysWhatImagesOfNoOneSizeNeed) {
+  test::MadeUpSet data(3, {0, 0, 0, 2});
+  try {
+    const Loader loader(data, {.workers = 0});
+    FAIL() << "there is nothing to make a batch of";
+  } catch (const ArgumentError& error) {
+    EXPECT_NE(std::string(error.what()).find("DecodedDataset"), std::string::npos) << error.what();
+  }
+}
+
+TEST(LoaderPages, AdviceThatCannotBeTakenIsNoError) {
+  test::MadeUpSet data(50);
+  data.on_will_need = [](std::int64_t, std::int64_t) { throw std::runtime_error("busy"); };
+  for (const int workers : {0, 2}) {
+    Loader loader(data, {.batch_size = 8,
+                         .shuffle = true,
+                         .workers = workers,
+                         .order = Order::page_random,
+                         .page_samples = 10,
+                         .window_pages = 2});
+    EXPECT_EQ(std::ssize(test::samples_of(test::steps_of(loader, 0))), 50);
+  }
+}
+
 }  // namespace
 }  // namespace athanor

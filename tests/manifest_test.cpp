@@ -123,7 +123,8 @@ TEST(Manifest, NamesWhatDoesNotFit) {
   EXPECT_NE(with("athanor manifest", "menu").find("menu"), std::string::npos);
   EXPECT_NE(with("set-00001.athp", "../set-00001.athp").find("beside it"), std::string::npos);
   EXPECT_NE(with("\"samples\": 10", "\"samples\": 11").find("11 samples"), std::string::npos);
-  EXPECT_NE(with("\"samples\": 10", "\"samples\": \"x\"").find("must be a manifest"), std::string::npos);
+  EXPECT_NE(with("\"samples\": 10", "\"samples\": \"x\"").find("must be a whole number"), std::string::npos);
+  EXPECT_NE(with("\"samples\": 10", "\"samples\": 10.5").find("must be a whole number"), std::string::npos);
   for (std::size_t length = 0; length + 1 < text.size(); length += 7) {
     write_file(path, text.substr(0, length));
     EXPECT_NE(message().find("set.athp.json"), std::string::npos) << length << ": " << message();

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "data/formats/crc32c.h"
@@ -485,6 +487,28 @@ TEST(Packed, NothingStaysWithoutFinish) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
   EXPECT_NE(io_error([&] { PackedWriter writer(dir / "absent" / "a.athp"); }).find("absent"),
             std::string::npos);
+}
+
+TEST(Packed, AFullDiskIsAnErrorThatStays) {
+  const TempDir dir;
+  const Samples samples = uniform(400);
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  for (const int threads : {0, 1, 3}) {
+    PackedWriter writer(dir / "a.athp", small_pages(threads));
+    const rlimit small{20'000, limit.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    const std::string message = io_error([&] {
+      for (const OwnedSample& sample : samples) writer.add(sample.view());
+      writer.finish();
+    });
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    EXPECT_NE(message.find("cannot write"), std::string::npos) << message;
+    EXPECT_ANY_THROW(writer.finish()) << "there is room now, but a page is missing";
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+  std::signal(SIGXFSZ, before);
 }
 
 int open_files_of(const std::filesystem::path& path) {

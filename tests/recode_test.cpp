@@ -108,6 +108,14 @@ TEST(Recode, TheShorterSideIsWhatWasAskedFor) {
   }
 }
 
+TEST(Recode, WhatNoJpegCanHoldIsAnErrorOfTheSample) {
+  std::vector<std::byte> bytes;
+  const Pixels strip = smooth(2, 140'000, 1), many = photo(8, 8, 5);
+  const SampleChange shrink = make_recoder({.shorter_side = 1}), flatten = make_recoder({.raw = {4, 4}});
+  EXPECT_THROW(shrink(raw_sample(strip), bytes), IoError);
+  EXPECT_THROW(flatten(raw_sample(many), bytes), IoError) << "five channels";
+}
+
 TEST(Recode, WhatIsSmallEnoughStaysAsItIs) {
   const SampleChange shrink = make_recoder({.shorter_side = 50});
   std::vector<std::byte> bytes;

@@ -38,6 +38,10 @@ refuses '--classes: must be at least 1, but got -1' predict lenet5 --classes -1
 refuses 'threads' pack "$folder" "$folder/a.athp" --threads -1
 refuses 'must be one of' inspect "$golden/relu.safetensors"
 refuses 'there is none' verify "$folder/absent"
+printf 'p' > "$folder/large.bin"
+printf '\376\377\377\177' > "$folder/labels.bin"
+echo '{"height": 1, "width": 1, "labels": "labels.bin", "label_dtype": "u32"}' > "$folder/large.json"
+refuses 'at most 1000000 classes' inspect "$folder/large.bin"
 # What a terminal would obey is shown as text.
 for command in inspect verify flight; do
   refuses '\\x1b\[31mred' $command "$folder/"$'\e[31mred'

@@ -90,7 +90,11 @@ void SampleOrder::announce_window(const Dataset& data, std::int64_t epoch, std::
   const Epoch* kept = shuffle_ ? &drawn(epoch) : nullptr;
   for (std::int64_t i = first; i < last; ++i) {
     const std::int64_t begin = (kept ? kept->pages[static_cast<std::size_t>(i)] : i) * page_samples_;
-    data.will_need(begin, std::min(page_samples_, samples_ - begin));
+    try {
+      data.will_need(begin, std::min(page_samples_, samples_ - begin));
+    } catch (...) {
+      // Advice, given in a thread of the loader: whoever cannot take it is found out by reading.
+    }
   }
 }
 

@@ -1,11 +1,9 @@
 #include "data/formats/cifar.h"
 
-#include <array>
 #include <string>
 
 #include "data/formats/detail/dense_store.h"
 #include "data/formats/detail/file_bytes.h"
-#include "data/formats/detail/writing.h"
 #include "data/formats/join.h"
 #include "tensor/error.h"
 
@@ -73,39 +71,6 @@ class CifarStore final : public Dataset {
   detail::FileBytes file_;
 };
 
-class CifarWriter final : public SampleWriter {
- public:
-  CifarWriter(const std::filesystem::path& path, std::int64_t classes)
-      : label_bytes_(label_bytes(classes)), classes_(classes), file_(path) {}
-
-  void add(const StoredSample& sample) override {
-    samples_.add(sample);
-    ATH_CHECK(sample.height == kSide && sample.width == kSide && sample.channels == kChannels,
-              "cifar: images must be 32x32x3, but got {}x{}x{}; every other format holds them", sample.height,
-              sample.width, sample.channels);
-    ATH_CHECK(sample.label < classes_, "cifar: labels must be below {}, but got {}", classes_, sample.label);
-    std::array<std::byte, 2 + kImage> record{};
-    std::byte* to = record.data() + label_bytes_;
-    to[-1] = static_cast<std::byte>(sample.label);
-    for (std::int64_t c = 0; c < kChannels; ++c) {
-      for (std::int64_t p = 0; p < kPlane; ++p) {
-        *to++ = sample.bytes[static_cast<std::size_t>(p * kChannels + c)];
-      }
-    }
-    file_.write({record.data(), to});
-  }
-
-  void finish() override {
-    samples_.check_some();
-    file_.commit();
-  }
-
- private:
-  std::int64_t label_bytes_, classes_;
-  detail::UniformSamples samples_{"cifar"};
-  detail::OutputFile file_;
-};
-
 /// The files of `split`, `records` in each.
 std::unique_ptr<Dataset> open_folder(const std::filesystem::path& folder, std::int64_t classes, Split split,
                                      std::int64_t records) {
@@ -141,10 +106,6 @@ std::unique_ptr<Dataset> open_cifar(const std::filesystem::path& path, std::int6
   std::error_code error;
   return std::filesystem::is_directory(path, error) ? open_folder(path, classes, split, 0)
                                                     : std::make_unique<CifarStore>(path, classes, 0);
-}
-
-std::unique_ptr<SampleWriter> create_cifar(const std::filesystem::path& path, std::int64_t classes) {
-  return std::make_unique<CifarWriter>(path, classes);
 }
 
 }  // namespace athanor

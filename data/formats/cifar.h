@@ -6,7 +6,6 @@
 #include "data/dataset.h"
 #include "data/digits.h"
 #include "data/in_memory.h"
-#include "data/sample_writer.h"
 
 namespace athanor {
 
@@ -21,8 +20,4 @@ std::unique_ptr<InMemoryDataset> cifar100(const std::filesystem::path& folder, S
 /// memory), or a folder, of which `split` is taken. `classes` is 10 or 100. Throws IoError.
 std::unique_ptr<Dataset> open_cifar(const std::filesystem::path& path, std::int64_t classes,
                                     Split split = Split::train);
-/// Writes one file of records: raw images of 32x32x3, labels below `classes`, which is 10 or 100. The coarse
-/// label of CIFAR-100, which nothing here reads, is written as 0.
-std::unique_ptr<SampleWriter> create_cifar(const std::filesystem::path& path, std::int64_t classes);
-
 }  // namespace athanor

@@ -38,10 +38,6 @@ Header read_header(const detail::FileBytes& whole) {
   return header;
 }
 
-void check_end(const detail::FileBytes& file, std::int64_t end) {
-  if (file.size() > end) file.fail(end, "the file must end here, but goes on");
-}
-
 std::filesystem::path labels_beside(const std::filesystem::path& images) {
   std::string name = images.filename().string();
   const auto replace = [&](std::string_view from, std::string_view to) {
@@ -69,52 +65,31 @@ std::filesystem::path existing_labels_beside(const std::filesystem::path& images
   return !std::filesystem::exists(path, error) && std::filesystem::exists(other, error) ? other : path;
 }
 
-class IdxWriter final : public SampleWriter {
- public:
-  IdxWriter(const std::filesystem::path& images, const std::filesystem::path& labels)
-      : images_(images), labels_(labels) {}
+std::vector<std::byte> header_bytes(std::uint32_t type, const std::vector<std::int64_t>& dims) {
+  std::vector<std::byte> bytes;
+  const auto append = [&](std::uint32_t value) {
+    for (const std::byte byte : detail::stored_be(value)) bytes.push_back(byte);
+  };
+  append(type << 8 | static_cast<std::uint32_t>(dims.size()));
+  for (const std::int64_t dim : dims) append(static_cast<std::uint32_t>(dim));
+  return bytes;
+}
 
-  void add(const StoredSample& sample) override {
-    samples_.add(sample);
-    if (samples_.size() == 1) images_.write(header());
-    images_.write(sample.bytes);
-  }
+std::vector<std::byte> images_header(std::int64_t count, const ImageSpec& spec) {
+  ATH_CHECK(count <= UINT32_MAX, "idx: holds at most {} samples, but got {}", UINT32_MAX, count);
+  std::vector<std::int64_t> dims{count, spec.height, spec.width};
+  if (spec.channels != 1) dims.push_back(spec.channels);
+  return header_bytes(kU8, dims);
+}
 
-  void finish() override {
-    samples_.check_some();
-    images_.rewrite(0, header());
-    detail::IntType type = detail::smallest_type(samples_.labels());
-    if (type.bytes > 1) type = {4, true, std::endian::big};
-    std::vector<std::byte> head = magic(type.bytes > 1 ? kI32 : kU8, {samples_.size()});
-    labels_.write(head);
-    labels_.write(detail::stored_labels(samples_.labels(), type));
-    labels_.commit();
-    images_.commit();
-  }
-
- private:
-  static std::vector<std::byte> magic(std::uint32_t type, const std::vector<std::int64_t>& dims) {
-    std::vector<std::byte> bytes;
-    const auto append = [&](std::uint32_t value) {
-      for (const std::byte byte : detail::stored_be(value)) bytes.push_back(byte);
-    };
-    append(type << 8 | static_cast<std::uint32_t>(dims.size()));
-    for (const std::int64_t dim : dims) append(static_cast<std::uint32_t>(dim));
-    return bytes;
-  }
-
-  std::vector<std::byte> header() const {
-    const ImageSpec& spec = samples_.spec();
-    ATH_CHECK(samples_.size() <= UINT32_MAX, "idx: holds at most {} samples, but got {}", UINT32_MAX,
-              samples_.size());
-    std::vector<std::int64_t> dims{samples_.size(), spec.height, spec.width};
-    if (spec.channels != 1) dims.push_back(spec.channels);
-    return magic(kU8, dims);
-  }
-
-  detail::UniformSamples samples_{"idx"};
-  detail::OutputFile images_, labels_;
-};
+std::vector<std::byte> labels_file(const std::vector<std::int64_t>& labels) {
+  const bool bytes_suffice = detail::smallest_type(labels).bytes == 1;
+  std::vector<std::byte> file = header_bytes(bytes_suffice ? kU8 : kI32, {std::ssize(labels)});
+  const std::vector<std::byte> values =
+      detail::stored_labels(labels, {bytes_suffice ? 1 : 4, true, std::endian::big});
+  file.insert(file.end(), values.begin(), values.end());
+  return file;
+}
 
 detail::IntType label_type(const detail::FileBytes& file, const Header& header) {
   switch (header.type) {
@@ -148,7 +123,9 @@ ImageSpec image_spec(const detail::FileBytes& file, const Header& header) {
 void expand(detail::FileBytes& file, const Header& header, std::int64_t bytes, const char* what) {
   file.expand(header.bytes + bytes);
   file.at(header.bytes, bytes, what);
-  check_end(file, header.bytes + bytes);
+  if (file.size() > header.bytes + bytes) {
+    file.fail(header.bytes + bytes, "the file must end here, but goes on");
+  }
 }
 
 }  // namespace
@@ -181,7 +158,8 @@ std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const Idx
 
 std::unique_ptr<SampleWriter> create_idx(const std::filesystem::path& images,
                                          const std::filesystem::path& labels) {
-  return std::make_unique<IdxWriter>(images, labels.empty() ? labels_beside(images) : labels);
+  return detail::create_pair({"idx", images_header, labels_file}, images,
+                             labels.empty() ? labels_beside(images) : labels);
 }
 
 }  // namespace athanor

@@ -50,7 +50,7 @@ class ImageFolderWriter final : public SampleWriter {
  public:
   /// `folder` must not exist: it appears, whole, at finish(). Throws ArgumentError on a name that cannot be a
   /// folder's or is there twice, and IoError.
-  explicit ImageFolderWriter(std::filesystem::path folder, std::vector<std::string> class_names = {});
+  explicit ImageFolderWriter(const std::filesystem::path& folder, std::vector<std::string> class_names = {});
   ~ImageFolderWriter() override;
 
   void add(const StoredSample& sample) override;

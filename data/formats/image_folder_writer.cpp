@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "data/formats/detail/writing.h"
 #include "data/formats/image_folder.h"
 #include "data/image/png.h"
+#include "tensor/atomic_file.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -21,8 +24,9 @@ bool can_be_a_folder(const std::string& name) {
 
 }  // namespace
 
-ImageFolderWriter::ImageFolderWriter(std::filesystem::path folder, std::vector<std::string> class_names)
-    : folder_(std::move(folder)),
+ImageFolderWriter::ImageFolderWriter(const std::filesystem::path& folder,
+                                     std::vector<std::string> class_names)
+    : folder_(folder.has_filename() ? folder : folder.parent_path()),
       temporary_(fmt::format("{}.{}.partial", folder_.string(), ::getpid())),
       named_(!class_names.empty()),
       class_folders_(std::move(class_names)) {
@@ -83,14 +87,12 @@ void ImageFolderWriter::make_class(std::int64_t label) {
 
 void ImageFolderWriter::add(const StoredSample& sample) {
   ATH_CHECK(count_ < kMaxSamples, "image folder: at most {} samples; write a packed file", kMaxSamples);
+  detail::check_sample(sample, count_, "image folder");
   std::span<const std::byte> bytes = sample.bytes;
   if (sample.codec == Codec::raw) {
     ATH_CHECK(sample.channels == 1 || sample.channels == 3,
               "image folder: raw samples must have 1 or 3 channels, but got {}; write a packed file",
               sample.channels);
-    ATH_CHECK(std::ssize(bytes) == sample.height * sample.width * sample.channels,
-              "image folder: a raw sample of {}x{}x{} must have as many bytes, but got {}", sample.height,
-              sample.width, sample.channels, bytes.size());
     encode_png({reinterpret_cast<const std::uint8_t*>(bytes.data()), sample.height, sample.width,
                 sample.channels, sample.width * sample.channels},
                encoded_);
@@ -99,19 +101,10 @@ void ImageFolderWriter::add(const StoredSample& sample) {
   make_class(sample.label);
   const auto path = temporary_ / class_folders_[static_cast<std::size_t>(sample.label)] /
                     fmt::format("{:08}.{}", count_, sample.codec == Codec::jpeg ? "jpg" : "png");
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file < 0) fail(path, std::strerror(errno));
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t put = ::write(file, bytes.data() + done, bytes.size() - done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) {
-      const int error = errno;
-      ::close(file);
-      fail(path, std::strerror(error));
-    }
-    done += static_cast<std::size_t>(put);
-  }
-  if (::close(file) != 0) fail(path, std::strerror(errno));
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+  file.close();
+  if (!file) fail(path, std::strerror(errno));
   ++count_;
 }
 
@@ -124,11 +117,7 @@ void ImageFolderWriter::finish() {
   if (!flushed) fail(temporary_, std::strerror(errno));
   if (::rename(temporary_.c_str(), folder_.c_str()) != 0) fail(folder_, std::strerror(errno));
   finished_ = true;
-  const std::filesystem::path parent = folder_.has_parent_path() ? folder_.parent_path() : ".";
-  const int above = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool kept = above >= 0 && ::fsync(above) == 0;
-  if (above >= 0) ::close(above);
-  if (!kept) fail(parent, std::strerror(errno));
+  if (!flush_folder_of(folder_)) fail(folder_, std::strerror(errno));
 }
 
 }  // namespace athanor

@@ -6,7 +6,6 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/dense_store.h"
 #include "data/formats/detail/lmdb_tree.h"
-#include "data/formats/detail/lmdb_value.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -25,7 +24,6 @@ class LmdbStore final : public Dataset {
       : file_(data_file(path), "lmdb", "write the environment again with mdb_copy, or by create_lmdb()") {
     detail::check_classes(options.classes, "lmdb");
     values_ = detail::lmdb_values(file_);
-    if (options.no_read_ahead) file_.read_at_random();
     std::vector<std::int64_t> labels;
     for (std::int64_t i = 0; i < size(); ++i) {
       const StoredSample sample = read(i);

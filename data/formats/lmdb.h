@@ -11,9 +11,6 @@ namespace athanor {
 struct LmdbOptions {
   /// 0: the largest label + 1.
   std::int64_t classes = 0;
-  /// Says that the system shall read nothing ahead: faster in random order on a fast disk, slower on a slow
-  /// one.
-  bool no_read_ahead = false;
 };
 
 /// Maps an LMDB environment: a folder with data.mdb in it, or such a file. Samples are the values of the main

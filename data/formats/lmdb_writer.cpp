@@ -6,8 +6,7 @@
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/dense_store.h"
-#include "data/formats/detail/lmdb_value.h"
-#include "data/formats/detail/temporary_file.h"
+#include "data/formats/detail/lmdb_tree.h"
 #include "data/formats/detail/writing.h"
 #include "data/formats/lmdb.h"
 #include "tensor/error.h"
@@ -24,13 +23,13 @@ std::filesystem::path target(const std::filesystem::path& path) {
 
 class LmdbWriter final : public SampleWriter {
  public:
-  explicit LmdbWriter(const std::filesystem::path& path) : file_(target(path)) {
+  explicit LmdbWriter(const std::filesystem::path& path) : folder_(target(path)), file_(target(path)) {
     MDB_env* environment = nullptr;
     check(mdb_env_create(&environment), "start");
     environment_.reset(environment);
     check(mdb_env_set_mapsize(environment, map_), "size");
     // One process writes, to a file nobody else knows of, and flushes it at the end.
-    check(mdb_env_open(environment, file_.name().c_str(), MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, 0666),
+    check(mdb_env_open(environment, file_.temporary().c_str(), MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, 0666),
           "create");
   }
 
@@ -79,7 +78,7 @@ class LmdbWriter final : public SampleWriter {
 
   void check(int code, const char* what) const {
     if (code != 0) {
-      detail::fail<IoError>("lmdb: cannot {} {} at sample {}: {}", what, file_.name().string(), count_,
+      detail::fail<IoError>("lmdb: cannot {} {} at sample {}: {}", what, file_.temporary().string(), count_,
                             mdb_strerror(code));
     }
   }
@@ -105,7 +104,8 @@ class LmdbWriter final : public SampleWriter {
     check(mdb_env_set_mapsize(environment_.get(), map_), "enlarge");
   }
 
-  detail::TemporaryFile file_;
+  detail::FolderOf folder_;
+  AtomicFile file_;
   std::unique_ptr<MDB_env, Close> environment_;
   MDB_txn* transaction_ = nullptr;
   MDB_dbi database_ = 0;

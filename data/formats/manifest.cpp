@@ -36,6 +36,9 @@ std::vector<File> read_files(const std::filesystem::path& path) {
            all.at("format").dump(), all.at("version").dump());
     }
     for (const nlohmann::json& entry : all.at("files")) {
+      for (const char* number : {"samples", "bytes"}) {
+        if (!entry.at(number).is_number_integer()) fail(path, "\"{}\" must be a whole number", number);
+      }
       list.push_back({entry.at("name").get<std::string>(), entry.at("content_id").get<std::string>(),
                       entry.at("samples").get<std::int64_t>(), entry.at("bytes").get<std::int64_t>()});
       // A manifest that was fetched must not lead anywhere else.

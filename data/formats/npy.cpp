@@ -27,36 +27,6 @@ std::filesystem::path labels_beside(const std::filesystem::path& images) {
       images.string());
 }
 
-class NpyWriter final : public SampleWriter {
- public:
-  NpyWriter(const std::filesystem::path& images, const std::filesystem::path& labels)
-      : images_(images), labels_(labels) {}
-
-  void add(const StoredSample& sample) override {
-    samples_.add(sample);
-    if (samples_.size() == 1) images_.write(header());
-    images_.write(sample.bytes);
-  }
-
-  void finish() override {
-    samples_.check_some();
-    images_.rewrite(0, header());
-    labels_.write(detail::npy_header("<i8", {samples_.size()}));
-    labels_.write(detail::stored_labels(samples_.labels(), {8, true, std::endian::little}));
-    labels_.commit();
-    images_.commit();
-  }
-
- private:
-  std::vector<std::byte> header() const {
-    const ImageSpec& spec = samples_.spec();
-    return detail::npy_header("|u1", {samples_.size(), spec.height, spec.width, spec.channels});
-  }
-
-  detail::UniformSamples samples_{"npy"};
-  detail::OutputFile images_, labels_;
-};
-
 }  // namespace
 
 std::unique_ptr<Dataset> open_npy(const std::filesystem::path& images, const NpyOptions& options) {
@@ -71,7 +41,8 @@ std::unique_ptr<Dataset> open_npy(const std::filesystem::path& images, const Npy
 
 std::unique_ptr<SampleWriter> create_npy(const std::filesystem::path& images,
                                          const std::filesystem::path& labels) {
-  return std::make_unique<NpyWriter>(images, labels.empty() ? labels_beside(images) : labels);
+  const detail::PairFormat npy{"npy", detail::npy_images_header, detail::npy_labels_file};
+  return detail::create_pair(npy, images, labels.empty() ? labels_beside(images) : labels);
 }
 
 }  // namespace athanor

@@ -158,7 +158,8 @@ std::string format_of(const path& at) {
   return find_format(at).name;
 }
 
-Writer create_samples(const path& at, const CreateOptions& options) {
+Writer create_samples(const path& named, const CreateOptions& options) {
+  const path at = named.has_filename() ? named : named.parent_path();  // "photos/" is "photos"
   const PackedWriterOptions packed{
       .threads = options.threads, .classes = options.classes, .class_names = options.class_names};
   if (is_manifest(at)) return create_manifest(at, options.file_bytes, packed);
@@ -174,8 +175,7 @@ Writer create_samples(const path& at, const CreateOptions& options) {
   if (!at.has_extension()) return std::make_unique<ImageFolderWriter>(at, options.class_names);
   detail::fail<>(
       "data: {} must end in .athp (a packed file), .athp.json (several), .npy, .npz, .h5, .tar, .tfrecord, "
-      ".lmdb, "
-      ".bin, idx3-ubyte, or without a suffix (a folder of images), but ends in '{}'",
+      ".lmdb, .bin, idx3-ubyte, or without a suffix (a folder of images), but ends in '{}'",
       at.string(), at.extension().string());
 }
 

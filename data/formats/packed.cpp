@@ -48,9 +48,7 @@ bool is_local(int file) {
     __builtin_prefetch(bytes.data() + at, 0, 2);
 }
 
-bool is_codec(std::uint8_t codec) {
-  return codec <= static_cast<std::uint8_t>(Codec::png);
-}
+constexpr auto kRaw = static_cast<std::uint32_t>(Codec::raw), kPng = static_cast<std::uint32_t>(Codec::png);
 
 bool is_raw_size(const Entry& entry) {
   // Each factor fits 32 bits; the product of two of them fits 64.
@@ -91,12 +89,7 @@ void PackedStore::read_head() {
   }
   Header& header = *header_;
   header = packed::decode_header(bytes);
-  const std::uint32_t crc = packed::header_crc(bytes),
-                      stored = packed::u32_at(bytes.data() + bytes.size() - 4);
-  if (crc != stored) {
-    fail(0, fmt::format("the CRC of the header (bytes 0 to {}) must be {:08x}, but is {:08x}", bytes.size(),
-                        stored, crc));
-  }
+  compare("the header", 0, bytes.size(), packed::stored_crc(bytes), packed::own_crc(bytes));
   if (header.version != packed::kVersion || header.byte_order != packed::kByteOrder) {
     fail(8, fmt::format("must be of version {}, but is of {}: a newer Athanor wrote it", packed::kVersion,
                         header.version));
@@ -111,7 +104,7 @@ void PackedStore::read_head() {
       header.samples <= length / header.entry_bytes && header.name_bytes <= length &&
       header.classes <= packed::kMaxClasses;
   const bool form =
-      header.form.codec == packed::kVaries ? header.form == packed::Form{} : is_codec(header.form.codec);
+      header.form.codec == packed::kVaries ? header.form == packed::Form{} : header.form.codec <= kPng;
   if (!sizes || !form) fail(32, "the header's numbers must fit the file, but contradict it");
   if (header.file_bytes() != length) {
     fail(std::min(length, header.file_bytes()),
@@ -125,33 +118,25 @@ void PackedStore::read_tail() {
   packed::FooterBytes footer_bytes;
   read_at(header.footer_offset(), footer_bytes, "the footer");
   const packed::Footer footer = packed::decode_footer(footer_bytes);
-  if (!packed::has_footer_magic(footer_bytes) || packed::footer_crc(footer_bytes) != footer.own_crc) {
-    fail(header.footer_offset(), fmt::format("the CRC of the footer (64 bytes) must be {:08x}, but is {:08x}",
-                                             footer.own_crc, packed::footer_crc(footer_bytes)));
-  }
+  if (!packed::has_footer_magic(footer_bytes)) fail(header.footer_offset(), "must be a footer, but is none");
+  compare("the footer", header.footer_offset(), footer_bytes.size(), footer.own_crc,
+          packed::own_crc(footer_bytes));
   if (footer.index_offset != header.index_offset() || footer.names_offset != header.names_offset() ||
       footer.page_crcs_offset != header.page_crcs_offset() || footer.file_bytes != header.file_bytes()) {
     fail(header.footer_offset() + 8, "header and footer must name the same offsets, but do not");
   }
-  packed::HeaderBytes header_bytes;
-  read_at(0, header_bytes, "the header");
-  const std::uint64_t names = header.names_offset() - header.index_offset();
-  const std::uint64_t page_crcs = header.page_crcs_offset() - header.index_offset();
   tail_.resize(header.footer_offset() - header.index_offset());
   read_at(header.index_offset(), tail_, "the index");
-  const auto tail = std::span<const std::byte>(tail_);
-  const auto compare = [&](const char* what, std::uint64_t offset, std::span<const std::byte> bytes,
-                           std::uint32_t stored) {
-    if (const std::uint32_t crc = crc32c(bytes); crc != stored) {
-      fail(offset, fmt::format("the CRC of {} (bytes {} to {}) must be {:08x}, but is {:08x}", what, offset,
-                               offset + bytes.size(), stored, crc));
-    }
+  const auto checked = [&](const char* what, std::uint64_t from, std::uint64_t to, std::uint32_t stored) {
+    const std::span<const std::byte> bytes = tail(from, to);
+    compare(what, from, bytes.size(), stored, crc32c(bytes));
+    return bytes;
   };
-  compare("the header", 0, header_bytes, footer.header_crc);
-  compare("the index", header.index_offset(), tail.first(names), footer.index_crc);
-  compare("the class names", header.names_offset(), tail.subspan(names, page_crcs - names), footer.names_crc);
-  compare("the page CRCs", header.page_crcs_offset(), tail.subspan(page_crcs), footer.page_crcs_crc);
-  if (!packed::decode_names(tail.subspan(names, page_crcs - names), header.classes, class_names_)) {
+  checked("the index", header.index_offset(), header.names_offset(), footer.index_crc);
+  const std::span<const std::byte> names =
+      checked("the class names", header.names_offset(), header.page_crcs_offset(), footer.names_crc);
+  checked("the page CRCs", header.page_crcs_offset(), header.footer_offset(), footer.page_crcs_crc);
+  if (!packed::decode_names(names, header.classes, class_names_)) {
     fail(header.names_offset(), fmt::format("must name {} classes, but does not", header.classes));
   }
 }
@@ -166,10 +151,8 @@ void PackedStore::check_entries() {
     const bool inside = entry.offset % packed::kAlignment == 0 && entry.offset >= free &&
                         entry.offset <= data_end && entry.length <= data_end - entry.offset &&
                         packed::may_lie_at(entry.offset, entry.length, header.page_bytes);
-    const bool labelled = entry.label >= 0 && static_cast<std::uint64_t>(entry.label) < header.classes;
-    const bool formed = is_codec(entry.form.codec) &&
-                        (entry.form.codec != static_cast<std::uint8_t>(Codec::raw) || is_raw_size(entry));
-    if (!inside || !labelled || !formed) {
+    const bool formed = entry.form.codec <= kPng && (entry.form.codec != kRaw || is_raw_size(entry));
+    if (!inside || entry.label >= header.classes || !formed) {
       fail(header.index_offset() + static_cast<std::uint64_t>(i) * header.entry_bytes,
            fmt::format(
                "sample {} must lie in the data, after the one before it, and have a label below {} and "
@@ -179,7 +162,7 @@ void PackedStore::check_entries() {
     free = entry.offset + entry.length;
   }
   spec_.classes = static_cast<std::int64_t>(header.classes);
-  if (header.form.codec == static_cast<std::uint8_t>(Codec::raw)) {
+  if (header.form.codec == kRaw) {
     spec_.height = header.form.height;
     spec_.width = header.form.width;
     spec_.channels = header.form.channels;
@@ -208,7 +191,7 @@ StoredSample PackedStore::fetch(std::int64_t index, std::vector<std::byte>& scra
                       entry.form.height,
                       entry.form.width,
                       entry.form.channels,
-                      entry.label};
+                      static_cast<std::int64_t>(entry.label)};
   if (mapped()) {
     sample.bytes = map_.subspan(entry.offset, entry.length);
     prefetch(sample.bytes);
@@ -264,6 +247,17 @@ void PackedStore::read_at(std::uint64_t offset, std::span<std::byte> to, const c
                   : fmt::format("{} must have {} more bytes, but the file ends", what, to.size() - got));
 }
 
+void PackedStore::compare(const char* what, std::uint64_t offset, std::uint64_t bytes, std::uint32_t stored,
+                          std::uint32_t crc) const {
+  if (crc == stored) return;
+  fail(offset, fmt::format("the CRC of {} (bytes {} to {}) must be {:08x}, but is {:08x}", what, offset,
+                           offset + bytes, stored, crc));
+}
+
+std::span<const std::byte> PackedStore::tail(std::uint64_t from, std::uint64_t to) const {
+  return std::span(tail_).subspan(from - header_->index_offset(), to - from);
+}
+
 void PackedStore::fail(std::uint64_t offset, const std::string& message) const {
   detail::fail<IoError>("packed file: {}, offset {}: {}; {}", path_.string(), offset, message, kAdvice);
 }
@@ -288,9 +282,6 @@ std::int64_t PackedStore::length(std::int64_t index) const {
 }
 std::int64_t PackedStore::offset(std::int64_t index) const {
   return static_cast<std::int64_t>(entry(index).offset);
-}
-Codec PackedStore::codec(std::int64_t index) const {
-  return static_cast<Codec>(entry(index).form.codec);
 }
 
 }  // namespace athanor

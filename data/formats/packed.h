@@ -68,10 +68,9 @@ class PackedStore final : public Dataset {
   std::int64_t file_bytes() const;
   std::int64_t data_bytes() const;
   std::int64_t page_bytes() const;
-  /// Bytes of sample `index`, its codec, and where it starts. Reads nothing.
+  /// Bytes of sample `index`, and where it starts. Reads nothing.
   std::int64_t length(std::int64_t index) const;
   std::int64_t offset(std::int64_t index) const;
-  Codec codec(std::int64_t index) const;
   bool mapped() const { return !map_.empty(); }
 
   /// Reads the whole file with `threads` threads and compares everything with its CRC: samples, pages with
@@ -87,6 +86,10 @@ class PackedStore final : public Dataset {
   void read_tail();
   void check_entries();
   void map_data(PackedAccess access);
+  void compare(const char* what, std::uint64_t offset, std::uint64_t bytes, std::uint32_t stored,
+               std::uint32_t crc) const;
+  /// Bytes [from, to) of the file, which are among those in memory.
+  std::span<const std::byte> tail(std::uint64_t from, std::uint64_t to) const;
   /// Throws where the file has become shorter than it was.
   void check_length() const;
   void read_at(std::uint64_t offset, std::span<std::byte> to, const char* what) const;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "data/formats/crc32c.h"
+#include "data/formats/detail/bytes.h"
 #include "data/formats/detail/packed_layout.h"
 #include "data/formats/packed.h"
 #include "tensor/error.h"
@@ -44,9 +45,8 @@ struct PackedStore::Verifier {
     const std::uint64_t end = std::min(begin + header.page_bytes, header.index_offset());
     buffer.resize(end - begin);
     store.read_at(begin, buffer, "a page");
-    const std::uint32_t stored =
-        packed::u32_at(store.tail_.data() + (header.page_crcs_offset() - header.index_offset()) +
-                       static_cast<std::uint64_t>(page) * 4);
+    const std::uint64_t crc_at = header.page_crcs_offset() + static_cast<std::uint64_t>(page) * 4;
+    const auto stored = detail::load_le<std::uint32_t>(store.tail(crc_at, crc_at + 4));
     const bool whole = crc32c(buffer) == stored;
 
     std::vector<Damage> here;
@@ -135,11 +135,10 @@ std::vector<Damage> PackedStore::verify(int threads,
   if (verifier.error) std::rethrow_exception(verifier.error);
   std::vector<Damage> found = std::move(verifier.found);
   std::sort(found.begin(), found.end(), [](const Damage& a, const Damage& b) { return a.offset < b.offset; });
-  const std::uint64_t index = header_->index_offset(), names = header_->names_offset() - index,
-                      page_crcs = header_->page_crcs_offset() - index;
-  const auto tail = std::span<const std::byte>(tail_);
-  const packed::ContentId id = packed::content_id(
-      *header_, tail.first(names), tail.subspan(names, page_crcs - names), tail.subspan(page_crcs));
+  const packed::ContentId id =
+      packed::content_id(*header_, tail(header_->index_offset(), header_->names_offset()),
+                         tail(header_->names_offset(), header_->page_crcs_offset()),
+                         tail(header_->page_crcs_offset(), header_->footer_offset()));
   if (id != header_->content_id) {
     found.insert(found.begin(), {16, 16, -1,
                                  fmt::format("content id: must be {}, but is {}", packed::hex(id),

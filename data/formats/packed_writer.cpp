@@ -1,12 +1,10 @@
 #include "data/formats/packed_writer.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "data/formats/crc32c.h"
+#include "data/formats/detail/bytes.h"
 #include "data/formats/detail/packed_layout.h"
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
@@ -25,57 +23,6 @@ struct PackedWriter::Chunk {
   std::vector<std::uint32_t> page_crcs;
 };
 
-struct PackedWriter::Workers {
-  PackedWriter& writer;
-  std::size_t most_waiting;
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  std::deque<Chunk*> waiting;  // deque elements stay where they are
-  std::size_t busy = 0;
-  std::exception_ptr error;
-  std::vector<std::jthread> threads;
-
-  Workers(PackedWriter& owner, int count) : writer(owner), most_waiting(1) {
-    for (int i = 0; i < count; ++i) threads.emplace_back([this](const std::stop_token& stop) { work(stop); });
-  }
-
-  void work(const std::stop_token& stop) {
-    std::unique_lock lock(mutex);
-    while (changed.wait(lock, stop, [&] { return !waiting.empty(); })) {
-      Chunk* const chunk = std::exchange(waiting.front(), nullptr);
-      waiting.pop_front();
-      ++busy;
-      lock.unlock();
-      changed.notify_all();
-      std::exception_ptr caught;
-      try {
-        writer.seal(*chunk);
-      } catch (...) {
-        caught = std::current_exception();
-      }
-      lock.lock();
-      --busy;
-      if (caught && !error) error = caught;
-      changed.notify_all();
-    }
-  }
-
-  void give(Chunk& chunk) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return waiting.size() < most_waiting; });
-    if (error) std::rethrow_exception(error);
-    waiting.push_back(&chunk);
-    lock.unlock();
-    changed.notify_all();
-  }
-
-  void wait() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return waiting.empty() && busy == 0; });
-    if (error) std::rethrow_exception(error);
-  }
-};
-
 PackedWriter::PackedWriter(const std::filesystem::path& path, PackedWriterOptions options)
     : options_(std::move(options)), end_(packed::kHeaderBytes), classes_(options_.classes) {
   const auto page = static_cast<std::uint64_t>(options_.page_bytes);
@@ -92,7 +39,6 @@ PackedWriter::PackedWriter(const std::filesystem::path& path, PackedWriterOption
             classes_, names);
   if (names > 0) options_.classes = classes_ = names;
   file_ = std::make_unique<AtomicFile>(path);
-  if (options_.threads > 0) workers_ = std::make_unique<Workers>(*this, options_.threads);
 }
 
 PackedWriter::~PackedWriter() = default;
@@ -138,8 +84,8 @@ void PackedWriter::add(const StoredSample& sample) {
       {offset,
        static_cast<std::uint32_t>(sample.bytes.size()),
        0,
-       sample.label,
-       {static_cast<std::uint8_t>(sample.codec), static_cast<std::uint32_t>(sample.height),
+       static_cast<std::uint64_t>(sample.label),
+       {static_cast<std::uint32_t>(sample.codec), static_cast<std::uint32_t>(sample.height),
         static_cast<std::uint32_t>(sample.width), static_cast<std::uint32_t>(sample.channels)}});
   end_ = offset + sample.bytes.size();
   if (options_.classes == 0) classes_ = std::max(classes_, sample.label + 1);
@@ -162,11 +108,11 @@ void PackedWriter::begin_chunk(std::uint64_t offset) {
 void PackedWriter::end_chunk(std::uint64_t bytes) {
   Chunk& chunk = chunks_.back();
   chunk.bytes.resize(bytes);
-  if (workers_) {
-    workers_->give(chunk);
-  } else {
-    seal(chunk);
-  }
+  const bool here = options_.threads == 0;
+  for (; std::ssize(sealing_) >= std::max(options_.threads, 1); sealing_.pop_front()) sealing_.front().get();
+  sealing_.push_back(
+      std::async(here ? std::launch::deferred : std::launch::async, [this, &chunk] { seal(chunk); }));
+  if (here) sealing_.front().get();
 }
 
 void PackedWriter::seal(Chunk& chunk) const {
@@ -187,15 +133,16 @@ void PackedWriter::finish() {
   packed::Header header;
   header.data_bytes = packed::align_up(end_, packed::kAlignment) - packed::kHeaderBytes;
   if (!chunks_.empty()) end_chunk(packed::kHeaderBytes + header.data_bytes - chunks_.back().offset);
-  if (workers_) workers_->wait();
-  workers_.reset();
+  for (const std::shared_future<void>& chunk : sealing_) chunk.get();
 
   bool uniform = true;
-  std::vector<std::uint32_t> crcs;
+  std::vector<std::byte> page_crcs;
   for (const Chunk& chunk : chunks_) {
     for (const Entry& entry : chunk.entries)
       uniform = uniform && entry.form == chunks_.front().entries.front().form;
-    crcs.insert(crcs.end(), chunk.page_crcs.begin(), chunk.page_crcs.end());
+    for (const std::uint32_t crc : chunk.page_crcs) {
+      for (const std::byte byte : detail::stored_le(crc)) page_crcs.push_back(byte);
+    }
   }
   const auto page = static_cast<std::uint64_t>(options_.page_bytes);
   header.samples = static_cast<std::uint64_t>(samples_);
@@ -211,7 +158,6 @@ void PackedWriter::finish() {
     for (const Entry& entry : chunk.entries) packed::append(index, entry, header.entry_bytes);
   }
   const std::vector<std::byte> names = packed::encode_names(options_.class_names);
-  const std::vector<std::byte> page_crcs = packed::encode_u32(crcs);
   header.name_bytes = names.size();
   header.content_id = packed::content_id(header, index, names, page_crcs);
   const packed::HeaderBytes header_bytes = encode(header);

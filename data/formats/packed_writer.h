@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,7 +42,6 @@ class PackedWriter final : public SampleWriter {
 
  private:
   struct Chunk;
-  struct Workers;
 
   void check(const StoredSample& sample) const;
   void begin_chunk(std::uint64_t offset);
@@ -51,9 +50,9 @@ class PackedWriter final : public SampleWriter {
 
   PackedWriterOptions options_;
   std::unique_ptr<class AtomicFile> file_;
-  std::deque<Chunk> chunks_;  ///< in the order of the file; the last one is being filled
-  std::unique_ptr<Workers> workers_;
-  std::uint64_t end_;  ///< of the last sample
+  std::deque<Chunk> chunks_;                      ///< in the order of the file; the last one is being filled
+  std::deque<std::shared_future<void>> sealing_;  ///< a failure stays in front, so that nothing goes on
+  std::uint64_t end_;                             ///< of the last sample
   std::int64_t samples_ = 0, classes_ = 0;
   bool finished_ = false;
   std::string content_id_;

@@ -64,10 +64,9 @@ bool encode(Encoder& encoder, const ImageView& image, int quality) {
 void encode_jpeg(const ImageView& image, int quality, std::vector<std::byte>& out) {
   ATH_CHECK(
       (image.channels == 1 || image.channels == 3) && image.height > 0 && image.width > 0 &&
-          image.height <= JPEG_MAX_DIMENSION && image.width <= JPEG_MAX_DIMENSION && quality >= 1 &&
-          quality <= 100,
+          image.height <= kMaxJpegSide && image.width <= kMaxJpegSide && quality >= 1 && quality <= 100,
       "jpeg: must have 1 or 3 channels, sides in [1, {}] and a quality in [1, 100], but got {}x{}x{} and {}",
-      JPEG_MAX_DIMENSION, image.height, image.width, image.channels, quality);
+      kMaxJpegSide, image.height, image.width, image.channels, quality);
   Encoder encoder;
   if (!encode(encoder, image, quality))
     detail::fail<BackendError>("jpeg: cannot encode: {}", encoder.message);

@@ -23,7 +23,7 @@ constexpr std::int64_t kMargin = 2;
 // A file of a few bytes can ask for any number of passes over the image. Encoders make about ten.
 constexpr int kMaxScans = 500;
 /// Cyan, magenta, yellow and black to RGB, in place.
-void inks_to_light(std::span<std::uint8_t> pixels, bool inverted) {
+void cmyk_to_rgb(std::span<std::uint8_t> pixels, bool inverted) {
   const std::uint8_t* from = pixels.data();
   std::uint8_t* to = pixels.data();  // never ahead of `from`
   for (std::size_t i = 0; i < pixels.size(); i += 4, from += 4) {
@@ -202,7 +202,7 @@ ImageView JpegDecoder::decode(const Box& box, int reduce) {
   });
   if (!decoded) fail();
   if (s.is_cmyk()) {
-    inks_to_light({s.pixels.data(), needed}, s.info.saw_Adobe_marker != FALSE);
+    cmyk_to_rgb({s.pixels.data(), needed}, s.info.saw_Adobe_marker != FALSE);
     s.stride = s.stride / 4 * 3;
   }
   jpeg_abort_decompress(&s.info);

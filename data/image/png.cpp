@@ -200,67 +200,22 @@ ImageView PngDecoder::decode(const Box& box) {
   return {s.pixels.data() + (box.top - first) * stride + box.left * 3, box.height, box.width, 3, stride};
 }
 
-// Writing
-// ----------------------------------------------------------------------------------------------------
-
-namespace {
-
-struct Writer {
-  std::jmp_buf escape{};
-  char message[128] = {};
-  std::vector<std::byte>* out = nullptr;
-  const ImageView* image = nullptr;
-  png_structp png = nullptr;
-  png_infop info = nullptr;
-};
-
-void write_all(Writer& writer) {
-  const ImageView& image = *writer.image;
-  png_set_write_fn(
-      writer.png, &writer,
-      [](png_structp png, png_bytep bytes, std::size_t count) {
-        auto& out = *static_cast<Writer*>(png_get_io_ptr(png))->out;
-        const auto* from = reinterpret_cast<const std::byte*>(bytes);
-        out.insert(out.end(), from, from + count);
-      },
-      [](png_structp) {});
-  png_set_IHDR(writer.png, writer.info, static_cast<png_uint_32>(image.width),
-               static_cast<png_uint_32>(image.height), 8,
-               image.channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
-               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-  png_write_info(writer.png, writer.info);
-  for (std::int64_t y = 0; y < image.height; ++y) png_write_row(writer.png, image.row(y));
-  png_write_end(writer.png, nullptr);
-}
-
-bool attempt_write(Writer& writer) {
-  if (setjmp(writer.escape) != 0) return false;
-  write_all(writer);
-  return true;
-}
-
-}  // namespace
-
 void encode_png(const ImageView& image, std::vector<std::byte>& out) {
   ATH_CHECK((image.channels == 1 || image.channels == 3) && image.height > 0 && image.width > 0,
             "png: image must have 1 or 3 channels and a pixel, but is {}x{}x{}", image.height, image.width,
             image.channels);
-  out.clear();
-  Writer writer;
-  writer.out = &out;
-  writer.image = &image;
-  writer.png = png_create_write_struct(
-      PNG_LIBPNG_VER_STRING, &writer,
-      [](png_structp png, png_const_charp text) {
-        Writer& self = *static_cast<Writer*>(png_get_error_ptr(png));
-        std::strncpy(self.message, text, sizeof self.message - 1);
-        std::longjmp(self.escape, 1);
-      },
-      [](png_structp, png_const_charp) {});
-  writer.info = writer.png ? png_create_info_struct(writer.png) : nullptr;
-  const bool written = writer.info && attempt_write(writer);
-  png_destroy_write_struct(&writer.png, &writer.info);
-  if (!written) detail::fail<BackendError>("png: the encoder must not fail, but got: {}", writer.message);
+  png_image file{};
+  file.version = PNG_IMAGE_VERSION;
+  file.height = static_cast<png_uint_32>(image.height);
+  file.width = static_cast<png_uint_32>(image.width);
+  file.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(file);
+  out.resize(size);
+  if (png_image_write_to_memory(&file, out.data(), &size, 0, image.pixels,
+                                static_cast<png_int_32>(image.stride), nullptr) == 0) {
+    detail::fail<BackendError>("png: the encoder must not fail, but got: {}", file.message);
+  }
+  out.resize(size);
 }
 
 }  // namespace athanor

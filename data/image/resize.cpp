@@ -129,8 +129,8 @@ void Resizer::operator()(const ImageView& image, const Window& rows, const Windo
   };
   ATH_CHECK(
       fits(rows, image.height) && fits(columns, image.width) && image.channels >= 1 && image.channels <= 4,
-      "resize: windows must lie in the image, but are [{}, {}) and [{}, {}) of {}x{}x{}", rows.low, rows.high,
-      columns.low, columns.high, image.height, image.width, image.channels);
+      "resize: windows must lie in an image of 1 to 4 channels, but are [{}, {}) and [{}, {}) of {}x{}x{}",
+      rows.low, rows.high, columns.low, columns.high, image.height, image.width, image.channels);
   const std::int64_t values = width * image.channels;
   ATH_CHECK(height > 0 && width > 0 && std::ssize(out) == height * values,
             "resize: result must have {} bytes, but got {}", height * values, out.size());

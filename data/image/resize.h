@@ -50,7 +50,6 @@ class Resizer {
 
     bool prepare(const Window& wanted, std::int64_t size);
   };
-  struct Gather;
   void prepare_groups(std::int64_t channels);
   const std::uint8_t* readable(const ImageView& image, std::int64_t y);
 

@@ -213,6 +213,10 @@ void ImageReader::read_raw(const Placement& at, const Box& box, const ImageSize&
   if (sample_.channels != channels && (sample_.channels != 1 || channels != 3)) {
     detail::fail<IoError>("raw: image must have {} channels, but has {}", channels, sample_.channels);
   }
+  if (sample_.channels > 4) {
+    detail::fail<IoError>("raw: image must have at most 4 channels to be resized, but has {}",
+                          sample_.channels);
+  }
   const std::int64_t stride = sample_.width * sample_.channels;
   const auto* pixels = reinterpret_cast<const std::uint8_t*>(sample_.bytes.data());
   const ImageView view{pixels + box.top * stride + box.left * sample_.channels, box.height, box.width,

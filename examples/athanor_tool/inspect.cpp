@@ -7,6 +7,7 @@
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
 #include "examples/athanor_tool/data_commands.h"
+#include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/progress.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kClassesShown = 20;
+constexpr std::int64_t kClassesShown = 20, kMostClasses = 1'000'000;
 
 /// The number that `share` of the sorted values do not exceed.
 std::int64_t quantile(const std::vector<std::int64_t>& sorted, double share) {
@@ -36,6 +37,11 @@ Json describe_sizes(std::vector<std::int64_t> sizes) {
 }
 
 Json describe_samples(const Dataset& store) {
+  // A damaged label, or a header that was made up, must not ask for all memory there is.
+  if (store.spec().classes > kMostClasses) {
+    detail::fail<IoError>("inspect: there must be at most {} classes, but are {}", kMostClasses,
+                          store.spec().classes);
+  }
   std::vector<std::int64_t> sizes;
   std::map<std::string, std::int64_t> codecs;
   std::vector<std::int64_t> per_class(static_cast<std::size_t>(store.spec().classes));

@@ -32,7 +32,7 @@ void fix(std::vector<std::byte>& file, unsigned what) {
   if (file.size() < packed::kHeaderBytes + packed::kFooterBytes) return;
   const auto head = std::span<std::byte, packed::kHeaderBytes>(file.data(), packed::kHeaderBytes);
   std::byte* const end = file.data() + file.size() - packed::kFooterBytes;
-  if ((what & kHeader) != 0) put_u32(head.data() + packed::kHeaderBytes - 4, packed::header_crc(head));
+  if ((what & kHeader) != 0) put_u32(head.data() + packed::kHeaderBytes - 4, packed::own_crc(head));
   if ((what & kFooter) == 0) return;
   packed::Footer footer = packed::decode_footer(std::span<const std::byte, packed::kFooterBytes>(end, 64));
   footer.header_crc = crc32c(head);

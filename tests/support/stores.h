@@ -61,6 +61,19 @@ inline OwnedSample encoded_sample(Codec codec, std::size_t bytes, std::int64_t l
   return sample;
 }
 
+/// A CIFAR file: of each sample its label (of CIFAR-100 behind a coarse one, 0), then its planes.
+inline std::string cifar_file(const std::vector<OwnedSample>& samples, std::int64_t classes) {
+  std::string file;
+  for (const OwnedSample& sample : samples) {
+    if (classes == 100) file.push_back('\0');
+    file.push_back(static_cast<char>(sample.label));
+    for (std::size_t c = 0; c < 3; ++c) {
+      for (std::size_t p = c; p < sample.bytes.size(); p += 3) file.push_back(sample.bytes[p]);
+    }
+  }
+  return file;
+}
+
 inline void write_all(std::unique_ptr<SampleWriter> writer, const std::vector<OwnedSample>& samples) {
   for (const OwnedSample& sample : samples) writer->add(sample.view());
   writer->finish();

@@ -170,10 +170,6 @@ void FileBytes::will_need(std::int64_t offset, std::int64_t count) const {
             MADV_WILLNEED);
 }
 
-void FileBytes::read_at_random() const {
-  if (mapped_) ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_RANDOM);
-}
-
 std::string FileBytes::where(std::int64_t offset) const {
   return fmt::format("{}, offset {}", name_, offset);
 }

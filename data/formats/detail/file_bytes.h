@@ -39,8 +39,6 @@ class FileBytes {
 
   /// Asks the system to read bytes [offset, offset + count) ahead.
   void will_need(std::int64_t offset, std::int64_t count) const;
-  /// Says that reads will jump about: the system then reads nothing ahead on its own.
-  void read_at_random() const;
 
   const std::string& name() const { return name_; }
   /// "FILE, offset N".

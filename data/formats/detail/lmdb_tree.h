@@ -1,10 +1,16 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "data/formats/detail/file_bytes.h"
 
 namespace athanor::detail {
+
+/// The header of a value of ours, and where its fields lie; data/formats/lmdb.h shows them.
+inline constexpr std::string_view kLmdbMagic = "ATH1";
+inline constexpr std::int64_t kLmdbHeader = 32, kLmdbCodec = 4, kLmdbLabel = 8, kLmdbShape = 16,
+                              kLmdbCrc = 28;
 
 struct LmdbValue {
   std::int64_t offset = 0, bytes = 0;

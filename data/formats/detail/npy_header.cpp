@@ -159,6 +159,19 @@ IntType label_type(const FileBytes& file, const NpyHeader& header) {
   return {descr[2] - '0', descr[1] == 'i', descr[0] == '>' ? std::endian::big : std::endian::little};
 }
 
+/// A header of version 1, of a length that depends on neither the shape nor the type.
+std::vector<std::byte> npy_header(const char* descr, const std::vector<std::int64_t>& shape) {
+  std::string text(kMagic);
+  text +=
+      {1, 0, static_cast<char>((kWrittenHeader - 10) & 0xff), static_cast<char>((kWrittenHeader - 10) >> 8)};
+  text += fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}", descr,
+                      fmt::join(shape, ", "));
+  text.resize(kWrittenHeader - 1, ' ');
+  text += '\n';
+  const std::span<const std::byte> bytes = bytes_of(text);
+  return {bytes.begin(), bytes.end()};
+}
+
 }  // namespace
 
 NpyHeader read_npy_header(const FileBytes& file) {
@@ -180,16 +193,15 @@ NpyHeader read_npy_header(const FileBytes& file) {
   return header;
 }
 
-std::vector<std::byte> npy_header(const char* descr, const std::vector<std::int64_t>& shape) {
-  std::string text(kMagic);
-  text +=
-      {1, 0, static_cast<char>((kWrittenHeader - 10) & 0xff), static_cast<char>((kWrittenHeader - 10) >> 8)};
-  text += fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}", descr,
-                      fmt::join(shape, ", "));
-  text.resize(kWrittenHeader - 1, ' ');
-  text += '\n';
-  const std::span<const std::byte> bytes = bytes_of(text);
-  return {bytes.begin(), bytes.end()};
+std::vector<std::byte> npy_images_header(std::int64_t count, const ImageSpec& spec) {
+  return npy_header("|u1", {count, spec.height, spec.width, spec.channels});
+}
+
+std::vector<std::byte> npy_labels_file(const std::vector<std::int64_t>& labels) {
+  std::vector<std::byte> file = npy_header("<i8", {std::ssize(labels)});
+  const std::vector<std::byte> values = stored_labels(labels, {8, true, std::endian::little});
+  file.insert(file.end(), values.begin(), values.end());
+  return file;
 }
 
 NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileBytes& labels,

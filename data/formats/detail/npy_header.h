@@ -18,8 +18,10 @@ struct NpyHeader {
 
 /// Throws IoError unless `file` begins with such a header, of version 1, 2 or 3.
 NpyHeader read_npy_header(const FileBytes& file);
-/// The same as bytes (version 1), of a length that depends on neither the shape nor the type.
-std::vector<std::byte> npy_header(const char* descr, const std::vector<std::int64_t>& shape);
+/// What is written before `count` images; of one length, whatever the numbers.
+std::vector<std::byte> npy_images_header(std::int64_t count, const ImageSpec& spec);
+/// A whole file of labels, i64.
+std::vector<std::byte> npy_labels_file(const std::vector<std::int64_t>& labels);
 
 /// Images and labels that belong together.
 struct NpyPair {

@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kMaxClasses = std::uint64_t{1} << 31;
 inline constexpr std::uint32_t kVersion = 1, kByteOrder = 0x01020304;
 /// Of an index entry where all samples have one codec and size, and where they do not.
 inline constexpr std::uint32_t kShortEntry = 24, kLongEntry = 40;
-inline constexpr std::uint8_t kVaries = 255;  ///< instead of a codec
+inline constexpr std::uint32_t kVaries = 255;  ///< instead of a codec
 
 constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t to) {
   return (value + to - 1) / to * to;
@@ -37,7 +37,7 @@ constexpr bool may_lie_at(std::uint64_t offset, std::uint64_t length, std::uint6
 
 /// What of a sample may be the same for all.
 struct Form {
-  std::uint8_t codec = kVaries;
+  std::uint32_t codec = kVaries;
   std::uint32_t height = 0, width = 0, channels = 0;
   bool operator==(const Form&) const = default;
 };
@@ -46,7 +46,7 @@ struct Entry {
   std::uint64_t offset = 0;  ///< in the file
   std::uint32_t length = 0;
   std::uint32_t crc = 0;
-  std::int64_t label = 0;
+  std::uint64_t label = 0;
   Form form;
 };
 
@@ -61,6 +61,7 @@ struct Header {
   std::uint64_t classes = 0;
   std::uint32_t entry_bytes = kShortEntry;
   Form form;
+  std::uint32_t reserved = 0;
   std::uint64_t name_bytes = 0;
 
   std::uint64_t index_offset() const { return kHeaderBytes + data_bytes; }
@@ -73,6 +74,7 @@ struct Header {
 struct Footer {
   std::uint64_t index_offset = 0, names_offset = 0, page_crcs_offset = 0, file_bytes = 0;
   std::uint32_t header_crc = 0, index_crc = 0, names_crc = 0, page_crcs_crc = 0;
+  std::uint32_t reserved = 0;
   std::uint32_t own_crc = 0;  ///< of the footer's bytes before it; encode() computes it
 };
 
@@ -82,14 +84,14 @@ using FooterBytes = std::array<std::byte, kFooterBytes>;
 bool has_header_magic(std::span<const std::byte> first);
 bool has_footer_magic(std::span<const std::byte, kFooterBytes> bytes);
 
-/// With its CRC in the last 4 bytes, and back (whatever the CRC).
+/// With a CRC of the rest in the last 4 bytes, and back (whatever the CRC).
 HeaderBytes encode(const Header& header);
 Header decode_header(std::span<const std::byte, kHeaderBytes> bytes);
-std::uint32_t header_crc(std::span<const std::byte, kHeaderBytes> bytes);
-
 FooterBytes encode(const Footer& footer);
 Footer decode_footer(std::span<const std::byte, kFooterBytes> bytes);
-std::uint32_t footer_crc(std::span<const std::byte, kFooterBytes> bytes);
+/// What that CRC must be, and what it is.
+std::uint32_t own_crc(std::span<const std::byte> bytes);
+std::uint32_t stored_crc(std::span<const std::byte> bytes);
 
 /// Appends an index entry of `entry_bytes`, and reads one; where it is short, the form is `common`.
 void append(std::vector<std::byte>& index, const Entry& entry, std::uint32_t entry_bytes);
@@ -104,9 +106,5 @@ bool decode_names(std::span<const std::byte> bytes, std::uint64_t count, std::ve
 ContentId content_id(Header header, std::span<const std::byte> index, std::span<const std::byte> names,
                      std::span<const std::byte> page_crcs);
 std::string hex(const ContentId& id);
-
-/// u32 numbers, little-endian.
-std::vector<std::byte> encode_u32(std::span<const std::uint32_t> values);
-std::uint32_t u32_at(const std::byte* at);
 
 }  // namespace athanor::packed

@@ -31,6 +31,16 @@ void OutputFile::commit() {
   file_.commit();
 }
 
+FolderOf::FolderOf(const std::filesystem::path& path) : folder_(path.parent_path()) {
+  std::error_code error;
+  made_ = std::filesystem::create_directory(folder_, error);
+}
+
+FolderOf::~FolderOf() {
+  std::error_code not_empty;
+  if (made_) std::filesystem::remove(folder_, not_empty);
+}
+
 void check_sample(const StoredSample& sample, std::int64_t index, const char* format) {
   ATH_CHECK(sample.label >= 0 && sample.label < kMaxClasses,
             "{}: the label of sample {} must be in [0, {}), but got {}", format, index, kMaxClasses,
@@ -60,6 +70,41 @@ void UniformSamples::add(const StoredSample& sample) {
             format_, size(), spec.height, spec.width, spec.channels, spec_.height, spec_.width,
             spec_.channels);
   labels_.push_back(sample.label);
+}
+
+namespace {
+
+class PairWriter final : public SampleWriter {
+ public:
+  PairWriter(const PairFormat& format, const std::filesystem::path& images,
+             const std::filesystem::path& labels)
+      : format_(format), images_(images), labels_(labels) {}
+
+  void add(const StoredSample& sample) override {
+    samples_.add(sample);
+    if (samples_.size() == 1) images_.write(format_.header(1, samples_.spec()));
+    images_.write(sample.bytes);
+  }
+
+  void finish() override {
+    samples_.check_some();
+    images_.rewrite(0, format_.header(samples_.size(), samples_.spec()));
+    labels_.write(format_.labels(samples_.labels()));
+    labels_.commit();
+    images_.commit();
+  }
+
+ private:
+  PairFormat format_;
+  UniformSamples samples_{format_.name};
+  OutputFile images_, labels_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleWriter> create_pair(const PairFormat& format, const std::filesystem::path& images,
+                                          const std::filesystem::path& labels) {
+  return std::make_unique<PairWriter>(format, images, labels);
 }
 
 void UniformSamples::check_some() const {

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/sample_writer.h"
 #include "tensor/atomic_file.h"
 
 // What writers share.
@@ -28,6 +29,19 @@ class OutputFile {
   AtomicFile file_;
   std::vector<std::byte> buffer_;
   std::int64_t size_ = 0;
+};
+
+/// The folder of a file that is to be written: made where there is none, and gone again where nothing stays.
+class FolderOf {
+ public:
+  explicit FolderOf(const std::filesystem::path& path);
+  ~FolderOf();
+  FolderOf(const FolderOf&) = delete;
+  FolderOf& operator=(const FolderOf&) = delete;
+
+ private:
+  std::filesystem::path folder_;
+  bool made_ = false;
 };
 
 /// What every writer asks of a sample: bytes, a label in range and, of raw ones, a shape that fits the bytes.
@@ -54,6 +68,17 @@ class UniformSamples {
   ImageSpec spec_;
   std::vector<std::int64_t> labels_;
 };
+
+/// How a format writes images of one size to one file and their labels to another.
+struct PairFormat {
+  const char* name;
+  /// What stands before the images; of a length that does not depend on `count`.
+  std::vector<std::byte> (*header)(std::int64_t count, const ImageSpec& spec);
+  /// All of the other file.
+  std::vector<std::byte> (*labels)(const std::vector<std::int64_t>& labels);
+};
+std::unique_ptr<SampleWriter> create_pair(const PairFormat& format, const std::filesystem::path& images,
+                                          const std::filesystem::path& labels);
 
 /// Throws ArgumentError: a file without samples is not written.
 [[noreturn]] void fail_no_sample(const char* format);

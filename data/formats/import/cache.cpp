@@ -111,7 +111,7 @@ std::unique_ptr<Dataset> open_imported(const fs::path& path, std::string_view ho
   fs::create_directories(folder, error);
   fs::permissions(folder, fs::perms::owner_all, error);
   const std::uint32_t id = crc32c(detail::bytes_of(how), crc32c(detail::bytes_of(whole)));
-  const std::string prefix = fmt::format("{}-{:08x}", path.stem().string(), id);
+  const std::string prefix = fmt::format("{:.100}-{:08x}", path.stem().string(), id);  // names end at 255
   const fs::path packed = folder / fmt::format("{}-{}-{}.athp", prefix, file.bytes(), time);
 
   const Lock lock(folder / (prefix + ".lock"));

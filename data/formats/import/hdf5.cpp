@@ -4,7 +4,6 @@
 
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/dense_store.h"
-#include "data/formats/detail/temporary_file.h"
 #include "data/formats/detail/writing.h"
 #include "data/formats/import/detail/hdf5_work.h"
 #include "tensor/error.h"
@@ -19,6 +18,7 @@ using detail::ChildProcess;
 using detail::Hdf5Shape;
 
 constexpr char kAdvice[] = "write it again with h5py";
+constexpr std::int64_t kFewImages = 1 << 20;
 
 class Hdf5Sequence final : public SampleSequence {
  public:
@@ -73,8 +73,10 @@ class Hdf5Sequence final : public SampleSequence {
     };
     spec_ = {side(1), side(2), side(3), 0};
     if (const auto bad = detail::bad_image(spec_.height, spec_.width, spec_.channels)) fail(*bad);
+    // A few images may take next to nothing; where there are many, each takes a byte of the file at least.
+    const std::int64_t bytes = std::max<std::int64_t>(spec_.bytes(), 1);  // the analyzer takes it for 0
     const std::int64_t most =
-        file_.size() * detail::kMostExpansion / std::max<std::int64_t>(1, spec_.bytes());
+        std::min(std::max(file_.size(), kFewImages), file_.size() * detail::kMostExpansion / bytes);
     if (shape.dims[0] == 0 || shape.dims[0] > static_cast<std::uint64_t>(most)) {
       fail(fmt::format(
           "there must be at least one image, and no more than fit into the file, but there are {}",
@@ -105,9 +107,13 @@ class Hdf5Sequence final : public SampleSequence {
 class Hdf5Writer final : public SampleWriter {
  public:
   Hdf5Writer(const std::filesystem::path& path, int deflate)
-      : name_(path),
-        child_([&](ChildProcess::Owner& owner) { detail::write_hdf5(name_.name().string(), deflate, owner); },
-               kPatience_s, ChildProcess::Files::may_write) {}
+      : folder_(path),
+        file_(path),
+        child_(
+            [&](ChildProcess::Owner& owner) {
+              detail::write_hdf5(file_.temporary().string(), deflate, owner);
+            },
+            kPatience_s, ChildProcess::Files::may_write) {}
 
   void add(const StoredSample& sample) override {
     samples_.add(sample);
@@ -127,7 +133,7 @@ class Hdf5Writer final : public SampleWriter {
     send(samples_.size());
     send(std::as_bytes(std::span(samples_.labels())));
     attempt([&] { child_.finish(); });
-    name_.commit();
+    file_.commit();
   }
 
  private:
@@ -138,7 +144,7 @@ class Hdf5Writer final : public SampleWriter {
     try {
       step();
     } catch (const detail::ChildFailure& failure) {
-      detail::fail<IoError>("hdf5: cannot write {} at sample {}: {}{}", name_.name().string(),
+      detail::fail<IoError>("hdf5: cannot write {} at sample {}: {}{}", file_.temporary().string(),
                             samples_.size(), failure.lost ? "libhdf5, in a process of its own, " : "",
                             failure.what());
     }
@@ -154,7 +160,8 @@ class Hdf5Writer final : public SampleWriter {
     buffer_.clear();
   }
 
-  detail::TemporaryFile name_;
+  detail::FolderOf folder_;
+  AtomicFile file_;
   detail::UniformSamples samples_{"hdf5"};
   ChildProcess child_;
   std::int64_t rows_ = 1;

@@ -23,14 +23,14 @@
 namespace athanor::detail {
 namespace {
 
-constexpr std::size_t kWordBytes = 4096;
+constexpr std::size_t kMessageBytes = 4096;
 
 // In the child ---------------------------------------------------------------------------------------------
 
 volatile std::sig_atomic_t owner_pid = 0;
 
 /// Comes whenever the thread that forked has ended, though the others of its process may go on.
-void look_for_owner(int) {
+void exit_if_orphaned(int) {
   if (::getppid() != static_cast<pid_t>(owner_pid)) ::_exit(0);
 }
 
@@ -44,7 +44,7 @@ void reset_signals() {
     action.sa_handler = ignored ? SIG_IGN : SIG_DFL;
     ::sigaction(signal, &action, nullptr);
   }
-  action.sa_handler = &look_for_owner;
+  action.sa_handler = &exit_if_orphaned;
   ::sigaction(SIGUSR1, &action, nullptr);
   sigset_t none;
   sigemptyset(&none);
@@ -97,19 +97,19 @@ void limit_resources(ChildProcess::Files files) {
   ::prctl(PR_SET_DUMPABLE, 0);
 }
 
-[[noreturn]] void live(pid_t parent, int socket, std::span<char> words, const ChildProcess::Work& work,
-                       ChildProcess::Files files) {
+[[noreturn]] void run_child(pid_t parent, int socket, std::span<char> message, const ChildProcess::Work& work,
+                            ChildProcess::Files files) {
   owner_pid = static_cast<std::sig_atomic_t>(parent);
   reset_signals();
   ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
-  look_for_owner(0);  // it may have ended before it could be told
+  exit_if_orphaned(0);  // it may have ended before it could be told
   close_all_but(socket);
   limit_resources(files);
   ChildProcess::Owner owner(socket);
   try {
     work(owner);
   } catch (const std::exception& error) {
-    std::strncpy(words.data(), error.what(), words.size() - 1);
+    std::strncpy(message.data(), error.what(), message.size() - 1);
   }
   ::_exit(0);  // a library that has failed is not asked to clean up
 }
@@ -151,26 +151,27 @@ void ChildProcess::Owner::write(std::span<const std::byte> bytes) {
 
 ChildProcess::ChildProcess(const Work& work, double patience_s, Files files) : patience_s_(patience_s) {
   ATH_CHECK(patience_s > 0, "child process: patience must be more than 0 s, but got {}", patience_s);
-  void* const memory = ::mmap(nullptr, kWordBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const memory =
+      ::mmap(nullptr, kMessageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   std::array<int, 2> ends{-1, -1};
   const pid_t parent = ::getpid();
   const char* failed = memory == MAP_FAILED ? "mmap" : nullptr;
   if (!failed) {
-    words_ = {static_cast<char*>(memory), kWordBytes};
+    message_ = {static_cast<char*>(memory), kMessageBytes};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) failed = "socketpair";
   }
   if (!failed) pid_ = ::fork();
-  if (pid_ == 0) live(parent, ends[1], words_, work, files);
+  if (pid_ == 0) run_child(parent, ends[1], message_, work, files);
   const int error = errno;
   if (!failed && pid_ < 0) failed = "fork";
   if (ends[1] >= 0) ::close(ends[1]);
   socket_ = ends[0];
   if (!failed) {
-    ::madvise(memory, kWordBytes, MADV_DONTFORK);  // the children of others have no business in it
+    ::madvise(memory, kMessageBytes, MADV_DONTFORK);  // the children of others have no business in it
     return;
   }
   if (socket_ >= 0) ::close(socket_);
-  if (!words_.empty()) ::munmap(memory, kWordBytes);
+  if (!message_.empty()) ::munmap(memory, kMessageBytes);
   detail::fail<IoError>("a process to work in cannot be had: {}: {}", failed, std::strerror(error));
 }
 
@@ -180,7 +181,7 @@ ChildProcess::~ChildProcess() {
     (void)reap();
   }
   ::close(socket_);
-  ::munmap(words_.data(), words_.size());
+  ::munmap(message_.data(), message_.size());
 }
 
 // Naps are counted, not the clock: while this process is stopped, so is the child.
@@ -228,12 +229,12 @@ void ChildProcess::finish() {
     count = ::recv(socket_, &more, 1, MSG_DONTWAIT);
     if (count < 0 && errno != EINTR && errno != EAGAIN) break;
   }
-  if (const int status = pid_ > 0 ? reap() : -1; status != 0 || words_[0] != '\0') fail(status);
+  if (const int status = pid_ > 0 ? reap() : -1; status != 0 || message_[0] != '\0') fail(status);
 }
 
 void ChildProcess::fail(int status) {
-  if (words_[0] == '\0') throw ChildFailure(how_it_ended(status), true);
-  std::string text(words_.data(), ::strnlen(words_.data(), words_.size()));
+  if (message_[0] == '\0') throw ChildFailure(how_it_ended(status), true);
+  std::string text(message_.data(), ::strnlen(message_.data(), message_.size()));
   for (char& c : text) {  // one line, whatever the child has made of it
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }

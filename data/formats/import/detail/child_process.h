@@ -15,7 +15,7 @@
 
 namespace athanor::detail {
 
-/// How a child failed: its own words, in one line, where `lost` is false; else how it ended.
+/// How a child failed: its own message, in one line, where `lost` is false; else how it ended.
 struct ChildFailure : std::runtime_error {
   ChildFailure(const std::string& what, bool was_lost) : std::runtime_error(what), lost(was_lost) {}
   bool lost;
@@ -64,7 +64,7 @@ class ChildProcess {
   int reap();
 
   double patience_s_;
-  std::span<char> words_;  ///< what the child says of its failure: memory of both
+  std::span<char> message_;  ///< what the child says of its failure: memory of both
   int socket_ = -1;
   pid_t pid_ = -1;  ///< -1: it was reaped
 };

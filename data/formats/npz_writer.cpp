@@ -1,27 +1,12 @@
-#include <array>
-#include <utility>
-
 #include <zlib.h>
 
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/npy_header.h"
 #include "data/formats/detail/writing.h"
-#include "data/formats/detail/zip_reader.h"
 #include "data/formats/npy.h"
-#include "tensor/error.h"
 
 namespace athanor {
 namespace {
-
-constexpr std::array<std::pair<const char*, const char*>, 9> kNames{{{"images", "labels"},
-                                                                     {"image", "label"},
-                                                                     {"x", "y"},
-                                                                     {"x_train", "y_train"},
-                                                                     {"x_test", "y_test"},
-                                                                     {"train_images", "train_labels"},
-                                                                     {"test_images", "test_labels"},
-                                                                     {"X", "Y"},
-                                                                     {"arr_0", "arr_1"}}};
 
 std::uint32_t crc_of(std::span<const std::byte> bytes, std::uint32_t seed = 0) {
   return static_cast<std::uint32_t>(
@@ -119,10 +104,7 @@ class NpzWriter final : public SampleWriter {
     file_.rewrite(0, local);
     file_.rewrite(std::ssize(local), head);
 
-    std::vector<std::byte> content = detail::npy_header("<i8", {samples_.size()});
-    const std::vector<std::byte> values =
-        detail::stored_labels(samples_.labels(), {8, true, std::endian::little});
-    content.insert(content.end(), values.begin(), values.end());
+    const std::vector<std::byte> content = detail::npy_labels_file(samples_.labels());
     const StoredZip::Member labels{"labels.npy", file_.size(), std::ssize(content), crc_of(content)};
     file_.write(StoredZip::local_header(labels));
     file_.write(content);
@@ -132,8 +114,7 @@ class NpzWriter final : public SampleWriter {
 
  private:
   std::vector<std::byte> header() const {
-    const ImageSpec& spec = samples_.spec();
-    return detail::npy_header("|u1", {samples_.size(), spec.height, spec.width, spec.channels});
+    return detail::npy_images_header(samples_.size(), samples_.spec());
   }
 
   detail::UniformSamples samples_{"npz"};
@@ -143,32 +124,6 @@ class NpzWriter final : public SampleWriter {
 };
 
 }  // namespace
-
-std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const NpzOptions& options) {
-  detail::check_classes(options.classes, "npz");
-  ATH_CHECK(options.images.empty() == options.labels.empty(),
-            "npz: the names of images and labels must be given together, but one is empty");
-  const detail::ZipReader archive(path);
-  std::string images = options.images, labels = options.labels;
-  for (const auto& [x, y] : kNames) {
-    if (!images.empty()) break;
-    if (archive.has(fmt::format("{}.npy", x)) && archive.has(fmt::format("{}.npy", y)))
-      images = x, labels = y;
-  }
-  if (images.empty()) {
-    archive.fail(
-        "must have arrays images and labels, x and y, x_train and y_train or the like, but has not: name "
-        "yours");
-  }
-  images += ".npy";
-  labels += ".npy";
-  // Nothing large is decompressed before both headers agree; labels come before pixels.
-  detail::NpyPair pair = detail::check_npy(*archive.read(images, detail::kNpyHead), archive.size(images),
-                                           *archive.read(labels, detail::kNpyHead), archive.size(labels));
-  std::vector<std::int64_t> values = detail::npy_labels(pair, *archive.read(labels), options.classes);
-  return std::make_unique<detail::DenseStore>(archive.read(images), pair.images.data, pair.spec,
-                                              std::move(values));
-}
 
 std::unique_ptr<SampleWriter> create_npz(const std::filesystem::path& path) {
   return std::make_unique<NpzWriter>(path);
