@@ -387,7 +387,8 @@ endif()
 # Ranks as processes: a library of its own, so that only the programs that want it load MPI.
 if(ATHANOR_WITH_MPI)
   add_library(athanor_mpi
-    dist/collectives/mpi_native.cpp dist/transports/make_transport.cpp dist/transports/mpi_transport.cpp)
+    dist/collectives/mpi_native.cpp dist/launch/keep_sighup.cpp dist/transports/make_transport.cpp
+    dist/transports/mpi_transport.cpp)
   add_library(athanor::mpi ALIAS athanor_mpi)
   set_target_properties(athanor_mpi PROPERTIES EXPORT_NAME mpi)
   set(ATHANOR_MPI_LIBRARIES ${MPI_CXX_LIBRARIES})
@@ -395,6 +396,9 @@ if(ATHANOR_WITH_MPI)
   target_include_directories(athanor_mpi SYSTEM PRIVATE ${MPI_CXX_INCLUDE_DIRS})
   target_compile_definitions(athanor_mpi PRIVATE ATHANOR_WITH_MPI)
   target_link_libraries(athanor_mpi PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags> ${ATHANOR_MPI_LIBRARIES})
+  # Nobody calls it, so that the linker would leave it out.
+  target_link_options(athanor_mpi INTERFACE
+    "$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:-u,athanor_keep_sighup>")
   if(ATHANOR_CUDA STREQUAL "ON" AND ATHANOR_WITH_NCCL)
     target_compile_definitions(athanor_mpi PRIVATE ATHANOR_WITH_NCCL)
     target_link_libraries(athanor_mpi PUBLIC athanor_nccl PRIVATE CUDA::cudart)

@@ -20,6 +20,7 @@ inline constexpr struct {
     {"PRTE_ALLOW_RUN_AS_ROOT", "1"},
     {"PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
     {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
+    {"PRTE_MCA_hwloc_default_binding_policy", "none"},
 };
 
 }  // namespace athanor::dist
