@@ -8,7 +8,7 @@
 #include "dist/transports/thread_transport.h"
 #include "dist/watch/detail/blame.h"
 #include "dist/watch/flight_record.h"
-#include "dist/watch/flight_report.h"
+#include "dist/watch/rank_record.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor {
@@ -171,15 +171,17 @@ TEST(FlightRecord, ComesBackFromItsFile) {
   EXPECT_EQ(record.reason, "deadline");
   EXPECT_EQ(record.error, "a \"quote\", a \\ and a line");
   ASSERT_EQ(record.entries.size(), 2u);
-  EXPECT_EQ(record.finished(), 0);
+  EXPECT_FALSE(record.at(0)->under_way());
+  EXPECT_TRUE(record.under_way());
   EXPECT_EQ(record.entered(), 1);
   const RankRecord::Entry& entry = *record.at(1);
-  EXPECT_EQ(entry.str(), "ring all_reduce, bucket 2");
+  EXPECT_EQ(entry.name, "ring all_reduce");
+  EXPECT_EQ(entry.bucket, 2);
   EXPECT_EQ(entry.dtype, "bf16");
   EXPECT_EQ(entry.count, 4096);
   EXPECT_EQ(entry.payload, 8192);
-  EXPECT_EQ(entry.with_payload(), "ring all_reduce, bucket 2 (4096 bf16, 8192 bytes)");
-  EXPECT_EQ(record.at(0)->with_payload(), "barrier");
+  EXPECT_EQ(record.at(0)->name, "barrier");
+  EXPECT_EQ(record.at(0)->bucket, -1);
   EXPECT_EQ(entry.bytes, 123);
   EXPECT_EQ(entry.waits_for, 1);
   EXPECT_EQ(entry.start_us, flight.at(1).start_us);

@@ -16,7 +16,7 @@
 #include "dist/collectives/communicator.h"
 #include "dist/collectives/wait.h"
 #include "dist/transports/thread_transport.h"
-#include "dist/watch/flight_report.h"
+#include "dist/watch/rank_record.h"
 #include "tests/support/compare_calls_cases.h"
 #include "tests/support/overflow.h"
 #include "tests/support/temp_dir.h"
@@ -302,7 +302,8 @@ class OverflowDeathTest : public WatchdogDeathTest {
     EXPECT_EQ(written.damage, "");
     EXPECT_EQ(written.reason, "SIGSEGV");
     ASSERT_EQ(written.entries.size(), 1u);
-    EXPECT_EQ(written.entries[0].str(), "overflowing, bucket 0");
+    EXPECT_EQ(written.entries[0].name, "overflowing");
+    EXPECT_EQ(written.entries[0].bucket, 0);
     EXPECT_TRUE(written.entries[0].under_way());
   }
 };

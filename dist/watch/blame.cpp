@@ -6,7 +6,7 @@
 
 #include <fmt/ranges.h>
 
-#include "dist/watch/detail/wait_chain.h"
+#include "dist/watch/wait_chain.h"
 
 namespace athanor::dist {
 namespace {

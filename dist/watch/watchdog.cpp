@@ -17,7 +17,7 @@
 #include "dist/collectives/session.h"
 #include "dist/launch/detail/signal_stack.h"
 #include "dist/watch/detail/blame.h"
-#include "dist/watch/flight_report.h"
+#include "dist/watch/rank_record.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 
