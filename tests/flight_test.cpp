@@ -154,6 +154,17 @@ TEST(FlightRecord, IsReadWhileItIsWritten) {
   reader.join();
 }
 
+// Half a character is no JSON, and a record without its first line says nothing.
+TEST(FlightRecord, ALongErrorEndsWithAWholeCharacter) {
+  const TempDir folder;
+  const std::filesystem::path path = folder.path() / "flight.0.json";
+  const std::string letters(4095, 'x');
+  ASSERT_TRUE(FlightRecord(0, 2).write(path.c_str(), "error", letters + "\u00e9"));
+  const RankRecord record = dist::read_record(path, 0);
+  EXPECT_EQ(record.damage, "");
+  EXPECT_EQ(record.error, letters);
+}
+
 TEST(FlightRecord, ComesBackFromItsFile) {
   const TempDir folder;
   FlightRecord flight(3, 4);

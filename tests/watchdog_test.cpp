@@ -253,6 +253,26 @@ TEST_F(WatchdogDeathTest, WhoStandsStillTriesNoAgreement) {
   EXPECT_EXIT(end(1, 1), testing::ExitedWithCode(5), "^$");
 }
 
+// It kills a second after SIGTERM: steps that take long, or a message that was still on its way, are no
+// reason to end without a word.
+TEST_F(WatchdogDeathTest, WhoIsAboutToBeKilledSpeaksInTime) {
+  const auto end = [&] {
+    ThreadJob job(3);
+    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 10s});
+    job.transport(0).session().begin({"barrier"});
+    job.transport(0).session().flight().waits_for(2);
+    raise(SIGCONT);
+    std::this_thread::sleep_for(100ms);
+    job.transport(0).session().flight().moved(1);
+    std::this_thread::sleep_for(900ms);
+    raise(SIGTERM);
+    std::this_thread::sleep_for(3s);
+    _exit(5);
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(74),
+              "^rank 0: error: ended by SIGTERM: rank 2 did not do its part of barrier #0, for ");
+}
+
 TEST_F(WatchdogDeathTest, ACrashLeavesARecord) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer handles crashes in its own way";

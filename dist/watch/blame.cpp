@@ -50,9 +50,9 @@ std::string doing(const FlightRecord& mine) {
 }
 
 Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
-                 std::chrono::milliseconds patience) {
+                 std::chrono::microseconds patience) {
   using End = WaitChain::End;
-  const std::int64_t now = FlightRecord::now_us(), until = now + std::chrono::microseconds(patience).count();
+  const std::int64_t now = FlightRecord::now_us(), until = now + patience.count();
   const FlightRecord::Entry last = mine.last();
   if (last.seq < 0) return {fmt::format("rank {} has not come to its first collective", mine.rank())};
   const RankRecord::Entry entry = as_read(last);

@@ -29,6 +29,6 @@ struct Blame {
 /// which the last one is waited for. Where they wait for each other, or `folder` is empty, the rank that this
 /// one waits for is named.
 Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
-                 std::chrono::milliseconds patience);
+                 std::chrono::microseconds patience);
 
 }  // namespace athanor::dist
