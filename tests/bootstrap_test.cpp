@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "dist/launch/detail/tcp.h"
 #include "dist/launch/launcher.h"
 #include "dist/launch/rendezvous.h"
 #include "tensor/error.h"
@@ -238,6 +239,29 @@ class Rendezvous : public testing::Test {
 
   dist::Listening meeting_ = dist::listen_anywhere();
 };
+
+// A name may have several addresses, of which one leads nowhere.
+TEST(Tcp, AnAddressThatIsSilentIsNotTheLast) {
+  namespace tcp = dist::tcp;
+  const auto listen = [](int backlog) {
+    tcp::Socket socket = tcp::listen_at(tcp::addresses_of("127.0.0.1", 0));
+    EXPECT_EQ(::listen(socket.fd(), backlog), 0);
+    return socket;
+  };
+  const auto address_of = [](const tcp::Socket& socket) {
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    return address;
+  };
+  const tcp::Socket full = listen(0), free = listen(5);
+  const auto soon = [] { return tcp::Clock::now() + 200ms; };
+  std::vector<tcp::Socket> guests;  // nobody takes them in, until no more are heard
+  while (guests.empty() || guests.back()) guests.push_back(tcp::connect_to({address_of(full)}, soon()));
+  const auto began = tcp::Clock::now();
+  EXPECT_TRUE(tcp::connect_to({address_of(full), address_of(free)}, began + 20s));
+  EXPECT_LT(tcp::Clock::now() - began, 15s);
+}
 
 TEST_F(Rendezvous, AllGetWhatRank0Has) {
   const std::string blob(40000, 'x');

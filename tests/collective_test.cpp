@@ -90,15 +90,14 @@ TEST(Collectives, NobodyLeavesABarrierBeforeAllHaveCome) {
   }
 }
 
-TEST(Exchange, TellsWhetherAnyTwoRanksGiveTheSame) {
-  for (const bool same : {false, true}) {
-    run_ranks(4, [&](Transport& transport) {
-      Communicator comm(transport);
-      std::array<std::int64_t, 2> mine{7, transport.rank()};
-      if (same && transport.rank() == 3) mine[1] = 1;
-      EXPECT_EQ(dist::all_differ(comm, std::as_bytes(std::span(mine))), !same);
-    });
-  }
+TEST(Exchange, GathersAValueOfEveryRank) {
+  run_ranks(4, [&](Transport& transport) {
+    Communicator comm(transport);
+    const auto all = dist::gather_values(comm, std::array<std::int64_t, 2>{7, transport.rank()});
+    ASSERT_EQ(all.size(), 4u);
+    for (std::int64_t rank = 0; rank < 4; ++rank)
+      EXPECT_EQ(all[static_cast<std::size_t>(rank)], (std::array<std::int64_t, 2>{7, rank}));
+  });
 }
 
 TEST(Communicator, AutomaticIsRankOrderOnTheHost) {

@@ -23,6 +23,10 @@ using dist::ThreadJob;
 using dist::Transport;
 using test::TempDir;
 
+std::string doing_of(const FlightRecord& record) {
+  return dist::find_blame(record, {}, {}).text;
+}
+
 TEST(FlightRecord, HasEveryCollective) {
   for (const auto algorithm : {dist::Algorithm::rank_order, dist::Algorithm::ring}) {
     run_ranks(2, [&](Transport& transport) {
@@ -102,7 +106,7 @@ TEST(FlightRecord, KnowsWhoIsWaitedFor) {
     const FlightRecord::Entry entry = transport.session().flight().last();
     EXPECT_TRUE(entry.under_way());
     EXPECT_EQ(entry.waits_for, 2);
-    const std::string doing = dist::doing(transport.session().flight());
+    const std::string doing = doing_of(transport.session().flight());
     EXPECT_EQ(doing.find("rank 2 did not do its part of rank_order all_reduce #0, bucket 7, for "), 0u)
         << doing;
     transport.session().on_failure = nullptr;
@@ -113,7 +117,7 @@ TEST(FlightRecord, KnowsWhoIsWaitedFor) {
 TEST(FlightRecord, KeepsTheNewest) {
   FlightRecord flight(0, 2);
   EXPECT_EQ(flight.last().seq, -1);
-  EXPECT_EQ(dist::doing(flight), "rank 0 has not come to its first collective");
+  EXPECT_EQ(doing_of(flight), "rank 0 has not come to its first collective");
   constexpr std::int64_t kAll = FlightRecord::kEntries + 100;
   for (std::int64_t seq = 0; seq < kAll; ++seq) {
     flight.begin(seq, {"barrier"});
@@ -124,7 +128,7 @@ TEST(FlightRecord, KeepsTheNewest) {
   EXPECT_EQ(flight.at(100).seq, 100);
   EXPECT_EQ(flight.last().seq, kAll - 1);
   EXPECT_EQ(flight.at(kAll).seq, -1);
-  EXPECT_EQ(dist::doing(flight).find("rank 0 is in no collective: its last, barrier #4195, was done 0"), 0u);
+  EXPECT_EQ(doing_of(flight).find("rank 0 is in no collective: its last, barrier #4195, was done 0"), 0u);
 }
 
 TEST(FlightRecord, IsReadWhileItIsWritten) {

@@ -4,9 +4,10 @@
 #include <memory>
 #include <vector>
 
+#include "dist/collectives/group.h"
 #include "dist/collectives/session.h"
 #include "dist/transports/transport.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 namespace athanor::dist {
 
@@ -134,5 +135,34 @@ class InFlight {
   std::vector<Message> messages_;
   std::size_t first_ = 0, end_ = 0;
 };
+
+/// One made of messages between the ranks of a group.
+class PointToPoint : public Collective {
+ public:
+  std::int64_t progress() const override { return received_ + sent_; }
+  int waits_for() const override { return incoming_.empty() ? outgoing_.peer() : incoming_.peer(); }
+  Payload payload() const override {
+    return buffer_.defined() ? Payload{buffer_.dtype(), buffer_.numel()} : Payload{};
+  }
+
+ protected:
+  /// `room`: messages under way at a time, each way.
+  PointToPoint(Transport& transport, const Group& group, const Tensor& buffer, int room)
+      : group_(group),
+        index_(group.index_of(transport.rank())),
+        buffer_(buffer),
+        incoming_(transport, room),
+        outgoing_(transport, room) {}
+
+  Group group_;
+  int index_;  // in the group
+  Tensor buffer_;
+  Tag tag_ = 0;
+  std::int64_t received_ = 0, sent_ = 0;  // messages complete since the start
+  InFlight incoming_, outgoing_;
+};
+
+/// What an all-reduce is made of.
+enum class Phase : std::uint8_t { reduce_scatter, all_gather };
 
 }  // namespace athanor::dist

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 
@@ -350,7 +349,6 @@ Listening listen_anywhere(const char* host) {
   socklen_t length = sizeof address;
   if (!socket || ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
     detail::fail<BackendError>("ranks: {} must have a free port, but got: {}", host, std::strerror(errno));
-  ::fcntl(socket.fd(), F_SETFD, 0);
   return {socket.release(), ntohs(address.sin_port)};
 }
 

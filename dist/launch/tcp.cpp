@@ -15,6 +15,9 @@ using std::chrono::milliseconds;
 
 namespace {
 
+/// How long one of several addresses may take to answer; a far machine does within the first second or two.
+constexpr milliseconds kConnect{3000};
+
 const sockaddr* generic(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr*>(&address);
 }
@@ -95,9 +98,10 @@ Socket connect_to(const std::vector<sockaddr_storage>& addresses, Clock::time_po
   for (const sockaddr_storage& address : addresses) {
     Socket socket(::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) continue;
+    const Clock::time_point patience = std::min(until, Clock::now() + kConnect);
     int error = ::connect(socket.fd(), generic(address), sizeof address) == 0 ? 0 : errno;
     socklen_t length = sizeof error;
-    if (error == EINPROGRESS && ready(socket.fd(), POLLOUT, until))
+    if (error == EINPROGRESS && ready(socket.fd(), POLLOUT, patience))
       ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
     if (error == 0) return socket;
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -155,8 +154,6 @@ struct MpiTransport::Impl {
   }
 
   Request take(int peer, std::size_t bytes, bool receives) {
-    ATH_CHECK(peer >= 0 && peer < size && peer != rank,
-              "transport: a message must go to another rank of {}, but rank {} names {}", size, rank, peer);
     if (free.empty()) {
       free.push_back(static_cast<std::int32_t>(slots.size()));
       slots.emplace_back();
@@ -219,25 +216,25 @@ int MpiTransport::local_rank() const {
 }
 
 Request MpiTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
-  const Request request = impl_->take(to, bytes.size(), false);
-  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
-  const auto turn = mpi_turn(impl_->threads);
-  for (std::size_t i = 0; i < slot.requests.size(); ++i) {
-    check_mpi(MPI_Isend(bytes.data() + i * impl_->options.chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, to,
-                        tag, impl_->comm, &slot.requests[i]),
-              "mpi send");
-  }
-  return request;
+  // Never written to: only a receive's memory is.
+  return post(to, tag, {const_cast<std::byte*>(bytes.data()), bytes.size()}, false);
+}
+Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
+  return post(from, tag, bytes, true);
 }
 
-Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
-  const Request request = impl_->take(from, bytes.size(), true);
+Request MpiTransport::post(int peer, Tag tag, std::span<std::byte> bytes, bool receives) {
+  check_peer(peer);
+  const Request request = impl_->take(peer, bytes.size(), receives);
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
   const auto turn = mpi_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
-    check_mpi(MPI_Irecv(bytes.data() + i * impl_->options.chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, from,
-                        tag, impl_->comm, &slot.requests[i]),
-              "mpi receive");
+    std::byte* chunk = bytes.data() + i * impl_->options.chunk_bytes;
+    const int count = impl_->chunk(slot, i);
+    MPI_Request* started = &slot.requests[i];
+    check_mpi(receives ? MPI_Irecv(chunk, count, MPI_BYTE, peer, tag, impl_->comm, started)
+                       : MPI_Isend(chunk, count, MPI_BYTE, peer, tag, impl_->comm, started),
+              receives ? "mpi receive" : "mpi send");
   }
   return request;
 }
@@ -321,7 +318,7 @@ std::unique_ptr<Transport> MpiTransport::duplicate() {
   return std::unique_ptr<Transport>(new MpiTransport(std::make_unique<Impl>(impl_->options, impl_.get())));
 }
 
-std::unique_ptr<Collective> MpiTransport::make(const NativeCall& call) {
+std::unique_ptr<Collective> MpiTransport::native(const NativeCall& call) {
   return make_mpi_native(*this, impl_->comm, call, impl_->threads, &impl_->broken->cancelled);
 }
 

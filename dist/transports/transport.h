@@ -12,7 +12,8 @@
 
 namespace athanor::dist {
 
-class NativeCollectives;
+class Collective;
+struct NativeCall;
 class Session;
 
 /// Tells apart the collectives under way. Messages from one rank to another with the same tag arrive in the
@@ -82,14 +83,19 @@ class Transport {
   /// differ between ranks.
   virtual bool duplicates_are_concurrent() const { return true; }
 
-  /// The library's own collectives (dist/collectives/native.h): Algorithm::native. Null where it has none.
-  virtual NativeCollectives* native() { return nullptr; }
+  /// Whether the library below has collectives of its own: Algorithm::native, whose bits and steps are its.
+  virtual bool has_native() const { return false; }
+  /// One of them (dist/collectives/native.h); null where it has none that does what kernels::Combine
+  /// promises.
+  virtual std::unique_ptr<Collective> native(const NativeCall& call);
 
   /// What all share who communicate over this network (dist/collectives/session.h).
   Session& session() const { return *session_; }
 
  protected:
   Transport(int rank, int world_size, Stream stream = Stream::default_of(kCpu));
+  /// Throws ArgumentError where no message can go to `peer`, or come from it.
+  void check_peer(int peer) const;
 
  private:
   int rank_, world_size_;

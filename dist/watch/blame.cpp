@@ -45,10 +45,6 @@ RankRecord wait_for_record(const std::filesystem::path& folder, int rank, std::i
 
 }  // namespace
 
-std::string doing(const FlightRecord& mine) {
-  return find_blame(mine, {}, {}).text;
-}
-
 Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
                  std::chrono::microseconds patience) {
   using End = WaitChain::End;

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "dist/watch/flight_record.h"
 #include "tensor/printable.h"
+#include "tensor/regular_file.h"
 
 namespace athanor::dist {
 namespace {
@@ -84,19 +83,13 @@ bool take_entry(const Json& line, RankRecord& record) {
   return true;
 }
 
-/// The first `most` bytes; none of what is no file, such as a FIFO, which would have this wait.
+/// The first `most` bytes: none of what is there, but no file.
 std::optional<std::string> beginning_of(const std::filesystem::path& path, std::size_t most) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (file < 0) return {};
-  struct stat about {};
-  std::string text;
-  if (::fstat(file, &about) == 0 && S_ISREG(about.st_mode))
-    text.resize(std::min(most, static_cast<std::size_t>(about.st_size)));
-  std::size_t done = 0;
-  for (ssize_t got = 1; got > 0 && done < text.size(); done += static_cast<std::size_t>(got))
-    got = std::max<ssize_t>(::read(file, text.data() + done, text.size() - done), 0);
-  ::close(file);
-  text.resize(done);
+  const RegularFile file(path);
+  if (file.descriptor() < 0) return {};
+  const std::size_t bytes = file.problem().empty() ? static_cast<std::size_t>(file.bytes()) : 0;
+  std::string text(std::min(most, bytes), '\0');
+  text.resize(file.read_at(0, std::as_writable_bytes(std::span(text))));
   return text;
 }
 

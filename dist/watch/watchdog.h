@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -17,9 +16,10 @@ struct WatchdogOptions {
   /// Folder for the record, flight.<rank>.json: the run's, best one that all ranks see. Empty: none is
   /// written.
   std::filesystem::path folder = ".";
-  /// After SIGTERM, SIGINT or SIGHUP, how long the ranks have to agree on a last step, or three times the
-  /// longest time between two calls of agreed(), for the step under way has to end first, and the votes
-  /// travel with the next one (and a checkpoint that is being saved: takes_long()). 0: they do not try.
+  /// After SIGTERM, SIGINT or SIGHUP, how long the ranks have at least to agree on a last step: three times
+  /// the longest time between two calls of agreed(), for the step under way has to end first, and the votes
+  /// travel with the next one; longer for a checkpoint that is being saved (takes_long()); but 0.4 s where
+  /// mpirun has announced by SIGCONT that it ends all, and this rank waits for another. 0: they do not try.
   std::chrono::milliseconds agreement{0};
   /// How long an end may take, with the writing of the record, before the process is ended without.
   std::chrono::milliseconds limit{2000};
