@@ -27,47 +27,43 @@ constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 constexpr std::size_t kTextBytes = 1008;
 
 /// Elements of a tensor, and the rank that has them.
-struct RunOf {
+struct OwnedRun {
   std::int64_t begin = 0, count = 0;
   int rank = 0;
 };
 
 /// Messages to rank 0, all at once.
-class ToRank0 final : public Collective {
+class ToRank0 final : public PointToPoint {
  public:
   struct Message {
     int rank = 0;  ///< who sends it
     std::span<std::byte> bytes;
   };
-  ToRank0(Transport& transport, int most) : rank_(transport.rank()), messages_(transport, most) {}
+  ToRank0(Transport& transport, int most)
+      : PointToPoint("gather of a checkpoint", transport, {0, 1, transport.world_size()}, {}, most) {}
 
   /// What the next start() brings to rank 0: on it, where to; on others, their own.
   void set(std::vector<Message> list) { list_ = std::move(list); }
   void start(Tag tag) override {
-    progress_ = 0;
+    received_ = sent_ = 0;
     for (const Message& message : list_) {
-      if (rank_ == 0) {
-        messages_.receive(message.rank, tag, message.bytes);
+      if (index_ == 0) {
+        incoming_.receive(message.rank, tag, message.bytes);
       } else {
-        messages_.send(0, tag, message.bytes);
+        outgoing_.send(0, tag, message.bytes);
       }
     }
   }
   bool advance() override {
     do {
-      while (messages_.pop()) ++progress_;
-    } while (messages_.flush());
-    return messages_.empty();
+      while (incoming_.pop()) ++received_;
+      while (outgoing_.pop()) ++sent_;
+    } while (incoming_.flush());
+    return incoming_.empty() && outgoing_.empty();
   }
-  std::int64_t progress() const override { return progress_; }
-  int waits_for() const override { return messages_.peer(); }
-  const char* name() const override { return "gather of a checkpoint"; }
 
  private:
-  int rank_;
-  std::int64_t progress_ = 0;
   std::vector<Message> list_;
-  InFlight messages_;
 };
 
 class Gather {
@@ -147,7 +143,7 @@ class Gather {
   struct Sharded {
     const StateDict::Entry& entry;
     const ShardedTensor& part;
-    std::vector<RunOf> runs;  // of all ranks, ascending
+    std::vector<OwnedRun> runs;  // of all ranks, ascending
 
     /// Elements that travel at a time.
     std::int64_t piece() const {
@@ -233,10 +229,10 @@ class Gather {
 
   static void check_runs(Sharded& of) {
     std::sort(of.runs.begin(), of.runs.end(),
-              [](const RunOf& a, const RunOf& b) { return a.begin < b.begin; });
+              [](const OwnedRun& a, const OwnedRun& b) { return a.begin < b.begin; });
     std::int64_t next = 0;
     bool whole = true;
-    for (const RunOf& run : of.runs) {
+    for (const OwnedRun& run : of.runs) {
       whole = whole && run.begin == next;
       next = run.begin + run.count;
     }
@@ -265,7 +261,7 @@ class Gather {
       staged(first, last).copy_bytes_from(values.to(staging_.device()));
     }
     std::vector<ToRank0::Message> messages;
-    for (const RunOf& run : sharded.runs) {
+    for (const OwnedRun& run : sharded.runs) {
       const std::int64_t first = std::max(begin, run.begin), last = std::min(end, run.begin + run.count);
       const bool here = comm_.rank() == 0 ? run.rank != 0 : run.rank == comm_.rank();
       if (first < last && here)

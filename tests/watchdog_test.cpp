@@ -296,7 +296,7 @@ class Overflowing final : public dist::Collective {
   }
   std::int64_t progress() const override { return 0; }
   int waits_for() const override { return -1; }
-  const char* name() const override { return "overflowing"; }
+  dist::Call call() const override { return {"overflowing"}; }
 };
 
 // Where the thread has no room for a handler any more: the one that made the Watchdog, or that of the

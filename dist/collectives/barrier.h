@@ -13,7 +13,8 @@ namespace athanor::dist {
 class Barrier final : public PointToPoint {
  public:
   Barrier(Transport& transport, const Group& group)
-      : PointToPoint(transport, group, {}, 1), bytes_(make_flat(2, DType::u8, transport.device())) {}
+      : PointToPoint("barrier", transport, group, {}, 1),
+        bytes_(make_flat(2, DType::u8, transport.device())) {}
 
   void start(Tag tag) override {
     tag_ = tag;
@@ -33,8 +34,6 @@ class Barrier final : public PointToPoint {
     }
     return true;
   }
-
-  const char* name() const override { return "barrier"; }
 
  private:
   void begin_round() {

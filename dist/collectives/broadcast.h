@@ -8,8 +8,7 @@ namespace athanor::dist {
 ///
 /// The ranks form a chain that begins at the root. The buffer travels along it in segments, each of which is
 /// sent on while the next arrives: P - 2 + n / segment steps, n elements received and sent once by everyone
-/// (but the two ends). For large buffers, such as all weights of a model, the time of one transfer, whatever
-/// P.
+/// but the two ends. A large buffer takes the time of one transfer, whatever P.
 class Broadcast final : public PointToPoint {
  public:
   /// `buffer` dense, on the transport's device.
@@ -18,7 +17,6 @@ class Broadcast final : public PointToPoint {
 
   void start(Tag tag) override;
   bool advance() override;
-  const char* name() const override { return "broadcast"; }
 
  private:
   std::span<std::byte> segment(std::int64_t message) const;

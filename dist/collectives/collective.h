@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -33,20 +34,15 @@ class Collective {
   virtual std::int64_t progress() const = 0;
   /// The rank whose message is missing; -1 where none is.
   virtual int waits_for() const = 0;
-  /// "ring reduce_scatter": a literal, for records that outlive this
-  virtual const char* name() const = 0;
-  /// Elements of the buffer and their dtype, for records; 0 where there is none.
-  struct Payload {
-    DType dtype = DType::u8;
-    std::int64_t count = 0;
-  };
-  virtual Payload payload() const { return {}; }
+  /// What it is called on record: of no bucket yet.
+  virtual Call call() const = 0;
+  const char* name() const { return call().name; }
 
  protected:
   Collective() = default;
 };
 
-/// Several, one after the other.
+/// Some, one after the other.
 class Sequence final : public Collective {
  public:
   Sequence(const char* name, std::vector<std::unique_ptr<Collective>> parts)
@@ -56,7 +52,7 @@ class Sequence final : public Collective {
     tag_ = tag;
     at_ = 0;
     done_ = 0;
-    if (!parts_.empty()) parts_[0]->start(tag);
+    parts_[0]->start(tag);
   }
   bool advance() override {
     while (at_ < parts_.size() && parts_[at_]->advance()) {
@@ -69,14 +65,12 @@ class Sequence final : public Collective {
     return done_ + (at_ < parts_.size() ? parts_[at_]->progress() : 0);
   }
   int waits_for() const override { return at_ < parts_.size() ? parts_[at_]->waits_for() : -1; }
-  const char* name() const override { return name_; }
-  /// The largest of its parts.
-  Payload payload() const override {
-    Payload largest;
-    for (const auto& part : parts_) {
-      if (part->payload().count >= largest.count) largest = part->payload();
-    }
-    return largest;
+  /// With the buffer of its largest part.
+  Call call() const override {
+    const auto less = [](const auto& a, const auto& b) { return a->call().count < b->call().count; };
+    Call call = (*std::max_element(parts_.begin(), parts_.end(), less))->call();
+    call.name = name_;
+    return call;
   }
 
  private:
@@ -141,19 +135,21 @@ class PointToPoint : public Collective {
  public:
   std::int64_t progress() const override { return received_ + sent_; }
   int waits_for() const override { return incoming_.empty() ? outgoing_.peer() : incoming_.peer(); }
-  Payload payload() const override {
-    return buffer_.defined() ? Payload{buffer_.dtype(), buffer_.numel()} : Payload{};
+  Call call() const override {
+    return buffer_.defined() ? Call{name_, buffer_.dtype(), buffer_.numel()} : Call{name_};
   }
 
  protected:
-  /// `room`: messages under way at a time, each way.
-  PointToPoint(Transport& transport, const Group& group, const Tensor& buffer, int room)
-      : group_(group),
+  /// `name`: a literal. `room`: messages under way at a time, each way.
+  PointToPoint(const char* name, Transport& transport, const Group& group, const Tensor& buffer, int room)
+      : name_(name),
+        group_(group),
         index_(group.index_of(transport.rank())),
         buffer_(buffer),
         incoming_(transport, room),
         outgoing_(transport, room) {}
 
+  const char* name_;
   Group group_;
   int index_;  // in the group
   Tensor buffer_;

@@ -183,8 +183,8 @@ std::unique_ptr<Collective> Communicator::barrier() {
 }
 
 void Communicator::start(Collective& collective, std::int64_t bucket, std::int64_t launch_us) {
-  const Collective::Payload payload = collective.payload();
-  const Call call{collective.name(), payload.dtype, payload.count, bucket};
+  Call call = collective.call();
+  call.bucket = bucket;
   const Tag tag = session().begin(call, launch_us);
   if (options_.compare_calls && world_size() > 1) compare(call, session().flight().last().seq, tag);
   collective.start(tag);

@@ -12,9 +12,9 @@
 // (a rail): all rails at once, each over a network link of its own where there are as many. all_gather goes
 // back the same way: rails first, then nodes.
 //
-// Each half takes (L - 1) + (N - 1) steps instead of the P - 1 of a flat ring and sends the same n (P - 1) /
-// P elements per rank, only n (N - 1) / P of them between nodes. With 64 ranks and 16 MB it is three times as
-// fast as a flat ring in simulation; for few bytes it is six times as fast.
+// Each phase takes (L - 1) + (N - 1) steps instead of the P - 1 of a flat ring and sends the same n (P - 1) /
+// P elements per rank, only n (N - 1) / P of them between nodes: on 64 simulated ranks, three times as fast
+// as a flat ring with 16 MB, and six times with few bytes.
 //
 // Rank l of node k ends up with piece k of part l: not with the piece of its own number. Sums go in the order
 // of the rings: bits depend on N, L and n.

@@ -7,14 +7,14 @@
 
 namespace athanor::dist {
 
-/// Half an all-reduce by direct exchange, with sums in the order of ranks.
+/// A phase of an all-reduce by direct exchange, with sums in the order of ranks.
 ///
 /// The buffer is cut into P pieces. In reduce_scatter, every rank sends each other one the piece that is the
 /// other's, and combines the P versions of its own as ((rank 0 + rank 1) + rank 2) + ..., halves in f32 with
 /// one rounding at the end. In all_gather, every rank sends its piece to all others. All messages are under
 /// way at once.
 ///
-/// Each half is one step of P - 1 messages per rank, n (P - 1) / P elements in all: as much as a ring, but
+/// Each phase is one step of P - 1 messages per rank, n (P - 1) / P elements in all: as much as a ring, but
 /// from everyone to everyone. For ranks that are all near each other, and for small messages: one latency.
 ///
 /// The bits of an element follow from the P values it is made of and from nothing else: not from timing, nor
@@ -31,9 +31,6 @@ class RankOrder final : public PointToPoint {
 
   void start(Tag tag) override;
   bool advance() override;
-  const char* name() const override {
-    return phase_ == Phase::reduce_scatter ? "rank_order reduce_scatter" : "rank_order all_gather";
-  }
 
  private:
   const Range& piece(int index) const { return pieces_[static_cast<std::size_t>(index)]; }

@@ -7,7 +7,8 @@
 
 namespace athanor::dist {
 
-/// Half an all-reduce: P ranks in a ring, each of which sends to the next and receives from the one before.
+/// A phase of an all-reduce: P ranks in a ring, each of which sends to the next and receives from the one
+/// before.
 ///
 /// The buffer is cut into P pieces. In step s (0 <= s < P - 1) of reduce_scatter, rank r sends piece r - s -
 /// 1 and receives piece r - s - 2, to which it adds its own; a piece so travels once around the ring and is
@@ -18,7 +19,7 @@ namespace athanor::dist {
 /// next is still arriving. Where messages travel in groups (Transport::grouped()), a group is one segment out
 /// and one in, the same ones on all ranks.
 ///
-/// Each half takes P - 1 steps and sends n (P - 1) / P elements per rank, which no algorithm can beat; time
+/// Each phase takes P - 1 steps and sends n (P - 1) / P elements per rank, which no algorithm can beat; time
 /// is (P - 1)(latency + n / (P bandwidth)). The order in which a piece is summed follows from its number: the
 /// bits of a result depend on P and n, not on who was late. Partial sums of halves are rounded at every step.
 /// Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
@@ -36,9 +37,6 @@ class Ring final : public PointToPoint {
 
   void start(Tag tag) override;
   bool advance() override;
-  const char* name() const override {
-    return phase_ == Phase::reduce_scatter ? "ring reduce_scatter" : "ring all_gather";
-  }
 
  private:
   static constexpr int kWindow = 2;

@@ -29,10 +29,6 @@
 
 namespace athanor::dist {
 
-struct RendezvousOptions {
-  std::chrono::milliseconds timeout{120'000};
-};
-
 /// Returns rank 0's `mine` on every rank; `mine` of the others is not looked at, and at most 64 KiB long.
 /// Rank 0 listens at `info.listening`, where it is given that, or else at `info.port` of the address
 /// `info.host`, or of all addresses where that is not this machine's.
@@ -40,7 +36,7 @@ struct RendezvousOptions {
 /// at (on the others); ArgumentError where rank 0 sends this one away (another job, number of ranks or
 /// secret, a rank too many) or does not know the secret; BackendError where the port cannot be had.
 std::vector<std::byte> share_from_rank_0(const RankInfo& info, std::span<const std::byte> mine,
-                                         const RendezvousOptions& options = {});
+                                         std::chrono::milliseconds timeout);
 
 /// One line where ranks would meet without a secret at an address that other machines reach; else empty.
 std::string warn_of_strangers(const RankInfo& info);

@@ -34,7 +34,7 @@ void join_nccl(ProcessGroup& job, Device device) {
   const RankInfo& info = job.info;
   NcclId id = info.rank == 0 || info.launcher == Launcher::nccl_comm ? new_nccl_id() : NcclId{};
   if (info.launcher != Launcher::nccl_comm) {
-    const std::vector<std::byte> shared = share_from_rank_0(info, id, {.timeout = job.timeout});
+    const std::vector<std::byte> shared = share_from_rank_0(info, id, job.timeout);
     ATH_CHECK(shared.size() == id.size(), "ranks: rank 0 must send an id of NCCL's, but sends {} bytes",
               shared.size());
     std::memcpy(id.data(), shared.data(), id.size());

@@ -41,9 +41,9 @@ constexpr std::chrono::milliseconds kStartTimeout{60'000};
 constexpr std::chrono::milliseconds kCancelTime{50};
 
 /// Ends the process where a call into MPI that waits for all ranks takes too long: `what`, for the line.
-class EndsInTime {
+class MpiDeadline {
  public:
-  EndsInTime(const char* what, const MpiOptions& options, std::chrono::milliseconds at_least = {}) {
+  MpiDeadline(const char* what, const MpiOptions& options, std::chrono::milliseconds at_least = {}) {
     if (options.wait_inside) return;
     thread_ = std::jthread(
         [this, what, timeout = std::max(options.timeout, at_least)](const std::stop_token& over) {
@@ -96,8 +96,8 @@ struct MpiTransport::Impl {
   /// A duplicate of `original`; null: between all ranks there are.
   explicit Impl(const MpiOptions& wanted, const Impl* original = nullptr)
       : is_duplicate(original != nullptr), options(wanted) {
-    const EndsInTime in_time(original ? "MPI_Comm_dup" : "MPI_Init", options,
-                             original ? options.timeout : kStartTimeout);
+    const MpiDeadline in_time(original ? "MPI_Comm_dup" : "MPI_Init", options,
+                              original ? options.timeout : kStartTimeout);
     if (original) broken = original->broken;
     ATH_CHECK(options.chunk_bytes >= 1 && options.chunk_bytes <= std::size_t{1} << 30,
               "mpi: chunk_bytes must be in [1, 2^30], but got {}", options.chunk_bytes);
@@ -147,7 +147,7 @@ struct MpiTransport::Impl {
   }
 
   ~Impl() {
-    const EndsInTime in_time("MPI_Finalize", options);
+    const MpiDeadline in_time("MPI_Finalize", options);
     const auto turn = mpi_turn(threads);
     if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
     if (ends_mpi) MPI_Finalize();

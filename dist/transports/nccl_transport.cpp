@@ -36,7 +36,7 @@ void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr, boo
 
 // A call that may hang, in a thread of its own, which is left to itself where it has not come back in time.
 // For ends: where there is no thread to be had, that of the process does it.
-template <class F> void within(std::chrono::milliseconds limit, F f) noexcept try {
+template <class F> void within_5_s(F f) noexcept try {
   struct Shared {
     std::mutex mutex;
     std::condition_variable changed;
@@ -50,7 +50,7 @@ template <class F> void within(std::chrono::milliseconds limit, F f) noexcept tr
     shared->changed.notify_all();
   });
   std::unique_lock lock(shared->mutex);
-  const bool done = shared->changed.wait_for(lock, limit, [&] { return shared->done; });
+  const bool done = shared->changed.wait_for(lock, std::chrono::seconds(5), [&] { return shared->done; });
   lock.unlock();
   done ? helper.join() : helper.detach();
 } catch (const std::exception&) {
@@ -134,7 +134,7 @@ struct NcclTransport::Impl {
     if (!comm) return;
     const ncclComm_t aborted = std::exchange(comm, nullptr);
     forget();
-    within(options.abort_timeout, [aborted, on = stream, device = options.device] {
+    within_5_s([aborted, on = stream, device = options.device] {
       try {
         cuda::DeviceGuard guard(device);
         nccl_api().abort(aborted);
@@ -151,9 +151,7 @@ NcclTransport::NcclTransport(const NcclId& id, int rank, int world_size, const N
       impl_(std::make_unique<Impl>(options, stream())) {
   ATH_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "nccl: the rank must be one of {}, but is {}",
             world_size, rank);
-  ATH_CHECK(options.timeout.count() > 0 && options.abort_timeout.count() > 0,
-            "nccl: timeouts must be > 0 ms, but are {} and {}", options.timeout.count(),
-            options.abort_timeout.count());
+  ATH_CHECK(options.timeout.count() > 0, "nccl: timeout must be > 0 ms, but is {}", options.timeout.count());
   const cuda::DeviceGuard guard(options.device);
   ncclUniqueId unique;
   std::memcpy(&unique, id.data(), sizeof unique);
@@ -186,7 +184,7 @@ NcclTransport::~NcclTransport() {
   }
   // All ranks end their communicators, each after its own last message; one that does not come is not waited
   // for.
-  within(my.options.abort_timeout, [comm = my.comm, on = stream(), device = device()] {
+  within_5_s([comm = my.comm, on = stream(), device = device()] {
     try {
       const cuda::DeviceGuard guard(device);
       const AllowSync end;

@@ -23,8 +23,6 @@ struct NcclOptions {
   Device device{DeviceType::cuda, 0};  ///< this rank's; of this rank alone
   /// How long the ranks have to come: the job's, as --dist-timeout has it. To be given.
   std::chrono::milliseconds timeout{0};
-  /// How long the end of a communicator may take before it is left to itself.
-  std::chrono::milliseconds abort_timeout{5'000};
 };
 
 /// Ranks with a GPU each, over NCCL's grouped sends and receives, or its own collectives; in the target
@@ -39,7 +37,7 @@ struct NcclOptions {
 /// NCCL's is a PeerLostError where another process has ended or, once all have come, a call to the system has
 /// failed, which is how a lost link shows; else a BackendError. A silent rank is noticed by our own deadlines
 /// (dist/collectives/wait.h). After an error, or where this dies with messages under way, a thread of its own
-/// aborts the communicator, for abort_timeout at most: NCCL's abort may hang.
+/// aborts the communicator, and is left to itself after 5 s: NCCL's abort may hang.
 class NcclTransport final : public Transport {
  public:
   /// Joins the ranks with the same id; returns when all have come. Throws PeerLostError where one does not;

@@ -27,11 +27,10 @@ struct Request {
   bool pending() const { return slot >= 0; }
 };
 
-/// One rank's end of the network. Messages are memory of one device: of the host, or of a GPU. There, what
-/// collectives do is work queued on one stream, in whose order memory is sent, is received and is worked on,
-/// so that the host need not be told of each message (dist/collectives/on_stream.h). Used by one thread at a
-/// time. After the first few messages nothing here allocates. Errors: PeerLostError where a rank is known to
-/// be gone, BackendError from the library below.
+/// One rank's end of the network. Messages are memory of the host, or of a GPU, where all that collectives do
+/// is work queued on one stream, so that the host need not be told of each message
+/// (dist/collectives/on_stream.h). Used by one thread at a time. After the first few messages nothing here
+/// allocates. Errors: PeerLostError where a rank is known to be gone, BackendError from the library below.
 class Transport {
  public:
   virtual ~Transport();
@@ -57,7 +56,7 @@ class Transport {
   /// Lets go of all: nothing that is under way, or queued, touches memory any more. After an error.
   virtual void abandon() noexcept {}
 
-  /// Whether messages travel in groups that follow one another: a message is on its way when flush() has sent
+  /// Whether messages travel in groups, one after the other: a message is on its way when flush() has sent
   /// off its group, and complete when all of the group are. A collective must then begin both ends of a
   /// message in groups of the same number, whatever the timing, or groups of two ranks wait for each other.
   virtual bool grouped() const { return false; }

@@ -163,7 +163,7 @@ TEST_F(NcclCollectives, TheStartOfAJobEndsWithItsTimeout) {
   dist::RankInfo info{.launcher = dist::Launcher::torchrun, .rank = 1, .world_size = 2};
   info.host = "127.0.0.1";
   info.port = meeting.port;
-  std::thread other([info] { (void)dist::share_from_rank_0(info, {}); });
+  std::thread other([info] { (void)dist::share_from_rank_0(info, {}, 60s); });
   info.rank = 0;
   info.listening = meeting.socket;
   dist::ProcessGroup job{.info = info, .timeout = 2s};
