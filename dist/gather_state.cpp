@@ -40,7 +40,7 @@ class ToRank0 final : public PointToPoint {
     std::span<std::byte> bytes;
   };
   ToRank0(Transport& transport, int most)
-      : PointToPoint("gather of a checkpoint", transport, {0, 1, transport.world_size()}, {}, most) {}
+      : PointToPoint("gather of a checkpoint", transport, {0, 1, transport.world_size()}, {}, {}, most) {}
 
   /// What the next start() brings to rank 0: on it, where to; on others, their own.
   void set(std::vector<Message> list) { list_ = std::move(list); }

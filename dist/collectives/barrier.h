@@ -13,8 +13,7 @@ namespace athanor::dist {
 class Barrier final : public PointToPoint {
  public:
   Barrier(Transport& transport, const Group& group)
-      : PointToPoint("barrier", transport, group, {}, 1),
-        bytes_(make_flat(2, DType::u8, transport.device())) {}
+      : PointToPoint("barrier", transport, group, {}, make_flat(2, DType::u8, transport.device()), 1) {}
 
   void start(Tag tag) override {
     tag_ = tag;
@@ -38,11 +37,10 @@ class Barrier final : public PointToPoint {
  private:
   void begin_round() {
     if (away_ >= group_.size) return;
-    incoming_.receive(group_.rank(index_ - away_), tag_, bytes_of(bytes_, {0, 1}));
-    outgoing_.send(group_.rank(index_ + away_), tag_, bytes_of(bytes_, {1, 2}));
+    incoming_.receive(group_.rank(index_ - away_), tag_, bytes_of(scratch_, {0, 1}));
+    outgoing_.send(group_.rank(index_ + away_), tag_, bytes_of(scratch_, {1, 2}));
   }
 
-  Tensor bytes_;  // one in, one out
   int away_ = 1;
 };
 

@@ -4,7 +4,7 @@ namespace athanor::dist {
 
 Broadcast::Broadcast(Transport& transport, const Group& group, int root, const Tensor& buffer,
                      std::int64_t segment_bytes)
-    : PointToPoint("broadcast", transport, group, buffer, 2),
+    : PointToPoint("broadcast", transport, group, buffer, {}, 2),
       chain_index_((index_ - group.index_of(root) + group.size) % group.size),
       segment_bytes_(segment_bytes),
       messages_((static_cast<std::int64_t>(buffer.bytes()) + segment_bytes - 1) / segment_bytes) {}

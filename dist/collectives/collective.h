@@ -140,22 +140,25 @@ class PointToPoint : public Collective {
   }
 
  protected:
-  /// `name`: a literal. `room`: messages under way at a time, each way.
-  PointToPoint(const char* name, Transport& transport, const Group& group, const Tensor& buffer, int room)
+  /// `name`: a literal. `scratch`: memory that messages use beside the buffer, kept until they are let go of.
+  /// `room`: messages under way at a time, each way.
+  PointToPoint(const char* name, Transport& transport, const Group& group, const Tensor& buffer,
+               const Tensor& scratch, int room)
       : name_(name),
         group_(group),
         index_(group.index_of(transport.rank())),
         buffer_(buffer),
+        scratch_(scratch),
         incoming_(transport, room),
         outgoing_(transport, room) {}
 
   const char* name_;
   Group group_;
   int index_;  // in the group
-  Tensor buffer_;
+  Tensor buffer_, scratch_;
   Tag tag_ = 0;
   std::int64_t received_ = 0, sent_ = 0;  // messages complete since the start
-  InFlight incoming_, outgoing_;
+  InFlight incoming_, outgoing_;          // last: they go before the memory does
 };
 
 /// What an all-reduce is made of.

@@ -11,7 +11,7 @@ std::int64_t RankOrder::scratch_bytes(const Tensor& buffer, std::int64_t largest
 RankOrder::RankOrder(Transport& transport, const Group& group, Phase phase, const Tensor& buffer,
                      kernels::Combine how, const Tensor& scratch, std::vector<Range> pieces)
     : PointToPoint(phase == Phase::all_gather ? "rank_order all_gather" : "rank_order reduce_scatter",
-                   transport, group, buffer, group.size),
+                   transport, group, buffer, scratch, group.size),
       phase_(phase),
       how_(how),
       pieces_(std::move(pieces)) {

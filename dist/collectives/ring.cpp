@@ -21,9 +21,8 @@ std::int64_t Ring::scratch_bytes(const Tensor& buffer, std::int64_t segment_byte
 Ring::Ring(Transport& transport, const Group& group, Phase phase, const Tensor& buffer, kernels::Combine how,
            const Tensor& scratch, std::int64_t segment_bytes, std::vector<Range> pieces)
     : PointToPoint(phase == Phase::all_gather ? "ring all_gather" : "ring reduce_scatter", transport, group,
-                   buffer, kWindow),
+                   buffer, scratch, kWindow),
       phase_(phase),
-      scratch_(scratch),
       how_(how),
       pieces_(std::move(pieces)),
       segment_(segment_elements(buffer, largest_of(pieces_), segment_bytes)),

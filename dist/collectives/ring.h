@@ -48,7 +48,6 @@ class Ring final : public PointToPoint {
   bool post_sends();
 
   Phase phase_;
-  Tensor scratch_;
   kernels::Combine how_;
   std::vector<Range> pieces_;  // by index in the group
   std::int64_t segment_;       // elements
