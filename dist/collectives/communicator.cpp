@@ -210,7 +210,7 @@ void Communicator::compare(const Call& call, std::int64_t seq, Tag tag) {
         "all ranks must start the same collectives in the same order, but rank {} starts {}, and rank {} {}",
         rank(), mine.c_str(), other, theirs));
     if (session().on_failure) session().on_failure(Failure::error, error);
-    throw error;
+    throw ArgumentError(error);
   }
 }
 

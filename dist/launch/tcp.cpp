@@ -37,13 +37,9 @@ bool ready(int socket, short events, Clock::time_point until) {
 bool send_all(int socket, std::span<const std::byte> bytes, Clock::time_point until) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(sent));
-    } else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-      return false;
-    } else if (!ready(socket, POLLOUT, until)) {
-      return false;
-    }
+    const bool gone = sent < 0 && errno != EAGAIN && errno != EINTR;
+    if (gone || (sent <= 0 && !ready(socket, POLLOUT, until))) return false;
+    if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
   }
   return true;
 }
@@ -51,13 +47,9 @@ bool send_all(int socket, std::span<const std::byte> bytes, Clock::time_point un
 bool receive_all(int socket, std::span<std::byte> bytes, Clock::time_point until) {
   while (!bytes.empty()) {
     const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), 0);
-    if (got > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(got));
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-      return false;
-    } else if (!ready(socket, POLLIN, until)) {
-      return false;
-    }
+    const bool gone = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+    if (gone || (got < 0 && !ready(socket, POLLIN, until))) return false;
+    if (got > 0) bytes = bytes.subspan(static_cast<std::size_t>(got));
   }
   return true;
 }

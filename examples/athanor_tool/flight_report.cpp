@@ -92,6 +92,7 @@ FlightReport read_flight(const std::filesystem::path& folder) {
     if (const std::optional<int> rank = rank_of(entry.path())) there.insert(*rank);
   }
   std::vector<RankRecord> records;
+  records.reserve(there.size());
   for (const int rank : there) records.push_back(dist::read_record(dist::record_file(folder, rank), rank));
   if (error) {
     athanor::detail::fail<IoError>("flight: {} must be a folder that can be read, but got: {}",
