@@ -16,7 +16,8 @@ struct Rings {
       : node{rank / node_size * node_size, 1, node_size},
         rail{rank % node_size, node_size, static_cast<int>(pieces.size()) / node_size} {
     const auto piece = [&](int place, int at) {
-      return pieces[static_cast<std::size_t>(at * node_size + place)];
+      const int rank_there = at * node_size + place;
+      return pieces[static_cast<std::size_t>(rank_there)];
     };
     for (int place = 0; place < node_size; ++place)
       parts.push_back({piece(place, 0).begin, piece(place, rail.size - 1).end});

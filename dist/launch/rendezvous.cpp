@@ -223,6 +223,7 @@ void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listeni
   for (int left = info.world_size - 1; left > 0; now = Clock::now()) {
     if (now >= until) {
       std::vector<std::size_t> missing;
+      missing.reserve(meeting.served.size());
       for (std::size_t rank = 1; rank < meeting.served.size(); ++rank)
         if (!meeting.served[rank]) missing.push_back(rank);
       detail::fail<PeerLostError>(
