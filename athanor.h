@@ -51,7 +51,7 @@
 #include "dist/sync_batch_norm.h"
 #include "dist/transports/make_transport.h"
 #include "dist/transports/thread_transport.h"
-#include "dist/watch/flight_report.h"
+#include "dist/watch/flight_record.h"
 #include "dist/watch/watchdog.h"
 #include "dist/zero1.h"
 #include "nn/activation.h"

@@ -79,7 +79,6 @@ set(ATHANOR_HEADERS
   dist/launch/launcher.h
   dist/launch/rendezvous.h
   dist/launch/run_processes.h
-  dist/predict.h
   dist/stop_vote.h
   dist/sync_batch_norm.h
   dist/transports/make_transport.h
@@ -89,7 +88,8 @@ set(ATHANOR_HEADERS
   dist/transports/thread_transport.h
   dist/transports/transport.h
   dist/watch/flight_record.h
-  dist/watch/flight_report.h
+  dist/watch/rank_record.h
+  dist/watch/wait_chain.h
   dist/watch/watchdog.h
   dist/zero1.h
   kernels/accumulate.h

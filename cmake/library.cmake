@@ -163,15 +163,13 @@ set(ATHANOR_SOURCES
   dist/launch/scratch_folder.cpp
   dist/launch/signal_stack.cpp
   dist/launch/tcp.cpp
-  dist/predict.cpp
   dist/sync_batch_norm.cpp
   dist/transports/staged_transport.cpp
   dist/transports/thread_transport.cpp
   dist/transports/transport.cpp
   dist/watch/blame.cpp
-  dist/watch/flight_findings.cpp
   dist/watch/flight_record.cpp
-  dist/watch/flight_report.cpp
+  dist/watch/rank_record.cpp
   dist/watch/wait_chain.cpp
   dist/watch/watchdog.cpp
   dist/zero1.cpp

@@ -1,7 +1,6 @@
 #include "dist/bucket_layout.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "dist/collectives/exchange.h"
 #include "kernels/hash.h"
@@ -90,12 +89,9 @@ void BucketLayout::cut_between_parameters() {
 }
 
 void BucketLayout::agree(const char* who, Communicator& comm) const {
-  Exchange hashes(comm, sizeof hash_);
-  std::memcpy(hashes.row(comm.rank()), &hash_, sizeof hash_);
-  hashes.upload();
-  hashes.run();
-  for (int rank = 1; rank < comm.world_size(); ++rank) {
-    ATH_CHECK(std::memcmp(hashes.row(rank), hashes.row(0), sizeof hash_) == 0,
+  const std::vector<std::uint64_t> hashes = gather_values(comm, hash_);
+  for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
+    ATH_CHECK(hashes[rank] == hashes[0],
               "{}: all ranks must have the same parameters, precision and settings, but rank {} differs from "
               "rank 0",
               who, rank);

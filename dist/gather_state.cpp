@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -28,75 +27,68 @@ constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 constexpr std::size_t kTextBytes = 1008;
 
 /// Elements of a tensor, and the rank that has them.
-struct RunOf {
+struct OwnedRun {
   std::int64_t begin = 0, count = 0;
   int rank = 0;
 };
 
 /// Messages to rank 0, all at once.
-class ToRank0 final : public Collective {
+class ToRank0 final : public PointToPoint {
  public:
   struct Message {
     int rank = 0;  ///< who sends it
     std::span<std::byte> bytes;
   };
-  ToRank0(Transport& transport, int most) : rank_(transport.rank()), messages_(transport, most) {}
+  ToRank0(Transport& transport, int most)
+      : PointToPoint("gather of a checkpoint", transport, {0, 1, transport.world_size()}, {}, {}, most) {}
 
   /// What the next start() brings to rank 0: on it, where to; on others, their own.
   void set(std::vector<Message> list) { list_ = std::move(list); }
   void start(Tag tag) override {
-    progress_ = 0;
+    received_ = sent_ = 0;
     for (const Message& message : list_) {
-      if (rank_ == 0) {
-        messages_.receive(message.rank, tag, message.bytes);
+      if (index_ == 0) {
+        incoming_.receive(message.rank, tag, message.bytes);
       } else {
-        messages_.send(0, tag, message.bytes);
+        outgoing_.send(0, tag, message.bytes);
       }
     }
   }
   bool advance() override {
     do {
-      while (messages_.pop()) ++progress_;
-    } while (messages_.flush());
-    return messages_.empty();
+      while (incoming_.pop()) ++received_;
+      while (outgoing_.pop()) ++sent_;
+    } while (incoming_.flush());
+    return incoming_.empty() && outgoing_.empty();
   }
-  std::int64_t progress() const override { return progress_; }
-  int waits_for() const override { return messages_.peer(); }
-  const char* name() const override { return "gather of a checkpoint"; }
 
  private:
-  int rank_;
-  std::int64_t progress_ = 0;
   std::vector<Message> list_;
-  InFlight messages_;
 };
 
 class Gather {
  public:
   Gather(Communicator& comm, const StateDict& state) : comm_(comm), notice_(comm, sizeof(Notice)) {
     for (const StateDict::Entry& entry : state) {
-      if (const auto* part = std::get_if<ShardedTensor>(&entry.value)) {
-        number_of_.emplace(&entry, sharded_.size());
-        sharded_.push_back(part);
-        names_.push_back(entry.name);
-      }
+      if (const auto* part = std::get_if<ShardedTensor>(&entry.value)) sharded_.push_back({entry, *part, {}});
     }
-    exchange_runs(most_runs());
+    const std::int64_t most = most_runs();
+    if (!sharded_.empty()) exchange_runs(most);
   }
 
   // Rank 0's side.
 
   void read(const StateDict::Entry& entry, const std::function<void(std::span<const std::byte>)>& sink) {
     if (std::get_if<Tensor>(&entry.value)) return read_whole(entry, sink);
-    const auto at = number_of_.find(&entry);
-    ATH_CHECK(at != number_of_.end(), "gather_state: '{}' must be a tensor of the state that is gathered",
+    const auto sharded = std::find_if(sharded_.begin(), sharded_.end(),
+                                      [&](const Sharded& one) { return &one.entry == &entry; });
+    ATH_CHECK(sharded != sharded_.end(), "gather_state: '{}' must be a tensor of the state that is gathered",
               entry.name);
-    const std::size_t number = at->second;
-    for (std::int64_t begin = 0; begin < sharded_[number]->shape.numel(); begin += piece_of(number)) {
+    for (std::int64_t begin = 0; begin < sharded->part.shape.numel(); begin += sharded->piece()) {
       const Tensor here = [&] {
         const std::lock_guard lock(mutex_);
-        announce(static_cast<std::int64_t>(number), begin);
-        return transfer(number, begin).to(kCpu);
+        announce(sharded - sharded_.begin(), begin);
+        return transfer(*sharded, begin).to(kCpu);
       }();
       sink({here.raw_data(), here.bytes()});
     }
@@ -138,7 +130,8 @@ class Gather {
       notice_.run();
       const Notice next = notice();
       if (next.number == kEnd) break;
-      if (next.number != kStillWriting) (void)transfer(static_cast<std::size_t>(next.number), next.begin);
+      if (next.number != kStillWriting)
+        (void)transfer(sharded_[static_cast<std::size_t>(next.number)], next.begin);
     }
     const std::string text = notice().text.data();
     if (!text.empty()) detail::fail<IoError>("rank 0 could not save the state of all ranks: {}", text);
@@ -147,6 +140,16 @@ class Gather {
  private:
   static constexpr std::int64_t kEnd = -1, kStillWriting = -2;
   static constexpr std::chrono::milliseconds kOften{5000};
+  struct Sharded {
+    const StateDict::Entry& entry;
+    const ShardedTensor& part;
+    std::vector<OwnedRun> runs;  // of all ranks, ascending
+
+    /// Elements that travel at a time.
+    std::int64_t piece() const {
+      return std::max<std::int64_t>(1, kPieceBytes / static_cast<std::int64_t>(size_of(part.dtype)));
+    }
+  };
   /// What comes next: a piece of a tensor, by its number among those that are sharded.
   struct Notice {
     std::int64_t number = 0, begin = 0;
@@ -169,61 +172,53 @@ class Gather {
   // The largest number of runs any rank has of a tensor. Compares states on the way.
   std::int64_t most_runs() {
     kernels::HashOf hash;
-    const auto add = [&](const std::string& text) {
+    std::int64_t most = 1;
+    for (const Sharded& one : sharded_) {
+      const std::string text = fmt::format("{} {} {}", one.entry.name, one.part.dtype, one.part.shape);
       for (const char c : text) hash.add(static_cast<unsigned char>(c));
       hash.add(text.size());
+      most = std::max(most, std::ssize(one.part.runs));
+    }
+    struct State {
+      std::uint64_t hash;
+      std::int64_t most;
     };
-    for (std::size_t i = 0; i < sharded_.size(); ++i)
-      add(fmt::format("{} {} {}", names_[i], sharded_[i]->dtype, sharded_[i]->shape));
-    Exchange rows(comm_, 2 * sizeof(std::int64_t));
-    const auto of_rank = [&](int rank) { return reinterpret_cast<std::int64_t*>(rows.row(rank)); };
-    std::int64_t most = 0;
-    for (const ShardedTensor* part : sharded_)
-      most = std::max(most, static_cast<std::int64_t>(part->runs.size()));
-    of_rank(comm_.rank())[0] = static_cast<std::int64_t>(hash.value());
-    of_rank(comm_.rank())[1] = most;
-    rows.upload();
-    rows.run();
-    for (int rank = 0; rank < comm_.world_size(); ++rank) {
+    const std::vector<State> states = gather_values(comm_, State{hash.value(), most});
+    for (std::size_t rank = 0; rank < states.size(); ++rank) {
       ATH_CHECK(
-          of_rank(rank)[0] == of_rank(0)[0],
+          states[rank].hash == states[0].hash,
           "gather_state: all ranks must have parts of the same tensors, but rank {} has others than rank 0",
           rank);
-      most = std::max(most, of_rank(rank)[1]);
+      most = std::max(most, states[rank].most);
     }
     return most;
   }
 
   // Who has what.
   void exchange_runs(std::int64_t most) {
-    runs_.resize(sharded_.size());
-    const auto row = static_cast<std::int64_t>(sharded_.size()) * most * 2;
-    if (row == 0) {
-      for (std::size_t i = 0; i < sharded_.size(); ++i) check_runs(i);
-      return;
-    }
-    Exchange rows(comm_, row * static_cast<std::int64_t>(sizeof(std::int64_t)));
-    auto* mine = reinterpret_cast<std::int64_t*>(rows.row(comm_.rank()));
-    for (const ShardedTensor* part : sharded_) {
-      std::int64_t* to = std::exchange(mine, mine + 2 * most);
-      for (const ShardedTensor::Run& run : part->runs) {
-        *to++ = run.begin;
-        *to++ = run.values.numel();
-      }
+    struct Run {
+      std::int64_t begin, count;
+    };
+    Exchange rows(comm_, std::ssize(sharded_) * most * static_cast<std::int64_t>(sizeof(Run)));
+    auto* mine = reinterpret_cast<Run*>(rows.row(comm_.rank()));
+    for (const Sharded& one : sharded_) {
+      std::transform(one.part.runs.begin(), one.part.runs.end(), std::exchange(mine, mine + most),
+                     [](const ShardedTensor::Run& run) {
+                       return Run{run.begin, run.values.numel()};
+                     });
     }
     rows.upload();
     rows.run();
     std::size_t messages = 1;
     for (std::size_t i = 0; i < sharded_.size(); ++i) {
       for (int rank = 0; rank < comm_.world_size(); ++rank) {
-        const auto* from =
-            reinterpret_cast<const std::int64_t*>(rows.row(rank)) + static_cast<std::int64_t>(i) * 2 * most;
-        for (std::int64_t k = 0; k < most; ++k) {
-          if (from[2 * k + 1] > 0) runs_[i].push_back({from[2 * k], from[2 * k + 1], rank});
-        }
+        const auto* theirs =
+            reinterpret_cast<const Run*>(rows.row(rank)) + static_cast<std::int64_t>(i) * most;
+        for (const Run& run : std::span(theirs, static_cast<std::size_t>(most)))
+          if (run.count > 0) sharded_[i].runs.push_back({run.begin, run.count, rank});
       }
-      messages = std::max(messages, runs_[i].size());
-      check_runs(i);
+      messages = std::max(messages, sharded_[i].runs.size());
+      check_runs(sharded_[i]);
     }
     auto to_rank_0 = std::make_unique<ToRank0>(comm_.transport(), static_cast<int>(messages));
     to_rank_0_ = to_rank_0.get();
@@ -232,31 +227,25 @@ class Gather {
     transfer_ = std::make_unique<OnStream>(comm_.transport(), std::move(transfer_));
   }
 
-  void check_runs(std::size_t number) {
-    std::vector<RunOf>& runs = runs_[number];
-    std::sort(runs.begin(), runs.end(), [](const RunOf& a, const RunOf& b) { return a.begin < b.begin; });
+  static void check_runs(Sharded& of) {
+    std::sort(of.runs.begin(), of.runs.end(),
+              [](const OwnedRun& a, const OwnedRun& b) { return a.begin < b.begin; });
     std::int64_t next = 0;
     bool whole = true;
-    for (const RunOf& run : runs) {
+    for (const OwnedRun& run : of.runs) {
       whole = whole && run.begin == next;
       next = run.begin + run.count;
     }
-    ATH_CHECK(whole && next == sharded_[number]->shape.numel(),
+    ATH_CHECK(whole && next == of.part.shape.numel(),
               "gather_state: the parts of all ranks must make up '{}', each element once, but do not",
-              names_[number]);
-  }
-
-  // Elements that travel at a time.
-  std::int64_t piece_of(std::size_t number) const {
-    return std::max<std::int64_t>(1,
-                                  kPieceBytes / static_cast<std::int64_t>(size_of(sharded_[number]->dtype)));
+              of.entry.name);
   }
 
   // One piece of a tensor to rank 0, which has it then.
-  Tensor transfer(std::size_t number, std::int64_t begin) {
-    const ShardedTensor& part = *sharded_[number];
+  Tensor transfer(const Sharded& sharded, std::int64_t begin) {
+    const ShardedTensor& part = sharded.part;
     const auto element = static_cast<std::int64_t>(size_of(part.dtype));
-    const std::int64_t end = std::min(begin + piece_of(number), part.shape.numel());
+    const std::int64_t end = std::min(begin + sharded.piece(), part.shape.numel());
     if (!staging_.defined() || staging_.numel() < (end - begin) * element) {
       const AllocTag named("comm");
       staging_ = make_flat((end - begin) * element, DType::u8, comm_.transport().device());
@@ -272,7 +261,7 @@ class Gather {
       staged(first, last).copy_bytes_from(values.to(staging_.device()));
     }
     std::vector<ToRank0::Message> messages;
-    for (const RunOf& run : runs_[number]) {
+    for (const OwnedRun& run : sharded.runs) {
       const std::int64_t first = std::max(begin, run.begin), last = std::min(end, run.begin + run.count);
       const bool here = comm_.rank() == 0 ? run.rank != 0 : run.rank == comm_.rank();
       if (first < last && here)
@@ -285,12 +274,9 @@ class Gather {
   }
 
   Communicator& comm_;
-  std::vector<const ShardedTensor*> sharded_;
-  std::vector<std::string> names_;
-  std::map<const StateDict::Entry*, std::size_t> number_of_;
-  std::vector<std::vector<RunOf>> runs_;  // by number, ascending
-  Exchange notice_;                       // rank 0's Notice
-  std::mutex mutex_;                      // of who talks to the others, on rank 0
+  std::vector<Sharded> sharded_;
+  Exchange notice_;   // rank 0's Notice
+  std::mutex mutex_;  // of who talks to the others, on rank 0
   Tensor staging_;
   ToRank0* to_rank_0_ = nullptr;
   std::unique_ptr<Collective> transfer_;

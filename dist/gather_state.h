@@ -22,10 +22,9 @@
 // settle() and broadcast_buffers() come first, and StepState::seed is that of rank 0, which is the run's
 // (rank_seed()).
 //
-// Loading needs no messages: every rank maps the file (its folder is one that all of them see), and
-// load_state_dict() of a sharded arena, optimizer or average takes its own runs out of the whole tensors.
-// Ranks must agree on the file. Any number of ranks, DDP or ZeRO-1, loads what any other
-// has saved.
+// Loading needs no messages: every rank maps the file, on which they must agree, and load_state_dict() of a
+// sharded arena, optimizer or average takes its own runs out of the whole tensors. Any number of ranks, DDP
+// or ZeRO-1, loads what any other has saved.
 
 namespace athanor::dist {
 
@@ -37,11 +36,10 @@ using ReadTensor =
 void read_whole(const StateDict::Entry& entry, const std::function<void(std::span<const std::byte>)>& sink);
 
 /// A call of all ranks, whose `state`s must have parts of the same tensors. Rank 0 calls `write`, which may
-/// read each entry once, in any order; the others send what it reads. Takes memory for a few MiB on every
-/// rank. However long `write` takes, the others do not lose patience: rank 0 lets them hear from it (where
-/// the transport lets a second thread call). All ranks return, or all throw: rank 0 what `write` threw, the
-/// others IoError with its words. Throws ArgumentError where states differ, or runs do not make up a tensor;
-/// PeerLostError.
+/// read each entry once, in any order; the others send what it reads. Takes a few MiB on every rank. However
+/// long `write` takes, the others hear from rank 0 (where the transport lets a second thread call). All ranks
+/// return, or all throw: rank 0 what `write` threw, the others IoError with its words. Throws ArgumentError
+/// where states differ, or runs do not make up a tensor; PeerLostError.
 void gather_state(Communicator& comm, const StateDict& state,
                   const std::function<void(const ReadTensor& read)>& write);
 

@@ -144,9 +144,9 @@ class GradientSync {
   BucketRunner runner_;
 };
 
-/// What a rank's mean loss weighs among those of all ranks: its part of their samples. By it the gradient is
-/// that of the mean over all samples, whatever the last batch of each rank holds.
-/// With micro-batches, `samples` are those of one, and `samples_of_all` those of all ranks and micro-batches.
+/// What a rank's mean loss weighs among those of all ranks: its part of their samples, so that the gradient
+/// is that of the mean over all. With micro-batches, `samples` are those of one, and `samples_of_all` those
+/// of all ranks and micro-batches.
 float batch_weight(std::int64_t samples, std::int64_t samples_of_all);
 
 /// The seed for a rank's StepState: ranks that share one would drop the same elements of their different

@@ -20,10 +20,9 @@ namespace athanor::dist {
 ///
 /// Each norm costs one exchange in the forward pass and, where its input asks for a gradient, one in the
 /// backward pass, which the pass waits for: P - 1 messages of 8 + 16 C bytes per rank. Sums are made in the
-/// order of ranks, in f64. They travel on a network of their own (Transport::duplicate), since in the
-/// backward pass the job's belongs to the buckets of gradients that are under way. Where networks cannot be
-/// used at the same time (NCCL before 2.26), buckets go on their way when the pass is over, as with
-/// Overlap::none: all ranks then do everything in one order.
+/// order of ranks, in f64. They travel on a network of their own (Transport::duplicate), since the job's has
+/// buckets of gradients under way. Where both cannot be used at a time (NCCL before 2.26), buckets go on
+/// their way when the pass is over, as with Overlap::none.
 ///
 /// Every rank runs the same passes: one without samples, too, must run its forward and backward pass. Whoever
 /// does not is missed by the others, who throw PeerLostError after the communicator's timeout.

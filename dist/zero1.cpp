@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <exception>
 
 #include "dist/collectives/exchange.h"
@@ -179,16 +178,8 @@ void Zero1::check_weights() {
 // The sum modulo 2^64: the order of ranks does not matter.
 std::uint64_t Zero1::weights_hash() {
   settle();
-  std::uint64_t value = arena().owned_hash();
-  Exchange values(comm(), sizeof value);
-  std::memcpy(values.row(comm().rank()), &value, sizeof value);
-  values.upload();
-  values.run();
   std::uint64_t total = 0;
-  for (int rank = 0; rank < comm().world_size(); ++rank) {
-    std::memcpy(&value, values.row(rank), sizeof value);
-    total += value;
-  }
+  for (const std::uint64_t hash : gather_values(comm(), arena().owned_hash())) total += hash;
   return arena().hash_of(total);
 }
 

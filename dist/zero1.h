@@ -19,8 +19,8 @@ ArenaOptions sharded(ArenaOptions options, Communicator& comm, const BucketOptio
 
 /// ZeRO stage 1: every rank holds all weights in compute precision, but masters and optimizer state of its
 /// shard alone, an equal piece of every bucket. Gradients are reduced to their owners, who update, and the
-/// new weights are gathered: as many bytes as DDP sends, and the same bits (with Algorithm::native only as
-/// far as the library adds in one order for both, which MPI and NCCL do not promise).
+/// new weights are gathered: as many bytes as DDP sends, and the same bits (with Algorithm::native only where
+/// the library adds in one order for both; MPI and NCCL promise none).
 ///
 /// Bytes per rank with n parameters (N with padding, N - n < buckets P align), 16-bit weights, g of a
 /// gradient and AdamW: 2 N weights + g N gradients + 12 N / P, where DDP takes 2 N + g N + 12 N; with f32

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "dist/launch/detail/tcp.h"
 #include "dist/launch/launcher.h"
 #include "dist/launch/rendezvous.h"
 #include "tensor/error.h"
@@ -212,8 +213,8 @@ class Rendezvous : public testing::Test {
     return at;
   }
   static std::string share(const RankInfo& at, const std::string& mine,
-                           const dist::RendezvousOptions& options) {
-    const auto bytes = dist::share_from_rank_0(at, std::as_bytes(std::span(mine)), options);
+                           std::chrono::milliseconds timeout = 120s) {
+    const auto bytes = dist::share_from_rank_0(at, std::as_bytes(std::span(mine)), timeout);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   /// What a stranger gets who says this.
@@ -239,13 +240,36 @@ class Rendezvous : public testing::Test {
   dist::Listening meeting_ = dist::listen_anywhere();
 };
 
+// A name may have several addresses, of which one leads nowhere.
+TEST(Tcp, AnAddressThatIsSilentIsNotTheLast) {
+  namespace tcp = dist::tcp;
+  const auto listen = [](int backlog) {
+    tcp::Socket socket = tcp::listen_at(tcp::addresses_of("127.0.0.1", 0));
+    EXPECT_EQ(::listen(socket.fd(), backlog), 0);
+    return socket;
+  };
+  const auto address_of = [](const tcp::Socket& socket) {
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    return address;
+  };
+  const tcp::Socket full = listen(0), free = listen(5);
+  const auto soon = [] { return tcp::Clock::now() + 200ms; };
+  std::vector<tcp::Socket> guests;  // nobody takes them in, until no more are heard
+  while (guests.empty() || guests.back()) guests.push_back(tcp::connect_to({address_of(full)}, soon()));
+  const auto began = tcp::Clock::now();
+  EXPECT_TRUE(tcp::connect_to({address_of(full), address_of(free)}, began + 20s));
+  EXPECT_LT(tcp::Clock::now() - began, 15s);
+}
+
 TEST_F(Rendezvous, AllGetWhatRank0Has) {
   const std::string blob(40000, 'x');
   std::atomic<int> right{0};
   std::vector<std::jthread> ranks;
   for (int rank = 2; rank >= 0; --rank) {
     ranks.emplace_back([&, rank] {
-      const std::string got = share(rank_info(rank), rank == 0 ? blob : "", {});
+      const std::string got = share(rank_info(rank), rank == 0 ? blob : "");
       right += got == blob;
     });
     std::this_thread::sleep_for(20ms);  // rank 0 comes last
@@ -255,28 +279,28 @@ TEST_F(Rendezvous, AllGetWhatRank0Has) {
 }
 
 TEST_F(Rendezvous, OneRankNeedsNobody) {
-  EXPECT_EQ(share({}, "me", {}), "me");
+  EXPECT_EQ(share({}, "me"), "me");
   ::close(meeting_.socket);
 }
 
 TEST_F(Rendezvous, StrangersDoNoHarm) {
   std::string got;
-  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob", {}), "blob"); });
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob"), "blob"); });
   EXPECT_EQ(stranger("GET / HTTP/1.1\r\n\r\n and what else a scanner says"), "");
   EXPECT_EQ(stranger(""), "");
-  EXPECT_EQ(share(rank_info(1, 2), "", {}), "blob");
+  EXPECT_EQ(share(rank_info(1, 2), ""), "blob");
 }
 
 TEST_F(Rendezvous, RanksOfOtherJobsAreSentAway) {
-  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob", {}), "blob"); });
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob"), "blob"); });
   RankInfo other = rank_info(1, 2), size = rank_info(1, 3), many = rank_info(3, 4);
   other.job = "another";
   many.world_size = 2;
   many.rank = 2;
-  EXPECT_NE(message_of([&] { share(other, "", {}); }).find("is of another job"), std::string::npos);
-  EXPECT_NE(message_of([&] { share(size, "", {}); }).find("of another size"), std::string::npos);
-  EXPECT_NE(message_of([&] { share(many, "", {}); }).find("has no such rank"), std::string::npos);
-  EXPECT_EQ(share(rank_info(1, 2), "", {}), "blob");
+  EXPECT_NE(message_of([&] { share(other, ""); }).find("is of another job"), std::string::npos);
+  EXPECT_NE(message_of([&] { share(size, ""); }).find("of another size"), std::string::npos);
+  EXPECT_NE(message_of([&] { share(many, ""); }).find("has no such rank"), std::string::npos);
+  EXPECT_EQ(share(rank_info(1, 2), ""), "blob");
 }
 
 // What rank 1 says is heard by a proxy first, which says it to rank 0 and is gone before it has the answer.
@@ -293,27 +317,26 @@ TEST_F(Rendezvous, OneThatIsCutOffAsksAgain) {
   });
   RankInfo elsewhere = rank_info(1, 2);
   elsewhere.port = proxy.port;
-  EXPECT_THROW(share(elsewhere, "", {.timeout = 200ms}), PeerLostError);
+  EXPECT_THROW(share(elsewhere, "", 200ms), PeerLostError);
   cut_off.join();
   ASSERT_FALSE(words.empty());
-  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob", {}), "blob"); });
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob"), "blob"); });
   EXPECT_FALSE(stranger(words).empty());
-  EXPECT_EQ(share(rank_info(1, 2), "", {}), "blob");
+  EXPECT_EQ(share(rank_info(1, 2), ""), "blob");
 }
 
 TEST_F(Rendezvous, ARankTooManyIsSentAway) {
-  std::jthread server([&] { EXPECT_EQ(share(rank_info(0), "blob", {}), "blob"); });
-  EXPECT_EQ(share(rank_info(1), "", {}), "blob");
-  EXPECT_NE(message_of([&] { share(rank_info(1), "", {}); }).find("has that rank already"),
-            std::string::npos);
-  EXPECT_EQ(share(rank_info(2), "", {}), "blob");
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0), "blob"), "blob"); });
+  EXPECT_EQ(share(rank_info(1), ""), "blob");
+  EXPECT_NE(message_of([&] { share(rank_info(1), ""); }).find("has that rank already"), std::string::npos);
+  EXPECT_EQ(share(rank_info(2), ""), "blob");
 }
 
 TEST_F(Rendezvous, WhoDoesNotComeIsNamed) {
   const auto began = std::chrono::steady_clock::now();
-  std::jthread guest([&] { EXPECT_EQ(share(rank_info(2, 4), "", {}), "blob"); });
+  std::jthread guest([&] { EXPECT_EQ(share(rank_info(2, 4), ""), "blob"); });
   try {
-    share(rank_info(0, 4), "blob", {.timeout = 3s});
+    share(rank_info(0, 4), "blob", 3s);
     ADD_FAILURE() << "nobody was missed";
   } catch (const PeerLostError& error) {
     EXPECT_NE(std::string(error.what()).find("within 3 s, but these have not: 1, 3"), std::string::npos)
@@ -325,7 +348,7 @@ TEST_F(Rendezvous, WhoDoesNotComeIsNamed) {
 TEST_F(Rendezvous, Rank0MustAnswerInTime) {
   ::close(meeting_.socket);
   try {
-    share(rank_info(1), "", {.timeout = 300ms});
+    share(rank_info(1), "", 300ms);
     ADD_FAILURE() << "who answered?";
   } catch (const PeerLostError& error) {
     EXPECT_NE(std::string(error.what()).find("nobody answers there"), std::string::npos) << error.what();
@@ -342,8 +365,7 @@ TEST_F(Rendezvous, AnotherProgramAtThatPortIsAnError) {
     ::close(guest);
     ::close(meeting_.socket);
   });
-  EXPECT_NE(message_of([&] { share(rank_info(1), "", {}); }).find("there is another program"),
-            std::string::npos);
+  EXPECT_NE(message_of([&] { share(rank_info(1), ""); }).find("there is another program"), std::string::npos);
 }
 
 // Strangers
@@ -363,8 +385,8 @@ TEST_F(Rendezvous, SilentStrangersKeepNobodyWaiting) {
   std::vector<int> silent;
   for (int i = 0; i < 20; ++i) silent.push_back(connect_to_port(meeting_.port));
   const auto began = std::chrono::steady_clock::now();
-  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob", {.timeout = 60s}), "blob"); });
-  EXPECT_EQ(share(rank_info(1, 2), "", {.timeout = 60s}), "blob");
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob", 60s), "blob"); });
+  EXPECT_EQ(share(rank_info(1, 2), "", 60s), "blob");
   EXPECT_LT(std::chrono::steady_clock::now() - began, 4s);
   for (const int socket : silent) ::close(socket);
 }
@@ -375,12 +397,12 @@ TEST_F(Rendezvous, WhoDoesNotKnowTheSecretTakesNobodysPlace) {
     at.secret = secret;
     return at;
   };
-  std::jthread server([&] { EXPECT_EQ(share(knowing(0, "of the job"), "blob", {}), "blob"); });
+  std::jthread server([&] { EXPECT_EQ(share(knowing(0, "of the job"), "blob"), "blob"); });
   for (const char* guess : {"", "of another", "of the jo"}) {
-    EXPECT_NE(message_of([&] { share(knowing(1, guess), "", {}); }).find("has another ATHANOR_SECRET"),
+    EXPECT_NE(message_of([&] { share(knowing(1, guess), ""); }).find("has another ATHANOR_SECRET"),
               std::string::npos);
   }
-  EXPECT_EQ(share(knowing(1, "of the job"), "", {}), "blob");
+  EXPECT_EQ(share(knowing(1, "of the job"), ""), "blob");
 }
 
 // What a rank says is recorded on its way to rank 0, and said again.
@@ -406,21 +428,21 @@ TEST_F(Rendezvous, WhatWasHeardOnceIsOfNoUseAgain) {
   RankInfo server_at = rank_info(0, 2), elsewhere = rank_info(1, 2), late = rank_info(1, 2);
   for (RankInfo* at : {&server_at, &elsewhere, &late}) at->secret = "of the job";
   elsewhere.port = proxy.port;
-  std::jthread server([&] { EXPECT_EQ(share(server_at, "blob", {.timeout = 20s}), "blob"); });
-  EXPECT_THROW(share(elsewhere, "", {.timeout = 300ms}), PeerLostError);
+  std::jthread server([&] { EXPECT_EQ(share(server_at, "blob", 20s), "blob"); });
+  EXPECT_THROW(share(elsewhere, "", 300ms), PeerLostError);
   between.join();
   ASSERT_EQ(words.size(), 72u);
   EXPECT_EQ(words.find("of the job"), std::string::npos);
   EXPECT_EQ(stranger(words).find("blob"), std::string::npos);  // its nonce is new
-  EXPECT_EQ(share(late, "", {.timeout = 20s}), "blob");
+  EXPECT_EQ(share(late, "", 20s), "blob");
 }
 
 TEST_F(Rendezvous, AFalseRank0IsRefused) {
   RankInfo host = rank_info(0, 2), guest = rank_info(1, 2);
   host.secret = "a guess";
-  std::jthread server([&] { EXPECT_THROW(share(host, "blob", {.timeout = 1s}), PeerLostError); });
+  std::jthread server([&] { EXPECT_THROW(share(host, "blob", 1s), PeerLostError); });
   guest.secret = "of the job";
-  EXPECT_NE(message_of([&] { share(guest, "", {}); }), "no error");
+  EXPECT_NE(message_of([&] { share(guest, ""); }), "no error");
 }
 
 TEST_F(Rendezvous, Rank0SleepsWhileItHasNoDescriptorForAGuest) {
@@ -433,7 +455,7 @@ TEST_F(Rendezvous, Rank0SleepsWhileItHasNoDescriptorForAGuest) {
   timespec cpu_before{}, cpu_after{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_before);
   ::setrlimit(RLIMIT_NOFILE, &none);
-  EXPECT_THROW(share(rank_info(0, 2), "blob", {.timeout = 1s}), PeerLostError);
+  EXPECT_THROW(share(rank_info(0, 2), "blob", 1s), PeerLostError);
   ::setrlimit(RLIMIT_NOFILE, &before);
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_after);
   const double seconds = static_cast<double>(cpu_after.tv_sec - cpu_before.tv_sec) +
@@ -450,11 +472,10 @@ TEST_F(Rendezvous, Rank0ListensAtTheMastersAddressAlone) {
   host.local_size = guest.local_size = 2;  // all on this machine
   host.host = guest.host = "127.0.0.2";
   other.host = "127.0.0.1";
-  std::jthread server([&] { EXPECT_EQ(share(host, "blob", {.timeout = 20s}), "blob"); });
+  std::jthread server([&] { EXPECT_EQ(share(host, "blob", 20s), "blob"); });
   std::this_thread::sleep_for(200ms);
-  EXPECT_NE(message_of([&] { share(other, "", {.timeout = 200ms}); }).find("nobody answers there"),
-            std::string::npos);
-  EXPECT_EQ(share(guest, "", {.timeout = 20s}), "blob");
+  EXPECT_NE(message_of([&] { share(other, "", 200ms); }).find("nobody answers there"), std::string::npos);
+  EXPECT_EQ(share(guest, "", 20s), "blob");
 }
 
 TEST_F(Rendezvous, WithoutASecretThereIsAWarningButOnOneMachine) {
@@ -482,7 +503,7 @@ void be_one_of_three() {
   EXPECT_EQ(info.local_rank, info.rank);
   EXPECT_EQ(info.secret.size(), 32u);
   const std::string mine = fmt::format("rank {}'s", info.rank);
-  const auto got = dist::share_from_rank_0(info, std::as_bytes(std::span(mine)), {.timeout = 20s});
+  const auto got = dist::share_from_rank_0(info, std::as_bytes(std::span(mine)), 20s);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(got.data()), got.size()), "rank 0's");
 }
 

@@ -4,6 +4,8 @@
 
 #include "dist/collectives/barrier.h"
 #include "dist/collectives/exchange.h"
+#include "dist/collectives/rank_order.h"
+#include "dist/collectives/ring.h"
 #include "dist/collectives/wait.h"
 #include "dist/transports/thread_transport.h"
 #include "tests/support/collective_cases.h"
@@ -90,15 +92,46 @@ TEST(Collectives, NobodyLeavesABarrierBeforeAllHaveCome) {
   }
 }
 
-TEST(Exchange, TellsWhetherAnyTwoRanksGiveTheSame) {
-  for (const bool same : {false, true}) {
-    run_ranks(4, [&](Transport& transport) {
-      Communicator comm(transport);
-      std::array<std::int64_t, 2> mine{7, transport.rank()};
-      if (same && transport.rank() == 3) mine[1] = 1;
-      EXPECT_EQ(dist::all_differ(comm, std::as_bytes(std::span(mine))), !same);
-    });
+// Until then, another rank may write to it.
+TEST(Collectives, MemoryStaysUntilMessagesAreLetGoOf) {
+  struct Waiting final : Transport {
+    Waiting() : Transport(0, 2) {}
+    Request isend(int, Tag, std::span<const std::byte>) override { return {0}; }
+    Request irecv(int, Tag, std::span<std::byte>) override { return {0}; }
+    bool test(Request&) override { return false; }
+    void cancel(Request& request) noexcept override {
+      request.slot = -1;
+      held_bytes = allocator_of(kCpu).stats().current;
+    }
+    std::int64_t held_bytes = 0;
+  } transport;
+  const dist::Group both{0, 1, 2};
+  const auto reduce_scatter = [&]<class Kind>(auto... segment_bytes) {
+    return std::make_unique<Kind>(transport, both, dist::Phase::reduce_scatter, Tensor::zeros({1000}),
+                                  kernels::Combine::sum, make_flat(4096, DType::u8, kCpu), segment_bytes...,
+                                  dist::equal_pieces(1000, 2));
+  };
+  std::unique_ptr<Collective> collectives[] = {std::make_unique<dist::Barrier>(transport, both),
+                                               reduce_scatter.operator()<dist::Ring>(1024),
+                                               reduce_scatter.operator()<dist::RankOrder>()};
+  for (std::unique_ptr<Collective>& collective : collectives) {
+    collective->start(0);
+    EXPECT_FALSE(collective->advance());
+    const std::string name = collective->name();
+    const std::int64_t before = allocator_of(kCpu).stats().current;
+    collective.reset();
+    EXPECT_EQ(transport.held_bytes, before) << name;
   }
+}
+
+TEST(Exchange, GathersAValueOfEveryRank) {
+  run_ranks(4, [&](Transport& transport) {
+    Communicator comm(transport);
+    const auto all = dist::gather_values(comm, std::array<std::int64_t, 2>{7, transport.rank()});
+    ASSERT_EQ(all.size(), 4u);
+    for (std::int64_t rank = 0; rank < 4; ++rank)
+      EXPECT_EQ(all[static_cast<std::size_t>(rank)], (std::array<std::int64_t, 2>{7, rank}));
+  });
 }
 
 TEST(Communicator, AutomaticIsRankOrderOnTheHost) {

@@ -1,5 +1,5 @@
 // What follows from the records of all ranks, whatever is left of them.
-#include "dist/watch/flight_report.h"
+#include "examples/athanor_tool/flight_report.h"
 
 #include <fstream>
 #include <sstream>
@@ -16,10 +16,14 @@ namespace {
 
 using dist::Call;
 using dist::FlightRecord;
-using dist::FlightReport;
 using dist::RankRecord;
 using test::FlightJob;
 using test::TempDir;
+using tool::FlightReport;
+
+FlightReport report_of(const FlightJob& job) {
+  return tool::read_flight(job.folder());
+}
 
 void cut(const std::filesystem::path& path, double share) {
   std::filesystem::resize_file(
@@ -33,7 +37,7 @@ TEST(FlightReport, SaysWhoNeverEntered) {
     if (rank != 1) FlightJob::enter(flight, FlightJob::kSum, 1);
     job.write(flight);
   }
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   ASSERT_EQ(report.findings.size(), 1u) << report.str();
   EXPECT_EQ(
       report.findings[0].find("rank 1 never entered #688 ring all_reduce, bucket 4; its last was done 0"), 0u)
@@ -57,7 +61,7 @@ TEST(FlightReport, RecordsOfAnEarlierRunSayNothing) {
     if (rank == 0) FlightJob::enter(flight, FlightJob::kSum, 1);
     job.write(flight);
   }
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   ASSERT_EQ(report.ranks.size(), 2u);
   ASSERT_EQ(report.findings.size(), 1u) << report.str();
   EXPECT_EQ(report.findings[0].find("rank 1 never entered #12"), 0u) << report.str();
@@ -72,7 +76,7 @@ TEST(FlightReport, TheFirstThatARankLacksIsNamed) {
     if (rank != 1) FlightJob::enter(flight, FlightJob::kSum, 1);
     job.write(flight);
   }
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   EXPECT_EQ(report.findings[0].find("rank 1 never entered #5 ring all_reduce, bucket 4"), 0u) << report.str();
   EXPECT_EQ(report.last_common, 4);
 }
@@ -84,7 +88,7 @@ TEST(FlightReport, AMissingFileIsAFinding) {
     FlightJob::enter(flight, FlightJob::kSum, 2);
     job.write(flight, "SIGTERM");
   }
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   ASSERT_EQ(report.findings.size(), 1u) << report.str();
   EXPECT_EQ(
       report.findings[0],
@@ -104,7 +108,7 @@ TEST(FlightReport, ACutFileStillTells) {
       job.write(flight);
       if (rank == 1) cut(job.file(1), share);
     }
-    const FlightReport report = job.report();
+    const FlightReport report = report_of(job);
     EXPECT_EQ(report.findings[0].find("rank 1 never entered #300 ring all_reduce, bucket 4"), 0u)
         << report.str();
     EXPECT_EQ(report.ranks[1].damage.find("was cut: "), 0u) << report.ranks[1].damage;
@@ -120,11 +124,11 @@ TEST(FlightReport, WithoutFirstLinesThereAreAsManyRanksAsFiles) {
     text << std::ifstream(job.file(rank)).rdbuf();
     std::ofstream(job.file(rank)) << "lost" << text.str().substr(text.str().find('\n'));
   }
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   ASSERT_EQ(report.ranks.size(), 3u);
   for (const RankRecord& record : report.ranks) {
     EXPECT_EQ(record.damage, "does not say whose it is");
-    EXPECT_EQ(record.finished(), 4);
+    EXPECT_EQ(record.entries.back().seq, 4);
   }
   EXPECT_EQ(report.last_common, 4);
 }
@@ -150,7 +154,7 @@ TEST(FlightReport, GarbageIsNoRecord) {
                                                  43);
   std::ofstream(job.folder() / "flight.99.json") << "{}";  // of nobody
   std::ofstream(job.folder() / "flight.x.json") << "{}";
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   EXPECT_EQ(report.ranks.size(), 3u);
   EXPECT_FALSE(report.ranks[2].found);
   EXPECT_EQ(report.ranks[2].damage, "holds nothing that can be read");
@@ -164,10 +168,10 @@ TEST(FlightReport, AnUnfinishedFileIsReadWhereThereIsNoOther) {
   const std::filesystem::path part = job.file(1).string() + FlightRecord::kUnfinished;
   std::filesystem::copy_file(job.file(1), part);
   cut(part, 0.5);
-  EXPECT_EQ(job.report().ranks[1].damage, "");
+  EXPECT_EQ(report_of(job).ranks[1].damage, "");
   std::filesystem::remove(job.file(1));
-  EXPECT_EQ(job.report().ranks[1].damage.find("was cut: "), 0u);
-  EXPECT_EQ(job.report().ranks[1].entered(), 299);
+  EXPECT_EQ(report_of(job).ranks[1].damage.find("was cut: "), 0u);
+  EXPECT_EQ(report_of(job).ranks[1].entered(), 299);
 }
 
 // Every byte of a file may be wrong.
@@ -181,7 +185,7 @@ TEST(FlightReport, AnyByteMayBeWrong) {
       std::string damaged = text.str();
       damaged[i] = c;
       std::ofstream(job.file(1), std::ios::binary) << damaged;
-      const FlightReport report = job.report();
+      const FlightReport report = report_of(job);
       ASSERT_GE(report.ranks.size(), 2u);
       ASSERT_FALSE(report.str().empty());
     }
@@ -225,7 +229,7 @@ TEST(FlightReport, NumbersOutOfRangeAreNoEntries) {
     const RankRecord record = dist::read_record(job.file(1), 1);
     EXPECT_EQ(record.entries.size(), 8u) << name << " " << value;
     EXPECT_EQ(record.damage, "was cut: 8 entries can be read") << name << " " << value;
-    EXPECT_FALSE(job.report().str().empty());
+    EXPECT_FALSE(report_of(job).str().empty());
   }
 }
 
@@ -236,7 +240,7 @@ TEST(FlightReport, ARecordOfMoreRanksThanThereCanBeHasNoHead) {
     job.write(job.rank(1, 3));
     rewrite(job, 1, "\"world_size\":2", fmt::format("\"world_size\":{}", world));
     EXPECT_EQ(dist::read_record(job.file(1), 1).damage, "does not say whose it is") << world;
-    EXPECT_EQ(job.report().ranks.size(), 2u);
+    EXPECT_EQ(report_of(job).ranks.size(), 2u);
   }
 }
 
@@ -250,7 +254,7 @@ TEST(FlightReport, WhatOthersWroteIsShownAsText) {
     rewrite(job, rank, "\"dtype\":\"", R"("dtype":"\u007f)");
     rewrite(job, rank, "\"op\":\"", R"("op":"\u001b[A)");
   }
-  const std::string text = job.report().str();
+  const std::string text = report_of(job).str();
   for (const char c : text) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << text;
   EXPECT_NE(text.find(R"(\x1b[2J\xc2\x9b31m\nrank 9 crashed)"), std::string::npos) << text;
 }
@@ -260,7 +264,7 @@ TEST(FlightReport, WhatIsNoFileIsNoRecord) {
   FlightJob job(2);
   job.write(job.rank(0, 3));
   ASSERT_EQ(mkfifo(job.file(1).c_str(), 0600), 0);
-  EXPECT_EQ(job.report().ranks[1].damage, "holds nothing that can be read");
+  EXPECT_EQ(report_of(job).ranks[1].damage, "holds nothing that can be read");
 }
 
 TEST(FlightReport, RanksThatDoDifferentThingsAreNamedFirst) {
@@ -271,7 +275,7 @@ TEST(FlightReport, RanksThatDoDifferentThingsAreNamedFirst) {
       FlightJob::enter(flight, rank == 1 ? Call{other} : FlightJob::kSum, rank == 2 ? 1 : 0);
       job.write(flight);
     }
-    const FlightReport report = job.report();
+    const FlightReport report = report_of(job);
     EXPECT_EQ(report.findings[0],
               fmt::format("ranks do not do the same: rank 1 entered #30 {}; but ranks 0, 2, 3 entered #30 "
                           "ring all_reduce, bucket 4, 4096 f32",
@@ -287,7 +291,7 @@ TEST(FlightReport, OfManySidesTheSmallestComesFirst) {
     job.write(flight);
   }
   EXPECT_EQ(
-      job.report().findings[0],
+      report_of(job).findings[0],
       "ranks do not do the same: rank 4 entered #30 turn; but ranks 1, 5 entered #30 barrier; but ranks "
       "0, 2, 3 entered #30 ring all_reduce, bucket 4, 4096 f32");
 }
@@ -304,7 +308,7 @@ TEST(FlightReport, OnlyTheFirstDifferenceIsNamed) {
     if (rank == 0) FlightJob::enter(flight, FlightJob::kSum, 1);
     job.write(flight);
   }
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   ASSERT_EQ(report.findings.size(), 1u) << report.str();
   EXPECT_EQ(report.findings[0],
             "ranks do not do the same: rank 1 entered #3 barrier; but rank 0 entered #3 ring all_reduce, "
@@ -321,7 +325,7 @@ TEST(FlightReport, CountsAndDTypesMustBeEqualToo) {
       FlightJob::enter(flight, rank == 1 ? other : FlightJob::kSum, 1 - rank);
       job.write(flight);
     }
-    EXPECT_EQ(job.report().findings[0].find("ranks do not do the same: "), 0u) << job.report().str();
+    EXPECT_EQ(report_of(job).findings[0].find("ranks do not do the same: "), 0u) << report_of(job).str();
   }
 }
 
@@ -338,7 +342,7 @@ TEST(FlightReport, WhoIsBehindBecauseOfAnotherIsNotNamed) {
     FlightJob::enter(ahead, FlightJob::kSum, 0);
     job.write(ahead);
     if (record_of_3) job.write(job.rank(3, 7));
-    const FlightReport report = job.report();
+    const FlightReport report = report_of(job);
     ASSERT_EQ(report.findings.size(), 1u) << report.str();
     EXPECT_EQ(report.findings[0].find(
                   record_of_3 ? "rank 3 never entered #7 ring all_reduce, bucket 4; its last was"
@@ -360,7 +364,7 @@ TEST(FlightReport, WhoWasLateIsNamedThoughItIsAhead) {
     records.push_back(dist::read_record(job.file(rank), rank));
   }
   for (RankRecord& record : records) record.now_us += record.rank == 2 ? 900'000 : 3'300'000;
-  const FlightReport report = dist::conclude(records);
+  const FlightReport report = tool::conclude(records);
   ASSERT_EQ(report.findings.size(), 2u) << report.str();
   EXPECT_EQ(report.findings[0], "rank 2: it had been stopped for 3.3 s itself");
   EXPECT_EQ(report.findings[1],
@@ -379,7 +383,7 @@ TEST(FlightReport, WhoWaitsInACircleIsBehindBecauseOfIt) {
         job.write(flight, rank == 2 && stopped ? "stopped" : "deadline",
                   "it had been stopped for 3.3 s itself");
       }
-      const FlightReport report = job.report();
+      const FlightReport report = report_of(job);
       ASSERT_EQ(report.findings.size(), 1u) << report.str();
       EXPECT_EQ(report.findings[0],
                 stopped
@@ -399,7 +403,7 @@ TEST(FlightReport, WhoHasDoneItsPartIsNotCalledLate) {
     FlightJob::enter(flight, FlightJob::kSum, 1 - rank);
     job.write(flight);
   }
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   ASSERT_EQ(report.findings.size(), 1u) << report.str();
   EXPECT_EQ(
       report.findings[0],
@@ -411,8 +415,8 @@ TEST(FlightReport, AnErrorOfAllIsSaidOnce) {
   FlightJob job(3);
   for (int rank = 0; rank < 3; ++rank)
     job.write(job.rank(rank, 3), "error", rank == 1 ? "another" : "the data are broken");
-  EXPECT_EQ(job.report().findings[0], "ranks 0, 2 ended by an error of their own: the data are broken");
-  EXPECT_EQ(job.report().findings[1], "rank 1 ended by an error of its own: another");
+  EXPECT_EQ(report_of(job).findings[0], "ranks 0, 2 ended by an error of their own: the data are broken");
+  EXPECT_EQ(report_of(job).findings[1], "rank 1 ended by an error of its own: another");
 }
 
 // In a ring each waits for the one before it. Who has got least far stopped first.
@@ -424,7 +428,7 @@ TEST(FlightReport, InARingTheOneThatGotLeastFarIsNamed) {
     job.write(flight);
   }
   EXPECT_EQ(
-      job.report().findings[0],
+      report_of(job).findings[0],
       "in #8 ring all_reduce, bucket 4 ranks wait for each other (0 -> 3 -> 2 -> 1 -> 0); rank 2 has got "
       "least far, with 1000 bytes");
 }
@@ -437,7 +441,7 @@ TEST(FlightReport, WhoWaitsForNobodyIsNamed) {
     FlightJob::enter(flight, FlightJob::kSum, rank < 2 ? rank + 1 : -1);
     job.write(flight);
   }
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   ASSERT_EQ(report.findings.size(), 1u) << report.str();
   EXPECT_EQ(report.findings[0], "rank 2 did not do its part of #8 ring all_reduce, bucket 4 (0 -> 1 -> 2)");
 }
@@ -454,9 +458,9 @@ TEST(FlightReport, OneThatCameLateIsNamed) {
   records[1].entries.back().start_us = records[0].entries.back().start_us + 10'500'000;
   records[2].entries.back().start_us = records[0].entries.back().start_us + 400'000;
   EXPECT_EQ(
-      dist::conclude(records).findings[0].find("rank 1 came to #8 ring all_reduce, bucket 4 10.5 s after"),
+      tool::conclude(records).findings[0].find("rank 1 came to #8 ring all_reduce, bucket 4 10.5 s after"),
       0u)
-      << dist::conclude(records).str();
+      << tool::conclude(records).str();
 }
 
 // Two that came late have something in common: neither of them is the one.
@@ -470,9 +474,9 @@ TEST(FlightReport, OfTwoThatCameLateNeitherIsNamed) {
     records.push_back(dist::read_record(job.file(rank), rank));
     if (rank % 2 == 0) records.back().entries.back().start_us += 10'000'000;
   }
-  EXPECT_NE(dist::conclude(records).findings[0].find("rank 3 has got least far, with 1000 bytes"),
+  EXPECT_NE(tool::conclude(records).findings[0].find("rank 3 has got least far, with 1000 bytes"),
             std::string::npos)
-      << dist::conclude(records).str();
+      << tool::conclude(records).str();
 }
 
 // Where all have got equally far, by the one clock that they have here.
@@ -486,8 +490,8 @@ TEST(FlightReport, OfEqualsTheOneThatStoppedFirstIsNamed) {
     records.push_back(dist::read_record(job.file(rank), rank));
     records.back().entries.back().last_us += rank == 2 ? 0 : 500'000;
   }
-  EXPECT_NE(dist::conclude(records).findings[0].find("rank 2 has got least far"), std::string::npos)
-      << dist::conclude(records).str();
+  EXPECT_NE(tool::conclude(records).findings[0].find("rank 2 has got least far"), std::string::npos)
+      << tool::conclude(records).str();
 }
 
 TEST(FlightReport, WhoLacksMostComesFirst) {
@@ -497,17 +501,19 @@ TEST(FlightReport, WhoLacksMostComesFirst) {
     if (rank == 0) FlightJob::enter(flight, FlightJob::kSum, 1);
     job.write(flight);
   }
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   ASSERT_EQ(report.findings.size(), 2u) << report.str();
   EXPECT_EQ(report.findings[0].find("rank 2 never entered #5 "), 0u) << report.str();
   EXPECT_EQ(report.findings[1].find("rank 1 never entered #6 "), 0u) << report.str();
+  EXPECT_NE(report.str().find(" ring all_reduce, bucket 4 (4096 f32, 16384 bytes)\n"), std::string::npos)
+      << report.str();
 }
 
 TEST(FlightReport, AnErrorComesBeforeWhoLeftNoRecord) {
   FlightJob job(3);
   job.write(job.rank(1, 8));
   job.write(job.rank(2, 8), "error", "the data are broken");
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   ASSERT_EQ(report.findings.size(), 2u) << report.str();
   EXPECT_EQ(report.findings[0], "rank 2 ended by an error of its own: the data are broken");
   EXPECT_EQ(report.findings[1].find("rank 0 left no record"), 0u);
@@ -522,7 +528,7 @@ TEST(FlightReport, ItsOwnErrorIsTheFirstFinding) {
     if (rank == 1) job.write(flight, "SIGTERM");
     if (rank == 2) job.write(flight, "error", "the data are broken");
   }
-  const FlightReport report = job.report();
+  const FlightReport report = report_of(job);
   ASSERT_EQ(report.findings.size(), 3u) << report.str();
   EXPECT_EQ(report.findings[0], "rank 0 crashed (SIGSEGV)");
   EXPECT_EQ(report.findings[1], "rank 2 ended by an error of its own: the data are broken");
@@ -531,16 +537,16 @@ TEST(FlightReport, ItsOwnErrorIsTheFirstFinding) {
 
 TEST(FlightReport, WithoutAnyRecordItIsAnError) {
   const TempDir folder;
-  EXPECT_THROW((void)dist::read_flight(folder.path()), IoError);
-  EXPECT_THROW((void)dist::read_flight(folder.path() / "absent"), IoError);
+  EXPECT_THROW((void)tool::read_flight(folder.path()), IoError);
+  EXPECT_THROW((void)tool::read_flight(folder.path() / "absent"), IoError);
   std::ofstream(folder.path() / "flight.0.json") << "";
-  EXPECT_THROW((void)dist::read_flight(folder.path()), IoError);
+  EXPECT_THROW((void)tool::read_flight(folder.path()), IoError);
 }
 
 TEST(FlightReport, NobodyToBlame) {
   FlightJob job(2);
   for (const int rank : {0, 1}) job.write(job.rank(rank, 3), "SIGTERM");
-  EXPECT_EQ(job.report().findings[0], "no rank is behind: all have finished what they entered");
+  EXPECT_EQ(report_of(job).findings[0], "no rank is behind: all have finished what they entered");
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "dist/transports/thread_transport.h"
 #include "dist/watch/detail/blame.h"
 #include "dist/watch/flight_record.h"
-#include "dist/watch/flight_report.h"
+#include "dist/watch/rank_record.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor {
@@ -22,6 +22,10 @@ using dist::run_ranks;
 using dist::ThreadJob;
 using dist::Transport;
 using test::TempDir;
+
+std::string doing_of(const FlightRecord& record) {
+  return dist::find_blame(record, {}, {}).text;
+}
 
 TEST(FlightRecord, HasEveryCollective) {
   for (const auto algorithm : {dist::Algorithm::rank_order, dist::Algorithm::ring}) {
@@ -102,7 +106,7 @@ TEST(FlightRecord, KnowsWhoIsWaitedFor) {
     const FlightRecord::Entry entry = transport.session().flight().last();
     EXPECT_TRUE(entry.under_way());
     EXPECT_EQ(entry.waits_for, 2);
-    const std::string doing = dist::doing(transport.session().flight());
+    const std::string doing = doing_of(transport.session().flight());
     EXPECT_EQ(doing.find("rank 2 did not do its part of rank_order all_reduce #0, bucket 7, for "), 0u)
         << doing;
     transport.session().on_failure = nullptr;
@@ -113,7 +117,7 @@ TEST(FlightRecord, KnowsWhoIsWaitedFor) {
 TEST(FlightRecord, KeepsTheNewest) {
   FlightRecord flight(0, 2);
   EXPECT_EQ(flight.last().seq, -1);
-  EXPECT_EQ(dist::doing(flight), "rank 0 has not come to its first collective");
+  EXPECT_EQ(doing_of(flight), "rank 0 has not come to its first collective");
   constexpr std::int64_t kAll = FlightRecord::kEntries + 100;
   for (std::int64_t seq = 0; seq < kAll; ++seq) {
     flight.begin(seq, {"barrier"});
@@ -124,7 +128,7 @@ TEST(FlightRecord, KeepsTheNewest) {
   EXPECT_EQ(flight.at(100).seq, 100);
   EXPECT_EQ(flight.last().seq, kAll - 1);
   EXPECT_EQ(flight.at(kAll).seq, -1);
-  EXPECT_EQ(dist::doing(flight).find("rank 0 is in no collective: its last, barrier #4195, was done 0"), 0u);
+  EXPECT_EQ(doing_of(flight).find("rank 0 is in no collective: its last, barrier #4195, was done 0"), 0u);
 }
 
 TEST(FlightRecord, IsReadWhileItIsWritten) {
@@ -154,6 +158,17 @@ TEST(FlightRecord, IsReadWhileItIsWritten) {
   reader.join();
 }
 
+// Half a character is no JSON, and a record without its first line says nothing.
+TEST(FlightRecord, ALongErrorEndsWithAWholeCharacter) {
+  const TempDir folder;
+  const std::filesystem::path path = folder.path() / "flight.0.json";
+  const std::string letters(4095, 'x');
+  ASSERT_TRUE(FlightRecord(0, 2).write(path.c_str(), "error", letters + "\u00e9"));
+  const RankRecord record = dist::read_record(path, 0);
+  EXPECT_EQ(record.damage, "");
+  EXPECT_EQ(record.error, letters);
+}
+
 TEST(FlightRecord, ComesBackFromItsFile) {
   const TempDir folder;
   FlightRecord flight(3, 4);
@@ -171,15 +186,17 @@ TEST(FlightRecord, ComesBackFromItsFile) {
   EXPECT_EQ(record.reason, "deadline");
   EXPECT_EQ(record.error, "a \"quote\", a \\ and a line");
   ASSERT_EQ(record.entries.size(), 2u);
-  EXPECT_EQ(record.finished(), 0);
+  EXPECT_FALSE(record.at(0)->under_way());
+  EXPECT_TRUE(record.under_way());
   EXPECT_EQ(record.entered(), 1);
   const RankRecord::Entry& entry = *record.at(1);
-  EXPECT_EQ(entry.str(), "ring all_reduce, bucket 2");
+  EXPECT_EQ(entry.name, "ring all_reduce");
+  EXPECT_EQ(entry.bucket, 2);
   EXPECT_EQ(entry.dtype, "bf16");
   EXPECT_EQ(entry.count, 4096);
   EXPECT_EQ(entry.payload, 8192);
-  EXPECT_EQ(entry.with_payload(), "ring all_reduce, bucket 2 (4096 bf16, 8192 bytes)");
-  EXPECT_EQ(record.at(0)->with_payload(), "barrier");
+  EXPECT_EQ(record.at(0)->name, "barrier");
+  EXPECT_EQ(record.at(0)->bucket, -1);
   EXPECT_EQ(entry.bytes, 123);
   EXPECT_EQ(entry.waits_for, 1);
   EXPECT_EQ(entry.start_us, flight.at(1).start_us);

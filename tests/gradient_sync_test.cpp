@@ -205,9 +205,9 @@ TEST(GradientSync, NobodyElseCommunicatesWhileBucketsAreUnderWay) {
 TEST(Communicators, OfOneTransportShareItsTags) {
   run_ranks(1, [](Transport& transport) {
     Communicator first(transport), second(transport);
-    EXPECT_EQ(first.next_tag(), 0);
-    EXPECT_EQ(second.next_tag(), 1);
-    EXPECT_EQ(first.next_tag(), 2);
+    EXPECT_EQ(first.session().next_tag(), 0);
+    EXPECT_EQ(second.session().next_tag(), 1);
+    EXPECT_EQ(first.session().next_tag(), 2);
   });
 }
 

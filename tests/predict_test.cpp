@@ -1,16 +1,15 @@
 // What `athanor predict` says, against numbers worked out by hand. ZeroOne.MemoryIsTheFormulaAtItsPeak holds
 // the formulas against what is allocated, tag by tag.
-#include "dist/predict.h"
-
 #include <gtest/gtest.h>
 
+#include "examples/athanor_tool/rank_bytes.h"
 #include "nn/models/model.h"
 
 namespace athanor {
 namespace {
 
 using dist::BucketLayout;
-using dist::RankBytes;
+using tool::RankBytes;
 
 /// One vector of 100,003 elements; eight shards of it end at 196 x 8 x 64 = 100,352 in sixteen bits.
 ParameterArena vector_arena(Precision precision, int ranks) {
@@ -18,7 +17,7 @@ ParameterArena vector_arena(Precision precision, int ranks) {
                         dist::bucketed({.precision = precision}, ranks));
 }
 
-dist::StatesOf all(int states) {
+tool::StatesOf all(int states) {
   return [=](const Parameter&) { return states; };
 }
 
@@ -27,15 +26,15 @@ TEST(Predict, BytesByHand) {
   const BucketLayout layout(arena, 8);
   constexpr std::int64_t n = 100352, state = 8 * 100032;  // which is padded to 32 elements alone
   EXPECT_EQ(
-      dist::bytes_per_rank(arena, layout, all(2), false),
+      tool::bytes_per_rank(arena, layout, all(2), false),
       (RankBytes{.weights = 2 * n, .gradients = 2 * n, .masters = 4 * n, .optimizer = state, .comm = 2 * n}));
-  EXPECT_EQ(dist::bytes_per_rank(arena, layout, all(2), true), (RankBytes{.weights = 2 * n,
+  EXPECT_EQ(tool::bytes_per_rank(arena, layout, all(2), true), (RankBytes{.weights = 2 * n,
                                                                           .gradients = 2 * n,
                                                                           .masters = 4 * n / 8,
                                                                           .optimizer = 8 * n / 8,
                                                                           .comm = 2 * n}));
-  EXPECT_EQ(dist::sent_per_step(arena, layout, false), 2 * 2 * n / 8 * 7);
-  EXPECT_EQ(dist::sent_per_step(arena, layout, true), 2 * 2 * n / 8 * 7);
+  EXPECT_EQ(tool::sent_per_step(arena, layout, false), 2 * 2 * n / 8 * 7);
+  EXPECT_EQ(tool::sent_per_step(arena, layout, true), 2 * 2 * n / 8 * 7);
 }
 
 // Weights are their own masters. With one rank there is nothing to divide, nor to send.
@@ -44,9 +43,9 @@ TEST(Predict, BytesInF32AndOnOneRank) {
   const BucketLayout layout(arena, 1);
   constexpr std::int64_t n = 100032;  // a multiple of 32
   const RankBytes expected{.weights = 4 * n, .gradients = 4 * n, .optimizer = 4 * n};
-  EXPECT_EQ(dist::bytes_per_rank(arena, layout, all(1), false), expected);
-  EXPECT_EQ(dist::bytes_per_rank(arena, layout, all(1), true), expected);
-  EXPECT_EQ(dist::sent_per_step(arena, layout, true), 0);
+  EXPECT_EQ(tool::bytes_per_rank(arena, layout, all(1), false), expected);
+  EXPECT_EQ(tool::bytes_per_rank(arena, layout, all(1), true), expected);
+  EXPECT_EQ(tool::sent_per_step(arena, layout, true), 0);
 }
 
 // Two matrices and two vectors for two ranks, which own whole parameters: the bucket is filled from the last,
@@ -65,20 +64,20 @@ TEST(Predict, WholeParametersAreWhatTheRankWithMostTakes) {
                      n = first + second;
   ASSERT_EQ(first, 2048);  // `large` alone
   ASSERT_GE(second, 96 + 256 + 64);
-  EXPECT_EQ(dist::bytes_per_rank(arena, layout, muon, true), (RankBytes{.weights = 2 * n,
+  EXPECT_EQ(tool::bytes_per_rank(arena, layout, muon, true), (RankBytes{.weights = 2 * n,
                                                                         .gradients = 2 * n,
                                                                         .masters = 4 * 2048,
                                                                         .optimizer = 4 * 2048,
                                                                         .comm = 2 * 2 * 2048}));
-  EXPECT_EQ(dist::bytes_per_rank(arena, layout, muon, false).optimizer, 4 * (2048 + 256) + 8 * (96 + 64));
+  EXPECT_EQ(tool::bytes_per_rank(arena, layout, muon, false).optimizer, 4 * (2048 + 256) + 8 * (96 + 64));
   // The other rank's, where its vectors come to more.
   const auto vectors = [](const Parameter& parameter) { return parameter.tensor.rank() == 2 ? 0 : 40; };
-  const RankBytes other = dist::bytes_per_rank(arena, layout, vectors, true);
+  const RankBytes other = tool::bytes_per_rank(arena, layout, vectors, true);
   EXPECT_EQ(other.optimizer, 4 * 40 * (96 + 64));
   EXPECT_EQ(other.masters, 4 * second);
   // A ring needs segments, whatever the pieces.
   const BucketLayout ring(arena, 2, {.algorithm = dist::Algorithm::ring});
-  EXPECT_LT(dist::bytes_per_rank(arena, ring, muon, true).comm, 2 * 2 * n + 1024);
+  EXPECT_LT(tool::bytes_per_rank(arena, ring, muon, true).comm, 2 * 2 * n + 1024);
 }
 
 bool pays(const char* name, int ranks, Precision precision, int states) {
@@ -86,8 +85,8 @@ bool pays(const char* name, int ranks, Precision precision, int states) {
   const ParameterArena arena(model->parameters(), model->buffers(),
                              dist::bucketed({.precision = precision}, ranks));
   const BucketLayout layout(arena, ranks);
-  return dist::zero1_pays(dist::bytes_per_rank(arena, layout, all(states), false),
-                          dist::bytes_per_rank(arena, layout, all(states), true));
+  return tool::zero1_pays(tool::bytes_per_rank(arena, layout, all(states), false),
+                          tool::bytes_per_rank(arena, layout, all(states), true));
 }
 
 TEST(Predict, SmallModelsAreNotWorthIt) {

@@ -3,7 +3,7 @@
 
 #include "autograd/shape.h"
 #include "data/synthetic.h"
-#include "dist/predict.h"
+#include "examples/athanor_tool/rank_bytes.h"
 #include "nn/linear.h"
 #include "optim/adam.h"
 #include "tests/support/mpi_main.h"
@@ -54,15 +54,15 @@ FitReport train(const TrainerConfig& config) {
 // need, DDP says who holds the memory, and ZeRO-1 trains.
 TEST(RanksMemory, AWideModelThatDdpRefusesTrainsUnderZero1) {
   const int ranks = test::mpi_transport().world_size();
-  dist::RankBytes ddp, zero1;
+  tool::RankBytes ddp, zero1;
   {
     Wide model;
     const ParameterArena arena(model.parameters(), model.buffers(),
                                dist::bucketed({.precision = Precision::bf16}, ranks));
     const dist::BucketLayout layout(arena, ranks);
     const auto adamw = [](const Parameter&) { return 2; };
-    ddp = dist::bytes_per_rank(arena, layout, adamw, false);
-    zero1 = dist::bytes_per_rank(arena, layout, adamw, true);
+    ddp = tool::bytes_per_rank(arena, layout, adamw, false);
+    zero1 = tool::bytes_per_rank(arena, layout, adamw, true);
   }
   // The model's own tensors go into the arena; activations of eight samples are small.
   allocator_of(kCpu).trim();

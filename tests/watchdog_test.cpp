@@ -16,7 +16,7 @@
 #include "dist/collectives/communicator.h"
 #include "dist/collectives/wait.h"
 #include "dist/transports/thread_transport.h"
-#include "dist/watch/flight_report.h"
+#include "dist/watch/rank_record.h"
 #include "tests/support/compare_calls_cases.h"
 #include "tests/support/overflow.h"
 #include "tests/support/temp_dir.h"
@@ -253,6 +253,26 @@ TEST_F(WatchdogDeathTest, WhoStandsStillTriesNoAgreement) {
   EXPECT_EXIT(end(1, 1), testing::ExitedWithCode(5), "^$");
 }
 
+// It kills a second after SIGTERM: steps that take long, or a message that was still on its way, are no
+// reason to end without a word.
+TEST_F(WatchdogDeathTest, WhoIsAboutToBeKilledSpeaksInTime) {
+  const auto end = [&] {
+    ThreadJob job(3);
+    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 10s});
+    job.transport(0).session().begin({"barrier"});
+    job.transport(0).session().flight().waits_for(2);
+    raise(SIGCONT);
+    std::this_thread::sleep_for(100ms);
+    job.transport(0).session().flight().moved(1);
+    std::this_thread::sleep_for(900ms);
+    raise(SIGTERM);
+    std::this_thread::sleep_for(3s);
+    _exit(5);
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(74),
+              "^rank 0: error: ended by SIGTERM: rank 2 did not do its part of barrier #0, for ");
+}
+
 TEST_F(WatchdogDeathTest, ACrashLeavesARecord) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer handles crashes in its own way";
@@ -276,7 +296,7 @@ class Overflowing final : public dist::Collective {
   }
   std::int64_t progress() const override { return 0; }
   int waits_for() const override { return -1; }
-  const char* name() const override { return "overflowing"; }
+  dist::Call call() const override { return {"overflowing"}; }
 };
 
 // Where the thread has no room for a handler any more: the one that made the Watchdog, or that of the
@@ -302,7 +322,8 @@ class OverflowDeathTest : public WatchdogDeathTest {
     EXPECT_EQ(written.damage, "");
     EXPECT_EQ(written.reason, "SIGSEGV");
     ASSERT_EQ(written.entries.size(), 1u);
-    EXPECT_EQ(written.entries[0].str(), "overflowing, bucket 0");
+    EXPECT_EQ(written.entries[0].name, "overflowing");
+    EXPECT_EQ(written.entries[0].bucket, 0);
     EXPECT_TRUE(written.entries[0].under_way());
   }
 };

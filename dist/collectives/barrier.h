@@ -1,7 +1,6 @@
 #pragma once
 
 #include "dist/collectives/collective.h"
-#include "dist/collectives/group.h"
 #include "dist/collectives/slice.h"
 
 namespace athanor::dist {
@@ -11,27 +10,23 @@ namespace athanor::dist {
 /// In round k, rank r tells rank r + 2^k that it is here, and hears it from rank r - 2^k; after round k it
 /// knows of 2^(k+1) ranks. Takes ceil(log2 P) steps of one byte. Source: Hensgen, Finkel, Manber 1988, "Two
 /// algorithms for barrier synchronization" (dissemination).
-class Barrier final : public Collective {
+class Barrier final : public PointToPoint {
  public:
   Barrier(Transport& transport, const Group& group)
-      : group_(group),
-        index_(group.index_of(transport.rank())),
-        bytes_(make_flat(2, DType::u8, transport.device())),
-        incoming_(transport, 1),
-        outgoing_(transport, 1) {}
+      : PointToPoint("barrier", transport, group, {}, make_flat(2, DType::u8, transport.device()), 1) {}
 
   void start(Tag tag) override {
     tag_ = tag;
     away_ = 1;
-    progress_ = 0;
+    received_ = sent_ = 0;
     begin_round();
   }
 
   bool advance() override {
     while (away_ < group_.size) {
       incoming_.flush();
-      progress_ += incoming_.pop();
-      progress_ += outgoing_.pop();
+      received_ += incoming_.pop();
+      sent_ += outgoing_.pop();
       if (!incoming_.empty() || !outgoing_.empty()) return false;
       away_ *= 2;
       begin_round();
@@ -39,24 +34,14 @@ class Barrier final : public Collective {
     return true;
   }
 
-  std::int64_t progress() const override { return progress_; }
-  int waits_for() const override { return incoming_.empty() ? outgoing_.peer() : incoming_.peer(); }
-  const char* name() const override { return "barrier"; }
-
  private:
   void begin_round() {
     if (away_ >= group_.size) return;
-    incoming_.receive(group_.rank(index_ - away_), tag_, bytes_of(bytes_, {0, 1}));
-    outgoing_.send(group_.rank(index_ + away_), tag_, bytes_of(bytes_, {1, 2}));
+    incoming_.receive(group_.rank(index_ - away_), tag_, bytes_of(scratch_, {0, 1}));
+    outgoing_.send(group_.rank(index_ + away_), tag_, bytes_of(scratch_, {1, 2}));
   }
 
-  Group group_;
-  int index_;
-  Tag tag_ = 0;
   int away_ = 1;
-  std::int64_t progress_ = 0;
-  Tensor bytes_;  // one in, one out
-  InFlight incoming_, outgoing_;
 };
 
 }  // namespace athanor::dist

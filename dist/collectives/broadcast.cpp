@@ -4,19 +4,15 @@ namespace athanor::dist {
 
 Broadcast::Broadcast(Transport& transport, const Group& group, int root, const Tensor& buffer,
                      std::int64_t segment_bytes)
-    : group_(group),
-      index_(group.index_of(transport.rank())),
-      place_((index_ - group.index_of(root) + group.size) % group.size),
-      buffer_(buffer),
+    : PointToPoint("broadcast", transport, group, buffer, {}, 2),
+      chain_index_((index_ - group.index_of(root) + group.size) % group.size),
       segment_bytes_(segment_bytes),
-      messages_((static_cast<std::int64_t>(buffer.bytes()) + segment_bytes - 1) / segment_bytes),
-      incoming_(transport, kWindow),
-      outgoing_(transport, kWindow) {}
+      messages_((static_cast<std::int64_t>(buffer.bytes()) + segment_bytes - 1) / segment_bytes) {}
 
 void Broadcast::start(Tag tag) {
   tag_ = tag;
-  receiving_ = received_ = place_ == 0 ? messages_ : 0;
-  sending_ = sent_ = place_ == group_.size - 1 ? messages_ : 0;
+  receiving_ = received_ = chain_index_ == 0 ? messages_ : 0;
+  sending_ = sent_ = chain_index_ == group_.size - 1 ? messages_ : 0;
 }
 
 std::span<std::byte> Broadcast::segment(std::int64_t message) const {

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "dist/collectives/group.h"
 #include "dist/collectives/session.h"
 #include "dist/transports/transport.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 namespace athanor::dist {
 
@@ -32,20 +34,15 @@ class Collective {
   virtual std::int64_t progress() const = 0;
   /// The rank whose message is missing; -1 where none is.
   virtual int waits_for() const = 0;
-  /// "ring reduce_scatter": a literal, for records that outlive this
-  virtual const char* name() const = 0;
-  /// Elements of the buffer and their dtype, for records; 0 where there is none.
-  struct Payload {
-    DType dtype = DType::u8;
-    std::int64_t count = 0;
-  };
-  virtual Payload payload() const { return {}; }
+  /// What it is called on record: of no bucket yet.
+  virtual Call call() const = 0;
+  const char* name() const { return call().name; }
 
  protected:
   Collective() = default;
 };
 
-/// Several, one after the other.
+/// Some, one after the other.
 class Sequence final : public Collective {
  public:
   Sequence(const char* name, std::vector<std::unique_ptr<Collective>> parts)
@@ -55,7 +52,7 @@ class Sequence final : public Collective {
     tag_ = tag;
     at_ = 0;
     done_ = 0;
-    if (!parts_.empty()) parts_[0]->start(tag);
+    parts_[0]->start(tag);
   }
   bool advance() override {
     while (at_ < parts_.size() && parts_[at_]->advance()) {
@@ -68,14 +65,12 @@ class Sequence final : public Collective {
     return done_ + (at_ < parts_.size() ? parts_[at_]->progress() : 0);
   }
   int waits_for() const override { return at_ < parts_.size() ? parts_[at_]->waits_for() : -1; }
-  const char* name() const override { return name_; }
-  /// The largest of its parts.
-  Payload payload() const override {
-    Payload largest;
-    for (const auto& part : parts_) {
-      if (part->payload().count >= largest.count) largest = part->payload();
-    }
-    return largest;
+  /// With the buffer of its largest part.
+  Call call() const override {
+    const auto less = [](const auto& a, const auto& b) { return a->call().count < b->call().count; };
+    Call call = (*std::max_element(parts_.begin(), parts_.end(), less))->call();
+    call.name = name_;
+    return call;
   }
 
  private:
@@ -134,5 +129,39 @@ class InFlight {
   std::vector<Message> messages_;
   std::size_t first_ = 0, end_ = 0;
 };
+
+/// One made of messages between the ranks of a group.
+class PointToPoint : public Collective {
+ public:
+  std::int64_t progress() const override { return received_ + sent_; }
+  int waits_for() const override { return incoming_.empty() ? outgoing_.peer() : incoming_.peer(); }
+  Call call() const override {
+    return buffer_.defined() ? Call{name_, buffer_.dtype(), buffer_.numel()} : Call{name_};
+  }
+
+ protected:
+  /// `name`: a literal. `scratch`: memory that messages use beside the buffer, kept until they are let go of.
+  /// `room`: messages under way at a time, each way.
+  PointToPoint(const char* name, Transport& transport, const Group& group, const Tensor& buffer,
+               const Tensor& scratch, int room)
+      : name_(name),
+        group_(group),
+        index_(group.index_of(transport.rank())),
+        buffer_(buffer),
+        scratch_(scratch),
+        incoming_(transport, room),
+        outgoing_(transport, room) {}
+
+  const char* name_;
+  Group group_;
+  int index_;  // in the group
+  Tensor buffer_, scratch_;
+  Tag tag_ = 0;
+  std::int64_t received_ = 0, sent_ = 0;  // messages complete since the start
+  InFlight incoming_, outgoing_;          // last: they go before the memory does
+};
+
+/// What an all-reduce is made of.
+enum class Phase : std::uint8_t { reduce_scatter, all_gather };
 
 }  // namespace athanor::dist

@@ -1,6 +1,5 @@
 #include "dist/collectives/communicator.h"
 
-#include <array>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -27,29 +26,8 @@ void check_buffer(const char* op, const Tensor& buffer, Device device) {
             device.str(), buffer.device().str());
 }
 
-/// A Call as it travels.
-struct Announced {
-  std::array<char, 48> name{};
-  std::int64_t seq = 0, count = 0, bucket = 0, dtype = 0;
-
-  Announced() = default;
-  Announced(const Call& call, std::int64_t number)
-      : seq(number), count(call.count), bucket(call.bucket), dtype(static_cast<std::int64_t>(call.dtype)) {
-    std::strncpy(name.data(), call.name, name.size() - 1);
-  }
-  std::string str() const {
-    std::string text = fmt::format("{} #{}", name.data(), seq);
-    if (bucket >= 0) text += fmt::format(", bucket {}", bucket);
-    if (count > 0) text += fmt::format(", {} {}", count, name_of(static_cast<DType>(dtype)));
-    return text;
-  }
-};
-
-std::int64_t largest_of(std::span<const Range> pieces) {
-  std::int64_t largest = 0;
-  for (const Range& range : pieces) largest = std::max(largest, range.count());
-  return largest;
-}
+/// Text that says what a rank is about to start, as it travels.
+constexpr std::size_t kCallBytes = 120;
 
 }  // namespace
 
@@ -65,9 +43,7 @@ const char* name_of(Algorithm algorithm) {
 }
 
 Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank) {
-  if (options.algorithm == Algorithm::hierarchical)
-    return hierarchical_piece(count, world_size, options.node_size, rank);
-  return piece_of(count, world_size, rank);
+  return piece_of(count, world_size, piece_index(options, world_size, rank));
 }
 
 int piece_index(const CommunicatorOptions& options, int world_size, int rank) {
@@ -78,8 +54,7 @@ int piece_index(const CommunicatorOptions& options, int world_size, int rank) {
 std::int64_t scratch_bytes(const CommunicatorOptions& options, const Tensor& buffer,
                            std::span<const Range> pieces) {
   if (options.algorithm == Algorithm::native) return 0;
-  if (options.algorithm != Algorithm::rank_order)
-    return Ring::scratch_bytes(buffer, 1, options.segment_bytes);
+  if (options.algorithm != Algorithm::rank_order) return Ring::scratch_bytes(buffer, options.segment_bytes);
   return RankOrder::scratch_bytes(buffer, largest_of(pieces), static_cast<int>(pieces.size()));
 }
 
@@ -87,14 +62,17 @@ Communicator::Communicator(Transport& transport, const CommunicatorOptions& opti
     : transport_(transport), options_(options) {
   if (options.algorithm == Algorithm::automatic) {
     const bool nodes = transport.device().is_cuda() && transport.world_size() > options.node_size;
-    options_.algorithm = nodes && transport.native() ? Algorithm::native : Algorithm::rank_order;
+    options_.algorithm = nodes && transport.has_native() ? Algorithm::native : Algorithm::rank_order;
   }
   ATH_CHECK(options.segment_bytes >= 64, "communicator: segment_bytes must be at least 64, but got {}",
             options.segment_bytes);
   ATH_CHECK(options.timeout.count() > 0, "communicator: timeout must be > 0 ms, but got {}",
             options.timeout.count());
-  if (options.algorithm == Algorithm::hierarchical) check_nodes(world_size(), options.node_size);
-  ATH_CHECK(options.algorithm != Algorithm::native || transport.native(),
+  const bool whole_nodes = options.node_size >= 1 && world_size() % options.node_size == 0;
+  ATH_CHECK(options.algorithm != Algorithm::hierarchical || whole_nodes,
+            "hierarchical: the world must be made of whole nodes, but got {} ranks on nodes of {}",
+            world_size(), options.node_size);
+  ATH_CHECK(options.algorithm != Algorithm::native || transport.has_native(),
             "communicator: native takes a transport with collectives of its own (MPI, NCCL), but this one "
             "has none; use ring, hierarchical or rank_order");
 }
@@ -115,7 +93,7 @@ std::unique_ptr<Collective> Communicator::ready(std::unique_ptr<Collective> coll
 }
 
 std::unique_ptr<Collective> Communicator::native(const NativeCall& call) const {
-  return options_.algorithm == Algorithm::native ? transport_.native()->make(call) : nullptr;
+  return options_.algorithm == Algorithm::native ? transport_.native(call) : nullptr;
 }
 
 // The pieces that are meant, all of them.
@@ -145,36 +123,24 @@ std::vector<Range> Communicator::checked(const char* op, const Tensor& buffer,
   return pieces;
 }
 
-std::unique_ptr<Collective> Communicator::make_reduce_scatter(const Tensor& buffer, kernels::Combine how,
-                                                              std::vector<Range> pieces) {
-  const bool equal = pieces.empty();
-  pieces = checked("reduce_scatter", buffer, std::move(pieces));
-  ATH_CHECK(buffer.dtype() != DType::boolean, "reduce_scatter: dtype must be a number, but got bool");
-  if (auto own = native({What::reduce_scatter, buffer, how, pieces})) return own;
-  const std::int64_t segment = options_.segment_bytes;
-  if (options_.algorithm == Algorithm::ring)
-    return std::make_unique<Ring>(transport_, world(), Ring::Half::reduce_scatter, buffer, how,
-                                  scratch(Ring::scratch_bytes(buffer, equal ? world_size() : 1, segment)),
-                                  segment, std::move(pieces));
-  if (options_.algorithm == Algorithm::hierarchical)
-    return hierarchical_reduce_scatter(transport_, options_.node_size, buffer, how,
-                                       scratch(scratch_bytes(options_, buffer, pieces)), segment, pieces);
-  const Tensor arriving = scratch(RankOrder::scratch_bytes(buffer, largest_of(pieces), world_size()));
-  return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::reduce_scatter, buffer, how,
-                                     arriving, std::move(pieces));
-}
-
-std::unique_ptr<Collective> Communicator::make_all_gather(const Tensor& buffer, std::vector<Range> pieces) {
-  pieces = checked("all_gather", buffer, std::move(pieces));
-  constexpr auto kNothing = kernels::Combine::sum;
-  if (auto own = native({What::all_gather, buffer, kNothing, pieces})) return own;
-  if (options_.algorithm == Algorithm::ring)
-    return std::make_unique<Ring>(transport_, world(), Ring::Half::all_gather, buffer, kNothing, Tensor(),
-                                  options_.segment_bytes, std::move(pieces));
-  if (options_.algorithm == Algorithm::hierarchical)
-    return hierarchical_all_gather(transport_, options_.node_size, buffer, options_.segment_bytes, pieces);
-  return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::all_gather, buffer, kNothing,
-                                     Tensor(), std::move(pieces));
+std::unique_ptr<Collective> Communicator::make(Phase phase, const Tensor& buffer, kernels::Combine how,
+                                               std::vector<Range> pieces) {
+  const bool reduces = phase == Phase::reduce_scatter;
+  pieces = checked(reduces ? "reduce_scatter" : "all_gather", buffer, std::move(pieces));
+  ATH_CHECK(!reduces || buffer.dtype() != DType::boolean,
+            "reduce_scatter: dtype must be a number, but got bool");
+  if (auto own = native({reduces ? What::reduce_scatter : What::all_gather, buffer, how, pieces})) return own;
+  // What the library below has not is done in the order of ranks.
+  CommunicatorOptions options = options_;
+  if (options.algorithm == Algorithm::native) options.algorithm = Algorithm::rank_order;
+  const Tensor arriving = reduces ? scratch(scratch_bytes(options, buffer, pieces)) : Tensor();
+  if (options.algorithm == Algorithm::ring)
+    return std::make_unique<Ring>(transport_, world(), phase, buffer, how, arriving, options.segment_bytes,
+                                  std::move(pieces));
+  if (options.algorithm == Algorithm::hierarchical)
+    return hierarchical(transport_, options.node_size, phase, buffer, how, arriving, options.segment_bytes,
+                        pieces);
+  return std::make_unique<RankOrder>(transport_, world(), phase, buffer, how, arriving, std::move(pieces));
 }
 
 std::unique_ptr<Collective> Communicator::all_reduce(const Tensor& buffer, kernels::Combine how,
@@ -185,8 +151,8 @@ std::unique_ptr<Collective> Communicator::all_reduce(const Tensor& buffer, kerne
     if (auto own = native({What::all_reduce, buffer, how, pieces})) return ready(std::move(own));
   }
   std::vector<std::unique_ptr<Collective>> halves;
-  halves.push_back(make_reduce_scatter(buffer, how, pieces));
-  halves.push_back(make_all_gather(buffer, std::move(pieces)));
+  halves.push_back(make(Phase::reduce_scatter, buffer, how, pieces));
+  halves.push_back(make(Phase::all_gather, buffer, how, std::move(pieces)));
   const char* name = options_.algorithm == Algorithm::ring           ? "ring all_reduce"
                      : options_.algorithm == Algorithm::hierarchical ? "hierarchical all_reduce"
                                                                      : "rank_order all_reduce";
@@ -202,15 +168,14 @@ std::unique_ptr<Collective> Communicator::broadcast(const Tensor& buffer, int ro
   return ready(std::make_unique<Broadcast>(transport_, world(), root, buffer, options_.segment_bytes));
 }
 
-std::unique_ptr<Collective> Communicator::make_all_gather_small(const Tensor& buffer) {
+std::unique_ptr<Collective> Communicator::all_gather_small(const Tensor& buffer) {
   check_buffer("all_gather", buffer, transport_.device());
+  std::vector<Range> pieces = equal_pieces(buffer.numel(), world_size());
   if (transport_.grouped()) {
-    auto own =
-        native({What::all_gather, buffer, kernels::Combine::sum, equal_pieces(buffer.numel(), world_size())});
-    if (own) return own;
+    if (auto own = native({What::all_gather, buffer, {}, pieces})) return ready(std::move(own));
   }
-  return std::make_unique<RankOrder>(transport_, world(), RankOrder::Half::all_gather, buffer,
-                                     kernels::Combine::sum, Tensor());
+  return ready(std::make_unique<RankOrder>(transport_, world(), Phase::all_gather, buffer,
+                                           kernels::Combine::sum, Tensor(), std::move(pieces)));
 }
 
 std::unique_ptr<Collective> Communicator::barrier() {
@@ -218,8 +183,8 @@ std::unique_ptr<Collective> Communicator::barrier() {
 }
 
 void Communicator::start(Collective& collective, std::int64_t bucket, std::int64_t launch_us) {
-  const Collective::Payload payload = collective.payload();
-  const Call call{collective.name(), payload.dtype, payload.count, bucket};
+  Call call = collective.call();
+  call.bucket = bucket;
   const Tag tag = session().begin(call, launch_us);
   if (options_.compare_calls && world_size() > 1) compare(call, session().flight().last().seq, tag);
   collective.start(tag);
@@ -227,23 +192,25 @@ void Communicator::start(Collective& collective, std::int64_t bucket, std::int64
 
 // Under the tag of what follows: messages between two ranks arrive in their order.
 void Communicator::compare(const Call& call, std::int64_t seq, Tag tag) {
-  if (!calls_) calls_ = std::make_unique<Exchange>(*this, static_cast<std::int64_t>(sizeof(Announced)));
-  const Announced mine(call, seq);
-  std::memcpy(calls_->row(rank()), &mine, sizeof mine);
+  if (!calls_) calls_ = std::make_unique<Exchange>(*this, kCallBytes);
+  std::string mine = fmt::format("{} #{}", call.name, seq);
+  if (call.bucket >= 0) mine += fmt::format(", bucket {}", call.bucket);
+  if (call.count > 0) mine += fmt::format(", {} {}", call.count, name_of(call.dtype));
+  mine.resize(kCallBytes - 1);  // and a zero
+  std::memcpy(calls_->row(rank()), mine.c_str(), kCallBytes);
   calls_->upload();
   calls_->gather().filled();
   calls_->gather().start(tag);
   finish(calls_->gather(), transport_, {.timeout = options_.timeout, .bucket = call.bucket, .last = false});
   calls_->download();
   for (int other = 0; other < world_size(); ++other) {
-    if (std::memcmp(calls_->row(other), &mine, sizeof mine) == 0) continue;
-    Announced theirs;
-    std::memcpy(&theirs, calls_->row(other), sizeof theirs);
+    const char* theirs = reinterpret_cast<const char*>(calls_->row(other));
+    if (std::memcmp(theirs, mine.c_str(), kCallBytes) == 0) continue;
     const ArgumentError error(fmt::format(
         "all ranks must start the same collectives in the same order, but rank {} starts {}, and rank {} {}",
-        rank(), mine.str(), other, theirs.str()));
+        rank(), mine.c_str(), other, theirs));
     if (session().on_failure) session().on_failure(Failure::error, error);
-    throw error;
+    throw ArgumentError(error);
   }
 }
 

@@ -37,17 +37,16 @@ struct CommunicatorOptions {
   std::int64_t segment_bytes = 1 << 20;  ///< of rings
   /// How long a collective may stand still before its ranks are given up.
   std::chrono::milliseconds timeout{300'000};
-  /// Before each collective, ranks tell each other which one they are about to start, and those that differ
-  /// are an ArgumentError on all of them, instead of a wrong sum or a wait without end. One more message per
-  /// pair of ranks, for which one waits: to look for an error, not to train. parse_flags() takes it from
-  /// ATHANOR_DIST_DEBUG.
+  /// Before each collective, ranks compare which one they are about to start: an ArgumentError on all of them
+  /// where they differ, instead of a wrong sum or a wait without end. Slow: to look for an error, not to
+  /// train. parse_flags() takes it from ATHANOR_DIST_DEBUG.
   bool compare_calls = false;
 };
 
-/// The piece of `count` elements that is `rank`'s own: which piece goes to whom depends on the algorithm, but
-/// they are all the same size where world_size divides count.
+/// The piece of `count` elements that is `rank`'s own, all of them about the same size.
 Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank);
-/// The place of `rank` in the order in which pieces lie in the buffer.
+/// The place of a rank's piece among those of all, in the order in which they lie in the buffer: its number;
+/// with hierarchical, ranks of the same place on their nodes follow each other.
 int piece_index(const CommunicatorOptions& options, int world_size, int rank);
 
 /// Bytes for what arrives while `buffer`, cut into `pieces` by rank, is reduced: with rank_order every rank's
@@ -75,24 +74,23 @@ class Communicator {
   /// piece_of() this job.
   Range piece(std::int64_t count, int rank) const { return piece_of(options_, count, world_size(), rank); }
 
-  /// Takes memory for what arrives, scratch_bytes(): for who makes several reductions, with the most that one
-  /// of them needs. Else each that needs more than those before it takes memory of its own.
+  /// Takes scratch_bytes() for the largest of several reductions, before they are made. Else each that needs
+  /// more than those before it takes memory of its own.
   void reserve(std::int64_t bytes) { (void)scratch(bytes); }
 
   // Each is for one dense flat tensor on the transport's device, which it keeps; start() and push, or run().
   // `pieces`, by rank, tile the tensor in the order of piece_index(), and some may be empty; none given:
-  // piece(). rank_order takes scratch memory of world_size times the largest. What the library below of
-  // native has not is done by rank_order.
+  // piece(). What the library below has not (native) is done by rank_order.
 
   /// buffer[piece] = the buffers of all ranks combined; the rest holds nothing of use afterwards.
   std::unique_ptr<Collective> reduce_scatter(const Tensor& buffer,
                                              kernels::Combine how = kernels::Combine::sum,
                                              std::vector<Range> pieces = {}) {
-    return ready(make_reduce_scatter(buffer, how, std::move(pieces)));
+    return ready(make(Phase::reduce_scatter, buffer, how, std::move(pieces)));
   }
   /// Every rank's buffer[its piece] to all, in place.
   std::unique_ptr<Collective> all_gather(const Tensor& buffer, std::vector<Range> pieces = {}) {
-    return ready(make_all_gather(buffer, std::move(pieces)));
+    return ready(make(Phase::all_gather, buffer, {}, std::move(pieces)));
   }
   /// Both: every rank has the same bits then.
   std::unique_ptr<Collective> all_reduce(const Tensor& buffer, kernels::Combine how = kernels::Combine::sum,
@@ -101,13 +99,9 @@ class Communicator {
   std::unique_ptr<Collective> broadcast(const Tensor& buffer, int root);
   /// Few values: buffer[r * n / P ...) of each rank r to all, in one step: by rank_order, whatever the
   /// algorithm, but native over NCCL, which keeps memory for every pair of ranks that exchange messages.
-  std::unique_ptr<Collective> all_gather_small(const Tensor& buffer) {
-    return ready(make_all_gather_small(buffer));
-  }
+  std::unique_ptr<Collective> all_gather_small(const Tensor& buffer);
   std::unique_ptr<Collective> barrier();
 
-  /// Tag of the next collective, of all that use the transport.
-  Tag next_tag() { return session().next_tag(); }
   /// Puts it on record and starts it, for one who pushes it afterwards (dist/collectives/wait.h).
   /// `launch_us`: when it might have started, by FlightRecord::now_us(); 0: now. Throws as run() where ranks
   /// are compared.
@@ -117,11 +111,9 @@ class Communicator {
 
  private:
   Group world() const { return {0, 1, world_size()}; }
-  // As above, as parts of others: on a device, the host is not told when they are done.
-  std::unique_ptr<Collective> make_reduce_scatter(const Tensor& buffer, kernels::Combine how,
-                                                  std::vector<Range> pieces);
-  std::unique_ptr<Collective> make_all_gather(const Tensor& buffer, std::vector<Range> pieces);
-  std::unique_ptr<Collective> make_all_gather_small(const Tensor& buffer);
+  /// As part of another: on a device, the host is not told when it is done.
+  std::unique_ptr<Collective> make(Phase phase, const Tensor& buffer, kernels::Combine how,
+                                   std::vector<Range> pieces);
   std::unique_ptr<Collective> ready(std::unique_ptr<Collective> collective);
   /// Null where it is not for the library below.
   std::unique_ptr<Collective> native(const NativeCall& call) const;

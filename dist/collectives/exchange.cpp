@@ -1,10 +1,7 @@
 #include "dist/collectives/exchange.h"
 
-#include <cstring>
-
 #include "dist/collectives/slice.h"
 #include "dist/collectives/wait.h"
-#include "tensor/counters.h"
 #include "tensor/pinned.h"
 
 namespace athanor::dist {
@@ -45,19 +42,6 @@ void Exchange::download(const Site& site) {
                                  table_.device().str(), host_.numel(),
                                  static_cast<double>(comm_.options().timeout.count()) / 1000);
   }
-}
-
-bool all_differ(Communicator& comm, std::span<const std::byte> mine) {
-  Exchange rows(comm, std::ssize(mine));
-  std::memcpy(rows.row(comm.rank()), mine.data(), mine.size());
-  rows.upload();
-  rows.run();
-  for (int a = 0; a < comm.world_size(); ++a) {
-    for (int b = 0; b < a; ++b) {
-      if (std::memcmp(rows.row(a), rows.row(b), mine.size()) == 0) return false;
-    }
-  }
-  return true;
 }
 
 }  // namespace athanor::dist

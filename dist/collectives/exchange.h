@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstring>
 #include <memory>
-#include <span>
+#include <type_traits>
+#include <vector>
 
 #include "dist/collectives/communicator.h"
 #include "tensor/counters.h"
@@ -39,7 +41,17 @@ class Exchange {
   std::unique_ptr<Collective> gather_;
 };
 
-/// Whether no two ranks give the same bytes: all call it with as many, a multiple of 8.
-bool all_differ(Communicator& comm, std::span<const std::byte> mine);
+/// A value of every rank, by rank, to all.
+template <class T>
+std::vector<T> gather_values(Communicator& comm, const T& mine, const Site& site = Site::current()) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0);
+  Exchange rows(comm, sizeof mine);
+  std::memcpy(rows.row(comm.rank()), &mine, sizeof mine);
+  rows.upload();
+  rows.run(site);
+  std::vector<T> all(static_cast<std::size_t>(comm.world_size()));
+  std::memcpy(all.data(), rows.row(0), all.size() * sizeof mine);
+  return all;
+}
 
 }  // namespace athanor::dist

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace athanor::dist {
@@ -35,6 +36,12 @@ inline std::vector<Range> equal_pieces(std::int64_t count, int parts) {
   pieces.reserve(static_cast<std::size_t>(parts));
   for (int i = 0; i < parts; ++i) pieces.push_back(piece_of(count, parts, i));
   return pieces;
+}
+
+inline std::int64_t largest_of(std::span<const Range> pieces) {
+  std::int64_t largest = 0;
+  for (const Range& piece : pieces) largest = std::max(largest, piece.count());
+  return largest;
 }
 
 }  // namespace athanor::dist

@@ -16,7 +16,8 @@ struct Rings {
       : node{rank / node_size * node_size, 1, node_size},
         rail{rank % node_size, node_size, static_cast<int>(pieces.size()) / node_size} {
     const auto piece = [&](int place, int at) {
-      return pieces[static_cast<std::size_t>(at * node_size + place)];
+      const int rank_there = at * node_size + place;
+      return pieces[static_cast<std::size_t>(rank_there)];
     };
     for (int place = 0; place < node_size; ++place)
       parts.push_back({piece(place, 0).begin, piece(place, rail.size - 1).end});
@@ -30,44 +31,19 @@ struct Rings {
 
 }  // namespace
 
-void check_nodes(int world_size, int node_size) {
-  ATH_CHECK(node_size >= 1 && world_size % node_size == 0,
-            "hierarchical: the world must be made of whole nodes, but got {} ranks on nodes of {}",
-            world_size, node_size);
-}
-
-Range hierarchical_piece(std::int64_t count, int world_size, int node_size, int rank) {
-  const Range part = piece_of(count, node_size, rank % node_size);
-  const Range piece = piece_of(part.count(), world_size / node_size, rank / node_size);
-  return {part.begin + piece.begin, part.begin + piece.end};
-}
-
-std::unique_ptr<Collective> hierarchical_reduce_scatter(Transport& transport, int node_size,
-                                                        const Tensor& buffer, kernels::Combine how,
-                                                        const Tensor& scratch, std::int64_t segment_bytes,
-                                                        std::span<const Range> pieces) {
-  constexpr auto kHalf = Ring::Half::reduce_scatter;
+std::unique_ptr<Collective> hierarchical(Transport& transport, int node_size, Phase phase,
+                                         const Tensor& buffer, kernels::Combine how, const Tensor& scratch,
+                                         std::int64_t segment_bytes, std::span<const Range> pieces) {
   const Rings at(pieces, node_size, transport.rank());
-  std::vector<std::unique_ptr<Collective>> parts;
-  parts.push_back(
-      std::make_unique<Ring>(transport, at.node, kHalf, buffer, how, scratch, segment_bytes, at.parts));
-  parts.push_back(std::make_unique<Ring>(transport, at.rail, kHalf, slice(buffer, at.part), how, scratch,
+  std::vector<std::unique_ptr<Collective>> rings;
+  rings.push_back(
+      std::make_unique<Ring>(transport, at.node, phase, buffer, how, scratch, segment_bytes, at.parts));
+  rings.push_back(std::make_unique<Ring>(transport, at.rail, phase, slice(buffer, at.part), how, scratch,
                                          segment_bytes, at.of_rail));
-  return std::make_unique<Sequence>("hierarchical reduce_scatter", std::move(parts));
-}
-
-std::unique_ptr<Collective> hierarchical_all_gather(Transport& transport, int node_size, const Tensor& buffer,
-                                                    std::int64_t segment_bytes,
-                                                    std::span<const Range> pieces) {
-  constexpr auto kHalf = Ring::Half::all_gather;
-  constexpr auto kNothing = kernels::Combine::sum;
-  const Rings at(pieces, node_size, transport.rank());
-  std::vector<std::unique_ptr<Collective>> parts;
-  parts.push_back(std::make_unique<Ring>(transport, at.rail, kHalf, slice(buffer, at.part), kNothing,
-                                         Tensor(), segment_bytes, at.of_rail));
-  parts.push_back(
-      std::make_unique<Ring>(transport, at.node, kHalf, buffer, kNothing, Tensor(), segment_bytes, at.parts));
-  return std::make_unique<Sequence>("hierarchical all_gather", std::move(parts));
+  if (phase == Phase::all_gather) std::swap(rings[0], rings[1]);
+  return std::make_unique<Sequence>(
+      phase == Phase::all_gather ? "hierarchical all_gather" : "hierarchical reduce_scatter",
+      std::move(rings));
 }
 
 }  // namespace athanor::dist

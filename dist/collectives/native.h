@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "dist/collectives/collective.h"
@@ -29,15 +28,6 @@ struct NativeCall {
     }
     return "native";
   }
-};
-
-/// Collectives of the library below a transport.
-class NativeCollectives {
- public:
-  virtual ~NativeCollectives() = default;
-  /// One of them; null where it has none that keeps what kernels::Combine promises. Bits and steps are the
-  /// library's.
-  virtual std::unique_ptr<Collective> make(const NativeCall& call) = 0;
 };
 
 }  // namespace athanor::dist

@@ -83,8 +83,7 @@ class NcclNative final : public Collective {
   }
   std::int64_t progress() const override { return static_cast<std::int64_t>(queued_); }
   int waits_for() const override { return -1; }  // NCCL does not say
-  const char* name() const override { return call_.name(); }
-  Payload payload() const override { return {call_.buffer.dtype(), call_.buffer.numel()}; }
+  Call call() const override { return {call_.name(), call_.buffer.dtype(), call_.buffer.numel()}; }
 
  private:
   Transport& transport_;

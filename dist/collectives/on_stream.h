@@ -54,8 +54,7 @@ class OnStream final : public Collective {
     const int behind = transport_.behind();
     return behind >= 0 ? behind : inner_->waits_for();
   }
-  const char* name() const override { return inner_->name(); }
-  Payload payload() const override { return inner_->payload(); }
+  Call call() const override { return inner_->call(); }
 
  private:
   Transport& transport_;

@@ -8,32 +8,29 @@ std::int64_t RankOrder::scratch_bytes(const Tensor& buffer, std::int64_t largest
   return largest_piece * ranks * static_cast<std::int64_t>(size_of(buffer.dtype()));
 }
 
-RankOrder::RankOrder(Transport& transport, const Group& group, Half half, const Tensor& buffer,
+RankOrder::RankOrder(Transport& transport, const Group& group, Phase phase, const Tensor& buffer,
                      kernels::Combine how, const Tensor& scratch, std::vector<Range> pieces)
-    : group_(group),
-      index_(group.index_of(transport.rank())),
-      half_(half),
-      buffer_(buffer),
+    : PointToPoint(phase == Phase::all_gather ? "rank_order all_gather" : "rank_order reduce_scatter",
+                   transport, group, buffer, scratch, group.size),
+      phase_(phase),
       how_(how),
-      pieces_(pieces.empty() ? equal_pieces(buffer.numel(), group.size) : std::move(pieces)),
-      incoming_(transport, group.size),
-      outgoing_(transport, group.size) {
-  if (half == Half::all_gather || group.size == 1) return;
+      pieces_(std::move(pieces)) {
+  if (phase == Phase::all_gather || group.size == 1) return;
   const std::int64_t mine = piece(index_).count();
   rows_ = as_type(scratch, buffer.dtype(), 0, group.size * mine)
               .view_as_strided({group.size, mine}, {mine, 1}, 0);
 }
 
 void RankOrder::start(Tag tag) {
-  progress_ = 0;
-  combined_ = half_ == Half::all_gather || group_.size == 1;
+  received_ = sent_ = 0;
+  combined_ = phase_ == Phase::all_gather || group_.size == 1;
   const Range mine = piece(index_);
   const auto row = [&](int i) { return Range{i * mine.count(), (i + 1) * mine.count()}; };
   // Nearest neighbours first, so that not everyone begins with rank 0.
   for (int away = 1; away < group_.size; ++away) {
     const int from = (index_ - away + group_.size) % group_.size, to = (index_ + away) % group_.size;
     const Range theirs = piece(from);
-    if (half_ == Half::all_gather) {
+    if (phase_ == Phase::all_gather) {
       if (theirs.count() > 0) incoming_.receive(group_.rank(from), tag, bytes_of(buffer_, theirs));
       if (mine.count() > 0) outgoing_.send(group_.rank(to), tag, bytes_of(buffer_, mine));
     } else {
@@ -46,8 +43,8 @@ void RankOrder::start(Tag tag) {
 
 bool RankOrder::advance() {
   incoming_.flush();
-  while (incoming_.pop()) ++progress_;
-  while (outgoing_.pop()) ++progress_;
+  while (incoming_.pop()) ++received_;
+  while (outgoing_.pop()) ++sent_;
   if (!incoming_.empty()) return false;
   if (!combined_) {
     combined_ = true;

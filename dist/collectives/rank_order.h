@@ -3,57 +3,43 @@
 #include <vector>
 
 #include "dist/collectives/collective.h"
-#include "dist/collectives/group.h"
 #include "kernels/accumulate.h"
-#include "tensor/tensor.h"
 
 namespace athanor::dist {
 
-/// Half an all-reduce by direct exchange, with sums in the order of ranks.
+/// A phase of an all-reduce by direct exchange, with sums in the order of ranks.
 ///
 /// The buffer is cut into P pieces. In reduce_scatter, every rank sends each other one the piece that is the
 /// other's, and combines the P versions of its own as ((rank 0 + rank 1) + rank 2) + ..., halves in f32 with
 /// one rounding at the end. In all_gather, every rank sends its piece to all others. All messages are under
 /// way at once.
 ///
-/// Each half is one step of P - 1 messages per rank, n (P - 1) / P elements in all: as much as a ring, but
+/// Each phase is one step of P - 1 messages per rank, n (P - 1) / P elements in all: as much as a ring, but
 /// from everyone to everyone. For ranks that are all near each other, and for small messages: one latency.
 ///
 /// The bits of an element follow from the P values it is made of and from nothing else: not from timing, nor
 /// from n or where the element lies. For halves the error does not grow with P.
-class RankOrder final : public Collective {
+class RankOrder final : public PointToPoint {
  public:
-  enum class Half : std::uint8_t { reduce_scatter, all_gather };
-
   /// As Ring: this rank's piece of the dense `buffer` on the transport's device is what reduce_scatter makes
   /// and all_gather begins with.
-  RankOrder(Transport& transport, const Group& group, Half half, const Tensor& buffer, kernels::Combine how,
-            const Tensor& scratch, std::vector<Range> pieces = {});
+  RankOrder(Transport& transport, const Group& group, Phase phase, const Tensor& buffer, kernels::Combine how,
+            const Tensor& scratch, std::vector<Range> pieces);
 
   /// This rank's piece as every rank has it: about the size of the buffer where pieces are equal.
   static std::int64_t scratch_bytes(const Tensor& buffer, std::int64_t largest_piece, int ranks);
 
   void start(Tag tag) override;
   bool advance() override;
-  std::int64_t progress() const override { return progress_; }
-  int waits_for() const override { return incoming_.empty() ? outgoing_.peer() : incoming_.peer(); }
-  const char* name() const override {
-    return half_ == Half::reduce_scatter ? "rank_order reduce_scatter" : "rank_order all_gather";
-  }
-  Payload payload() const override { return {buffer_.dtype(), buffer_.numel()}; }
 
  private:
   const Range& piece(int index) const { return pieces_[static_cast<std::size_t>(index)]; }
 
-  Group group_;
-  int index_;
-  Half half_;
-  Tensor buffer_, rows_;  // rows: this rank's piece as each rank has it
+  Phase phase_;
+  Tensor rows_;  // this rank's piece as each rank has it
   kernels::Combine how_;
   std::vector<Range> pieces_;  // by index in the group
-  std::int64_t progress_ = 0;
   bool combined_ = false;
-  InFlight incoming_, outgoing_;
 };
 
 }  // namespace athanor::dist

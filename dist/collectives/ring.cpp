@@ -5,12 +5,6 @@
 namespace athanor::dist {
 namespace {
 
-std::int64_t largest_of(const std::vector<Range>& pieces) {
-  std::int64_t most = 0;
-  for (const Range& piece : pieces) most = std::max(most, piece.count());
-  return most;
-}
-
 std::int64_t segment_elements(const Tensor& buffer, std::int64_t largest_piece, std::int64_t segment_bytes) {
   const auto element = static_cast<std::int64_t>(size_of(buffer.dtype()));
   return std::max<std::int64_t>(1, std::min(largest_piece, segment_bytes / element));
@@ -18,27 +12,21 @@ std::int64_t segment_elements(const Tensor& buffer, std::int64_t largest_piece, 
 
 }  // namespace
 
-std::int64_t Ring::scratch_bytes(const Tensor& buffer, int ranks, std::int64_t segment_bytes) {
+std::int64_t Ring::scratch_bytes(const Tensor& buffer, std::int64_t segment_bytes) {
   const auto element = static_cast<std::int64_t>(size_of(buffer.dtype()));
-  return kWindow *
-         align_elements(
-             segment_elements(buffer, (buffer.numel() + ranks - 1) / ranks, segment_bytes) * element,
-             kSliceAlignment);
+  const std::int64_t segment = segment_elements(buffer, buffer.numel(), segment_bytes);
+  return kWindow * align_elements(segment * element, kSliceAlignment);
 }
 
-Ring::Ring(Transport& transport, const Group& group, Half half, const Tensor& buffer, kernels::Combine how,
+Ring::Ring(Transport& transport, const Group& group, Phase phase, const Tensor& buffer, kernels::Combine how,
            const Tensor& scratch, std::int64_t segment_bytes, std::vector<Range> pieces)
-    : group_(group),
-      index_(group.index_of(transport.rank())),
-      half_(half),
-      buffer_(buffer),
-      scratch_(scratch),
+    : PointToPoint(phase == Phase::all_gather ? "ring all_gather" : "ring reduce_scatter", transport, group,
+                   buffer, scratch, kWindow),
+      phase_(phase),
       how_(how),
-      pieces_(pieces.empty() ? equal_pieces(buffer.numel(), group.size) : std::move(pieces)),
+      pieces_(std::move(pieces)),
       segment_(segment_elements(buffer, largest_of(pieces_), segment_bytes)),
-      window_(transport.grouped() ? 1 : kWindow),
-      incoming_(transport, kWindow),
-      outgoing_(transport, kWindow) {
+      window_(transport.grouped() ? 1 : kWindow) {
   per_step_ = (largest_of(pieces_) + segment_ - 1) / segment_;
   messages_ = per_step_ * (group.size - 1);
 }
@@ -51,38 +39,34 @@ void Ring::start(Tag tag) {
 // What a message holds: `lag` is 0 for those sent, 1 for those received, which the one before has sent.
 Range Ring::segment(std::int64_t message, int lag) const {
   const int step = static_cast<int>(message / per_step_);
-  const int back = step + lag + (half_ == Half::reduce_scatter ? 1 : 0);  // at most P
+  const int back = step + lag + (phase_ == Phase::reduce_scatter ? 1 : 0);  // at most P
   const Range& piece = pieces_[static_cast<std::size_t>((index_ - back + 2 * group_.size) % group_.size)];
   const std::int64_t begin = std::min(piece.begin + message % per_step_ * segment_, piece.end);
   return {begin, std::min(begin + segment_, piece.end)};
 }
 
-std::span<std::byte> Ring::bytes(const Range& range) const {
-  return bytes_of(buffer_, range);
-}
-
-std::span<std::byte> Ring::inbox(std::int64_t message, const Range& range) const {
-  if (half_ == Half::all_gather) return bytes(range);
-  const std::int64_t half =
-      align_elements(segment_ * static_cast<std::int64_t>(size_of(buffer_.dtype())), kSliceAlignment);
-  return {scratch_.raw_data() + message % kWindow * half, bytes(range).size()};
+// Where it arrives.
+Tensor Ring::inbox(std::int64_t message, const Range& range) const {
+  if (phase_ == Phase::all_gather) return slice(buffer_, range);
+  const DType dtype = buffer_.dtype();
+  const std::int64_t stride = align_elements(segment_, kSliceAlignment / size_of(dtype));
+  return as_type(scratch_, dtype, message % kWindow * stride, range.count());
 }
 
 void Ring::take_in(std::int64_t message) {
-  if (half_ == Half::all_gather) return;
+  if (phase_ == Phase::all_gather) return;
   const Range range = segment(message, 1);
-  const Tensor mine = slice(buffer_, range);
-  const std::byte* arrived = inbox(message, range).data();
-  const auto offset = (arrived - scratch_.raw_data()) / static_cast<std::int64_t>(size_of(mine.dtype()));
-  on_device(mine.device(), [&](auto& context) {
-    kernels::accumulate(context, how_, as_type(scratch_, mine.dtype(), offset, range.count()), mine);
+  on_device(buffer_.device(), [&](auto& context) {
+    kernels::accumulate(context, how_, inbox(message, range), slice(buffer_, range));
   });
 }
 
 void Ring::post_receives() {
   for (; receiving_ < messages_ && receiving_ < received_ + window_; ++receiving_) {
     const Range range = segment(receiving_, 1);
-    if (range.count() > 0) incoming_.receive(group_.rank(index_ - 1), tag_, inbox(receiving_, range));
+    if (range.count() > 0)
+      incoming_.receive(group_.rank(index_ - 1), tag_,
+                        bytes_of(inbox(receiving_, range), {0, range.count()}));
   }
 }
 
@@ -91,7 +75,7 @@ bool Ring::post_sends() {
   bool any = false;
   for (; sending_ < messages_ && sending_ < sent_ + window_ && sending_ < per_step_ + received_; ++sending_) {
     const Range range = segment(sending_, 0);
-    if (range.count() > 0) outgoing_.send(group_.rank(index_ + 1), tag_, bytes(range));
+    if (range.count() > 0) outgoing_.send(group_.rank(index_ + 1), tag_, bytes_of(buffer_, range));
     any = true;
   }
   return any;
@@ -112,10 +96,6 @@ bool Ring::advance() {
     }
   }
   return received_ == messages_ && sent_ == messages_;
-}
-
-int Ring::waits_for() const {
-  return incoming_.empty() ? outgoing_.peer() : incoming_.peer();
 }
 
 }  // namespace athanor::dist

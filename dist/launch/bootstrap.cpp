@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "kernels/hash.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
@@ -33,40 +34,43 @@ bool speaks(const Environment& environment, std::initializer_list<const char*> n
 
 constexpr int kMostRanks = 1 << 20;
 
+/// The variables in which a launcher says who a process is; null: it has none for that.
+struct Variables {
+  const char *rank, *size, *local_rank, *local_size;
+};
+constexpr Variables kMpirun{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                            "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Variables kTorchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr Variables kSlurm{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr};
+
 /// What one launcher says, and in which variables.
 struct Announcement {
   RankInfo info;
-  const char* variables = "";
+  const Variables& in;
 };
 
-void read_ranks(const Environment& environment, RankInfo& info, const char* rank, const char* size) {
-  info.world_size = number(environment, size, 1, kMostRanks);
-  info.rank = number(environment, rank, 0, info.world_size - 1);
-}
-
-/// `size` may be null: nobody says it.
-void read_local(const Environment& environment, RankInfo& info, const char* rank, const char* size) {
-  info.local_known = environment(rank).has_value();
-  if (size && environment(size)) info.local_size = number(environment, size, 1, info.world_size);
-  if (environment(rank)) info.local_rank = number(environment, rank, 0, info.world_size - 1);
+Announcement read(const Environment& environment, Launcher launcher, const Variables& in) {
+  RankInfo info{.launcher = launcher};
+  info.world_size = number(environment, in.size, 1, kMostRanks);
+  info.rank = number(environment, in.rank, 0, info.world_size - 1);
+  info.local_known = environment(in.local_rank).has_value();
+  if (info.local_known) info.local_rank = number(environment, in.local_rank, 0, info.world_size - 1);
+  if (in.local_size && environment(in.local_size))
+    info.local_size = number(environment, in.local_size, 1, info.world_size);
   // Who announces a local rank but not their number: as few as there can be.
   info.local_size = std::max(info.local_size, info.local_rank + 1);
+  return {info, in};
 }
 
 std::optional<Announcement> ask_mpirun(const Environment& environment) {
-  if (!speaks(environment, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) return std::nullopt;
-  Announcement said{{.launcher = Launcher::mpirun}, "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE"};
-  read_ranks(environment, said.info, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
-  read_local(environment, said.info, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
-  return said;
+  if (!speaks(environment, {kMpirun.rank, kMpirun.size})) return std::nullopt;
+  return read(environment, Launcher::mpirun, kMpirun);
 }
 
 // A port for a job that has none, so that two jobs on one machine do not meet. 20480 is below those the
 // system gives away.
 int port_of(std::string_view job) {
-  std::uint32_t hash = 2166136261u;  // FNV-1a
-  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
-  return 20480 + static_cast<int>(hash % 8192);
+  return 20480 + static_cast<int>(kernels::fnv1a(job) % 8192);
 }
 
 std::optional<Announcement> ask_torchrun(const Environment& environment) {
@@ -74,14 +78,9 @@ std::optional<Announcement> ask_torchrun(const Environment& environment) {
   const bool address = environment("MASTER_ADDR") || environment("MASTER_PORT");
   if (!ranks) return std::nullopt;  // an address alone says nothing of who we are
   const bool by_nccl = !address && environment("NCCL_COMM_ID");
-  if (by_nccl) {
-    (void)speaks(environment, {"RANK", "WORLD_SIZE"});
-  } else {
-    (void)speaks(environment, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
-  }
-  Announcement said{{.launcher = by_nccl ? Launcher::nccl_comm : Launcher::torchrun}, "RANK, WORLD_SIZE"};
-  read_ranks(environment, said.info, "RANK", "WORLD_SIZE");
-  read_local(environment, said.info, "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+  (void)(by_nccl ? speaks(environment, {"RANK", "WORLD_SIZE"})
+                 : speaks(environment, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}));
+  Announcement said = read(environment, by_nccl ? Launcher::nccl_comm : Launcher::torchrun, kTorchrun);
   RankInfo& info = said.info;
   if (environment("ATHANOR_JOB")) info.launcher = Launcher::devices;
   for (const char* name : {"ATHANOR_JOB", "TORCHELASTIC_RUN_ID"}) {
@@ -115,11 +114,9 @@ int tasks_of_node(std::string_view list, int node) {
 
 // The script of a batch job, and a shell in an allocation, have all of Slurm's variables but are no step.
 std::optional<Announcement> ask_slurm(const Environment& environment) {
-  if (!environment("SLURM_STEP_NUM_TASKS") || !environment("SLURM_PROCID")) return std::nullopt;
-  Announcement said{{.launcher = Launcher::slurm}, "SLURM_PROCID, SLURM_STEP_NUM_TASKS"};
+  if (!environment(kSlurm.size) || !environment(kSlurm.rank)) return std::nullopt;
+  Announcement said = read(environment, Launcher::slurm, kSlurm);
   RankInfo& info = said.info;
-  read_ranks(environment, info, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS");
-  read_local(environment, info, "SLURM_LOCALID", nullptr);
   if (const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE")) {
     const int node = environment("SLURM_NODEID") ? number(environment, "SLURM_NODEID", 0, kMostRanks) : 0;
     info.local_size = std::max(info.local_size, tasks_of_node(*tasks, node));
@@ -197,8 +194,9 @@ RankInfo find_rank_info(const Environment& environment) {
     if (other.info.rank == first.rank && other.info.world_size == first.world_size) continue;
     std::string list;
     for (const Announcement& said : all) {
-      list += fmt::format("{}{} ({}) says rank {} of {}", list.empty() ? "" : ", ",
-                          name_of(said.info.launcher), said.variables, said.info.rank, said.info.world_size);
+      list += fmt::format("{}{} ({}, {}) says rank {} of {}", list.empty() ? "" : ", ",
+                          name_of(said.info.launcher), said.in.rank, said.in.size, said.info.rank,
+                          said.info.world_size);
     }
     detail::fail<>("ranks: one launcher must say who this process is, but {}; unset the variables of one",
                    list);

@@ -53,7 +53,7 @@ Environment environment();
 /// contradict it. Slurm's variables under mpirun or torchrun are those of the allocation which these work in,
 /// and are not counted. Throws ArgumentError, one line that lists who says what, where two contradict each
 /// other; where one says half of it; and where a number is none.
-RankInfo find_rank_info(const Environment& environment = environment());
+RankInfo find_rank_info(const Environment& variables = environment());
 
 /// The first name of a list as Slurm writes it: "gpu[03-07,12],login" is gpu03.
 std::string first_host(std::string_view slurm_list);

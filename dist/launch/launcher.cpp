@@ -11,7 +11,6 @@
 #include <system_error>
 #include <thread>
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -156,7 +155,6 @@ std::vector<Command> one_per_gpu(int ranks, const std::vector<std::string>& argu
     }
     commands.push_back(std::move(command));
   }
-  ::fcntl(meeting.socket, F_SETFD, FD_CLOEXEC);
   return commands;
 }
 

@@ -5,11 +5,11 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <netinet/in.h>
 #include <poll.h>
 
@@ -203,14 +203,6 @@ class Client {
   std::size_t done_ = 0;  // of out_, or else of in_
 };
 
-std::string names_of_missing(const std::vector<bool>& served) {
-  std::string names;
-  for (std::size_t rank = 1; rank < served.size(); ++rank) {
-    if (!served[rank]) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
-  }
-  return names;
-}
-
 /// Takes in all who wait at the door. When to try again: at once, or later where the system has no room.
 Clock::time_point accept_all(int listening, std::vector<Client>& clients, Clock::time_point now) {
   for (;;) {
@@ -230,9 +222,13 @@ void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listeni
   Clock::time_point now = Clock::now(), accept_at = now;
   for (int left = info.world_size - 1; left > 0; now = Clock::now()) {
     if (now >= until) {
+      std::vector<std::size_t> missing;
+      missing.reserve(meeting.served.size());
+      for (std::size_t rank = 1; rank < meeting.served.size(); ++rank)
+        if (!meeting.served[rank]) missing.push_back(rank);
       detail::fail<PeerLostError>(
           "ranks: all {} must come to rank 0 at port {} within {} s, but these have not: {}", info.world_size,
-          info.port, static_cast<double>(timeout.count()) / 1000, names_of_missing(meeting.served));
+          info.port, static_cast<double>(timeout.count()) / 1000, fmt::join(missing, ", "));
     }
     std::vector<pollfd> ends;
     for (const Client& client : clients) ends.push_back({client.fd(), client.events(), 0});
@@ -312,17 +308,17 @@ std::vector<std::byte> ask(const RankInfo& info, Clock::time_point until, millis
 }  // namespace
 
 std::vector<std::byte> share_from_rank_0(const RankInfo& info, std::span<const std::byte> mine,
-                                         const RendezvousOptions& options) {
+                                         milliseconds timeout) {
   ATH_CHECK(mine.size() <= kMost, "ranks: what rank 0 shares must be at most {} bytes, but is {}", kMost,
             mine.size());
   Socket listening(info.listening);
   if (info.alone()) return {mine.begin(), mine.end()};
   ATH_CHECK(!info.host.empty() && info.port > 0,
             "ranks: the address of rank 0 must be known, but is not; set MASTER_ADDR and MASTER_PORT");
-  const Clock::time_point until = Clock::now() + options.timeout;
-  if (info.rank > 0) return ask(info, until, options.timeout);
+  const Clock::time_point until = Clock::now() + timeout;
+  if (info.rank > 0) return ask(info, until, timeout);
   if (!listening) listening = listen_as_master(info);
-  serve(info, mine, std::move(listening), until, options.timeout);
+  serve(info, mine, std::move(listening), until, timeout);
   return {mine.begin(), mine.end()};
 }
 
@@ -350,7 +346,6 @@ Listening listen_anywhere(const char* host) {
   socklen_t length = sizeof address;
   if (!socket || ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
     detail::fail<BackendError>("ranks: {} must have a free port, but got: {}", host, std::strerror(errno));
-  ::fcntl(socket.fd(), F_SETFD, 0);
   return {socket.release(), ntohs(address.sin_port)};
 }
 

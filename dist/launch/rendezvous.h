@@ -19,10 +19,9 @@
 //   rank 0: a status, a length, the same over "rank 0", both messages and the bytes; so many bytes
 //   rank:   one byte: it has them
 //
-// So the secret stays where it is, nothing that was heard once is of use again, and both ends prove that they
-// know it: no stranger takes a rank's place, or rank 0's. The bytes themselves can be read on the way.
-// Without a secret (RankInfo::secret is empty) the key is empty, and anybody can compute it:
-// warn_of_strangers().
+// So both ends prove that they know the secret, which stays where it is, and nothing that was heard once is
+// of use again: no stranger takes a rank's place, or rank 0's. The bytes themselves can be read on the way.
+// Without a secret the key is empty, and anybody can compute it: warn_of_strangers().
 //
 // Rank 0 listens to several at a time. One who is cut off asks again; who speaks otherwise (a port scanner,
 // another job's rank) is sent away or left after 5 s; nobody waits longer than the deadline.
@@ -30,19 +29,14 @@
 
 namespace athanor::dist {
 
-struct RendezvousOptions {
-  std::chrono::milliseconds timeout{120'000};
-};
-
 /// Returns rank 0's `mine` on every rank; `mine` of the others is not looked at, and at most 64 KiB long.
 /// Rank 0 listens at `info.listening`, where it is given that, or else at `info.port` of the address
 /// `info.host`, or of all addresses where that is not this machine's.
 /// Throws PeerLostError naming the ranks that did not come in time (on rank 0) or the address nobody answered
-/// at (on the others); ArgumentError where rank 0 sends this one away, because it is of another job, of
-/// another number of ranks, has another secret, or is a rank too many; and where rank 0 does not know the
-/// secret; BackendError where the port cannot be had.
+/// at (on the others); ArgumentError where rank 0 sends this one away (another job, number of ranks or
+/// secret, a rank too many) or does not know the secret; BackendError where the port cannot be had.
 std::vector<std::byte> share_from_rank_0(const RankInfo& info, std::span<const std::byte> mine,
-                                         const RendezvousOptions& options = {});
+                                         std::chrono::milliseconds timeout);
 
 /// One line where ranks would meet without a secret at an address that other machines reach; else empty.
 std::string warn_of_strangers(const RankInfo& info);
@@ -50,7 +44,6 @@ std::string warn_of_strangers(const RankInfo& info);
 std::string draw_secret();
 
 /// A socket that listens at a port of `host` which nobody uses, so that nobody can take it, and that port.
-/// Inherited by child processes.
 struct Listening {
   int socket = -1;
   int port = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -137,14 +136,9 @@ class ErrorLines {
       child.errors = -1;
       return;
     }
-    for (ssize_t i = 0; i < got; ++i) {
-      if (buffer[i] != '\n') {
-        child.line += buffer[i];
-      } else {
-        take(child, child.line);
-        child.line.clear();
-      }
-    }
+    child.line.append(buffer, static_cast<std::size_t>(got));
+    for (std::size_t end; (end = child.line.find('\n')) != std::string::npos; child.line.erase(0, end + 1))
+      take(child, child.line.substr(0, end));
   }
 
   /// Says why the job has ended, where no rank has. The exit code.

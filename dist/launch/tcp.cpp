@@ -15,6 +15,9 @@ using std::chrono::milliseconds;
 
 namespace {
 
+/// How long one of several addresses may take to answer; a far machine does within the first second or two.
+constexpr milliseconds kConnect{3000};
+
 const sockaddr* generic(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr*>(&address);
 }
@@ -34,13 +37,9 @@ bool ready(int socket, short events, Clock::time_point until) {
 bool send_all(int socket, std::span<const std::byte> bytes, Clock::time_point until) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(sent));
-    } else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-      return false;
-    } else if (!ready(socket, POLLOUT, until)) {
-      return false;
-    }
+    const bool gone = sent < 0 && errno != EAGAIN && errno != EINTR;
+    if (gone || (sent <= 0 && !ready(socket, POLLOUT, until))) return false;
+    if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
   }
   return true;
 }
@@ -48,13 +47,9 @@ bool send_all(int socket, std::span<const std::byte> bytes, Clock::time_point un
 bool receive_all(int socket, std::span<std::byte> bytes, Clock::time_point until) {
   while (!bytes.empty()) {
     const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), 0);
-    if (got > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(got));
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-      return false;
-    } else if (!ready(socket, POLLIN, until)) {
-      return false;
-    }
+    const bool gone = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+    if (gone || (got < 0 && !ready(socket, POLLIN, until))) return false;
+    if (got > 0) bytes = bytes.subspan(static_cast<std::size_t>(got));
   }
   return true;
 }
@@ -95,9 +90,10 @@ Socket connect_to(const std::vector<sockaddr_storage>& addresses, Clock::time_po
   for (const sockaddr_storage& address : addresses) {
     Socket socket(::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) continue;
+    const Clock::time_point patience = std::min(until, Clock::now() + kConnect);
     int error = ::connect(socket.fd(), generic(address), sizeof address) == 0 ? 0 : errno;
     socklen_t length = sizeof error;
-    if (error == EINPROGRESS && ready(socket.fd(), POLLOUT, until))
+    if (error == EINPROGRESS && ready(socket.fd(), POLLOUT, patience))
       ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
     if (error == 0) return socket;
   }

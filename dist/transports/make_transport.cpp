@@ -12,7 +12,8 @@
 #include "dist/transports/mpi_transport.h"
 #endif
 #if defined(ATHANOR_WITH_NCCL)
-#include <span>
+#include <array>
+#include <set>
 
 #include "dist/collectives/exchange.h"
 #include "dist/launch/rendezvous.h"
@@ -33,7 +34,7 @@ void join_nccl(ProcessGroup& job, Device device) {
   const RankInfo& info = job.info;
   NcclId id = info.rank == 0 || info.launcher == Launcher::nccl_comm ? new_nccl_id() : NcclId{};
   if (info.launcher != Launcher::nccl_comm) {
-    const std::vector<std::byte> shared = share_from_rank_0(info, id, {.timeout = job.timeout});
+    const std::vector<std::byte> shared = share_from_rank_0(info, id, job.timeout);
     ATH_CHECK(shared.size() == id.size(), "ranks: rank 0 must send an id of NCCL's, but sends {} bytes",
               shared.size());
     std::memcpy(id.data(), shared.data(), id.size());
@@ -54,18 +55,13 @@ void join_nccl(ProcessGroup& job, Device device) {
 bool have_a_gpu_each(Communicator& comm, Device device) {
   cudaDeviceProp properties{};
   ATH_TRY(cudaGetDeviceProperties(&properties, device.index));
-  return all_differ(comm, std::as_bytes(std::span(properties.uuid.bytes)));
+  const auto uuids = gather_values(comm, std::to_array(properties.uuid.bytes));
+  return std::set(uuids.begin(), uuids.end()).size() == uuids.size();
 }
 
 NcclId broadcast_id(Communicator& comm) {
-  const Tensor bytes = make_flat(sizeof(NcclId), DType::u8, kCpu);
-  NcclId id{};
   ::unsetenv("NCCL_COMM_ID");  // mpirun comes first, and NCCL would make its id of that
-  if (comm.rank() == 0) id = new_nccl_id();
-  std::memcpy(bytes.raw_data(), id.data(), id.size());
-  comm.run(*comm.broadcast(bytes, 0));
-  std::memcpy(id.data(), bytes.raw_data(), id.size());
-  return id;
+  return gather_values(comm, comm.rank() == 0 ? new_nccl_id() : NcclId{})[0];
 }
 
 #endif

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -42,9 +41,9 @@ constexpr std::chrono::milliseconds kStartTimeout{60'000};
 constexpr std::chrono::milliseconds kCancelTime{50};
 
 /// Ends the process where a call into MPI that waits for all ranks takes too long: `what`, for the line.
-class EndsInTime {
+class MpiDeadline {
  public:
-  EndsInTime(const char* what, const MpiOptions& options, std::chrono::milliseconds at_least = {}) {
+  MpiDeadline(const char* what, const MpiOptions& options, std::chrono::milliseconds at_least = {}) {
     if (options.wait_inside) return;
     thread_ = std::jthread(
         [this, what, timeout = std::max(options.timeout, at_least)](const std::stop_token& over) {
@@ -97,8 +96,8 @@ struct MpiTransport::Impl {
   /// A duplicate of `original`; null: between all ranks there are.
   explicit Impl(const MpiOptions& wanted, const Impl* original = nullptr)
       : is_duplicate(original != nullptr), options(wanted) {
-    const EndsInTime in_time(original ? "MPI_Comm_dup" : "MPI_Init", options,
-                             original ? options.timeout : kStartTimeout);
+    const MpiDeadline in_time(original ? "MPI_Comm_dup" : "MPI_Init", options,
+                              original ? options.timeout : kStartTimeout);
     if (original) broken = original->broken;
     ATH_CHECK(options.chunk_bytes >= 1 && options.chunk_bytes <= std::size_t{1} << 30,
               "mpi: chunk_bytes must be in [1, 2^30], but got {}", options.chunk_bytes);
@@ -148,15 +147,13 @@ struct MpiTransport::Impl {
   }
 
   ~Impl() {
-    const EndsInTime in_time("MPI_Finalize", options);
+    const MpiDeadline in_time("MPI_Finalize", options);
     const auto turn = mpi_turn(threads);
     if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
     if (ends_mpi) MPI_Finalize();
   }
 
   Request take(int peer, std::size_t bytes, bool receives) {
-    ATH_CHECK(peer >= 0 && peer < size && peer != rank,
-              "transport: a message must go to another rank of {}, but rank {} names {}", size, rank, peer);
     if (free.empty()) {
       free.push_back(static_cast<std::int32_t>(slots.size()));
       slots.emplace_back();
@@ -219,25 +216,25 @@ int MpiTransport::local_rank() const {
 }
 
 Request MpiTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
-  const Request request = impl_->take(to, bytes.size(), false);
-  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
-  const auto turn = mpi_turn(impl_->threads);
-  for (std::size_t i = 0; i < slot.requests.size(); ++i) {
-    check_mpi(MPI_Isend(bytes.data() + i * impl_->options.chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, to,
-                        tag, impl_->comm, &slot.requests[i]),
-              "mpi send");
-  }
-  return request;
+  // Never written to: only a receive's memory is.
+  return post(to, tag, {const_cast<std::byte*>(bytes.data()), bytes.size()}, false);
+}
+Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
+  return post(from, tag, bytes, true);
 }
 
-Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
-  const Request request = impl_->take(from, bytes.size(), true);
+Request MpiTransport::post(int peer, Tag tag, std::span<std::byte> bytes, bool receives) {
+  check_peer(peer);
+  const Request request = impl_->take(peer, bytes.size(), receives);
   Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
   const auto turn = mpi_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
-    check_mpi(MPI_Irecv(bytes.data() + i * impl_->options.chunk_bytes, impl_->chunk(slot, i), MPI_BYTE, from,
-                        tag, impl_->comm, &slot.requests[i]),
-              "mpi receive");
+    std::byte* chunk = bytes.data() + i * impl_->options.chunk_bytes;
+    const int count = impl_->chunk(slot, i);
+    MPI_Request* started = &slot.requests[i];
+    check_mpi(receives ? MPI_Irecv(chunk, count, MPI_BYTE, peer, tag, impl_->comm, started)
+                       : MPI_Isend(chunk, count, MPI_BYTE, peer, tag, impl_->comm, started),
+              receives ? "mpi receive" : "mpi send");
   }
   return request;
 }
@@ -321,7 +318,7 @@ std::unique_ptr<Transport> MpiTransport::duplicate() {
   return std::unique_ptr<Transport>(new MpiTransport(std::make_unique<Impl>(impl_->options, impl_.get())));
 }
 
-std::unique_ptr<Collective> MpiTransport::make(const NativeCall& call) {
+std::unique_ptr<Collective> MpiTransport::native(const NativeCall& call) {
   return make_mpi_native(*this, impl_->comm, call, impl_->threads, &impl_->broken->cancelled);
 }
 

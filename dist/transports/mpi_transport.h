@@ -11,12 +11,11 @@ namespace athanor::dist {
 struct MpiOptions {
   /// Longer messages travel in several: MPI counts in int, and cuts off what is above without a word.
   std::size_t chunk_bytes = std::size_t{1} << 30;
-  /// One who waits does so inside MPI, without a deadline, instead of asking again and again, and test() only
-  /// knows what a wait_for_any() has seen. For a simulated network (SimGrid), where asking takes none of its
-  /// time: a clock that only waiting moves would stand still.
+  /// One who waits does so inside MPI, without a deadline, and test() only knows what a wait_for_any() has
+  /// seen. For a simulated network (SimGrid), whose clock only waiting moves, not asking.
   bool wait_inside = false;
-  /// How long MPI itself may wait for the other ranks, where it starts, duplicates a network and ends; then
-  /// the process says so and ends with exit code 74, for nothing else helps. Not with `wait_inside`.
+  /// How long MPI may wait for other ranks where it starts, duplicates a network or ends; then the process
+  /// says so and ends with exit code 74, for nothing else helps. Not with `wait_inside`.
   std::chrono::milliseconds timeout{300'000};
 };
 
@@ -28,10 +27,9 @@ struct MpiOptions {
 /// one that has died by mpirun, which ends the others after a second.
 ///
 /// MPI_Finalize waits for all ranks, without end where one is lost. So where this dies while an exception is
-/// on its way, or after messages had to be let go of, it says why on stderr, ends all ranks at once and the
-/// process with exit code 74. An exception that is none of the network's is not known here: one who wants it
-/// printed catches it while this lives. A duplicate may die on the way.
-class MpiTransport final : public Transport, private NativeCollectives {
+/// on its way, or after messages had to be let go of, it says why on stderr and ends all ranks with exit code
+/// 74. One who wants the exception printed catches it while this lives. A duplicate may die on the way.
+class MpiTransport final : public Transport {
  public:
   /// Throws BackendError where MPI cannot be started. Where the program has started it for one thread only,
   /// that thread alone may call, and Overlap::thread is refused.
@@ -52,15 +50,17 @@ class MpiTransport final : public Transport, private NativeCollectives {
   std::unique_ptr<Transport> duplicate() override;
   /// MPI_Iallreduce, MPI_Ireduce_scatter, MPI_Iallgatherv and MPI_Ibcast. Sums of f16 and bf16 are rounded at
   /// every step.
-  NativeCollectives* native() override { return this; }
+  bool has_native() const override { return true; }
+  std::unique_ptr<Collective> native(const NativeCall& call) override;
 
   /// Ends all ranks at once, with that exit code, for one that has found another lost. Does not return.
   [[noreturn]] void abort(int exit_code);
 
  private:
   struct Impl;
-  std::unique_ptr<Collective> make(const NativeCall& call) override;
   explicit MpiTransport(std::unique_ptr<Impl> impl);
+  Request post(int peer, Tag tag, std::span<std::byte> bytes, bool receives);
+
   std::unique_ptr<Impl> impl_;
 };
 

@@ -34,8 +34,9 @@ void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr, boo
   if (result != ncclSuccess && result != ncclInProgress) fail(what, result, comm, together);
 }
 
-// A call that may hang, in a thread of its own; false where it has not come back in time.
-template <class F> bool within(std::chrono::milliseconds limit, F f) {
+// A call that may hang, in a thread of its own, which is left to itself where it has not come back in time.
+// For ends: where there is no thread to be had, that of the process does it.
+template <class F> void within_5_s(F f) noexcept try {
   struct Shared {
     std::mutex mutex;
     std::condition_variable changed;
@@ -49,10 +50,10 @@ template <class F> bool within(std::chrono::milliseconds limit, F f) {
     shared->changed.notify_all();
   });
   std::unique_lock lock(shared->mutex);
-  const bool done = shared->changed.wait_for(lock, limit, [&] { return shared->done; });
+  const bool done = shared->changed.wait_for(lock, std::chrono::seconds(5), [&] { return shared->done; });
   lock.unlock();
   done ? helper.join() : helper.detach();
-  return done;
+} catch (const std::exception&) {
 }
 
 }  // namespace
@@ -133,18 +134,15 @@ struct NcclTransport::Impl {
     if (!comm) return;
     const ncclComm_t aborted = std::exchange(comm, nullptr);
     forget();
-    try {
-      within(options.abort_timeout, [aborted, on = stream, device = options.device] {
-        try {
-          cuda::DeviceGuard guard(device);
-          nccl_api().abort(aborted);
-          const AllowSync end;
-          on.synchronize();
-        } catch (const std::exception&) {  // a device that has failed runs nothing any more
-        }
-      });
-    } catch (const std::exception&) {  // no thread can be had: the end of the process does it
-    }
+    within_5_s([aborted, on = stream, device = options.device] {
+      try {
+        cuda::DeviceGuard guard(device);
+        nccl_api().abort(aborted);
+        const AllowSync end;
+        on.synchronize();
+      } catch (const std::exception&) {  // a device that has failed runs nothing any more
+      }
+    });
   }
 };
 
@@ -153,9 +151,7 @@ NcclTransport::NcclTransport(const NcclId& id, int rank, int world_size, const N
       impl_(std::make_unique<Impl>(options, stream())) {
   ATH_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "nccl: the rank must be one of {}, but is {}",
             world_size, rank);
-  ATH_CHECK(options.timeout.count() > 0 && options.abort_timeout.count() > 0,
-            "nccl: timeouts must be > 0 ms, but are {} and {}", options.timeout.count(),
-            options.abort_timeout.count());
+  ATH_CHECK(options.timeout.count() > 0, "nccl: timeout must be > 0 ms, but is {}", options.timeout.count());
   const cuda::DeviceGuard guard(options.device);
   ncclUniqueId unique;
   std::memcpy(&unique, id.data(), sizeof unique);
@@ -188,7 +184,7 @@ NcclTransport::~NcclTransport() {
   }
   // All ranks end their communicators, each after its own last message; one that does not come is not waited
   // for.
-  within(my.options.abort_timeout, [comm = my.comm, on = stream(), device = device()] {
+  within_5_s([comm = my.comm, on = stream(), device = device()] {
     try {
       const cuda::DeviceGuard guard(device);
       const AllowSync end;
@@ -209,12 +205,6 @@ void NcclTransport::abandon() noexcept {
 void NcclTransport::check_alive() const {
   if (!impl_->comm)
     athanor::detail::fail<PeerLostError>("nccl: the communicator was aborted: {}", session().failure());
-}
-
-void NcclTransport::check_peer(int peer) const {
-  ATH_CHECK(peer >= 0 && peer < world_size() && peer != rank(),
-            "transport: a message must go to another rank of {}, but rank {} names {}", world_size(), rank(),
-            peer);
 }
 
 Request NcclTransport::post(const NcclCall& call) {
@@ -253,27 +243,21 @@ bool NcclTransport::duplicates_are_concurrent() const {
   return nccl_is_concurrent(version);
 }
 
-std::unique_ptr<Collective> NcclTransport::make(const NativeCall& call) {
+std::unique_ptr<Collective> NcclTransport::native(const NativeCall& call) {
   return make_nccl_native(*this, call, [this](const NcclCall& one) { return post(one); });
 }
 
 std::unique_ptr<Transport> NcclTransport::duplicate() {
   Communicator comm(*this, {.algorithm = Algorithm::native, .timeout = impl_->options.timeout});
-  Exchange ids(comm, sizeof(NcclId));
-  NcclId id{};
-  if (rank() == 0) id = new_nccl_id();
-  std::memcpy(ids.row(rank()), id.data(), id.size());
-  ids.upload();
-  ids.run();
-  std::memcpy(id.data(), ids.row(0), id.size());
-  return std::make_unique<NcclTransport>(id, rank(), world_size(), impl_->options);
+  const std::vector<NcclId> ids = gather_values(comm, rank() == 0 ? new_nccl_id() : NcclId{});
+  return std::make_unique<NcclTransport>(ids[0], rank(), world_size(), impl_->options);
 }
 
 bool NcclTransport::flush() {
   Impl& my = *impl_;
   if (my.pending.empty() || !my.settled()) return false;
   const cuda::DeviceGuard guard(device());
-  const auto native = static_cast<cudaStream_t>(stream().native());
+  const auto queue = static_cast<cudaStream_t>(stream().native());
   const NcclCall& first = my.slots[static_cast<std::size_t>(my.pending.front())].call;
   const bool message = first.kind == NcclCall::Kind::send || first.kind == NcclCall::Kind::receive;
   my.peer = message ? first.peer : -1;
@@ -281,7 +265,7 @@ bool NcclTransport::flush() {
   check(nccl_api().group_start(), "nccl group", my.comm, true);
   ncclResult_t result = ncclSuccess;
   for (const std::int32_t index : my.pending) {
-    const ncclResult_t one = my.slots[static_cast<std::size_t>(index)].call.make(my.comm, native);
+    const ncclResult_t one = my.slots[static_cast<std::size_t>(index)].call.make(my.comm, queue);
     if (result == ncclSuccess) result = one;
   }
   const ncclResult_t ended = nccl_api().group_end();

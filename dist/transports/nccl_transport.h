@@ -23,8 +23,6 @@ struct NcclOptions {
   Device device{DeviceType::cuda, 0};  ///< this rank's; of this rank alone
   /// How long the ranks have to come: the job's, as --dist-timeout has it. To be given.
   std::chrono::milliseconds timeout{0};
-  /// How long the end of a communicator may take before it is left to itself.
-  std::chrono::milliseconds abort_timeout{5'000};
 };
 
 /// Ranks with a GPU each, over NCCL's grouped sends and receives, or its own collectives; in the target
@@ -35,17 +33,15 @@ struct NcclOptions {
 /// from then on: so only those do that the algorithm needs, and none for native. NCCL knows no tags: messages
 /// between two ranks arrive in their order.
 ///
-/// NCCL itself never waits here (blocking = 0): a communicator or group under way is asked after. What NCCL
-/// finds out by itself is a PeerLostError where another process has ended or, once all have come, a call to
-/// the system has failed, which is how a lost link shows; else a BackendError. A rank that
-/// is only silent is noticed by our own deadlines (dist/collectives/wait.h). After an error, or where this
-/// dies with messages under way, the communicator is aborted by a thread of its own, which has abort_timeout
-/// to do so: NCCL's abort may hang.
-class NcclTransport final : public Transport, private NativeCollectives {
+/// NCCL itself never waits here (blocking = 0): a communicator or group under way is asked after. An error of
+/// NCCL's is a PeerLostError where another process has ended or, once all have come, a call to the system has
+/// failed, which is how a lost link shows; else a BackendError. A silent rank is noticed by our own deadlines
+/// (dist/collectives/wait.h). After an error, or where this dies with messages under way, a thread of its own
+/// aborts the communicator, and is left to itself after 5 s: NCCL's abort may hang.
+class NcclTransport final : public Transport {
  public:
   /// Joins the ranks with the same id; returns when all have come. Throws PeerLostError where one does not;
-  /// BackendError where there is no such GPU, or with what NCCL says: two ranks on one GPU,
-  /// say.
+  /// BackendError where there is no such GPU, or with what NCCL says: two ranks on one GPU, say.
   NcclTransport(const NcclId& id, int rank, int world_size, const NcclOptions& options = {});
   ~NcclTransport() override;
 
@@ -57,17 +53,17 @@ class NcclTransport final : public Transport, private NativeCollectives {
   bool flush() override;
   std::int64_t arrived() override;
   int behind() const override;
-  /// A second communicator, by an id that rank 0 makes and that goes over this one, on which nothing may be
-  /// under way. Waits until all ranks have called; throws as the constructor does. On a GPU both are
-  /// kernels that wait for other ranks, and there must be room for the two at a time: NCCL takes at most 32
-  /// blocks for each.
+  /// A second communicator, whose id goes over this one, on which nothing may be under way. Waits until all
+  /// ranks have called; throws as the constructor does. On a GPU both are kernels that wait for other ranks,
+  /// and need room at the same time: NCCL takes at most 32 blocks for each.
   std::unique_ptr<Transport> duplicate() override;
   /// From 2.26 on.
   bool duplicates_are_concurrent() const override;
   /// ncclAllReduce, ncclReduceScatter, ncclAllGather and ncclBroadcast. Sums of f16 and bf16 are NCCL's: in
   /// an order of its own, which may depend on the size, and rounded at every step. Maxima of floating values
   /// it has not.
-  NativeCollectives* native() override { return this; }
+  bool has_native() const override { return true; }
+  std::unique_ptr<Collective> native(const NativeCall& call) override;
   void abandon() noexcept override;
 
   /// Ranks that this one has exchanged messages with, or tried to: NCCL keeps memory for each.
@@ -77,8 +73,6 @@ class NcclTransport final : public Transport, private NativeCollectives {
   struct Impl;
   Request post(const NcclCall& call);
   Request post_message(NcclCall call);
-  std::unique_ptr<Collective> make(const NativeCall& call) override;
-  void check_peer(int peer) const;
   void check_alive() const;
 
   std::unique_ptr<Impl> impl_;

@@ -25,9 +25,7 @@ StagedTransport::~StagedTransport() {
 }
 
 Request StagedTransport::take(int peer, Tag tag, std::byte* data, std::size_t bytes, bool sends) {
-  ATH_CHECK(peer >= 0 && peer < world_size() && peer != rank(),
-            "transport: a message must go to another rank of {}, but rank {} names {}", world_size(), rank(),
-            peer);
+  check_peer(peer);
   if (free_.empty()) {
     free_.push_back(static_cast<std::int32_t>(slots_.size()));
     slots_.emplace_back(device());

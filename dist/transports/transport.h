@@ -12,7 +12,8 @@
 
 namespace athanor::dist {
 
-class NativeCollectives;
+class Collective;
+struct NativeCall;
 class Session;
 
 /// Tells apart the collectives under way. Messages from one rank to another with the same tag arrive in the
@@ -26,11 +27,10 @@ struct Request {
   bool pending() const { return slot >= 0; }
 };
 
-/// One rank's end of the network. Messages are memory of one device: of the host, or of a GPU. There, what
-/// collectives do is work queued on one stream, in whose order memory is sent, is received and is worked on,
-/// so that the host need not be told of each message (dist/collectives/on_stream.h). Used by one thread at a
-/// time. After the first few messages nothing here allocates. Errors: PeerLostError where a rank is known to
-/// be gone, BackendError from the library below.
+/// One rank's end of the network. Messages are memory of the host, or of a GPU, where all that collectives do
+/// is work queued on one stream, so that the host need not be told of each message
+/// (dist/collectives/on_stream.h). Used by one thread at a time. After the first few messages nothing here
+/// allocates. Errors: PeerLostError where a rank is known to be gone, BackendError from the library below.
 class Transport {
  public:
   virtual ~Transport();
@@ -56,7 +56,7 @@ class Transport {
   /// Lets go of all: nothing that is under way, or queued, touches memory any more. After an error.
   virtual void abandon() noexcept {}
 
-  /// Whether messages travel in groups that follow one another: a message is on its way when flush() has sent
+  /// Whether messages travel in groups, one after the other: a message is on its way when flush() has sent
   /// off its group, and complete when all of the group are. A collective must then begin both ends of a
   /// message in groups of the same number, whatever the timing, or groups of two ranks wait for each other.
   virtual bool grouped() const { return false; }
@@ -82,14 +82,19 @@ class Transport {
   /// differ between ranks.
   virtual bool duplicates_are_concurrent() const { return true; }
 
-  /// The library's own collectives (dist/collectives/native.h): Algorithm::native. Null where it has none.
-  virtual NativeCollectives* native() { return nullptr; }
+  /// Whether the library below has collectives of its own: Algorithm::native, whose bits and steps are its.
+  virtual bool has_native() const { return false; }
+  /// One of them (dist/collectives/native.h); null where it has none that does what kernels::Combine
+  /// promises.
+  virtual std::unique_ptr<Collective> native(const NativeCall& call);
 
   /// What all share who communicate over this network (dist/collectives/session.h).
   Session& session() const { return *session_; }
 
  protected:
   Transport(int rank, int world_size, Stream stream = Stream::default_of(kCpu));
+  /// Throws ArgumentError where no message can go to `peer`, or come from it.
+  void check_peer(int peer) const;
 
  private:
   int rank_, world_size_;

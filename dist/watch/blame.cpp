@@ -6,7 +6,7 @@
 
 #include <fmt/ranges.h>
 
-#include "dist/watch/detail/wait_chain.h"
+#include "dist/watch/wait_chain.h"
 
 namespace athanor::dist {
 namespace {
@@ -45,14 +45,10 @@ RankRecord wait_for_record(const std::filesystem::path& folder, int rank, std::i
 
 }  // namespace
 
-std::string doing(const FlightRecord& mine) {
-  return find_blame(mine, {}, {}).text;
-}
-
 Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
-                 std::chrono::milliseconds patience) {
+                 std::chrono::microseconds patience) {
   using End = WaitChain::End;
-  const std::int64_t now = FlightRecord::now_us(), until = now + std::chrono::microseconds(patience).count();
+  const std::int64_t now = FlightRecord::now_us(), until = now + patience.count();
   const FlightRecord::Entry last = mine.last();
   if (last.seq < 0) return {fmt::format("rank {} has not come to its first collective", mine.rank())};
   const RankRecord::Entry entry = as_read(last);

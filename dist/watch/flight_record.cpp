@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -71,6 +70,13 @@ class Lines {
   std::size_t used_ = 0;
   std::array<char, 2048> buffer_;
 };
+
+/// At most so many bytes, and no half characters: those are no JSON.
+std::string_view cut(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  return text.substr(0, most);
+}
 
 std::int64_t since(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
@@ -187,7 +193,7 @@ bool FlightRecord::write(const char* path, std::string_view reason, std::string_
   lines.field("host", host_.data())
       .field("pid", getpid())
       .field("reason", reason)
-      .field("error", error.substr(0, 4096));
+      .field("error", cut(error, 4096));
   lines.field("began_us", began_us_).field("now_us", now_us()).field("begun", begun).text("}\n");
   std::int64_t written = 0;
   for (std::int64_t seq = begun - 1; seq >= 0 && seq >= begun - kEntries; --seq) {

@@ -1,4 +1,4 @@
-#include "dist/watch/detail/wait_chain.h"
+#include "dist/watch/wait_chain.h"
 
 #include <algorithm>
 
@@ -29,16 +29,15 @@ WaitChain follow_waits(int rank, const RankRecord::Entry& entry, std::int64_t id
     if (circle) return ends(End::circle);
     const RankRecord* record = record_of(next);
     if (!record) return ends(End::no_record);
-    const RankRecord::Entry* last = record->entries.empty() ? nullptr : &record->entries.back();
-    const bool waits = last && last->under_way();
+    const bool waits = record->under_way();
     if (record->entered() > call.seq || (record->entered() == call.seq && !waits)) {
       const RankRecord::Entry* done = record->at(call.seq);
       chain.late = done && record->now_us - done->end_us + kTogetherUs < idle_us;
       return ends(End::passed);
     }
     if (!waits) return ends(End::absent);
-    call = *last;
-    idle_us = record->now_us - last->last_us;
+    call = *record->last();
+    idle_us = record->now_us - call.last_us;
   }
   return chain;
 }

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
 #include <semaphore.h>
@@ -17,7 +16,7 @@
 #include "dist/collectives/session.h"
 #include "dist/launch/detail/signal_stack.h"
 #include "dist/watch/detail/blame.h"
-#include "dist/watch/flight_report.h"
+#include "dist/watch/rank_record.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 
@@ -25,11 +24,13 @@ namespace athanor::dist {
 namespace {
 
 /// How long the records of others are waited for: they give up at about the same time.
-constexpr std::chrono::milliseconds kOthers{300};
-constexpr std::int64_t kOthersUs = std::chrono::microseconds(kOthers).count();
+constexpr std::int64_t kOthersUs = 300'000;
 constexpr std::int64_t kMarginUs = 300'000, kTurnUs = 100'000, kToldUs = 3'000'000;  // see let_others_end()
 /// Without a message for so long, ranks that take short steps stand still.
 constexpr std::int64_t kStillUs = 700'000;
+/// mpirun ends a rank by SIGCONT, a second later SIGTERM, and a second later SIGKILL: SIGTERM comes within so
+/// long of SIGCONT, and so long after it at the latest a rank must begin to say what it has to.
+constexpr std::int64_t kAnnouncedUs = 1'500'000, kSpeakUs = 400'000;
 constexpr std::array kEnding{SIGTERM, SIGINT, SIGHUP};
 constexpr std::array kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
@@ -43,17 +44,11 @@ std::atomic<bool> crashed{false};
 sem_t wake;
 std::array<struct sigaction, kCrashes.size()> before_crash{};
 
-const char* signal_name(int signal) {
-  switch (signal) {
-    case SIGTERM: return "SIGTERM";
-    case SIGINT: return "SIGINT";
-    case SIGHUP: return "SIGHUP";
-    case SIGSEGV: return "SIGSEGV";
-    case SIGBUS: return "SIGBUS";
-    case SIGFPE: return "SIGFPE";
-    case SIGILL: return "SIGILL";
-    default: return "SIGABRT";
-  }
+/// "SIGTERM"; allocates nothing.
+std::array<char, 16> name_of(int signal) {
+  std::array<char, 16> name{"SIG"};
+  std::strncat(name.data(), sigabbrev_np(signal), name.size() - 4);
+  return name;
 }
 
 void write_record(std::string_view reason, std::string_view error) {
@@ -77,7 +72,7 @@ void note_continued(int) {
 }
 
 void crash(int signal) {
-  if (!crashed.exchange(true)) write_record(signal_name(signal), {});
+  if (!crashed.exchange(true)) write_record(name_of(signal).data(), {});
   for (std::size_t i = 0; i < kCrashes.size(); ++i) {
     if (kCrashes[i] == signal) sigaction(signal, &before_crash[i], nullptr);
   }
@@ -188,7 +183,8 @@ struct Watchdog::Impl {
       wait_for_signal();
       if (stop) return;
       if (silent_code >= 0) _exit(silent_code);
-      const char* name = signal_name(caught);
+      const std::array<char, 16> abbreviated = name_of(caught);
+      const char* const name = abbreviated.data();
       if (options.agreement.count() > 0 && have_agreed(name)) continue;
       if (stop) return;
       if (silent_code >= 0) _exit(silent_code);
@@ -234,13 +230,15 @@ struct Watchdog::Impl {
     return last.under_way() && last.waits_for >= 0 && last.waits_for != slow_rank;
   }
 
-  // mpirun has announced that it ends all (SIGCONT), and nothing has come since long before: there is nobody
-  // to agree with, and not much time.
+  // mpirun has announced that it ends all, and this rank waits: since long before, so that there is nobody to
+  // agree with, or until there is no more time.
   bool stands_still() const {
     const FlightRecord::Entry last = transport.session().flight().last();
-    const std::int64_t idle = FlightRecord::now_us() - last.last_us;
-    return continued_us > last.last_us && last.under_way() &&
-           (slow_rank < 0 || last.waits_for != slow_rank) && idle > std::max(kStillUs, 2 * longest_us);
+    const bool waits = last.under_way() && (slow_rank < 0 || last.waits_for != slow_rank);
+    if (!waits || continued_us < caught_us - kAnnouncedUs || just_stopped()) return false;
+    const std::int64_t now = FlightRecord::now_us(), idle = now - last.last_us;
+    return (continued_us > last.last_us && idle > std::max(kStillUs, 2 * longest_us)) ||
+           now - std::max(caught_us.load(), continued_us.load()) > kSpeakUs;
   }
 
   bool just_stopped() const { return resumed_us > 0 && seconds_since(resumed_us) < 3; }
@@ -272,7 +270,12 @@ struct Watchdog::Impl {
     write_record("error", printable(error.what()));
   }
 
-  Blame blame() const { return find_blame(transport.session().flight(), options.folder, kOthers); }
+  // Who was told by a signal, too, has written a record at once.
+  Blame blame() const {
+    const std::int64_t told = caught != 0 ? FlightRecord::now_us() - caught_us : 0;
+    return find_blame(transport.session().flight(), options.folder,
+                      std::chrono::microseconds(std::max<std::int64_t>(0, kOthersUs - told)));
+  }
 
   // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks when one has failed, a second apart; but it sleeps
   // in between, and its sleep ends when another rank does. Two that end at the same time would have it kill a

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -17,9 +16,10 @@ struct WatchdogOptions {
   /// Folder for the record, flight.<rank>.json: the run's, best one that all ranks see. Empty: none is
   /// written.
   std::filesystem::path folder = ".";
-  /// After SIGTERM, SIGINT or SIGHUP, how long the ranks have to agree on a last step, or three times the
-  /// longest time between two calls of agreed(), for the step under way has to end first, and the votes
-  /// travel with the next one (and a checkpoint that is being saved: takes_long()). 0: they do not try.
+  /// After SIGTERM, SIGINT or SIGHUP, how long the ranks have at least to agree on a last step: three times
+  /// the longest time between two calls of agreed(), for the step under way has to end first, and the votes
+  /// travel with the next one; longer for a checkpoint that is being saved (takes_long()); but 0.4 s where
+  /// mpirun has announced by SIGCONT that it ends all, and this rank waits for another. 0: they do not try.
   std::chrono::milliseconds agreement{0};
   /// How long an end may take, with the writing of the record, before the process is ended without.
   std::chrono::milliseconds limit{2000};
@@ -28,14 +28,12 @@ struct WatchdogOptions {
 /// Sees to it that this process ends, and says why, when its rank cannot go on: another one is lost (a
 /// deadline of dist/collectives/wait.h, an error of the network), or a signal to end (SIGTERM, SIGINT,
 /// SIGHUP) comes and the ranks do not agree in time on what to do. It first writes the FlightRecord, then one
-/// line to stderr that names the rank that is missing, the collective and its bucket, then ends the process
-/// with kExitPeerLost, at once and from whatever thread it is in: nothing is unwound, for destructors may
-/// wait for the rank that is missing. Whoever started the ranks (mpirun, `--devices`) ends the others; each
-/// has about a second then, and does the same in a thread of its own, even where the rest of the process
-/// hangs. Where ranks may agree, the record is written at once all the same, and removed when they have.
-///
-/// In a ring each waits for the one before it, and only one of them for the one that is missing. Where the
-/// folder is one that all ranks see, the records of the others tell who that is.
+/// line to stderr that names the rank that is missing (by the records of the others, where all ranks see the
+/// folder), the collective and its bucket, then ends the process with kExitPeerLost, from whatever thread it
+/// is in: nothing is unwound, for destructors may wait for the rank that is missing. Whoever started the
+/// ranks (mpirun, `--devices`) ends the others; each has about a second then, and does the same in a thread
+/// of its own, even where the rest of the process hangs. Where ranks may agree, the record is written at once
+/// all the same, and removed when they have.
 ///
 /// A crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) leaves a record, too, and goes on as it would have. So
 /// does a stack that overflows in the thread that makes the Watchdog, or in one that pushes buckets.
@@ -65,8 +63,8 @@ class Watchdog {
 
   /// This rank ends by an error of its own, which the caller says: writes the record, where there is anything
   /// in it, and from now on a signal ends the process in silence, with that exit code; so does the limit,
-  /// with kExitPeerLost. What is no accident (a wrong flag) leaves no record unless agreed() has been called,
-  /// and lets that of an earlier run be.
+  /// with kExitPeerLost. What is no accident (a wrong flag) leaves the record of an earlier run, and none of
+  /// its own unless agreed() has been called.
   void stand_down(int exit_code, const std::string& why, bool accident = true);
 
   /// Record, line ("rank 1: error: " and `why`), end. For an exception that ends this rank alone: the others

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "dist/predict.h"
+#include "examples/athanor_tool/rank_bytes.h"
 #include "nn/models/model.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
@@ -28,7 +28,7 @@ bool is_muon(const Options& options) {
   return options.optimizer == "muon";
 }
 
-dist::StatesOf states_of(const std::string& optimizer) {
+StatesOf states_of(const std::string& optimizer) {
   const std::vector<std::string> names{"sgd", "adam", "adamw", "muon"};
   ATH_CHECK(std::find(names.begin(), names.end(), optimizer) != names.end(),
             "--optimizer: must be sgd (with momentum), adam, adamw or muon, but got '{}'{}", optimizer,
@@ -39,7 +39,7 @@ dist::StatesOf states_of(const std::string& optimizer) {
 }
 
 struct Prediction {
-  dist::RankBytes bytes;
+  RankBytes bytes;
   std::int64_t sent = 0, parameters = 0;
   std::size_t buckets = 0;
 };
@@ -52,8 +52,8 @@ Prediction predict(const Options& options, Precision precision, bool sharded) {
                              dist::bucketed({.precision = precision, .f32_gradients = options.accumulate},
                                             options.devices, buckets));
   const dist::BucketLayout layout(arena, options.devices);
-  return {dist::bytes_per_rank(arena, layout, states_of(options.optimizer), sharded),
-          dist::sent_per_step(arena, layout, sharded), arena.numel(), layout.buckets().size()};
+  return {bytes_per_rank(arena, layout, states_of(options.optimizer), sharded),
+          sent_per_step(arena, layout, sharded), arena.numel(), layout.buckets().size()};
 }
 
 std::string megabytes(std::int64_t bytes) {
@@ -72,7 +72,7 @@ void predict(const Options& options) {
   at_least_one("--image-size", options.size.image_size);
   const Prediction of_ddp = predict(options, *precision, false),
                    of_zero1 = predict(options, *precision, true);
-  const dist::RankBytes &ddp = of_ddp.bytes, &zero1 = of_zero1.bytes;
+  const RankBytes &ddp = of_ddp.bytes, &zero1 = of_zero1.bytes;
   fmt::print("{}: {} parameters, {}, {}, {} rank{}, {} bucket{}\n\n", options.model,
              with_commas(of_ddp.parameters), name_of(*precision), options.optimizer, options.devices,
              options.devices == 1 ? "" : "s", of_ddp.buckets, of_ddp.buckets == 1 ? "" : "s");
@@ -91,7 +91,7 @@ void predict(const Options& options) {
   const std::int64_t spared = ddp.total() - zero1.total();
   fmt::print("\nActivations{} come on top, the same for both. ",
              is_muon(options) ? " and Muon's workspace" : "");
-  if (dist::zero1_pays(ddp, zero1)) {
+  if (zero1_pays(ddp, zero1)) {
     fmt::print("zero1 saves {} MB per rank ({:.0f} %).\n", megabytes(spared),
                100 * static_cast<double>(spared) / static_cast<double>(ddp.total()));
   } else {

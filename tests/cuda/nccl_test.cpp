@@ -3,7 +3,9 @@
 #include <cstring>
 
 #include "dist/collectives/exchange.h"
+#include "dist/launch/rendezvous.h"
 #include "dist/transports/detail/nccl_api.h"
+#include "dist/transports/make_transport.h"
 #include "dist/transports/nccl_transport.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/support/collective_cases.h"
@@ -155,6 +157,25 @@ TEST_F(NcclCollectives, RefuseARankOutOfRange) {
 }
 
 #if defined(ATHANOR_SIMT)
+// --dist-timeout is NCCL's, too: one rank comes to where they meet, and no further.
+TEST_F(NcclCollectives, TheStartOfAJobEndsWithItsTimeout) {
+  const dist::Listening meeting = dist::listen_anywhere();
+  dist::RankInfo info{.launcher = dist::Launcher::torchrun, .rank = 1, .world_size = 2};
+  info.host = "127.0.0.1";
+  info.port = meeting.port;
+  std::thread other([info] { (void)dist::share_from_rank_0(info, {}, 60s); });
+  info.rank = 0;
+  info.listening = meeting.socket;
+  dist::ProcessGroup job{.info = info, .timeout = 2s};
+  try {
+    dist::networks().join(job, test::device());
+    ADD_FAILURE() << "it has begun";
+  } catch (const PeerLostError& error) {
+    EXPECT_STREQ(error.what(), "nccl start: all 2 ranks must come within 2 s, but rank 0 waits for others");
+  }
+  other.join();
+}
+
 TEST_F(NcclCollectives, ARankThatJoinsAndIsSilentIsNamedByTheFirstWhoAsksIt) {
   const dist::NcclId id = dist::new_nccl_id();
   ncclUniqueId unique;
@@ -396,7 +417,7 @@ TEST_F(NcclCollectives, OneThatIsLetGoOfEndsItsMessages) {
         const Tensor x = test::ranks_part(0, 64, DType::f32, transport.device());
         const auto sum = comm.all_reduce(x);
         sum->filled();
-        sum->start(comm.next_tag());
+        sum->start(comm.session().next_tag());
         for (int i = 0; i < 10; ++i) EXPECT_FALSE(sum->advance());
       }
       EXPECT_EQ(simt::live_communicators(), 1) << "that of the other rank";

@@ -20,5 +20,6 @@
 #include <unistd.h>
 
 #include "athanor.h"
+#include "examples/athanor_tool/flight_report.h"
 
 using namespace athanor;  // NOLINT: the chapters read like a user's program

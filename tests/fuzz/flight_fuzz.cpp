@@ -1,6 +1,6 @@
 #include "dist/watch/detail/blame.h"
 #include "dist/watch/flight_record.h"
-#include "dist/watch/flight_report.h"
+#include "examples/athanor_tool/flight_report.h"
 #include "fuzz.h"
 
 using namespace athanor;
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   };
   try {
-    check(dist::read_flight(fuzz::folder()).str());
+    check(tool::read_flight(fuzz::folder()).str());
   } catch (const IoError& error) {
     check(error.what());
   }

@@ -41,7 +41,7 @@ inline std::vector<CommunicatorOptions> all_algorithms(int world_size) {
 /// And what the library below does, where it does.
 inline std::vector<CommunicatorOptions> all_algorithms(dist::Transport& transport) {
   std::vector<CommunicatorOptions> all = all_algorithms(transport.world_size());
-  if (transport.native()) all.push_back({.algorithm = Algorithm::native});
+  if (transport.has_native()) all.push_back({.algorithm = Algorithm::native});
   return all;
 }
 
@@ -189,7 +189,7 @@ inline void check_restarts(dist::Transport& transport) {
 
 inline void check_broadcasts(dist::Transport& transport) {
   std::vector<CommunicatorOptions> all{{.segment_bytes = 64}};
-  if (transport.native()) all.push_back({.algorithm = Algorithm::native});
+  if (transport.has_native()) all.push_back({.algorithm = Algorithm::native});
   for (const CommunicatorOptions& options : all) {
     Communicator comm(transport, options);
     for (int root = 0; root < transport.world_size(); ++root) {

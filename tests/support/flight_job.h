@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "dist/watch/flight_record.h"
-#include "dist/watch/flight_report.h"
+#include "dist/watch/rank_record.h"
 #include "temp_dir.h"
 
 namespace athanor::test {
@@ -39,7 +39,6 @@ class FlightJob {
   void write(const dist::FlightRecord& flight, const char* reason = "deadline", const char* error = "") {
     ASSERT_TRUE(flight.write(file(flight.rank()).c_str(), reason, error));
   }
-  dist::FlightReport report() const { return dist::read_flight(folder_.path()); }
   const std::filesystem::path& folder() const { return folder_.path(); }
 
   static constexpr dist::Call kSum{"ring all_reduce", DType::f32, 4096, 4};

@@ -3,7 +3,6 @@
 #define OMPI_SKIP_MPICXX  // its C++ bindings are gone from the standard
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include <mpi.h>
 
@@ -18,7 +17,7 @@ std::unique_lock<std::mutex> mpi_turn(bool threads);
 /// Throws BackendError with what MPI says, where a call `what` has not returned MPI_SUCCESS.
 void check_mpi(int status, const char* what);
 
-/// MPI's own non-blocking collective as one of ours; see NativeCollectives. `abandoned` becomes true where
+/// MPI's own non-blocking collective as one of ours. `abandoned` becomes true where
 /// it dies before it is done: MPI cannot cancel it, and may write its memory yet. What it has moved goes on
 /// the record of `transport`.
 std::unique_ptr<Collective> make_mpi_native(Transport& transport, MPI_Comm comm, const NativeCall& call,

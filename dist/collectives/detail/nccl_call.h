@@ -30,7 +30,7 @@ struct NcclCall {
 /// Makes a call part of the next group; complete when that is in the stream.
 using NcclPost = std::function<Request(const NcclCall&)>;
 
-/// NCCL's own collective as one of ours; see NativeCollectives. Null for maxima of floating values, since
+/// NCCL's own collective as one of ours. Null for maxima of floating values, since
 /// NCCL does not say what becomes of NaN. Where pieces are unequal, which NCCL's calls do not take, it is a
 /// group of one ncclReduce or ncclBroadcast for each.
 std::unique_ptr<Collective> make_nccl_native(Transport& transport, const NativeCall& call, NcclPost post);

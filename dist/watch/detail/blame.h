@@ -7,17 +7,13 @@
 #include "dist/watch/flight_record.h"
 
 // Who is to blame that a rank waits. One rank's answer, in the moment before it ends: it has its own record
-// and what others are writing just now. What follows from all records, in peace, is FlightReport's.
+// and what others are writing just now. What follows from all records, in peace, is `athanor flight`'s.
 
 namespace athanor::dist {
 
-/// What a rank is doing, from its record alone: "rank 2 did not do its part of ring all_reduce #688, bucket
-/// 4, for 10 s", or that it is in no collective, and since when.
-std::string doing(const FlightRecord& mine);
-
 struct Blame {
-  /// As doing(); where others come between, with all of them: "rank 2 did not do its part of ... (rank 0
-  /// waits for rank 3 waits for rank 2)".
+  /// "rank 2 did not do its part of ring all_reduce #688, bucket 4, for 10 s (rank 0 waits for rank 3 waits
+  /// for rank 2)", or that this rank is in no collective, and since when.
   std::string text;
   /// A rank on the way there that has ended by an error of its own, which it says itself; -1: none.
   int ended = -1;
@@ -29,6 +25,6 @@ struct Blame {
 /// which the last one is waited for. Where they wait for each other, or `folder` is empty, the rank that this
 /// one waits for is named.
 Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
-                 std::chrono::milliseconds patience);
+                 std::chrono::microseconds patience);
 
 }  // namespace athanor::dist

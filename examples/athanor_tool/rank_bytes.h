@@ -5,7 +5,7 @@
 
 #include "dist/bucket_layout.h"
 
-namespace athanor::dist {
+namespace athanor::tool {
 
 /// What the state of training takes in the memory of one rank, in bytes, by the names allocators give it.
 /// Activations, which depend on the batch, come on top.
@@ -28,16 +28,16 @@ using StatesOf = std::function<int(const Parameter&)>;
 /// (whole parameters, as Muon needs them, divide only about so), and, where P > 1, scratch_bytes() of the
 /// bucket that needs most: with rank_order, the largest bucket, or P times the largest piece of one that is
 /// cut between parameters. Allocators round each tensor up by a few percent.
-RankBytes bytes_per_rank(const ParameterArena& arena, const BucketLayout& layout, const StatesOf& states,
-                         bool sharded);
+RankBytes bytes_per_rank(const ParameterArena& arena, const dist::BucketLayout& layout,
+                         const StatesOf& states, bool sharded);
 
 /// What one rank sends in a step: gradients reduced and, with DDP, gathered; with ZeRO-1, weights gathered.
 /// Where ranks own whole parameters, the mean over ranks.
-std::int64_t sent_per_step(const ParameterArena& arena, const BucketLayout& layout, bool sharded);
+std::int64_t sent_per_step(const ParameterArena& arena, const dist::BucketLayout& layout, bool sharded);
 
 /// Whether ZeRO-1 is worth it: it spares a tenth of the state or more, and 64 MiB or more. What it spares
 /// otherwise, one more image in the batch takes; and gathering weights can hide behind nothing but the
 /// update.
 bool zero1_pays(const RankBytes& ddp, const RankBytes& zero1);
 
-}  // namespace athanor::dist
+}  // namespace athanor::tool

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "dist/watch/flight_report.h"
+#include "dist/watch/rank_record.h"
 
 namespace athanor::dist {
 

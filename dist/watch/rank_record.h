@@ -19,10 +19,6 @@ struct RankRecord {
     int waits_for = -1;  ///< less than world_size
 
     bool under_way() const { return end_us == 0; }
-    /// "ring all_reduce, bucket 4"
-    std::string str() const;
-    /// "ring all_reduce, bucket 4 (262144 f32, 1048576 bytes)"
-    std::string with_payload() const;
   };
 
   int rank = -1;
@@ -36,24 +32,18 @@ struct RankRecord {
   std::int64_t now_us = 0;          ///< when it was written
   std::vector<Entry> entries = {};  ///< ascending
 
+  static constexpr int kMostRanks = 1 << 16;
+  /// `damage` of a file that is there, and of no use.
+  static constexpr char kUnreadable[] = "holds nothing that can be read";
+
   /// The collective of that number; null where it is not there.
   const Entry* at(std::int64_t seq) const;
-  /// Highest number it has entered, or finished; -1: none.
-  std::int64_t entered() const { return entries.empty() ? -1 : entries.back().seq; }
-  std::int64_t finished() const;
-};
-
-/// The records of a job, and what follows from all of them together.
-struct FlightReport {
-  std::vector<RankRecord> ranks;  ///< all of the world, by rank
-  /// The last collective that all ranks with a record have finished; -1: none.
-  std::int64_t last_common = -1;
-  /// Who is to blame, one line each, the most telling first: "rank 3 never entered #688 ring all_reduce,
-  /// bucket 4".
-  std::vector<std::string> findings;
-
-  /// The findings, the last common collective, a table with a line per rank, and which files are damaged.
-  std::string str() const;
+  /// The newest; null where there is none.
+  const Entry* last() const { return entries.empty() ? nullptr : &entries.back(); }
+  /// Whether it was in a collective when it was written.
+  bool under_way() const { return last() && last()->under_way(); }
+  /// Highest number it has entered; -1: none.
+  std::int64_t entered() const { return last() ? last()->seq : -1; }
 };
 
 /// Where the record of `rank` lies: flight.<rank>.json in the run's folder.
@@ -64,11 +54,5 @@ std::filesystem::path record_file(const std::filesystem::path& folder, int rank)
 RankRecord read_record(const std::filesystem::path& file, int rank);
 /// The same from the first three lines, 16 KiB at most: of the entries, the two newest.
 RankRecord read_newest(const std::filesystem::path& file, int rank);
-
-/// Reads flight.<rank>.json of all ranks. Throws IoError where the folder holds none.
-FlightReport read_flight(const std::filesystem::path& folder);
-
-/// The same for records that were read.
-FlightReport conclude(std::vector<RankRecord> records);
 
 }  // namespace athanor::dist

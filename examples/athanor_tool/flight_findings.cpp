@@ -1,4 +1,4 @@
-#include "dist/watch/detail/flight_findings.h"
+#include "examples/athanor_tool/flight_findings.h"
 
 #include <algorithm>
 #include <map>
@@ -8,11 +8,13 @@
 
 #include <fmt/ranges.h>
 
-#include "dist/watch/detail/wait_chain.h"
+#include "dist/watch/wait_chain.h"
 
-namespace athanor::dist {
+namespace athanor::tool {
 namespace {
 
+using dist::RankRecord;
+using dist::WaitChain;
 using Entry = RankRecord::Entry;
 using Findings = std::vector<std::string>;
 
@@ -23,7 +25,8 @@ std::string named(const std::vector<int>& ranks) {
 
 // Those that cannot be mistaken for each other must be equal on all ranks.
 std::string signature(const Entry& entry) {
-  return entry.count > 0 ? fmt::format("{}, {} {}", entry.str(), entry.count, entry.dtype) : entry.str();
+  return entry.count > 0 ? fmt::format("{}, {} {}", name_of(entry), entry.count, entry.dtype)
+                         : name_of(entry);
 }
 
 const Entry* anybodys(const std::vector<RankRecord>& ranks, std::int64_t seq) {
@@ -71,8 +74,8 @@ Waiting follow_all(const std::vector<RankRecord>& ranks) {
     return known ? &ranks[static_cast<std::size_t>(rank)] : nullptr;
   };
   for (const RankRecord& record : ranks) {
-    if (record.entries.empty() || !record.entries.back().under_way()) continue;
-    const Entry& last = record.entries.back();
+    if (!record.under_way()) continue;
+    const Entry& last = *record.last();
     if (last.waits_for < 0 || last.waits_for >= std::ssize(ranks)) continue;
     WaitChain chain = follow_waits(record.rank, last, record.now_us - last.last_us, record_of);
     waiting.ranks.insert(record.rank);
@@ -95,7 +98,7 @@ void find_missing(const std::vector<RankRecord>& ranks, const Waiting& waiting, 
   for (const RankRecord& record : ranks) {
     if (record.found) continue;
     std::string line =
-        record.damage == kUnreadable
+        record.damage == RankRecord::kUnreadable
             ? fmt::format("rank {} left a record that cannot be read: it was killed as it wrote it",
                           record.rank)
             : fmt::format(
@@ -168,9 +171,9 @@ bool find_behind(const std::vector<RankRecord>& ranks, const Waiting& waiting, F
   for (const auto& [seq, who] : behind) {
     std::string line = fmt::format("{} never entered {}", named(who), call_name(ranks, seq));
     const RankRecord& first = ranks[static_cast<std::size_t>(who[0])];
-    if (who.size() == 1 && !first.entries.empty() && !first.entries.back().under_way())
+    if (who.size() == 1 && first.last() && !first.under_way())
       line += fmt::format("; its last was done {} before its record was written",
-                          seconds_of(first.now_us - first.entries.back().end_us));
+                          seconds_of(first.now_us - first.last()->end_us));
     findings.push_back(line);
   }
   return !behind.empty();
@@ -181,7 +184,7 @@ bool find_behind(const std::vector<RankRecord>& ranks, const Waiting& waiting, F
 void find_stuck(const std::vector<RankRecord>& ranks, const Waiting& waiting, Findings& findings) {
   std::vector<const RankRecord*> stuck;
   for (const RankRecord& record : ranks) {
-    if (!record.entries.empty() && record.entries.back().under_way()) stuck.push_back(&record);
+    if (record.under_way()) stuck.push_back(&record);
   }
   if (stuck.empty()) return;
   std::int64_t seq = stuck[0]->entered();
@@ -221,13 +224,17 @@ void find_stuck(const std::vector<RankRecord>& ranks, const Waiting& waiting, Fi
 
 }  // namespace
 
+std::string name_of(const Entry& entry) {
+  return entry.bucket >= 0 ? fmt::format("{}, bucket {}", entry.name, entry.bucket) : entry.name;
+}
+
 std::string seconds_of(std::int64_t us) {
   return fmt::format("{:.1f} s", static_cast<double>(us) / 1e6);
 }
 
 std::string call_name(const std::vector<RankRecord>& ranks, std::int64_t seq) {
   const Entry* entry = anybodys(ranks, seq);
-  return entry ? fmt::format("#{} {}", seq, entry->str()) : fmt::format("#{}", seq);
+  return entry ? fmt::format("#{} {}", seq, name_of(*entry)) : fmt::format("#{}", seq);
 }
 
 std::vector<std::string> find_who_is_to_blame(const std::vector<RankRecord>& ranks) {
@@ -243,4 +250,4 @@ std::vector<std::string> find_who_is_to_blame(const std::vector<RankRecord>& ran
   return findings;
 }
 
-}  // namespace athanor::dist
+}  // namespace athanor::tool

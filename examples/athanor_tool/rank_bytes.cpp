@@ -1,4 +1,4 @@
-#include "dist/predict.h"
+#include "examples/athanor_tool/rank_bytes.h"
 
 #include <algorithm>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "dist/collectives/slice.h"
 #include "optim/flat.h"
 
-namespace athanor::dist {
+namespace athanor::tool {
 namespace {
 
 std::int64_t size_in(DType dtype) {
@@ -15,8 +15,8 @@ std::int64_t size_in(DType dtype) {
 
 }  // namespace
 
-RankBytes bytes_per_rank(const ParameterArena& arena, const BucketLayout& layout, const StatesOf& states,
-                         bool sharded) {
+RankBytes bytes_per_rank(const ParameterArena& arena, const dist::BucketLayout& layout,
+                         const StatesOf& states, bool sharded) {
   constexpr std::int64_t kF32 = 4;
   constexpr auto kAligned = static_cast<std::int64_t>(kSliceAlignment / kF32);
   const int ranks = layout.world_size();
@@ -34,7 +34,7 @@ RankBytes bytes_per_rank(const ParameterArena& arena, const BucketLayout& layout
     if (!sharded && part.dtype != DType::f32) masters[0] += part.size * kF32;
   }
   for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
-    const BucketLayout::Bucket& bucket = layout.buckets()[b];
+    const dist::BucketLayout::Bucket& bucket = layout.buckets()[b];
     const ParameterArena::Part& part = arena.parts()[static_cast<std::size_t>(bucket.part)];
     if (sharded && part.dtype != DType::f32) {
       for (int rank = 0; rank < ranks; ++rank)
@@ -42,10 +42,11 @@ RankBytes bytes_per_rank(const ParameterArena& arena, const BucketLayout& layout
     }
     if (ranks > 1)
       bytes.comm = std::max(
-          bytes.comm, scratch_bytes(layout.options(), slice(part.gradients, bucket.range), bucket.pieces));
+          bytes.comm,
+          dist::scratch_bytes(layout.options(), dist::slice(part.gradients, bucket.range), bucket.pieces));
   }
   if (sharded) {
-    for (const BucketLayout::Piece& piece : layout.pieces(Range{0, arena.numel()}))
+    for (const dist::BucketLayout::Piece& piece : layout.pieces(dist::Range{0, arena.numel()}))
       add_state(piece.rank, piece.parameter, piece.count);
   } else {
     for (int i = 0; i < arena.size(); ++i) add_state(0, i, arena.slice(i).count);
@@ -60,10 +61,10 @@ RankBytes bytes_per_rank(const ParameterArena& arena, const BucketLayout& layout
   return bytes;
 }
 
-std::int64_t sent_per_step(const ParameterArena& arena, const BucketLayout& layout, bool sharded) {
+std::int64_t sent_per_step(const ParameterArena& arena, const dist::BucketLayout& layout, bool sharded) {
   const std::int64_t ranks = layout.world_size();
   std::int64_t sent = 0;
-  for (const BucketLayout::Bucket& bucket : layout.buckets()) {
+  for (const dist::BucketLayout::Bucket& bucket : layout.buckets()) {
     const ParameterArena::Part& part = arena.parts()[static_cast<std::size_t>(bucket.part)];
     const std::int64_t gradients = size_in(part.gradients.dtype());
     const std::int64_t back = sharded ? size_in(part.dtype) : gradients;
@@ -77,4 +78,4 @@ bool zero1_pays(const RankBytes& ddp, const RankBytes& zero1) {
   return spared >= (std::int64_t{64} << 20) && 10 * spared >= ddp.total();
 }
 
-}  // namespace athanor::dist
+}  // namespace athanor::tool
