@@ -99,8 +99,7 @@ bool direct(const Conv2dParams& params, const ConvSize& z, bool backward, DType 
   if (params.impl == ConvImpl::direct)
     detail::fail<BackendError>(
         "conv2d: the direct code needs AVX-512, f32 or a half type, one group and, for its backward pass, "
-        "few "
-        "input channels; use ConvImpl::automatic");
+        "few input channels; use ConvImpl::automatic");
   return false;
 }
 

@@ -17,8 +17,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// --- reading
-// ------------------------------------------------------------------------------------------------
+// Reading --------------------------------------------------------------------------------------------------
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -45,8 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// --- adding
-// -------------------------------------------------------------------------------------------------
+// Adding ---------------------------------------------------------------------------------------------------
 
 // Lines of `length` places that are added in order: place k of a line adds `columns` neighbours of dy to
 // those of the sums at its index. Offsets of a line are in index, dy and sums, steps from place to place in
@@ -148,8 +146,7 @@ void add_lines(const CudaContext& context, const char* name, const Lines& lines,
   });
 }
 
-// --- choosing
-// -----------------------------------------------------------------------------------------------
+// Choosing -------------------------------------------------------------------------------------------------
 
 template <class T> struct Choose {
   __device__ __forceinline__ T operator()(bool condition, T a, T b) const { return condition ? a : b; }
