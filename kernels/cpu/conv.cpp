@@ -169,11 +169,8 @@ void conv2d_backward_weights(CpuContext& context, const Conv2dParams& params, co
     const auto run = [&]<class W>() {
       cpu::conv_backward_weights_eigen<T, W>(context, z, x.data<T>(), dy.data<T>(), dw.data<W>(), accumulate);
     };
-    if (dw.dtype() == x.dtype()) {
-      run.template operator()<T>();
-    } else {
-      run.template operator()<Accumulate<T>>();
-    }
+    if (dw.dtype() == x.dtype()) return run.template operator()<T>();
+    run.template operator()<Accumulate<T>>();
   });
 }
 
