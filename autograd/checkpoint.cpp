@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
+#include "autograd/detail/replay_random.h"
 #include "autograd/engine.h"
 #include "autograd/node.h"
-#include "kernels/context.h"
 
 // fn runs twice: once now, and once more when its gradient is asked for. The first run is recorded too, and
 // its graph walked: what it reaches outside of fn (weights, tensors fn captured) become inputs of the one
@@ -19,20 +19,6 @@ namespace {
 
 using Function = std::function<Tensor(const Tensor&)>;
 using States = PoolVector<Ref<AutogradState>>;
-
-// Makes the random ops inside the scope draw what those at `first` drew, then goes on where it was.
-class ReplayRandom {
- public:
-  explicit ReplayRandom(std::int64_t first) : saved_(cpu_context().random_ops()) {
-    cpu_context().set_random_ops(first);
-  }
-  ~ReplayRandom() { cpu_context().set_random_ops(saved_); }
-  ReplayRandom(const ReplayRandom&) = delete;
-  ReplayRandom& operator=(const ReplayRandom&) = delete;
-
- private:
-  std::int64_t saved_;
-};
 
 // Runs fn on x as a leaf of its own, recording.
 struct Run {
@@ -78,7 +64,7 @@ class CheckpointNode final : public Node {
  private:
   void backward(const Tensor& dy, Grads& dx) override {
     const Recomputing recomputing;
-    const ReplayRandom replay(random_ops_);
+    const detail::ReplayRandom replay(dy.device(), random_ops_);
     const Run run(fn_, x_->get(), static_cast<bool>(edge(0)));
     if (!run.y.requires_grad()) return;
     ATH_CHECK(run.y.shape() == dy.shape() && run.y.dtype() == dy.dtype(),
@@ -109,7 +95,7 @@ class CheckpointNode final : public Node {
 Tensor checkpoint(const Function& fn, const Tensor& x) {
   ATH_CHECK(fn && x.defined(), "checkpoint: function and tensor must be defined, but are not both");
   if (!grad_enabled()) return fn(x);
-  const std::int64_t random_ops = cpu_context().random_ops();
+  const std::int64_t random_ops = on_device(x.device(), [](auto& context) { return context.random_ops(); });
   const std::uint64_t first = Node::next_sequence();
   States edges{x.requires_grad() ? x.autograd() : Ref<AutogradState>()};
   Tensor y;

@@ -16,10 +16,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
             "conv2d: x and w must have one floating dtype and device, but got {} on {} and {} on {}",
             x.dtype(), x.device().str(), w.dtype(), w.device().str());
   const Shape shape = conv2d_shape(x.shape(), w.shape(), params);
-  ATH_CHECK(!bias.defined() || (bias.shape() == Shape{w.shape()[0]} && bias.dtype() == x.dtype() &&
-                                bias.device() == x.device() && bias.is_contiguous()),
-            "conv2d: bias must be a dense {} [{}], but got {} {}", x.dtype(), w.shape()[0], bias.dtype(),
-            bias.shape());
+  if (bias.defined()) check_dense("conv2d", "bias", bias, x.dtype(), {w.shape()[0]}, x.device());
 
   const Tensor input = dense(x), filter = dense(w), y = Tensor::empty(shape, x.options());
   on_device(x.device(),

@@ -1,16 +1,12 @@
 #include "autograd/elementwise.h"
 
+#include "autograd/detail/dense.h"
 #include "autograd/node.h"
 #include "autograd/reduce.h"
 #include "kernels/elementwise.h"
 
 namespace athanor {
 namespace {
-
-void check_floating(const char* op, const Tensor& x) {
-  ATH_CHECK(x.defined() && is_floating(x.dtype()), "{}: tensor must be floating, but got {}", op,
-            x.defined() ? name_of(x.dtype()) : "an undefined tensor");
-}
 
 template <class Op> Tensor unary(const char* op, const Tensor& x) {
   check_floating(op, x);

@@ -42,10 +42,7 @@ void finish_result(const char* op, const Tensor& y) {
 
 }  // namespace detail
 
-AnomalyMode::AnomalyMode() : saved_(std::exchange(anomaly, true)) {}
-AnomalyMode::~AnomalyMode() {
-  anomaly = saved_;
-}
+AnomalyMode::AnomalyMode() : ScopedFlag(anomaly, true) {}
 
 /// One backward pass. First it counts, for every node that root depends on, how many gradients it will
 /// receive; then it runs the nodes whose count has come down to zero, latest first. Walking the graph

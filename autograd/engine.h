@@ -52,15 +52,9 @@ void on_grad_ready(const Tensor& leaf, std::function<void()> ready);
 
 /// While alive, every op forward and backward on this thread is checked for NaN and infinity, and the first
 /// one to produce any throws Error naming op, direction and tensor. Slow: each check waits for the device.
-class AnomalyMode {
+class AnomalyMode : detail::ScopedFlag {
  public:
   AnomalyMode();
-  ~AnomalyMode();
-  AnomalyMode(const AnomalyMode&) = delete;
-  AnomalyMode& operator=(const AnomalyMode&) = delete;
-
- private:
-  bool saved_;
 };
 
 }  // namespace athanor

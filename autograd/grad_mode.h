@@ -1,64 +1,63 @@
 #pragma once
 
+#include <utility>
+
 namespace athanor {
+namespace detail {
 
-/// Whether operations on this thread record nodes for a backward pass.
-bool grad_enabled();
-/// Whether this thread is inside an InferenceMode.
-bool inference_mode();
+extern constinit thread_local bool grad_on, inference_on, recomputing_on;
 
-/// Whether checkpoint() is computing a part of the model for the second time on this thread: what is updated
-/// once per step (running statistics) stays as it is.
-bool recomputing();
-
-/// While alive, recomputing() holds.
-class Recomputing {
+/// Gives a flag another value until the end of the scope.
+class ScopedFlag {
  public:
-  Recomputing();
-  ~Recomputing();
-  Recomputing(const Recomputing&) = delete;
-  Recomputing& operator=(const Recomputing&) = delete;
+  ScopedFlag(bool& flag, bool value) : flag_(flag), saved_(std::exchange(flag, value)) {}
+  ~ScopedFlag() { flag_ = saved_; }
+  ScopedFlag(const ScopedFlag&) = delete;
+  ScopedFlag& operator=(const ScopedFlag&) = delete;
 
  private:
+  bool& flag_;
   bool saved_;
+};
+
+}  // namespace detail
+
+/// Whether operations on this thread record nodes for a backward pass.
+inline bool grad_enabled() {
+  return detail::grad_on;
+}
+/// Whether this thread is inside an InferenceMode.
+inline bool inference_mode() {
+  return detail::inference_on;
+}
+/// Whether checkpoint() is computing a part of the model for the second time on this thread: what is updated
+/// once per step (running statistics) stays as it is.
+inline bool recomputing() {
+  return detail::recomputing_on;
+}
+
+/// While alive, recomputing() holds.
+class Recomputing : detail::ScopedFlag {
+ public:
+  Recomputing() : ScopedFlag(detail::recomputing_on, true) {}
 };
 
 /// While alive, nothing on this thread is recorded. Module modes (train, eval) are untouched. Nests.
-class NoGrad {
+class NoGrad : detail::ScopedFlag {
  public:
-  NoGrad();
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  bool saved_;
+  NoGrad() : ScopedFlag(detail::grad_on, false) {}
 };
 
 /// Records again inside a NoGrad: recomputation in checkpoint() needs it.
-class EnableGrad {
+class EnableGrad : detail::ScopedFlag {
  public:
-  EnableGrad();
-  ~EnableGrad();
-  EnableGrad(const EnableGrad&) = delete;
-  EnableGrad& operator=(const EnableGrad&) = delete;
-
- private:
-  bool saved_;
+  EnableGrad() : ScopedFlag(detail::grad_on, true) {}
 };
 
 /// Like NoGrad; besides, results are marked, and using one where a backward pass would have to save it is an
 /// error naming both operations. Makes no node, no saved tensor.
-class InferenceMode {
- public:
-  InferenceMode();
-  ~InferenceMode();
-  InferenceMode(const InferenceMode&) = delete;
-  InferenceMode& operator=(const InferenceMode&) = delete;
-
- private:
-  bool saved_enabled_;
-  bool saved_inference_;
+class InferenceMode : NoGrad {
+  detail::ScopedFlag marks_{detail::inference_on, true};
 };
 
 }  // namespace athanor

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/detail/replay_random.h"
 #include "autograd/engine.h"
-#include "kernels/context.h"
 #include "tensor/philox.h"
 
 namespace athanor {
@@ -47,20 +47,9 @@ class Element {
   Tensor at_;
 };
 
-Device device_of(std::span<const Tensor> inputs) {
-  return inputs.empty() ? kCpu : inputs[0].device();
-}
-
-std::int64_t random_ops(Device device) {
-  return on_device(device, [](auto& context) { return context.random_ops(); });
-}
-void set_random_ops(Device device, std::int64_t count) {
-  on_device(device, [&](auto& context) { context.set_random_ops(count); });
-}
-
 // Every evaluation draws the same random numbers.
 Tensor evaluate(const Function& fn, std::span<const Tensor> inputs) {
-  set_random_ops(device_of(inputs), 0);
+  const detail::ReplayRandom replay(inputs.empty() ? kCpu : inputs[0].device(), 0);
   Tensor y = fn(inputs);
   ATH_CHECK(y.defined() && y.dtype() == DType::f64,
             "gradcheck: the function must return f64, but returned {}",
@@ -96,7 +85,6 @@ void check_inputs(std::span<const Tensor> inputs) {
 
 void gradcheck(const Function& fn, std::span<const Tensor> inputs, const GradcheckOptions& options) {
   const AllowSync reads_values;
-  const std::int64_t random_before = random_ops(device_of(inputs));
   check_inputs(inputs);
 
   const Tensor y = evaluate(fn, inputs);
@@ -136,7 +124,6 @@ void gradcheck(const Function& fn, std::span<const Tensor> inputs, const Gradche
       }
     });
   }
-  set_random_ops(device_of(inputs), random_before);
 }
 
 }  // namespace athanor

@@ -34,53 +34,40 @@ Tensor rows_result(const Tensor& x, Reduction reduction) {
   return Tensor::empty(reduction == Reduction::none ? Shape({x.shape()[0]}) : Shape(), loss_options(x));
 }
 
-}  // namespace
-
-namespace {
-
-// y: [N], which are the losses, or [], and then the losses go where they are asked for.
-Tensor cross_entropy_into(const Tensor& y, const Tensor& losses, const Tensor& logits, const Tensor& target,
-                          double label_smoothing, double scale) {
-  const double smoothing = rounded(label_smoothing, logits);
+/// The loss that is asked for (of Reduction::none, `losses` itself), and those of the samples.
+CrossEntropy run_cross_entropy(const Tensor& logits, const Tensor& target, double label_smoothing,
+                               Reduction reduction) {
+  check_classes("cross_entropy", logits, target);
+  ATH_CHECK(label_smoothing >= 0 && label_smoothing <= 1,
+            "cross_entropy: label_smoothing must be in [0, 1], but got {}", label_smoothing);
+  const double smoothing = rounded(label_smoothing, logits), scale = scale_of(reduction, logits.shape()[0]);
   const Tensor x = dense(logits), t = dense(target);
   const Tensor stats = Tensor::empty({x.shape()[0], 2}, loss_options(x));
+  const Tensor losses = rows_result(x, Reduction::none);
+  const Tensor total = reduction == Reduction::none ? Tensor() : rows_result(x, reduction);
   on_device(x.device(), [&](auto& context) {
-    kernels::cross_entropy_forward(context, x, t, smoothing, scale, stats, losses,
-                                   y.rank() == 0 ? y : Tensor());
+    kernels::cross_entropy_forward(context, x, t, smoothing, scale, stats, losses, total);
   });
-  return record(
-      "cross_entropy", y, {logits},
+  const Tensor y = record(
+      "cross_entropy", total.defined() ? total : losses, {logits},
       [x = Saved(x), t = Saved(t), stats = Saved(stats), smoothing, scale](const Tensor& dy, Grads& dx) {
         dx[0] = empty_like(x);
         on_device(dy.device(), [&](auto& context) {
           kernels::cross_entropy_backward(context, x, t, stats, smoothing, scale, dy, dx[0]);
         });
       });
-}
-
-void check_cross_entropy(const Tensor& logits, const Tensor& target, double label_smoothing) {
-  check_classes("cross_entropy", logits, target);
-  ATH_CHECK(label_smoothing >= 0 && label_smoothing <= 1,
-            "cross_entropy: label_smoothing must be in [0, 1], but got {}", label_smoothing);
+  return {y, losses};
 }
 
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, double label_smoothing,
                      Reduction reduction) {
-  check_cross_entropy(logits, target, label_smoothing);
-  const Tensor losses = rows_result(logits, Reduction::none);
-  const Tensor y = reduction == Reduction::none ? losses : rows_result(logits, reduction);
-  return cross_entropy_into(y, losses, logits, target, label_smoothing,
-                            scale_of(reduction, logits.shape()[0]));
+  return run_cross_entropy(logits, target, label_smoothing, reduction).mean;
 }
 
 CrossEntropy cross_entropy_of_each(const Tensor& logits, const Tensor& target, double label_smoothing) {
-  check_cross_entropy(logits, target, label_smoothing);
-  const Tensor losses = rows_result(logits, Reduction::none);
-  const Tensor mean = cross_entropy_into(rows_result(logits, Reduction::mean), losses, logits, target,
-                                         label_smoothing, scale_of(Reduction::mean, logits.shape()[0]));
-  return {mean, losses};
+  return run_cross_entropy(logits, target, label_smoothing, Reduction::mean);
 }
 
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, Reduction reduction) {

@@ -4,7 +4,6 @@
 
 #include "autograd/detail/activation.h"
 #include "autograd/node.h"
-#include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 
 namespace athanor {
@@ -106,9 +105,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation a
   const std::int64_t k = x.dim(-1), n = w.shape()[0];
   ATH_CHECK(w.rank() == 2 && w.shape()[1] == k, "linear: w must be [N, {}] for x {}, but got {}", k,
             x.shape(), w.shape());
-  ATH_CHECK(!bias.defined() || (bias.shape() == Shape{n} && bias.dtype() == x.dtype() &&
-                                bias.device() == x.device() && bias.is_contiguous()),
-            "linear: bias must be a dense {} [{}], but got {} {}", x.dtype(), n, bias.dtype(), bias.shape());
+  if (bias.defined()) check_dense("linear", "bias", bias, x.dtype(), {n}, x.device());
 
   Shape shape = x.shape();
   shape[x.rank() - 1] = n;

@@ -1,7 +1,6 @@
 #include "autograd/node.h"
 
 #include "kernels/copy.h"
-#include "kernels/elementwise.h"
 
 namespace athanor {
 namespace {

@@ -16,22 +16,14 @@ DType stats_dtype(const Tensor& x) {
 }
 
 void check_input(const char* op, const Tensor& x, int axes) {
-  ATH_CHECK(x.defined() && is_floating(x.dtype()), "{}: x must be floating, but got {}", op,
-            x.defined() ? name_of(x.dtype()) : "an undefined tensor");
+  check_floating(op, x);
   ATH_CHECK(axes >= 1 && x.rank() >= axes, "{}: x must have at least {} axes, but is {}", op,
             std::max(axes, 1), x.shape());
 }
 
-// gamma, beta or a statistic: dense, in the dtype of the statistics.
+// gamma, beta or a statistic, where there is one: in the dtype of the statistics.
 void check_parameter(const char* op, const char* name, const Tensor& p, const Shape& shape, const Tensor& x) {
-  ATH_CHECK(
-      p.shape() == shape && p.dtype() == stats_dtype(x) && p.device() == x.device() && p.is_contiguous(),
-      "{}: {} must be dense {} {} on {}, but is {} {} on {}", op, name, stats_dtype(x), shape,
-      x.device().str(), p.dtype(), p.shape(), p.device().str());
-}
-
-void check_optional(const char* op, const char* name, const Tensor& p, const Shape& shape, const Tensor& x) {
-  if (p.defined()) check_parameter(op, name, p, shape, x);
+  if (p.defined()) check_dense(op, name, p, stats_dtype(x), shape, x.device());
 }
 
 void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
@@ -39,13 +31,13 @@ void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
   constexpr const char* op = "batch_norm";
   check_input(op, x, 1);
   const Shape channels = {x.dim(-1)};
-  check_optional(op, "gamma", gamma, channels, x);
-  check_optional(op, "beta", beta, channels, x);
+  check_parameter(op, "gamma", gamma, channels, x);
+  check_parameter(op, "beta", beta, channels, x);
   ATH_CHECK(running_mean.defined() == running_var.defined() && (training || running_mean.defined()),
             "batch_norm: running_mean and running_var must both be there{}, but are not",
             training ? ", or neither" : "");
-  check_optional(op, "running_mean", running_mean, channels, x);
-  check_optional(op, "running_var", running_var, channels, x);
+  check_parameter(op, "running_mean", running_mean, channels, x);
+  check_parameter(op, "running_var", running_var, channels, x);
   if (training && !joined) {
     const std::int64_t values = x.dim(-1) > 0 ? x.numel() / x.dim(-1) : 2;
     ATH_CHECK(values > 1, "batch_norm: training must see at least 2 values per channel, but x {} has {}",
@@ -157,8 +149,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
   check_input("layer_norm", x, axes);
   Shape trailing;
   for (int axis = x.rank() - axes; axis < x.rank(); ++axis) trailing.push_back(x.shape()[axis]);
-  check_optional("layer_norm", "gamma", gamma, trailing, x);
-  check_optional("layer_norm", "beta", beta, trailing, x);
+  check_parameter("layer_norm", "gamma", gamma, trailing, x);
+  check_parameter("layer_norm", "beta", beta, trailing, x);
   const std::int64_t size = trailing.numel();
   ATH_CHECK(size > 0, "layer_norm: rows must have at least one element, but x is {}", x.shape());
   const Tensor in = dense(x), y = empty_like(in);

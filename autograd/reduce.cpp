@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "autograd/detail/dense.h"
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
 #include "kernels/copy.h"
@@ -23,8 +24,7 @@ struct Reduced {
 };
 
 Reduced reduced(const char* op, const Tensor& x, std::span<const int> axes) {
-  ATH_CHECK(x.defined() && is_floating(x.dtype()), "{}: tensor must be floating, but got {}", op,
-            x.defined() ? name_of(x.dtype()) : "an undefined tensor");
+  check_floating(op, x);
   unsigned named = axes.empty() ? ~0u : 0u;
   for (const int axis : axes) {
     const unsigned bit = 1u << normalize_axis(axis, x.rank(), op);
@@ -49,13 +49,6 @@ Reduced reduced(const char* op, const Tensor& x, std::span<const int> axes) {
 // The same elements under another shape, for a dense x outside the graph.
 Tensor viewed(const Tensor& x, const Shape& shape) {
   return x.shape() == shape ? x : x.view_as_strided(shape, contiguous_strides(shape), 0);
-}
-
-Tensor dense(const Tensor& x) {
-  if (x.is_contiguous()) return x;
-  const Tensor copy = empty_like(x);
-  on_device(x.device(), [&](auto& context) { kernels::copy(context, x, copy); });
-  return copy;
 }
 
 // dy, without its reduced axes or with them at 1, repeated along them to `shape`: a view.

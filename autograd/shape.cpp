@@ -1,5 +1,6 @@
 #include "autograd/shape.h"
 
+#include "autograd/detail/dense.h"
 #include "autograd/node.h"
 #include "autograd/reduce.h"
 #include "kernels/copy.h"
@@ -24,9 +25,6 @@ Tensor copy_of(const Tensor& x, DType dtype) {
   const Tensor y = Tensor::empty(x.shape(), {dtype, x.device()});
   copy_into(x, y);
   return y;
-}
-Tensor dense(const Tensor& x) {
-  return x.is_contiguous() ? x : copy_of(x, x.dtype());
 }
 
 template <class D> D without(const D& dims, int axis) {
@@ -359,10 +357,10 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check_defined("where", b);
   ATH_CHECK(condition.dtype() == DType::boolean, "where: condition must be bool, but is {}",
             condition.dtype());
-  ATH_CHECK(
-      a.dtype() == b.dtype() && a.device() == b.device() && a.device() == condition.device(),
-      "where: both choices must have one dtype and the condition's device, but got {} on {} and {} on {}",
-      a.dtype(), a.device().str(), b.dtype(), b.device().str());
+  ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device() && a.device() == condition.device(),
+            "where: both choices must have one dtype and be on {} like the condition, but got {} on {} and "
+            "{} on {}",
+            condition.device().str(), a.dtype(), a.device().str(), b.dtype(), b.device().str());
   const Shape shape =
       broadcast_shapes(broadcast_shapes(condition.shape(), a.shape(), "where"), b.shape(), "where");
   const Tensor y = Tensor::empty(shape, a.options());

@@ -37,6 +37,12 @@ ATH_HD inline float muon_growth(const MuonStep& muon, double squares) {
   return norm > 0 ? static_cast<float>(muon.weight_norm / norm) : 1.0f;
 }
 
+/// Calls f.operator()<T>() with the type of a matrix that Muon works on, f32 or bf16.
+template <class F> void dispatch_matrix(DType dtype, const F& f) {
+  if (dtype == DType::bf16) return f.template operator()<BFloat16>();
+  f.template operator()<float>();
+}
+
 /// What normalize() multiplies by.
 ATH_HD inline float normalizing_factor(double squares, float eps) {
   return static_cast<float>(1.0 / std::max(std::sqrt(squares), static_cast<double>(eps)));

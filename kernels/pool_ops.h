@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "tensor/half.h"
+#include "tensor/tensor.h"
 
 namespace athanor::kernels {
 
@@ -17,5 +17,11 @@ template <class A> struct Best {
     at = better ? place : at;
   }
 };
+
+/// Calls f<I>() with the type of the places within a window.
+template <class F> void dispatch_index(const Tensor& index, const F& f) {
+  if (index.dtype() == DType::u8) return f.template operator()<std::uint8_t>();
+  f.template operator()<std::int32_t>();
+}
 
 }  // namespace athanor::kernels

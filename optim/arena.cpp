@@ -73,62 +73,71 @@ ParameterArena::ParameterArena(std::vector<Parameter> parameters, std::vector<Na
 
 // Layout ---------------------------------------------------------------------------------------------------
 
-void ParameterArena::lay_out() {
+// One for each compute dtype, in the order in which parameters come with it.
+void ParameterArena::make_parts() {
   const DType compute = compute_dtype(options_.precision);
-  std::vector<int> part_of(parameters_.size());
+  slices_.resize(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const DType dtype = parameters_[i].keep_f32 ? DType::f32 : compute;
     const auto at =
         std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.dtype == dtype; });
-    part_of[i] = static_cast<int>(at - parts_.begin());
+    slices_[i].part = static_cast<int>(at - parts_.begin());
     if (at == parts_.end()) parts_.emplace_back().dtype = dtype;
   }
-  slices_.resize(parameters_.size());
+}
+
+// Which parameters of a part begin a bucket. Buckets are filled from the back.
+std::vector<bool> ParameterArena::bucket_begins(int part) const {
+  const std::size_t gradient = size_of(gradient_dtype(part));
+  std::vector<bool> begins(parameters_.size());
+  std::size_t held = 0, first = parameters_.size();
+  std::size_t cap = options_.first_bucket_bytes > 0 ? options_.first_bucket_bytes : options_.bucket_bytes;
+  for (std::size_t i = parameters_.size(); i-- > 0;) {
+    if (slices_[i].part != part) continue;
+    const std::size_t bytes = static_cast<std::size_t>(parameters_[i].tensor.numel()) * gradient;
+    if (options_.bucket_bytes > 0 && held > 0 && held + bytes > cap) {
+      begins[first] = true;
+      held = 0;
+      cap = options_.bucket_bytes;
+    }
+    first = i;
+    held += bytes;
+  }
+  begins[first] = true;
+  return begins;
+}
+
+void ParameterArena::lay_out() {
+  make_parts();
   struct Ordered {
     Bucket bucket;
     std::size_t first;  // its gradients are complete when this parameter's is
   };
   std::vector<Ordered> ordered;
-  for (std::size_t part = 0; part < parts_.size(); ++part) {
-    const std::size_t element = size_of(parts_[part].dtype);
-    const auto align = static_cast<std::int64_t>(kSliceAlignment / element);
-    // From the back: which parameters begin a bucket.
-    const std::size_t gradient = options_.f32_gradients ? sizeof(float) : element;
-    std::vector<bool> begins(parameters_.size());
-    std::size_t held = 0, first = parameters_.size();
-    std::size_t cap = options_.first_bucket_bytes > 0 ? options_.first_bucket_bytes : options_.bucket_bytes;
-    for (std::size_t i = parameters_.size(); i-- > 0;) {
-      if (part_of[i] != static_cast<int>(part)) continue;
-      const std::size_t bytes = static_cast<std::size_t>(parameters_[i].tensor.numel()) * gradient;
-      if (options_.bucket_bytes > 0 && held > 0 && held + bytes > cap) {
-        begins[first] = true;
-        held = 0;
-        cap = options_.bucket_bytes;
-      }
-      first = i;
-      held += bytes;
-    }
-    begins[first] = true;
-    // From the front: where everything lies.
+  for (int part = 0; part < static_cast<int>(parts_.size()); ++part) {
+    Part& flat = parts_[static_cast<std::size_t>(part)];
+    const auto align = static_cast<std::int64_t>(kSliceAlignment / size_of(flat.dtype));
+    const std::vector<bool> begins = bucket_begins(part);
     std::int64_t at = 0, bucket_begin = 0;
+    std::size_t first = 0;
     const auto close_bucket = [&] {
       at = bucket_begin + align_elements(at - bucket_begin, align * options_.shards);
-      if (at > bucket_begin) ordered.push_back({{static_cast<int>(part), bucket_begin, at}, first});
+      if (at > bucket_begin) ordered.push_back({{part, bucket_begin, at}, first});
       bucket_begin = at;
     };
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (part_of[i] != static_cast<int>(part)) continue;
+      if (slices_[i].part != part) continue;
       if (begins[i]) {
         close_bucket();
         first = i;
       }
       const std::int64_t count = parameters_[i].tensor.numel();
-      slices_[i] = {static_cast<int>(part), at, count};
+      slices_[i] = {part, at, count};
       at = align_elements(at + count, align);
       numel_ += count;
     }
     close_bucket();
-    parts_[part].size = at;
+    flat.size = at;
   }
   std::sort(ordered.begin(), ordered.end(),
             [](const Ordered& a, const Ordered& b) { return a.first > b.first; });
@@ -238,17 +247,6 @@ void ParameterArena::weights_from_masters() {
     on_device(device(), [&](auto& context) { kernels::copy(context, masters, weights); });
   }
   updated();
-}
-
-void ParameterArena::masters_from_weights() {
-  for (const Owned& range : owned_) {
-    const Part& part = parts_[static_cast<std::size_t>(range.part)];
-    if (part.dtype == DType::f32) continue;
-    const Shape shape{range.count()};
-    const Tensor masters = slice_of(part.masters, range.masters, shape),
-                 weights = slice_of(part.weights, range.begin, shape);
-    on_device(device(), [&](auto& context) { kernels::copy(context, weights, masters); });
-  }
 }
 
 void ParameterArena::bump_weights() const {

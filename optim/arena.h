@@ -149,8 +149,6 @@ class ParameterArena {
 
   /// Casts masters to weights: after something wrote to the masters.
   void weights_from_masters();
-  /// Takes weights as the new masters: after something wrote to the parameters (a loaded state).
-  void masters_from_weights();
 
   /// Keeps the buffers' present values.
   void snapshot_buffers();
@@ -185,6 +183,8 @@ class ParameterArena {
   std::uint64_t hash_of(std::uint64_t sum) const;
 
  private:
+  void make_parts();
+  std::vector<bool> bucket_begins(int part) const;
   void lay_out();
   void choose_owned();
   void take_over_weights();

@@ -27,6 +27,17 @@ Tensor transposed(const Tensor& x) {
   return x.view_as_strided({x.dim(0), x.dim(2), x.dim(1)}, {x.dim(1) * x.dim(2), 1, x.dim(2)}, 0);
 }
 
+/// An optimizer of everything that is no matrix, with the learning rate behind Muon's.
+template <class Rest, class Options>
+std::unique_ptr<Optimizer> all_but_matrices(ParameterArena& arena, const Options& options, float lr_scale) {
+  using Group = typename Rest::Group;
+  return std::make_unique<Rest>(
+      arena,
+      std::vector{
+          Group{{.parameters = selectors::none_of(selectors::matrices()), .lr_scale = lr_scale}, options}},
+      1);
+}
+
 }  // namespace
 
 // Construction ---------------------------------------------------------------------------------------------
@@ -55,21 +66,11 @@ Muon::Muon(ParameterArena& arena, const std::vector<Group>& groups, int first_sl
 
 Muon::Muon(ParameterArena& arena, const MuonOptions& options, const AdamWOptions& rest, float rest_lr_scale)
     : Muon(arena, {Group{{.parameters = selectors::matrices()}, options}}, 0,
-           std::make_unique<AdamW>(
-               arena,
-               std::vector<AdamW::Group>{
-                   {{.parameters = selectors::none_of(selectors::matrices()), .lr_scale = rest_lr_scale},
-                    rest}},
-               1)) {}
+           all_but_matrices<AdamW>(arena, rest, rest_lr_scale)) {}
 
 Muon::Muon(ParameterArena& arena, const MuonOptions& options, const SgdOptions& rest, float rest_lr_scale)
     : Muon(arena, {Group{{.parameters = selectors::matrices()}, options}}, 0,
-           std::make_unique<Sgd>(
-               arena,
-               std::vector<Sgd::Group>{
-                   {{.parameters = selectors::none_of(selectors::matrices()), .lr_scale = rest_lr_scale},
-                    rest}},
-               1)) {}
+           all_but_matrices<Sgd>(arena, rest, rest_lr_scale)) {}
 
 void Muon::check_selection() const {
   std::vector<int> times(static_cast<std::size_t>(arena().size()));

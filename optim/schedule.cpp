@@ -111,10 +111,4 @@ Schedule one_cycle(const OneCycle& cycle) {
   };
 }
 
-std::vector<float> tabulate(const Schedule& schedule, std::int64_t steps) {
-  std::vector<float> rates;
-  for (std::int64_t step = 0; step < steps; ++step) rates.push_back(schedule(step));
-  return rates;
-}
-
 }  // namespace athanor::schedules

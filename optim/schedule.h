@@ -2,8 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
-#include <span>
 #include <vector>
 
 // Learning-rate schedules: pure functions of the applied step, the one about to be taken counting as the
@@ -55,9 +53,6 @@ struct OneCycle {
 /// Up to max_rate and down again, the formula of torch.optim.lr_scheduler.OneCycleLR with two phases; the
 /// last rate from step `total` on. Source: Smith and Topin 2018, arXiv:1708.07120.
 Schedule one_cycle(const OneCycle& cycle);
-
-/// The rates of steps [0, steps), to be kept on a device or plotted.
-std::vector<float> tabulate(const Schedule& schedule, std::int64_t steps);
 
 }  // namespace schedules
 }  // namespace athanor

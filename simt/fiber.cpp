@@ -1,6 +1,5 @@
 #include "simt/fiber.h"
 
-#include <cstdint>
 #include <new>
 
 #include <sys/mman.h>

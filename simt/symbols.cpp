@@ -1,8 +1,6 @@
 #include "simt/symbols.h"
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string_view>
 #include <unordered_map>
 #include <vector>

@@ -52,7 +52,7 @@ class Printer {
   void survey(int axis, std::int64_t offset) {
     if (!is_floating(tensor_.dtype())) return;
     for_each_shown(axis, offset, [&](std::int64_t at) {
-      const double size = std::abs(value(at));
+      const double size = std::abs(detail::element(tensor_, at));
       if (!std::isfinite(size)) return;
       whole_ = whole_ && size == std::floor(size);
       largest_ = std::max(largest_, size);
@@ -110,17 +110,6 @@ class Printer {
     out_ += ']';
   }
 
-  double value(std::int64_t offset) const {
-    return dispatch_any(tensor_.dtype(), [&]<class T>() {
-      const T element = tensor_.data<T>()[offset];
-      if constexpr (sizeof(T) == 2) {
-        return static_cast<double>(static_cast<float>(element));
-      } else {
-        return static_cast<double>(element);
-      }
-    });
-  }
-
   std::string text(std::int64_t offset) const {
     switch (tensor_.dtype()) {
       case DType::boolean: return tensor_.data<bool>()[offset] ? "true" : "false";
@@ -129,7 +118,7 @@ class Printer {
       case DType::u8: return fmt::format("{}", tensor_.data<std::uint8_t>()[offset]);
       default: break;
     }
-    const double number = value(offset);
+    const double number = detail::element(tensor_, offset);
     if (!std::isfinite(number)) return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
     switch (style_) {
       case Style::integer: return fmt::format("{:.0f}", number);

@@ -142,18 +142,6 @@ void Tensor::rebind(Ref<Storage> storage, std::int64_t offset_elements, DType dt
 
 namespace {
 
-template <class T> double as_double(T value) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return static_cast<double>(static_cast<float>(value));
-  } else {
-    return static_cast<double>(value);
-  }
-}
-
-double element(const Tensor& tensor, std::int64_t offset) {
-  return dispatch_any(tensor.dtype(), [&]<class T>() { return as_double(tensor.data<T>()[offset]); });
-}
-
 // Calls visit(element offset) for every index in row-major order.
 template <class F> void for_each_offset(const Tensor& tensor, F&& visit) {
   if (tensor.numel() == 0) return;
@@ -178,7 +166,7 @@ template <class F> void for_each_offset(const Tensor& tensor, F&& visit) {
 double Tensor::item(const Site& site) const {
   ATH_CHECK(numel() == 1, "item: tensor must hold one element, but has shape {}", shape());
   count_host_sync("item", site);
-  return element(device().is_cpu() ? *this : detail::on_host(*this), 0);
+  return detail::element(device().is_cpu() ? *this : detail::on_host(*this), 0);
 }
 
 std::vector<double> Tensor::to_vector(const Site& site) const {
@@ -186,7 +174,7 @@ std::vector<double> Tensor::to_vector(const Site& site) const {
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(numel()));
   const Tensor host = detail::on_host(*this);
-  for_each_offset(host, [&](std::int64_t offset) { values.push_back(element(host, offset)); });
+  for_each_offset(host, [&](std::int64_t offset) { values.push_back(detail::element(host, offset)); });
   return values;
 }
 

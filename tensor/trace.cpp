@@ -1,18 +1,20 @@
 #include "tensor/trace.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <mutex>
-#include <string_view>
+#include <span>
 
+#include <nlohmann/json.hpp>
+
+#include "tensor/atomic_file.h"
 #include "tensor/error.h"
 
 namespace athanor {
 namespace {
+
+using Json = nlohmann::json;
 
 /// Writers take a ticket and write the slot it points at, without locks. A slot's `ticket` is 0 while it is
 /// being written, so that a reader (or a writer a whole ring behind) can tell.
@@ -47,21 +49,6 @@ std::int32_t thread_number() {
   static std::atomic<std::int32_t> threads{0};
   thread_local const std::int32_t number = threads.fetch_add(1, std::memory_order_relaxed) + 1;
   return number;
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out;
 }
 
 }  // namespace
@@ -143,18 +130,17 @@ void write_trace(const std::string& path) {
   std::string json = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   const char* separator = "\n";
   for (const TraceEvent& event : events) {
-    json += fmt::format(R"({}{{"name":"{}","ph":"X","ts":{:.3f},"dur":{:.3f},"pid":1,"tid":{}}})", separator,
-                        escaped(event.name), static_cast<double>(event.begin_ns - start) / 1000,
+    const std::string name = Json(event.name).dump(-1, ' ', false, Json::error_handler_t::replace);
+    json += fmt::format(R"({}{{"name":{},"ph":"X","ts":{:.3f},"dur":{:.3f},"pid":1,"tid":{}}})", separator,
+                        name, static_cast<double>(event.begin_ns - start) / 1000,
                         static_cast<double>(event.end_ns - event.begin_ns) / 1000, event.thread);
     separator = ",\n";
   }
   json += "\n]}\n";
 
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  const bool written = file && std::fwrite(json.data(), 1, json.size(), file) == json.size();
-  const bool closed = file && std::fclose(file) == 0;
-  if (!written || !closed)
-    detail::fail<IoError>("trace: {} must be writable, but: {}", path, std::strerror(errno));
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span(json)));
+  file.commit();
 }
 
 }  // namespace athanor

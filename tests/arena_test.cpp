@@ -135,7 +135,7 @@ TEST(Arena, HalfPrecisionKeepsMastersAndF32Parameters) {
   EXPECT_EQ(accumulating.gradient(0).dtype(), DType::f32);
 }
 
-TEST(Arena, MastersAndWeightsFollowEachOther) {
+TEST(Arena, WeightsFollowMasters) {
   const Model model;
   ParameterArena arena(model.parameters(), {}, Precision::bf16, kCpu);
   arena.master(0).data<float>()[0] = 3;
@@ -143,9 +143,6 @@ TEST(Arena, MastersAndWeightsFollowEachOther) {
   arena.weights_from_masters();
   EXPECT_EQ(model.conv.to_vector()[0], 3);
   EXPECT_GT(model.conv.version(), version);
-  model.conv.data<BFloat16>()[0] = BFloat16(4);
-  arena.masters_from_weights();
-  EXPECT_EQ(arena.master(0).to_vector()[0], 4);
 }
 
 TEST(Arena, HashIgnoresPaddingPrecisionAndBucketsButNoValue) {

@@ -326,6 +326,9 @@ TEST(Conv2d, MistakesAreNamed) {
   EXPECT_THROW(conv2d(x, w, {}, {.groups = 2}), ArgumentError);
   EXPECT_THROW(conv2d(x, w, {}, {.stride = {0, 1}}), ArgumentError);
   EXPECT_THROW(conv2d(x, w, values({2}, DType::f32, 3)), ArgumentError);
+  const Tensor every_other = values({6}, DType::f32, 3).view_as_strided({3}, Strides{2}, 0);
+  EXPECT_EQ(message([&] { conv2d(x, w, every_other); }),
+            "conv2d: bias must be dense f32 [3] on cpu, but is f32 [3] on cpu, with strides");
   EXPECT_THROW(conv2d(x, values({3, 3, 3, 2}, DType::f64, 2)), ArgumentError);
   EXPECT_THROW(conv2d(values({4, 4, 2}, DType::f32, 1), w), ArgumentError);
   if (!cpu::has_onednn()) {

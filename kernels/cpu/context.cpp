@@ -1,8 +1,5 @@
 #include "kernels/context.h"
 
-#include <algorithm>
-#include <thread>
-
 #include "kernels/cpu/onednn.h"
 
 #if defined(_OPENMP)

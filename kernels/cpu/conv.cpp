@@ -3,9 +3,7 @@
 #include "kernels/copy.h"
 #include "kernels/cpu/conv_impl.h"
 #include "kernels/cpu/epilogue.h"
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/cpu/parallel.h"
 #include "kernels/matmul.h"
 
 // Chooses the implementation of a convolution; the implementations are in conv_*.cpp.
@@ -78,19 +76,6 @@ cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const Co
   return primitive;
 }
 
-// to += values, one rounding each.
-void add_to(CpuContext& context, const float* values, const Tensor& to) {
-  dispatch_floating(to.dtype(), "conv2d", [&]<class T>() {
-    T* const sums = to.data<T>();
-    cpu::parallel_for(context, to.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize([&] {
-        using A = Accumulate<T>;
-        for (std::int64_t i = begin; i < end; ++i) sums[i] = T(A(sums[i]) + A(values[i]));
-      });
-    });
-  });
-}
-
 /// Whether our own direct code does this pass. It has none for f64.
 bool direct(const Conv2dParams& params, const ConvSize& z, bool backward, DType dtype) {
   if (params.impl != ConvImpl::direct && params.impl != ConvImpl::automatic) return false;
@@ -99,8 +84,7 @@ bool direct(const Conv2dParams& params, const ConvSize& z, bool backward, DType 
   if (params.impl == ConvImpl::direct)
     detail::fail<BackendError>(
         "conv2d: the direct code needs AVX-512, f32 or a half type, one group and, for its backward pass, "
-        "few "
-        "input channels; use ConvImpl::automatic");
+        "few input channels; use ConvImpl::automatic");
   return false;
 }
 
@@ -177,20 +161,16 @@ void conv2d_backward_weights(CpuContext& context, const Conv2dParams& params, co
   if (cpu::Primitive* primitive = vendor(context, params, z, PrimitiveKey::Op::conv_backward_weights,
                                          x.dtype(), accumulate ? DType::f32 : dw.dtype(), false)) {
     if (!accumulate) return primitive->run(context, x.raw_data(), dy.raw_data(), nullptr, dw.raw_data());
-    const Scratch scratch = context.scratch(static_cast<std::size_t>(dw.numel()) * sizeof(float));
-    float* const fresh = scratch.as<float>();
-    primitive->run(context, x.raw_data(), dy.raw_data(), nullptr, fresh);
-    return add_to(context, fresh, dw);
+    const Tensor fresh = Tensor::empty(dw.shape(), {DType::f32, kCpu});
+    primitive->run(context, x.raw_data(), dy.raw_data(), nullptr, fresh.raw_data());
+    return add_into(context, fresh, dw);
   }
   dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
     const auto run = [&]<class W>() {
       cpu::conv_backward_weights_eigen<T, W>(context, z, x.data<T>(), dy.data<T>(), dw.data<W>(), accumulate);
     };
-    if (dw.dtype() == x.dtype()) {
-      run.template operator()<T>();
-    } else {
-      run.template operator()<Accumulate<T>>();
-    }
+    if (dw.dtype() == x.dtype()) return run.template operator()<T>();
+    run.template operator()<Accumulate<T>>();
   });
 }
 

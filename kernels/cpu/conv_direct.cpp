@@ -35,20 +35,12 @@ template <class F> void on_avx512(F&& f) {
 #endif
 }
 
-/// Sizes of a convolution, as these loops name them.
-struct Problem {
-  std::int64_t n, h, w, c;  ///< input
-  std::int64_t r, s, dilation_h, dilation_w;
-  std::int64_t p, q, k, stride_h, stride_w;  ///< output
-  std::int64_t top, left;                    ///< padding before the first row and column
-
-  std::int64_t frame_h() const { return std::max(h + top, (p - 1) * stride_h + (r - 1) * dilation_h + 1); }
-  std::int64_t frame_w() const { return std::max(w + left, (q - 1) * stride_w + (s - 1) * dilation_w + 1); }
-};
-
-Problem forward_problem(const ConvSize& z) {
-  return {z.n, z.h, z.w, z.c,        z.r,        z.s,         z.dilation_h, z.dilation_w,
-          z.p, z.q, z.k, z.stride_h, z.stride_w, z.padding_h, z.padding_w};
+// The frame of an input image: its pixels, the padding, and what the last tap reads beyond.
+std::int64_t frame_h(const ConvSize& z) {
+  return std::max(z.h + z.padding_h, (z.p - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1);
+}
+std::int64_t frame_w(const ConvSize& z) {
+  return std::max(z.w + z.padding_w, (z.q - 1) * z.stride_w + (z.s - 1) * z.dilation_w + 1);
 }
 
 template <class T>
@@ -157,10 +149,10 @@ ChannelPlan plan_channels(std::int64_t k, std::int64_t q) {
 }
 
 // Copies an image into its frame of zeros, widened. The frame's border was cleared before.
-template <class T> void fill_frame(const Problem& z, const T* image, float* frame) {
-  const std::int64_t row = z.w * z.c, pitch = z.frame_w() * z.c;
+template <class T> void fill_frame(const ConvSize& z, const T* image, float* frame) {
+  const std::int64_t row = z.w * z.c, pitch = frame_w(z) * z.c;
   for (std::int64_t h = 0; h < z.h; ++h) {
-    float* to = frame + (h + z.top) * pitch + z.left * z.c;
+    float* to = frame + (h + z.padding_h) * pitch + z.padding_w * z.c;
     const T* from = image + h * row;
     for (std::int64_t i = 0; i < row; ++i) to[i] = static_cast<float>(from[i]);
   }
@@ -183,14 +175,14 @@ void store_channels(const float* sums, std::int64_t pixels, std::int64_t block, 
 }
 
 template <class T>
-void run_channels(CpuContext& context, const Problem& z, const ConvSize& size, Finish finish, const T* x,
-                  const T* w, const T* bias, T* y) {
+void run_channels(CpuContext& context, const ConvSize& z, Finish finish, const T* x, const T* w,
+                  const T* bias, T* y) {
   const ChannelPlan plan = plan_channels(z.k, z.q);
   const std::int64_t block = plan.vectors * kLanes, blocks = (z.k + block - 1) / block;
   const std::int64_t depth = z.r * z.s * z.c, pixels = plan.quads * 4;
-  const std::int64_t pitch = z.frame_w() * z.c;
+  const std::int64_t pitch = frame_w(z) * z.c;
   // Tiles at the end of the last row read beyond it.
-  const std::int64_t frame = (z.frame_h() * pitch + 16 * z.stride_w * z.c + kLanes - 1) / kLanes * kLanes;
+  const std::int64_t frame = (frame_h(z) * pitch + 16 * z.stride_w * z.c + kLanes - 1) / kLanes * kLanes;
   const std::int64_t slots = std::max<std::int64_t>(1, std::min<std::int64_t>({context.threads(), z.n}));
   const std::int64_t weights = blocks * depth * block, packed_size = weights + blocks * block;
   const Scratch scratch =
@@ -206,7 +198,7 @@ void run_channels(CpuContext& context, const Problem& z, const ConvSize& size, F
                    for (std::int64_t r = 0; r < z.r; ++r)
                      for (std::int64_t s = 0; s < z.s; ++s)
                        for (std::int64_t c = 0; c < z.c; ++c, to += block)
-                         *to = k < z.k ? weight_of(size, w, k, r, s, c) : 0.0f;
+                         *to = k < z.k ? weight_of(z, w, k, r, s, c) : 0.0f;
                  }
                });
   const bool merged = z.dilation_w == 1;  // neighbouring taps of a row then lie end to end
@@ -243,7 +235,7 @@ constexpr int kSpans = 3;  // vectors of pixels that one tile works on
 
 // Sums of kSpans spans of 16 pixels and kChannels output channels, left in `sums` as [span][channel][pixel].
 template <int kChannels>
-ATH_AVX512 void pixel_tile(const Problem& z, const float* frame, std::int64_t plane, std::int64_t pitch,
+ATH_AVX512 void pixel_tile(const ConvSize& z, const float* frame, std::int64_t plane, std::int64_t pitch,
                            const std::int64_t* spans, const float* w, float* sums) {
   __m512 total[kSpans][kChannels];
 #pragma GCC unroll 4
@@ -272,17 +264,17 @@ ATH_AVX512 void pixel_tile(const Problem& z, const float* frame, std::int64_t pl
     for (int k = 0; k < kChannels; ++k) _mm512_storeu_ps(sums + (i * kChannels + k) * kLanes, total[i][k]);
 }
 
-template <class T> void fill_planes(const Problem& z, const T* image, float* planes) {
-  const std::int64_t pitch = z.frame_w(), plane = z.frame_h() * pitch;
+template <class T> void fill_planes(const ConvSize& z, const T* image, float* planes) {
+  const std::int64_t pitch = frame_w(z), plane = frame_h(z) * pitch;
   for (std::int64_t h = 0; h < z.h; ++h) {
-    float* to = planes + (h + z.top) * pitch + z.left;
+    float* to = planes + (h + z.padding_h) * pitch + z.padding_w;
     const T* from = image + h * z.w * z.c;
     for (std::int64_t c = 0; c < z.c; ++c)
       for (std::int64_t i = 0; i < z.w; ++i) to[c * plane + i] = static_cast<float>(from[i * z.c + c]);
   }
 }
 
-using PixelTile = void (*)(const Problem&, const float*, std::int64_t, std::int64_t, const std::int64_t*,
+using PixelTile = void (*)(const ConvSize&, const float*, std::int64_t, std::int64_t, const std::int64_t*,
                            const float*, float*);
 
 /// What depends on the number of output channels.
@@ -290,11 +282,11 @@ template <class T> struct PixelPlan {
   PixelTile tile;
   /// y of one image [p, q, channel] from `sums` as [span][channel][pixel], plus bias if it is not null; `row`
   /// pixels lie between the first ones of two rows.
-  void (*store)(const Problem& z, const float* sums, std::int64_t row, const float* bias, T* y);
+  void (*store)(const ConvSize& z, const float* sums, std::int64_t row, const float* bias, T* y);
 };
 
 template <int kChannels, class T>
-void store_pixels(const Problem& z, const float* sums, std::int64_t row, const float* bias, T* y) {
+void store_pixels(const ConvSize& z, const float* sums, std::int64_t row, const float* bias, T* y) {
   on_avx512([&] {
     for (std::int64_t p = 0; p < z.p; ++p) {
       T* to = y + p * z.q * kChannels;
@@ -319,10 +311,10 @@ template <class T> PixelPlan<T> plan_pixels(std::int64_t channels) {
 }
 
 template <class T>
-void run_pixels(CpuContext& context, const Problem& z, const ConvSize& size, Finish finish, const T* x,
-                const T* w, const T* bias, T* y) {
+void run_pixels(CpuContext& context, const ConvSize& z, Finish finish, const T* x, const T* w, const T* bias,
+                T* y) {
   const PixelPlan<T> plan = plan_pixels<T>(z.k);
-  const std::int64_t pitch = z.frame_w(), plane = z.frame_h() * pitch;
+  const std::int64_t pitch = frame_w(z), plane = frame_h(z) * pitch;
   // Where rows are stored end to end in the frame, so are spans: one may run over the end of an output row,
   // and what it computes there is dropped.
   const std::int64_t run = (z.p - 1) * pitch * z.stride_h + z.q;
@@ -342,7 +334,7 @@ void run_pixels(CpuContext& context, const Problem& z, const ConvSize& size, Fin
   for (std::int64_t c = 0; c < z.c; ++c)
     for (std::int64_t r = 0; r < z.r; ++r)
       for (std::int64_t s = 0; s < z.s; ++s)
-        for (std::int64_t k = 0; k < z.k; ++k) *next++ = weight_of(size, w, k, r, s, c);
+        for (std::int64_t k = 0; k < z.k; ++k) *next++ = weight_of(z, w, k, r, s, c);
   float* const wide_bias = bias ? packed + weights : nullptr;
   for (std::int64_t i = 0; bias && i < block; ++i) wide_bias[i] = static_cast<float>(bias[i / kLanes]);
 
@@ -369,13 +361,6 @@ void run_pixels(CpuContext& context, const Problem& z, const ConvSize& size, Fin
   });
 }
 
-template <class T>
-void run(CpuContext& context, const Problem& z, const ConvSize& size, Finish finish, const T* x, const T* w,
-         const T* bias, T* y) {
-  if (z.stride_w == 1 && z.k <= 8) return run_pixels(context, z, size, finish, x, w, bias, y);
-  run_channels(context, z, size, finish, x, w, bias, y);
-}
-
 }  // namespace
 
 bool conv_direct_fits(const ConvSize& z) {
@@ -385,7 +370,9 @@ bool conv_direct_fits(const ConvSize& z) {
 template <class T>
 void conv_forward_direct(CpuContext& context, const ConvSize& z, Activation activation, const T* x,
                          const T* w, const T* bias, T* y) {
-  run(context, forward_problem(z), z, finish_of(activation), x, w, bias, y);
+  const Finish finish = finish_of(activation);
+  if (z.stride_w == 1 && z.k <= 8) return run_pixels(context, z, finish, x, w, bias, y);
+  run_channels(context, z, finish, x, w, bias, y);
 }
 
 #else

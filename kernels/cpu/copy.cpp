@@ -17,7 +17,7 @@ namespace {
 
 // x and y walked in the order of y's memory.
 cpu::Walk<2> walk_of(const Tensor& x, const Tensor& y) {
-  return walk_by_output<cpu::Walk<2>>(cpu::broadcast_strides(x, y.shape()), y);
+  return walk_by_output<cpu::Walk<2>>(broadcast_strides(x, y.shape()), y);
 }
 
 // Conversions that training and feeding make have vector loops, the other fifty one plain loop each.

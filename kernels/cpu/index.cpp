@@ -6,34 +6,11 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/cpu/slices.h"
+#include "kernels/detail/wide_sums.h"
 #include "kernels/dispatch_size.h"
 
 namespace athanor::kernels {
 namespace {
-
-// Calls f(sums) with dx itself, or for a half type with an f32 copy that is rounded back afterwards.
-template <class T, class F> void with_wide_sums(CpuContext& context, const Tensor& dx, const F& f) {
-  T* out = dx.data<T>();
-  using A = Accumulate<T>;
-  if constexpr (std::is_same_v<T, A>) {
-    f(out);
-  } else {
-    const std::int64_t n = dx.numel();
-    const Scratch scratch = context.scratch(static_cast<std::size_t>(n) * sizeof(A));
-    A* sums = scratch.as<A>();
-    cpu::parallel_for(context, n, cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize([&] {
-        for (std::int64_t i = begin; i < end; ++i) sums[i] = A(out[i]);
-      });
-    });
-    f(sums);
-    cpu::parallel_for(context, n, cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize([&] {
-        for (std::int64_t i = begin; i < end; ++i) out[i] = T(sums[i]);
-      });
-    });
-  }
-}
 
 // Splits the lines of `shape` along `axis` (all indices but that one) over the threads, and calls
 // f(offsets of the line's first element in each operand). Operands are given by their strides.

@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
-#include "tensor/tensor.h"
+#include "kernels/detail/strided_walk.h"
 
 namespace athanor::cpu {
 
@@ -24,45 +24,14 @@ template <bool kFast, class F> void vectorize_if(F&& f) {
   }
 }
 
-/// Strides of t when it is broadcast to `shape`: 0 along the axes it repeats.
-inline Strides broadcast_strides(const Tensor& t, const Shape& shape) {
-  Strides strides = shape;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    const int own = axis - (shape.rank() - t.rank());
-    strides[axis] = own < 0 || t.shape()[own] == 1 ? 0 : t.strides()[own];
-  }
-  return strides;
-}
-
-/// How to walk N tensors of one (broadcast) shape together: sizes and each operand's element strides, with
-/// neighbouring dimensions merged wherever all operands allow it, so that dense tensors become one row.
-template <int N> struct Walk {
-  int rank = 0;
-  std::array<std::int64_t, kMaxRank> size{};
-  std::array<std::array<std::int64_t, kMaxRank>, N> stride{};
+/// A walk by rows; a single element is a row, too.
+template <int N> struct Walk : StridedWalk<N> {
+  using StridedWalk<N>::rank, StridedWalk<N>::size, StridedWalk<N>::stride;
 
   Walk(const Shape& shape, const std::array<const Tensor*, N>& operands)
       : Walk(shape, broadcast(shape, operands, std::make_index_sequence<N>())) {}
-
-  /// From strides that are broadcast to `shape` already.
-  Walk(const Shape& shape, const std::array<Strides, N>& strides) {
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      if (shape[axis] == 1) continue;
-      std::array<std::int64_t, N> step;
-      for (int k = 0; k < N; ++k) step[k] = strides[k][axis];
-      bool merges = rank > 0;
-      for (int k = 0; k < N && merges; ++k) merges = stride[k][rank - 1] == step[k] * shape[axis];
-      if (merges) {
-        size[rank - 1] *= shape[axis];
-      } else {
-        size[rank++] = shape[axis];
-      }
-      for (int k = 0; k < N; ++k) stride[k][rank - 1] = step[k];
-    }
-    if (rank == 0) {  // a single element
-      size[0] = 1;
-      rank = 1;
-    }
+  Walk(const Shape& shape, const std::array<Strides, N>& strides) : StridedWalk<N>(shape, strides) {
+    if (rank == 0) size[rank++] = 1;
   }
 
   std::int64_t row() const { return size[rank - 1]; }

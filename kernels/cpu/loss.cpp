@@ -1,6 +1,5 @@
 #include "kernels/loss.h"
 
-#include <cmath>
 #include <limits>
 
 #include "kernels/cpu/iterate.h"

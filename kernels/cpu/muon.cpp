@@ -16,12 +16,6 @@ using cpu::sum_of_squares;
 
 namespace {
 
-// The matrices Muon works on are f32 or bf16.
-template <class F> void dispatch_matrix(DType dtype, const F& f) {
-  if (dtype == DType::bf16) return f.template operator()<BFloat16>();
-  f.template operator()<float>();
-}
-
 // f(chunk) for kUpdateChunk elements of a matrix at a time, of a batch of them.
 struct MatrixChunk {
   std::int64_t index;  // of all chunks of the batch

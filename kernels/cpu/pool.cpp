@@ -277,13 +277,8 @@ template <>
 void max_pool_forward(CpuContext& context, const PoolWindows& windows, const Tensor& x, const Tensor& y,
                       const Tensor& index) {
   dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
-    if (!index.defined()) {
-      run_max<T, void>(context, windows, x, y, nullptr);
-    } else if (index.dtype() == DType::u8) {
-      run_max<T>(context, windows, x, y, index.data<std::uint8_t>());
-    } else {
-      run_max<T>(context, windows, x, y, index.data<std::int32_t>());
-    }
+    if (!index.defined()) return run_max<T, void>(context, windows, x, y, nullptr);
+    dispatch_index(index, [&]<class I>() { run_max<T>(context, windows, x, y, index.data<I>()); });
   });
 }
 
@@ -291,11 +286,7 @@ template <>
 void max_pool_backward(CpuContext& context, const PoolWindows& windows, const Tensor& dy, const Tensor& index,
                        const Tensor& dx) {
   dispatch_floating(dx.dtype(), "max_pool2d", [&]<class T>() {
-    if (index.dtype() == DType::u8) {
-      run_max_backward<T, std::uint8_t>(context, windows, dy, index, dx);
-    } else {
-      run_max_backward<T, std::int32_t>(context, windows, dy, index, dx);
-    }
+    dispatch_index(index, [&]<class I>() { run_max_backward<T, I>(context, windows, dy, index, dx); });
   });
 }
 

@@ -1,7 +1,6 @@
 #include "kernels/update.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/cpu/isa.h"

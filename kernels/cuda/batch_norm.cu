@@ -34,7 +34,7 @@ template <int V, class A> struct Affine {
   A mean[V], scale[V], beta[V];
 
   __device__ __forceinline__ Affine(const Channels<A>& from, std::int64_t channels,
-                                    const ColumnTiling::Place& at) {
+                                    const ColumnTiling::ThreadTile& at) {
 #pragma unroll
     for (int k = 0; k < V; ++k) {
       const std::int64_t c = at.inside ? at.channel + k : 0;
@@ -51,7 +51,7 @@ template <class Op, bool kResidual, int V, class T, class A>
 __global__ void __launch_bounds__(kThreads)
     apply(const T* __restrict__ x, const T* __restrict__ residual, ColumnTiling tiling,
           Channels<A> parameters, T* __restrict__ y) {
-  const auto at = tiling.place<V>();
+  const auto at = tiling.thread_tile<V>();
   const Affine<V, A> affine(parameters, tiling.channels, at);
   cuda::for_each_rows<kResidual ? kSeveral : kOne>(at, [&](std::int64_t here, auto n) {
     Vec<T, V> in[n()];
@@ -107,13 +107,12 @@ template <class T> struct GradientSources {
 };
 
 /// Sums of g and of g (x - mean), g = dL/d(pre); g is kept in dresidual, and summed as rounded there, where
-/// the policy needs extra. Moves
-/// 2 * sizeof(T) bytes an element, 4 where g is kept.
+/// the policy needs extra. Moves 2 * sizeof(T) bytes an element, 4 where g is kept.
 template <class Policy, int V, class T, class A>
 __global__ void __launch_bounds__(kThreads)
     sum_gradients(GradientSources<T> from, ColumnTiling tiling, Channels<A> parameters, A* partials) {
   __shared__ A shared[V * kThreads];
-  const auto at = tiling.place<V>();
+  const auto at = tiling.thread_tile<V>();
   const Affine<V, A> affine(parameters, tiling.channels, at);
   A sums[2 * V] = {};
   cuda::for_each_rows<kSeveral>(at, [&](std::int64_t here, auto n) {
@@ -190,7 +189,7 @@ template <class Policy, int V, class T, class A>
 __global__ void __launch_bounds__(kThreads)
     write_dx(const T* __restrict__ x, const T* __restrict__ dy, ColumnTiling tiling, Channels<A> parameters,
              const A* __restrict__ coefficients, T* __restrict__ dx) {
-  const auto at = tiling.place<V>();
+  const auto at = tiling.thread_tile<V>();
   const Affine<V, A> affine(parameters, tiling.channels, at);
   A offset[V], slope[V];
 #pragma unroll

@@ -21,7 +21,7 @@ template <int V, class T, class A>
 __global__ void __launch_bounds__(kThreads, 4)
     sum_deviations(const T* __restrict__ x, ColumnTiling tiling, A* shifts, A* partials) {
   __shared__ A shared[V * kThreads];
-  const auto at = tiling.place<V>();
+  const auto at = tiling.thread_tile<V>();
   const int samples = tiling.rows < 16 ? static_cast<int>(tiling.rows) : 16;
   A shift[V] = {};
   for (int i = at.below; i < samples && at.inside; i += kThreads >> tiling.shift) {
@@ -62,59 +62,60 @@ __global__ void __launch_bounds__(kThreads, 4)
   cuda::write_partials<V>(tiling, at, sums, shared, partials);
 }
 
-template <class A> struct Running {
-  A *mean, *var;  // null: none are kept
+/// Writes stats of a channel, and moves its running ones.
+template <class A> struct WriteStatistics {
+  std::int64_t channels;
+  double eps;
+  A* stats;
+  A *running_mean, *running_var;  // null: none are kept
   double momentum;
 
-  explicit Running(const RunningStats& running)
-      : mean(data_or_null<A>(running.mean)), var(data_or_null<A>(running.var)), momentum(running.momentum) {}
-  __device__ __forceinline__ void move(std::int64_t c, const Moments& found, double n) const {
-    if (!mean) return;
-    mean[c] = moved_towards(mean[c], found.mean, momentum);
-    var[c] = moved_towards(var[c], found.var * n / (n - 1), momentum);
+  WriteStatistics(double epsilon, const Tensor& to, const RunningStats& running)
+      : channels(to.dim(1)),
+        eps(epsilon),
+        stats(to.data<A>()),
+        running_mean(data_or_null<A>(running.mean)),
+        running_var(data_or_null<A>(running.var)),
+        momentum(running.momentum) {}
+  __device__ __forceinline__ void operator()(std::int64_t c, const Moments& found, double n) const {
+    stats[c] = A(found.mean);
+    stats[channels + c] = A(inverse_deviation(found.var, eps));
+    if (!running_mean) return;
+    running_mean[c] = moved_towards(running_mean[c], found.mean, momentum);
+    running_var[c] = moved_towards(running_var[c], found.var * n / (n - 1), momentum);
   }
 };
 
-template <class A>
-__global__ void __launch_bounds__(1024)
-    finish_statistics(const A* partials, std::int64_t splits, std::int64_t rows, std::int64_t channels,
-                      const A* shifts, double eps, A* stats, Running<A> running) {
-  const auto total = cuda::total_columns(partials, splits, channels);
-  if (!total.valid) return;
-  const std::int64_t c = total.channel;
-  const double n = static_cast<double>(rows);
-  const Moments found = moments(static_cast<double>(shifts[c]), total.first, total.second, n);
-  stats[c] = A(found.mean);
-  stats[channels + c] = A(inverse_deviation(found.var, eps));
-  running.move(c, found, n);
-}
-
 /// The row of batch_norm_moments().
-template <class A>
+struct WriteRow {
+  std::int64_t channels;
+  double* row;
+
+  __device__ __forceinline__ void operator()(std::int64_t c, const Moments& found, double n) const {
+    if (c == 0) row[0] = n;
+    row[1 + c] = found.mean;
+    row[1 + channels + c] = found.var * n;
+  }
+};
+
+template <class A, class Write>
 __global__ void __launch_bounds__(1024)
     finish_moments(const A* partials, std::int64_t splits, std::int64_t rows, std::int64_t channels,
-                   const A* shifts, double* row) {
+                   const A* shifts, Write write) {
   const auto total = cuda::total_columns(partials, splits, channels);
   if (!total.valid) return;
-  const std::int64_t c = total.channel;
   const double n = static_cast<double>(rows);
-  const Moments found = moments(static_cast<double>(shifts[c]), total.first, total.second, n);
-  if (c == 0) row[0] = n;
-  row[1 + c] = found.mean;
-  row[1 + channels + c] = found.var * n;
+  const auto shift = static_cast<double>(shifts[total.channel]);
+  write(total.channel, moments(shift, total.first, total.second, n), n);
 }
 
 template <class A>
 __global__ void __launch_bounds__(kThreads)
-    join_statistics(const double* rows, std::int64_t ranks, std::int64_t channels, double eps, A* stats,
-                    Running<A> running) {
+    join_statistics(const double* rows, std::int64_t ranks, WriteStatistics<A> write) {
   const std::int64_t c = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (c >= channels) return;
-  const JoinedMoments joined = joined_moments(rows, ranks, channels, c);
-  const Moments found{joined.mean, joined.squares / joined.n};
-  stats[c] = A(found.mean);
-  stats[channels + c] = A(inverse_deviation(found.var, eps));
-  running.move(c, found, joined.n);
+  if (c >= write.channels) return;
+  const JoinedMoments joined = joined_moments(rows, ranks, write.channels, c);
+  write(c, {joined.mean, joined.squares / joined.n}, joined.n);
 }
 
 template <class A>
@@ -126,8 +127,9 @@ __global__ void __launch_bounds__(kThreads)
   stats[channels + c] = A(inverse_deviation(static_cast<double>(var[c]), eps));
 }
 
-/// Sums of x by splits; finish(tiling, launch, partials, shifts) makes of them what is wanted.
-template <class T, class F> void sum_up(const CudaContext& context, const Tensor& x, const F& finish) {
+/// Sums x by splits, and has `write` take the moments of every channel.
+template <class T, class Write>
+void find_moments(const CudaContext& context, const Tensor& x, const Write& write) {
   using A = Accumulate<T>;
   const T* in = x.data<T>();
   const auto run = [&]<int V>() {
@@ -138,7 +140,8 @@ template <class T, class F> void sum_up(const CudaContext& context, const Tensor
     A *partials = memory.as<A>(), *shifts = partials + tiling.partial_elements();
     cuda::launch(context, {"batch_norm_statistics", tiling.blocks(), kThreads}, sum_deviations<V, T, A>, in,
                  tiling, shifts, partials);
-    finish(tiling, cuda::total_launch("batch_norm_finish", tiling.splits, channels), partials, shifts);
+    cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, channels),
+                 finish_moments<A, Write>, partials, tiling.splits, tiling.rows, channels, shifts, write);
   };
   dispatch_width<T>(x.dim(-1), run, in);
 }
@@ -150,24 +153,14 @@ void batch_norm_statistics(CudaContext& context, const Tensor& x, double eps, co
                            const RunningStats& running) {
   if (x.numel() == 0) return;
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
-    using A = Accumulate<T>;
-    sum_up<T>(context, x,
-              [&](const ColumnTiling& tiling, const cuda::Launch& launch, A* partials, A* shifts) {
-                cuda::launch(context, launch, finish_statistics<A>, partials, tiling.splits, tiling.rows,
-                             tiling.channels, shifts, eps, stats.data<A>(), Running<A>(running));
-              });
+    find_moments<T>(context, x, WriteStatistics<Accumulate<T>>(eps, stats, running));
   });
 }
 
 template <> void batch_norm_moments(CudaContext& context, const Tensor& x, const Tensor& row) {
   if (x.numel() == 0) return fill(context, row, 0);
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
-    using A = Accumulate<T>;
-    sum_up<T>(context, x,
-              [&](const ColumnTiling& tiling, const cuda::Launch& launch, A* partials, A* shifts) {
-                cuda::launch(context, launch, finish_moments<A>, partials, tiling.splits, tiling.rows,
-                             tiling.channels, shifts, row.data<double>());
-              });
+    find_moments<T>(context, x, WriteRow{x.dim(-1), row.data<double>()});
   });
 }
 
@@ -179,7 +172,7 @@ void batch_norm_join(CudaContext& context, const Tensor& rows, double eps, const
   dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
     if constexpr (sizeof(A) >= 4) {
       cuda::launch(context, cuda::by_channel("batch_norm_join", channels), join_statistics<A>,
-                   rows.data<double>(), rows.dim(0), channels, eps, stats.data<A>(), Running<A>(running));
+                   rows.data<double>(), rows.dim(0), WriteStatistics<A>(eps, stats, running));
     }
   });
 }

@@ -43,17 +43,17 @@ struct ColumnTiling {
   unsigned blocks() const { return static_cast<unsigned>(tiles * splits); }
   std::size_t partial_elements() const { return static_cast<std::size_t>(2 * splits * channels); }
 
-  /// A thread's part: V channels from `channel` on, of `count` rows. Elements of its first row begin at
+  /// A thread's tile: V channels from `channel` on, of `count` rows. Elements of its first row begin at
   /// `first`, those of the next, `step` rows down, `stride` further. No rows beyond the last channel, but
   /// such a thread must come along to the barriers.
-  struct Place {
+  struct ThreadTile {
     std::int64_t channel, split, row, first, stride;
     int count, step, column, below;
     bool inside;
   };
-  template <int V> __device__ __forceinline__ Place place() const {
+  template <int V> __device__ __forceinline__ ThreadTile thread_tile() const {
     const int thread = static_cast<int>(threadIdx.x);
-    Place at;
+    ThreadTile at;
     at.step = kColumnThreads >> shift;
     at.column = thread & ((1 << shift) - 1);
     at.below = thread >> shift;
@@ -96,7 +96,7 @@ __device__ __forceinline__ void add_up_columns(A (&sums)[W], int across, A* shar
 
 /// Calls f(element, n) for a thread's rows, n of them at a time: U, an integral_constant, then single ones.
 template <int U, class F>
-__device__ __forceinline__ void for_each_rows(const ColumnTiling::Place& at, const F& f) {
+__device__ __forceinline__ void for_each_rows(const ColumnTiling::ThreadTile& at, const F& f) {
   std::int64_t here = at.first;
   int left = at.count;
   for (; left >= U; left -= U, here += U * at.stride) f(here, std::integral_constant<int, U>());
@@ -106,7 +106,7 @@ __device__ __forceinline__ void for_each_rows(const ColumnTiling::Place& at, con
 /// Joins the sums of a block's threads, kSums for each of a thread's V channels, and writes them: partials
 /// [splits, kSums, C]. `shared` has kColumnThreads / 2 * kSums * V elements.
 template <int V, int kSums = 2, class A>
-__device__ __forceinline__ void write_partials(const ColumnTiling& tiling, const ColumnTiling::Place& at,
+__device__ __forceinline__ void write_partials(const ColumnTiling& tiling, const ColumnTiling::ThreadTile& at,
                                                A (&sums)[kSums * V], A* shared, A* partials) {
   add_up_columns<kColumnThreads>(sums, 1 << tiling.shift, shared);
   if (at.below > 0 || !at.inside) return;

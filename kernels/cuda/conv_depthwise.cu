@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/conv_depthwise.h"
@@ -49,17 +48,17 @@ struct Sizes {
         by_stride_w(z.stride_w) {}
 };
 
-/// Which (image, row, column, packet of channels) an index is.
-struct Place {
+/// The (image, row, column, packet of channels) of a flat index.
+struct Unravel {
   Divider packets, columns, rows;
 
-  Place(std::int64_t row_count, std::int64_t column_count, std::int64_t packet_count)
+  Unravel(std::int64_t row_count, std::int64_t column_count, std::int64_t packet_count)
       : packets(packet_count), columns(column_count), rows(row_count) {}
 
-  struct At {
+  struct Coordinates {
     int image, row, column, packet;
   };
-  __device__ __forceinline__ At operator()(std::uint32_t index) const {
+  __device__ __forceinline__ Coordinates operator()(std::uint32_t index) const {
     const auto [pixel, packet] = packets.divide(index);
     const auto [line, column] = columns.divide(pixel);
     const auto [image, row] = rows.divide(line);
@@ -78,12 +77,12 @@ template <class T> __global__ void __launch_bounds__(kThreads) by_taps(const T* 
 /// One thread per output pixel and W channels. W > 1 where there is one output channel per input channel.
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads, kResidentForward)
-    forward_kernel(Sizes z, Place place, std::uint32_t count, const T* x, const T* filters,
+    forward_kernel(Sizes z, Unravel unravel, std::uint32_t count, const T* x, const T* filters,
                    Finish<T> finish) {
   using A = Accumulate<T>;
   for (std::uint32_t index = blockIdx.x * kThreads + threadIdx.x; index < count;
        index += gridDim.x * kThreads) {
-    const auto at = place(index);
+    const auto at = unravel(index);
     const int k = at.packet * W,
               c = static_cast<int>(z.channels_of.divide(static_cast<std::uint32_t>(k)).whole);
     const T* const image = x + std::int64_t{at.image} * z.h * z.w * z.c + c;
@@ -110,12 +109,12 @@ __global__ void __launch_bounds__(kThreads, kResidentForward)
 /// One thread per pixel of x and W channels: the outputs that saw it, through every tap.
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads, kResidentBackward<W>)
-    backward_data_kernel(Sizes z, Place place, std::uint32_t count, const T* dy, const T* filters,
+    backward_data_kernel(Sizes z, Unravel unravel, std::uint32_t count, const T* dy, const T* filters,
                          Finish<T> finish) {
   using A = Accumulate<T>;
   for (std::uint32_t index = blockIdx.x * kThreads + threadIdx.x; index < count;
        index += gridDim.x * kThreads) {
-    const auto at = place(index);
+    const auto at = unravel(index);
     const int first = at.packet * W * z.per_channel;
     const T* const image = dy + std::int64_t{at.image} * z.p * z.q * z.k;
     A sums[W];
@@ -150,8 +149,8 @@ constexpr int kTaps = 9;
 /// once for these. partials [piece, tap, k].
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads)
-    backward_weights_kernel(Sizes z, Place place, std::uint32_t pixels, int across, const T* x, const T* dy,
-                            Accumulate<T>* partials) {
+    backward_weights_kernel(Sizes z, Unravel unravel, std::uint32_t pixels, int across, const T* x,
+                            const T* dy, Accumulate<T>* partials) {
   using A = Accumulate<T>;
   __shared__ __align__(16) A shared[kThreads * W];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % across;
@@ -167,7 +166,7 @@ __global__ void __launch_bounds__(kThreads)
     if (k < z.k) {
       for (std::uint32_t pixel = blockIdx.y * height + thread / across; pixel < pixels;
            pixel += gridDim.y * height) {
-        const auto at = place(pixel);
+        const auto at = unravel(pixel);
         const auto gradient = load<W>(dy + std::int64_t{pixel} * z.k + k);
         const T* const image = x + std::int64_t{at.image} * z.h * z.w * z.c + c;
         int r = first / z.s, s = first % z.s;
@@ -243,7 +242,7 @@ void depthwise_forward(const CudaContext& context, const ConvSize& z, Activation
       const std::int64_t count = images * z.p * z.q * packets;
       const Finish<T> finish{y + first * z.p * z.q * z.k, false, bias, activation, false};
       launch(context, {"conv2d_forward", blocks_for(context, count, kThreads), kThreads},
-             forward_kernel<T, W>, Sizes(z), Place(z.p, z.q, packets), static_cast<std::uint32_t>(count),
+             forward_kernel<T, W>, Sizes(z), Unravel(z.p, z.q, packets), static_cast<std::uint32_t>(count),
              x + first * z.h * z.w * z.c, filters, finish);
     });
   });
@@ -260,7 +259,7 @@ void depthwise_backward_data(const CudaContext& context, const ConvSize& z, cons
       const std::int64_t count = images * z.h * z.w * packets;
       const Finish<T> finish{dx + first * z.h * z.w * z.c, false, nullptr, Activation::none, false};
       launch(context, {"conv2d_backward_data", blocks_for(context, count, kThreads), kThreads},
-             backward_data_kernel<T, W>, Sizes(z), Place(z.h, z.w, packets),
+             backward_data_kernel<T, W>, Sizes(z), Unravel(z.h, z.w, packets),
              static_cast<std::uint32_t>(count), dy + first * z.p * z.q * z.k, filters, finish);
     });
   });
@@ -277,10 +276,10 @@ void depthwise_backward_weights(const CudaContext& context, const ConvSize& z, c
       const ColumnTiling tiling(pixels, z.k, W, kMultiprocessors * 4, 16);
       const auto splits = static_cast<unsigned>(tiling.splits);
       const Scratch scratch = context.scratch(splits * filter_elements(z) * sizeof(A));
-      launch(context,
-             {"conv2d_backward_weights", dim3(static_cast<unsigned>(tiling.tiles), splits), kThreads},
-             backward_weights_kernel<T, W>, Sizes(z), Place(z.p, z.q, 1), static_cast<std::uint32_t>(pixels),
-             1 << tiling.shift, x + first * z.h * z.w * z.c, dy + first * z.p * z.q * z.k, scratch.as<A>());
+      launch(
+          context, {"conv2d_backward_weights", dim3(static_cast<unsigned>(tiling.tiles), splits), kThreads},
+          backward_weights_kernel<T, W>, Sizes(z), Unravel(z.p, z.q, 1), static_cast<std::uint32_t>(pixels),
+          1 << tiling.shift, x + first * z.h * z.w * z.c, dy + first * z.p * z.q * z.k, scratch.as<A>());
       const Finish<T> finish{dw, !std::is_same_v<T, D>, nullptr, Activation::none, accumulate || first > 0};
       launch(context, {"conv2d_backward_weights", blocks_for(context, z.k * taps, kThreads), kThreads},
              add_pieces<T>, scratch.as<A>(), static_cast<int>(splits), static_cast<int>(z.k), taps, finish);

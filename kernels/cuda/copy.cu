@@ -88,15 +88,14 @@ __global__ void __launch_bounds__(kThreads) add_strided(const std::byte* x, DTyp
 }
 
 Walk walk_of(const Tensor& x, const Tensor& y) {
-  return walk_by_output<Walk>(cuda::broadcast_strides(x, y.shape()), y);
+  return walk_by_output<Walk>(broadcast_strides(x, y.shape()), y);
 }
 
 unsigned strided_blocks(const CudaContext& context, const Walk& walk) {
   return cuda::blocks_for(context, (walk.numel + kUnroll - 1) / kUnroll, kThreads);
 }
 
-// --- one type
-// -----------------------------------------------------------------------------------------------
+// One type -------------------------------------------------------------------------------------------------
 
 // Moves W elements as one, the most of those W that divide every row, every stride between rows, and both
 // addresses.
@@ -232,8 +231,7 @@ void cast_any(const CudaContext& context, const Tensor& x, const Tensor& y) {
   });
 }
 
-// --- values without an input
-// --------------------------------------------------------------------------------
+// Values without an input ----------------------------------------------------------------------------------
 
 template <class T> struct Constant {
   T value;

@@ -56,8 +56,6 @@ template <> struct TypeOf<cudnnPointwiseMode_t> : Type<CUDNN_TYPE_POINTWISE_MODE
 template <> struct TypeOf<cudnnBackendHeurMode_t> : Type<CUDNN_TYPE_HEUR_MODE> {};
 template <> struct TypeOf<cudnnBackendNumericalNote_t> : Type<CUDNN_TYPE_NUMERICAL_NOTE> {};
 template <> struct TypeOf<cudnnBackendBehaviorNote_t> : Type<CUDNN_TYPE_BEHAVIOR_NOTE> {};
-template <> struct TypeOf<cudnnBackendNormMode_t> : Type<CUDNN_TYPE_NORM_MODE> {};
-template <> struct TypeOf<cudnnBackendNormFwdPhase_t> : Type<CUDNN_TYPE_NORM_FWD_PHASE> {};
 
 template <class T>
 concept Attribute = requires {
@@ -243,7 +241,7 @@ class Plan {
   /// notes.
   bool tensor_cores() const { return tensor_cores_; }
 
-  /// Queues it: pointers[i] is tensor i + 1 of the graph (for a scalar: on the host).
+  /// Queues it: pointers[i] is tensor i + 1 of the graph.
   void run(const Handle& handle, std::span<void* const> pointers, void* workspace) const;
 
  private:

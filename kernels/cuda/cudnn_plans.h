@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 #include "kernels/cuda/cudnn_backend.h"
 #include "kernels/cuda/found.h"

@@ -167,6 +167,35 @@ inline constexpr int kBlocks = sizeof(T) == 8         ? 1
                                : Tile::kThreads == 32 ? 12
                                                       : 512 / Tile::kThreads;
 
+/// The last step of gemm_kernel(): a tile goes out by way of shared memory, so that neighbouring threads
+/// write neighbours whatever part of it they computed.
+template <class Tile, class T, class Left, class Right, class To, class Product, class A>
+__device__ __forceinline__ void write_tile(const Gemm<T, Left, Right, To>& g, Product& product, A* stage,
+                                           int tile_row, int tile_column) {
+  const bool by_columns = g.to.by_columns();
+  const std::int64_t batch_index = g.first_batch + blockIdx.z, first = g.batches.offsets(batch_index)[2];
+#pragma unroll 1
+  for (int group = 0; group < Product::kGroups; ++group) {
+    __syncthreads();
+    product.stage(group, stage);
+    __syncthreads();
+    for (int e = static_cast<int>(threadIdx.x); e < Product::kStageRows * Tile::kN; e += Tile::kThreads) {
+      const int row = by_columns ? e % Product::kStageRows : e / Tile::kN;
+      const int column = by_columns ? e / Product::kStageRows : e % Tile::kN;
+      const std::int64_t m = std::int64_t{tile_row} * Tile::kM + group * Product::kStageRows + row,
+                         n = std::int64_t{tile_column} * Tile::kN + column;
+      if (m >= g.m || n >= g.n) continue;
+      const std::int64_t at = first + g.to.at(m, n);
+      const A sum = stage[row * Product::kStagePitch + column];
+      if (g.partials) {
+        g.partials[blockIdx.y * g.partial_size + at] = sum;
+      } else {
+        g.finish(at, batch_index * g.batch_channels + (g.channels_are_rows ? m : n), sum);
+      }
+    }
+  }
+}
+
 /// Grid: tiles of y, pieces of the depth, batches.
 template <class Tile, class T, class Left, class Right, class To>
 __global__ void __launch_bounds__(Tile::kThreads, kBlocks<T, Tile>) gemm_kernel(Gemm<T, Left, Right, To> g) {
@@ -216,30 +245,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocks<T, Tile>) gemm_kernel(
     full = next, next = kStep - next;
   }
 
-  // By way of shared memory, so that neighbouring threads write neighbours whatever part of it they computed.
-  A* const stage = reinterpret_cast<A*>(shared);
-  const bool by_columns = g.to.by_columns();
-  const std::int64_t batch_index = g.first_batch + blockIdx.z, first = g.batches.offsets(batch_index)[2];
-#pragma unroll 1
-  for (int group = 0; group < Product::kGroups; ++group) {
-    __syncthreads();
-    product.stage(group, stage);
-    __syncthreads();
-    for (int e = static_cast<int>(threadIdx.x); e < Product::kStageRows * Tile::kN; e += Tile::kThreads) {
-      const int row = by_columns ? e % Product::kStageRows : e / Tile::kN;
-      const int column = by_columns ? e / Product::kStageRows : e % Tile::kN;
-      const std::int64_t m = std::int64_t{tile_row} * Tile::kM + group * Product::kStageRows + row,
-                         n = std::int64_t{tile_column} * Tile::kN + column;
-      if (m >= g.m || n >= g.n) continue;
-      const std::int64_t at = first + g.to.at(m, n);
-      const A sum = stage[row * Product::kStagePitch + column];
-      if (g.partials) {
-        g.partials[blockIdx.y * g.partial_size + at] = sum;
-      } else {
-        g.finish(at, batch_index * g.batch_channels + (g.channels_are_rows ? m : n), sum);
-      }
-    }
-  }
+  write_tile<Tile>(g, product, reinterpret_cast<A*>(shared), tile_row, tile_column);
 }
 
 /// y from the sums of its pieces, in their order: (pieces + 1) numbers moved an element.

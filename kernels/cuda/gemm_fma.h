@@ -50,16 +50,16 @@ template <class T, class Tile> class FmaProduct {
 
   /// Adds the product of two tiles. (Whether they came along the depth was put()'s business.)
   __device__ __forceinline__ void multiply(const T* left_tile, bool, const T* right_tile, bool) {
-    const Place place;
+    const ThreadOrigin origin;
 #pragma unroll
     for (int depth = 0; depth < kDepth; ++depth) {
       Vec<T, kGroup> left[kRows / kGroup], right[kColumns / kGroup];
 #pragma unroll
       for (int g = 0; g < kRows / kGroup; ++g)
-        left[g] = load<kGroup>(left_tile + at<Tile::kM>(g * kStageRows + place.row, depth));
+        left[g] = load<kGroup>(left_tile + at<Tile::kM>(g * kStageRows + origin.row, depth));
 #pragma unroll
       for (int g = 0; g < kColumns / kGroup; ++g)
-        right[g] = load<kGroup>(right_tile + at<Tile::kN>(place.column_of(g * kGroup), depth));
+        right[g] = load<kGroup>(right_tile + at<Tile::kN>(origin.column_of(g * kGroup), depth));
 #pragma unroll
       for (int i = 0; i < kRows; ++i)
 #pragma unroll
@@ -70,7 +70,7 @@ template <class T, class Tile> class FmaProduct {
 
   /// Writes the rows [group * kStageRows, (group + 1) * kStageRows) of the block's product to shared memory.
   __device__ __forceinline__ void stage(int group, T* to) const {
-    const Place place;
+    const ThreadOrigin origin;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       if (g != group) continue;  // registers have no index
@@ -78,7 +78,7 @@ template <class T, class Tile> class FmaProduct {
       for (int i = 0; i < kGroup; ++i)
 #pragma unroll
         for (int j = 0; j < kColumns; ++j)
-          to[(place.row + i) * kStagePitch + place.column_of(j)] = sums_[g * kGroup + i][j];
+          to[(origin.row + i) * kStagePitch + origin.column_of(j)] = sums_[g * kGroup + i][j];
     }
   }
 
@@ -90,10 +90,10 @@ template <class T, class Tile> class FmaProduct {
     return depth * kExtent + (row ^ depth / kGroup * kTurn);
   }
   /// Where in the block's product the groups of this thread are; computed when needed.
-  struct Place {
+  struct ThreadOrigin {
     int row, column;
 
-    __device__ __forceinline__ Place() {
+    __device__ __forceinline__ ThreadOrigin() {
       constexpr int kAcross = Tile::kN / kColumns, kWarpColumns = kAcross < 8 ? kAcross : 8;
       const int thread = afresh(static_cast<int>(threadIdx.x)), warp = thread / 32, lane = thread % 32;
       row = (warp / (kAcross / kWarpColumns) * (32 / kWarpColumns) + lane / kWarpColumns) * kGroup;

@@ -123,7 +123,7 @@ template <class T, class Tile> class MmaProduct {
 
   /// Writes the rows [group * kStageRows, (group + 1) * kStageRows) of the block's product to shared memory.
   __device__ __forceinline__ void stage(int group, float* to) const {
-    const Place at;
+    const FragmentOrigin at;
 #pragma unroll
     for (int i = 0; i < kDown; ++i) {
       if (i != group) continue;  // registers have no index
@@ -160,10 +160,10 @@ template <class T, class Tile> class MmaProduct {
   };
 
   /// Where in the block's product the fragments of this thread's warp are; computed when needed.
-  struct Place {
+  struct FragmentOrigin {
     int lane, first_row, first_column;
 
-    __device__ __forceinline__ Place() {
+    __device__ __forceinline__ FragmentOrigin() {
       const int thread = afresh(static_cast<int>(threadIdx.x)), warp = thread / 32;
       lane = thread % 32;
       first_row = warp / kWarpsAcross * 16;
@@ -181,7 +181,7 @@ template <class T, class Tile> class MmaProduct {
     const Lines<Tile::kM> left_lines(left_deep);
     const Lines<Tile::kN> right_lines(right_deep);
     // Which row of which of the four matrices this lane gives the address of.
-    const Place at;
+    const FragmentOrigin at;
     const int inner = at.lane % 8, second = at.lane / 8 % 2 * 8, half = at.lane / 16 * 8;
     const int left_row = at.first_row + second + (left_deep ? inner : 0),
               left_depth = half + (left_deep ? 0 : inner);
@@ -214,7 +214,7 @@ template <class T, class Tile> class MmaProduct {
 
   __device__ __forceinline__ void multiply_plainly(const T* left, bool left_deep, const T* right,
                                                    bool right_deep) {
-    const Place at;
+    const FragmentOrigin at;
 #pragma unroll 1
     for (int depth = 0; depth < kDepth; ++depth) {
       float a[kDown][2], b[kAcross][2];

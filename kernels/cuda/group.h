@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "kernels/cuda/vec.h"
 
@@ -57,8 +56,7 @@ template <int kThreads, class A> __device__ __forceinline__ A group_sum(A value)
   return group_fold<kThreads>(value, Plus{});
 }
 
-// --- rows
-// ---------------------------------------------------------------------------------------------------
+// Rows -----------------------------------------------------------------------------------------------------
 
 inline constexpr int kRowBlock = 256;  ///< threads of a block that works on rows
 

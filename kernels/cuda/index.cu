@@ -3,6 +3,7 @@
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/slices.h"
 #include "kernels/cuda/walk.h"
+#include "kernels/detail/wide_sums.h"
 #include "kernels/dispatch_size.h"
 #include "kernels/index.h"
 
@@ -17,8 +18,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// --- reading
-// ------------------------------------------------------------------------------------------------
+// Reading --------------------------------------------------------------------------------------------------
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -45,8 +45,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// --- adding
-// -------------------------------------------------------------------------------------------------
+// Adding ---------------------------------------------------------------------------------------------------
 
 // Lines of `length` places that are added in order: place k of a line adds `columns` neighbours of dy to
 // those of the sums at its index. Offsets of a line are in index, dy and sums, steps from place to place in
@@ -108,31 +107,14 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// Calls f(sums) with dx itself, or for a half type with an f32 copy that is rounded back afterwards.
-template <class T, class F>
-void with_wide_sums(const CudaContext& context, const char* name, const Tensor& dx, const F& f) {
-  T* out = dx.data<T>();
-  using A = Accumulate<T>;
-  if constexpr (std::is_same_v<T, A>) {
-    f(out);
-  } else {
-    const std::int64_t n = dx.numel();
-    const Scratch scratch = context.scratch(static_cast<std::size_t>(n) * sizeof(A));
-    A* sums = scratch.as<A>();
-    cuda::map_dense(context, name, n, cuda::Cast<T, A>{}, sums, static_cast<const T*>(out));
-    f(sums);
-    cuda::map_dense(context, name, n, cuda::Cast<A, T>{}, out, static_cast<const A*>(sums));
-  }
-}
-
-void add_lines(const CudaContext& context, const char* name, const Lines& lines, const Tensor& index,
+void add_lines(CudaContext& context, const char* name, const Lines& lines, const Tensor& index,
                const Tensor& dy, const Tensor& dx) {
   constexpr std::int64_t kMany = 4096, kBlocks = 1024, kTile = 1024;
   if (lines.walk.numel == 0 || lines.length == 0 || lines.columns == 0 || lines.size == 0) return;
   const std::int64_t* at = index.data<std::int64_t>();
   dispatch_floating(dx.dtype(), name, [&]<class T>() {
     using A = Accumulate<T>;
-    with_wide_sums<T>(context, name, dx, [&](A* sums) {
+    with_wide_sums<T>(context, dx, [&](A* sums) {
       if (lines.columns == 1 && (lines.walk.numel >= kMany || lines.length == 1)) {
         const unsigned blocks = cuda::blocks_for(context, lines.walk.numel, kThreads, 16);
         return cuda::launch(context, {name, blocks, kThreads}, add_line<T, A>, lines, at, dy.data<T>(), sums);
@@ -148,8 +130,7 @@ void add_lines(const CudaContext& context, const char* name, const Lines& lines,
   });
 }
 
-// --- choosing
-// -----------------------------------------------------------------------------------------------
+// Choosing -------------------------------------------------------------------------------------------------
 
 template <class T> struct Choose {
   __device__ __forceinline__ T operator()(bool condition, T a, T b) const { return condition ? a : b; }

@@ -177,6 +177,30 @@ template <class T, class A> struct Backward {
   A* partials;  // [blocks, 2, size]: sums of dy * normalized and of dy; null where nobody asks
 };
 
+/// What the threads of a block have summed up for dgamma and dbeta, joined and written to partials.
+template <int kGroup, int K, int V, class A>
+__device__ __forceinline__ void write_sums(A (&sums)[2 * K * V], int size, A* partials) {
+  if constexpr (kGroup == kWarp) {
+    __shared__ A shared[2 * K * V * kThreads / 2];
+    cuda::add_up_columns<kThreads>(sums, kWarp, shared);
+    if (threadIdx.x >= kWarp) return;
+  }
+  const int lane = RowOf<kGroup>::rank();
+#pragma unroll
+  for (int kind = 0; kind < 2; ++kind) {
+    A* to = partials + (std::int64_t{blockIdx.x} * 2 + kind) * size;
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const int j = (k * kGroup + lane) * V;
+      if (j >= size) continue;
+      Vec<A, V> out;
+#pragma unroll
+      for (int i = 0; i < V; ++i) out[i] = sums[(kind * K + k) * V + i];
+      cuda::store<V>(to + j, out);
+    }
+  }
+}
+
 /// dx of rows of at most kGroup * K vectors, and a block's sums for dgamma and dbeta: 3 * sizeof(T) bytes and
 /// 16 FLOPs an element, 3 of them for what is computed twice rather than kept.
 template <int kGroup, int K, class T, class A>
@@ -232,25 +256,7 @@ __global__ void __launch_bounds__(kThreads, 2) row_gradients(Backward<T, A> args
       cuda::store<V>(args.dx + row * cuda::afresh(size) + j, in[k]);
     }
   }
-  if (!args.partials) return;
-  if constexpr (kGroup == kWarp) {
-    __shared__ A shared[2 * K * V * kThreads / 2];
-    cuda::add_up_columns<kThreads>(sums, kWarp, shared);
-    if (threadIdx.x >= kWarp) return;
-  }
-#pragma unroll
-  for (int kind = 0; kind < 2; ++kind) {
-    A* to = args.partials + (std::int64_t{blockIdx.x} * 2 + kind) * size;
-#pragma unroll
-    for (int k = 0; k < K; ++k) {
-      const int j = (k * kGroup + lane) * V;
-      if (j >= size) continue;
-      Vec<A, V> out;
-#pragma unroll
-      for (int i = 0; i < V; ++i) out[i] = sums[(kind * K + k) * V + i];
-      cuda::store<V>(to + j, out);
-    }
-  }
+  if (args.partials) write_sums<kGroup, K, V>(sums, size, args.partials);
 }
 
 /// dx of rows of any length.
@@ -280,7 +286,7 @@ __global__ void __launch_bounds__(kThreads) long_row_gradients(Backward<T, A> ar
 template <class T, class A>
 __global__ void __launch_bounds__(kThreads) sum_parameters(Backward<T, A> args, ColumnTiling tiling) {
   __shared__ A shared[kThreads];
-  const auto at = tiling.place<1>();
+  const auto at = tiling.thread_tile<1>();
   A sums[2] = {};
   std::int64_t row = at.row;
   cuda::for_each_rows<4>(at, [&](std::int64_t here, auto n) {

@@ -39,8 +39,7 @@ void sum_rows(const CudaContext& context, const char* name, std::int64_t rows, c
   cuda::total(context, name, rows, Identity<A>{}, scale, y.data<A>(), losses);
 }
 
-// --- cross entropy
-// ------------------------------------------------------------------------------------------
+// Cross entropy --------------------------------------------------------------------------------------------
 
 /// One read of the logits (a row that does not fit registers: two with smoothing, the second from cache);
 /// about 20 FLOPs an element for the exponential.
@@ -111,8 +110,7 @@ __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
   }
 }
 
-// --- negative log likelihood
-// --------------------------------------------------------------------------------
+// Negative log likelihood ----------------------------------------------------------------------------------
 
 template <class T, class A>
 __global__ void __launch_bounds__(kThreads)
@@ -137,8 +135,7 @@ __global__ void __launch_bounds__(kRowBlock) nll_gradient(const std::int64_t* ta
   }
 }
 
-// --- squared error
-// ------------------------------------------------------------------------------------------
+// Squared error --------------------------------------------------------------------------------------------
 
 template <class T, class A> struct MseGradientOfSum {
   A factor;

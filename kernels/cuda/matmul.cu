@@ -76,7 +76,7 @@ template <class T, int W>
 __global__ void __launch_bounds__(cuda::kColumnThreads)
     sum_rows(const T* x, cuda::ColumnTiling tiling, Accumulate<T>* partials) {
   __shared__ __align__(16) Accumulate<T> shared[cuda::kColumnThreads / 2 * W];
-  const auto at = tiling.place<W>();
+  const auto at = tiling.thread_tile<W>();
   Accumulate<T> sums[W] = {};
   cuda::for_each_rows<4>(at, [&](std::int64_t here, auto n) {
     Vec<T, W> in[n()];

@@ -8,19 +8,7 @@
 namespace athanor::kernels {
 namespace {
 
-using cuda::average_op_of_block;
-using cuda::Flat;
-using cuda::for_each_in_part;
-using cuda::kParts;
-using cuda::kVec;
-using cuda::parts_of;
-using cuda::ranges_of;
-using cuda::squares_of_ranges;
-using cuda::total_squares;
-using cuda::Vec;
-using cuda::vectors_at;
-
-constexpr int kThreads = cuda::kUpdateThreads;
+constexpr int kThreads = kUpdateThreads;
 
 /// Of every kUpdateChunk of matrices of n values; `chunks` each.
 template <class T>
@@ -28,7 +16,7 @@ __global__ void __launch_bounds__(kThreads)
     squares_of_chunks(const T* values, std::int64_t n, unsigned chunks, double* partial) {
   const std::int64_t matrix = blockIdx.x / chunks, begin = blockIdx.x % chunks * kUpdateChunk;
   const double sum =
-      cuda::sum_of_squares(values + matrix * n + begin, n - begin < kUpdateChunk ? n - begin : kUpdateChunk);
+      sum_of_squares(values + matrix * n + begin, n - begin < kUpdateChunk ? n - begin : kUpdateChunk);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
@@ -109,36 +97,15 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-/// f.at<V>(i) for all n elements of every matrix, V of them from i on; `blocks` blocks each, and f moved to
-/// the matrix before.
-template <int V, class F>
-__global__ void __launch_bounds__(kThreads) for_each_in_matrices(std::int64_t n, unsigned blocks, F f) {
-  f.move_to(blockIdx.x / blocks, n);
-  const std::int64_t step = std::int64_t{blocks} * kThreads * V, single = n - n % V;
-  const std::int64_t thread = std::int64_t{blockIdx.x % blocks} * kThreads + threadIdx.x;
-  for (std::int64_t i = thread * V; i < single; i += step) f.template at<V>(i);
-  if (single + thread < n) f.template at<1>(single + thread);
-}
-
-template <class T, class F, class... P>
-void launch_on_matrices(const CudaContext& context, const char* name, const Tensor& x, const F& f,
-                        const P*... pointers) {
-  const std::int64_t n = x.dim(1) * x.dim(2);
-  const bool vectors = cuda::aligned<kVec<T>>(pointers...) && (n % kVec<T> == 0 || x.dim(0) == 1);
-  const std::int64_t steps = vectors ? (n + kVec<T> - 1) / kVec<T> : n;
-  const unsigned blocks = cuda::blocks_for(context, steps, kThreads);
-  cuda::launch(context, {name, static_cast<unsigned>(x.dim(0)) * blocks, kThreads},
-               vectors ? for_each_in_matrices<kVec<T>, F> : for_each_in_matrices<1, F>, n, blocks, f);
-}
-
 template <class T> struct ScaleBy {
   const float* factor;
   T* x;
   float by = 1;
 
-  __device__ void move_to(std::int64_t matrix, std::int64_t n) {
+  __device__ bool begin(std::int64_t matrix, std::int64_t n) {
     by = factor[matrix];
     x += matrix * n;
+    return true;
   }
   template <int V> __device__ void at(std::int64_t i) const {
     auto values = cuda::load<V>(x + i);
@@ -155,9 +122,10 @@ template <class T> struct ScaleAddIdentity {
   T* y;
   cuda::Divider next;  // n + 1
 
-  __device__ void move_to(std::int64_t matrix, std::int64_t n) {
+  __device__ bool begin(std::int64_t matrix, std::int64_t n) {
     x += matrix * n;
     y += matrix * n;
+    return true;
   }
   template <int V> __device__ void at(std::int64_t i) const {
     auto values = cuda::load<V>(x + i);
@@ -170,12 +138,6 @@ template <class T> struct ScaleAddIdentity {
     cuda::store<V>(y + i, values);
   }
 };
-
-// The matrices Muon works on are f32 or bf16.
-template <class F> void dispatch_matrix(DType dtype, const F& f) {
-  if (dtype == DType::bf16) return f.template operator()<BFloat16>();
-  f.template operator()<float>();
-}
 
 }  // namespace
 
@@ -207,7 +169,7 @@ template <> void normalize(CudaContext& context, const Tensor& x, float eps) {
                  squares_of_chunks<T>, values, n, static_cast<unsigned>(chunks), partial);
     cuda::launch(context, {"normalize_finish", static_cast<unsigned>(matrices), kThreads},
                  total_squares<StoreFactor>, partial, chunks, StoreFactor{eps, factor});
-    launch_on_matrices<T>(context, "normalize", x, ScaleBy<T>{factor, values}, values);
+    launch_vectors<T>(context, "normalize", matrices, n, ScaleBy<T>{factor, values}, values);
   });
 }
 
@@ -217,9 +179,8 @@ void scale_add_identity(CudaContext& context, const Tensor& x, float alpha, floa
   dispatch_matrix(x.dtype(), [&]<class T>() {
     const T* in = x.data<T>();
     T* out = y.data<T>();
-    launch_on_matrices<T>(context, "scale_add_identity", x,
-                          ScaleAddIdentity<T>{alpha, beta, in, out, cuda::Divider(x.dim(1) + 1)}, in,
-                          out);
+    launch_vectors<T>(context, "scale_add_identity", x.dim(0), x.dim(1) * x.dim(2),
+                      ScaleAddIdentity<T>{alpha, beta, in, out, cuda::Divider(x.dim(1) + 1)}, in, out);
   });
 }
 
@@ -235,8 +196,7 @@ void muon_apply(CudaContext& context, const UpdateTable& table, const MuonStep& 
     auto* partial = memory.as<double>();
     growth = reinterpret_cast<float*>(partial + table.count);
     cuda::launch(context, {"muon_squares", static_cast<unsigned>(table.count), kThreads},
-                 squares_of_ranges<cuda::InMasters, float>, table.masters.data<float>(), ranges_of(table),
-                 partial);
+                 squares_of_ranges<InMasters, float>, table.masters.data<float>(), ranges_of(table), partial);
     cuda::launch(context, {"muon_finish", static_cast<unsigned>(matrices), kThreads},
                  total_squares<StoreGrowth>, partial, chunks, StoreGrowth{muon, growth});
   }

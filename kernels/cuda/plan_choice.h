@@ -77,6 +77,30 @@ class OutsideGraphPools {
   ActivePool saved_;
 };
 
+/// Times every plan, and our own kernels where there are some; the fastest plan becomes the choice.
+template <class Plan, class Steps>
+void choose_fastest(std::vector<Plan>& plans, Stopwatch& watch, const Steps& steps, Choice<Plan>& choice) {
+  const auto measured = [&](auto&& run) {
+    double ms = Stopwatch::kTooSlow;
+    const Went went = attempt([&] { ms = watch.median_ms(choice.vendor_ms, run); });
+    choice.certain = choice.certain && went != Went::out_of_memory;
+    return went == Went::well ? ms : Stopwatch::kTooSlow;
+  };
+  std::size_t best = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const double ms = measured([&] { steps.run(plans[i]); });
+    if (i > 0 && ms >= choice.vendor_ms) continue;
+    choice.vendor_ms = ms;
+    best = i;
+  }
+  if (choice.vendor_ms < Stopwatch::kTooSlow) {
+    choice.plan = std::move(plans[best]);
+  } else {
+    choice.certain = false;
+  }
+  if constexpr (requires { steps.run_own(); }) choice.own_ms = measured([&] { steps.run_own(); });
+}
+
 }  // namespace detail
 
 /// Decides about a signature that nothing is known of. Throws nothing that a library or the device says.
@@ -119,26 +143,7 @@ Choice<Plan> decide(const Planner& planner, bool capturing, const Steps& steps) 
   }
 
   ++planner.stats.tuned;
-  const auto measured = [&](double best, auto&& run) {
-    double ms = Stopwatch::kTooSlow;
-    const Went went = detail::attempt([&] { ms = watch->median_ms(best, run); });
-    choice.certain = choice.certain && went != Went::out_of_memory;
-    return went == Went::well ? ms : Stopwatch::kTooSlow;
-  };
-  std::size_t best = 0;
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    const double ms = measured(choice.vendor_ms, [&] { steps.run(plans[i]); });
-    if (i > 0 && ms >= choice.vendor_ms) continue;
-    choice.vendor_ms = ms;
-    best = i;
-  }
-  if (choice.vendor_ms < Stopwatch::kTooSlow) {
-    choice.plan = std::move(plans[best]);
-  } else {
-    choice.certain = false;
-  }
-  if constexpr (requires { steps.run_own(); })
-    choice.own_ms = measured(choice.vendor_ms, [&] { steps.run_own(); });
+  detail::choose_fastest(plans, *watch, steps, choice);
   return choice;
 }
 

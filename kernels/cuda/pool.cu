@@ -278,13 +278,8 @@ void max_pool_forward(CudaContext& context, const PoolWindows& windows, const Te
                       const Tensor& index) {
   if (y.numel() == 0) return;
   dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
-    if (!index.defined()) {
-      run_max<T, std::uint8_t>(context, windows, x, y, nullptr);
-    } else if (index.dtype() == DType::u8) {
-      run_max<T>(context, windows, x, y, index.data<std::uint8_t>());
-    } else {
-      run_max<T>(context, windows, x, y, index.data<std::int32_t>());
-    }
+    if (!index.defined()) return run_max<T, std::uint8_t>(context, windows, x, y, nullptr);
+    dispatch_index(index, [&]<class I>() { run_max<T>(context, windows, x, y, index.data<I>()); });
   });
 }
 
@@ -293,11 +288,7 @@ void max_pool_backward(CudaContext& context, const PoolWindows& windows, const T
                        const Tensor& index, const Tensor& dx) {
   if (dx.numel() == 0) return;
   dispatch_floating(dx.dtype(), "max_pool2d", [&]<class T>() {
-    if (index.dtype() == DType::u8) {
-      run_max_backward<T, std::uint8_t>(context, windows, dy, index, dx);
-    } else {
-      run_max_backward<T, std::int32_t>(context, windows, dy, index, dx);
-    }
+    dispatch_index(index, [&]<class I>() { run_max_backward<T, I>(context, windows, dy, index, dx); });
   });
 }
 

@@ -99,8 +99,7 @@ template <class A, int W> struct Sums {
   }
 };
 
-// --- the innermost axis is reduced
-// --------------------------------------------------------------------------
+// The innermost axis is reduced ----------------------------------------------------------------------------
 
 // An output's terms in one line: row after row of n, a unit of them at a time.
 struct Rows {
@@ -185,8 +184,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// --- the innermost axis is kept
-// -----------------------------------------------------------------------------
+// The innermost axis is kept -------------------------------------------------------------------------------
 
 // Rows of n columns, W columns a thread: a block is `lanes` rows of `width` threads, over a tile of columns
 // and a unit of rows.
@@ -299,8 +297,7 @@ __global__ void __launch_bounds__(cuda::kWarp* kHeight)
   }
 }
 
-// --- both
-// ---------------------------------------------------------------------------------------------------
+// Both -----------------------------------------------------------------------------------------------------
 
 // Whether vectors of W elements start at multiples of W wherever the axes lead.
 template <int W, class T> bool steps_aligned(const ReducePlan& plan, const T* x) {

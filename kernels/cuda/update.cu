@@ -7,19 +7,7 @@
 namespace athanor::kernels {
 namespace {
 
-using cuda::average_op_of_block;
-using cuda::Flat;
-using cuda::for_each_in_part;
-using cuda::kParts;
-using cuda::kVec;
-using cuda::parts_of;
-using cuda::ranges_of;
-using cuda::squares_of_ranges;
-using cuda::total_squares;
-using cuda::Vec;
-using cuda::vectors_at;
-
-constexpr int kThreads = cuda::kUpdateThreads;
+constexpr int kThreads = kUpdateThreads;
 
 // What an optimizer does to one element, and how that is made for a range.
 
@@ -200,7 +188,7 @@ void measure_gradients(CudaContext& context, std::span<const UpdateTable> tables
     dispatch_floating(table.gradients.dtype(), "measure_gradients", [&]<class G>() {
       if constexpr (!std::is_same_v<G, double>) {
         cuda::launch(context, {"measure_gradients", static_cast<unsigned>(table.count), kThreads},
-                     squares_of_ranges<cuda::InGradients, G>, table.gradients.data<G>(), ranges_of(table),
+                     squares_of_ranges<InGradients, G>, table.gradients.data<G>(), ranges_of(table),
                      partial + done);
       }
     });
@@ -248,29 +236,11 @@ template <> void finish_step(CudaContext& context, const LossScaling& scaling, c
 
 namespace {
 
-/// f.at<V>(i) for all n elements, V of them from i on; nothing where f.begin() says so.
-template <int V, class F> __global__ void __launch_bounds__(kThreads) for_each(std::int64_t n, F f) {
-  if (!f.begin()) return;
-  const std::int64_t step = std::int64_t{gridDim.x} * kThreads * V, single = n - n % V;
-  const std::int64_t thread = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  for (std::int64_t i = thread * V; i < single; i += step) f.template at<V>(i);
-  if (single + thread < n) f.template at<1>(single + thread);
-}
-
-template <class T, class F, class... P>
-void launch_flat(const CudaContext& context, const char* name, std::int64_t n, const F& f,
-                 const P*... pointers) {
-  const bool vectors = cuda::aligned<kVec<T>>(pointers...);
-  const std::int64_t steps = vectors ? (n + kVec<T> - 1) / kVec<T> : n;
-  cuda::launch(context, {name, cuda::blocks_for(context, steps, kThreads), kThreads},
-               vectors ? for_each<kVec<T>, F> : for_each<1, F>, n, f);
-}
-
 struct CopyIfSkipped {
   const StepState* step;
   const float* from;
   float* to;
-  __device__ bool begin() const { return step->skips(); }
+  __device__ bool begin(std::int64_t, std::int64_t) const { return step->skips(); }
   template <int V> __device__ void at(std::int64_t i) const {
     cuda::store<V>(to + i, cuda::load<V>(from + i));
   }
@@ -283,7 +253,7 @@ struct MoveAverage {
   float* average;
   AverageOp op{};
 
-  __device__ bool begin() {
+  __device__ bool begin(std::int64_t, std::int64_t) {
     op = average_op(*step, rule);
     return !step->skips();
   }
@@ -298,33 +268,13 @@ struct MoveAverage {
 
 struct Exchange {
   float *a, *b;
-  __device__ bool begin() const { return true; }
+  __device__ bool begin(std::int64_t, std::int64_t) const { return true; }
   template <int V> __device__ void at(std::int64_t i) const {
     const auto left = cuda::load<V>(a + i), right = cuda::load<V>(b + i);
     cuda::store<V>(a + i, right);
     cuda::store<V>(b + i, left);
   }
 };
-
-}  // namespace
-
-template <> void copy_if_skipped(CudaContext& context, const Tensor& from, const Tensor& to) {
-  const auto* source = reinterpret_cast<const float*>(from.raw_data());
-  auto* target = reinterpret_cast<float*>(to.raw_data());
-  const auto words = static_cast<std::int64_t>(to.bytes() / sizeof(float));
-  launch_flat<float>(context, "copy_if_skipped", words, CopyIfSkipped{context.step(), source, target}, source,
-                     target);
-}
-
-template <>
-void average_update(CudaContext& context, const Tensor& x, const Tensor& average, const AverageRule& rule) {
-  const float* in = x.data<float>();
-  float* out = average.data<float>();
-  launch_flat<float>(context, "average_update", x.numel(), MoveAverage{context.step(), rule, in, out}, in,
-                     out);
-}
-
-namespace {
 
 /// Moves averages alone: 12 bytes an element.
 __global__ void __launch_bounds__(kThreads)
@@ -346,6 +296,22 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
+template <> void copy_if_skipped(CudaContext& context, const Tensor& from, const Tensor& to) {
+  const auto* source = reinterpret_cast<const float*>(from.raw_data());
+  auto* target = reinterpret_cast<float*>(to.raw_data());
+  const auto words = static_cast<std::int64_t>(to.bytes() / sizeof(float));
+  launch_vectors<float>(context, "copy_if_skipped", 1, words, CopyIfSkipped{context.step(), source, target},
+                        source, target);
+}
+
+template <>
+void average_update(CudaContext& context, const Tensor& x, const Tensor& average, const AverageRule& rule) {
+  const float* in = x.data<float>();
+  float* out = average.data<float>();
+  launch_vectors<float>(context, "average_update", 1, x.numel(), MoveAverage{context.step(), rule, in, out},
+                        in, out);
+}
+
 template <> void average_ranges(CudaContext& context, const UpdateTable& table) {
   if (table.count == 0) return;
   cuda::launch(context, {"average_ranges", parts_of(table), kThreads}, move_averages, ranges_of(table),
@@ -354,7 +320,7 @@ template <> void average_ranges(CudaContext& context, const UpdateTable& table) 
 
 template <> void exchange(CudaContext& context, const Tensor& a, const Tensor& b) {
   float *left = a.data<float>(), *right = b.data<float>();
-  launch_flat<float>(context, "exchange", a.numel(), Exchange{left, right}, left, right);
+  launch_vectors<float>(context, "exchange", 1, a.numel(), Exchange{left, right}, left, right);
 }
 
 }  // namespace athanor::kernels

@@ -13,13 +13,10 @@
 // worked out by a small kernel before; it alone reads how many updates a member has received, so that the
 // large one may count this update. Sums of squares: one per range, in double, then all of them in one block.
 
-namespace athanor::cuda {
+namespace athanor::kernels {
 
-using kernels::AverageOp;
-using kernels::AverageRule;
-using kernels::kUpdateChunk;
-using kernels::UpdateRange;
-using kernels::UpdateTable;
+using cuda::kVec;
+using cuda::Vec;
 
 inline constexpr int kUpdateThreads = 256;
 inline constexpr int kWidth = 4;  // elements of every tensor a thread takes at a time: 16 bytes of f32
@@ -72,10 +69,10 @@ __device__ __forceinline__ double sum_of_squares(const T* __restrict__ values, s
     single = n / V * V;
 #pragma unroll 2
     for (std::int64_t i = std::int64_t{threadIdx.x} * V; i < single; i += kUpdateThreads * V) {
-      const auto in = load<V>(values + i);
+      const auto in = cuda::load<V>(values + i);
 #pragma unroll
       for (int k = 0; k < V; ++k) {
-        const double value = widen(in, k);
+        const double value = cuda::widen(in, k);
         sum = std::fma(value, value, sum);
       }
     }
@@ -84,7 +81,7 @@ __device__ __forceinline__ double sum_of_squares(const T* __restrict__ values, s
     const double value = float(values[i]);
     sum = std::fma(value, value, sum);
   }
-  return group_sum<kUpdateThreads>(sum);
+  return cuda::group_sum<kUpdateThreads>(sum);
 }
 
 /// Where a range's values begin.
@@ -112,8 +109,29 @@ __global__ void __launch_bounds__(kUpdateThreads)
   double sum = 0;
 #pragma unroll 4
   for (std::int64_t i = threadIdx.x; i < count; i += kUpdateThreads) sum += partial[i];
-  sum = group_sum<kUpdateThreads>(sum);
+  sum = cuda::group_sum<kUpdateThreads>(sum);
   if (threadIdx.x == 0) use(sum, blockIdx.x);
+}
+
+/// f.at<V>(i) for all n elements of every one of several tensors that lie end to end, V of them from i on;
+/// `blocks` blocks each. Before, f.begin(tensor, n), which says whether there is anything to do.
+template <int V, class F>
+__global__ void __launch_bounds__(kUpdateThreads) for_each_vector(std::int64_t n, unsigned blocks, F f) {
+  if (!f.begin(blockIdx.x / blocks, n)) return;
+  const std::int64_t step = std::int64_t{blocks} * kUpdateThreads * V, single = n - n % V;
+  const std::int64_t thread = std::int64_t{blockIdx.x % blocks} * kUpdateThreads + threadIdx.x;
+  for (std::int64_t i = thread * V; i < single; i += step) f.template at<V>(i);
+  if (single + thread < n) f.template at<1>(single + thread);
+}
+
+template <class T, class F, class... P>
+void launch_vectors(const CudaContext& context, const char* name, std::int64_t tensors, std::int64_t n,
+                    const F& f, const P*... pointers) {
+  const bool vectors = cuda::aligned<kVec<T>>(pointers...) && (n % kVec<T> == 0 || tensors == 1);
+  const std::int64_t steps = vectors ? (n + kVec<T> - 1) / kVec<T> : n;
+  const unsigned blocks = cuda::blocks_for(context, steps, kUpdateThreads);
+  cuda::launch(context, {name, static_cast<unsigned>(tensors) * blocks, kUpdateThreads},
+               vectors ? for_each_vector<kVec<T>, F> : for_each_vector<1, F>, n, blocks, f);
 }
 
 /// average_op() for all threads of a block; one of them works it out, since it divides doubles.
@@ -124,4 +142,4 @@ __device__ __forceinline__ AverageOp average_op_of_block(const StepState& step, 
   return op;
 }
 
-}  // namespace athanor::cuda
+}  // namespace athanor::kernels

@@ -3,7 +3,6 @@
 #include "kernels/activate.h"
 #include "kernels/copy.h"
 #include "kernels/cuda/vendor_impl.h"
-#include "kernels/elementwise.h"
 
 namespace athanor::cuda {
 namespace {

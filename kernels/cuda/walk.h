@@ -2,46 +2,20 @@
 
 #include <array>
 #include <cstdint>
-#include <utility>
 
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/launch.h"
-#include "tensor/tensor.h"
+#include "kernels/detail/strided_walk.h"
 
 namespace athanor::cuda {
 
-/// Strides of t when it is broadcast to `shape`: 0 along the axes it repeats.
-inline Strides broadcast_strides(const Tensor& t, const Shape& shape) {
-  Strides strides = shape;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    const int own = axis - (shape.rank() - t.rank());
-    strides[axis] = own < 0 || t.shape()[own] == 1 ? 0 : t.strides()[own];
-  }
-  return strides;
-}
-
-/// How N tensors of one (broadcast) shape are walked together by flat index, with neighbouring dimensions
-/// merged wherever all operands allow it. Passed to kernels by value.
-template <int N> struct Walk {
-  int rank = 0;
+/// A walk by flat index. Passed to kernels by value.
+template <int N> struct Walk : StridedWalk<N> {
+  using StridedWalk<N>::rank, StridedWalk<N>::size, StridedWalk<N>::stride;
   std::int64_t numel = 0;
-  std::int64_t size[kMaxRank] = {};
-  std::int64_t stride[N][kMaxRank] = {};
 
-  Walk(const Shape& shape, const std::array<Strides, N>& strides) : numel(shape.numel()) {
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      if (shape[axis] == 1) continue;
-      bool merges = rank > 0;
-      for (int k = 0; k < N && merges; ++k)
-        merges = stride[k][rank - 1] == strides[static_cast<std::size_t>(k)][axis] * shape[axis];
-      if (merges) {
-        size[rank - 1] *= shape[axis];
-      } else {
-        size[rank++] = shape[axis];
-      }
-      for (int k = 0; k < N; ++k) stride[k][rank - 1] = strides[static_cast<std::size_t>(k)][axis];
-    }
-  }
+  Walk(const Shape& shape, const std::array<Strides, N>& strides)
+      : StridedWalk<N>(shape, strides), numel(shape.numel()) {}
 
   /// Whether every operand is one dense run of elements.
   bool dense() const {

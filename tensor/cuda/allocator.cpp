@@ -176,8 +176,7 @@ void DeviceAllocator::out_of_memory(const Request& request) const {
   const std::int64_t cached = held_ - usage_.current();
   athanor::detail::fail<OutOfMemoryError>(
       "out of memory on {}: asked {} bytes, but {} are held and {} cached, and {} of the device's {} are "
-      "free "
-      "({}); by tag: {}; use a smaller batch or raise --memory-limit",
+      "free ({}); by tag: {}; use a smaller batch or raise --memory-limit",
       device_.str(), request.bytes, usage_.current(), cached, free_bytes, total_bytes,
       limit_ > 0 ? fmt::format("the limit is {} bytes", limit_) : "no limit is set", usage_.holders());
 }
@@ -270,8 +269,7 @@ void DeviceAllocator::remove_segment(Segment& segment) noexcept {
   Pool& pool = *segment.pool;
   (segment.previous ? segment.previous->next : pool.segments) = segment.next;
   if (segment.next) segment.next->previous = segment.previous;
-  cudaFree(
-      segment.first->data);  // an error is one of earlier work, and comes up again where it is waited for
+  cudaFree(segment.first->data);  // an error is one of earlier work: it comes up where that is waited for
   held_ -= static_cast<std::int64_t>(segment.bytes);
   pool.held -= static_cast<std::int64_t>(segment.bytes);
   segment.first->state = Chunk::State::spare;

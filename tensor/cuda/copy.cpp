@@ -11,8 +11,8 @@
 namespace athanor {
 namespace {
 
-cudaStream_t native(const detail::StreamState& stream) {
-  return static_cast<cudaStream_t>(stream.native);
+cudaStream_t native(const Stream& stream) {
+  return static_cast<cudaStream_t>(stream.native());
 }
 
 // Staging blocks come in powers of two between these, so that few sizes serve all copies.
@@ -28,13 +28,12 @@ void upload_staged(std::byte* to, const std::byte* from, std::size_t bytes, cons
   for (std::size_t at = 0; at < bytes; at += kMostStage) {
     if (at > 0 && at % kMostUnderWay == 0) {
       cuda::refuse_wait_in_capture("copy");
-      ATH_TRY(cudaStreamSynchronize(static_cast<cudaStream_t>(stream.native())));
+      ATH_TRY(cudaStreamSynchronize(native(stream)));
     }
     const std::size_t part = std::min(bytes - at, kMostStage);
     const Ref<cuda::PinnedBlock> stage = cuda::take_pinned(std::bit_ceil(std::max(part, kLeastStage)));
     std::memcpy(stage->data(), from + at, part);
-    ATH_TRY(cudaMemcpyAsync(to + at, stage->data(), part, cudaMemcpyHostToDevice,
-                            static_cast<cudaStream_t>(stream.native())));
+    ATH_TRY(cudaMemcpyAsync(to + at, stage->data(), part, cudaMemcpyHostToDevice, native(stream)));
     stage->record(stream);
   }
 }
@@ -46,8 +45,7 @@ void upload(void* to, Device device, const void* from, std::size_t bytes, const 
   if (!cuda::record_if_pinned(from, stream))
     return upload_staged(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, stream,
                          site);
-  ATH_TRY(
-      cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, static_cast<cudaStream_t>(stream.native())));
+  ATH_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, native(stream)));
 }
 
 void download(void* to, const void* from, Device device, std::size_t bytes, const Site& site) {
@@ -59,9 +57,8 @@ void download(void* to, const void* from, Device device, std::size_t bytes, cons
     cuda::refuse_wait_in_capture("copy");
   }
   count_copy(CopyKind::to_host, bytes);
-  ATH_TRY(
-      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(stream.native())));
-  if (!pinned) ATH_TRY(cudaStreamSynchronize(static_cast<cudaStream_t>(stream.native())));
+  ATH_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, native(stream)));
+  if (!pinned) ATH_TRY(cudaStreamSynchronize(native(stream)));
 }
 
 // On the stream of the device that gets the bytes: after what the other one has queued so far, and before
@@ -73,8 +70,7 @@ void copy_across(void* to, Device to_device, const void* from, Device from_devic
   reader.wait(written);
   {
     const cuda::DeviceGuard guard(to_device);
-    ATH_TRY(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes,
-                                static_cast<cudaStream_t>(reader.native())));
+    ATH_TRY(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, native(reader)));
   }
   read.record(reader);
   writer.wait(read);
@@ -90,14 +86,13 @@ void detail::copy_device_bytes(void* to, Device to_device, const void* from, Dev
   count_copy(CopyKind::on_device, bytes);
   if (to_device != from_device) return copy_across(to, to_device, from, from_device, bytes);
   const cuda::DeviceGuard guard(to_device);
-  ATH_TRY(
-      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native(current_stream_state(to_device))));
+  ATH_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native(current_stream(to_device))));
 }
 
 void detail::set_device_bytes(void* data, Device device, int value, std::size_t bytes) {
   if (bytes == 0) return;
   const cuda::DeviceGuard guard(device);
-  ATH_TRY(cudaMemsetAsync(data, value, bytes, native(current_stream_state(device))));
+  ATH_TRY(cudaMemsetAsync(data, value, bytes, native(current_stream(device))));
 }
 
 }  // namespace athanor

@@ -169,14 +169,6 @@ bool record_if_pinned(const void* data, const Stream& stream) {
 
 }  // namespace cuda
 
-namespace {
-
-cuda::PinnedBlock* pinned_block(const Tensor& tensor) {
-  return dynamic_cast<cuda::PinnedBlock*>(tensor.storage()->owner().get());
-}
-
-}  // namespace
-
 Tensor empty_pinned(const Shape& shape, DType dtype) {
   const std::size_t bytes = detail::checked_bytes(shape, dtype, "empty_pinned");
   if (bytes == 0 || cuda_device_count() == 0) return Tensor::empty(shape, {dtype, kCpu});
@@ -186,7 +178,7 @@ Tensor empty_pinned(const Shape& shape, DType dtype) {
 }
 
 bool is_pinned(const Tensor& tensor) {
-  return pinned_block(tensor) != nullptr;
+  return dynamic_cast<cuda::PinnedBlock*>(tensor.storage()->owner().get()) != nullptr;
 }
 
 PinnedStats pinned_stats() {

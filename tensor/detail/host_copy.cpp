@@ -33,6 +33,17 @@ Tensor on_host(const Tensor& tensor) {
   return span.view_as_strided(tensor.shape(), tensor.strides(), -first);
 }
 
+double element(const Tensor& tensor, std::int64_t offset) {
+  return dispatch_any(tensor.dtype(), [&]<class T>() {
+    const T value = tensor.data<T>()[offset];
+    if constexpr (sizeof(T) == 2) {
+      return static_cast<double>(static_cast<float>(value));
+    } else {
+      return static_cast<double>(value);
+    }
+  });
+}
+
 Tensor dense_copy(const Tensor& tensor) {
   const std::size_t width = size_of(tensor.dtype());
   const Tensor dense = Tensor::empty(tensor.shape(), {tensor.dtype(), kCpu});

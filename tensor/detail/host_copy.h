@@ -15,6 +15,9 @@ std::size_t checked_bytes(const Shape& shape, DType dtype, const char* op);
 /// bytes between its first and last element. A wait, which the caller counts.
 Tensor on_host(const Tensor& tensor);
 
+/// The value `offset` elements from the first one of a tensor on the CPU.
+double element(const Tensor& tensor, std::int64_t offset);
+
 /// A dense copy of a tensor on the CPU, whatever its strides.
 Tensor dense_copy(const Tensor& tensor);
 

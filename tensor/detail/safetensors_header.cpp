@@ -1,7 +1,6 @@
 #include "tensor/detail/safetensors_header.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <iterator>
 #include <set>
@@ -13,14 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array<std::pair<DType, std::string_view>, 8> kFormatNames{{{DType::f64, "F64"},
-                                                                          {DType::f32, "F32"},
-                                                                          {DType::f16, "F16"},
-                                                                          {DType::bf16, "BF16"},
-                                                                          {DType::i64, "I64"},
-                                                                          {DType::i32, "I32"},
-                                                                          {DType::u8, "U8"},
-                                                                          {DType::boolean, "BOOL"}}};
+// By DType.
+constexpr std::string_view kFormatNames[] = {"F64", "F32", "F16", "BF16", "I64", "I32", "U8", "BOOL"};
 
 template <class... Args>
 [[noreturn]] void bad_file(const std::string& path, std::uint64_t at, fmt::format_string<Args...> format,
@@ -271,15 +264,12 @@ void check_ranges(const Header& header, std::uint64_t data_bytes, const std::str
 }  // namespace
 
 std::string_view format_name_of(DType dtype) {
-  for (const auto& [key, name] : kFormatNames) {
-    if (key == dtype) return name;
-  }
-  return "?";
+  return kFormatNames[static_cast<std::size_t>(dtype)];
 }
 
 std::optional<DType> dtype_of_format_name(std::string_view name) {
-  for (const auto& [dtype, format] : kFormatNames) {
-    if (format == name) return dtype;
+  for (const DType dtype : kDTypes) {
+    if (format_name_of(dtype) == name) return dtype;
   }
   return std::nullopt;
 }

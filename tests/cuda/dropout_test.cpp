@@ -1,5 +1,9 @@
 #include "kernels/dropout.h"
 
+#include "autograd/checkpoint.h"
+#include "autograd/dropout.h"
+#include "autograd/engine.h"
+#include "autograd/reduce.h"
 #include "tensor/detail/device_memory.h"
 #include "tests/cuda/device.h"
 
@@ -97,6 +101,21 @@ TEST_F(DropoutOnDevice, StreamsDifferByOpSeedAndStep) {
   EXPECT_FALSE(test::same_bits(mask(2, 0, 0), first));
   EXPECT_FALSE(test::same_bits(mask(1, 1, 0), first));
   EXPECT_FALSE(test::same_bits(mask(1, 0, 1), first));
+}
+
+TEST_F(DropoutOnDevice, ACheckpointDrawsTheSameMaskAgain) {
+  const Tensor x = Tensor::from(std::vector<float>(1000, 1), {1000}, test::device());
+  require_grad(x);
+  const auto gradient = [&](bool recompute) {
+    context().set_random_ops(0);
+    const auto fn = [](const Tensor& in) { return dropout(in, 0.5f, true); };
+    const Tensor y = dropout(recompute ? checkpoint(fn, x) : fn(x), 0.5f, true);
+    zero_grad(x);
+    backward(sum(y));
+    EXPECT_EQ(context().random_ops(), 2);
+    return grad_of(x).to_vector();
+  };
+  EXPECT_EQ(gradient(true), gradient(false));
 }
 
 }  // namespace

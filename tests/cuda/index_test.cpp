@@ -1,5 +1,6 @@
 #include "kernels/index.h"
 
+#include "autograd/shape.h"
 #include "tests/cuda/device.h"
 
 namespace athanor {
@@ -128,6 +129,20 @@ TEST_F(IndexOnDevice, OutOfRangeReadsZeroAndAddsNothing) {
   kernels::index_add(context(), x, 0, index, dx);
   kernels::scatter_add(context(), x, 0, index, dx);
   EXPECT_EQ(dx.to_vector(), (std::vector<double>{0, 4, 0}));
+}
+
+TEST_F(IndexOnDevice, WhereNamesEveryDevice) {
+  const Tensor condition = Tensor::zeros({2}, {DType::boolean, kCpu});
+  const Tensor a = test::filled({{2}}, DType::f32, {1}).to(test::device());
+  try {
+    where(condition, a, a);
+    FAIL();
+  } catch (const ArgumentError& error) {
+    const std::string on = test::device().str();
+    EXPECT_EQ(error.what(),
+              "where: both choices must have one dtype and be on cpu like the condition, but got f32 on " +
+                  on + " and f32 on " + on);
+  }
 }
 
 TEST_F(IndexOnDevice, WhereBroadcastsLikeTheCpu) {

@@ -28,6 +28,18 @@ TEST(Executor, GridStrideKernelReachesEveryElementOnce) {
   });
 }
 
+TEST(Executor, VariablesOfTheDeviceAreSetAndReadByTheHost) {
+  in_all_orders([] {
+    const OnDevice<float> x(std::vector<float>(64, 1.0f));
+    for (const float weight : {3.0f, 5.0f}) {
+      float sums[2] = {-1, -1};
+      EXPECT_OK(weigh({1, weight}, x.data(), sums));
+      EXPECT_EQ(sums[0], -1) << "only the second was read";
+      EXPECT_EQ(sums[1], weight == 3 ? 96 : 480);
+    }
+  });
+}
+
 TEST(Executor, BlockReductionsEqualASum) {
   in_all_orders([] {
     constexpr int kRows = 7, kCols = 1000;

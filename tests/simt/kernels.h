@@ -12,6 +12,7 @@
 namespace simt::test {
 
 // Good, tests/simt/good.cu.
+cudaError_t weigh(const float (&weights)[2], float* x, float (&sums)[2]);  ///< 64 floats
 cudaError_t axpy(std::int64_t n, float a, const float* x, float* y, cudaStream_t stream, unsigned blocks = 4);
 cudaError_t row_sum(unsigned rows, int cols, const float* x, float* y, cudaStream_t stream);
 cudaError_t softmax(unsigned rows, int cols, const float* x, float* y, cudaStream_t stream);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 #include <simt/site.h>
 
@@ -190,6 +191,20 @@ template <class T> cudaError_t cudaMallocHost(T** memory, std::size_t bytes, uns
 template <class... P>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
+}
+
+// `__constant__` and `__device__` variables are the program's own memory here.
+template <class T>
+cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, std::size_t bytes, std::size_t offset = 0) {
+  const cudaError_t status = cudaDeviceSynchronize();
+  if (status == cudaSuccess) std::memcpy(reinterpret_cast<char*>(&symbol) + offset, from, bytes);
+  return status;
+}
+template <class T>
+cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, std::size_t bytes, std::size_t offset = 0) {
+  const cudaError_t status = cudaDeviceSynchronize();
+  if (status == cudaSuccess) std::memcpy(to, reinterpret_cast<const char*>(&symbol) + offset, bytes);
+  return status;
 }
 
 #undef SIMT_HERE

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "kernels/context.h"
+
+namespace athanor::detail {
+
+/// Random ops of this thread on a device, in the scope, draw what those from number `first` on of the step
+/// draw; then counting goes on where it was.
+class ReplayRandom {
+ public:
+  ReplayRandom(Device device, std::int64_t first)
+      : context_(on_device(device, [](auto& context) -> ContextBase& { return context; })),
+        saved_(context_.random_ops()) {
+    context_.set_random_ops(first);
+  }
+  ~ReplayRandom() { context_.set_random_ops(saved_); }
+  ReplayRandom(const ReplayRandom&) = delete;
+  ReplayRandom& operator=(const ReplayRandom&) = delete;
+
+ private:
+  ContextBase& context_;
+  std::int64_t saved_;
+};
+
+}  // namespace athanor::detail
