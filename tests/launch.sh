@@ -20,7 +20,7 @@ run() { # run CODE COMMAND...
   [ "$code" -eq "$want" ] || die "$*: expected code $want, but got $code"
 }
 one_line() { # one_line PATTERN: all that is on stderr
-  [ "$(wc -l <err)" -eq 1 ] || die "expected one line on stderr"
+  [ "$(grep -c . err)" -eq 1 ] || die "expected one line on stderr"
   grep -qE -- "$1" err || die "expected '$1'"
 }
 field() { sed -n "/\"event\":\"$2\"/s/.*\"$3\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -1; }
@@ -294,7 +294,10 @@ lost)
     [ "$code" -eq "$want" ] || die "$how: got $code"
     nothing_left
     "$bin/athanor" flight saved >flight || die "$how: no record"
-    grep -q "rank $rank did not do its part" err || die "$how: nobody names rank $rank"
+    # Open MPI 5 drops what ranks write while it ends them, but says itself who was killed.
+    said="rank $rank did not do its part"
+    [ "$signal" = STOP ] || "$mpirun" --version | grep -qE 'Open MPI\) [1-4]' || said+="|process rank $rank .* signal 9"
+    grep -qE "$said" err || die "$how: nobody names rank $rank"
     ! grep '^rank [0-9]*: error: ' err | grep -vE "rank $rank did not do its part|^rank $rank: error: .* stopped" ||
       die "$how: somebody else is named"
     head -n 1 flight | grep -qE "^rank $rank( left no record|: .*it had been stopped)" || { cat flight; die "$how: flight"; }

@@ -9,6 +9,7 @@ set -a
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/open_mpi.env"
 OMP_NUM_THREADS=1
 set +a
+open_mpi=$("$mpiexec" --version | sed -n 's/.*(Open MPI) \([0-9]*\).*/\1/p')
 
 fail() {
   printf 'rank_drill %s: %s\n' "$drill" "$*"
@@ -57,6 +58,10 @@ run_once() { # run_once CULPRIT [ALGORITHM]
   fi
   wait "$job" || status=$?
   ended=$(date +%s%N)
+  if [ "$open_mpi" -ge 5 ]; then # it drops what ranks write while it ends them: their records have it, too
+    sed -sn '1s/.*"rank":\([0-9]*\),.*"error":"\(.*\)","began_us".*/rank \1: error: \2/p' "$folder"/flight.*.json \
+      >> "$folder/output" 2>/dev/null || true
+  fi
 
   # Nothing is left, and nothing took long.
   for _ in $(seq 20); do left=$(pgrep -f "$folder" || true); [ -z "$left" ] && break; sleep 0.1; done
