@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "data/image/decoder.h"
+#include "data/image/encode_jpeg.h"
 #include "data/image/resize.h"
 #include "support/image_files.h"
 #include "support/temp_dir.h"
@@ -309,6 +310,23 @@ TEST(Png, WhatIsWrittenIsReadBack) {
   const Pixels image = test::photo(4, 4, 4);
   EXPECT_THROW(encode_png({image.bytes.data(), 4, 4, 4, 16}, file), ArgumentError);
   EXPECT_THROW(encode_png({image.bytes.data(), 4, 4, 2, 8}, file), ArgumentError);
+}
+
+TEST(Decoders, RefuseBoxesThatAreEmptyOrOutside) {
+  const Pixels image = test::photo(4, 6, 3);
+  std::vector<std::byte> png, jpeg;
+  encode_png({image.bytes.data(), 4, 6, 3, 18}, png);
+  encode_jpeg({image.bytes.data(), 4, 6, 3, 18}, 90, jpeg);
+  PngDecoder of_png;
+  JpegDecoder of_jpeg;
+  for (const Box& box : {Box{0, 0, 0, 6}, Box{0, 0, 4, 0}, Box{-1, 0, 4, 6}, Box{0, -1, 4, 6},
+                         Box{1, 0, 4, 6}, Box{0, 1, 4, 6}}) {
+    of_png.open(png);
+    EXPECT_THROW(of_png.decode(box), ArgumentError) << box.height << "x" << box.width;
+    of_jpeg.open(jpeg);
+    EXPECT_THROW(of_jpeg.decode(box), ArgumentError) << box.height << "x" << box.width;
+  }
+  EXPECT_THROW(PngDecoder().decode({0, 0, 1, 1}), ArgumentError) << "nothing was opened";
 }
 
 TEST(Png, DamagedFilesAreAnErrorOrAnImage) {

@@ -55,6 +55,14 @@ TEST(Progress, OverwritesNothingWithoutATerminal) {
   }
 }
 
+TEST(Progress, SaysWhoChoseTheThreads) {
+  TrainerConfig config = test::small_config();
+  config.threads = 0;
+  EXPECT_TRUE(has(said(config), "(auto: all cores)"));
+  config.threads = 1;
+  EXPECT_TRUE(has(said(config), "device cpu, 1 thread,")) << said(config);
+}
+
 // A line that is longer than the terminal can not be overwritten: each refresh would leave one behind.
 TEST(Progress, TheLineThatMovesFitsTheTerminal) {
   TrainerConfig config = test::small_config();
