@@ -331,6 +331,8 @@ TEST(Join, IsThePartsInOrder) {
   EXPECT_EQ(three->spec(), (ImageSpec{0, 0, 0, 7})) << "two sizes";
   expect_same(*three, all);
   EXPECT_EQ(three->where(3), (dir / "b.bin").string() + ", offset 0");
+  expect_same(*open({"b.bin"}), b);
+  EXPECT_TRUE(open({"b.bin"})->class_names().empty());
   EXPECT_THROW(join({}), ArgumentError);
 }
 
