@@ -271,8 +271,10 @@ killed)
   done
   run 0 "${go[@]}"
   [ "$(field straight.jsonl end weights_hash)" = "$(field resumed.jsonl end weights_hash)" ] || die "hash differs"
-  for scratch in "/dev/shm/athanor.$(id -u)."*; do # those of others that run at the same time are locked
-    [ ! -e "$scratch" ] || ! flock -n "$scratch" true || die "left behind: $scratch"
+  # Those of others that run at the same time are locked, but for a moment at their start.
+  in_use_or_gone() { exec 9<"$1" || return 0; ! flock -n 9; } 2>/dev/null
+  for scratch in "/dev/shm/athanor.$(id -u)."*; do
+    in_use_or_gone "$scratch" || { sleep 2; in_use_or_gone "$scratch"; } || die "left behind: $scratch"
   done
   ;;
 lost)

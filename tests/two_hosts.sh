@@ -60,7 +60,7 @@ chmod +x "$work/rsh"
 
 set -a
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/open_mpi.env"
-unset OMPI_MCA_btl # here a network is needed
+unset OMPI_MCA_btl_tcp_if_include # a network between two hosts is needed
 OMP_NUM_THREADS=1 ATHANOR_TEST_RANKS_PER_HOST=2
 set +a
 options=()

@@ -123,8 +123,10 @@ Command with_mpirun(int ranks, const std::vector<std::string>& arguments) {
   for (const auto& [name, value] : kOpenMpiSettings) {
     if (!std::getenv(name)) command.environment.push_back(fmt::format("{}={}", name, value));
   }
-  // No network: Open MPI 5 complains of one it cannot use.
-  if (!std::getenv("OMPI_MCA_btl")) command.environment.push_back("OMPI_MCA_btl=^tcp");
+  // Not the networks to other machines: Open MPI 5 complains of those that do not reach the machine itself.
+  if (!std::getenv("OMPI_MCA_btl_tcp_if_include")) {
+    command.environment.push_back("OMPI_MCA_btl_tcp_if_include=lo");
+  }
   for (const char* name : {"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_orte_tmpdir_base"})
     command.environment.push_back(fmt::format("{}={}", name, scratch->path().string()));
   command.keeps = scratch;
