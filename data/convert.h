@@ -26,9 +26,9 @@ struct ConvertOptions {
   std::function<bool(std::int64_t samples, std::int64_t bytes)> progress = {};
 };
 
-/// Adds the samples of `from` to `to`, in order, as they are stored or as they are changed. Returns false where
-/// `progress` did. Does not call finish(). Throws what reading or writing does; of samples, the first in order
-/// that cannot be read.
+/// Adds the samples of `from` to `to`, in order, as they are stored or as they are changed. Returns false
+/// where `progress` did. Does not call finish(). Throws what reading or writing does; of samples, the first
+/// in order that cannot be read.
 bool convert(const Dataset& from, SampleWriter& to, const ConvertOptions& options = {});
 
 }  // namespace athanor
