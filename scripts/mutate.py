@@ -144,7 +144,7 @@ def nearest_tests(file, tests, graph, far, count):
 
 
 def hear_interrupts():
-    """A shell starts what stands in its background with SIGINT ignored, and tests that send it to themselves would wait for ever."""
+    """Tests send themselves SIGINT, which a shell has its background processes ignore: they would wait for ever."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -252,7 +252,7 @@ def arguments():
     parser.add_argument("--rooms", nargs="+", default=ROOMS)
     parser.add_argument("--headers", action="store_true", help="change headers too, which rebuilds much")
     parser.add_argument("--tests", type=int, default=5, help="test binaries to run for a fault")
-    parser.add_argument("--seconds", type=float, default=600, help="after which a test hangs; never more than 30 and ten times what it takes without a fault")
+    parser.add_argument("--seconds", type=float, default=600, help="a test that takes longer hangs, and so does one that takes 30 s and ten times what it takes without a fault")
     parser.add_argument("--most", type=float, default=100, help="percent that may survive")
     parser.add_argument("--preset", default="cpu")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings for CMake")
