@@ -26,6 +26,15 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   if (file_ < 0) fail("cannot create");
 }
 
+bool AtomicFile::is_suffix(std::string_view text) {
+  if (!text.starts_with('.') || !text.ends_with(".tmp")) return false;
+  const std::string_view digits = "0123456789";
+  const std::size_t dash = text.find_first_not_of(digits, 1);
+  if (dash == text.npos || dash == 1 || text[dash] != '-') return false;
+  const std::size_t end = text.find_first_not_of(digits, dash + 1);
+  return end > dash + 1 && text.substr(end) == ".tmp";
+}
+
 AtomicFile::~AtomicFile() {
   if (file_ >= 0) ::close(file_);
   if (!committed_) ::unlink(temporary_.c_str());

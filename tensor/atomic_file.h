@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 namespace athanor {
 
@@ -23,6 +24,8 @@ class AtomicFile {
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Its name until then, for a library that opens and writes it itself.
   const std::filesystem::path& temporary() const { return temporary_; }
+  /// Whether it is what temporary() has behind the path, as a process that was killed leaves it.
+  static bool is_suffix(std::string_view text);
   /// Replaces what was at the path.
   void commit();
 

@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <optional>
-#include <regex>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -28,12 +29,15 @@ struct FileName {
 };
 
 std::optional<FileName> parse(const std::string& name) {
-  static const std::regex form("step-([0-9]{8,18})\\.safetensors(\\.[0-9]+-[0-9]+\\.tmp)?");  // PID-COUNT
-  std::smatch parts;
-  if (!std::regex_match(name, parts, form)) return std::nullopt;
-  const std::int64_t step = std::stoll(parts[1]);
-  if (!name.starts_with(name_of_step(step))) return std::nullopt;  // more zeros than that
-  return FileName{step, parts[2].length() == 0};
+  constexpr std::string_view kBegin = "step-";
+  if (!name.starts_with(kBegin)) return std::nullopt;
+  std::int64_t step = -1;
+  std::from_chars(name.data() + kBegin.size(), name.data() + name.size(), step);
+  const std::string finished = name_of_step(step);
+  if (step < 0 || !name.starts_with(finished)) return std::nullopt;
+  if (name == finished) return FileName{step, true};
+  if (AtomicFile::is_suffix(std::string_view(name).substr(finished.size()))) return FileName{step, false};
+  return std::nullopt;
 }
 
 /// The names of the files in a folder; none where there is no folder.

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <regex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -88,13 +88,17 @@ inline std::chrono::milliseconds seconds(Text flag, Text text) {
 
 /// "500000000", "512M", "2GiB".
 inline std::int64_t byte_count(Text flag, Text text) {
-  static const std::regex form("([0-9]+)([KMGT]?)(I?B)?", std::regex::icase);
-  std::smatch parts;
-  ATH_CHECK(std::regex_match(text, parts, form),
+  static constexpr std::string_view kUnits = "kmgt";
+  std::string unit = text;
+  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string digits = unit.substr(0, unit.find_first_not_of("0123456789"));
+  unit.erase(0, digits.size());
+  const std::size_t power = unit.empty() ? kUnits.npos : kUnits.find(unit[0]);
+  if (power != kUnits.npos) unit.erase(0, 1);
+  ATH_CHECK(!digits.empty() && (unit.empty() || unit == "b" || unit == "ib"),
             "{}: must be a number of bytes such as 500000000 or 2G, but got '{}'", flag, text);
-  const char unit = static_cast<char>(std::toupper(*parts[2].first));
-  const int shift = parts[2].length() == 0 ? 0 : 10 * static_cast<int>(1 + std::string("KMGT").find(unit));
-  return whole(1, std::int64_t{1} << (60 - shift))(flag, parts[1]) << shift;
+  const int shift = power == kUnits.npos ? 0 : 10 * static_cast<int>(1 + power);
+  return whole(1, std::int64_t{1} << (60 - shift))(flag, digits) << shift;
 }
 
 /// "METRIC:PATIENCE"; check() knows the metrics.
