@@ -7,6 +7,9 @@ find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(JPEG REQUIRED) # libjpeg-turbo's
 find_package(PNG REQUIRED)
+find_path(ISAL_INCLUDE_DIR isa-l/crc.h REQUIRED) # libisal-dev
+find_library(ISAL_LIBRARY isal REQUIRED)
+mark_as_advanced(ISAL_INCLUDE_DIR ISAL_LIBRARY)
 if(ATHANOR_OPENMP)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
 endif()

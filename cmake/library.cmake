@@ -270,7 +270,9 @@ list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 add_library(athanor ${ATHANOR_SOURCES})
 add_library(athanor_formats ${ATHANOR_FORMATS})
 target_link_libraries(athanor_formats PUBLIC athanor
-  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> JPEG::JPEG PNG::PNG ZLIB::ZLIB)
+  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> JPEG::JPEG PNG::PNG ZLIB::ZLIB
+  ${ISAL_LIBRARY})
+target_include_directories(athanor_formats SYSTEM PRIVATE ${ISAL_INCLUDE_DIR})
 add_library(athanor_all INTERFACE)
 target_link_libraries(athanor_all INTERFACE athanor_formats athanor)
 add_library(athanor::athanor ALIAS athanor_all)

@@ -13,6 +13,7 @@ packages=(
   libeigen3-dev
   libfmt-dev
   libgtest-dev
+  libisal-dev
   libjpeg-dev
   libpng-dev
   ninja-build
