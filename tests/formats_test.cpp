@@ -231,6 +231,19 @@ TEST(RawStore, ItsJsonHoldsWholeNumbersAndKnownNames) {
   expect_one_line(message(R"("width": 2, "wide": 2)"), "x.json", "but has wide");
 }
 
+TEST(RawStore, ClassesAreAsManyAsALabelCanTell) {
+  const TempDir dir;
+  write_file(dir / "pixels", "ABC");
+  RawOptions options{.height = 1, .width = 1, .channels = 3};
+  const std::int64_t most = std::int64_t{1} << 31;
+  options.classes = most;
+  EXPECT_EQ(open_raw(dir / "pixels", options)->spec().classes, most);
+  for (const std::int64_t classes : {most + 1, std::int64_t{-1}}) {
+    options.classes = classes;
+    EXPECT_THROW(open_raw(dir / "pixels", options), ArgumentError) << classes;
+  }
+}
+
 TEST(RawStore, EveryCutAndEveryByteIsSafe) {
   const TempDir dir;
   write_all(create_raw(dir / "x.bin"), raw_samples(3, 2, 2, 3, 3));

@@ -131,6 +131,7 @@ signals)
     [ "$signal" != HUP:129 ] || { sleep 0.01; kill -HUP $pid 2>/dev/null || true; } # by the system and by the shell
     wait $pid || code=$?
     [ "$code" -eq "${signal#*:}" ] || die "$signal: got $code"
+    [ ! -s err ] || die "$signal: an end that was asked for is no error"
     grep -q "^ended by SIG${signal%:*} .*go on with --resume auto" out || die "$signal: it does not say where it stands"
     last=$(sed -n 's/^ended by .* all of it is in \(.*\): go on.*/\1/p' out)
     [ "$last" = "saved/$(saved)" ] || die "$signal: $last is not the newest"
