@@ -64,21 +64,28 @@ class Engine {
     bool boundary = false;  ///< the pass stops at `states`, which may belong to a pass in progress
   };
 
-  void run(const Tensor& root, const Tensor& seed, const Capture* capture, bool retain_graph) {
+  void run(const Tensor& root, const Tensor& seed, const Capture* capture, const BackwardOptions& options) {
     const NoGrad no_grad;
-    retain_ = retain_graph;
+    retain_ = options.retain_graph;
+    named_ = !options.parameters.empty();
     capture_ = capture;
+    for (const Parameter& parameter : options.parameters) {
+      if (parameter.tensor.requires_grad()) leaf_of(parameter.tensor).wanted_ = pass_;
+    }
     const CaptureScope scope(capture);
 
     AutogradState& state = *root.autograd();
     if (state.is_leaf()) {
       Leaf& leaf = static_cast<Leaf&>(state);
+      check_wanted(state);
       deliver(leaf, seed);
       if (leaf.on_ready && !capture_) leaf.on_ready();
       return;
     }
     Node& last = static_cast<Node&>(state);
     if (stops_at(last)) return add(capture_->gradients[static_cast<std::size_t>(last.capture_)], seed);
+    if (named_) find_wanted(last);
+    check_wanted(state);
     count_dependencies(last);
     add(last.grad_, seed);
     push(Ref<Node>(&last));
@@ -90,7 +97,7 @@ class Engine {
   // inside a pass.
   struct Work {
     std::vector<Ref<Node>> ready;  // a heap, latest node on top
-    std::vector<Node*> stack;
+    std::vector<Node*> stack, found;
   };
 
   // Tells the wanted states which slot is theirs, for the duration of the pass.
@@ -145,6 +152,49 @@ class Engine {
     return node;
   }
 
+  /// Whether the pass goes there: to all, or to what leads to a leaf that it names.
+  bool wanted(const AutogradState& state) const {
+    if (!named_) return true;
+    return (state.is_leaf() ? static_cast<const Leaf&>(state).wanted_
+                            : static_cast<const Node&>(state).wanted_) == pass_;
+  }
+  void check_wanted(const AutogradState& root) const {
+    ATH_CHECK(wanted(root), "backward: the root must depend on one of the parameters that are named, but does not");
+  }
+
+  static void check_not_released(const Node& node) {
+    ATH_CHECK(!node.released_,
+              "backward: the graph of {} must still be there, but an earlier backward freed it; pass "
+              "retain_graph",
+              node.op_);
+  }
+
+  /// Marks the nodes that lead to a wanted leaf: inputs were made, and are numbered, before what they are of.
+  void find_wanted(Node& root) {
+    std::vector<Node*>&stack = work_->stack, &found = work_->found;
+    found.clear();
+    visit(root);
+    stack.push_back(&root);
+    while (!stack.empty()) {
+      Node& node = *stack.back();
+      stack.pop_back();
+      check_not_released(node);
+      found.push_back(&node);
+      for (int i = 0; i < node.count_; ++i) {
+        AutogradState* state = node.edge(i).get();
+        if (!state || state->is_leaf()) continue;
+        if (Node& input = static_cast<Node&>(*state); visit(input)) stack.push_back(&input);
+      }
+    }
+    std::sort(found.begin(), found.end(), [](Node* a, Node* b) { return a->sequence_ < b->sequence_; });
+    for (Node* node : found) {
+      for (int i = 0; i < node->count_; ++i) {
+        if (const AutogradState* state = node->edge(i).get(); state && wanted(*state)) node->wanted_ = pass_;
+      }
+      node->pass_ = 0;  // is visited again
+    }
+  }
+
   void count_dependencies(Node& root) {
     visit(root);
     std::vector<Node*>& stack = work_->stack;
@@ -152,13 +202,10 @@ class Engine {
     while (!stack.empty()) {
       Node& node = *stack.back();
       stack.pop_back();
-      ATH_CHECK(!node.released_,
-                "backward: the graph of {} must still be there, but an earlier backward freed it; pass "
-                "retain_graph",
-                node.op_);
+      check_not_released(node);
       for (int i = 0; i < node.count_; ++i) {
         AutogradState* state = node.edge(i).get();
-        if (!state) continue;
+        if (!state || !wanted(*state)) continue;
         if (state->is_leaf()) {
           if (capture_) continue;  // nobody is told when a leaf is complete
           Leaf& leaf = static_cast<Leaf&>(*state);
@@ -182,7 +229,7 @@ class Engine {
   }
 
   void step(Ref<Node> node) {
-    Grads dx(*node, capture_ != nullptr);
+    Grads dx(*node, capture_ != nullptr, named_ ? pass_ : 0);
     if (node->grad_.defined()) {
       if (node->capture_ >= 0 && capture_)
         capture_->gradients[static_cast<std::size_t>(node->capture_)] = node->grad_;
@@ -192,7 +239,7 @@ class Engine {
     }
     for (int i = 0; i < node->count_; ++i) {
       AutogradState* state = node->edge(i).get();
-      if (!state) continue;
+      if (!state || !wanted(*state)) continue;
       const Tensor gradient = std::exchange(dx[i], Tensor());
       if (anomaly) check_finite(node->op_, "backward", i, gradient);
       if (state->is_leaf()) {
@@ -238,6 +285,7 @@ class Engine {
   std::unique_ptr<Work> work_;
   std::uint64_t pass_;
   bool retain_ = false;
+  bool named_ = false;  // the leaves in which it ends, by BackwardOptions::parameters
   const Capture* capture_ = nullptr;
 };
 
@@ -260,7 +308,7 @@ void start(const Tensor& root, const Tensor& seed, const Engine::Capture* captur
     dy = Tensor::empty(root.shape(), root.options());
     on_device(dy.device(), [&](auto& context) { kernels::fill(context, dy, 1.0); });
   }
-  Engine().run(root, dy, capture, options.retain_graph);
+  Engine().run(root, dy, capture, options);
 }
 
 }  // namespace
@@ -270,7 +318,7 @@ namespace detail {
 void backward_to(const Tensor& root, const Tensor& seed, std::span<AutogradState* const> states,
                  std::span<Tensor> gradients) {
   const Engine::Capture capture{states, gradients, true};
-  Engine().run(root, seed, &capture, false);
+  Engine().run(root, seed, &capture, {});
 }
 
 }  // namespace detail

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "autograd/node.h"
+#include "autograd/parameter.h"
 #include "tensor/tensor.h"
 
 namespace athanor {
@@ -14,6 +15,9 @@ struct BackwardOptions {
   bool retain_graph = false;
   /// Gradients of gradients are not supported: true is refused with ArgumentError.
   bool create_graph = false;
+  /// Only these leaves collect their gradient, and ops that lead to none of them do not run; nor is what they
+  /// saved freed. Empty: all leaves collect. Throws ArgumentError where root depends on none of them.
+  std::span<const Parameter> parameters = {};
 };
 
 /// Runs the tape from `root` back to its leaves and adds dL/dleaf to each leaf's gradient. `seed` is

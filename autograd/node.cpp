@@ -44,25 +44,30 @@ void Leaf::accumulate(const Tensor& gradient) {
 
 // Grads ----------------------------------------------------------------------------------------------------
 
-Grads::Grads(const Node& node, bool capturing) : node_(node), capturing_(capturing) {
+Grads::Grads(const Node& node, bool capturing, std::uint64_t pass)
+    : node_(node), capturing_(capturing), pass_(pass) {
   if (node.inputs() > kInline) spill_.resize(static_cast<std::size_t>(node.inputs() - kInline));
 }
 
 bool Grads::wants(int input) const {
   const AutogradState* edge = node_.edge(input).get();
   if (!edge) return false;
-  return !capturing_ || !edge->is_leaf() || static_cast<const Leaf*>(edge)->capture_ >= 0;
+  if (!edge->is_leaf()) return pass_ == 0 || static_cast<const Node*>(edge)->wanted_ == pass_;
+  const auto& leaf = static_cast<const Leaf&>(*edge);
+  return capturing_ ? leaf.capture_ >= 0 : pass_ == 0 || leaf.wanted_ == pass_;
+}
+
+Leaf* Grads::direct_leaf(int input) const {
+  AutogradState* edge = node_.edge(input).get();
+  return edge && edge->is_leaf() && !capturing_ && wants(input) ? static_cast<Leaf*>(edge) : nullptr;
 }
 
 Grads::Target Grads::target(int input, const Tensor& like) {
   Tensor& slot = (*this)[input];
-  if (AutogradState* edge = node_.edge(input).get(); edge && edge->is_leaf() && !capturing_) {
-    Leaf& leaf = static_cast<Leaf&>(*edge);
-    if (leaf.bound()) {
-      const auto [slice, write] = leaf.direct();
-      slot = slice;
-      return {slice, write};
-    }
+  if (Leaf* leaf = direct_leaf(input); leaf && leaf->bound()) {
+    const auto [slice, write] = leaf->direct();
+    slot = slice;
+    return {slice, write};
   }
   slot = Tensor::empty(like.shape(), like.options());
   return {slot, Write::overwrite};
@@ -79,8 +84,8 @@ Tensor Grads::accumulator(int input, const Shape& shape, TensorOptions options) 
     Tensor& sum = static_cast<Node&>(*edge).grad_;
     if (writable(sum)) return sum;
   }
-  if (edge && edge->is_leaf() && !capturing_) {
-    Leaf& leaf = static_cast<Leaf&>(*edge);
+  if (Leaf* const direct = direct_leaf(input)) {
+    Leaf& leaf = *direct;
     if (leaf.bound() && leaf.grad_.dtype() == options.dtype) {
       const auto [slice, write] = leaf.direct();
       if (write == Write::overwrite)

@@ -52,6 +52,7 @@ class Leaf final : public AutogradState {
   friend class Grads;
 
   Tensor grad_;
+  std::uint64_t wanted_ = 0;  // the last pass that was to end in this leaf, of those that name theirs
   bool bound_ = false;
   bool fresh_ = true;  // nothing delivered since zero()
 
@@ -66,7 +67,8 @@ class Node;
 class Grads {
  public:
   /// `capturing`: the pass collects gradients for the caller of grad() and leaves the leaves' own untouched.
-  Grads(const Node& node, bool capturing);
+  /// `pass`: of one that names the leaves it ends in; 0: it ends in all.
+  Grads(const Node& node, bool capturing, std::uint64_t pass);
 
   /// False where nobody asks for the gradient of that input.
   bool wants(int input) const;
@@ -94,8 +96,12 @@ class Grads {
  private:
   static constexpr int kInline = 6;
 
+  /// The leaf, where a kernel may write its gradient itself; else null.
+  Leaf* direct_leaf(int input) const;
+
   const Node& node_;
   bool capturing_;
+  std::uint64_t pass_;
   std::array<Tensor, kInline> inline_;
   PoolVector<Tensor> spill_;
 };
@@ -143,7 +149,8 @@ class Node : public AutogradState {
 
   std::uint64_t sequence_;
 
-  std::uint64_t pass_ = 0;  // of the engine
+  std::uint64_t wanted_ = 0;  // as in Leaf: it leads to one
+  std::uint64_t pass_ = 0;    // of the engine
   int pending_ = 0;
   int capture_ = -1;
   Tensor grad_;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/checkpoint.h"
 #include "autograd/creation.h"
 #include "autograd/dropout.h"
 #include "autograd/elementwise.h"
@@ -225,6 +226,86 @@ TEST(Engine, GoesOnAfterAnOpThrew) {
   zero_grad(a);
   backward(a * a);
   EXPECT_EQ(grad_of(a).item(), 4);
+}
+
+// Named parameters ------------------------------------------------------------------------------------------
+
+std::vector<Parameter> named(std::initializer_list<Tensor> leaves) {
+  std::vector<Parameter> parameters;
+  for (const Tensor& leaf : leaves) parameters.push_back({"", leaf});
+  return parameters;
+}
+
+/// x, through an op that counts how often its gradient is asked for.
+Tensor counted(const Tensor& x, int& runs) {
+  return record("counted", x.detach() + Tensor::zeros(x.shape()), {x}, [&runs](const Tensor& dy, Grads& dx) {
+    ++runs;
+    dx[0] = dy;
+  });
+}
+
+TEST(NamedParameters, CollectAloneAndWhatLeadsToNoneDoesNotRun) {
+  const Tensor a = leaf({2}), b = leaf({3}), bound = leaf({5});
+  const Tensor slice = Tensor::from(std::vector<float>{-7}, {1});
+  leaf_of(bound).bind(slice);
+  int of_a = 0, of_b = 0, ready = 0;
+  on_grad_ready(b, [&] { ++ready; });
+  const Tensor y = counted(a, of_a) * counted(b, of_b) * b * bound;
+  backward(y, {}, {.parameters = named({a})});
+  EXPECT_EQ(grad_of(a).item(), 3 * 3 * 5);
+  EXPECT_FALSE(grad_of(b).defined());
+  EXPECT_FALSE(grad_of(bound).defined());
+  EXPECT_EQ(slice.item(), -7) << "nothing is written where nobody asked";
+  EXPECT_EQ(of_a, 1);
+  EXPECT_EQ(of_b, 0);
+  EXPECT_EQ(ready, 0);
+}
+
+// Two losses of one network's output: the second pass finds all of it that the first did not run.
+TEST(NamedParameters, WhatDidNotRunIsThereForAnotherPass) {
+  const Tensor a = leaf({2}), b = leaf({3});
+  int of_a = 0;
+  const Tensor fake = counted(a, of_a) * a;  // 4
+  backward(fake * b, {}, {.parameters = named({b})});
+  EXPECT_EQ(grad_of(b).item(), 4);
+  EXPECT_EQ(of_a, 0);
+  backward(fake * b, {}, {.parameters = named({a})});
+  EXPECT_EQ(grad_of(a).item(), 2 * 2 * 3);
+  EXPECT_EQ(of_a, 1);
+  EXPECT_EQ(grad_of(b).item(), 4);
+  EXPECT_THROW(backward(fake, {}, {.parameters = named({a})}), ArgumentError) << "freed by the pass before";
+}
+
+TEST(NamedParameters, AllOfThemGiveTheBitsOfAPassToAllLeaves) {
+  const Tensor a = leaf({1.5f, 2}), b = leaf({0.3f, -1});
+  const auto loss = [&] {
+    const Tensor shared = a * b;
+    const std::vector<Tensor> both{a, b};
+    return sum(shared * shared + a + narrow(cat(both, 0), 0, 1, 2));
+  };
+  backward(loss());
+  const auto da = values_of(grad_of(a)), db = values_of(grad_of(b));
+  zero_grad(a), zero_grad(b);
+  backward(loss(), {}, {.parameters = named({a, b})});
+  EXPECT_EQ(values_of(grad_of(a)), da);
+  EXPECT_EQ(values_of(grad_of(b)), db);
+}
+
+TEST(NamedParameters, GoThroughACheckpoint) {
+  const Tensor a = leaf({2}), b = leaf({3});
+  const Tensor x = a + Tensor::zeros({1});
+  const Tensor y = checkpoint([&](const Tensor& in) { return in * b; }, x);
+  backward(y, {}, {.parameters = named({b})});
+  EXPECT_EQ(grad_of(b).item(), 2);
+  EXPECT_FALSE(grad_of(a).defined());
+}
+
+TEST(NamedParameters, RootMustDependOnOne) {
+  const Tensor a = leaf({2}), b = leaf({3});
+  EXPECT_THROW(backward(a * a, {}, {.parameters = named({b})}), ArgumentError);
+  EXPECT_THROW(backward(a, {}, {.parameters = named({b})}), ArgumentError);
+  backward(a, {}, {.parameters = named({a, Tensor::zeros({1})})});  // one that is frozen is no leaf
+  EXPECT_EQ(grad_of(a).item(), 1);
 }
 
 TEST(Anomaly, NamesOpDirectionAndTensor) {
