@@ -259,6 +259,7 @@ set(ATHANOR_SOURCES
   trainer/run_state.cpp
   trainer/settings.cpp
   trainer/signals.cpp
+  trainer/task.cpp
   trainer/trainer.cpp
   trainer/validation.cpp
 )

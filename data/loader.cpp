@@ -248,6 +248,12 @@ void Loader::Impl::tune() {
 
 // ----------------------------------------------------------------------------------------------------------
 
+const Tensor& Batch::operator[](std::string_view field) const {
+  if (field == "image") return images;
+  if (field == "label") return labels;
+  detail::fail<>("batch: fields are 'image' and 'label', but '{}' is asked for", field);
+}
+
 Loader::Loader(const Dataset& data, const LoaderOptions& options)
     : impl_(std::make_unique<Impl>(data, options)) {}
 

@@ -73,12 +73,14 @@ struct LoaderOptions {
 
 /// Some samples of a data set. Valid until the next call of next() or start_epoch().
 struct Batch {
-  Tensor images;   ///< [N, H, W, C] u8; with `rows`, [M, H, W, C]
+  Tensor images;   ///< [N, H, W, C] u8; with `rows`, [M, H, W, C]; floating once Preprocess has prepared them
   Tensor labels;   ///< [N] i64
   Tensor samples;  ///< [N] i64: their indices in the data set
   Tensor rows;     ///< [N] i64: where in `images` they are; undefined: one after the other
 
   std::int64_t size() const { return labels.defined() ? labels.shape()[0] : 0; }
+  /// "image" or "label". Throws ArgumentError, naming what there is.
+  const Tensor& operator[](std::string_view field) const;
 };
 
 /// Seconds that next() took since start_epoch().

@@ -105,4 +105,11 @@ Tensor Preprocess::operator()(const Batch& batch, std::int64_t epoch, bool train
   return y;
 }
 
+Batch Preprocess::prepare(const Batch& batch, std::int64_t epoch, bool training) const {
+  return {.images = (*this)(batch, epoch, training),
+          .labels = batch.labels.to(table_.device()),
+          .samples = batch.samples,
+          .rows = {}};
+}
+
 }  // namespace athanor

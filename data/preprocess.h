@@ -30,6 +30,8 @@ class Preprocess {
   /// [N, H, W, C], normalised and, when training, changed at random as (seed, epoch, sample) say. A batch may
   /// be on this device already, and may have no samples.
   Tensor operator()(const Batch& batch, std::int64_t epoch, bool training) const;
+  /// A batch as a network takes it: those images, and the labels, on this device.
+  Batch prepare(const Batch& batch, std::int64_t epoch, bool training) const;
 
  private:
   ImageSpec spec_;

@@ -12,7 +12,7 @@ namespace {
 
 struct EarlyCase {
   const char* what;
-  EarlyStopRule::Goal goal;
+  Goal goal;
   std::int64_t patience;
   std::vector<double> values;
   std::int64_t stops_at;  // index of the value that stops it; -1: never
@@ -20,7 +20,7 @@ struct EarlyCase {
 };
 
 TEST(EarlyStop, FollowsTheTable) {
-  constexpr auto kMin = EarlyStopRule::Goal::minimum, kMax = EarlyStopRule::Goal::maximum;
+  constexpr auto kMin = Goal::minimum, kMax = Goal::maximum;
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   const std::vector<EarlyCase> cases{
       {"keeps falling", kMin, 1, {3, 2, 1, 0.5}, -1, 3},

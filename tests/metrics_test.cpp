@@ -1,6 +1,7 @@
 #include "kernels/metrics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -25,6 +26,27 @@ TEST(Metrics, MatchACountByHand) {
   kernels::add_metrics(cpu_context(), losses, logits,
                        Tensor::from(std::vector<std::int64_t>{0, 0, 0, 2}, {4}), totals);
   EXPECT_EQ(totals.to_vector(), (std::vector<double>{4, 3, 8}));
+}
+
+TEST(Metrics, ReduceWhatIsLogged) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto after = [](MetricReduce reduce, const std::vector<std::vector<double>>& all) {
+    const Tensor total = Tensor::zeros({2}, {DType::f64, kCpu});
+    for (const std::vector<double>& values : all) {
+      const Tensor one = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+      kernels::add_metric(cpu_context(), one, 3, reduce, total);
+    }
+    return total.to_vector();
+  };
+  EXPECT_EQ(after(MetricReduce::mean, {{1, 3}, {4}}), (std::vector<double>{3 * 2 + 3 * 4, 6}));
+  EXPECT_EQ(after(MetricReduce::sum, {{1, 3}, {4}}), (std::vector<double>{8, 2}));
+  EXPECT_EQ(after(MetricReduce::min, {{7, 3}, {4}}), (std::vector<double>{3, 2}))
+      << "not the 0 it began with";
+  EXPECT_EQ(after(MetricReduce::max, {{-7, -3}, {-4}}), (std::vector<double>{-3, 2}));
+  for (const MetricReduce reduce : {MetricReduce::min, MetricReduce::max}) {
+    EXPECT_TRUE(std::isnan(after(reduce, {{1}, {2, nan}, {3}})[0]));
+    EXPECT_TRUE(std::isnan(after(reduce, {{nan, 1}, {3}})[0]));
+  }
 }
 
 // However a set is divided: the order of additions is another each time, the bits are not.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "tensor/state_dict.h"
 #include "trainer/bottleneck.h"
 #include "trainer/config.h"
+#include "trainer/metric_sums.h"
 
 namespace athanor {
 
@@ -105,11 +107,12 @@ struct EpochReport {
   std::int64_t epoch = 0;  ///< 1 is the first
   double train_loss = 0, train_accuracy = 0;
   double val_loss = 0, val_accuracy = 0;
-  double images_per_s = 0;  ///< of training alone
-  double wall_s = 0;        ///< since training began
-  float learning_rate = 0;  ///< of the last step
-  float loss_scale = 1;     ///< of the step that follows
-  StepCounts steps;         ///< since training began
+  std::vector<NamedValue> others = {};  ///< what steps have logged besides: "train_psnr", "val_psnr"
+  double images_per_s = 0;              ///< of training alone
+  double wall_s = 0;                    ///< since training began
+  float learning_rate = 0;              ///< of the last step
+  float loss_scale = 1;                 ///< of the step that follows
+  StepCounts steps;                     ///< since training began
   std::uint64_t weights_hash = 0;
   /// Where the seconds of its training went, in this process, and what they say. `other_s`: callbacks and
   /// what else is none of the step's parts.
@@ -118,11 +121,19 @@ struct EpochReport {
   Bottleneck bottleneck;
   LoaderStats loader;              ///< of its training
   std::vector<std::string> notes;  ///< lines for the user
+
+  bool finite = true;  ///< all that validation has measured
+
+  /// "train_loss", "val_accuracy" or one of the others; NaN where it was not measured.
+  double value_of(std::string_view name) const;
+  /// What validation has measured and is not finite: the first such.
+  std::optional<NamedValue> not_finite() const;
 };
 
 /// The whole training. What was not measured is NaN.
 struct FitReport {
   double test_loss = 0, test_accuracy = 0;
+  std::vector<NamedValue> others = {};  ///< what validation steps have logged besides: "test_psnr"
   double wall_s = 0;
   double images_per_s = 0;
   StepCounts steps;

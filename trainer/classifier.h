@@ -1,6 +1,5 @@
 #pragma once
 
-#include "data/preprocess.h"
 #include "trainer/task.h"
 
 namespace athanor {
@@ -9,17 +8,14 @@ namespace athanor {
 class Classifier final : public Task {
  public:
   /// `model` takes [N, H, W, C] to logits [N, classes], and must outlive this.
-  Classifier(nn::Module& model, Preprocess preprocess, std::int64_t classes, Device device, double smoothing);
+  Classifier(nn::Module& model, std::int64_t classes, double smoothing = 0);
 
-  nn::Module& network() override { return model_; }
-  Tensor training_step(const Batch& batch, Pass& pass) override;
-  void validation_step(const Batch& batch, Pass& pass) override;
+  Tensor training_step(const Batch& batch, Step& step) override;
+  void validation_step(const Batch& batch, Step& step) override;
 
  private:
   nn::Module& model_;
-  Preprocess preprocess_;
   std::int64_t classes_;
-  Device device_;
   double smoothing_;
 };
 

@@ -10,11 +10,24 @@
 
 namespace athanor {
 
+Goal EarlyStop::goal_or_default() const {
+  if (goal) return *goal;
+  if (metric.ends_with("accuracy")) return Goal::maximum;
+  ATH_CHECK(metric.ends_with("loss") || metric.ends_with("error"),
+            "--early-stop: must say whether less or more of {0} is better: {0}:{1}:min or {0}:{1}:max",
+            metric, patience);
+  return Goal::minimum;
+}
+
 void check(const EarlyStop& options) {
   const std::vector<std::string> metrics{"val_loss", "val_accuracy", "train_loss"};
-  ATH_CHECK(std::find(metrics.begin(), metrics.end(), options.metric) != metrics.end(),
-            "--early-stop: the metric must be one of {}, but got '{}'{}", fmt::join(metrics, " "),
-            options.metric, did_you_mean(options.metric, metrics));
+  const bool known = std::find(metrics.begin(), metrics.end(), options.metric) != metrics.end();
+  const std::string meant = known ? "" : did_you_mean(options.metric, metrics);
+  const bool may_be_logged = options.metric.starts_with("val_") || options.metric.starts_with("train_");
+  ATH_CHECK(meant.empty() && (known || may_be_logged),
+            "--early-stop: the metric must be one of {}, or what the program logs, but got '{}'{}",
+            fmt::join(metrics, " "), options.metric, meant);
+  (void)options.goal_or_default();
   ATH_CHECK(options.patience >= 1, "--early-stop: patience must be at least 1, but got {}", options.patience);
 }
 

@@ -21,10 +21,18 @@
 
 namespace athanor {
 
-/// --early-stop METRIC:PATIENCE.
+/// Whether less of a metric is better, or more.
+enum class Goal : std::uint8_t { minimum, maximum };
+
+/// --early-stop METRIC:PATIENCE[:min|max].
 struct EarlyStop {
-  std::string metric;         ///< val_loss, val_accuracy or train_loss
+  std::string metric;         ///< val_loss, val_accuracy, train_loss, or what a task logs: val_psnr
   std::int64_t patience = 0;  ///< validations in a row without a better value
+  std::optional<Goal> goal = {};
+
+  /// As said; else less of what ends in "loss" or "error" is better, and more of what ends in "accuracy".
+  /// Throws ArgumentError on other names.
+  Goal goal_or_default() const;
 };
 
 /// What several ranks share: nothing, because there is one; gradients; or also masters and optimizer state.

@@ -1,6 +1,10 @@
 #include "trainer/early_stopping.h"
 
 #include <cmath>
+#include <optional>
+#include <vector>
+
+#include <fmt/ranges.h>
 
 #include "optim/load.h"
 #include "tensor/error.h"
@@ -21,9 +25,7 @@ EarlyStopRule::Verdict EarlyStopRule::update(double value) {
 }
 
 EarlyStopping::EarlyStopping(const EarlyStop& options)
-    : metric_(options.metric),
-      rule_{options.metric == "val_accuracy" ? EarlyStopRule::Goal::maximum : EarlyStopRule::Goal::minimum,
-            options.patience} {
+    : metric_(options.metric), rule_{options.goal_or_default(), options.patience} {
   check(options);
 }
 
@@ -33,9 +35,9 @@ void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
   if (report.steps.applied == applied_steps_) return;
   applied_steps_ = report.steps.applied;
   // A model whose loss is no number may still be right about some samples: it is not the best for it.
-  const double value = metric_ == "val_loss" || !std::isfinite(report.val_loss) ? report.val_loss
-                       : metric_ == "val_accuracy"                              ? report.val_accuracy
-                                                                                : report.train_loss;
+  const std::optional<NamedValue> lost = report.not_finite();
+  const double value = lost ? lost->value : report.value_of(metric_);
+  if (!lost) check_measured(report, value);
   switch (rule_.update(value)) {
     case EarlyStopRule::Verdict::improved:
       keep(trainer);
@@ -51,11 +53,24 @@ void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
     case EarlyStopRule::Verdict::not_finite:
       trainer.stop(
           StoppedBy::early_stop,
-          fmt::format("{} is {} after epoch {}{}", std::isfinite(report.val_loss) ? metric_ : "val_loss",
-                      value, report.epoch,
+          fmt::format("{} is {} after epoch {}{}", lost ? lost->name : metric_, value, report.epoch,
                       best_epoch_ ? fmt::format(": back to the weights of epoch {}", best_epoch_) : ""));
       break;
   }
+}
+
+// A training loss may be no number; what was validated is one, or was not measured at all.
+void EarlyStopping::check_measured(const EpochReport& report, double value) const {
+  if (!std::isnan(value) || metric_ == "train_loss") return;
+  std::vector<std::string> names{"train_loss"};
+  for (const char* name : {"val_loss", "val_accuracy"}) {
+    if (!std::isnan(report.value_of(name))) names.emplace_back(name);
+  }
+  for (const NamedValue& one : report.others) {
+    if (one.name == metric_) return;
+    names.push_back(one.name);
+  }
+  detail::fail<>("--early-stop: the metric must be one of {}, but got '{}'", fmt::join(names, ", "), metric_);
 }
 
 void EarlyStopping::keep(const Trainer& trainer) {

@@ -5,13 +5,13 @@
 #include <string>
 
 #include "trainer/callback.h"
+#include "trainer/config.h"
 
 namespace athanor {
 
 /// The decision alone: has a metric stopped improving? Patience counts validations in a row without a value
 /// strictly better than the best one. NaN or infinity stops at once.
 struct EarlyStopRule {
-  enum class Goal : std::uint8_t { minimum, maximum };
   enum class Verdict : std::uint8_t { improved, waiting, stop, not_finite };
 
   Verdict update(double value);
@@ -37,6 +37,7 @@ class EarlyStopping final : public Callback {
   void load_state_dict(const Trainer& trainer, const StateDict& state) override;
 
  private:
+  void check_measured(const EpochReport& report, double value) const;
   void keep(const Trainer& trainer);
 
   std::string metric_;

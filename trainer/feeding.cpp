@@ -49,6 +49,8 @@ Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, 
   pixels_ = config.pixel_mean.empty()
                 ? measure(train, resident_ ? train.size() : kMeasured, config.bad_samples.skip)
                 : Normalization{config.pixel_mean, config.pixel_stddev};
+  preprocess_.emplace(train.spec(), pixels_, compute_dtype(config.precision), config.device, config.augment,
+                      config.seed);
 }
 
 /// What both loaders have in common.

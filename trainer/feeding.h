@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,12 @@ class Feeding {
   std::int64_t steps_per_epoch() const;
   /// Samples of all ranks that the next step has, after so many of the epoch; 0: it is over.
   std::int64_t samples_of_step(std::int64_t delivered) const;
-  /// This rank's part of the next batch.
+  /// This rank's part of the next batch to train on.
   void next(Batch& batch, PhaseTimes& times) const;
+  /// A batch as a network takes it, on the device, changed at random for training; of validation, as it is.
+  Batch prepare(const Batch& batch, std::int64_t epoch, bool training) const {
+    return preprocess_->prepare(batch, epoch, training);
+  }
 
   /// "data in memory".
   std::string describe() const;
@@ -52,6 +57,7 @@ class Feeding {
   bool resident_;  // the training set is in memory
   std::unique_ptr<Loader> train_, held_out_;
   Normalization pixels_;
+  std::optional<Preprocess> preprocess_;
 };
 
 }  // namespace athanor

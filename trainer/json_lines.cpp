@@ -25,6 +25,11 @@ std::string hex(std::uint64_t hash) {
   return fmt::format("{:016x}", hash);
 }
 
+/// What a task logs beside the loss and accuracy, which have places of their own.
+void add(Json& line, const std::vector<NamedValue>& others) {
+  for (const auto& [name, value] : others) line[name] = number(value);
+}
+
 }  // namespace
 
 JsonLines::JsonLines(std::filesystem::path path) : path_(std::move(path)) {
@@ -68,24 +73,26 @@ void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
     if (of_a_step) seconds_of[part.name] = seconds(report.times.*part.seconds);
   }
   seconds_of["other"] = seconds(report.other_s);
-  append(text_of(Json{{"event", "epoch"},
-                      {"epoch", report.epoch},
-                      {"train_loss", number(report.train_loss)},
-                      {"train_accuracy", number(report.train_accuracy)},
-                      {"val_loss", number(report.val_loss)},
-                      {"val_accuracy", number(report.val_accuracy)},
-                      {"images_per_s", number(std::round(report.images_per_s))},
-                      {"learning_rate", number(report.learning_rate)},
-                      {"loss_scale", number(report.loss_scale)},
-                      {"applied_steps", report.steps.applied},
-                      {"skipped_steps", report.steps.skipped()},
-                      {"weights_hash", hex(report.weights_hash)},
-                      {"bound_by", report.bottleneck.bound_by},
-                      {"verdict", report.bottleneck.line},
-                      {"times_s", seconds_of},
-                      {"workers", report.loader.workers},
-                      {"workers_busy", seconds(report.loader.busy)},
-                      {"bad_samples", report.loader.skipped}}));
+  Json line{{"event", "epoch"},
+            {"epoch", report.epoch},
+            {"train_loss", number(report.train_loss)},
+            {"train_accuracy", number(report.train_accuracy)},
+            {"val_loss", number(report.val_loss)},
+            {"val_accuracy", number(report.val_accuracy)},
+            {"images_per_s", number(std::round(report.images_per_s))},
+            {"learning_rate", number(report.learning_rate)},
+            {"loss_scale", number(report.loss_scale)},
+            {"applied_steps", report.steps.applied},
+            {"skipped_steps", report.steps.skipped()},
+            {"weights_hash", hex(report.weights_hash)},
+            {"bound_by", report.bottleneck.bound_by},
+            {"verdict", report.bottleneck.line},
+            {"times_s", seconds_of},
+            {"workers", report.loader.workers},
+            {"workers_busy", seconds(report.loader.busy)},
+            {"bad_samples", report.loader.skipped}};
+  add(line, report.others);
+  append(text_of(line));
 }
 
 void JsonLines::on_note(Trainer&, const std::string& note) {
@@ -93,20 +100,22 @@ void JsonLines::on_note(Trainer&, const std::string& note) {
 }
 
 void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
-  append(text_of(Json{{"event", "end"},
-                      {"test_accuracy", number(report.test_accuracy)},
-                      {"test_loss", number(report.test_loss)},
-                      {"wall_s", number(report.wall_s)},
-                      {"images_per_s", number(std::round(report.images_per_s))},
-                      {"epochs", report.epochs},
-                      {"applied_steps", report.steps.applied},
-                      {"skipped_steps", report.steps.skipped()},
-                      {"host_syncs", report.host_syncs},
-                      {"peak_bytes", report.peak_bytes},
-                      {"weights_hash", hex(report.weights_hash)},
-                      {"strategy", std::string(name_of(report.strategy))},
-                      {"ranks", report.world_size},
-                      {"stopped_by", std::string(name_of(report.stopped_by))}}));
+  Json line{{"event", "end"},
+            {"test_accuracy", number(report.test_accuracy)},
+            {"test_loss", number(report.test_loss)},
+            {"wall_s", number(report.wall_s)},
+            {"images_per_s", number(std::round(report.images_per_s))},
+            {"epochs", report.epochs},
+            {"applied_steps", report.steps.applied},
+            {"skipped_steps", report.steps.skipped()},
+            {"host_syncs", report.host_syncs},
+            {"peak_bytes", report.peak_bytes},
+            {"weights_hash", hex(report.weights_hash)},
+            {"strategy", std::string(name_of(report.strategy))},
+            {"ranks", report.world_size},
+            {"stopped_by", std::string(name_of(report.stopped_by))}};
+  add(line, report.others);
+  append(text_of(line));
 }
 
 }  // namespace athanor

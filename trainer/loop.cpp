@@ -76,23 +76,38 @@ void Run::accumulate_gradients(std::int64_t samples, bool share) {
   arena_.zero_grad();
   // Random numbers are a function of the applied steps and of which op of the step draws them.
   on_device(config_.device, [](auto& context) { context.set_random_ops(0); });
-  Pass pass{position_.epoch, metrics_, times_};
   Batch batch;  // this rank's part
   for (std::int64_t done = 0; done < samples; done += config_.batch_size) {
     feeding_.next(batch, times_);
     const bool last = done + config_.batch_size >= samples;
     const auto silent = strategy_.begin_pass(share && last);
     if (batch.size() == 0 && !(share && strategy_.runs_empty_passes())) continue;
-    const Tensor loss = [&] {
-      const auto timed = times_.scope(&Times::forward);
-      Tensor mean = task_->training_step(batch, pass);
-      times_.move(strategy_.take_waited_s(), &Times::forward, &Times::communication);
-      return mean;
-    }();
+    const Tensor loss = forward(batch);
     const auto timed = times_.scope(&Times::backward);
     backward_scaled(loss, step_,
                     static_cast<float>(static_cast<double>(batch.size()) / static_cast<double>(samples)));
   }
+}
+
+// The loss of a pass.
+Tensor Run::forward(const Batch& batch) {
+  const auto timed = times_.scope(&Times::forward);
+  const Batch prepared = [&] {
+    const auto copying = times_.scope(&Times::copy);
+    return feeding_.prepare(batch, position_.epoch, true);
+  }();
+  const AllocTag named("activations");
+  Step step(position_.epoch, batch.size(), metrics_, times_);
+  const Tensor loss = task_.training_step(prepared, step);
+  ATH_CHECK(loss.defined() && loss.numel() == 1 && loss.dtype() == DType::f32 && loss.requires_grad(),
+            "training_step: must return the mean loss of its batch, one f32 that depends on parameters, but "
+            "returned {}",
+            !loss.defined()        ? "none"
+            : loss.requires_grad() ? fmt::format("{} {}", loss.dtype(), loss.shape())
+                                   : "one that depends on none");
+  if (!step.has_logged_loss()) step.log("loss", loss);
+  times_.move(strategy_.take_waited_s(), &Times::forward, &Times::communication);
+  return loss;
 }
 
 // The votes that have come with its gradients say that the step before was the last one.

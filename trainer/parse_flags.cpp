@@ -88,7 +88,7 @@ void add_training(Flags& flags, TrainerConfig& config) {
             below_1);
   flags.add("--early-stop METRIC:PATIENCE",
             "stop when val_loss, val_accuracy or train_loss has not improved for that many validations, and "
-            "keep the best weights",
+            "keep the best weights; of another metric that the program logs: METRIC:PATIENCE:min or :max",
             config.early_stop, early_stop);
   flags.add("--seed N", "of random numbers: first weights, order and augmentation of images, dropout [0]",
             config.seed, seed);

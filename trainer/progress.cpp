@@ -51,6 +51,14 @@ std::string describe(const Augment& augment) {
   return text;
 }
 
+/// "train_psnr 21.4, val_psnr 22.07"
+std::string listed(const std::vector<NamedValue>& values) {
+  std::string text;
+  for (const auto& [name, value] : values)
+    text += fmt::format("{}{} {:.4g}", text.empty() ? "" : ", ", name, value);
+  return text;
+}
+
 }  // namespace
 
 std::string with_commas(std::int64_t number) {
@@ -168,6 +176,7 @@ void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
         report.train_loss, percent(report.train_accuracy), report.val_loss, percent(report.val_accuracy),
         rate(report.images_per_s), duration(report.wall_s - last_wall_s_), best ? " *" : "");
   last_wall_s_ = report.wall_s;
+  if (!report.others.empty()) say(listed(report.others), kIndent);
   say(report.bottleneck.line, kIndent);
   for (const std::string& note : report.notes) say(note, kIndent);
   std::fflush(out_);

@@ -9,7 +9,6 @@
 
 #include "optim/sgd.h"
 #include "tensor/error.h"
-#include "trainer/classifier.h"
 #include "trainer/overflow.h"
 #include "trainer/progress.h"
 #include "trainer/reports.h"
@@ -58,6 +57,15 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, Parameter
   return std::make_unique<Sgd>(arena, groups, 0);
 }
 
+/// "loss is nan".
+std::string not_finite(const Metrics& metrics) {
+  if (!std::isfinite(metrics.loss)) return fmt::format("loss is {}", metrics.loss);
+  for (const auto& [name, value] : metrics.others) {
+    if (!std::isfinite(value)) return fmt::format("{} is {}", name, value);
+  }
+  return "accuracy is no number";
+}
+
 /// "callbacks.NAME.", checked.
 std::string prefix_of(const Callback& callback, const std::vector<StatePart>& parts) {
   const std::string name = callback.state_name();
@@ -75,8 +83,8 @@ std::string prefix_of(const Callback& callback, const std::vector<StatePart>& pa
 }  // namespace
 
 Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks,
-         ParallelStrategy& strategy, std::unique_ptr<ParameterArena>& arena, nn::Module& model,
-         const Dataset& train, const Dataset& held_out)
+         ParallelStrategy& strategy, std::unique_ptr<ParameterArena>& arena, Task& task, const Dataset& train,
+         const Dataset& held_out)
     : trainer_(trainer),
       config_(config),
       callbacks_(callbacks),
@@ -87,7 +95,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       feeding_(config, strategy, train, held_out,
                [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
       schedule_(make_schedule(config, total_steps())),
-      task_(make_task(model)),
+      task_(task),
       arena_(make_arena(arena)),
       optimizer_(make_optimizer(config, arena_)),
       settings_(settings_of(data_and_steps(), feeding_.pixels(), schedule_, optimizer_->kind())),
@@ -97,7 +105,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
             {.seed = dist::rank_seed(config.seed, strategy.rank()), .loss_scale = scaling_.initial}),
       metrics_(config.device),
       checkpoints_(config, strategy, step_, metrics_),
-      validation_(*task_, feeding_.held_out(), strategy, limits_, config.device),
+      validation_(task, feeding_, strategy, limits_, config.device),
       named_(static_cast<std::size_t>(strategy.world_size())) {
   strategy_.check_same(state_of(settings_));
   if (config.ema_decay > 0)
@@ -106,23 +114,15 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
     notify([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
   });
   syncs_before_ = host_syncs();
-  norms_ = strategy_.join_norms(model);
+  norms_ = strategy_.join_norms(task.networks());
   overlaps_weights_ = strategy_.overlap_weights(
-      model, std::none_of(callbacks_.begin(), callbacks_.end(),
-                          [](const auto& callback) { return callback->reads_weights(); }));
-}
-
-std::unique_ptr<Task> Run::make_task(nn::Module& model) const {
-  const ImageSpec& spec = feeding_.train().spec();
-  return std::make_unique<Classifier>(model,
-                                      Preprocess(spec, feeding_.pixels(), compute_dtype(config_.precision),
-                                                 config_.device, config_.augment, config_.seed),
-                                      spec.classes, config_.device, config_.label_smoothing);
+      task.networks(), std::none_of(callbacks_.begin(), callbacks_.end(),
+                                    [](const auto& callback) { return callback->reads_weights(); }));
 }
 
 ParameterArena& Run::make_arena(std::unique_ptr<ParameterArena>& arena) {
   strategy_.check_same(shared_settings());  // ranks that differ do not understand each other
-  nn::Module& model = task_->network();
+  nn::Module& model = task_.networks();
   // Unlinked before the one before goes: a model trained again moves from one arena to the next.
   arena = std::make_unique<ParameterArena>(
       model.parameters(), model.buffers(),
@@ -142,7 +142,7 @@ void Run::begin() {
   notify([&](Callback& c) { c.on_fit_begin(trainer_, describe()); });
   clock_.start();
   if (found) resume();
-  task_->network().train();
+  task_.networks().train();
   limits_.agree(found.has_value());
 }
 
@@ -214,7 +214,7 @@ StateDict Run::shared_settings() const {
 
 Metrics Run::running_metrics() const {
   const AllowSync allow;
-  return MetricSums::mean(metrics_.read());
+  return metrics_.mean(metrics_.read());
 }
 
 void Run::weights_changed() {
@@ -265,11 +265,10 @@ void Run::validate() {
 
 // False where a signal came before it was done.
 bool Run::report_epoch(EpochReport report, double epoch_s) {
-  std::vector<double> sums = metrics_.read();
-  strategy_.add_up(sums);
+  const Metrics training = metrics_.mean(metrics_.joined(metrics_.gather(strategy_)));
   validate();
   if (limits_.signal() != 0) return false;
-  fill(report, position_, step_.known(), MetricSums::mean(sums), epoch_s, clock_.seconds());
+  fill(report, position_, step_.known(), training, epoch_s, clock_.seconds());
   report.weights_hash = strategy_.weights_hash();
   strategy_.check_weights(report.weights_hash);
   feeding_.add_bad_samples(report, strategy_);
@@ -282,9 +281,9 @@ FitReport Run::finish() {
   limits_.agree();
   if (!position_.validated && limits_.signal() == 0) validate();
   constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
-  const Metrics test = position_.validated ? position_.validation : Metrics{kNotMeasured, kNotMeasured, 0};
-  if (test.samples > 0 && !std::isfinite(test.loss))
-    limits_.diverged(fmt::format("the last validation's loss is {}; {}", test.loss,
+  const Metrics test = position_.validated ? position_.validation : Metrics{kNotMeasured, kNotMeasured};
+  if (!test.finite)
+    limits_.diverged(fmt::format("the last validation's {}; {}", not_finite(test),
                                  advice_on_divergence(config_.precision)));
   FitReport report = report_of(position_, step_.read(), test, clock_.seconds());
   if (Ema* const shown = average()) {  // what was tested is what the caller gets

@@ -23,10 +23,9 @@ namespace athanor {
 /// Trainer::fit() for as long as it runs.
 class Run {
  public:
-  /// `arena` gets the model's parameters. `trainer` is what callbacks are given.
+  /// `arena` gets the networks' parameters. `trainer` is what callbacks are given.
   Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks, ParallelStrategy& strategy,
-      std::unique_ptr<ParameterArena>& arena, nn::Module& model, const Dataset& train,
-      const Dataset& held_out);
+      std::unique_ptr<ParameterArena>& arena, Task& task, const Dataset& train, const Dataset& held_out);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -46,10 +45,10 @@ class Run {
   void begin_epoch();
   bool train_step();
   void accumulate_gradients(std::int64_t samples, bool share = true);
+  Tensor forward(const Batch& batch);
   bool drop_step();
   void end_epoch();
 
-  std::unique_ptr<Task> make_task(nn::Module& model) const;
   ParameterArena& make_arena(std::unique_ptr<ParameterArena>& arena);
   void begin();
   void resume();
@@ -86,7 +85,7 @@ class Run {
   std::unique_ptr<ParallelStrategy, Detach> attached_;  // whatever becomes of the rest, it lets go of it
   Feeding feeding_;
   Schedule schedule_;
-  std::unique_ptr<Task> task_;
+  Task& task_;
   ParameterArena& arena_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<Setting> settings_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/grad_mode.h"
+#include "autograd/shape.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -34,7 +36,7 @@ RunCheckpoints::RunCheckpoints(const TrainerConfig& config, ParallelStrategy& st
       strategy_(strategy),
       step_(step),
       metrics_(metrics),
-      sums_of_all_(MetricSums::kSize * static_cast<std::size_t>(strategy.world_size())) {}
+      sums_of_all_(metrics.joined({}).size() * static_cast<std::size_t>(strategy.world_size())) {}
 
 // Rank 0 chooses: a file that is whole for one must be the one that all go on from.
 void RunCheckpoints::choose(NewestCheckpoint& found) {
@@ -95,33 +97,47 @@ void RunCheckpoints::resume(const std::vector<StatePart>& parts) {
 }
 
 StatePart RunCheckpoints::metrics_part() {
-  static constexpr auto kSize = static_cast<std::ptrdiff_t>(MetricSums::kSize);
+  static constexpr auto kOfClasses = static_cast<std::ptrdiff_t>(MetricSums::kOfClasses);
   const auto save = [this] {
     StateDict state;
-    const auto rows = static_cast<std::int64_t>(sums_of_all_.size()) / kSize;
-    state.set("train_totals", Tensor::from(sums_of_all_, {rows, kSize}));
+    const auto ranks = static_cast<std::int64_t>(strategy_.world_size());
+    const auto size = std::ssize(sums_of_all_) / ranks;
+    const Tensor all = Tensor::from(sums_of_all_, {ranks, size});
+    state.set("train_totals", contiguous(narrow(all, 1, 0, kOfClasses)));
+    if (size == kOfClasses) return state;
+    state.set("logged", metrics_.rows());
+    state.set("logged_totals", contiguous(narrow(all, 1, kOfClasses, size - kOfClasses)));
     return state;
   };
   const auto load = [this](const StateDict& state) {
-    const Tensor& saved = state.tensor("train_totals");
-    state.require_all_used("metrics");
-    ATH_CHECK(saved.dtype() == DType::f64 && saved.numel() > 0 && saved.numel() % kSize == 0,
-              "metrics: train_totals must be f64 [ranks, {}], but is {} {}", kSize, name_of(saved.dtype()),
-              saved.shape());
-    const std::vector<double> rows = saved.to_vector();
-    std::vector<double> sums(MetricSums::kSize);
-    if (std::ssize(rows) == kSize * strategy_.world_size()) {
-      std::copy_n(rows.begin() + kSize * strategy_.rank(), kSize, sums.begin());
-    } else if (strategy_.is_rank0()) {
-      for (std::size_t i = 0; i < rows.size(); ++i) sums[i % MetricSums::kSize] += rows[i];
+    std::vector<Tensor> parts{state.tensor("train_totals")};
+    std::string rows;
+    if (state.contains("logged")) {
+      rows = state.text("logged");
+      parts.push_back(state.tensor("logged_totals"));
     }
-    metrics_.write(sums);
+    state.require_all_used("metrics");
+    const std::int64_t ranks = parts[0].rank() == 2 ? parts[0].shape()[0] : 0;
+    for (const Tensor& part : parts)
+      ATH_CHECK(
+          part.dtype() == DType::f64 && part.rank() == 2 && part.shape()[0] == ranks && part.numel() > 0,
+          "metrics: totals must be f64 with a row for each of {} ranks, but are {} {}", ranks,
+          name_of(part.dtype()), part.shape());
+    const std::vector<double> of_ranks = cat(parts, 1).to_vector();
+    const auto size = std::ssize(of_ranks) / ranks;
+    metrics_.write(rows, std::vector<double>(static_cast<std::size_t>(size)));
+    if (ranks == strategy_.world_size()) {
+      metrics_.write(rows, {of_ranks.begin() + size * strategy_.rank(),
+                            of_ranks.begin() + size * (strategy_.rank() + 1)});
+    } else if (strategy_.is_rank0()) {
+      metrics_.write(rows, metrics_.joined(of_ranks));
+    }
   };
   return {"metrics.", save, load};
 }
 
 bool RunCheckpoints::has_diverged(const RunPosition& position) const {
-  return step_.read().stuck_steps > 0 || (position.validated && !std::isfinite(position.validation.loss));
+  return step_.read().stuck_steps > 0 || (position.validated && !position.validation.finite);
 }
 
 void RunCheckpoints::save(RunPosition& position, const Limits& limits, const RunClock& clock,
@@ -136,7 +152,7 @@ void RunCheckpoints::save(RunPosition& position, const Limits& limits, const Run
   if (limits.ended().reason == StoppedBy::early_stop) position.ended = limits.ended();
   (void)step_.read();  // waits: after it, every step's result is here
   (void)step_.known();
-  sums_of_all_ = strategy_.gather<double>(metrics_.read());
+  sums_of_all_ = metrics_.gather(strategy_);
   strategy_.write_state([&] { return save_parts(parts); },
                         [&](const StateDict& state, const dist::ReadTensor& read) {
                           newest_ = folder_->save(position.attempted, state, read);

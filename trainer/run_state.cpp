@@ -36,6 +36,8 @@ struct Reader {
   void operator()(const char* name, std::string& value) const { value = state.text(name); }
 };
 
+const std::string kLogged = "validation.logged.";  // and the name of what a task has
+
 template <class Visit>
 void visit_fields(RunPosition& at, std::string& ended_by, std::string& why_ended, Visit& visit) {
   visit("epoch", at.epoch);
@@ -89,6 +91,7 @@ StateDict state_of(const RunPosition& position) {
   std::string ended_by(at.ended ? name_of(at.ended->reason) : ""), why(at.ended ? at.ended->why : "");
   Writer write;
   visit_fields(at, ended_by, why, write);
+  for (const auto& [name, value] : position.validation.others) write.state.set(kLogged + name, value);
   return std::move(write.state);
 }
 
@@ -97,6 +100,8 @@ RunPosition position_from(const StateDict& state) {
   std::string ended_by, why;
   Reader read{state};
   visit_fields(at, ended_by, why, read);
+  const StateDict logged = state.under(kLogged);
+  for (const std::string& name : logged.names()) at.validation.others.push_back({name, logged.real(name)});
   state.require_all_used("run");
   const std::int64_t counts[] = {at.epoch, at.epoch_samples, at.epoch_steps, at.attempted,
                                  at.trained_samples};

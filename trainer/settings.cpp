@@ -22,7 +22,9 @@ std::string text(const std::optional<LossScaling>& scaling) {
 }
 
 std::string text(const std::optional<EarlyStop>& stop) {
-  return stop ? fmt::format("{}:{}", stop->metric, stop->patience) : "none";
+  if (!stop) return "none";
+  const char* const goal = !stop->goal ? "" : stop->goal == Goal::minimum ? ":min" : ":max";
+  return fmt::format("{}:{}{}", stop->metric, stop->patience, goal);
 }
 
 std::string text(const Augment& augment) {

@@ -8,6 +8,7 @@
 #include "data/detail/cores.h"
 #include "optim/step.h"
 #include "tensor/error.h"
+#include "trainer/classifier.h"
 #include "trainer/early_stopping.h"
 #include "trainer/json_lines.h"
 #include "trainer/run.h"
@@ -81,11 +82,16 @@ void Trainer::add(std::unique_ptr<Callback> callback) {
 }
 
 FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& held_out) {
+  Classifier classifier(model, train.spec().classes, config_.label_smoothing);
+  return fit(classifier, train, held_out);
+}
+
+FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset& held_out) {
   why_stopped_.clear();
   const MemoryLimit limit(config_.device, config_.memory_limit);
   return on_device(config_.device, [&](auto& context) {
     set_up(context, config_);
-    Run run(*this, config_, callbacks_, *strategy_, arena_, model, train, held_out);
+    Run run(*this, config_, callbacks_, *strategy_, arena_, task, train, held_out);
     const struct Running {
       Trainer& of;
       ~Running() {

@@ -10,13 +10,15 @@
 #include "trainer/config.h"
 #include "trainer/metric_sums.h"
 #include "trainer/parallel_strategy.h"
+#include "trainer/task.h"
 #include "trainer/validation.h"
 
 namespace athanor {
 
 class Run;
 
-/// Trains classifiers: epochs of steps, validation after each, reports through callbacks.
+/// Trains a model as a classifier, or whatever a Task says: epochs of steps, validation after each, reports
+/// through callbacks.
 ///
 ///     Trainer trainer(config);
 ///     const FitReport report = trainer.fit(model, train, test);
@@ -50,6 +52,8 @@ class Trainer {
   /// deviation. SIGINT and SIGTERM end it after the step under way. Throws ArgumentError where model and data
   /// do not fit, and whatever data, model and callbacks throw.
   FitReport fit(nn::Module& model, const Dataset& train, const Dataset& held_out);
+  /// The same for a task of the caller's own: its networks, in place, by its steps.
+  FitReport fit(Task& task, const Dataset& train, const Dataset& held_out);
 
   // For callbacks, while fit() runs.
   /// Ends training after this step (or epoch); the first reason counts. `why` is a line for the user. Where

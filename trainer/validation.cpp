@@ -11,22 +11,21 @@ std::optional<Metrics> Validation::run(Ema* average, PhaseTimes& times, std::int
   ValidatedModel model(average, strategy_);
   strategy_.broadcast_buffers();
   const InferenceMode inference;
-  task_.network().eval();
+  task_.networks().eval();
   sums_.clear();
-  held_out_.start_epoch(0);
-  Pass pass{.metrics = sums_, .times = times};
+  Loader& held_out = feeding_.held_out();
+  held_out.start_epoch(0);
   Batch batch;
-  for (std::int64_t done = 0; done != most && held_out_.next(batch); ++done) {
-    if (batch.size() > 0) task_.validation_step(batch, pass);
+  for (std::int64_t done = 0; done != most && held_out.next(batch); ++done) {
+    Step step(0, batch.size(), sums_, times);
+    if (batch.size() > 0) task_.validation_step(feeding_.prepare(batch, 0, false), step);
     limits_.agree();
     if (limits_.signal() != 0) break;
   }
-  task_.network().train();
+  task_.networks().train();
   model.end();
   if (limits_.signal() != 0) return std::nullopt;
-  std::vector<double> sums = sums_.read();
-  strategy_.add_up(sums);
-  return MetricSums::mean(sums);
+  return sums_.mean(sums_.joined(sums_.gather(strategy_)));
 }
 
 }  // namespace athanor

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "optim/ema.h"
+#include "trainer/feeding.h"
 #include "trainer/limits.h"
 #include "trainer/task.h"
 
@@ -34,15 +35,15 @@ class ValidatedModel {
 /// The metrics of a task over all that is held out.
 class Validation {
  public:
-  Validation(Task& task, Loader& held_out, ParallelStrategy& strategy, Limits& limits, Device device)
-      : task_(task), held_out_(held_out), strategy_(strategy), limits_(limits), sums_(device) {}
+  Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits, Device device)
+      : task_(task), feeding_(feeding), strategy_(strategy), limits_(limits), sums_(device) {}
 
   /// Of all ranks together; nothing where a signal came meanwhile. With `most` >= 0, of so many batches.
   std::optional<Metrics> run(Ema* average, PhaseTimes& times, std::int64_t most = -1);
 
  private:
   Task& task_;
-  Loader& held_out_;
+  const Feeding& feeding_;
   ParallelStrategy& strategy_;
   Limits& limits_;
   MetricSums sums_;

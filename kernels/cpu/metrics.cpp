@@ -32,4 +32,16 @@ void add_metrics(CpuContext&, const Tensor& losses, const Tensor& logits, const 
   total[2] += static_cast<double>(rows);
 }
 
+template <>
+void add_metric(CpuContext&, const Tensor& values, double weight, MetricReduce reduce, const Tensor& total) {
+  const JoinMetric join{reduce};
+  double value = join.none();
+  dispatch_floating(values.dtype(), "metrics", [&]<class T>() {
+    const T* at = values.data<T>();
+    for (std::int64_t i = 0; i < values.numel(); ++i)
+      value = join(value, static_cast<double>(Accumulate<T>(at[i])));
+  });
+  update_metric(total.data<double>(), value, values.numel(), weight, reduce);
+}
+
 }  // namespace athanor::kernels

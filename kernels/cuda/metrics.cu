@@ -51,6 +51,18 @@ __global__ void __launch_bounds__(kRowBlock)
   totals[2] += rows;
 }
 
+/// One block: values that are logged are few.
+template <class T>
+__global__ void __launch_bounds__(kRowBlock)
+    add_values(const T* values, std::int64_t count, double weight, MetricReduce reduce, double* total) {
+  const JoinMetric join{reduce};
+  double mine = join.none();
+  for (auto i = static_cast<std::int64_t>(threadIdx.x); i < count; i += kRowBlock)
+    mine = join(mine, static_cast<double>(Accumulate<T>(values[i])));
+  const double value = cuda::group_fold<kRowBlock>(mine, join);
+  if (threadIdx.x == 0) update_metric(total, value, count, weight, reduce);
+}
+
 }  // namespace
 
 template <>
@@ -69,6 +81,15 @@ void add_metrics(CudaContext& context, const Tensor& losses, const Tensor& logit
   });
   cuda::launch(context, {"metrics", 1, kRowBlock}, add_totals, counts, sums, blocks, rows,
                totals.data<double>());
+}
+
+template <>
+void add_metric(CudaContext& context, const Tensor& values, double weight, MetricReduce reduce,
+                const Tensor& total) {
+  dispatch_floating(values.dtype(), "metrics", [&]<class T>() {
+    cuda::launch(context, {"metrics", 1, kRowBlock}, add_values<T>, static_cast<const T*>(values.data<T>()),
+                 values.numel(), weight, reduce, total.data<double>());
+  });
 }
 
 }  // namespace athanor::kernels

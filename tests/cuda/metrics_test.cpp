@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/creation.h"
+#include "autograd/shape.h"
 #include "tests/cuda/device.h"
 
 namespace athanor {
@@ -53,6 +55,28 @@ TEST_F(MetricsOnDevice, ByHand) {
   // Right: the clear one, and the first of three equals; not the second of two, nor beside a NaN.
   kernels::add_metrics(cuda_context(test::device()), losses, logits, target, totals);
   EXPECT_EQ(totals.to_vector(), (std::vector<double>{2, 2, 4}));
+}
+
+// What steps log: means, sums, extremes, in one total after another; a NaN stays.
+TEST_F(MetricsOnDevice, LoggedValuesGrowAsOnTheCpu) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    for (const MetricReduce reduce :
+         {MetricReduce::mean, MetricReduce::sum, MetricReduce::min, MetricReduce::max}) {
+      const Tensor here = Tensor::zeros({2}, {DType::f64, kCpu}), there = here.to(test::device());
+      const auto add = [&](const Tensor& values, double weight) {
+        kernels::add_metric(cpu_context(), values, weight, reduce, here);
+        kernels::add_metric(cuda_context(test::device()), values.to(test::device()), weight, reduce, there);
+        const auto expected = here.to_vector(), got = there.to_vector();
+        EXPECT_EQ(got[1], expected[1]);
+        EXPECT_TRUE(got[0] == expected[0] || (std::isnan(got[0]) && std::isnan(expected[0])))
+            << fmt::format("{} {}: {} and {}", dtype, static_cast<int>(reduce), got[0], expected[0]);
+      };
+      for (const std::int64_t count : {1, 31, 257, 3000})  // whole numbers: any order of sums is exact
+        add(cast(test::filled({{count}}, DType::i32, {static_cast<std::uint64_t>(count)}, -9, 9), dtype), 4);
+      add(Tensor::from(std::vector<double>{1, NAN, 2}, {3}).to(kCpu), 4);
+      add(cast(full({5}, 2), dtype), 4);
+    }
+  }
 }
 
 // Beside a row whose logits would make it right, were they looked at.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -101,12 +102,17 @@ inline std::int64_t byte_count(Text flag, Text text) {
   return whole(1, std::int64_t{1} << (60 - shift))(flag, digits) << shift;
 }
 
-/// "METRIC:PATIENCE"; check() knows the metrics.
+/// "METRIC:PATIENCE", "METRIC:PATIENCE:max"; check() knows the metrics.
 inline EarlyStop early_stop(Text flag, Text text) {
-  const std::size_t colon = text.rfind(':');
+  std::string rest = text;
+  std::optional<Goal> goal;
+  if (rest.ends_with(":min")) goal = Goal::minimum;
+  if (rest.ends_with(":max")) goal = Goal::maximum;
+  if (goal) rest.resize(rest.size() - 4);
+  const std::size_t colon = rest.rfind(':');
   ATH_CHECK(colon != std::string::npos, "{}: must be METRIC:PATIENCE, as in val_loss:3, but got '{}'", flag,
             text);
-  return {text.substr(0, colon), whole(1)(flag, text.substr(colon + 1))};
+  return {rest.substr(0, colon), whole(1)(flag, rest.substr(colon + 1)), goal};
 }
 
 /// "strict", "skip" or "skip:20".

@@ -1,0 +1,289 @@
+// A task of one's own: its loss, its metrics, and all that the Trainer does around it.
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "autograd/creation.h"
+#include "autograd/elementwise.h"
+#include "autograd/loss.h"
+#include "autograd/reduce.h"
+#include "autograd/shape.h"
+#include "dist/transports/thread_transport.h"
+#include "support/recorded_run.h"
+#include "support/small_training.h"
+#include "support/temp_dir.h"
+
+namespace athanor {
+namespace {
+
+using test::kSmallSpec;
+using test::small_config;
+
+/// Images through a bottleneck: no labels, no classes, two networks.
+struct Autoencoder : Task {
+  nn::Linear encoder{16, 6, {.activation = Activation::relu}}, decoder{6, 16};
+  Autoencoder() {
+    network("encoder", encoder);
+    network("decoder", decoder);
+    networks().initialize(7);
+  }
+  Tensor error(const Batch& batch) {
+    const Tensor x = flatten(batch["image"]);
+    return mse_loss(decoder(encoder(x)), x);
+  }
+  Tensor training_step(const Batch& batch, Step& step) override {
+    const Tensor loss = error(batch);
+    step.log("samples", full({}, static_cast<double>(batch.size()), {DType::f32, kCpu}), MetricReduce::sum);
+    return loss;
+  }
+  void validation_step(const Batch& batch, Step& step) override {
+    const Tensor loss = error(batch);
+    step.log("loss", loss);
+    step.log("score", affine(loss, -10));
+  }
+};
+
+test::RecordedRun train(Task& task, const TrainerConfig& config, dist::Transport* transport = nullptr,
+                        std::unique_ptr<Callback> callback = nullptr) {
+  test::RecordedRun run;
+  Trainer trainer(config, transport);
+  trainer.add(std::make_unique<test::Recorder>(run));
+  if (callback) trainer.add(std::move(callback));
+  run.report = trainer.fit(task, *synthetic(kSmallSpec, 160, 1), *synthetic(kSmallSpec, 50, 2));
+  run.weights = test::weights_of(task.networks());
+  return run;
+}
+
+TrainerConfig adam_config() {
+  TrainerConfig config = small_config();
+  config.epochs = 4;
+  config.lr = 0.05;
+  return config;
+}
+
+TEST(Task, TrainsAndReportsWhatItLogs) {
+  const test::TempDir folder;
+  TrainerConfig config = adam_config();
+  config.metrics = folder / "metrics.jsonl";
+  Autoencoder task;
+  const test::RecordedRun run = train(task, config);
+  ASSERT_EQ(run.epochs.size(), 4u);
+  const EpochReport &first = run.epochs[0], &last = run.epochs[3];
+  EXPECT_LT(last.val_loss, first.val_loss);
+  EXPECT_LT(last.train_loss, first.train_loss) << "logged by the Trainer, since the step has not";
+  EXPECT_EQ(first.value_of("train_samples"), 160);
+  EXPECT_TRUE(std::isnan(first.val_accuracy) && std::isnan(first.value_of("val_samples")));
+  EXPECT_NEAR(last.value_of("val_score"), -10 * last.val_loss, 1e-5);
+  EXPECT_EQ(run.report.test_loss, last.val_loss);
+  ASSERT_EQ(run.report.others.size(), 1u);
+  EXPECT_EQ(run.report.others[0].name, "test_score");
+  EXPECT_EQ(run.report.others[0].value, last.value_of("val_score"));
+  EXPECT_EQ(run.report.stopped_by, StoppedBy::epochs);
+
+  std::ifstream in(folder / "metrics.jsonl");
+  std::vector<nlohmann::json> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(lines[3].at("val_score").get<double>(), last.value_of("val_score"));
+  EXPECT_EQ(lines[3].at("train_samples").get<double>(), 160);
+  EXPECT_TRUE(lines[3].at("val_accuracy").is_null());
+  EXPECT_EQ(lines[4].at("test_score").get<double>(), last.value_of("val_score"));
+}
+
+TEST(Task, GoesOnFromACheckpointWithTheSameBits) {
+  for (const std::int64_t every : {3, 10}) {  // within an epoch, and at its end
+    const test::TempDir folder;
+    TrainerConfig config = adam_config();
+    Autoencoder whole;
+    const test::RecordedRun expected = train(whole, config);
+    config.checkpoint_dir = folder / "saved";
+    config.checkpoint_every = every;
+    struct StopAfter final : Callback {
+      void on_step_end(Trainer& trainer, const StepInfo& step) override {
+        if (step.attempted == 15) trainer.stop(StoppedBy::max_time, "enough");
+      }
+    };
+    Autoencoder before;
+    (void)train(before, config, nullptr, std::make_unique<StopAfter>());
+    config.resume = "auto";
+    Autoencoder after;
+    const test::RecordedRun run = train(after, config);
+    EXPECT_EQ(run.report.weights_hash, expected.report.weights_hash);
+    for (const EpochReport& epoch : run.epochs) {
+      const EpochReport& same = expected.epochs.at(static_cast<std::size_t>(epoch.epoch - 1));
+      for (const char* name : {"train_loss", "val_loss", "train_samples", "val_score"})
+        EXPECT_EQ(epoch.value_of(name), same.value_of(name)) << name << " of epoch " << epoch.epoch;
+    }
+    // One that has nothing left to do still knows what was measured.
+    Autoencoder done;
+    const test::RecordedRun again = train(done, config);
+    EXPECT_TRUE(again.epochs.empty());
+    ASSERT_EQ(again.report.others.size(), 1u);
+    EXPECT_EQ(again.report.others[0].value, expected.report.others[0].value);
+  }
+}
+
+TEST(Task, RanksTrainAndMeasureTogether) {
+  TrainerConfig config = adam_config();
+  config.threads = 1;
+  Autoencoder alone;
+  const test::RecordedRun one = train(alone, config);
+  for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+    config.strategy = strategy;
+    std::vector<test::RecordedRun> runs(3);
+    dist::run_ranks(3, [&](dist::Transport& transport) {
+      Autoencoder task;
+      runs[static_cast<std::size_t>(transport.rank())] = train(task, config, &transport);
+    });
+    for (const test::RecordedRun& run : runs) {
+      ASSERT_EQ(run.epochs.size(), 4u);
+      EXPECT_EQ(run.report.weights_hash, runs[0].report.weights_hash);
+      EXPECT_EQ(run.epochs[3].value_of("train_samples"), 160);
+      for (const char* name : {"train_loss", "val_loss", "val_score"}) {
+        EXPECT_NEAR(run.epochs[3].value_of(name), one.epochs[3].value_of(name), 1e-4) << name;
+        EXPECT_EQ(run.epochs[3].value_of(name), runs[0].epochs[3].value_of(name)) << name;
+      }
+    }
+  }
+}
+
+TEST(Task, EarlyStoppingWatchesWhatItLogs) {
+  TrainerConfig config = adam_config();
+  config.epochs = 12;
+  config.schedule = [](double, std::int64_t) { return schedules::constant(3.0); };  // far too much
+  config.momentum = 0;
+  config.clip_norm = 1;
+  config.early_stop = EarlyStop{"val_score", 2, Goal::maximum};
+  Autoencoder task;
+  const test::RecordedRun run = train(task, config);
+  ASSERT_EQ(run.report.stopped_by, StoppedBy::early_stop);
+  const auto best = std::max_element(run.epochs.begin(), run.epochs.end(), [](auto& a, auto& b) {
+    return a.value_of("val_score") < b.value_of("val_score");
+  });
+  EXPECT_EQ(run.report.weights_hash, best->weights_hash);
+
+  config.early_stop = EarlyStop{"val_scare", 2, Goal::maximum};
+  Autoencoder other;
+  try {
+    (void)train(other, config);
+    FAIL();
+  } catch (const ArgumentError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "--early-stop: the metric must be one of train_loss, val_loss, train_samples, val_score, but got "
+        "'val_scare'");
+  }
+  config.early_stop = EarlyStop{"val_score", 2};
+  EXPECT_THROW(Trainer{config}, ArgumentError) << "is less of it better, or more?";
+}
+
+TEST(Task, AMetricThatIsNoNumberHasDiverged) {
+  struct Lost : Autoencoder {
+    void validation_step(const Batch& batch, Step& step) override {
+      step.log("loss", error(batch));
+      step.log("ratio", full({}, std::nan(""), {DType::f32, kCpu}));
+    }
+  } task;
+  const test::RecordedRun run = train(task, adam_config());
+  EXPECT_EQ(run.report.stopped_by, StoppedBy::diverged);
+}
+
+// Bad input ------------------------------------------------------------------------------------------------
+
+template <class T> std::string message_of() {
+  try {
+    T task;
+    (void)train(task, adam_config());
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(Task, AStepMustReturnTheLossOfItsBatch) {
+  struct None : Autoencoder {
+    Tensor training_step(const Batch&, Step&) override { return {}; }
+  };
+  EXPECT_EQ(message_of<None>(),
+            "training_step: must return the mean loss of its batch, one f32 that depends on parameters, but "
+            "returned "
+            "none");
+  struct Rows : Autoencoder {
+    Tensor training_step(const Batch& batch, Step&) override {
+      const Tensor x = flatten(batch["image"]);
+      constexpr int kRow[] = {1};
+      return mean(decoder(encoder(x)), kRow);
+    }
+  };
+  EXPECT_NE(message_of<Rows>().find("but returned f32 [16]"), std::string::npos) << message_of<Rows>();
+  struct Half : Autoencoder {
+    Tensor training_step(const Batch& batch, Step&) override { return cast(error(batch), DType::f16); }
+  };
+  EXPECT_NE(message_of<Half>().find("but returned f16 []"), std::string::npos) << message_of<Half>();
+  struct Constant : Autoencoder {
+    Tensor training_step(const Batch& batch, Step&) override { return error(batch).detach(); }
+  };
+  EXPECT_NE(message_of<Constant>().find("but returned one that depends on none"), std::string::npos);
+}
+
+TEST(Task, NetworksAreRegisteredOnceUnderNames) {
+  struct Twice : Autoencoder {
+    Twice() { network("again", encoder); }
+  };
+  EXPECT_EQ(message_of<Twice>(),
+            "task: a network must be registered once, but 'again' is there under another name");
+  struct SameName : Autoencoder {
+    nn::Linear more{2, 2};
+    SameName() { network("encoder", more); }
+  };
+  EXPECT_NE(message_of<SameName>().find("encoder"), std::string::npos);
+  struct Nameless : Autoencoder {
+    nn::Linear more{2, 2};
+    Nameless() { network("", more); }
+  };
+  EXPECT_EQ(message_of<Nameless>(), "task: several networks must have names, but one has none");
+  struct NoNetwork : Task {
+    Tensor training_step(const Batch&, Step&) override { return {}; }
+    void validation_step(const Batch&, Step&) override {}
+  };
+  EXPECT_EQ(message_of<NoNetwork>(),
+            "task: must have a network: call network(\"net\", net) in its constructor");
+  struct NoField : Autoencoder {
+    Tensor training_step(const Batch& batch, Step&) override { return mean(batch["mask"]); }
+  };
+  EXPECT_EQ(message_of<NoField>(), "batch: fields are 'image' and 'label', but 'mask' is asked for");
+}
+
+TEST(Task, ANameThatOneRankLogsAloneIsAnErrorOnAll) {
+  TrainerConfig config = adam_config();
+  config.strategy = Strategy::ddp;
+  struct OnOne : Autoencoder {
+    bool logs = false;
+    Tensor training_step(const Batch& batch, Step& step) override {
+      const Tensor loss = error(batch);
+      if (logs) step.log("extra", loss);
+      return loss;
+    }
+  };
+  std::vector<std::string> messages(2);
+  dist::run_ranks(2, [&](dist::Transport& transport) {
+    OnOne task;
+    task.logs = transport.rank() == 1;
+    try {
+      (void)train(task, config, &transport);
+    } catch (const ArgumentError& error) {
+      messages[static_cast<std::size_t>(transport.rank())] = error.what();
+    }
+  });
+  for (const std::string& message : messages)
+    EXPECT_EQ(
+        message,
+        "log: all ranks must log the same names in the same order, but rank 0 has loss mean and rank 1 extra "
+        "mean, loss mean");
+}
+
+}  // namespace
+}  // namespace athanor
