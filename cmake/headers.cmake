@@ -194,6 +194,7 @@ set(ATHANOR_HEADERS
   trainer/json_lines.h
   trainer/limits.h
   trainer/metric_sums.h
+  trainer/optimized_networks.h
   trainer/overflow.h
   trainer/parallel_strategy.h
   trainer/phase_times.h

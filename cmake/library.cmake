@@ -247,6 +247,7 @@ set(ATHANOR_SOURCES
   trainer/limits.cpp
   trainer/loop.cpp
   trainer/metric_sums.cpp
+  trainer/optimized_networks.cpp
   trainer/overflow.cpp
   trainer/parallel_strategy.cpp
   trainer/parse_flags.cpp
@@ -255,6 +256,7 @@ set(ATHANOR_SOURCES
   trainer/run.cpp
   trainer/run_checkpoints.cpp
   trainer/run_main.cpp
+  trainer/run_networks.cpp
   trainer/run_on_ranks.cpp
   trainer/run_state.cpp
   trainer/settings.cpp

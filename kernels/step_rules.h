@@ -46,6 +46,9 @@ struct GradientLimits {
   float max_norm = std::numeric_limits<float>::infinity();   ///< of all gradients together, L2
   float max_value = std::numeric_limits<float>::infinity();  ///< of each, after clipping by norm
   OutlierGuard outliers{};
+  /// Of the second update of a step, and of those behind it: where one before had a gradient that was not
+  /// finite, it is skipped, too, and the step counts as such.
+  bool later_update = false;
 };
 
 }  // namespace athanor

@@ -109,7 +109,7 @@ ATH_HD inline AverageOp average_op(const StepState& step, const AverageRule& rul
 ATH_HD inline void measure(StepState& step, double squares, const GradientLimits& limits) {
   const double norm = std::sqrt(squares) / step.loss_scale;
   const bool finite = squares <= std::numeric_limits<double>::max();
-  step.found_inf = !finite;
+  step.found_inf = !finite || (limits.later_update && step.found_inf != 0);
   step.grad_norm = static_cast<float>(norm);
   step.clip_value = limits.max_value;
   const bool clips = finite && limits.max_norm <= std::numeric_limits<float>::max();

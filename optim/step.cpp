@@ -16,13 +16,14 @@ void GradientMeter::measure(StepBuffer& step, const GradientLimits& limits) {
   });
 }
 
-void backward_scaled(const Tensor& loss, StepBuffer& step, float weight) {
+void backward_scaled(const Tensor& loss, StepBuffer& step, float weight,
+                     std::span<const Parameter> parameters) {
   const Tensor seed = Tensor::empty(loss.shape(), {DType::f32, loss.device()});
   on_device(step.device(), [&](auto& context) {
     const BoundStep bound(context, step);
     kernels::loss_seed(context, seed, weight);
   });
-  backward(loss, seed);
+  backward(loss, seed, {.parameters = parameters});
 }
 
 void finish_step(StepBuffer& step, const LossScaling& scaling, const OutlierGuard& outliers) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <span>
+
+#include "autograd/parameter.h"
 #include "kernels/context.h"
 #include "kernels/step_rules.h"
 #include "optim/arena.h"
@@ -53,8 +56,10 @@ class GradientMeter {
 
 /// backward() of a loss (one f32 element), times `weight` and the loss scale of `step`. Gradients of
 /// micro-batches, and of ranks, add up: for their mean, weigh each by its part of the samples
-/// (dist::batch_weight() on several ranks).
-void backward_scaled(const Tensor& loss, StepBuffer& step, float weight = 1);
+/// (dist::batch_weight() on several ranks). With `parameters`, these alone collect gradients, as
+/// BackwardOptions::parameters says.
+void backward_scaled(const Tensor& loss, StepBuffer& step, float weight = 1,
+                     std::span<const Parameter> parameters = {});
 
 /// Counts the step as applied or skipped, moves the loss scale on, and lets the host know.
 void finish_step(StepBuffer& step, const LossScaling& scaling = LossScaling::fixed(1),

@@ -78,6 +78,17 @@ StateDict StateDict::under(std::string_view prefix) const {
   return part;
 }
 
+StateDict StateDict::picked(const std::vector<std::string>& names) const {
+  StateDict part;
+  for (const std::string& name : names) {
+    const auto found = index_.find(name);
+    if (found == index_.end()) continue;
+    part.set(name, entries_[found->second].value);
+    used_[found->second] = true;
+  }
+  return part;
+}
+
 bool StateDict::contains_prefix(std::string_view prefix) const {
   return std::any_of(begin(), end(), [&](const Entry& entry) { return entry.name.starts_with(prefix); });
 }

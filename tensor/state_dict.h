@@ -61,6 +61,8 @@ class StateDict {
 
   /// The entries under `prefix`, without it. They count as used here: who asked for them checks on.
   StateDict under(std::string_view prefix) const;
+  /// Those of these names that are here, in the order given; they count as used.
+  StateDict picked(const std::vector<std::string>& names) const;
   bool contains_prefix(std::string_view prefix) const;
 
   /// Throws ArgumentError naming the entries no getter has asked for. `who` begins the message.

@@ -75,7 +75,7 @@ void EarlyStopping::check_measured(const EpochReport& report, double value) cons
 
 void EarlyStopping::keep(const Trainer& trainer) {
   ValidatedModel model = trainer.as_validated();
-  const StateDict live = trainer.arena().state_dict();
+  const StateDict live = trainer.weights();
   if (best_.empty()) {
     best_ = clone_tensors(live);
   } else {
@@ -86,7 +86,7 @@ void EarlyStopping::keep(const Trainer& trainer) {
 
 void EarlyStopping::on_train_end(Trainer& trainer) {
   if (best_epoch_ == 0 || best_epoch_ == last_epoch_) return;
-  trainer.arena().load_state_dict(best_);
+  trainer.load_weights(best_);
   trainer.weights_changed();
 }
 
@@ -116,7 +116,7 @@ void EarlyStopping::load_state_dict(const Trainer& trainer, const StateDict& sta
   loaded.applied_steps_ = state.integer("applied_steps");
   loaded.best_ = {};
   if (loaded.best_epoch_ > 0) {
-    loaded.best_ = clone_tensors(trainer.arena().state_dict());
+    loaded.best_ = clone_tensors(trainer.weights());
     load_tensors(loaded.best_, state.under("best_weights."), "early stop");
   }
   state.require_all_used("early stop");

@@ -32,17 +32,6 @@ FitReport Run::train() {
   return finish();
 }
 
-void Run::begin_epoch() {
-  feeding_.train().start_epoch(position_.epoch, position_.epoch_samples);
-  if (position_.epoch_steps == 0) {
-    metrics_.clear();
-    position_.epoch_began_s = clock_.seconds();
-  }
-  times_before_ = times_.total();
-  steps_before_ = position_.attempted;
-  part_began_s_ = clock_.seconds();
-}
-
 // One step, as optim/step.h has it; false at the end of the epoch, or where ranks have agreed to stop.
 bool Run::train_step() {
   const std::int64_t samples = feeding_.samples_of_step(position_.epoch_samples);
@@ -51,15 +40,11 @@ bool Run::train_step() {
       config_.forbid_sync ? std::optional<ForbidSync>(std::in_place) : std::nullopt;
   const auto timed = times_.scope(&Times::update);
   const double waited_s = step_.waited_s();
-  arena_.snapshot_buffers();
   metrics_.snapshot();
-  accumulate_gradients(samples);
-  if (limits_.take(strategy_.reduce(step_, gradient_limits_))) return drop_step();
-  optimizer_->set_learning_rates(step_, schedule_);
-  optimizer_->step(step_);
-  if (!overlaps_weights_) strategy_.complete_weights();
-  if (ema_) ema_->update(step_);
-  arena_.restore_buffers_if_skipped(step_);
+  run_passes(samples);
+  if (returns_loss()) update(*networks_[0]);
+  if (now_.dropped) return drop_step();
+  for (const auto& networks : networks_) networks->restore_buffers_if_skipped(step_);
   metrics_.restore_if_skipped(step_);
   finish_step(step_, scaling_, gradient_limits_.outliers);
   times_.move(step_.waited_s() - waited_s, &Times::update, &Times::device);
@@ -70,49 +55,64 @@ bool Run::train_step() {
   return true;
 }
 
-// Each pass weighs as many samples as it has, of all that the step will see: a shorter last step is still an
-// exact mean.
-void Run::accumulate_gradients(std::int64_t samples, bool share) {
-  arena_.zero_grad();
+void Run::run_passes(std::int64_t samples, bool updates) {
+  now_ = {.samples = samples};
+  for (const auto& networks : networks_) networks->begin_step();
   // Random numbers are a function of the applied steps and of which op of the step draws them.
   on_device(config_.device, [](auto& context) { context.set_random_ops(0); });
   Batch batch;  // this rank's part
   for (std::int64_t done = 0; done < samples; done += config_.batch_size) {
     feeding_.next(batch, times_);
-    const bool last = done + config_.batch_size >= samples;
-    const auto silent = strategy_.begin_pass(share && last);
-    if (batch.size() == 0 && !(share && strategy_.runs_empty_passes())) continue;
-    const Tensor loss = forward(batch);
-    const auto timed = times_.scope(&Times::backward);
-    backward_scaled(loss, step_,
-                    static_cast<float>(static_cast<double>(batch.size()) / static_cast<double>(samples)));
+    now_.of_pass = batch.size();
+    now_.updates = updates && done + config_.batch_size >= samples;
+    // Ranks without samples join with zeros; not where others expect messages of their pass.
+    const bool joins = updates && (strategy_.runs_empty_passes() || !returns_loss());
+    if (batch.size() > 0 || joins) run_pass(batch);
   }
 }
 
-// The loss of a pass.
-Tensor Run::forward(const Batch& batch) {
-  const auto timed = times_.scope(&Times::forward);
-  const Batch prepared = [&] {
-    const auto copying = times_.scope(&Times::copy);
-    return feeding_.prepare(batch, position_.epoch, true);
+void Run::run_pass(const Batch& batch) {
+  for (const auto& networks : networks_) networks->begin_pass();
+  const Tensor loss = [&] {
+    const auto timed = times_.scope(&Times::forward);
+    const Batch prepared = [&] {
+      const auto copying = times_.scope(&Times::copy);
+      return feeding_.prepare(batch, position_.epoch, true);
+    }();
+    const AllocTag named("activations");
+    Step step(position_.epoch, position_.attempted, batch.size(), metrics_, times_, this);
+    Tensor mean = task_.training_step(prepared, step);
+    check_result(mean);
+    if (returns_loss() && !step.has_logged_loss()) step.log("loss", mean);
+    times_.move(strategy_.take_waited_s(), &Times::forward, &Times::communication);
+    return mean;
   }();
-  const AllocTag named("activations");
-  Step step(position_.epoch, batch.size(), metrics_, times_);
-  const Tensor loss = task_.training_step(prepared, step);
-  ATH_CHECK(loss.defined() && loss.numel() == 1 && loss.dtype() == DType::f32 && loss.requires_grad(),
-            "training_step: must return the mean loss of its batch, one f32 that depends on parameters, but "
-            "returned {}",
-            !loss.defined()        ? "none"
-            : loss.requires_grad() ? fmt::format("{} {}", loss.dtype(), loss.shape())
-                                   : "one that depends on none");
-  if (!step.has_logged_loss()) step.log("loss", loss);
-  times_.move(strategy_.take_waited_s(), &Times::forward, &Times::communication);
-  return loss;
+  if (returns_loss()) add_gradients(*networks_[0], loss);
 }
 
-// The votes that have come with its gradients say that the step before was the last one.
+// Each pass weighs as many samples as it has, of all that the step will see: a shorter last step is still an
+// exact mean.
+void Run::add_gradients(OptimizedNetworks& networks, const Tensor& loss) {
+  const auto timed = times_.scope(&Times::backward);
+  const auto silent = strategy_.begin_pass(networks.arena(), now_.updates);
+  networks.add_gradients(
+      loss, step_, static_cast<float>(static_cast<double>(now_.of_pass) / static_cast<double>(now_.samples)));
+}
+
+void Run::update(OptimizedNetworks& networks) {
+  const auto timed = times_.scope(&Times::update);
+  GradientLimits limits = gradient_limits_;
+  limits.later_update = now_.made > 0;
+  ++now_.made;
+  now_.dropped = limits_.take(strategy_.reduce(networks.arena(), step_, limits));
+  if (now_.dropped) return;  // the votes say that the step before was the last one
+  networks.update(step_);
+  if (!overlaps_weights_) strategy_.complete_weights();
+  if (Ema* const average = networks.average()) average->update(step_);
+}
+
 bool Run::drop_step() {
-  arena_.restore_buffers();
+  for (const auto& networks : networks_) networks->restore_buffers();
   metrics_.restore();
   return false;
 }

@@ -52,19 +52,22 @@ std::string_view advice_on_divergence(Precision precision) {
 }
 
 void check_overflows(const StepState& known, std::int64_t patience, const StepBuffer& step,
-                     const ParameterArena& arena, ParallelStrategy& strategy,
+                     const std::vector<const ParameterArena*>& arenas, ParallelStrategy& strategy,
                      const std::function<void()>& repeat) {
   if (known.stuck_steps < patience || patience == 0) return;
   const AllowSync allow;
   const StepState now = step.read();
   if (now.stuck_steps < patience) return;  // it has come right since
   strategy.complete_weights();
-  const std::size_t mine = first_not_finite(arena);
-  const std::vector<std::size_t> firsts = strategy.gather(std::span(&mine, 1));
-  const std::size_t first = *std::min_element(firsts.begin(), firsts.end());
-  const auto parameters = arena.parameters();
-  const std::string parameter =
-      first < parameters.size() ? parameters[first].name : "none alone, but their norm";
+  std::string parameter = "none alone, but their norm";
+  for (const ParameterArena* const arena : arenas) {
+    const std::size_t mine = first_not_finite(*arena);
+    const std::vector<std::size_t> firsts = strategy.gather(std::span(&mine, 1));
+    const std::size_t first = *std::min_element(firsts.begin(), firsts.end());
+    if (first == arena->parameters().size()) continue;
+    parameter = arena->parameters()[first].name;
+    break;
+  }
   // Perhaps on one rank only: the first that has found something.
   std::string op = kNothingFound;
   for (const std::string& found : strategy.gather(find_op(repeat))) {
@@ -74,7 +77,8 @@ void check_overflows(const StepState& known, std::int64_t patience, const StepBu
       "trainer: gradients must be finite, but were not for {} consecutive steps at the minimum loss scale "
       "{}; "
       "first bad parameter: {}; checked op by op: {}; {}",
-      now.stuck_steps, now.loss_scale, parameter, op, advice_on_divergence(arena.options().precision));
+      now.stuck_steps, now.loss_scale, parameter, op,
+      advice_on_divergence(arenas.at(0)->options().precision));
 }
 
 }  // namespace athanor

@@ -12,7 +12,7 @@ namespace athanor {
 /// ranks know, says whose gradients they were and in which op: throws DivergedError, on all of them. `repeat`
 /// does the last step's passes once more, on this rank alone.
 void check_overflows(const StepState& known, std::int64_t patience, const StepBuffer& step,
-                     const ParameterArena& arena, ParallelStrategy& strategy,
+                     const std::vector<const ParameterArena*>& arenas, ParallelStrategy& strategy,
                      const std::function<void()>& repeat);
 
 }  // namespace athanor

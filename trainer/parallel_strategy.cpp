@@ -10,11 +10,19 @@
 #include "dist/ddp.h"
 #include "dist/watch/watchdog.h"
 #include "dist/zero1.h"
+#include "kernels/hash.h"
 #include "optim/step.h"
 #include "tensor/error.h"
 
 namespace athanor {
 namespace {
+
+/// Of the only one, its own.
+template <class Parts, class Hash> std::uint64_t hash_of_all(const Parts& parts, const Hash& hash) {
+  std::uint64_t all = hash(parts.at(0));
+  for (std::size_t i = 1; i < parts.size(); ++i) all = kernels::mix64(all + i) ^ hash(parts[i]);
+  return all;
+}
 
 class SingleStrategy final : public ParallelStrategy {
  public:
@@ -24,17 +32,22 @@ class SingleStrategy final : public ParallelStrategy {
 
   ArenaOptions arena_options(const ArenaOptions& options) override { return options; }
   void attach(ParameterArena& arena, PhaseTimes&) override {
-    arena_ = &arena;
-    meter_ = std::make_unique<GradientMeter>(arena);
+    parts_.push_back(std::make_unique<Part>(arena));
   }
-  void detach() override { meter_.reset(); }
-  std::optional<dist::GradientSync::NoSync> begin_pass(bool) override { return std::nullopt; }
+  void detach() override { parts_.clear(); }
+  std::optional<dist::GradientSync::NoSync> begin_pass(ParameterArena&, bool) override {
+    return std::nullopt;
+  }
   dist::StopVote cast(const dist::StopVote& vote) override { return vote; }
-  dist::StopVote reduce(StepBuffer& step, const GradientLimits& limits) override {
-    meter_->measure(step, limits);
+  dist::StopVote reduce(ParameterArena& arena, StepBuffer& step, const GradientLimits& limits) override {
+    for (const auto& part : parts_) {
+      if (&part->arena == &arena) part->meter.measure(step, limits);
+    }
     return {};
   }
-  std::uint64_t weights_hash() override { return arena_->weights_hash(); }
+  std::uint64_t weights_hash() override {
+    return hash_of_all(parts_, [](const auto& part) { return part->arena.weights_hash(); });
+  }
   dist::StopVote agree(const dist::StopVote& vote) override { return vote; }
   std::vector<std::byte> all_gather(std::span<const std::byte> row) override {
     return {row.begin(), row.end()};
@@ -44,8 +57,12 @@ class SingleStrategy final : public ParallelStrategy {
   }
 
  private:
-  ParameterArena* arena_ = nullptr;
-  std::unique_ptr<GradientMeter> meter_;
+  struct Part {
+    explicit Part(ParameterArena& of) : arena(of), meter(of) {}
+    ParameterArena& arena;
+    GradientMeter meter;
+  };
+  std::vector<std::unique_ptr<Part>> parts_;
 };
 
 dist::Overlap overlap_of(const dist::Transport& transport, const TrainerConfig& config) {
@@ -80,11 +97,12 @@ class SyncedStrategy : public ParallelStrategy {
   int world_size() const override { return comm_.world_size(); }
 
   void attach(ParameterArena& arena, PhaseTimes& times) override {
-    sync_ = make_sync(arena, {.overlap = overlap_});
+    settle();
+    syncs_.push_back(make_sync(arena, {.overlap = overlap_}));
     times_ = &times;
   }
   void detach() override {
-    sync_.reset();
+    syncs_.clear();
     times_ = &discarded_times_;
     signal_ = false;
   }
@@ -93,17 +111,19 @@ class SyncedStrategy : public ParallelStrategy {
   }
   bool runs_empty_passes() const override { return sync_bn_; }
 
-  std::optional<dist::GradientSync::NoSync> begin_pass(bool last) override {
+  std::optional<dist::GradientSync::NoSync> begin_pass(ParameterArena& arena, bool last) override {
+    dist::GradientSync& sync = sync_of(arena);
+    if (syncs_.size() > 1) settle();  // weights of another arena may be under way
     if (last) return std::nullopt;
-    return std::optional<dist::GradientSync::NoSync>(std::in_place, *sync_);
+    return std::optional<dist::GradientSync::NoSync>(std::in_place, sync);
   }
   dist::StopVote cast(const dist::StopVote& vote) override {
     vote_ = vote;
     return {};
   }
-  dist::StopVote reduce(StepBuffer& step, const GradientLimits& limits) override {
+  dist::StopVote reduce(ParameterArena& arena, StepBuffer& step, const GradientLimits& limits) override {
     const auto timed = communication();
-    const dist::StopVote all = tell_watchdog(sync_->reduce(step, limits, std::exchange(vote_, {})));
+    const dist::StopVote all = tell_watchdog(sync_of(arena).reduce(step, limits, std::exchange(vote_, {})));
     // Ranks whose devices are not equally far know of other steps; of those before this message, all do.
     if (!step.device().is_cpu()) known_ = step.known();
     return all;
@@ -112,15 +132,22 @@ class SyncedStrategy : public ParallelStrategy {
     return step.device().is_cpu() ? step.known() : known_;
   }
   std::vector<std::string> unused(int rank) const override {
-    std::vector<std::string> names = sync_->unused(rank);
-    const auto parameters = sync_->arena().parameters();
-    const auto asking = std::count_if(parameters.begin(), parameters.end(),
-                                      [](const Parameter& one) { return one.tensor.requires_grad(); });
-    if (static_cast<std::ptrdiff_t>(names.size()) == asking) names.clear();
-    return names;
+    std::vector<std::string> all;
+    for (const auto& sync : syncs_) {
+      const std::vector<std::string> names = sync->unused(rank);
+      const auto parameters = sync->arena().parameters();
+      const auto asking = std::count_if(parameters.begin(), parameters.end(),
+                                        [](const Parameter& one) { return one.tensor.requires_grad(); });
+      if (std::ssize(names) != asking) all.insert(all.end(), names.begin(), names.end());
+    }
+    return all;
   }
-  std::uint64_t weights_hash() override { return sync_->weights_hash(); }
-  void broadcast_buffers() override { sync_->broadcast_buffers(); }
+  std::uint64_t weights_hash() override {
+    return hash_of_all(syncs_, [](const auto& sync) { return sync->weights_hash(); });
+  }
+  void broadcast_buffers() override {
+    for (const auto& sync : syncs_) sync->broadcast_buffers();
+  }
 
   dist::StopVote agree(const dist::StopVote& vote) override {
     vote_ = {};
@@ -153,12 +180,17 @@ class SyncedStrategy : public ParallelStrategy {
  protected:
   /// For what uses the network: what else is under way comes first, for all ranks have begun it.
   struct Communication {
-    explicit Communication(SyncedStrategy& of) : timed(*of.times_, &Times::communication) {
-      if (of.sync_) of.sync_->settle();
-    }
+    explicit Communication(SyncedStrategy& of) : timed(*of.times_, &Times::communication) { of.settle(); }
     PhaseTimes::Scope timed;
   };
   Communication communication() { return Communication(*this); }
+  void settle() {
+    for (const auto& sync : syncs_) sync->settle();
+  }
+  dist::GradientSync& sync_of(const ParameterArena& arena) {
+    return **std::find_if(syncs_.begin(), syncs_.end(),
+                          [&](const auto& sync) { return &sync->arena() == &arena; });
+  }
   /// All ranks have just heard of each other.
   dist::StopVote tell_watchdog(const dist::StopVote& all) {
     signal_ = signal_ || all.signal != 0;
@@ -172,7 +204,7 @@ class SyncedStrategy : public ParallelStrategy {
   dist::BucketOptions buckets_;
   dist::Overlap overlap_;
   bool sync_bn_;
-  std::unique_ptr<dist::GradientSync> sync_;
+  std::vector<std::unique_ptr<dist::GradientSync>> syncs_;
 
  private:
   Times discarded_;
@@ -220,26 +252,34 @@ class Zero1Strategy final : public SyncedStrategy {
     double votes[] = {may && overlap_ != dist::Overlap::none ? 1.0 : 0.0};
     add_up(votes);
     if (votes[0] != world_size()) return false;
-    zero1().overlap_gather(model, dist::Zero1::Trust::after_a_step);
+    for (const auto& sync : syncs_) zero1(sync).overlap_gather(model, dist::Zero1::Trust::after_a_step);
     return true;
   }
   void publish_weights() override {
-    if (zero1().gathered()) return;
-    const auto timed = communication();
-    zero1().gather_weights();
+    for (const auto& sync : syncs_) {
+      if (zero1(sync).gathered()) continue;
+      const auto timed = communication();
+      zero1(sync).gather_weights();
+    }
   }
   void complete_weights() override {
     publish_weights();
     const auto timed = communication();
   }
-  double take_waited_s() override { return zero1().take_waited_s(); }
+  double take_waited_s() override {
+    double seconds = 0;
+    for (const auto& sync : syncs_) seconds += zero1(sync).take_waited_s();
+    return seconds;
+  }
 
  private:
   std::unique_ptr<dist::GradientSync> make_sync(ParameterArena& arena,
                                                 const dist::SyncOptions& options) override {
     return std::make_unique<dist::Zero1>(arena, comm_, options);
   }
-  dist::Zero1& zero1() { return static_cast<dist::Zero1&>(*sync_); }
+  static dist::Zero1& zero1(const std::unique_ptr<dist::GradientSync>& sync) {
+    return static_cast<dist::Zero1&>(*sync);
+  }
 };
 
 }  // namespace

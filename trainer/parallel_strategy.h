@@ -45,7 +45,7 @@ class ParallelStrategy {
 
   virtual ArenaOptions arena_options(const ArenaOptions& options) = 0;
   /// Compares layouts, and takes rank 0's values; until detach(), which comes before the arena goes. Seconds
-  /// of communication go to `times`.
+  /// of communication go to `times`. A run has an arena for each optimizer, in the same order on all ranks.
   virtual void attach(ParameterArena& arena, PhaseTimes& times) = 0;
   virtual void detach() = 0;
   /// With --sync-bn, until what is returned goes: the model's batch norms see the samples of all ranks; else
@@ -55,14 +55,14 @@ class ParallelStrategy {
 
   // A step.
 
-  /// To be kept while a backward pass runs. Gradients are sent during a step's last one.
-  virtual std::optional<dist::GradientSync::NoSync> begin_pass(bool last) = 0;
+  /// To be kept while a backward pass into this arena runs. Gradients are sent during an update's last one.
+  virtual std::optional<dist::GradientSync::NoSync> begin_pass(ParameterArena& arena, bool last) = 0;
   /// What ranks have voted for before the step. On one rank it is known at once: returned. Else it is known
   /// with the next reduce().
   virtual dist::StopVote cast(const dist::StopVote& vote) = 0;
-  /// Gradients of all ranks, their norm, and what becomes of the step. Where the outcome stops(), the step is
-  /// not to be made: nobody may update.
-  virtual dist::StopVote reduce(StepBuffer& step, const GradientLimits& limits) = 0;
+  /// Gradients of all ranks, their norm, and what becomes of the update. Where the outcome stops(), the step
+  /// is not to be made: nobody may update. The first of a step carries the votes.
+  virtual dist::StopVote reduce(ParameterArena& arena, StepBuffer& step, const GradientLimits& limits) = 0;
   /// What all ranks know of the steps so far.
   virtual const StepState& known(const StepBuffer& step) const { return step.known(); }
   /// Where it returns true, weights travel while the next forward pass computes, if all ranks `may`; until
@@ -79,6 +79,7 @@ class ParallelStrategy {
   /// any, because it had no samples.
   virtual std::vector<std::string> unused(int) const { return {}; }
 
+  /// That of the arena; of several, of their hashes.
   virtual std::uint64_t weights_hash() = 0;
   /// Throws Error, on all ranks, where `hash` is not the same everywhere although it should be.
   virtual void check_weights(std::uint64_t) {}

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 
-#include "optim/sgd.h"
 #include "tensor/error.h"
 #include "trainer/overflow.h"
 #include "trainer/progress.h"
@@ -15,12 +14,6 @@
 
 namespace athanor {
 namespace {
-
-Schedule make_schedule(const TrainerConfig& config, std::int64_t steps) {
-  if (config.schedule) return config.schedule(config.lr, steps);
-  return schedules::one_cycle(
-      {.max_rate = config.lr, .total = steps, .rise = 0.25, .final_div_factor = 1000});
-}
 
 LossScaling make_scaling(const TrainerConfig& config) {
   return config.loss_scaling.value_or(config.precision == Precision::f16 ? LossScaling{}
@@ -33,28 +26,6 @@ GradientLimits make_limits(const TrainerConfig& config) {
   if (config.clip_value > 0) limits.max_value = static_cast<float>(config.clip_value);
   if (config.skip_outliers > 0) limits.outliers.z = static_cast<float>(config.skip_outliers);
   return limits;
-}
-
-std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena) {
-  if (config.optimizer) return config.optimizer(arena);
-  // Decay pulls filters and matrices to zero; by default biases, scales and shifts, which are few, are left
-  // alone.
-  const bool all = config.decay == Decay::all;
-  const auto decays = [=](const Parameter& p) { return all || (p.decay && p.tensor.rank() >= 2); };
-  std::vector<Sgd::Group> groups;
-  for (const bool decay : {true, false}) {
-    const auto wanted = [=](const Parameter& p) { return decays(p) == decay; };
-    const auto parameters = arena.parameters();
-    if (std::none_of(parameters.begin(), parameters.end(), wanted)) continue;
-    Sgd::Group group;
-    group.parameters = wanted;
-    group.options = {.momentum = static_cast<float>(config.momentum),
-                     .weight_decay = decay ? static_cast<float>(config.weight_decay) : 0.0f,
-                     .nesterov = config.momentum > 0,
-                     .decay = config.decay};
-    groups.push_back(std::move(group));
-  }
-  return std::make_unique<Sgd>(arena, groups, 0);
 }
 
 /// "loss is nan".
@@ -83,7 +54,7 @@ std::string prefix_of(const Callback& callback, const std::vector<StatePart>& pa
 }  // namespace
 
 Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks,
-         ParallelStrategy& strategy, std::unique_ptr<ParameterArena>& arena, Task& task, const Dataset& train,
+         ParallelStrategy& strategy, Arenas& arenas, Task& task, const Dataset& train,
          const Dataset& held_out)
     : trainer_(trainer),
       config_(config),
@@ -94,11 +65,10 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       attached_(&strategy),
       feeding_(config, strategy, train, held_out,
                [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
-      schedule_(make_schedule(config, total_steps())),
       task_(task),
-      arena_(make_arena(arena)),
-      optimizer_(make_optimizer(config, arena_)),
-      settings_(settings_of(data_and_steps(), feeding_.pixels(), schedule_, optimizer_->kind())),
+      specs_(specs()),
+      networks_(make_networks(arenas)),
+      settings_(settings_of(data_and_steps(), feeding_.pixels(), schedules(), optimizer_kinds())),
       scaling_(make_scaling(config)),
       gradient_limits_(make_limits(config)),
       step_(config.device,
@@ -108,8 +78,6 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       validation_(task, feeding_, strategy, limits_, config.device),
       named_(static_cast<std::size_t>(strategy.world_size())) {
   strategy_.check_same(state_of(settings_));
-  if (config.ema_decay > 0)
-    ema_.emplace(arena_, EmaOptions{.decay = config.ema_decay}).fuse_into(*optimizer_);
   step_.on_known([this](const StepState& state) {
     notify([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
   });
@@ -118,19 +86,6 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
   overlaps_weights_ = strategy_.overlap_weights(
       task.networks(), std::none_of(callbacks_.begin(), callbacks_.end(),
                                     [](const auto& callback) { return callback->reads_weights(); }));
-}
-
-ParameterArena& Run::make_arena(std::unique_ptr<ParameterArena>& arena) {
-  strategy_.check_same(shared_settings());  // ranks that differ do not understand each other
-  nn::Module& model = task_.networks();
-  // Unlinked before the one before goes: a model trained again moves from one arena to the next.
-  arena = std::make_unique<ParameterArena>(
-      model.parameters(), model.buffers(),
-      strategy_.arena_options({.precision = config_.precision,
-                               .device = config_.device,
-                               .f32_gradients = config_.f32_gradients || config_.accumulate > 1}));
-  strategy_.attach(*arena, times_);
-  return *arena;
 }
 
 // Beginning ------------------------------------------------------------------------------------------------
@@ -180,13 +135,32 @@ std::vector<StatePart> Run::state_parts() {
          [this, &callback](const StateDict& state) { callback->load_state_dict(trainer_, state); }});
   }
   parts.push_back(checkpoints_.metrics_part());
-  const auto add = [&](const char* prefix, auto& part) {
-    parts.push_back({prefix, [&part] { return part.state_dict(); },
-                     [&part](const StateDict& state) { part.load_state_dict(state); }});
+  for (const auto& networks : networks_) {
+    Optimizer& optimizer = networks->optimizer();
+    parts.push_back({returns_loss() ? "optimizer." : fmt::format("optimizer.{}.", networks->name()),
+                     [&optimizer] { return optimizer.state_dict(); },
+                     [&optimizer](const StateDict& state) { optimizer.load_state_dict(state); }});
+  }
+  // Names of different networks differ: one dictionary has them all.
+  const auto add = [&](const char* prefix, const auto& of) {
+    parts.push_back({prefix,
+                     [this, of] {
+                       StateDict all;
+                       for (const auto& networks : networks_) all.set_all("", of(*networks).state_dict());
+                       return all;
+                     },
+                     [this, of](const StateDict& state) {
+                       if (returns_loss()) return of(*networks_[0]).load_state_dict(state);
+                       std::vector<StateDict> given;
+                       for (const auto& networks : networks_)
+                         given.push_back(state.picked(of(*networks).state_dict().names()));
+                       state.require_all_used("networks");
+                       for (std::size_t i = 0; i < given.size(); ++i)
+                         of(*networks_[i]).load_state_dict(given[i]);
+                     }});
   };
-  add("optimizer.", *optimizer_);
-  if (ema_) add("ema.", *ema_);
-  add("model.", arena_);
+  if (config_.ema_decay > 0) add("ema.", [](OptimizedNetworks& of) -> Ema& { return *of.average(); });
+  add("model.", [](OptimizedNetworks& of) -> ParameterArena& { return of.arena(); });
   return parts;
 }
 
@@ -204,13 +178,24 @@ StateDict Run::shared_settings() const {
   set("checkpoint_every", config_.checkpoint_every);
   set("resume", given(!config_.resume.empty()));
   set("patience_at_floor", config_.patience_at_floor);
-  for (const Setting& setting : settings_of(data_and_steps(), feeding_.pixels(), schedule_, "")) {
+  for (const Setting& setting : settings_of(data_and_steps(), feeding_.pixels(), schedules(), "")) {
     if (!shared.contains(setting.name)) shared.set(setting.name, setting.value);
   }
   return shared;
 }
 
 // Between steps --------------------------------------------------------------------------------------------
+
+void Run::begin_epoch() {
+  feeding_.train().start_epoch(position_.epoch, position_.epoch_samples);
+  if (position_.epoch_steps == 0) {
+    metrics_.clear();
+    position_.epoch_began_s = clock_.seconds();
+  }
+  times_before_ = times_.total();
+  steps_before_ = position_.attempted;
+  part_began_s_ = clock_.seconds();
+}
 
 Metrics Run::running_metrics() const {
   const AllowSync allow;
@@ -228,7 +213,7 @@ void Run::save() {
 }
 
 void Run::check_overflows(const StepState& known, std::int64_t patience) {
-  athanor::check_overflows(known, patience, step_, arena_, strategy_, [this] { repeat_step(); });
+  athanor::check_overflows(known, patience, step_, arenas(), strategy_, [this] { repeat_step(); });
 }
 
 // The batches are those of then: their order is a function of the seed and the epoch. Weights and statistics
@@ -237,7 +222,7 @@ void Run::repeat_step() {
   const std::int64_t samples = (position_.epoch_samples - 1) % (config_.accumulate * config_.batch_size) + 1;
   feeding_.train().start_epoch(position_.epoch, position_.epoch_samples - samples);
   if (norms_) norms_->leave();
-  accumulate_gradients(samples, false);
+  run_passes(samples, false);
 }
 
 // For who looks for an error. Once for each rank: layers that a model leaves out by chance are many.
@@ -257,7 +242,7 @@ void Run::name_unused() {
 // Reports --------------------------------------------------------------------------------------------------
 
 void Run::validate() {
-  const auto metrics = validation_.run(average(), times_, config_.fast_dev_run ? 1 : -1);
+  const auto metrics = validation_.run(averages(), times_, config_.fast_dev_run ? 1 : -1);
   if (!metrics) return;
   position_.validation = *metrics;
   position_.validated = true;
@@ -286,7 +271,7 @@ FitReport Run::finish() {
     limits_.diverged(fmt::format("the last validation's {}; {}", not_finite(test),
                                  advice_on_divergence(config_.precision)));
   FitReport report = report_of(position_, step_.read(), test, clock_.seconds());
-  if (Ema* const shown = average()) {  // what was tested is what the caller gets
+  for (Ema* const shown : averages()) {  // what was tested is what the caller gets
     shown->swap();
     strategy_.complete_weights();
   }
@@ -320,7 +305,7 @@ FitInfo Run::data_and_steps() const {
 
 FitInfo Run::describe() const {
   FitInfo info = data_and_steps();
-  info.parameters = arena_.numel();
+  for (const auto& networks : networks_) info.parameters += networks->arena().numel();
   info.threads = cpu_context().threads();
   info.strategy = strategy_.describe(config_.ranks_note);
   info.feeding = feeding_.describe();

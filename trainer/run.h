@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "optim/ema.h"
-#include "optim/optimizer.h"
 #include "optim/step.h"
 #include "trainer/callback.h"
 #include "trainer/feeding.h"
 #include "trainer/limits.h"
 #include "trainer/metric_sums.h"
+#include "trainer/optimized_networks.h"
 #include "trainer/run_checkpoints.h"
 #include "trainer/task.h"
 #include "trainer/validation.h"
@@ -21,11 +20,13 @@ namespace athanor {
 
 /// One training: the parts of it, and (in trainer/loop.cpp) all that is done with them. Made by
 /// Trainer::fit() for as long as it runs.
-class Run {
+class Run : private Minimizer {
  public:
-  /// `arena` gets the networks' parameters. `trainer` is what callbacks are given.
+  using Arenas = std::vector<std::unique_ptr<ParameterArena>>;
+
+  /// `arenas` get the networks' parameters, one for each optimizer. `trainer` is what callbacks are given.
   Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks, ParallelStrategy& strategy,
-      std::unique_ptr<ParameterArena>& arena, Task& task, const Dataset& train, const Dataset& held_out);
+      Arenas& arenas, Task& task, const Dataset& train, const Dataset& held_out);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -39,17 +40,29 @@ class Run {
   const Times& times() const { return times_.total(); }
   Metrics running_metrics() const;
   void weights_changed();
-  ValidatedModel as_validated() { return {average(), strategy_}; }
+  ValidatedModel as_validated() { return {averages(), strategy_}; }
 
  private:
   void begin_epoch();
   bool train_step();
-  void accumulate_gradients(std::int64_t samples, bool share = true);
-  Tensor forward(const Batch& batch);
+  void run_passes(std::int64_t samples, bool updates = true);
+  void run_pass(const Batch& batch);
+  void add_gradients(OptimizedNetworks& networks, const Tensor& loss);
+  void update(OptimizedNetworks& networks);
+  void minimize(std::string_view optimizer, const Tensor& loss) override;
   bool drop_step();
   void end_epoch();
 
-  ParameterArena& make_arena(std::unique_ptr<ParameterArena>& arena);
+  std::vector<OptimizerSpec> specs();
+  std::vector<std::unique_ptr<OptimizedNetworks>> make_networks(Arenas& arenas);
+  OptimizedNetworks& networks_called(std::string_view optimizer);
+  /// Whether a step returns its loss, and the Trainer makes the update: where there is one optimizer.
+  bool returns_loss() const { return networks_.size() == 1; }
+  static void check_loss(std::string_view whose, const Tensor& loss);
+  void check_result(const Tensor& returned) const;
+  std::vector<const ParameterArena*> arenas() const;
+  std::vector<Schedule> schedules() const;
+  std::string optimizer_kinds() const;
   void begin();
   void resume();
   void save();
@@ -65,7 +78,7 @@ class Run {
   std::string nothing_to_do(const FitInfo& info) const;
   StateDict shared_settings() const;
   std::vector<StatePart> state_parts();
-  Ema* average() { return ema_ && position_.averages_hold ? &*ema_ : nullptr; }
+  std::vector<Ema*> averages();
   template <class F> void notify(const F& f) const {
     for (const auto& callback : callbacks_) f(*callback);
   }
@@ -84,12 +97,10 @@ class Run {
   PhaseTimes times_;
   std::unique_ptr<ParallelStrategy, Detach> attached_;  // whatever becomes of the rest, it lets go of it
   Feeding feeding_;
-  Schedule schedule_;
   Task& task_;
-  ParameterArena& arena_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<OptimizerSpec> specs_;
+  std::vector<std::unique_ptr<OptimizedNetworks>> networks_;
   std::vector<Setting> settings_;
-  std::optional<Ema> ema_;
   LossScaling scaling_;
   GradientLimits gradient_limits_;
   StepBuffer step_;
@@ -98,6 +109,15 @@ class Run {
   Validation validation_;
   std::unique_ptr<dist::SyncBatchNorm> norms_;
   bool overlaps_weights_ = false;
+
+  // Of the step under way.
+  struct Now {
+    std::int64_t samples = 0;  // of all its passes, and ranks
+    std::int64_t of_pass = 0;  // this rank's
+    bool updates = false;      // the pass is its last one
+    int made = 0;              // updates
+    bool dropped = false;      // it comes to nothing
+  } now_;
 
   // Of the part of the epoch that this process trains.
   Times times_before_;

@@ -62,8 +62,8 @@ struct Setting {
   /// Where one of these differs, so does this, and nothing is said of it.
   std::vector<std::string> follows = {};
 };
-std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels, const Schedule& schedule,
-                                 const std::string& optimizer);
+std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels,
+                                 const std::vector<Schedule>& schedules, const std::string& optimizer);
 StateDict state_of(const std::vector<Setting>& settings);
 /// Throws ArgumentError naming each setting that is another in `saved` than in `mine`, and both values.
 void check_settings(const StateDict& saved, const std::vector<Setting>& mine);

@@ -40,16 +40,20 @@ std::string text(const Augment& augment) {
 }
 
 // A schedule is a function: here are some of its values.
-std::string text(const Schedule& schedule, std::int64_t steps) {
-  std::vector<float> rates;
-  for (std::int64_t i = 0; i <= 4; ++i) rates.push_back(schedule(i * (steps - 1) / 4));
-  return fmt::format("{:.6g}", fmt::join(rates, " "));
+std::string text(const std::vector<Schedule>& schedules, std::int64_t steps) {
+  std::vector<std::string> all;
+  for (const Schedule& schedule : schedules) {
+    std::vector<float> rates;
+    for (std::int64_t i = 0; i <= 4; ++i) rates.push_back(schedule(i * (steps - 1) / 4));
+    all.push_back(fmt::format("{:.6g}", fmt::join(rates, " ")));
+  }
+  return fmt::format("{}", fmt::join(all, ", "));
 }
 
 }  // namespace
 
-std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels, const Schedule& schedule,
-                                 const std::string& optimizer) {
+std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels,
+                                 const std::vector<Schedule>& schedules, const std::string& optimizer) {
   const TrainerConfig& config = info.config;
   return {
       {"model", "--model", config.model},
@@ -85,7 +89,7 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"optimizer", "the program's optimizer", optimizer},
       {.name = "learning_rates",
        .called = "the program's learning rate, at five steps,",
-       .value = text(schedule, info.total_steps),
+       .value = text(schedules, info.total_steps),
        .follows = {"lr", "schedule_steps"}},
       {"images", "the images' size",
        fmt::format("{}x{}x{}, {} classes", info.spec.height, info.spec.width, info.spec.channels,

@@ -1,33 +1,83 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/loader.h"
 #include "nn/module.h"
+#include "optim/optimizer.h"
 #include "tensor/tensor.h"
 #include "trainer/metric_sums.h"
 #include "trainer/phase_times.h"
 
 namespace athanor {
 
+/// An optimizer of a task that has several.
+struct OptimizerSpec {
+  std::string name;                   ///< for Step::minimize(), and "optimizer.NAME." in checkpoints
+  std::vector<std::string> networks;  ///< that it trains, as Task::network() calls them; none: all
+  /// Makes it; the learning rates of its groups begin at first_slot. Unset: the Trainer's.
+  std::function<std::unique_ptr<Optimizer>(ParameterArena&, int first_slot)> make = {};
+  Schedule schedule = {};  ///< of its learning rate; unset: the Trainer's
+};
+
+/// optimizer<Adam>("g", {"generator"}, {.beta1 = 0.5}, schedules::constant(2e-4))
+template <class O>
+OptimizerSpec optimizer(std::string name, std::vector<std::string> networks,
+                        decltype(typename O::Group{}.options) options, Schedule schedule) {
+  const auto make = [options](ParameterArena& arena, int first_slot) {
+    typename O::Group group;
+    group.options = options;
+    return std::make_unique<O>(arena, std::vector<typename O::Group>{group}, first_slot);
+  };
+  return {std::move(name), std::move(networks), make, std::move(schedule)};
+}
+
+/// Who updates networks within a step: the Trainer.
+class Minimizer {
+ public:
+  virtual void minimize(std::string_view optimizer, const Tensor& loss) = 0;
+
+ protected:
+  ~Minimizer() = default;
+};
+
 /// What a Task can do while it looks at one batch.
 class Step {
  public:
-  /// `samples`: of the batch, on this rank.
-  Step(std::int64_t epoch, std::int64_t samples, MetricSums& metrics, PhaseTimes& times)
-      : epoch_(epoch), samples_(samples), metrics_(metrics), times_(times) {}
+  /// `samples`: of the batch, on this rank. `minimizer` is null in a validation step.
+  Step(std::int64_t epoch, std::int64_t number, std::int64_t samples, MetricSums& metrics, PhaseTimes& times,
+       Minimizer* minimizer = nullptr)
+      : epoch_(epoch),
+        number_(number),
+        samples_(samples),
+        metrics_(metrics),
+        times_(times),
+        minimizer_(minimizer) {}
 
-  std::int64_t epoch() const { return epoch_; }  ///< 0 is the first
+  /// 0 is the first.
+  std::int64_t epoch() const { return epoch_; }
+  /// Of the run's steps, skipped ones too; 0 is the first.
+  std::int64_t number() const { return number_; }
+
+  /// Updates the networks of an optimizer by the gradients of `loss`, the mean of the batch, [] f32, at once;
+  /// with several batches a step (--accumulate), with the last. Other networks that the loss went through
+  /// collect nothing. The loss is logged as "NAME_loss". A task of several optimizers makes all its updates
+  /// so, in the same order on all ranks, each at most once a step, and returns no loss. Where a gradient is
+  /// not finite, this update and those behind it in the step are skipped, and the step counts as skipped.
+  /// Throws ArgumentError on another name or loss.
+  void minimize(std::string_view optimizer, const Tensor& loss);
 
   /// Measures something under a name: over the batches of an epoch and over all ranks, weighted by their
   /// samples. `value` is floating and on the device; nobody waits for it. Of several elements, their mean
-  /// (sum, smallest, largest) counts. In a training step the name then is "train_NAME" in reports, metrics
-  /// and
-  /// --early-stop, in a validation step "val_NAME". Throws ArgumentError as MetricSums::log() does.
+  /// (sum, smallest, largest) counts. In reports, metrics and --early-stop the name is "train_NAME" where a
+  /// training step logs it, "val_NAME" where a validation step does. Throws ArgumentError as
+  /// MetricSums::log() does.
   void log(std::string_view name, const Tensor& value, MetricReduce reduce = MetricReduce::mean) {
     logged_loss_ |= name == "loss";
     metrics_.log(name, value, samples_, reduce);
@@ -43,9 +93,10 @@ class Step {
   PhaseTimes& times() { return times_; }
 
  private:
-  std::int64_t epoch_, samples_;
+  std::int64_t epoch_, number_, samples_;
   MetricSums& metrics_;
   PhaseTimes& times_;
+  Minimizer* minimizer_;
   bool logged_loss_ = false;
 };
 
@@ -70,15 +121,21 @@ class Task {
   Task& operator=(const Task&) = delete;
 
   /// The mean loss of a batch, [] f32, with its graph; the Trainer weighs and scales it, runs it backward and
-  /// updates. It is logged as "loss", unless the step logs that itself. `batch` holds this rank's samples,
-  /// prepared for a network (data/preprocess.h); it may have none, where other ranks have some and batch
-  /// norms span all (--sync-bn).
+  /// updates. It is logged as "loss", unless the step logs that itself. Of a task with several optimizers,
+  /// which updates by Step::minimize(): none. `batch` holds this rank's samples, prepared for a network
+  /// (data/preprocess.h); it may have none, where other ranks have some and batch norms span all (--sync-bn).
   virtual Tensor training_step(const Batch& batch, Step& step) = 0;
   /// Logs what is to be known of a batch that is held out. Nothing is recorded for gradients.
   virtual void validation_step(const Batch& batch, Step& step) = 0;
+  /// Where there are several: each trains networks of its own, together all. None: the Trainer's trains all.
+  virtual std::vector<OptimizerSpec> optimizers() const { return {}; }
 
   /// All networks as one module: the only one, or each under its name.
   nn::Module& networks();
+  const std::vector<std::string>& network_names() const { return names_; }
+  /// Of the networks of these names; of all, where there are none.
+  std::vector<Parameter> parameters_of(const std::vector<std::string>& names);
+  std::vector<NamedTensor> buffers_of(const std::vector<std::string>& names);
 
  protected:
   /// Has the run train it: called in the constructor, for a member. Its parameters are called
@@ -88,6 +145,7 @@ class Task {
 
  private:
   class Networks;
+  std::vector<std::string> names_;
   nn::Module* only_ = nullptr;
   std::unique_ptr<Networks> all_;
 };

@@ -91,7 +91,7 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset& held_out
   const MemoryLimit limit(config_.device, config_.memory_limit);
   return on_device(config_.device, [&](auto& context) {
     set_up(context, config_);
-    Run run(*this, config_, callbacks_, *strategy_, arena_, task, train, held_out);
+    Run run(*this, config_, callbacks_, *strategy_, arenas_, task, train, held_out);
     const struct Running {
       Trainer& of;
       ~Running() {
@@ -108,6 +108,16 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset& held_out
 Run& Trainer::run() const {
   ATH_CHECK(run_, "trainer: callbacks ask while fit() runs, and nobody before or after");
   return *run_;
+}
+
+StateDict Trainer::weights() const {
+  StateDict all;
+  for (const auto& arena : arenas_) all.set_all("", arena->state_dict());
+  return all;
+}
+
+void Trainer::load_weights(const StateDict& weights) {
+  for (const auto& arena : arenas_) arena->load_state_dict(weights.picked(arena->state_dict().names()));
 }
 
 void Trainer::stop(StoppedBy reason, std::string why) {

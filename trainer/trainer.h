@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/dataset.h"
 #include "nn/module.h"
@@ -75,14 +76,19 @@ class Trainer {
   // And afterwards.
   std::string why_stopped() const;
   const TrainerConfig& config() const { return config_; }
-  ParameterArena& arena() const { return *arena_; }
+  /// The networks' parameters; of several optimizers, those of the first.
+  ParameterArena& arena() const { return *arenas_.at(0); }
+  /// Masters and buffers of all networks, under their names: views of live memory.
+  StateDict weights() const;
+  /// Takes over what weights() gave; weights_changed() is to follow.
+  void load_weights(const StateDict& weights);
   int rank() const { return strategy_->rank(); }
   int world_size() const { return strategy_->world_size(); }
 
  private:
   TrainerConfig config_;
   Callbacks callbacks_;
-  std::unique_ptr<ParameterArena> arena_;
+  std::vector<std::unique_ptr<ParameterArena>> arenas_;
   std::unique_ptr<ParallelStrategy> strategy_;
   Run& run() const;
   Run* run_ = nullptr;  // while fit() runs

@@ -6,9 +6,10 @@
 
 namespace athanor {
 
-std::optional<Metrics> Validation::run(Ema* average, PhaseTimes& times, std::int64_t most) {
+std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseTimes& times,
+                                       std::int64_t most) {
   const auto timed = times.scope(&Times::validation);
-  ValidatedModel model(average, strategy_);
+  ValidatedModel model(averages, strategy_);
   strategy_.broadcast_buffers();
   const InferenceMode inference;
   task_.networks().eval();
@@ -17,7 +18,7 @@ std::optional<Metrics> Validation::run(Ema* average, PhaseTimes& times, std::int
   held_out.start_epoch(0);
   Batch batch;
   for (std::int64_t done = 0; done != most && held_out.next(batch); ++done) {
-    Step step(0, batch.size(), sums_, times);
+    Step step(0, 0, batch.size(), sums_, times);
     if (batch.size() > 0) task_.validation_step(feeding_.prepare(batch, 0, false), step);
     limits_.agree();
     if (limits_.signal() != 0) break;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "optim/ema.h"
 #include "trainer/feeding.h"
@@ -13,23 +15,23 @@ namespace athanor {
 /// calls of all ranks; an exception between them asks the others for nothing.
 class ValidatedModel {
  public:
-  /// `average` may be null.
-  ValidatedModel(Ema* average, ParallelStrategy& strategy) : strategy_(strategy) {
-    if (!average) return;
+  /// `averages`: of each network that has one.
+  ValidatedModel(const std::vector<Ema*>& averages, ParallelStrategy& strategy) : strategy_(strategy) {
+    if (averages.empty()) return;
     strategy_.complete_weights();
-    swap_.emplace(*average);
+    for (Ema* const average : averages) swaps_.push_back(std::make_unique<EmaSwap>(*average));
     strategy_.complete_weights();
   }
   void end() {
-    if (!swap_) return;
-    swap_->end();
-    swap_.reset();
+    if (swaps_.empty()) return;
+    for (const auto& swap : swaps_) swap->end();
+    swaps_.clear();
     strategy_.complete_weights();
   }
 
  private:
   ParallelStrategy& strategy_;
-  std::optional<EmaSwap> swap_;
+  std::vector<std::unique_ptr<EmaSwap>> swaps_;
 };
 
 /// The metrics of a task over all that is held out.
@@ -39,7 +41,7 @@ class Validation {
       : task_(task), feeding_(feeding), strategy_(strategy), limits_(limits), sums_(device) {}
 
   /// Of all ranks together; nothing where a signal came meanwhile. With `most` >= 0, of so many batches.
-  std::optional<Metrics> run(Ema* average, PhaseTimes& times, std::int64_t most = -1);
+  std::optional<Metrics> run(const std::vector<Ema*>& averages, PhaseTimes& times, std::int64_t most = -1);
 
  private:
   Task& task_;

@@ -1,0 +1,156 @@
+// The networks of a run: which optimizer trains which, and what a step may ask of them.
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "tensor/error.h"
+#include "trainer/run.h"
+
+namespace athanor {
+namespace {
+
+Schedule make_schedule(const TrainerConfig& config, std::int64_t steps) {
+  if (config.schedule) return config.schedule(config.lr, steps);
+  return schedules::one_cycle(
+      {.max_rate = config.lr, .total = steps, .rise = 0.25, .final_div_factor = 1000});
+}
+
+/// Each optimizer must have a name, and every network one optimizer.
+void check_optimizers(const std::vector<OptimizerSpec>& specs, Task& task) {
+  std::vector<std::string> left = task.network_names(), names;
+  for (const OptimizerSpec& spec : specs) {
+    if (specs.size() == 1 && spec.networks.empty()) return;
+    const bool plain =
+        !spec.name.empty() && std::all_of(spec.name.begin(), spec.name.end(),
+                                          [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+    ATH_CHECK(plain, "task: an optimizer's name must be of letters, digits and '_', but is '{}'", spec.name);
+    ATH_CHECK(std::find(names.begin(), names.end(), spec.name) == names.end(),
+              "task: optimizers must have names of their own, but two are called '{}'", spec.name);
+    names.push_back(spec.name);
+    ATH_CHECK(!spec.networks.empty(), "task: optimizer '{}' must name the networks that it trains",
+              spec.name);
+    for (const std::string& network : spec.networks) {
+      const auto found = std::find(left.begin(), left.end(), network);
+      ATH_CHECK(found != left.end(),
+                "task: optimizer '{}' must train networks that no other one does, but '{}' is none of {}",
+                spec.name, network, fmt::join(left, ", "));
+      left.erase(found);
+    }
+  }
+  ATH_CHECK(left.empty(), "task: every network must be trained by an optimizer, but '{}' is by none",
+            left[0]);
+}
+
+}  // namespace
+
+// What optimizers there are, each with its networks and learning rate.
+std::vector<OptimizerSpec> Run::specs() {
+  std::vector<OptimizerSpec> all = task_.optimizers();
+  if (all.empty()) all.emplace_back();
+  check_optimizers(all, task_);
+  ATH_CHECK(
+      all.size() == 1 || config_.skip_outliers == 0,
+      "--skip-outliers: must go without several optimizers, whose gradients differ, but the task has {}",
+      all.size());
+  for (OptimizerSpec& spec : all) {
+    if (!spec.schedule) spec.schedule = make_schedule(config_, total_steps());
+  }
+  return all;
+}
+
+std::vector<std::unique_ptr<OptimizedNetworks>> Run::make_networks(Arenas& arenas) {
+  strategy_.check_same(shared_settings());  // ranks that differ do not understand each other
+  Arenas made;
+  for (const OptimizerSpec& spec : specs_) {
+    made.push_back(std::make_unique<ParameterArena>(
+        task_.parameters_of(spec.networks), task_.buffers_of(spec.networks),
+        strategy_.arena_options({.precision = config_.precision,
+                                 .device = config_.device,
+                                 .f32_gradients = config_.f32_gradients || config_.accumulate > 1})));
+    strategy_.attach(*made.back(), times_);
+  }
+  arenas = std::move(made);  // those of a run before go now: a model moves from one arena to the next
+  std::vector<std::unique_ptr<OptimizedNetworks>> networks;
+  int slot = 0;
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    networks.push_back(
+        std::make_unique<OptimizedNetworks>(specs_[i], *arenas[i], slot, specs_[i].schedule, config_));
+    slot += networks.back()->optimizer().group_count();
+  }
+  return networks;
+}
+
+OptimizedNetworks& Run::networks_called(std::string_view optimizer) {
+  ATH_CHECK(!returns_loss(), "minimize: this task has one optimizer: its training_step must return the loss");
+  std::string names;
+  for (const auto& networks : networks_) {
+    if (networks->name() == optimizer) return *networks;
+    names += (names.empty() ? "'" : ", '") + networks->name() + "'";
+  }
+  detail::fail<>("minimize: must name one of the optimizers {}, but got '{}'", names, optimizer);
+}
+
+void Run::check_loss(std::string_view whose, const Tensor& loss) {
+  ATH_CHECK(loss.defined() && loss.numel() == 1 && loss.dtype() == DType::f32 && loss.requires_grad(),
+            "{}: must have the mean loss of its batch, one f32 that depends on parameters, but got {}", whose,
+            !loss.defined()        ? "none"
+            : loss.requires_grad() ? fmt::format("{} {}", loss.dtype(), loss.shape())
+                                   : "one that depends on none");
+}
+
+void Run::check_result(const Tensor& returned) const {
+  if (returns_loss()) return check_loss("training_step", returned);
+  ATH_CHECK(!returned.defined(),
+            "training_step: of {} optimizers must return no loss, but minimize() each of its losses",
+            networks_.size());
+  ATH_CHECK(now_.made > 0 || !now_.updates,
+            "training_step: of {} optimizers must minimize() the loss of one at least, but has of none",
+            networks_.size());
+}
+
+std::vector<const ParameterArena*> Run::arenas() const {
+  std::vector<const ParameterArena*> all;
+  for (const auto& networks : networks_) all.push_back(&networks->arena());
+  return all;
+}
+
+std::vector<Schedule> Run::schedules() const {
+  std::vector<Schedule> all;
+  for (const OptimizerSpec& spec : specs_) all.push_back(spec.schedule);
+  return all;
+}
+
+std::string Run::optimizer_kinds() const {
+  if (returns_loss()) return networks_[0]->optimizer().kind();
+  std::string all;
+  for (const auto& networks : networks_)
+    all += fmt::format("{}{} {}", all.empty() ? "" : ", ", networks->name(), networks->optimizer().kind());
+  return all;
+}
+
+std::vector<Ema*> Run::averages() {
+  std::vector<Ema*> all;
+  if (!position_.averages_hold) return all;
+  for (const auto& networks : networks_) {
+    if (Ema* const average = networks->average()) all.push_back(average);
+  }
+  return all;
+}
+
+// One of several optimizers, within a step of the task.
+void Run::minimize(std::string_view optimizer, const Tensor& loss) {
+  OptimizedNetworks& networks = networks_called(optimizer);
+  check_loss(fmt::format("minimize '{}'", optimizer), loss);
+  networks.count_pass();
+  metrics_.log(networks.loss_name(), loss, now_.of_pass, MetricReduce::mean);
+  if (now_.dropped) return;
+  add_gradients(networks, loss);
+  if (!now_.updates) return;
+  update(networks);
+  strategy_.publish_weights();  // what follows in the step reads them
+}
+
+}  // namespace athanor
