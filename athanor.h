@@ -92,4 +92,5 @@
 #include "trainer/run_main.h"
 #include "trainer/run_on_ranks.h"
 #include "trainer/run_state.h"
+#include "trainer/task.h"
 #include "trainer/trainer.h"
