@@ -196,6 +196,57 @@ TEST(Task, AMetricThatIsNoNumberHasDiverged) {
   EXPECT_EQ(run.report.stopped_by, StoppedBy::diverged);
 }
 
+/// What a run draws, row by row.
+struct Drawing : Autoencoder {
+  std::vector<std::vector<double>> drawn;  // a step's, or a validation batch's
+  bool validates = false;
+  Tensor training_step(const Batch& batch, Step& step) override {
+    if (!validates) draw(batch, step);
+    return error(batch);
+  }
+  void validation_step(const Batch& batch, Step& step) override {
+    step.log("loss", error(batch));
+    if (validates) draw(batch, step);
+  }
+  void draw(const Batch& batch, Step& step) {
+    const std::vector<double> first = step.randn({batch.size(), 2}).to_vector();
+    drawn.push_back(step.randn({batch.size()}).to_vector());
+    EXPECT_NE(first[0], drawn.back()[0]);
+    EXPECT_THROW((void)step.randn({batch.size() + 1, 2}), ArgumentError);
+  }
+};
+
+TEST(Task, RandomNumbersBelongToSamplesHoweverManyRanksThereAre) {
+  TrainerConfig config = adam_config();
+  config.threads = 1;
+  config.epochs = 2;
+  config.accumulate = 2;
+  config.val_batch_size = 20;
+  for (const bool validates : {false, true}) {
+    Drawing alone;
+    alone.validates = validates;
+    (void)train(alone, config);
+    ASSERT_EQ(alone.drawn.size(), validates ? 6u : 20u);
+    EXPECT_EQ(alone.drawn[0].size(), validates ? 20u : 16u);
+    EXPECT_EQ(alone.drawn[0] == alone.drawn[validates ? 3 : 10], validates) << "the second epoch's";
+    EXPECT_NE(alone.drawn[0], alone.drawn[1]);
+    std::vector<std::vector<std::vector<double>>> of_ranks(3);
+    config.strategy = Strategy::ddp;
+    dist::run_ranks(3, [&](dist::Transport& transport) {
+      Drawing task;
+      task.validates = validates;
+      (void)train(task, config, &transport);
+      of_ranks[static_cast<std::size_t>(transport.rank())] = task.drawn;
+    });
+    config.strategy = Strategy::automatic;
+    for (std::size_t i = 0; i < alone.drawn.size(); ++i) {
+      std::vector<double> together;
+      for (const auto& drawn : of_ranks) together.insert(together.end(), drawn[i].begin(), drawn[i].end());
+      EXPECT_EQ(together, alone.drawn[i]);
+    }
+  }
+}
+
 // Bad input ------------------------------------------------------------------------------------------------
 
 template <class T> std::string message_of() {

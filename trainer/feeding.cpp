@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/detail/batch_plan.h"
 #include "data/detail/cores.h"
 #include "kernels/context.h"
 #include "tensor/error.h"
@@ -33,7 +34,7 @@ void check_fits(const Dataset& train, const Dataset& held_out, int ranks) {
 
 Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& train,
                  const Dataset& held_out, const std::function<void(const std::string&)>& on_note)
-    : config_(config), resident_(train.resident()) {
+    : config_(config), strategy_(strategy), resident_(train.resident()) {
   check_fits(train, held_out, strategy.world_size());
   LoaderOptions of_train = options(config, strategy, train, on_note);
   of_train.batch_size = config.batch_size;
@@ -77,6 +78,19 @@ std::int64_t Feeding::steps_per_epoch() const {
 
 std::int64_t Feeding::samples_of_step(std::int64_t delivered) const {
   return std::min(train_->samples_per_epoch() - delivered, config_.accumulate * config_.batch_size);
+}
+
+BatchPlace Feeding::place(std::int64_t epoch, std::int64_t step, std::int64_t of_ranks, bool training) const {
+  const detail::BatchPlan plan{of_ranks, of_ranks, strategy_.rank(), strategy_.world_size()};
+  const detail::BatchPlan::Rows rows = plan.rows_of(0);
+  return {.training = training,
+          .epoch = epoch,
+          .step = step,
+          .samples = rows.count,
+          .first = rows.first,
+          .of_ranks = of_ranks,
+          .seed = config_.seed,
+          .options = {compute_dtype(config_.precision), config_.device}};
 }
 
 void Feeding::next(Batch& batch, PhaseTimes& times) const {

@@ -14,6 +14,7 @@
 #include "trainer/config.h"
 #include "trainer/parallel_strategy.h"
 #include "trainer/phase_times.h"
+#include "trainer/task.h"
 
 namespace athanor {
 
@@ -36,6 +37,8 @@ class Feeding {
   std::int64_t samples_of_step(std::int64_t delivered) const;
   /// This rank's part of the next batch to train on.
   void next(Batch& batch, PhaseTimes& times) const;
+  /// Where a batch of `of_ranks` samples stands, of which this rank has a part.
+  BatchPlace place(std::int64_t epoch, std::int64_t step, std::int64_t of_ranks, bool training) const;
   /// A batch as a network takes it, on the device, changed at random for training; of validation, as it is.
   Batch prepare(const Batch& batch, std::int64_t epoch, bool training) const {
     return preprocess_->prepare(batch, epoch, training);
@@ -54,6 +57,7 @@ class Feeding {
                         const std::function<void(const std::string&)>& on_note) const;
 
   const TrainerConfig& config_;
+  const ParallelStrategy& strategy_;
   bool resident_;  // the training set is in memory
   std::unique_ptr<Loader> train_, held_out_;
   Normalization pixels_;

@@ -63,7 +63,8 @@ void Run::run_passes(std::int64_t samples, bool updates) {
   Batch batch;  // this rank's part
   for (std::int64_t done = 0; done < samples; done += config_.batch_size) {
     feeding_.next(batch, times_);
-    now_.of_pass = batch.size();
+    now_.pass = feeding_.place(position_.epoch, position_.attempted,
+                               std::min(config_.batch_size, samples - done), true);
     now_.updates = updates && done + config_.batch_size >= samples;
     // Ranks without samples join with zeros; not where others expect messages of their pass.
     const bool joins = updates && (strategy_.runs_empty_passes() || !returns_loss());
@@ -80,7 +81,7 @@ void Run::run_pass(const Batch& batch) {
       return feeding_.prepare(batch, position_.epoch, true);
     }();
     const AllocTag named("activations");
-    Step step(position_.epoch, position_.attempted, batch.size(), metrics_, times_, this);
+    Step step(now_.pass, now_.draws, metrics_, times_, this);
     Tensor mean = task_.training_step(prepared, step);
     check_result(mean);
     if (returns_loss() && !step.has_logged_loss()) step.log("loss", mean);
@@ -96,7 +97,8 @@ void Run::add_gradients(OptimizedNetworks& networks, const Tensor& loss) {
   const auto timed = times_.scope(&Times::backward);
   const auto silent = strategy_.begin_pass(networks.arena(), now_.updates);
   networks.add_gradients(
-      loss, step_, static_cast<float>(static_cast<double>(now_.of_pass) / static_cast<double>(now_.samples)));
+      loss, step_,
+      static_cast<float>(static_cast<double>(now_.pass.samples) / static_cast<double>(now_.samples)));
 }
 
 void Run::update(OptimizedNetworks& networks) {

@@ -113,8 +113,9 @@ class Run : private Minimizer {
   // Of the step under way.
   struct Now {
     std::int64_t samples = 0;  // of all its passes, and ranks
-    std::int64_t of_pass = 0;  // this rank's
-    bool updates = false;      // the pass is its last one
+    std::int64_t draws = 0;    // of random numbers, by the task
+    BatchPlace pass = {};      // the one under way
+    bool updates = false;      // that is the last one
     int made = 0;              // updates
     bool dropped = false;      // it comes to nothing
   } now_;

@@ -145,7 +145,7 @@ void Run::minimize(std::string_view optimizer, const Tensor& loss) {
   OptimizedNetworks& networks = networks_called(optimizer);
   check_loss(fmt::format("minimize '{}'", optimizer), loss);
   networks.count_pass();
-  metrics_.log(networks.loss_name(), loss, now_.of_pass, MetricReduce::mean);
+  metrics_.log(networks.loss_name(), loss, now_.pass.samples, MetricReduce::mean);
   if (now_.dropped) return;
   add_gradients(networks, loss);
   if (!now_.updates) return;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "autograd/creation.h"
+#include "autograd/grad_mode.h"
+#include "autograd/shape.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -42,6 +45,23 @@ void Step::minimize(std::string_view optimizer, const Tensor& loss) {
   ATH_CHECK(minimizer_, "minimize: must be called in a training step, but '{}' is in a validation step",
             optimizer);
   minimizer_->minimize(optimizer, loss);
+}
+
+Tensor Step::randn(const Shape& shape) {
+  ATH_CHECK(shape.rank() >= 1 && shape[0] == place_.samples,
+            "randn: the first axis must be that of the batch's {} samples, but the shape is {}",
+            place_.samples, shape);
+  const auto minor = static_cast<std::uint64_t>(draws_++);
+  // Validations draw the same each time, and never what a step draws.
+  constexpr std::uint64_t kValidation = (std::uint64_t{1} << 40) - 1;
+  const std::uint64_t major = place_.training ? static_cast<std::uint64_t>(place_.step) : kValidation;
+  Shape all = shape;
+  all[0] = place_.of_ranks;
+  const NoGrad no_grad;
+  const Tensor drawn = athanor::randn(all, {place_.seed, random_stream(RandomPurpose::task, major, minor)}, 0,
+                                      1, place_.options);
+  return place_.of_ranks == place_.samples ? drawn
+                                           : contiguous(narrow(drawn, 0, place_.first, place_.samples));
 }
 
 Task::Task() = default;

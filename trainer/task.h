@@ -47,23 +47,35 @@ class Minimizer {
   ~Minimizer() = default;
 };
 
+/// Where a batch stands in a run.
+struct BatchPlace {
+  bool training = true;
+  std::int64_t epoch = 0, step = 0;  ///< 0 is the first
+  std::int64_t samples = 0;          ///< of this rank
+  std::int64_t first = 0,
+               of_ranks = 0;   ///< where they begin among those of all ranks, and how many these are
+  std::uint64_t seed = 0;      ///< of the run
+  TensorOptions options = {};  ///< of what a network takes
+};
+
 /// What a Task can do while it looks at one batch.
 class Step {
  public:
-  /// `samples`: of the batch, on this rank. `minimizer` is null in a validation step.
-  Step(std::int64_t epoch, std::int64_t number, std::int64_t samples, MetricSums& metrics, PhaseTimes& times,
+  /// `draws` counts the calls of randn() in the step. `minimizer` is null in a validation step.
+  Step(const BatchPlace& place, std::int64_t& draws, MetricSums& metrics, PhaseTimes& times,
        Minimizer* minimizer = nullptr)
-      : epoch_(epoch),
-        number_(number),
-        samples_(samples),
-        metrics_(metrics),
-        times_(times),
-        minimizer_(minimizer) {}
+      : place_(place), draws_(draws), metrics_(metrics), times_(times), minimizer_(minimizer) {}
 
   /// 0 is the first.
-  std::int64_t epoch() const { return epoch_; }
+  std::int64_t epoch() const { return place_.epoch; }
   /// Of the run's steps, skipped ones too; 0 is the first.
-  std::int64_t number() const { return number_; }
+  std::int64_t number() const { return place_.step; }
+
+  /// Normal random numbers with mean 0 and deviation 1, in the dtype and on the device of the batch. The
+  /// first axis is that of its samples: row i belongs to sample i. A function of the run's seed, the step,
+  /// how many calls in it came before, and the sample's place in the batch of all ranks: the same for any
+  /// number of them, after a resume, and in every validation. Throws ArgumentError on another first axis.
+  Tensor randn(const Shape& shape);
 
   /// Updates the networks of an optimizer by the gradients of `loss`, the mean of the batch, [] f32, at once;
   /// with several batches a step (--accumulate), with the last. Other networks that the loss went through
@@ -80,7 +92,7 @@ class Step {
   /// MetricSums::log() does.
   void log(std::string_view name, const Tensor& value, MetricReduce reduce = MetricReduce::mean) {
     logged_loss_ |= name == "loss";
-    metrics_.log(name, value, samples_, reduce);
+    metrics_.log(name, value, place_.samples, reduce);
   }
   /// The loss and accuracy of a classifier, exact in any order: losses [N] f32 of each sample, logits [N, C],
   /// target [N] i64.
@@ -93,7 +105,8 @@ class Step {
   PhaseTimes& times() { return times_; }
 
  private:
-  std::int64_t epoch_, number_, samples_;
+  BatchPlace place_;
+  std::int64_t& draws_;
   MetricSums& metrics_;
   PhaseTimes& times_;
   Minimizer* minimizer_;

@@ -1,5 +1,6 @@
 #include "trainer/validation.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "autograd/grad_mode.h"
@@ -17,8 +18,11 @@ std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseT
   Loader& held_out = feeding_.held_out();
   held_out.start_epoch(0);
   Batch batch;
+  std::int64_t draws = 0, left = held_out.samples_per_epoch();
   for (std::int64_t done = 0; done != most && held_out.next(batch); ++done) {
-    Step step(0, 0, batch.size(), sums_, times);
+    const std::int64_t of_ranks = std::min(left, held_out.options().batch_size);
+    left -= of_ranks;
+    Step step(feeding_.place(0, 0, of_ranks, false), draws, sums_, times);
     if (batch.size() > 0) task_.validation_step(feeding_.prepare(batch, 0, false), step);
     limits_.agree();
     if (limits_.signal() != 0) break;
