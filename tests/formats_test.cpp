@@ -349,5 +349,33 @@ TEST(Join, IsThePartsInOrder) {
   EXPECT_THROW(join({}), ArgumentError);
 }
 
+TEST(Join, EachPartLearnsWhatIsNeededOfIt) {
+  struct Part final : Dataset {
+    Part(std::int64_t count, std::vector<std::int64_t>& told) : count_(count), told_(told) {}
+    std::int64_t size() const override { return count_; }
+    const ImageSpec& spec() const override { return spec_; }
+    StoredSample fetch(std::int64_t, std::vector<std::byte>&) const override { return {}; }
+    void will_need(std::int64_t first, std::int64_t count) const override {
+      told_.push_back(first);
+      told_.push_back(count);
+    }
+    std::int64_t count_;
+    std::vector<std::int64_t>& told_;
+    ImageSpec spec_{2, 2, 1, 3};
+  };
+  std::vector<std::int64_t> a, b, c;
+  std::vector<std::unique_ptr<Dataset>> parts;
+  parts.push_back(std::make_unique<Part>(5, a));
+  parts.push_back(std::make_unique<Part>(3, b));
+  parts.push_back(std::make_unique<Part>(4, c));
+  const auto all = join(std::move(parts));
+  all->will_need(2, 7);
+  EXPECT_EQ(a, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(b, (std::vector<std::int64_t>{0, 3}));
+  EXPECT_EQ(c, (std::vector<std::int64_t>{0, 1}));
+  all->will_need(10, 1000);
+  EXPECT_EQ(c, (std::vector<std::int64_t>{0, 1, 2, 2}));
+}
+
 }  // namespace
 }  // namespace athanor

@@ -10,6 +10,9 @@
 #include <random>
 
 #include <fmt/format.h>
+#ifdef ATHANOR_TEST_HDF5
+#include <hdf5.h>
+#endif
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -121,6 +124,31 @@ TEST(Hdf5, DamagedFilesAreOneLine) {
   write_file(dir / "a.h5", "not HDF5");
   expect_one_line(io_error(read), "a.h5", "must be a whole HDF5 file");
   expect_one_line(io_error([&] { open_hdf5(dir / "none.h5"); }), "none.h5", "No such file");
+}
+
+// Who reads a file he was sent does not read others that it names.
+TEST(Hdf5, ImagesMustLieInTheFile) {
+  const TempDir dir;
+  write_all(create_hdf5(dir / "a.h5"), raw_samples(3, 2, 2, 1, 2));
+  write_file(dir / "secret", std::string(12, 's'));
+  constexpr std::array<hsize_t, 4> kShape{3, 2, 2, 1};
+  const Cache cache;
+  for (const bool external : {true, false}) {
+    const std::string path = dir / (external ? "external.h5" : "virtual.h5");
+    std::filesystem::copy_file(dir / "a.h5", path);
+    const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    const hid_t space = H5Screate_simple(4, kShape.data(), nullptr), how = H5Pcreate(H5P_DATASET_CREATE);
+    if (external) {
+      ASSERT_GE(H5Pset_external(how, (dir / "secret").c_str(), 0, 12), 0);
+    } else {
+      ASSERT_GE(H5Pset_virtual(how, space, (dir / "a.h5").c_str(), "images", space), 0);
+    }
+    const hid_t set = H5Dcreate2(file, "elsewhere", H5T_STD_U8LE, space, H5P_DEFAULT, how, H5P_DEFAULT);
+    ASSERT_GE(set, 0);
+    H5Dclose(set), H5Pclose(how), H5Sclose(space), H5Fclose(file);
+    expect_one_line(io_error([&] { open_hdf5(path, {.images = "elsewhere", .labels = "labels"}); }), path,
+                    "elsewhere must lie in this file, but is virtual or external");
+  }
 }
 
 // Chunks that were never written cost nothing and read as zeros: a small file may claim any number of images.

@@ -7,6 +7,7 @@
 #include "data/image/decoder.h"
 #include "data/image/encode_jpeg.h"
 #include "data/image/resize.h"
+#include "data/image/transform.h"
 #include "support/image_files.h"
 #include "support/temp_dir.h"
 #include "tensor/error.h"
@@ -366,6 +367,27 @@ TEST(ImageDecoder, LooksAtTheContent) {
   decoder.open(bytes_of(jpeg));
   EXPECT_TRUE(decoder.reduces());
   EXPECT_TRUE(equals_part(decoder.decode({2, 1, 4, 5}), test::decode_whole(bytes_of(jpeg)), {2, 1, 4, 5}));
+}
+
+// What is said to be whole has been decoded to its last row.
+TEST(ImageReader, ChecksEveryRow) {
+  std::vector<std::vector<std::uint8_t>> rows;
+  for (std::uint64_t y = 0; y < 64; ++y) {
+    rows.emplace_back();
+    for (std::uint64_t x = 0; x < 64; ++x)
+      rows.back().push_back(static_cast<std::uint8_t>(philox_word({3, 1}, 64 * y + x)));
+  }
+  const std::string png = test::png_file(64, 64, PNG_COLOR_TYPE_GRAY, 8, false, rows);
+  const std::string jpeg = test::jpeg_file(test::photo(64, 64, 3), {});
+  ImageReader reader;
+  for (const auto& [file, codec] : {std::pair{png, Codec::png}, {jpeg, Codec::jpeg}}) {
+    EXPECT_NO_THROW(reader.check({test::bytes_of(file), codec}));
+    const std::string cut = file.substr(0, file.size() * 4 / 5);
+    EXPECT_THROW(reader.check({test::bytes_of(cut), codec}), IoError) << name_of(codec);
+  }
+  std::string damaged = png;
+  damaged[png.size() * 4 / 5] = static_cast<char>(damaged[png.size() * 4 / 5] ^ 16);
+  EXPECT_THROW(reader.check({test::bytes_of(damaged), Codec::png}), IoError);
 }
 
 }  // namespace

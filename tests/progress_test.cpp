@@ -204,6 +204,8 @@ TEST(Progress, WritesNumbersForPeople) {
   EXPECT_EQ(with_commas(1000), "1,000");
   EXPECT_EQ(with_commas(-1234567), "-1,234,567");
   EXPECT_EQ(duration(0.04), "0.0 s");
+  EXPECT_EQ(duration(9.94), "9.9 s");
+  EXPECT_EQ(duration(9.96), "10 s");
   EXPECT_EQ(duration(59.4), "59 s");
   EXPECT_EQ(duration(200), "3 min 20 s");
   EXPECT_EQ(duration(7500), "2 h 5 min");
