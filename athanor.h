@@ -4,6 +4,7 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/conv.h"
+#include "autograd/conv_transpose.h"
 #include "autograd/creation.h"
 #include "autograd/dropout.h"
 #include "autograd/elementwise.h"
@@ -57,6 +58,7 @@
 #include "nn/activation.h"
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
+#include "nn/conv_transpose2d.h"
 #include "nn/dropout.h"
 #include "nn/flatten.h"
 #include "nn/init.h"

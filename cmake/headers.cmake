@@ -4,6 +4,7 @@ set(ATHANOR_HEADERS
   athanor.h
   autograd/checkpoint.h
   autograd/conv.h
+  autograd/conv_transpose.h
   autograd/creation.h
   autograd/dropout.h
   autograd/elementwise.h
@@ -132,6 +133,7 @@ set(ATHANOR_HEADERS
   nn/activation.h
   nn/batch_norm.h
   nn/conv2d.h
+  nn/conv_transpose2d.h
   nn/dropout.h
   nn/flatten.h
   nn/init.h

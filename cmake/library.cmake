@@ -80,6 +80,7 @@ set(ATHANOR_CUDA_VENDOR
 set(ATHANOR_AUTOGRAD
   checkpoint
   conv
+  conv_transpose
   creation
   dropout
   elementwise
@@ -209,6 +210,7 @@ set(ATHANOR_SOURCES
   autograd/node.cpp
   nn/batch_norm.cpp
   nn/conv2d.cpp
+  nn/conv_transpose2d.cpp
   nn/init.cpp
   nn/layer_norm.cpp
   nn/linear.cpp

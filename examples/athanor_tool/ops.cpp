@@ -43,6 +43,18 @@ Tensor run_conv2d(Arguments& a) {
   return conv2d(x, w, a.optional("bias"), params);
 }
 
+Tensor run_conv_transpose2d(Arguments& a) {
+  ConvTranspose2dParams params;
+  a.pair("stride", params.stride);
+  a.pair("padding", params.padding);
+  a.pair("output_padding", params.output_padding);
+  a.pair("dilation", params.dilation);
+  params.groups = a.attribute("groups", params.groups);
+  params.impl = a.impl<ConvImpl>();
+  const Tensor x = a.in("x"), w = a.in("w");
+  return conv_transpose2d(x, w, a.optional("bias"), params);
+}
+
 Tensor run_batch_norm(Arguments& a) {
   BatchNormParams params;
   params.eps = a.attribute("eps", params.eps);
@@ -97,6 +109,7 @@ const std::map<std::string, Op>& op_table() {
       {"avg_pool2d", run_pool2d<avg_pool2d>},
       {"batch_norm", run_batch_norm},
       {"conv2d", run_conv2d},
+      {"conv_transpose2d", run_conv_transpose2d},
       {"cross_entropy", run_cross_entropy},
       {"div", binary<div>},
       {"gather",

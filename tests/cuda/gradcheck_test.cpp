@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/conv.h"
+#include "autograd/conv_transpose.h"
 #include "autograd/dropout.h"
 #include "autograd/elementwise.h"
 #include "autograd/engine.h"
@@ -39,6 +40,7 @@ std::vector<OpCase> cases() {
   const Conv2dParams strided{.stride = {2, 1}, .padding = {1, 1}, .dilation = {1, 2}};
   const Conv2dParams depthwise{.padding = {1, 1}, .groups = 4};
   const Conv2dParams grouped{.groups = 2, .activation = Activation::silu};
+  const ConvTranspose2dParams upwards{.stride = {2, 1}, .padding = {1, 0}, .output_padding = {1, 0}};
   const BatchNormParams fused_relu{.activation = Activation::relu},
       fused_gelu{.activation = Activation::gelu};
   return {
@@ -57,6 +59,9 @@ std::vector<OpCase> cases() {
       {"conv2d_grouped",
        {{1, 3, 3, 4}, {2, 2, 2, 2}},
        [=](Inputs in) { return conv2d(in[0], in[1], {}, grouped); }},
+      {"conv_transpose2d",
+       {{2, 3, 2, 3}, {3, 3, 2, 4}, {4}},
+       [=](Inputs in) { return conv_transpose2d(in[0], in[1], in[2], upwards); }},
       {"batch_norm",
        {{2, 2, 2, 3}, {3}, {3}, {2, 2, 2, 3}},
        [=](Inputs in) { return batch_norm(in[0], in[1], in[2], {}, {}, true, fused_relu, in[3]); }},

@@ -93,6 +93,29 @@ def convolutions():
         conv(activation, (2, 5, 6, 4), 6, (3, 3), padding=(1, 1), activation=activation)
 
 
+def conv_transpose(name, x, k, window, stride=(1, 1), padding=(0, 0), output_padding=(0, 0), dilation=(1, 1), groups=1,
+                   bias=True):
+    shapes = {"x": x, "w": (x[3], *window, k // groups)} | ({"bias": (k,)} if bias else {})
+    case(f"conv_transpose2d_{name}", "conv_transpose2d", shapes,
+         lambda t: nhwc(F.conv_transpose2d(nchw(t["x"]), nchw(t["w"]), t.get("bias"), stride, padding, output_padding,
+                                           groups, dilation)),
+         {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation,
+          "groups": groups})
+
+
+def transposed_convolutions():
+    conv_transpose("from_one_pixel", (3, 1, 1, 5), 6, (7, 7))
+    conv_transpose("doubled", (2, 5, 4, 6), 3, (4, 4), stride=(2, 2), padding=(1, 1))
+    conv_transpose("no_bias", (1, 4, 5, 4), 4, (3, 3), padding=(1, 1), bias=False)
+    conv_transpose("pointwise", (2, 4, 5, 8), 6, (1, 1))
+    conv_transpose("output_padding", (2, 4, 5, 3), 4, (3, 3), stride=(2, 2), padding=(1, 1), output_padding=(1, 1))
+    conv_transpose("uneven", (2, 3, 4, 2), 3, (5, 2), (3, 1), (2, 0), (2, 1), (1, 3))
+    conv_transpose("grouped", (2, 4, 4, 6), 8, (3, 3), stride=(2, 2), groups=2)
+    conv_transpose("depthwise", (1, 5, 4, 8), 8, (4, 4), stride=(2, 2), padding=(1, 1), groups=8)
+    conv_transpose("padding_beyond_stride", (1, 4, 4, 2), 3, (1, 1), output_padding=(1, 2), dilation=(2, 3))
+    conv_transpose("wide_channels", (1, 4, 4, 33), 17, (3, 3), padding=(1, 1))
+
+
 def batch_norm(name, x, training, activation="none", affine=True, residual=False, momentum=0.1, eps=1e-5):
     c = x[-1]
 
@@ -240,7 +263,7 @@ def shapes():
 if __name__ == "__main__":
     for old in FOLDER.glob("*.safetensors"):
         old.unlink()
-    for family in (convolutions, norms, pools, products, losses, pointwise, reductions, shapes):
+    for family in (convolutions, transposed_convolutions, norms, pools, products, losses, pointwise, reductions, shapes):
         family()
     files = list(FOLDER.glob("*.safetensors"))
     print(f"{len(files)} files, {sum(f.stat().st_size for f in files) / 1024:.0f} KiB")
