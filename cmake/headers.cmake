@@ -11,6 +11,7 @@ set(ATHANOR_HEADERS
   autograd/engine.h
   autograd/grad_mode.h
   autograd/gradcheck.h
+  autograd/interpolate.h
   autograd/loss.h
   autograd/matmul.h
   autograd/node.h
@@ -111,6 +112,8 @@ set(ATHANOR_HEADERS
   kernels/impl.h
   kernels/implementations.h
   kernels/index.h
+  kernels/interpolate.h
+  kernels/interpolate_ops.h
   kernels/loss.h
   kernels/math.h
   kernels/matmul.h
@@ -152,6 +155,7 @@ set(ATHANOR_HEADERS
   nn/pretrained.h
   nn/sequential.h
   nn/torch_layout.h
+  nn/upsample.h
   nn/whitening.h
   optim/adam.h
   optim/arena.h

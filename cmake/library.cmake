@@ -15,6 +15,7 @@ set(ATHANOR_KERNELS
   extremum
   hash
   index
+  interpolate
   layer_norm
   loss
   matmul
@@ -41,6 +42,7 @@ set(ATHANOR_CUDA_KERNELS
   extremum
   hash
   index
+  interpolate
   layer_norm
   loss
   matmul
@@ -84,6 +86,7 @@ set(ATHANOR_AUTOGRAD
   creation
   dropout
   elementwise
+  interpolate
   loss
   matmul
   norm

@@ -80,6 +80,17 @@ template <Tensor (*F)(const Tensor&, const Pool2dParams&)> Tensor run_pool2d(Arg
   return F(a.in("x"), params);
 }
 
+Tensor run_interpolate(Arguments& a) {
+  InterpolateParams params;
+  params.mode = a.choice<Interpolation>(
+      "mode", {{"nearest", Interpolation::nearest}, {"bilinear", Interpolation::bilinear}});
+  params.align_corners = a.attribute("align_corners", params.align_corners);
+  a.pair("size", params.size);
+  const auto scale = a.attribute("scale", std::array<double, 2>{0, 0});
+  params.scale[0] = scale[0], params.scale[1] = scale[1];
+  return interpolate(a.in("x"), params);
+}
+
 Tensor run_linear(Arguments& a) {
   const Tensor x = a.in("x"), w = a.in("w"), bias = a.optional("bias");
   return linear(x, w, bias, activation(a), a.impl<MatmulImpl>());
@@ -127,6 +138,7 @@ const std::map<std::string, Op>& op_table() {
          const Tensor x = a.in("x");
          return index_select(x, a.attribute("axis", 0), a.in("index"));
        }},
+      {"interpolate", run_interpolate},
       {"layer_norm", run_layer_norm},
       {"linear", run_linear},
       {"log_softmax", [](Arguments& a) { return log_softmax(a.in("x"), a.attribute("axis", -1)); }},
@@ -150,6 +162,10 @@ const std::map<std::string, Op>& op_table() {
          const Tensor log_probs = a.in("log_probs");
          return nll_loss(log_probs, a.in("target"), reduction(a));
        }},
+      {"pixel_shuffle",
+       [](Arguments& a) { return pixel_shuffle(a.in("x"), a.attribute<std::int64_t>("r", 1)); }},
+      {"pixel_unshuffle",
+       [](Arguments& a) { return pixel_unshuffle(a.in("x"), a.attribute<std::int64_t>("r", 1)); }},
       {"softmax", [](Arguments& a) { return softmax(a.in("x"), a.attribute("axis", -1)); }},
       {"sub", binary<sub>},
       {"sum", [](Arguments& a) { return sum(a.in("x"), axes(a), a.attribute("keepdim", false)); }},

@@ -1,7 +1,6 @@
 #include <limits>
 
-#include "kernels/cuda/divide.h"
-#include "kernels/cuda/vec.h"
+#include "kernels/cuda/places.h"
 #include "kernels/pool.h"
 #include "kernels/pool_ops.h"
 
@@ -13,11 +12,12 @@ namespace athanor::kernels {
 namespace {
 
 using cuda::Divider;
-using cuda::kVec;
+using cuda::for_each_place;
+using cuda::launch_over;
+using cuda::Places;
 using cuda::Vec;
 
-constexpr int kThreads = 128;
-constexpr int kResident = 6;  // blocks a multiprocessor holds at least: 80 registers a thread
+constexpr int kThreads = cuda::kPlaceThreads, kResident = cuda::kPlaceResident;
 
 /// The windows along one axis, for kernels.
 struct Axis {
@@ -65,37 +65,6 @@ struct Windows {
   explicit Windows(const PoolWindows& windows)
       : h(windows.h), w(windows.w), count_padding(windows.count_padding) {}
 };
-
-/// The places of a tensor [N, H, W, C], V channels each, by flat index.
-template <int V> struct Places {
-  Divider height, width, channels;
-  std::int64_t count;
-
-  explicit Places(const Tensor& t)
-      : height(t.shape()[1]), width(t.shape()[2]), channels(t.shape()[3] / V), count(t.numel() / V) {}
-
-  struct Place {
-    std::int64_t n, h, w, c;
-  };
-  __device__ __forceinline__ Place operator[](std::int64_t flat) const {
-    const auto c = channels.divide(flat), w = width.divide(c.whole), h = height.divide(w.whole);
-    return {h.whole, h.rest, w.rest, c.rest * V};
-  }
-};
-
-/// Calls f(flat) for this thread's share of the places.
-template <class F> __device__ __forceinline__ void for_each_place(std::int64_t count, const F& f) {
-  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
-  for (std::int64_t flat = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; flat < count; flat += step)
-    f(flat);
-}
-
-template <class Kernel, class... A>
-void launch_over(const CudaContext& context, const char* name, std::int64_t places, Kernel kernel,
-                 A&&... args) {
-  cuda::launch(context, {name, cuda::blocks_for(context, places, kThreads, 32), kThreads}, kernel,
-               std::forward<A>(args)...);
-}
 
 // Max ------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@
 #include "autograd/dropout.h"
 #include "autograd/elementwise.h"
 #include "autograd/engine.h"
+#include "autograd/interpolate.h"
 #include "autograd/loss.h"
 #include "autograd/matmul.h"
 #include "autograd/norm.h"
@@ -80,6 +81,16 @@ std::vector<OpCase> cases() {
          return avg_pool2d(in[0], {.padding = {1, 1}, .count_padding = false});
        }},
       {"adaptive_avg_pool2d", {{1, 5, 4, 2}}, [](Inputs in) { return adaptive_avg_pool2d(in[0], 3, 3); }},
+      {"interpolate_nearest",
+       {{1, 3, 4, 2}},
+       [](Inputs in) {
+         return interpolate(in[0], {.size = {5, 3}});
+       }},
+      {"interpolate_bilinear",
+       {{1, 3, 4, 2}},
+       [](Inputs in) {
+         return interpolate(in[0], {.mode = Interpolation::bilinear, .scale = {1.7, 2}});
+       }},
       {"softmax", {{3, 4}}, [](Inputs in) { return softmax(in[0], 0); }},
       {"log_softmax", {{3, 4}}, [](Inputs in) { return log_softmax(in[0], 1); }},
       {"cross_entropy", {{4, 3}}, [](Inputs in) { return cross_entropy(in[0], targets(), 0.1f); }},

@@ -182,6 +182,25 @@ def pools():
              {"out_h": size[0], "out_w": size[1]})
 
 
+def resampling():
+    def resample(name, x, mode, align_corners=None, size=None, scale=None):
+        attributes = {"mode": mode} | ({"align_corners": True} if align_corners else {})
+        attributes |= {"size": size} if size else {"scale": [float(s) for s in scale]}
+        case(f"interpolate_{mode}_{name}", "interpolate", {"x": x},
+             lambda t: nhwc(F.interpolate(nchw(t["x"]), size, scale, mode, align_corners)), attributes)
+
+    for mode in ("nearest", "bilinear"):
+        resample("doubled", (2, 4, 5, 3), mode, scale=(2, 2))
+        resample("scales", (1, 6, 4, 2), mode, scale=(1.7, 0.6))
+        resample("size", (1, 5, 7, 4), mode, size=(8, 3))
+    resample("aligned", (2, 4, 3, 3), "bilinear", True, size=(7, 9))
+    resample("aligned_smaller", (1, 6, 5, 2), "bilinear", True, size=(1, 3))
+    case("pixel_shuffle", "pixel_shuffle", {"x": (2, 3, 4, 18)}, lambda t: nhwc(F.pixel_shuffle(nchw(t["x"]), 3)),
+         {"r": 3})
+    case("pixel_unshuffle", "pixel_unshuffle", {"x": (2, 4, 6, 3)},
+         lambda t: nhwc(F.pixel_unshuffle(nchw(t["x"]), 2)), {"r": 2})
+
+
 def products():
     for activation in ACTIVATIONS:
         case(f"linear_{activation}", "linear", {"x": (5, 9), "w": (6, 9), "bias": (6,)},
@@ -263,7 +282,7 @@ def shapes():
 if __name__ == "__main__":
     for old in FOLDER.glob("*.safetensors"):
         old.unlink()
-    for family in (convolutions, transposed_convolutions, norms, pools, products, losses, pointwise, reductions, shapes):
+    for family in (convolutions, transposed_convolutions, norms, pools, resampling, products, losses, pointwise, reductions, shapes):
         family()
     files = list(FOLDER.glob("*.safetensors"))
     print(f"{len(files)} files, {sum(f.stat().st_size for f in files) / 1024:.0f} KiB")
