@@ -62,6 +62,7 @@
 #include "nn/conv_transpose2d.h"
 #include "nn/dropout.h"
 #include "nn/flatten.h"
+#include "nn/group_norm.h"
 #include "nn/init.h"
 #include "nn/layer_norm.h"
 #include "nn/linear.h"

@@ -139,6 +139,7 @@ set(ATHANOR_HEADERS
   nn/conv_transpose2d.h
   nn/dropout.h
   nn/flatten.h
+  nn/group_norm.h
   nn/init.h
   nn/layer_norm.h
   nn/linear.h

@@ -13,6 +13,7 @@ set(ATHANOR_KERNELS
   dropout
   elementwise
   extremum
+  group_norm
   hash
   index
   interpolate
@@ -40,6 +41,7 @@ set(ATHANOR_CUDA_KERNELS
   dropout
   elementwise
   extremum
+  group_norm
   hash
   index
   interpolate
@@ -214,6 +216,7 @@ set(ATHANOR_SOURCES
   nn/batch_norm.cpp
   nn/conv2d.cpp
   nn/conv_transpose2d.cpp
+  nn/group_norm.cpp
   nn/init.cpp
   nn/layer_norm.cpp
   nn/linear.cpp

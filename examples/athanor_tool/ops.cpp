@@ -70,6 +70,16 @@ Tensor run_layer_norm(Arguments& a) {
   return layer_norm(x, gamma, beta, a.attribute("eps", 1e-5), a.attribute("axes", 1));
 }
 
+Tensor run_group_norm(Arguments& a) {
+  const Tensor x = a.in("x"), gamma = a.optional("gamma"), beta = a.optional("beta");
+  return group_norm(x, a.attribute<std::int64_t>("groups", 1), gamma, beta, a.attribute("eps", 1e-5));
+}
+
+Tensor run_instance_norm(Arguments& a) {
+  const Tensor x = a.in("x"), gamma = a.optional("gamma"), beta = a.optional("beta");
+  return instance_norm(x, gamma, beta, a.attribute("eps", 1e-5));
+}
+
 template <Tensor (*F)(const Tensor&, const Pool2dParams&)> Tensor run_pool2d(Arguments& a) {
   Pool2dParams params;
   a.pair("window", params.window);
@@ -133,11 +143,13 @@ const std::map<std::string, Op>& op_table() {
          const bool exact = a.choice<bool>("form", {{"erf", true}, {"tanh", false}});
          return exact ? gelu(a.in("x")) : gelu_tanh(a.in("x"));
        }},
+      {"group_norm", run_group_norm},
       {"index_select",
        [](Arguments& a) {
          const Tensor x = a.in("x");
          return index_select(x, a.attribute("axis", 0), a.in("index"));
        }},
+      {"instance_norm", run_instance_norm},
       {"interpolate", run_interpolate},
       {"layer_norm", run_layer_norm},
       {"linear", run_linear},

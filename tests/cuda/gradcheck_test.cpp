@@ -70,6 +70,8 @@ std::vector<OpCase> cases() {
        {{6, 2}, {2}, {2}},
        [=](Inputs in) { return batch_norm(in[0], in[1], in[2], {}, {}, true, fused_gelu); }},
       {"layer_norm", {{3, 5}, {5}, {5}}, [](Inputs in) { return layer_norm(in[0], in[1], in[2]); }},
+      {"group_norm", {{2, 3, 4}, {4}, {4}}, [](Inputs in) { return group_norm(in[0], 2, in[1], in[2]); }},
+      {"instance_norm", {{2, 3, 2, 4}}, [](Inputs in) { return instance_norm(in[0]); }},
       {"max_pool2d",
        {{1, 5, 5, 2}},
        [](Inputs in) {

@@ -138,7 +138,28 @@ def layer_norm(name, x, axes=1, affine=True, eps=1e-5):
          lambda t: F.layer_norm(t["x"], d, t.get("gamma"), t.get("beta"), eps), {"axes": axes, "eps": eps})
 
 
+def group_norm(name, x, groups, affine=True, eps=1e-5):
+    c = (x[-1],)
+    op = "group_norm" if groups else "instance_norm"
+
+    def compute(t):
+        images, gamma, beta = t["x"].movedim(-1, 1), t.get("gamma"), t.get("beta")
+        if groups:
+            return F.group_norm(images, groups, gamma, beta, eps).movedim(1, -1)
+        return F.instance_norm(images, weight=gamma, bias=beta, eps=eps).movedim(1, -1)
+
+    case(f"{op}_{name}", op, {"x": x} | ({"gamma": c, "beta": c} if affine else {}), compute,
+         {"eps": eps} | ({"groups": groups} if groups else {}))
+
+
 def norms():
+    group_norm("images", (2, 4, 5, 6), 3)
+    group_norm("one_group", (3, 3, 4, 5), 1)
+    group_norm("no_affine", (2, 5, 4, 8), 4, affine=False)
+    group_norm("sequence_eps", (2, 7, 6), 2, eps=0.1)
+    group_norm("rows", (5, 12), 4)
+    group_norm("affine", (2, 4, 5, 3), 0)
+    group_norm("plain", (3, 5, 4, 7), 0, affine=False)
     for training in (True, False):
         mode = "train" if training else "eval"
         batch_norm(mode, (3, 4, 5, 6), training)
