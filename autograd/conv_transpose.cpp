@@ -1,8 +1,8 @@
 #include "autograd/conv_transpose.h"
 
 #include "autograd/detail/dense.h"
+#include "autograd/detail/zeros.h"
 #include "autograd/node.h"
-#include "autograd/shape.h"
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
@@ -41,13 +41,6 @@ Conv2dParams convolution(const ConvTranspose2dParams& params) {
   return conv;
 }
 
-/// x with `more` rows (axis 1) or columns (axis 2) of zeros at its end.
-Tensor lengthened(const Tensor& x, int axis, std::int64_t more) {
-  Shape zeros = x.shape();
-  zeros[axis] = more;
-  return cat(std::array{x, Tensor::zeros(zeros, x.options())}, axis);
-}
-
 }  // namespace
 
 Shape conv_transpose2d_shape(const Shape& x, const Shape& w, const ConvTranspose2dParams& params) {
@@ -78,7 +71,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
     if (more == 0) continue;
     ConvTranspose2dParams rest = params;
     rest.output_padding[axis] -= more * params.stride[axis];
-    return conv_transpose2d(lengthened(x, 1 + axis, more), w, bias, rest);
+    return conv_transpose2d(detail::with_zeros_behind(x, 1 + axis, more), w, bias, rest);
   }
 
   const Conv2dParams conv = convolution(params);

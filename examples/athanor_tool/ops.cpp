@@ -35,6 +35,7 @@ Tensor run_conv2d(Arguments& a) {
   Conv2dParams params;
   a.pair("stride", params.stride);
   a.pair("padding", params.padding);
+  params.same_padding = a.attribute("same_padding", params.same_padding);
   a.pair("dilation", params.dilation);
   params.groups = a.attribute("groups", params.groups);
   params.activation = activation(a);

@@ -64,12 +64,15 @@ def case(name, op, shapes, compute, attributes=None, buffers=(), given=None):
 
 
 def conv(name, x, k, window, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, bias=True, activation="none"):
+    same = padding == "same"
+
     def compute(t):
         y = F.conv2d(nchw(t["x"]), nchw(t["w"]), t.get("bias"), stride, padding, dilation, groups)
         return ACTIVATIONS[activation](nhwc(y))
 
     shapes = {"x": x, "w": (k, *window, x[3] // groups)} | ({"bias": (k,)} if bias else {})
-    attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    attributes = {"stride": stride, "dilation": dilation, "groups": groups}
+    attributes |= {"same_padding": True} if same else {"padding": padding}
     case(f"conv2d_{name}", "conv2d", shapes, compute, attributes | {"activation": activation})
 
 
@@ -89,6 +92,8 @@ def convolutions():
     conv("grouped_dilated_strided", (1, 11, 10, 4), 6, (3, 3), (2, 2), (2, 2), (2, 2), 2)
     conv("window_is_image", (3, 5, 4, 2), 7, (5, 4))
     conv("wide_channels", (1, 4, 4, 33), 17, (3, 3), padding=(1, 1))
+    conv("same", (2, 5, 6, 3), 4, (4, 3), padding="same")
+    conv("same_dilated", (1, 7, 4, 4), 6, (2, 4), padding="same", dilation=(3, 1), groups=2)
     for activation in ("relu", "gelu", "silu"):
         conv(activation, (2, 5, 6, 4), 6, (3, 3), padding=(1, 1), activation=activation)
 
