@@ -5,7 +5,6 @@
 #include "autograd/node.h"
 
 namespace athanor {
-
 namespace {
 
 /// What kernels do not pad, the larger half of an odd number of zeros, is made part of x.

@@ -1,5 +1,7 @@
 #include "autograd/conv_transpose.h"
 
+#include <algorithm>
+
 #include "autograd/detail/dense.h"
 #include "autograd/detail/zeros.h"
 #include "autograd/node.h"

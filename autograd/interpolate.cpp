@@ -1,5 +1,6 @@
 #include "autograd/interpolate.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/detail/dense.h"
@@ -15,6 +16,12 @@ using kernels::InterpolateAxis;
 void check_images(const char* op, const Tensor& x) {
   ATH_CHECK(x.defined() && x.rank() == 4, "{}: x must be [N, H, W, C], but got {}", op,
             x.defined() ? x.shape().str() : "an undefined tensor");
+}
+
+// What is checked of r before sizes are multiplied by it.
+void check_factor(const char* op, std::int64_t r) {
+  constexpr std::int64_t kMost = 1 << 15;
+  ATH_CHECK(r >= 1 && r <= kMost, "{}: r must be from 1 to {}, but is {}", op, kMost, r);
 }
 
 void check_input(const Tensor& x, const InterpolateParams& params) {
@@ -74,15 +81,17 @@ Tensor interpolate(const Tensor& x, const InterpolateParams& params) {
 
 Tensor pixel_shuffle(const Tensor& x, std::int64_t r) {
   check_images("pixel_shuffle", x);
-  ATH_CHECK(r > 0 && x.dim(3) % (r * r) == 0,
-            "pixel_shuffle: r^2 must divide the channels, but r is {} for {}", r, x.shape());
+  check_factor("pixel_shuffle", r);
+  ATH_CHECK(x.dim(3) % (r * r) == 0, "pixel_shuffle: r^2 must divide the channels, but r is {} for {}", r,
+            x.shape());
   const std::int64_t n = x.dim(0), h = x.dim(1), w = x.dim(2), c = x.dim(3) / (r * r);
   return reshape(permute(reshape(x, {n, h, w, c, r, r}), {0, 1, 4, 2, 5, 3}), {n, h * r, w * r, c});
 }
 
 Tensor pixel_unshuffle(const Tensor& x, std::int64_t r) {
   check_images("pixel_unshuffle", x);
-  ATH_CHECK(r > 0 && x.dim(1) % r == 0 && x.dim(2) % r == 0,
+  check_factor("pixel_unshuffle", r);
+  ATH_CHECK(x.dim(1) % r == 0 && x.dim(2) % r == 0,
             "pixel_unshuffle: r must divide H and W, but is {} for {}", r, x.shape());
   const std::int64_t n = x.dim(0), h = x.dim(1) / r, w = x.dim(2) / r, c = x.dim(3);
   return reshape(permute(reshape(x, {n, h, r, w, r, c}), {0, 1, 3, 5, 2, 4}), {n, h, w, c * r * r});

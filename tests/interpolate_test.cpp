@@ -286,8 +286,9 @@ TEST(PixelShuffle, MistakesAreNamed) {
   const Tensor x = Tensor::zeros({1, 4, 6, 6});
   EXPECT_EQ(message([&] { pixel_shuffle(x, 2); }),
             "pixel_shuffle: r^2 must divide the channels, but r is 2 for [1, 4, 6, 6]");
-  EXPECT_EQ(message([&] { pixel_shuffle(x, 0); }),
-            "pixel_shuffle: r^2 must divide the channels, but r is 0 for [1, 4, 6, 6]");
+  EXPECT_EQ(message([&] { pixel_shuffle(x, 0); }), "pixel_shuffle: r must be from 1 to 32768, but is 0");
+  EXPECT_EQ(message([&] { pixel_unshuffle(x, std::int64_t{1} << 40); }),
+            "pixel_unshuffle: r must be from 1 to 32768, but is 1099511627776");
   EXPECT_EQ(message([&] { pixel_unshuffle(x, 3); }),
             "pixel_unshuffle: r must divide H and W, but is 3 for [1, 4, 6, 6]");
   EXPECT_EQ(message([&] {

@@ -87,6 +87,7 @@ template <Tensor (*F)(const Tensor&, const Pool2dParams&)> Tensor run_pool2d(Arg
   a.pair("stride", params.stride);
   a.pair("padding", params.padding);
   params.ceil_mode = a.attribute("ceil_mode", params.ceil_mode);
+  a.pair("dilation", params.dilation);
   params.count_padding = a.attribute("count_padding", params.count_padding);
   return F(a.in("x"), params);
 }
@@ -163,6 +164,12 @@ const std::map<std::string, Op>& op_table() {
       {"max",
        [](Arguments& a) { return max(a.in("x"), a.attribute("axis", -1), a.attribute("keepdim", false)); }},
       {"max_pool2d", run_pool2d<max_pool2d>},
+      {"max_unpool2d",
+       [](Arguments& a) {
+         const Tensor x = a.in("x"), indices = a.in("indices");
+         const std::int64_t out_h = a.attribute<std::int64_t>("out_h", 1);
+         return max_unpool2d(x, indices, out_h, a.attribute<std::int64_t>("out_w", 1));
+       }},
       {"mean", [](Arguments& a) { return mean(a.in("x"), axes(a), a.attribute("keepdim", false)); }},
       {"mse_loss",
        [](Arguments& a) {

@@ -77,6 +77,11 @@ std::vector<OpCase> cases() {
        [](Inputs in) {
          return max_pool2d(in[0], {.window = {3, 3}, .padding = {1, 1}});
        }},
+      {"max_pool2d_dilated",
+       {{1, 5, 6, 2}},
+       [](Inputs in) {
+         return max_pool2d(in[0], {.stride = {1, 1}, .dilation = {2, 3}});
+       }},
       {"avg_pool2d",
        {{1, 5, 5, 2}},
        [](Inputs in) {

@@ -202,6 +202,13 @@ def pools():
     pool("padding_not_counted", "avg_pool2d", (2, 6, 5, 3), (3, 3), (2, 2), (1, 1), count_padding=False)
     pool("ties", "max_pool2d", None, (3, 3), (1, 1), (1, 1),
          given=lambda g: {"x": torch.randint(0, 3, (2, 5, 6, 3), generator=g).float()})
+    case("max_pool2d_dilated", "max_pool2d", {"x": (2, 9, 8, 3)},
+         lambda t: nhwc(F.max_pool2d(nchw(t["x"]), (3, 2), (2, 1), (1, 1), (2, 3))),
+         {"window": (3, 2), "stride": (2, 1), "padding": (1, 1), "dilation": (2, 3)})
+    images = torch.randn((2, 3, 6, 8), generator=torch.Generator().manual_seed(1))
+    case("max_unpool2d", "max_unpool2d", {"x": (2, 3, 4, 3)},
+         lambda t: nhwc(F.max_unpool2d(nchw(t["x"]), nchw(t["indices"]), 2, output_size=(6, 8))),
+         {"out_h": 6, "out_w": 8}, given={"indices": nhwc(F.max_pool2d(images, 2, return_indices=True)[1])})
     for name, size in (("global", (1, 1)), ("uneven", (3, 2)), ("larger", (9, 7))):
         case(f"adaptive_avg_pool2d_{name}", "adaptive_avg_pool2d", {"x": (2, 7, 5, 3)},
              lambda t, size=size: nhwc(F.adaptive_avg_pool2d(nchw(t["x"]), size)),
