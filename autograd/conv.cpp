@@ -1,9 +1,26 @@
 #include "autograd/conv.h"
 
 #include "autograd/detail/activation.h"
+#include "autograd/detail/zeros.h"
 #include "autograd/node.h"
 
 namespace athanor {
+namespace {
+
+/// What kernels do not pad, the larger half of an odd number of zeros, is made part of x.
+Tensor conv2d_same(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
+  Conv2dParams even = params;
+  even.same_padding = false;
+  Tensor padded = x;
+  for (int axis = 0; axis < 2; ++axis) {
+    const std::int64_t zeros = params.dilation[axis] * (w.dim(1 + axis) - 1);
+    even.padding[axis] = zeros / 2;
+    if (zeros % 2 != 0) padded = detail::with_zeros_behind(padded, 1 + axis, 1);
+  }
+  return conv2d(padded, w, bias, even);
+}
+
+}  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
   if (detail::needs_its_input(params.activation)) {
@@ -16,6 +33,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
             "conv2d: x and w must have one floating dtype and device, but got {} on {} and {} on {}",
             x.dtype(), x.device().str(), w.dtype(), w.device().str());
   const Shape shape = conv2d_shape(x.shape(), w.shape(), params);
+  if (params.same_padding) return conv2d_same(x, w, bias, params);
   if (bias.defined()) check_dense("conv2d", "bias", bias, x.dtype(), {w.shape()[0]}, x.device());
 
   const Tensor input = dense(x), filter = dense(w), y = Tensor::empty(shape, x.options());

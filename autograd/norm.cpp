@@ -54,6 +54,24 @@ kernels::Sink target(Grads& dx, int input, const Tensor& like) {
   return {tensor, write};
 }
 
+// Records a norm that keeps its statistics. `backward` calls its kernel.
+template <class Backward>
+Tensor record_norm(const char* op, const Tensor& y, const Tensor& x, const Tensor& in, const Tensor& gamma,
+                   const Tensor& beta, const Tensor& stats, Backward backward) {
+  return record(op, y, {x, gamma, beta},
+                [in = Saved(in), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(stats), backward](
+                    const Tensor& seed, Grads& dx) {
+                  const Tensor dy = dense(seed);
+                  kernels::Sink dgamma, dbeta;
+                  if (dx.wants(0)) dx[0] = empty_like(dy);
+                  if (dx.wants(1)) dgamma = target(dx, 1, gamma);
+                  if (dx.wants(2)) dbeta = target(dx, 2, beta);
+                  on_device(dy.device(), [&](auto& context) {
+                    backward(context, in.get(), gamma.get(), stats.get(), dy, dx[0], dgamma, dbeta);
+                  });
+                });
+}
+
 // What a rank tells the others in a joint batch norm.
 Tensor empty_row(const Tensor& x) {
   return Tensor::empty({1 + 2 * x.dim(-1)}, {DType::f64, x.device()});
@@ -158,18 +176,43 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
   on_device(x.device(), [&](auto& context) {
     kernels::layer_norm_forward(context, in, gamma, beta, rounded(eps, x), stats, y);
   });
-  return record("layer_norm", y, {x, gamma, beta},
-                [in = Saved(in), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(stats)](
-                    const Tensor& seed, Grads& dx) {
-                  const Tensor dy = dense(seed);
-                  kernels::Sink dgamma, dbeta;
-                  if (dx.wants(0)) dx[0] = empty_like(dy);
-                  if (dx.wants(1)) dgamma = target(dx, 1, gamma);
-                  if (dx.wants(2)) dbeta = target(dx, 2, beta);
-                  on_device(dy.device(), [&](auto& context) {
-                    kernels::layer_norm_backward(context, in, gamma, stats, dy, dx[0], dgamma, dbeta);
-                  });
-                });
+  return record_norm("layer_norm", y, x, in, gamma, beta, stats,
+                     [](auto& context, auto&... args) { kernels::layer_norm_backward(context, args...); });
+}
+
+namespace {
+
+Tensor normalize_groups(const char* op, const Tensor& x, std::int64_t groups, const Tensor& gamma,
+                        const Tensor& beta, double eps) {
+  const Shape channels = {x.dim(-1)};
+  check_parameter(op, "gamma", gamma, channels, x);
+  check_parameter(op, "beta", beta, channels, x);
+  const Tensor in = dense(x), y = empty_like(in);
+  const Tensor stats = Tensor::empty({x.dim(0), groups, 2}, {stats_dtype(x), x.device()});
+  on_device(x.device(), [&](auto& context) {
+    kernels::group_norm_forward(context, in, gamma, beta, rounded(eps, x), stats, y);
+  });
+  return record_norm(op, y, x, in, gamma, beta, stats,
+                     [](auto& context, auto&... args) { kernels::group_norm_backward(context, args...); });
+}
+
+}  // namespace
+
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& gamma, const Tensor& beta, double eps) {
+  check_input("group_norm", x, 2);
+  ATH_CHECK(groups > 0 && x.dim(-1) % groups == 0,
+            "group_norm: groups must divide the channels, but got {} for {}", groups, x.shape());
+  ATH_CHECK(x.numel() != groups, "group_norm: x must have at least 2 values per group, but {} in {} has 1",
+            x.shape(), groups);
+  return normalize_groups("group_norm", x, groups, gamma, beta, eps);
+}
+
+Tensor instance_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
+  check_input("instance_norm", x, 3);
+  const std::int64_t channels = x.dim(-1);
+  ATH_CHECK(channels > 0 && x.numel() != x.dim(0) * channels,
+            "instance_norm: x must have channels of at least 2 pixels, but is {}", x.shape());
+  return normalize_groups("instance_norm", x, channels, gamma, beta, eps);
 }
 
 }  // namespace athanor

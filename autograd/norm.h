@@ -44,4 +44,15 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
 Tensor layer_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& beta = {}, double eps = 1e-5,
                   int axes = 1);
 
+/// Group normalisation: of every image, the channels in `groups` groups of neighbours, each over all pixels.
+/// x [N, ..., C] floating; gamma, beta [C] f32 (f64 for f64 x; or undefined: 1 and 0). Statistics are kept in
+/// f32 (f64 for f64 x). Throws ArgumentError on rank, dtype, shapes, groups that do not divide C and, as
+/// PyTorch does, where the whole batch has one value per group. Source: Wu and He 2018, arXiv:1803.08494.
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& gamma = {}, const Tensor& beta = {},
+                  double eps = 1e-5);
+
+/// Group normalisation with a group for every channel: x [N, ..., C] with at least two pixels. No running
+/// statistics. Source: Ulyanov, Vedaldi and Lempitsky 2016, arXiv:1607.08022.
+Tensor instance_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& beta = {}, double eps = 1e-5);
+
 }  // namespace athanor

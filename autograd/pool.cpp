@@ -2,6 +2,7 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
+#include "kernels/index.h"
 
 namespace athanor {
 namespace {
@@ -19,17 +20,24 @@ void check_input(const char* op, const Tensor& x) {
 
 PoolAxis axis_of(const char* op, const Tensor& x, const Pool2dParams& params, int axis) {
   const std::int64_t inputs = x.shape()[1 + axis], window = params.window[axis], stride = params.stride[axis],
-                     padding = params.padding[axis];
-  ATH_CHECK(window > 0 && stride > 0, "{}: window and stride must be positive, but got {} and {}", op, window,
-            stride);
+                     padding = params.padding[axis], dilation = params.dilation[axis];
+  ATH_CHECK(window > 0 && stride > 0 && dilation > 0,
+            "{}: window, stride and dilation must be positive, but got {}, {} and {}", op, window, stride,
+            dilation);
   ATH_CHECK(padding >= 0 && 2 * padding <= window,
             "{}: padding must be in [0, window / 2], but got {} for window {}", op, padding, window);
-  const std::int64_t room = inputs + 2 * padding - window;
-  ATH_CHECK(room >= 0, "{}: window {} must fit into {} with padding {}, but does not", op, window, inputs,
-            padding);
-  std::int64_t outputs = (room + (params.ceil_mode ? stride - 1 : 0)) / stride + 1;
-  if ((outputs - 1) * stride >= inputs + padding) --outputs;  // starts in the padding
-  return {inputs, outputs, window, stride, padding, false};
+  PoolAxis result{inputs, 0, window, stride, padding, false, dilation};
+  const std::int64_t room = inputs + 2 * padding - result.extent();
+  ATH_CHECK(room >= 0, "{}: window {} must fit into {} with padding {}, but does not", op, result.extent(),
+            inputs, padding);
+  result.outputs = (room + (params.ceil_mode ? stride - 1 : 0)) / stride + 1;
+  if ((result.outputs - 1) * stride >= inputs + padding) --result.outputs;  // starts in the padding
+  for (std::int64_t i = 0; i < result.outputs && result.start(i) < 0; ++i) {
+    const std::int64_t first = (result.start(i) % dilation + dilation) % dilation;
+    ATH_CHECK(first < inputs, "{}: every window must hold an element of x, but number {} has only padding",
+              op, i);
+  }
+  return result;
 }
 
 PoolWindows windows_of(const char* op, const Tensor& x, const Pool2dParams& params) {
@@ -51,17 +59,20 @@ Tensor average(const char* op, const Tensor& x, const PoolWindows& windows) {
   });
 }
 
-}  // namespace
-
-Tensor max_pool2d(const Tensor& x, const Pool2dParams& params) {
+/// y, and the positions of the maxima where asked for.
+Tensor max_pool(const Tensor& x, const Pool2dParams& params, Tensor* positions) {
   const PoolWindows windows = windows_of("max_pool2d", x, params);
   const Tensor from = dense(x), y = Tensor::empty(result_shape(x, windows), x.options());
-  Tensor index;  // only where a backward pass may ask for it
-  if (grad_enabled() && x.requires_grad()) {
+  Tensor index;  // only where a backward pass may ask for it, or the caller does
+  if (positions || (grad_enabled() && x.requires_grad())) {
     const bool small = windows.h.window * windows.w.window <= 256;
     index = Tensor::empty(y.shape(), {small ? DType::u8 : DType::i32, x.device()});
   }
-  on_device(x.device(), [&](auto& context) { kernels::max_pool_forward(context, windows, from, y, index); });
+  if (positions) *positions = Tensor::empty(y.shape(), {DType::i64, x.device()});
+  on_device(x.device(), [&](auto& context) {
+    kernels::max_pool_forward(context, windows, from, y, index);
+    if (positions) kernels::max_pool_positions(context, windows, index, *positions);
+  });
   return record("max_pool2d", y, {x},
                 [shape = x.shape(), windows, index = Saved(index)](const Tensor& seed, Grads& dx) {
                   const Tensor dy = dense(seed);
@@ -72,7 +83,51 @@ Tensor max_pool2d(const Tensor& x, const Pool2dParams& params) {
                 });
 }
 
+}  // namespace
+
+Tensor max_pool2d(const Tensor& x, const Pool2dParams& params) {
+  return max_pool(x, params, nullptr);
+}
+
+MaxPooled max_pool2d_with_indices(const Tensor& x, const Pool2dParams& params) {
+  MaxPooled result;
+  result.y = max_pool(x, params, &result.indices);
+  return result;
+}
+
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::int64_t out_h, std::int64_t out_w) {
+  check_input("max_unpool2d", x);
+  ATH_CHECK(indices.defined() && indices.dtype() == DType::i64 && indices.shape() == x.shape() &&
+                indices.device() == x.device(),
+            "max_unpool2d: indices must be i64 {} on {}, but got {}", x.shape(), x.device().str(),
+            indices.defined()
+                ? fmt::format("{} {} on {}", indices.dtype(), indices.shape(), indices.device().str())
+                : "an undefined tensor");
+  ATH_CHECK(out_h > 0 && out_w > 0, "max_unpool2d: output sizes must be positive, but got {} x {}", out_h,
+            out_w);
+  const Tensor y = Tensor::zeros({x.dim(0), out_h, out_w, x.dim(3)}, x.options());
+  const Shape images = {x.dim(0), out_h * out_w, x.dim(3)},
+              pooled = {x.dim(0), x.dim(1) * x.dim(2), x.dim(3)};
+  const auto as = [](const Tensor& t, const Shape& shape) {
+    return t.detach().view_as_strided(shape, contiguous_strides(shape), 0);
+  };
+  const Tensor at = as(dense(indices), pooled);
+  on_device(x.device(), [&](auto& context) {
+    kernels::check_indices(context, "max_unpool2d", at, images[1]);
+    kernels::scatter_add(context, as(dense(x), pooled), 1, at, as(y, images));
+  });
+  return record("max_unpool2d", y, {x},
+                [at = Saved(at), shape = x.shape(), images, as](const Tensor& dy, Grads& dx) {
+                  dx[0] = Tensor::empty(shape, dy.options());
+                  on_device(dy.device(), [&](auto& context) {
+                    kernels::gather(context, as(dense(dy), images), 1, at, as(dx[0], at.get().shape()));
+                  });
+                });
+}
+
 Tensor avg_pool2d(const Tensor& x, const Pool2dParams& params) {
+  ATH_CHECK(params.dilation[0] == 1 && params.dilation[1] == 1,
+            "avg_pool2d: dilation must be 1, but got {} x {}", params.dilation[0], params.dilation[1]);
   return average("avg_pool2d", x, windows_of("avg_pool2d", x, params));
 }
 

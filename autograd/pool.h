@@ -11,8 +11,20 @@ namespace athanor {
 // fit.
 
 /// Largest value of each window; NaN wins. x [N, H, W, C] -> [N, P, Q, C] with
-/// P = (H + 2 padding - window) / stride + 1. The gradient goes to the first of equal maxima.
+/// P = (H + 2 padding - dilation (window - 1) - 1) / stride + 1: the elements of a window lie `dilation`
+/// steps apart, and one of them at least is an element of x. The gradient goes to the first of equal maxima.
 Tensor max_pool2d(const Tensor& x, const Pool2dParams& params = {});
+
+struct MaxPooled {
+  Tensor y;        ///< what max_pool2d() returns
+  Tensor indices;  ///< i64, shaped like y: h W + w of each maximum in its image
+};
+/// max_pool2d(), and where the maxima are.
+MaxPooled max_pool2d_with_indices(const Tensor& x, const Pool2dParams& params = {});
+/// The reverse: x [N, P, Q, C] and indices of its shape -> [N, out_h, out_w, C], zeros but at the indices,
+/// where what belongs to one place is added up. Indices outside the image are an ArgumentError on the CPU.
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::int64_t out_h, std::int64_t out_w);
+
 /// Mean of each window, in f32 (f64 for f64). Shapes as in max_pool2d.
 Tensor avg_pool2d(const Tensor& x, const Pool2dParams& params = {});
 /// Average over out_h x out_w nearly equal windows; 1 x 1 is global average pooling. [N, H, W, C] -> [N,

@@ -4,12 +4,14 @@ set(ATHANOR_HEADERS
   athanor.h
   autograd/checkpoint.h
   autograd/conv.h
+  autograd/conv_transpose.h
   autograd/creation.h
   autograd/dropout.h
   autograd/elementwise.h
   autograd/engine.h
   autograd/grad_mode.h
   autograd/gradcheck.h
+  autograd/interpolate.h
   autograd/loss.h
   autograd/matmul.h
   autograd/node.h
@@ -110,6 +112,8 @@ set(ATHANOR_HEADERS
   kernels/impl.h
   kernels/implementations.h
   kernels/index.h
+  kernels/interpolate.h
+  kernels/interpolate_ops.h
   kernels/loss.h
   kernels/math.h
   kernels/matmul.h
@@ -132,8 +136,10 @@ set(ATHANOR_HEADERS
   nn/activation.h
   nn/batch_norm.h
   nn/conv2d.h
+  nn/conv_transpose2d.h
   nn/dropout.h
   nn/flatten.h
+  nn/group_norm.h
   nn/init.h
   nn/layer_norm.h
   nn/linear.h
@@ -150,6 +156,7 @@ set(ATHANOR_HEADERS
   nn/pretrained.h
   nn/sequential.h
   nn/torch_layout.h
+  nn/upsample.h
   nn/whitening.h
   optim/adam.h
   optim/arena.h

@@ -13,8 +13,10 @@ set(ATHANOR_KERNELS
   dropout
   elementwise
   extremum
+  group_norm
   hash
   index
+  interpolate
   layer_norm
   loss
   matmul
@@ -39,8 +41,10 @@ set(ATHANOR_CUDA_KERNELS
   dropout
   elementwise
   extremum
+  group_norm
   hash
   index
+  interpolate
   layer_norm
   loss
   matmul
@@ -80,9 +84,11 @@ set(ATHANOR_CUDA_VENDOR
 set(ATHANOR_AUTOGRAD
   checkpoint
   conv
+  conv_transpose
   creation
   dropout
   elementwise
+  interpolate
   loss
   matmul
   norm
@@ -209,6 +215,8 @@ set(ATHANOR_SOURCES
   autograd/node.cpp
   nn/batch_norm.cpp
   nn/conv2d.cpp
+  nn/conv_transpose2d.cpp
+  nn/group_norm.cpp
   nn/init.cpp
   nn/layer_norm.cpp
   nn/linear.cpp

@@ -17,7 +17,13 @@ Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dParams& params) {
     ATH_CHECK(stride >= 1 && dilation >= 1 && padding >= 0,
               "conv2d: stride and dilation must be >= 1 and padding >= 0, but got {}, {} and {}", stride,
               dilation, padding);
+    ATH_CHECK(!params.same_padding || (stride == 1 && padding == 0),
+              "conv2d: same_padding must have stride 1 and padding 0, but got {} and {}", stride, padding);
     const std::int64_t extent = dilation * (w[1 + axis] - 1) + 1, padded = x[1 + axis] + 2 * padding;
+    if (params.same_padding) {
+      out[axis] = x[1 + axis];
+      continue;
+    }
     ATH_CHECK(padded >= extent, "conv2d: the {} of x with its padding must be at least {}, but got {}",
               axis == 0 ? "height" : "width", extent, padded);
     out[axis] = (padded - extent) / stride + 1;

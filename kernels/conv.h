@@ -11,6 +11,7 @@ namespace athanor {
 struct Conv2dParams {
   std::int64_t stride[2] = {1, 1};   ///< along H, W
   std::int64_t padding[2] = {0, 0};  ///< zeros on both sides of H, W
+  bool same_padding = false;         ///< as many zeros as keep H and W; not for kernels, which get `padding`
   std::int64_t dilation[2] = {1, 1};
   std::int64_t groups = 1;
   Activation activation = Activation::none;

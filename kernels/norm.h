@@ -85,4 +85,16 @@ template <class Context>
 void layer_norm_backward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
                          const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta);
 
+// Group normalisation over the pixels of an image and C / G neighbouring channels. x, y, dy, dx [N, ..., C]
+// dense; gamma, beta [C] A or undefined; stats [N, G, 2] A: mean and 1 / sqrt(var + eps). Reads x twice for
+// the statistics: deviations are from the mean itself.
+
+template <class Context>
+void group_norm_forward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                        double eps, const Tensor& stats, const Tensor& y);
+/// dx may be undefined.
+template <class Context>
+void group_norm_backward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
+                         const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta);
+
 }  // namespace athanor::kernels

@@ -102,7 +102,23 @@ template <class A> ATH_HD inline A batch_norm_dx(A g, A d, A scale, A slope, A o
   return scale * (std::fma(-slope, d, g) - offset);
 }
 
-/// Layer norm: dL/dx from the means over a row of g = dy gamma, and of g times the normalised value.
+/// Sizes of a group norm, from x [N, ..., C] and stats [N, G, 2].
+struct ChannelGroups {
+  std::int64_t images, pixels, channels, groups, width;  // pixels of an image; channels of a group
+
+  ChannelGroups(const Tensor& x, const Tensor& stats)
+      : images(x.dim(0)),
+        pixels(x.numel() > 0 ? x.numel() / images / x.dim(-1) : 0),
+        channels(x.dim(-1)),
+        groups(stats.dim(1)),
+        width(channels / groups) {}
+
+  /// Values that are normalised together.
+  ATH_HD double count() const { return static_cast<double>(pixels * width); }
+};
+
+/// Layer and group norm: dL/dx from the means, over what is normalised together, of g = dy gamma, and of g
+/// times the normalised value.
 template <class A> ATH_HD inline A layer_norm_dx(A g, A normalized, A inverse, A mean_g, A mean_product) {
   return inverse * (g - mean_g - normalized * mean_product);
 }

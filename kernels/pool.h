@@ -13,6 +13,7 @@ struct Pool2dParams {
   std::int64_t padding[2] = {0, 0};  ///< max: never wins; average: see count_padding. At most half the window
   bool ceil_mode = false;     ///< round the output size up; windows that start in the padding are dropped
   bool count_padding = true;  ///< average divides by the window size, padding included
+  std::int64_t dilation[2] = {1, 1};  ///< max: steps between the elements of a window
 };
 
 namespace kernels {
@@ -22,14 +23,18 @@ namespace kernels {
 struct PoolAxis {
   std::int64_t inputs = 0, outputs = 0;
   std::int64_t window = 1, stride = 1, padding = 0;
-  bool adaptive = false;  ///< window i is [floor(i inputs / outputs), ceil((i + 1) inputs / outputs))
+  bool adaptive = false;      ///< window i is [floor(i inputs / outputs), ceil((i + 1) inputs / outputs))
+  std::int64_t dilation = 1;  ///< steps from one element of a window to the next
+
+  /// From the first element of a window to behind its last.
+  ATH_HD std::int64_t extent() const { return dilation * (window - 1) + 1; }
 
   ATH_HD std::int64_t start(std::int64_t i) const {
     return adaptive ? i * inputs / outputs : i * stride - padding;
   }
   ATH_HD std::int64_t end(std::int64_t i) const {  // may lie in the padding
     if (adaptive) return ((i + 1) * inputs + outputs - 1) / outputs;
-    return std::min(start(i) + window, inputs + padding);
+    return std::min(start(i) + extent(), inputs + padding);
   }
 };
 
@@ -40,6 +45,7 @@ struct PoolWindows {
 
 // x [N, H, W, C] and y [N, P, Q, C], dense, one floating dtype; `index` [N, P, Q, C] is u8 where a window has
 // at most 256 elements, else i32. C is innermost everywhere; every element of the result is written, once.
+// Only windows of a maximum have a dilation.
 
 /// y = the largest of each window, the first NaN where there is one; index = its place in the window,
 /// r * window_w + s. Undefined, index is not written. Every window holds an element of x.
@@ -50,6 +56,12 @@ void max_pool_forward(Context& context, const PoolWindows& windows, const Tensor
 template <class Context>
 void max_pool_backward(Context& context, const PoolWindows& windows, const Tensor& dy, const Tensor& index,
                        const Tensor& dx);
+
+/// positions = where in its image H W the maxima of max_pool_forward() are: h W + w for the place in `index`.
+/// i64, shaped like index.
+template <class Context>
+void max_pool_positions(Context& context, const PoolWindows& windows, const Tensor& index,
+                        const Tensor& positions);
 
 /// y = mean of each window, divided by its elements: with those in the padding where count_padding says so.
 template <class Context>

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "tensor/tensor.h"
+#include "kernels/pool.h"
 
 namespace athanor::kernels {
 
@@ -17,6 +17,26 @@ template <class A> struct Best {
     at = better ? place : at;
   }
 };
+
+/// h W + w of the element at `place` in the window of output (p, q).
+ATH_HD inline std::int64_t position_of(const PoolWindows& windows, std::int64_t p, std::int64_t q,
+                                       std::int64_t place) {
+  const std::int64_t r = place / windows.w.window, s = place % windows.w.window;
+  const std::int64_t h = windows.h.start(p) + r * windows.h.dilation,
+                     w = windows.w.start(q) + s * windows.w.dilation;
+  return h * windows.w.inputs + w;
+}
+
+/// Which element of a window that starts at `start` is its first behind the padding before x.
+ATH_HD inline std::int64_t first_tap(std::int64_t start, std::int64_t dilation) {
+  return start < 0 ? (dilation - 1 - start) / dilation : 0;
+}
+
+/// Which element of a window lies `offset` from its first; -1 where none does.
+ATH_HD inline std::int64_t tap_at(std::int64_t offset, std::int64_t dilation) {
+  if (dilation == 1) return offset;
+  return offset % dilation == 0 ? offset / dilation : -1;
+}
 
 /// Calls f<I>() with the type of the places within a window.
 template <class F> void dispatch_index(const Tensor& index, const F& f) {

@@ -15,6 +15,10 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Con
   params_.stride[0] = params_.stride[1] = options.stride;
   params_.padding[0] = params_.padding[1] = options.padding;
   params_.dilation[0] = params_.dilation[1] = options.dilation;
+  ATH_CHECK(!options.same_padding || (options.stride == 1 && options.padding == 0),
+            "Conv2d: same_padding must have stride 1 and padding 0, but got {} and {}", options.stride,
+            options.padding);
+  params_.same_padding = options.same_padding;
   params_.groups = groups;
   params_.activation = options.activation;
   params_.impl = options.impl;

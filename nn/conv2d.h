@@ -9,7 +9,8 @@ namespace athanor::nn {
 
 struct Conv2dOptions {
   std::int64_t stride = 1;
-  std::int64_t padding = 0;  ///< zeros on each side
+  std::int64_t padding = 0;   ///< zeros on each side
+  bool same_padding = false;  ///< as many zeros as keep H and W; stride 1 alone
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;

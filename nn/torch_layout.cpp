@@ -5,6 +5,7 @@
 #include "kernels/copy.h"
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
+#include "nn/conv_transpose2d.h"
 #include "nn/linear.h"
 
 namespace athanor::nn {
@@ -16,13 +17,15 @@ std::string member(const NamedModule& module, std::string_view name) {
   return module.name.empty() ? std::string(name) : fmt::format("{}.{}", module.name, name);
 }
 
-// The parameters whose layouts differ: a convolution weight is seen as [K, R, S, C], the columns of a linear
-// one as [N, H, W, C].
+// The parameters whose layouts differ: a convolution weight is seen as [K, R, S, C] (a transposed one's as
+// [C, R, S, K]), the columns of a linear one as [N, H, W, C].
 std::map<std::string, Shape> images_of(const Module& model) {
   std::map<std::string, Shape> images;
   for (const NamedModule& module : model.modules()) {
     if (const auto* conv = dynamic_cast<const Conv2d*>(module.module)) {
       images.emplace(member(module, "weight"), conv->weight().shape());
+    } else if (const auto* transposed = dynamic_cast<const ConvTranspose2d*>(module.module)) {
+      images.emplace(member(module, "weight"), transposed->weight().shape());
     } else if (const auto* linear = dynamic_cast<const Linear*>(module.module)) {
       const FlattenedImage& image = linear->options().image;
       if (image.channels > 0)

@@ -5,9 +5,10 @@
 
 namespace athanor::nn {
 
-// PyTorch keeps convolution weights as [K, C, R, S] and flattens images as C, H, W; we keep [K, R, S, C] and
-// flatten as H, W, C. What differs in a state is found from the modules of the model: the weights of Conv2d,
-// and the columns of a Linear with options().image. Entries the model does not know pass through unchanged.
+// PyTorch keeps convolution weights as [K, C, R, S], transposed ones as [C, K, R, S], and flattens images as
+// C, H, W; we keep [K, R, S, C] and [C, R, S, K], and flatten as H, W, C. What differs in a state is found
+// from the modules of the model: the weights of Conv2d and ConvTranspose2d, and the columns of a Linear with
+// options().image. Entries the model does not know pass through unchanged.
 
 /// A state with PyTorch's layouts as a state of `model`; "num_batches_tracked", which we do not count, is
 /// left out. Shapes that do not fit are left for load_state_dict() to name.

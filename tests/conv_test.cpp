@@ -9,6 +9,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
+#include "autograd/shape.h"
 #include "kernels/conv.h"
 #include "kernels/copy.h"
 #include "kernels/cpu/onednn.h"
@@ -294,6 +295,33 @@ TEST(Conv2d, WithoutChannelsIsItsBias) {
   }
 }
 
+TEST(Conv2d, SamePaddingIsThatOfAPaddedImage) {
+  for (const auto& [r, s] : {std::pair{3, 3}, {2, 4}, {4, 5}, {1, 1}, {7, 2}}) {
+    for (const std::int64_t dilation : {1, 2, 3}) {
+      const Tensor x = require_grad(values({2, 5, 6, 4}, DType::f64, 1)),
+                   w = require_grad(values({6, r, s, 2}, DType::f64, 2));
+      const Conv2dParams same{.same_padding = true, .dilation = {dilation, dilation}, .groups = 2};
+      // The definition: half of the zeros before x, rounded down, the others behind.
+      const std::int64_t zeros[2] = {dilation * (r - 1), dilation * (s - 1)};
+      const Shape wide = {2, 5 + zeros[0], 6 + zeros[1], 4};
+      const Tensor padded = Tensor::zeros(wide, {DType::f64, kCpu});
+      const auto inside = [&](const Tensor& t) {
+        return narrow(narrow(t, 1, zeros[0] / 2, 5), 2, zeros[1] / 2, 6);
+      };
+      kernels::copy(cpu_context(), x, inside(padded));
+      const Tensor dy = values({2, 5, 6, 6}, DType::f64, 3);
+      const Reference expected(padded, w, dy, {.dilation = {dilation, dilation}, .groups = 2});
+      const Tensor y = conv2d(x, w, {}, same);
+      ASSERT_EQ(y.shape(), (Shape{2, 5, 6, 6}));
+      EXPECT_TRUE(close(y, expected.y, 1e-14));
+      backward(y, dy);
+      EXPECT_TRUE(close(grad_of(w), expected.dw, 1e-14));
+      EXPECT_TRUE(close(grad_of(x), inside(Tensor::from(expected.dx, wide)).to_vector(), 1e-14));
+      gradcheck([&](std::span<const Tensor> in) { return conv2d(in[0], in[1], {}, same); }, std::array{x, w});
+    }
+  }
+}
+
 TEST(Conv2d, StridedInputAndReusedInput) {
   const Tensor wide = values({2, 6, 6, 8}, DType::f64, 1);
   const Tensor x = wide.view_as_strided({2, 6, 6, 3}, {288, 48, 8, 1}, 2),
@@ -322,6 +350,14 @@ TEST(Conv2d, MistakesAreNamed) {
               conv2d(x, w, {}, {.dilation = {2, 1}});
             }),
             "conv2d: the height of x with its padding must be at least 5, but got 4");
+  EXPECT_EQ(message([&] {
+              conv2d(x, w, {}, {.stride = {1, 2}, .same_padding = true});
+            }),
+            "conv2d: same_padding must have stride 1 and padding 0, but got 2 and 0");
+  EXPECT_EQ(message([&] {
+              conv2d(x, w, {}, {.padding = {1, 1}, .same_padding = true});
+            }),
+            "conv2d: same_padding must have stride 1 and padding 0, but got 1 and 1");
   EXPECT_THROW(conv2d(x, values({3, 3, 3, 1}, DType::f32, 2)), ArgumentError);
   EXPECT_THROW(conv2d(x, w, {}, {.groups = 2}), ArgumentError);
   EXPECT_THROW(conv2d(x, w, {}, {.stride = {0, 1}}), ArgumentError);

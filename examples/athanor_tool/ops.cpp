@@ -35,12 +35,25 @@ Tensor run_conv2d(Arguments& a) {
   Conv2dParams params;
   a.pair("stride", params.stride);
   a.pair("padding", params.padding);
+  params.same_padding = a.attribute("same_padding", params.same_padding);
   a.pair("dilation", params.dilation);
   params.groups = a.attribute("groups", params.groups);
   params.activation = activation(a);
   params.impl = a.impl<ConvImpl>();
   const Tensor x = a.in("x"), w = a.in("w");
   return conv2d(x, w, a.optional("bias"), params);
+}
+
+Tensor run_conv_transpose2d(Arguments& a) {
+  ConvTranspose2dParams params;
+  a.pair("stride", params.stride);
+  a.pair("padding", params.padding);
+  a.pair("output_padding", params.output_padding);
+  a.pair("dilation", params.dilation);
+  params.groups = a.attribute("groups", params.groups);
+  params.impl = a.impl<ConvImpl>();
+  const Tensor x = a.in("x"), w = a.in("w");
+  return conv_transpose2d(x, w, a.optional("bias"), params);
 }
 
 Tensor run_batch_norm(Arguments& a) {
@@ -58,14 +71,36 @@ Tensor run_layer_norm(Arguments& a) {
   return layer_norm(x, gamma, beta, a.attribute("eps", 1e-5), a.attribute("axes", 1));
 }
 
+Tensor run_group_norm(Arguments& a) {
+  const Tensor x = a.in("x"), gamma = a.optional("gamma"), beta = a.optional("beta");
+  return group_norm(x, a.attribute<std::int64_t>("groups", 1), gamma, beta, a.attribute("eps", 1e-5));
+}
+
+Tensor run_instance_norm(Arguments& a) {
+  const Tensor x = a.in("x"), gamma = a.optional("gamma"), beta = a.optional("beta");
+  return instance_norm(x, gamma, beta, a.attribute("eps", 1e-5));
+}
+
 template <Tensor (*F)(const Tensor&, const Pool2dParams&)> Tensor run_pool2d(Arguments& a) {
   Pool2dParams params;
   a.pair("window", params.window);
   a.pair("stride", params.stride);
   a.pair("padding", params.padding);
   params.ceil_mode = a.attribute("ceil_mode", params.ceil_mode);
+  a.pair("dilation", params.dilation);
   params.count_padding = a.attribute("count_padding", params.count_padding);
   return F(a.in("x"), params);
+}
+
+Tensor run_interpolate(Arguments& a) {
+  InterpolateParams params;
+  params.mode = a.choice<Interpolation>(
+      "mode", {{"nearest", Interpolation::nearest}, {"bilinear", Interpolation::bilinear}});
+  params.align_corners = a.attribute("align_corners", params.align_corners);
+  a.pair("size", params.size);
+  const auto scale = a.attribute("scale", std::array<double, 2>{0, 0});
+  params.scale[0] = scale[0], params.scale[1] = scale[1];
+  return interpolate(a.in("x"), params);
 }
 
 Tensor run_linear(Arguments& a) {
@@ -97,6 +132,7 @@ const std::map<std::string, Op>& op_table() {
       {"avg_pool2d", run_pool2d<avg_pool2d>},
       {"batch_norm", run_batch_norm},
       {"conv2d", run_conv2d},
+      {"conv_transpose2d", run_conv_transpose2d},
       {"cross_entropy", run_cross_entropy},
       {"div", binary<div>},
       {"gather",
@@ -109,11 +145,14 @@ const std::map<std::string, Op>& op_table() {
          const bool exact = a.choice<bool>("form", {{"erf", true}, {"tanh", false}});
          return exact ? gelu(a.in("x")) : gelu_tanh(a.in("x"));
        }},
+      {"group_norm", run_group_norm},
       {"index_select",
        [](Arguments& a) {
          const Tensor x = a.in("x");
          return index_select(x, a.attribute("axis", 0), a.in("index"));
        }},
+      {"instance_norm", run_instance_norm},
+      {"interpolate", run_interpolate},
       {"layer_norm", run_layer_norm},
       {"linear", run_linear},
       {"log_softmax", [](Arguments& a) { return log_softmax(a.in("x"), a.attribute("axis", -1)); }},
@@ -125,6 +164,12 @@ const std::map<std::string, Op>& op_table() {
       {"max",
        [](Arguments& a) { return max(a.in("x"), a.attribute("axis", -1), a.attribute("keepdim", false)); }},
       {"max_pool2d", run_pool2d<max_pool2d>},
+      {"max_unpool2d",
+       [](Arguments& a) {
+         const Tensor x = a.in("x"), indices = a.in("indices");
+         const std::int64_t out_h = a.attribute<std::int64_t>("out_h", 1);
+         return max_unpool2d(x, indices, out_h, a.attribute<std::int64_t>("out_w", 1));
+       }},
       {"mean", [](Arguments& a) { return mean(a.in("x"), axes(a), a.attribute("keepdim", false)); }},
       {"mse_loss",
        [](Arguments& a) {
@@ -137,6 +182,10 @@ const std::map<std::string, Op>& op_table() {
          const Tensor log_probs = a.in("log_probs");
          return nll_loss(log_probs, a.in("target"), reduction(a));
        }},
+      {"pixel_shuffle",
+       [](Arguments& a) { return pixel_shuffle(a.in("x"), a.attribute<std::int64_t>("r", 1)); }},
+      {"pixel_unshuffle",
+       [](Arguments& a) { return pixel_unshuffle(a.in("x"), a.attribute<std::int64_t>("r", 1)); }},
       {"softmax", [](Arguments& a) { return softmax(a.in("x"), a.attribute("axis", -1)); }},
       {"sub", binary<sub>},
       {"sum", [](Arguments& a) { return sum(a.in("x"), axes(a), a.attribute("keepdim", false)); }},

@@ -39,7 +39,8 @@ template <bool kFast, class F> void for_each_block(std::int64_t channels, std::i
 /// What the loops need to know about one axis, worked out once per call.
 struct Window {
   std::int64_t start, begin, end,
-      count;  // of an output: first input, the same clipped, elements averaged over
+      count;         // of an output: first input, the same clipped, elements averaged over
+  std::int64_t tap;  // which element of the window `begin` is
 };
 struct Cover {
   std::int64_t begin, end;  // of an input: the outputs whose windows hold it
@@ -56,12 +57,13 @@ struct Table {
       : windows(reinterpret_cast<Window*>(memory)), covers(reinterpret_cast<Cover*>(windows + axis.outputs)) {
     for (std::int64_t i = 0; i < axis.outputs; ++i) {
       const std::int64_t start = axis.start(i), end = axis.end(i);
-      const std::int64_t first = std::max<std::int64_t>(start, 0), last = std::min(end, axis.inputs);
-      windows[i] = {start, first, last, count_padding ? end - start : last - first};
+      const std::int64_t tap = first_tap(start, axis.dilation);
+      const std::int64_t first = start + tap * axis.dilation, last = std::min(end, axis.inputs);
+      windows[i] = {start, first, last, count_padding ? end - start : last - first, tap};
     }
     for (std::int64_t at = 0, begin = 0, end = 0; at < axis.inputs; ++at) {
       while (begin < axis.outputs && windows[begin].end <= at) ++begin;
-      while (end < axis.outputs && windows[end].begin <= at) ++end;
+      while (end < axis.outputs && windows[end].start <= at) ++end;
       covers[at] = {begin, std::max(begin, end)};
     }
   }
@@ -90,7 +92,8 @@ struct Plan {
 
 bool is_two_by_two(const PoolWindows& windows) {
   const auto plain = [](const PoolAxis& a) {
-    return !a.adaptive && a.window == 2 && a.stride == 2 && a.padding == 0 && 2 * a.outputs <= a.inputs;
+    return !a.adaptive && a.dilation == 1 && a.window == 2 && a.stride == 2 && a.padding == 0 &&
+           2 * a.outputs <= a.inputs;
   };
   return plain(windows.h) && plain(windows.w);
 }
@@ -112,27 +115,29 @@ void max_of_four(const T* __restrict top, const T* __restrict bottom, std::int64
 }
 
 template <int kLanes, class T, class I>
-void max_of_window(const T* __restrict image, const Plan& plan, std::int64_t window_w, const Window& rows,
-                   const Window& columns, T* __restrict y, I* __restrict index) {
+void max_of_window(const T* __restrict image, const Plan& plan, const PoolWindows& windows,
+                   const Window& rows, const Window& columns, T* __restrict y, I* __restrict index) {
   using A = Accumulate<T>;
-  const auto place_of = [&](std::int64_t h, std::int64_t w) {
-    return static_cast<std::int32_t>((h - rows.start) * window_w + (w - columns.start));
-  };
+  const std::int64_t down = windows.h.dilation, across = windows.w.dilation;
+  const auto first = static_cast<std::int32_t>(rows.tap * windows.w.window + columns.tap);
   A value[kLanes];
   std::int32_t at[kLanes];
   const T* x = image + (rows.begin * plan.W + columns.begin) * plan.C;
-  for (int l = 0; l < kLanes; ++l) value[l] = A(x[l]), at[l] = place_of(rows.begin, columns.begin);
-  for (std::int64_t h = rows.begin; h < rows.end; ++h) {
-    for (std::int64_t w = columns.begin; w < columns.end; ++w) {  // the first again: it changes nothing
+  for (int l = 0; l < kLanes; ++l) value[l] = A(x[l]), at[l] = first;
+  std::int32_t row = first;
+  for (std::int64_t h = rows.begin; h < rows.end; h += down) {
+    std::int32_t place = row;
+    for (std::int64_t w = columns.begin; w < columns.end; w += across) {  // the first again changes nothing
       x = image + (h * plan.W + w) * plan.C;
-      const std::int32_t place = place_of(h, w);
       for (int l = 0; l < kLanes; ++l) {
         Best<A> best{value[l], at[l]};
         best.offer(A(x[l]), place);
         value[l] = best.value;
         at[l] = best.at;
       }
+      ++place;
     }
+    row += static_cast<std::int32_t>(windows.w.window);
   }
   for (int l = 0; l < kLanes; ++l) y[l] = T(value[l]);
   if constexpr (!std::is_void_v<I>) {
@@ -164,8 +169,7 @@ void run_max(CpuContext& context, const PoolWindows& windows, const Tensor& x, c
                   const T* top = in + base + (rows.begin * plan.W + columns.begin) * C + c;
                   max_of_four<lanes()>(top, top + plan.W * C, C, out + to + c, places);
                 } else {
-                  max_of_window<lanes()>(in + base + c, plan, windows.w.window, rows, columns, out + to + c,
-                                         places);
+                  max_of_window<lanes()>(in + base + c, plan, windows, rows, columns, out + to + c, places);
                 }
               });
         }
@@ -263,10 +267,11 @@ void run_max_backward(CpuContext& context, const PoolWindows& windows, const Ten
         gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
                         out + ((n * plan.H + h) * plan.W + w) * C + c,
                         [&](std::int64_t p, std::int64_t q, std::int64_t from) {
-                          const std::int64_t r = h - plan.h.windows[p].start;
-                          const std::int64_t s = w - plan.w.windows[q].start;
+                          const std::int64_t r = tap_at(h - plan.h.windows[p].start, windows.h.dilation);
+                          const std::int64_t s = tap_at(w - plan.w.windows[q].start, windows.w.dilation);
+                          const bool inside = r >= 0 && s >= 0;
                           const I place = static_cast<I>(r * windows.w.window + s);
-                          return [=](int l, A g) { return won[from + l] == place ? g : A(0); };
+                          return [=](int l, A g) { return inside && won[from + l] == place ? g : A(0); };
                         });
       });
 }
@@ -287,6 +292,21 @@ void max_pool_backward(CpuContext& context, const PoolWindows& windows, const Te
                        const Tensor& dx) {
   dispatch_floating(dx.dtype(), "max_pool2d", [&]<class T>() {
     dispatch_index(index, [&]<class I>() { run_max_backward<T, I>(context, windows, dy, index, dx); });
+  });
+}
+
+template <>
+void max_pool_positions(CpuContext& context, const PoolWindows& windows, const Tensor& index,
+                        const Tensor& positions) {
+  const std::int64_t P = windows.h.outputs, Q = windows.w.outputs, C = index.dim(3);
+  auto* to = positions.data<std::int64_t>();
+  dispatch_index(index, [&]<class I>() {
+    const I* places = index.data<I>();
+    const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(C, 1));
+    parallel_for(context, index.dim(0) * P * Q, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin * C; i < end * C; ++i)
+        to[i] = position_of(windows, i / C / Q % P, i / C % Q, places[i]);
+    });
   });
 }
 

@@ -1,7 +1,6 @@
 #include <limits>
 
-#include "kernels/cuda/divide.h"
-#include "kernels/cuda/vec.h"
+#include "kernels/cuda/places.h"
 #include "kernels/pool.h"
 #include "kernels/pool_ops.h"
 
@@ -13,18 +12,21 @@ namespace athanor::kernels {
 namespace {
 
 using cuda::Divider;
-using cuda::kVec;
+using cuda::for_each_place;
+using cuda::launch_over;
+using cuda::Places;
 using cuda::Vec;
 
-constexpr int kThreads = 128;
-constexpr int kResident = 6;  // blocks a multiprocessor holds at least: 80 registers a thread
+constexpr int kThreads = cuda::kPlaceThreads, kResident = cuda::kPlaceResident;
 
 /// The windows along one axis, for kernels.
 struct Axis {
   PoolAxis axis;
+  std::int64_t extent;
   Divider stride, inputs, outputs;
 
-  explicit Axis(const PoolAxis& of) : axis(of), stride(of.stride), inputs(of.inputs), outputs(of.outputs) {}
+  explicit Axis(const PoolAxis& of)
+      : axis(of), extent(of.extent()), stride(of.stride), inputs(of.inputs), outputs(of.outputs) {}
 
   struct Window {
     std::int64_t start, begin, end, count;  // first input, the same clipped, elements averaged over
@@ -37,7 +39,7 @@ struct Axis {
       end = outputs.divide((i + 1) * axis.inputs + axis.outputs - 1).whole;
     } else {
       w.start = i * axis.stride - axis.padding;
-      end = std::min(w.start + axis.window, axis.inputs + axis.padding);
+      end = std::min(w.start + extent, axis.inputs + axis.padding);
     }
     w.begin = std::max<std::int64_t>(w.start, 0);
     w.end = std::min(end, axis.inputs);
@@ -52,7 +54,7 @@ struct Axis {
     if (axis.adaptive) {
       return {inputs.divide(at * axis.outputs).whole, inputs.divide((at + 1) * axis.outputs - 1).whole + 1};
     }
-    const std::int64_t last = at + axis.padding, before = last - axis.window;
+    const std::int64_t last = at + axis.padding, before = last - extent;
     return {before < 0 ? 0 : stride.divide(before).whole + 1,
             std::min(stride.divide(last).whole + 1, axis.outputs)};
   }
@@ -66,41 +68,11 @@ struct Windows {
       : h(windows.h), w(windows.w), count_padding(windows.count_padding) {}
 };
 
-/// The places of a tensor [N, H, W, C], V channels each, by flat index.
-template <int V> struct Places {
-  Divider height, width, channels;
-  std::int64_t count;
-
-  explicit Places(const Tensor& t)
-      : height(t.shape()[1]), width(t.shape()[2]), channels(t.shape()[3] / V), count(t.numel() / V) {}
-
-  struct Place {
-    std::int64_t n, h, w, c;
-  };
-  __device__ __forceinline__ Place operator[](std::int64_t flat) const {
-    const auto c = channels.divide(flat), w = width.divide(c.whole), h = height.divide(w.whole);
-    return {h.whole, h.rest, w.rest, c.rest * V};
-  }
-};
-
-/// Calls f(flat) for this thread's share of the places.
-template <class F> __device__ __forceinline__ void for_each_place(std::int64_t count, const F& f) {
-  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
-  for (std::int64_t flat = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; flat < count; flat += step)
-    f(flat);
-}
-
-template <class Kernel, class... A>
-void launch_over(const CudaContext& context, const char* name, std::int64_t places, Kernel kernel,
-                 A&&... args) {
-  cuda::launch(context, {name, cuda::blocks_for(context, places, kThreads, 32), kThreads}, kernel,
-               std::forward<A>(args)...);
-}
-
 // Max ------------------------------------------------------------------------------------------------------
 
 /// y and index of one place: reads the window, (1 + overlap) sizeof(T) bytes per input, and writes sizeof(T)
-/// and the index per output; 2 FLOPs per element of a window. kSide: both sides of the window, or 0 for any.
+/// and the index per output; 2 FLOPs per element of a window. kSide: both sides of the window, without a
+/// dilation, or 0 for any.
 template <int kSide, int V, class T, class I>
 __global__ void __launch_bounds__(kThreads, kResident)
     max_forward(const T* __restrict__ x, Windows windows, Places<V> places, T* __restrict__ y,
@@ -112,8 +84,10 @@ __global__ void __launch_bounds__(kThreads, kResident)
     const std::int64_t H = windows.h.axis.inputs, W = windows.w.axis.inputs;
     const std::int64_t C = places.channels.divisor() * V, window_w = windows.w.axis.window;
     const T* from = x + ((at.n * H + rows.start) * W + columns.start) * C + at.c;
-    const auto first =
-        static_cast<std::int32_t>((rows.begin - rows.start) * window_w + columns.begin - columns.start);
+    const std::int64_t down = kSide > 0 ? 1 : windows.h.axis.dilation,
+                       across = kSide > 0 ? 1 : windows.w.axis.dilation;
+    const std::int64_t top = first_tap(rows.start, down), left = first_tap(columns.start, across);
+    const auto first = static_cast<std::int32_t>(top * window_w + left);
     Best<A> best[V];
 #pragma unroll
     for (int k = 0; k < V; ++k) {
@@ -141,10 +115,9 @@ __global__ void __launch_bounds__(kThreads, kResident)
         }
       }
     } else {
-      for (std::int64_t h = rows.begin; h < rows.end; ++h) {
-        for (std::int64_t w = columns.begin; w < columns.end; ++w) {
-          const std::int64_t r = h - rows.start, s = w - columns.start;
-          const auto in = cuda::load<V>(from + (r * W + s) * C);
+      for (std::int64_t r = top; rows.start + r * down < rows.end; ++r) {
+        for (std::int64_t s = left; columns.start + s * across < columns.end; ++s) {
+          const auto in = cuda::load<V>(from + (r * down * W + s * across) * C);
 #pragma unroll
           for (int k = 0; k < V; ++k)
             best[k].offer(cuda::widen(in, k), static_cast<std::int32_t>(r * window_w + s));
@@ -222,18 +195,22 @@ __global__ void __launch_bounds__(kThreads, kResident)
   for_each_place(places.count, [&](std::int64_t flat) {
     gather(dy, windows, places, flat, dx,
            [&](const auto& at, std::int64_t from, std::int64_t p, std::int64_t q) {
-             const std::int64_t r = at.h + windows.h.axis.padding - p * windows.h.axis.stride;
-             const std::int64_t s = at.w + windows.w.axis.padding - q * windows.w.axis.stride;
+             const std::int64_t r =
+                 tap_at(at.h + windows.h.axis.padding - p * windows.h.axis.stride, windows.h.axis.dilation);
+             const std::int64_t s =
+                 tap_at(at.w + windows.w.axis.padding - q * windows.w.axis.stride, windows.w.axis.dilation);
+             const bool inside = r >= 0 && s >= 0;
              const I place = static_cast<I>(r * windows.w.axis.window + s);
-             return [place, won = cuda::load<V>(index + from)](int k, A g) {
-               return won[k] == place ? g : A(0);
+             return [inside, place, won = cuda::load<V>(index + from)](int k, A g) {
+               return inside && won[k] == place ? g : A(0);
              };
            });
   });
 }
 
 bool disjoint(const PoolAxis& axis) {
-  return axis.window == axis.stride && axis.padding == 0 && axis.outputs * axis.stride <= axis.inputs;
+  return axis.window == axis.stride && axis.dilation == 1 && axis.padding == 0 &&
+         axis.outputs * axis.stride <= axis.inputs;
 }
 
 template <class T, class I>
@@ -244,7 +221,8 @@ void run_max(const CudaContext& context, const PoolWindows& windows, const Tenso
   const auto run = [&]<int V>() {
     auto kernel = max_forward<0, V, T, I>;
     if constexpr (V > 1 && sizeof(I) == 1) {
-      if (windows.h.window == windows.w.window) {
+      const bool dilated = windows.h.dilation != 1 || windows.w.dilation != 1;
+      if (windows.h.window == windows.w.window && !dilated) {
         if (windows.h.window == 2) kernel = max_forward<2, V, T, I>;
         if (windows.h.window == 3) kernel = max_forward<3, V, T, I>;
       }
@@ -271,7 +249,27 @@ void run_max_backward(const CudaContext& context, const PoolWindows& windows, co
   cuda::dispatch_width<T>(dx.shape()[3], run, gradient, won, out);
 }
 
+template <class I>
+__global__ void __launch_bounds__(kThreads)
+    find_positions(const I* index, PoolWindows windows, Places<1> places, std::int64_t* positions) {
+  for_each_place(places.count, [&](std::int64_t flat) {
+    const auto at = places[flat];
+    positions[flat] = position_of(windows, at.h, at.w, index[flat]);
+  });
+}
+
 }  // namespace
+
+template <>
+void max_pool_positions(CudaContext& context, const PoolWindows& windows, const Tensor& index,
+                        const Tensor& positions) {
+  if (index.numel() == 0) return;
+  dispatch_index(index, [&]<class I>() {
+    const Places<1> places(index);
+    launch_over(context, "max_pool2d_positions", places.count, find_positions<I>, index.data<I>(), windows,
+                places, positions.data<std::int64_t>());
+  });
+}
 
 template <>
 void max_pool_forward(CudaContext& context, const PoolWindows& windows, const Tensor& x, const Tensor& y,

@@ -32,7 +32,7 @@ std::vector<const char*> impls() {
                             : std::vector<const char*>{"reference", "vendor"};
 }
 INSTANTIATE_TEST_SUITE_P(Files, GoldenImplOnDevice,
-                         testing::Combine(testing::ValuesIn(golden_files({"conv2d", "linear", "matmul"})),
+                         testing::Combine(testing::ValuesIn(golden_files({"conv2d", "conv_transpose2d", "linear", "matmul"})),
                                           testing::ValuesIn(impls())),
                          [](const auto& test) {
                            return std::get<0>(test.param).stem().string() + "_" + std::get<1>(test.param);
@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Files, GoldenImplOnDevice,
 using GoldenVendorOnDevice = test::DeviceTest;
 TEST_F(GoldenVendorOnDevice, HasCodeForEveryOp) {
   if (cuda_is_emulated()) GTEST_SKIP() << "an emulated device has no vendor";
-  for (const char* op : {"conv2d", "linear", "matmul"}) {
+  for (const char* op : {"conv2d", "conv_transpose2d", "linear", "matmul"}) {
     int ran = 0;
     for (const std::filesystem::path& file : golden_files({op})) {
       try {

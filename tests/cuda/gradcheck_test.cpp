@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "autograd/conv.h"
+#include "autograd/conv_transpose.h"
 #include "autograd/dropout.h"
 #include "autograd/elementwise.h"
 #include "autograd/engine.h"
+#include "autograd/interpolate.h"
 #include "autograd/loss.h"
 #include "autograd/matmul.h"
 #include "autograd/norm.h"
@@ -39,6 +41,7 @@ std::vector<OpCase> cases() {
   const Conv2dParams strided{.stride = {2, 1}, .padding = {1, 1}, .dilation = {1, 2}};
   const Conv2dParams depthwise{.padding = {1, 1}, .groups = 4};
   const Conv2dParams grouped{.groups = 2, .activation = Activation::silu};
+  const ConvTranspose2dParams upwards{.stride = {2, 1}, .padding = {1, 0}, .output_padding = {1, 0}};
   const BatchNormParams fused_relu{.activation = Activation::relu},
       fused_gelu{.activation = Activation::gelu};
   return {
@@ -57,6 +60,9 @@ std::vector<OpCase> cases() {
       {"conv2d_grouped",
        {{1, 3, 3, 4}, {2, 2, 2, 2}},
        [=](Inputs in) { return conv2d(in[0], in[1], {}, grouped); }},
+      {"conv_transpose2d",
+       {{2, 3, 2, 3}, {3, 3, 2, 4}, {4}},
+       [=](Inputs in) { return conv_transpose2d(in[0], in[1], in[2], upwards); }},
       {"batch_norm",
        {{2, 2, 2, 3}, {3}, {3}, {2, 2, 2, 3}},
        [=](Inputs in) { return batch_norm(in[0], in[1], in[2], {}, {}, true, fused_relu, in[3]); }},
@@ -64,10 +70,17 @@ std::vector<OpCase> cases() {
        {{6, 2}, {2}, {2}},
        [=](Inputs in) { return batch_norm(in[0], in[1], in[2], {}, {}, true, fused_gelu); }},
       {"layer_norm", {{3, 5}, {5}, {5}}, [](Inputs in) { return layer_norm(in[0], in[1], in[2]); }},
+      {"group_norm", {{2, 3, 4}, {4}, {4}}, [](Inputs in) { return group_norm(in[0], 2, in[1], in[2]); }},
+      {"instance_norm", {{2, 3, 2, 4}}, [](Inputs in) { return instance_norm(in[0]); }},
       {"max_pool2d",
        {{1, 5, 5, 2}},
        [](Inputs in) {
          return max_pool2d(in[0], {.window = {3, 3}, .padding = {1, 1}});
+       }},
+      {"max_pool2d_dilated",
+       {{1, 5, 6, 2}},
+       [](Inputs in) {
+         return max_pool2d(in[0], {.stride = {1, 1}, .dilation = {2, 3}});
        }},
       {"avg_pool2d",
        {{1, 5, 5, 2}},
@@ -75,6 +88,16 @@ std::vector<OpCase> cases() {
          return avg_pool2d(in[0], {.padding = {1, 1}, .count_padding = false});
        }},
       {"adaptive_avg_pool2d", {{1, 5, 4, 2}}, [](Inputs in) { return adaptive_avg_pool2d(in[0], 3, 3); }},
+      {"interpolate_nearest",
+       {{1, 3, 4, 2}},
+       [](Inputs in) {
+         return interpolate(in[0], {.size = {5, 3}});
+       }},
+      {"interpolate_bilinear",
+       {{1, 3, 4, 2}},
+       [](Inputs in) {
+         return interpolate(in[0], {.mode = Interpolation::bilinear, .scale = {1.7, 2}});
+       }},
       {"softmax", {{3, 4}}, [](Inputs in) { return softmax(in[0], 0); }},
       {"log_softmax", {{3, 4}}, [](Inputs in) { return log_softmax(in[0], 1); }},
       {"cross_entropy", {{4, 3}}, [](Inputs in) { return cross_entropy(in[0], targets(), 0.1f); }},

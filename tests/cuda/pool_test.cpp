@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "autograd/engine.h"
 #include "tests/cuda/device.h"
+#include "tests/support/pool_cases.h"
 
 namespace athanor {
 namespace {
@@ -119,6 +121,26 @@ TEST_F(PoolOnDevice, MaxByHand) {
   const Tensor dy = Tensor::from(std::vector<float>{10, 20}, {1, 1, 2, 1}, test::device());
   kernels::max_pool_backward(context(), windows, dy, index, dx);
   EXPECT_EQ(dx.to_vector(), (std::vector<double>{0, 10, 20, 0, 0, 0, 0, 0}));
+}
+
+TEST_F(PoolOnDevice, DilatedMaximaAndTheirPositionsEqualCpu) {
+  for (const test::PoolCase& c : test::dilated_pool_cases()) {
+    for (const DType dtype : kFloating) {
+      SCOPED_TRACE(fmt::format("{} {}", test::describe(c), dtype));
+      const Tensor x = require_grad(filled({c.x}, dtype, {1}));
+      const Tensor x_on = require_grad(test::on_device_like(x.detach()));
+      const auto [y, indices] = max_pool2d_with_indices(x, c.params);
+      const auto [y_on, indices_on] = max_pool2d_with_indices(x_on, c.params);
+      EXPECT_TRUE(same_bits(y_on.to(kCpu), y));
+      EXPECT_TRUE(same_bits(indices_on.to(kCpu), indices));
+      const Tensor dy = filled({y.shape()}, dtype, {2});
+      backward(y, dy);
+      backward(y_on, test::on_device_like(dy));
+      EXPECT_TRUE(same_bits(grad_of(x_on).to(kCpu), grad_of(x)));
+      const Tensor back = max_unpool2d(y.detach(), indices, c.x[1], c.x[2]);
+      EXPECT_TRUE(same_bits(max_unpool2d(y_on.detach(), indices_on, c.x[1], c.x[2]).to(kCpu), back));
+    }
+  }
 }
 
 // 8 channels: the vectors of f16; 1: single elements.

@@ -64,12 +64,15 @@ def case(name, op, shapes, compute, attributes=None, buffers=(), given=None):
 
 
 def conv(name, x, k, window, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, bias=True, activation="none"):
+    same = padding == "same"
+
     def compute(t):
         y = F.conv2d(nchw(t["x"]), nchw(t["w"]), t.get("bias"), stride, padding, dilation, groups)
         return ACTIVATIONS[activation](nhwc(y))
 
     shapes = {"x": x, "w": (k, *window, x[3] // groups)} | ({"bias": (k,)} if bias else {})
-    attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    attributes = {"stride": stride, "dilation": dilation, "groups": groups}
+    attributes |= {"same_padding": True} if same else {"padding": padding}
     case(f"conv2d_{name}", "conv2d", shapes, compute, attributes | {"activation": activation})
 
 
@@ -89,8 +92,33 @@ def convolutions():
     conv("grouped_dilated_strided", (1, 11, 10, 4), 6, (3, 3), (2, 2), (2, 2), (2, 2), 2)
     conv("window_is_image", (3, 5, 4, 2), 7, (5, 4))
     conv("wide_channels", (1, 4, 4, 33), 17, (3, 3), padding=(1, 1))
+    conv("same", (2, 5, 6, 3), 4, (4, 3), padding="same")
+    conv("same_dilated", (1, 7, 4, 4), 6, (2, 4), padding="same", dilation=(3, 1), groups=2)
     for activation in ("relu", "gelu", "silu"):
         conv(activation, (2, 5, 6, 4), 6, (3, 3), padding=(1, 1), activation=activation)
+
+
+def conv_transpose(name, x, k, window, stride=(1, 1), padding=(0, 0), output_padding=(0, 0), dilation=(1, 1), groups=1,
+                   bias=True):
+    shapes = {"x": x, "w": (x[3], *window, k // groups)} | ({"bias": (k,)} if bias else {})
+    case(f"conv_transpose2d_{name}", "conv_transpose2d", shapes,
+         lambda t: nhwc(F.conv_transpose2d(nchw(t["x"]), nchw(t["w"]), t.get("bias"), stride, padding, output_padding,
+                                           groups, dilation)),
+         {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation,
+          "groups": groups})
+
+
+def transposed_convolutions():
+    conv_transpose("from_one_pixel", (3, 1, 1, 5), 6, (7, 7))
+    conv_transpose("doubled", (2, 5, 4, 6), 3, (4, 4), stride=(2, 2), padding=(1, 1))
+    conv_transpose("no_bias", (1, 4, 5, 4), 4, (3, 3), padding=(1, 1), bias=False)
+    conv_transpose("pointwise", (2, 4, 5, 8), 6, (1, 1))
+    conv_transpose("output_padding", (2, 4, 5, 3), 4, (3, 3), stride=(2, 2), padding=(1, 1), output_padding=(1, 1))
+    conv_transpose("uneven", (2, 3, 4, 2), 3, (5, 2), (3, 1), (2, 0), (2, 1), (1, 3))
+    conv_transpose("grouped", (2, 4, 4, 6), 8, (3, 3), stride=(2, 2), groups=2)
+    conv_transpose("depthwise", (1, 5, 4, 8), 8, (4, 4), stride=(2, 2), padding=(1, 1), groups=8)
+    conv_transpose("padding_beyond_stride", (1, 4, 4, 2), 3, (1, 1), output_padding=(1, 2), dilation=(2, 3))
+    conv_transpose("wide_channels", (1, 4, 4, 33), 17, (3, 3), padding=(1, 1))
 
 
 def batch_norm(name, x, training, activation="none", affine=True, residual=False, momentum=0.1, eps=1e-5):
@@ -115,7 +143,28 @@ def layer_norm(name, x, axes=1, affine=True, eps=1e-5):
          lambda t: F.layer_norm(t["x"], d, t.get("gamma"), t.get("beta"), eps), {"axes": axes, "eps": eps})
 
 
+def group_norm(name, x, groups, affine=True, eps=1e-5):
+    c = (x[-1],)
+    op = "group_norm" if groups else "instance_norm"
+
+    def compute(t):
+        images, gamma, beta = t["x"].movedim(-1, 1), t.get("gamma"), t.get("beta")
+        if groups:
+            return F.group_norm(images, groups, gamma, beta, eps).movedim(1, -1)
+        return F.instance_norm(images, weight=gamma, bias=beta, eps=eps).movedim(1, -1)
+
+    case(f"{op}_{name}", op, {"x": x} | ({"gamma": c, "beta": c} if affine else {}), compute,
+         {"eps": eps} | ({"groups": groups} if groups else {}))
+
+
 def norms():
+    group_norm("images", (2, 4, 5, 6), 3)
+    group_norm("one_group", (3, 3, 4, 5), 1)
+    group_norm("no_affine", (2, 5, 4, 8), 4, affine=False)
+    group_norm("sequence_eps", (2, 7, 6), 2, eps=0.1)
+    group_norm("rows", (5, 12), 4)
+    group_norm("affine", (2, 4, 5, 3), 0)
+    group_norm("plain", (3, 5, 4, 7), 0, affine=False)
     for training in (True, False):
         mode = "train" if training else "eval"
         batch_norm(mode, (3, 4, 5, 6), training)
@@ -153,10 +202,36 @@ def pools():
     pool("padding_not_counted", "avg_pool2d", (2, 6, 5, 3), (3, 3), (2, 2), (1, 1), count_padding=False)
     pool("ties", "max_pool2d", None, (3, 3), (1, 1), (1, 1),
          given=lambda g: {"x": torch.randint(0, 3, (2, 5, 6, 3), generator=g).float()})
+    case("max_pool2d_dilated", "max_pool2d", {"x": (2, 9, 8, 3)},
+         lambda t: nhwc(F.max_pool2d(nchw(t["x"]), (3, 2), (2, 1), (1, 1), (2, 3))),
+         {"window": (3, 2), "stride": (2, 1), "padding": (1, 1), "dilation": (2, 3)})
+    images = torch.randn((2, 3, 6, 8), generator=torch.Generator().manual_seed(1))
+    case("max_unpool2d", "max_unpool2d", {"x": (2, 3, 4, 3)},
+         lambda t: nhwc(F.max_unpool2d(nchw(t["x"]), nchw(t["indices"]), 2, output_size=(6, 8))),
+         {"out_h": 6, "out_w": 8}, given={"indices": nhwc(F.max_pool2d(images, 2, return_indices=True)[1])})
     for name, size in (("global", (1, 1)), ("uneven", (3, 2)), ("larger", (9, 7))):
         case(f"adaptive_avg_pool2d_{name}", "adaptive_avg_pool2d", {"x": (2, 7, 5, 3)},
              lambda t, size=size: nhwc(F.adaptive_avg_pool2d(nchw(t["x"]), size)),
              {"out_h": size[0], "out_w": size[1]})
+
+
+def resampling():
+    def resample(name, x, mode, align_corners=None, size=None, scale=None):
+        attributes = {"mode": mode} | ({"align_corners": True} if align_corners else {})
+        attributes |= {"size": size} if size else {"scale": [float(s) for s in scale]}
+        case(f"interpolate_{mode}_{name}", "interpolate", {"x": x},
+             lambda t: nhwc(F.interpolate(nchw(t["x"]), size, scale, mode, align_corners)), attributes)
+
+    for mode in ("nearest", "bilinear"):
+        resample("doubled", (2, 4, 5, 3), mode, scale=(2, 2))
+        resample("scales", (1, 6, 4, 2), mode, scale=(1.7, 0.6))
+        resample("size", (1, 5, 7, 4), mode, size=(8, 3))
+    resample("aligned", (2, 4, 3, 3), "bilinear", True, size=(7, 9))
+    resample("aligned_smaller", (1, 6, 5, 2), "bilinear", True, size=(1, 3))
+    case("pixel_shuffle", "pixel_shuffle", {"x": (2, 3, 4, 18)}, lambda t: nhwc(F.pixel_shuffle(nchw(t["x"]), 3)),
+         {"r": 3})
+    case("pixel_unshuffle", "pixel_unshuffle", {"x": (2, 4, 6, 3)},
+         lambda t: nhwc(F.pixel_unshuffle(nchw(t["x"]), 2)), {"r": 2})
 
 
 def products():
@@ -240,7 +315,7 @@ def shapes():
 if __name__ == "__main__":
     for old in FOLDER.glob("*.safetensors"):
         old.unlink()
-    for family in (convolutions, norms, pools, products, losses, pointwise, reductions, shapes):
+    for family in (convolutions, transposed_convolutions, norms, pools, resampling, products, losses, pointwise, reductions, shapes):
         family()
     files = list(FOLDER.glob("*.safetensors"))
     print(f"{len(files)} files, {sum(f.stat().st_size for f in files) / 1024:.0f} KiB")

@@ -1,0 +1,55 @@
+#include "kernels/interpolate.h"
+
+#include "autograd/engine.h"
+#include "tests/cuda/device.h"
+#include "tests/support/interpolate_cases.h"
+
+namespace athanor {
+namespace {
+
+using InterpolateOnDevice = test::DeviceTest;
+using test::filled;
+using test::InterpolateCase;
+using test::Layout;
+using test::on_device_like;
+using test::same_bits;
+
+void check_case(const InterpolateCase& c, DType dtype, Layout layout = Layout::dense) {
+  SCOPED_TRACE(fmt::format("{} {}", test::describe(c), dtype));
+  const Tensor x = filled({c.x, layout}, dtype, {1}, 0, 100), x_on = on_device_like(x);
+  if (is_floating(dtype)) require_grad(x), require_grad(x_on);
+  const Tensor y = interpolate(x, c.params), y_on = interpolate(x_on, c.params);
+  EXPECT_TRUE(same_bits(y_on.to(kCpu), y));
+  if (!is_floating(dtype)) return;
+  const Tensor dy = filled({y.shape(), layout}, dtype, {2});
+  backward(y, dy);
+  backward(y_on, on_device_like(dy));
+  EXPECT_TRUE(same_bits(grad_of(x_on).to(kCpu), grad_of(x)));
+}
+
+TEST_F(InterpolateOnDevice, EqualsCpuBitForBit) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
+    for (const InterpolateCase& c : test::interpolate_cases()) check_case(c, dtype);
+}
+
+TEST_F(InterpolateOnDevice, NearestCopiesEveryDtype) {
+  for (const DType dtype : {DType::u8, DType::i32, DType::i64, DType::boolean})
+    for (const std::int64_t channels : {3, 16}) check_case({{2, 3, 4, channels}, {.size = {5, 9}}}, dtype);
+}
+
+TEST_F(InterpolateOnDevice, TensorsMayStartOffAlignmentAndBeStrided) {
+  for (const Layout layout : {Layout::misaligned, Layout::gapped}) {
+    for (const auto mode : {Interpolation::nearest, Interpolation::bilinear})
+      check_case({{2, 3, 4, 16}, {.mode = mode, .scale = {2, 3}}}, DType::f16, layout);
+  }
+}
+
+TEST_F(InterpolateOnDevice, EmptyBatchAndNoChannels) {
+  for (const Shape& shape : {Shape{0, 4, 4, 3}, Shape{2, 4, 4, 0}}) {
+    for (const auto mode : {Interpolation::nearest, Interpolation::bilinear})
+      check_case({shape, {.mode = mode, .scale = {2, 2}}}, DType::f32);
+  }
+}
+
+}  // namespace
+}  // namespace athanor
