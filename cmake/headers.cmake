@@ -111,6 +111,7 @@ set(ATHANOR_HEADERS
   kernels/implementations.h
   kernels/index.h
   kernels/loss.h
+  kernels/loss_ops.h
   kernels/math.h
   kernels/matmul.h
   kernels/metrics.h

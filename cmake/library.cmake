@@ -20,6 +20,7 @@ set(ATHANOR_KERNELS
   matmul
   metrics
   muon
+  pair_loss
   pool
   random
   reduce
@@ -46,6 +47,7 @@ set(ATHANOR_CUDA_KERNELS
   matmul
   metrics
   muon
+  pair_loss
   pool
   random
   reduce
@@ -86,6 +88,7 @@ set(ATHANOR_AUTOGRAD
   loss
   matmul
   norm
+  pair_loss
   pool
   reduce
   shape

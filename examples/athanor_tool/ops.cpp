@@ -73,9 +73,37 @@ Tensor run_linear(Arguments& a) {
   return linear(x, w, bias, activation(a), a.impl<MatmulImpl>());
 }
 
+template <Tensor (*F)(const Tensor&, const Tensor&, Reduction)> Tensor run_pair_loss(Arguments& a) {
+  const Tensor left = a.in("a");
+  return F(left, a.in("b"), reduction(a));
+}
+
 Tensor run_cross_entropy(Arguments& a) {
+  CrossEntropyOptions options{.label_smoothing = a.attribute("label_smoothing", 0.0),
+                              .reduction = reduction(a),
+                              .weight = a.constant("weight")};
+  // No target below 0 needs passing over: -1 is nobody.
+  const auto ignored = a.attribute<std::int64_t>("ignore_index", -1);
+  if (ignored >= 0) options.ignore_index = ignored;
   const Tensor logits = a.in("logits");
-  return cross_entropy(logits, a.in("target"), a.attribute("label_smoothing", 0.0), reduction(a));
+  return cross_entropy(logits, a.in("target"), options);
+}
+
+Tensor run_bce_with_logits(Arguments& a) {
+  const BceOptions options{
+      .weight = a.constant("weight"), .pos_weight = a.constant("pos_weight"), .reduction = reduction(a)};
+  const Tensor logits = a.in("logits"), target = a.optional("target");
+  if (target.defined()) return bce_with_logits(logits, target, options);
+  return bce_with_logits(logits, a.attribute("target", 1.0), options);
+}
+
+Tensor run_kl_div(Arguments& a) {
+  const auto reduction = a.choice<KlReduction>("reduction", {{"mean", KlReduction::mean},
+                                                             {"batchmean", KlReduction::batchmean},
+                                                             {"sum", KlReduction::sum},
+                                                             {"none", KlReduction::none}});
+  const Tensor input = a.in("input");
+  return kl_div(input, a.in("target"), a.attribute("log_target", false), reduction);
 }
 
 }  // namespace
@@ -96,6 +124,7 @@ const std::map<std::string, Op>& op_table() {
        }},
       {"avg_pool2d", run_pool2d<avg_pool2d>},
       {"batch_norm", run_batch_norm},
+      {"bce_with_logits", run_bce_with_logits},
       {"conv2d", run_conv2d},
       {"cross_entropy", run_cross_entropy},
       {"div", binary<div>},
@@ -109,11 +138,18 @@ const std::map<std::string, Op>& op_table() {
          const bool exact = a.choice<bool>("form", {{"erf", true}, {"tanh", false}});
          return exact ? gelu(a.in("x")) : gelu_tanh(a.in("x"));
        }},
+      {"huber_loss",
+       [](Arguments& a) {
+         const Tensor left = a.in("a"), right = a.in("b");
+         return huber_loss(left, right, a.attribute("delta", 1.0), reduction(a));
+       }},
       {"index_select",
        [](Arguments& a) {
          const Tensor x = a.in("x");
          return index_select(x, a.attribute("axis", 0), a.in("index"));
        }},
+      {"kl_div", run_kl_div},
+      {"l1_loss", run_pair_loss<l1_loss>},
       {"layer_norm", run_layer_norm},
       {"linear", run_linear},
       {"log_softmax", [](Arguments& a) { return log_softmax(a.in("x"), a.attribute("axis", -1)); }},
@@ -126,16 +162,17 @@ const std::map<std::string, Op>& op_table() {
        [](Arguments& a) { return max(a.in("x"), a.attribute("axis", -1), a.attribute("keepdim", false)); }},
       {"max_pool2d", run_pool2d<max_pool2d>},
       {"mean", [](Arguments& a) { return mean(a.in("x"), axes(a), a.attribute("keepdim", false)); }},
-      {"mse_loss",
-       [](Arguments& a) {
-         const Tensor left = a.in("a");
-         return mse_loss(left, a.in("b"), reduction(a));
-       }},
+      {"mse_loss", run_pair_loss<mse_loss>},
       {"mul", binary<mul>},
       {"nll_loss",
        [](Arguments& a) {
          const Tensor log_probs = a.in("log_probs");
          return nll_loss(log_probs, a.in("target"), reduction(a));
+       }},
+      {"smooth_l1_loss",
+       [](Arguments& a) {
+         const Tensor left = a.in("a"), right = a.in("b");
+         return smooth_l1_loss(left, right, a.attribute("beta", 1.0), reduction(a));
        }},
       {"softmax", [](Arguments& a) { return softmax(a.in("x"), a.attribute("axis", -1)); }},
       {"sub", binary<sub>},
