@@ -17,6 +17,7 @@
 #include "autograd/pool.h"
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
+#include "autograd/similarity.h"
 #include "autograd/softmax.h"
 #include "data/convert.h"
 #include "data/dataset.h"

@@ -18,6 +18,7 @@ set(ATHANOR_HEADERS
   autograd/pool.h
   autograd/reduce.h
   autograd/shape.h
+  autograd/similarity.h
   autograd/softmax.h
   data/convert.h
   data/dataset.h

@@ -92,6 +92,7 @@ set(ATHANOR_AUTOGRAD
   pool
   reduce
   shape
+  similarity
   softmax
 )
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "autograd/loss.h"
+#include "autograd/similarity.h"
 
 namespace athanor::nn {
 
@@ -68,6 +69,21 @@ struct BceWithLogitsLoss {
   }
   Tensor operator()(const Tensor& logits, double target) const {
     return bce_with_logits(logits, target, options);
+  }
+};
+
+/// See cosine_similarity() in autograd/similarity.h.
+struct CosineSimilarity {
+  int axis = 1;
+  double eps = 1e-8;
+  Tensor operator()(const Tensor& a, const Tensor& b) const { return cosine_similarity(a, b, axis, eps); }
+};
+
+/// See triplet_margin_loss() in autograd/similarity.h.
+struct TripletMarginLoss {
+  TripletOptions options = {};
+  Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
+    return triplet_margin_loss(anchor, positive, negative, options);
   }
 };
 

@@ -106,6 +106,16 @@ Tensor run_kl_div(Arguments& a) {
   return kl_div(input, a.in("target"), a.attribute("log_target", false), reduction);
 }
 
+Tensor run_triplet_margin_loss(Arguments& a) {
+  TripletOptions options;
+  options.margin = a.attribute("margin", options.margin);
+  options.eps = a.attribute("eps", options.eps);
+  options.swap = a.attribute("swap", options.swap);
+  options.reduction = reduction(a);
+  const Tensor anchor = a.in("anchor"), positive = a.in("positive");
+  return triplet_margin_loss(anchor, positive, a.in("negative"), options);
+}
+
 }  // namespace
 
 const std::map<std::string, Op>& op_table() {
@@ -126,6 +136,11 @@ const std::map<std::string, Op>& op_table() {
       {"batch_norm", run_batch_norm},
       {"bce_with_logits", run_bce_with_logits},
       {"conv2d", run_conv2d},
+      {"cosine_similarity",
+       [](Arguments& a) {
+         const Tensor left = a.in("a"), right = a.in("b");
+         return cosine_similarity(left, right, a.attribute("axis", 1), a.attribute("eps", 1e-8));
+       }},
       {"cross_entropy", run_cross_entropy},
       {"div", binary<div>},
       {"gather",
@@ -169,6 +184,11 @@ const std::map<std::string, Op>& op_table() {
          const Tensor log_probs = a.in("log_probs");
          return nll_loss(log_probs, a.in("target"), reduction(a));
        }},
+      {"nt_xent_loss",
+       [](Arguments& a) {
+         const Tensor left = a.in("a"), right = a.in("b");
+         return nt_xent_loss(left, right, a.attribute("temperature", 0.5));
+       }},
       {"smooth_l1_loss",
        [](Arguments& a) {
          const Tensor left = a.in("a"), right = a.in("b");
@@ -177,6 +197,7 @@ const std::map<std::string, Op>& op_table() {
       {"softmax", [](Arguments& a) { return softmax(a.in("x"), a.attribute("axis", -1)); }},
       {"sub", binary<sub>},
       {"sum", [](Arguments& a) { return sum(a.in("x"), axes(a), a.attribute("keepdim", false)); }},
+      {"triplet_margin_loss", run_triplet_margin_loss},
       {"var",
        [](Arguments& a) {
          return var(a.in("x"), axes(a), a.attribute("correction", 1), a.attribute("keepdim", false));

@@ -256,6 +256,28 @@ def pairs():
     bce("one_target", "mean", target=0.9)
 
 
+def similarities():
+    for name, axis in (("rows", 1), ("columns", 0)):
+        case(f"cosine_similarity_{name}", "cosine_similarity", {"a": (4, 6), "b": (4, 6)},
+             lambda t, axis=axis: F.cosine_similarity(t["a"], t["b"], axis), {"axis": axis})
+    case("cosine_similarity_all_pairs", "cosine_similarity", {"a": (4, 1, 6), "b": (1, 3, 6)},
+         lambda t: F.cosine_similarity(t["a"], t["b"], -1), {"axis": -1})
+    for reduction in ("mean", "none"):
+        for swap in (False, True):
+            options = {"margin": 1.5, "swap": swap, "reduction": reduction}
+            case(f"triplet_margin_loss_{reduction}" + ("_swap" if swap else ""), "triplet_margin_loss",
+                 {key: (7, 4) for key in ("anchor", "positive", "negative")},
+                 lambda t, o=options: F.triplet_margin_loss(t["anchor"], t["positive"], t["negative"], **o), options)
+
+    def nt_xent(t, temperature):
+        rows = F.normalize(torch.cat((t["a"], t["b"])))
+        n = len(rows)
+        logits = (rows @ rows.T / temperature).masked_fill(torch.eye(n, dtype=torch.bool), -torch.inf)
+        return F.cross_entropy(logits, (torch.arange(n) + n // 2) % n)
+
+    case("nt_xent_loss", "nt_xent_loss", {"a": (5, 7), "b": (5, 7)}, lambda t: nt_xent(t, 0.25), {"temperature": 0.25})
+
+
 def losses():
     def target(n, c):
         return lambda g: {"target": torch.randint(0, c, (n,), generator=g)}
@@ -326,7 +348,8 @@ def shapes():
 if __name__ == "__main__":
     for old in FOLDER.glob("*.safetensors"):
         old.unlink()
-    for family in (convolutions, norms, pools, products, losses, pointwise, reductions, shapes):
+    for family in (convolutions, norms, pools, products, losses, similarities, pointwise, reductions,
+                   shapes):
         family()
     files = list(FOLDER.glob("*.safetensors"))
     print(f"{len(files)} files, {sum(f.stat().st_size for f in files) / 1024:.0f} KiB")
