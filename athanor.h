@@ -2,6 +2,7 @@
 
 /// Everything a user needs, in one namespace: athanor.
 
+#include "autograd/attention.h"
 #include "autograd/checkpoint.h"
 #include "autograd/conv.h"
 #include "autograd/creation.h"
@@ -56,6 +57,7 @@
 #include "dist/watch/watchdog.h"
 #include "dist/zero1.h"
 #include "nn/activation.h"
+#include "nn/attention.h"
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
 #include "nn/dropout.h"

@@ -2,6 +2,7 @@
 # and folders named detail/ are private. A header that is neither fails the test include_direction.
 set(ATHANOR_HEADERS
   athanor.h
+  autograd/attention.h
   autograd/checkpoint.h
   autograd/conv.h
   autograd/creation.h
@@ -132,6 +133,7 @@ set(ATHANOR_HEADERS
   kernels/update.h
   kernels/update_ops.h
   nn/activation.h
+  nn/attention.h
   nn/batch_norm.h
   nn/conv2d.h
   nn/dropout.h

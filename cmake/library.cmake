@@ -80,6 +80,7 @@ set(ATHANOR_CUDA_VENDOR
   vendor_matmul
 )
 set(ATHANOR_AUTOGRAD
+  attention
   checkpoint
   conv
   creation
@@ -211,6 +212,7 @@ set(ATHANOR_SOURCES
   autograd/gradcheck.cpp
   autograd/grad_mode.cpp
   autograd/node.cpp
+  nn/attention.cpp
   nn/batch_norm.cpp
   nn/conv2d.cpp
   nn/init.cpp

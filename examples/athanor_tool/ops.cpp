@@ -116,6 +116,14 @@ Tensor run_triplet_margin_loss(Arguments& a) {
   return triplet_margin_loss(anchor, positive, a.in("negative"), options);
 }
 
+Tensor run_attention(Arguments& a) {
+  const Tensor q = a.in("q"), k = a.in("k"), v = a.in("v");
+  AttentionOptions options{.mask = a.optional("mask"), .causal = a.attribute("causal", false)};
+  // 0, of which no softmax learns anything, is 1 / sqrt(D).
+  if (const double scale = a.attribute("scale", 0.0); scale != 0) options.scale = scale;
+  return scaled_dot_product_attention(q, k, v, options);
+}
+
 }  // namespace
 
 const std::map<std::string, Op>& op_table() {
@@ -189,6 +197,7 @@ const std::map<std::string, Op>& op_table() {
          const Tensor left = a.in("a"), right = a.in("b");
          return nt_xent_loss(left, right, a.attribute("temperature", 0.5));
        }},
+      {"scaled_dot_product_attention", run_attention},
       {"smooth_l1_loss",
        [](Arguments& a) {
          const Tensor left = a.in("a"), right = a.in("b");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/attention.h"
 #include "autograd/conv.h"
 #include "autograd/dropout.h"
 #include "autograd/elementwise.h"
@@ -94,6 +95,9 @@ std::vector<OpCase> cases() {
        {{3, 4}, {3, 4}, {3, 4}},
        [](Inputs in) { return triplet_margin_loss(in[0], in[1], in[2], {.swap = true}); }},
       {"nt_xent_loss", {{3, 4}, {3, 4}}, [](Inputs in) { return nt_xent_loss(in[0], in[1]); }},
+      {"attention",
+       {{2, 3, 4}, {2, 5, 4}, {2, 5, 3}},
+       [](Inputs in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.causal = true}); }},
       {"var", {{3, 4}}, [](Inputs in) { return var(in[0], std::array{1}); }},
       {"max", {{3, 4}}, [](Inputs in) { return max(in[0], 1); }},
       {"sum",

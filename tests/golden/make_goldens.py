@@ -278,6 +278,26 @@ def similarities():
     case("nt_xent_loss", "nt_xent_loss", {"a": (5, 7), "b": (5, 7)}, lambda t: nt_xent(t, 0.25), {"temperature": 0.25})
 
 
+def attentions():
+    def attention(name, attributes=None, mask=None, q=(2, 3, 4, 5), k=(2, 3, 6, 5), v=(2, 3, 6, 7)):
+        def compute(t):
+            return F.scaled_dot_product_attention(t["q"], t["k"], t["v"], t.get("mask"), 0.0,
+                                                  (attributes or {}).get("causal", False),
+                                                  scale=(attributes or {}).get("scale"))
+
+        case(f"scaled_dot_product_attention_{name}", "scaled_dot_product_attention", {"q": q, "k": k, "v": v},
+             compute, attributes, given=mask)
+
+    attention("plain")
+    attention("scaled", {"scale": 0.3})
+    attention("causal", {"causal": True})
+    attention("causal_fewer_keys", {"causal": True}, k=(2, 3, 2, 5), v=(2, 3, 2, 7))
+    attention("added_mask", mask=lambda g: {"mask": torch.randn(3, 1, 6, generator=g)})
+    attention("bool_mask", mask=lambda g: {"mask": torch.rand(2, 1, 4, 6, generator=g) > 0.4})
+    attention("query_without_keys", mask={"mask": torch.tensor([1, 0, 1, 1]).bool()[:, None].expand(4, 6)})
+    attention("one_head", q=(4, 5), k=(6, 5), v=(6, 3))
+
+
 def losses():
     def target(n, c):
         return lambda g: {"target": torch.randint(0, c, (n,), generator=g)}
@@ -348,7 +368,7 @@ def shapes():
 if __name__ == "__main__":
     for old in FOLDER.glob("*.safetensors"):
         old.unlink()
-    for family in (convolutions, norms, pools, products, losses, similarities, pointwise, reductions,
+    for family in (convolutions, norms, pools, products, losses, similarities, attentions, pointwise, reductions,
                    shapes):
         family()
     files = list(FOLDER.glob("*.safetensors"))
