@@ -2,6 +2,7 @@
 
 /// Everything a user needs, in one namespace: athanor.
 
+#include "autograd/attention.h"
 #include "autograd/checkpoint.h"
 #include "autograd/conv.h"
 #include "autograd/conv_transpose.h"
@@ -19,6 +20,7 @@
 #include "autograd/pool.h"
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
+#include "autograd/similarity.h"
 #include "autograd/softmax.h"
 #include "data/convert.h"
 #include "data/dataset.h"
@@ -57,6 +59,7 @@
 #include "dist/watch/watchdog.h"
 #include "dist/zero1.h"
 #include "nn/activation.h"
+#include "nn/attention.h"
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
 #include "nn/conv_transpose2d.h"

@@ -1,17 +1,20 @@
 #include "autograd/loss.h"
 
+#include "autograd/creation.h"
 #include "autograd/detail/dense.h"
+#include "autograd/detail/losses.h"
 #include "autograd/detail/rounded.h"
+#include "autograd/elementwise.h"
 #include "autograd/node.h"
+#include "autograd/reduce.h"
+#include "autograd/shape.h"
+#include "autograd/softmax.h"
 #include "kernels/loss.h"
 
 namespace athanor {
 namespace {
 
-// Losses are f32 (f64 for f64), whatever their inputs are stored as.
-TensorOptions loss_options(const Tensor& x) {
-  return {x.dtype() == DType::f64 ? DType::f64 : DType::f32, x.device()};
-}
+using detail::loss_options;
 
 double scale_of(Reduction reduction, std::int64_t n) {
   return reduction == Reduction::mean ? 1.0 / static_cast<double>(n) : 1.0;
@@ -34,12 +37,16 @@ Tensor rows_result(const Tensor& x, Reduction reduction) {
   return Tensor::empty(reduction == Reduction::none ? Shape({x.shape()[0]}) : Shape(), loss_options(x));
 }
 
+void check_smoothing(double smoothing) {
+  ATH_CHECK(smoothing >= 0 && smoothing <= 1, "cross_entropy: label_smoothing must be in [0, 1], but got {}",
+            smoothing);
+}
+
 /// The loss that is asked for (of Reduction::none, `losses` itself), and those of the samples.
 CrossEntropy run_cross_entropy(const Tensor& logits, const Tensor& target, double label_smoothing,
                                Reduction reduction) {
   check_classes("cross_entropy", logits, target);
-  ATH_CHECK(label_smoothing >= 0 && label_smoothing <= 1,
-            "cross_entropy: label_smoothing must be in [0, 1], but got {}", label_smoothing);
+  check_smoothing(label_smoothing);
   const double smoothing = rounded(label_smoothing, logits), scale = scale_of(reduction, logits.shape()[0]);
   const Tensor x = dense(logits), t = dense(target);
   const Tensor stats = Tensor::empty({x.shape()[0], 2}, loss_options(x));
@@ -59,11 +66,124 @@ CrossEntropy run_cross_entropy(const Tensor& logits, const Tensor& target, doubl
   return {y, losses};
 }
 
+// The losses [N] of logits [N, C] against distributions [N, C]; where smoothing is 1, target may be
+// undefined.
+Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight,
+                          double label_smoothing) {
+  const double smoothing = rounded(label_smoothing, logits);
+  const Tensor x = dense(logits), q = target.defined() ? dense(target) : Tensor();
+  const Tensor stats = Tensor::empty({x.shape()[0], 3}, loss_options(x));
+  const Tensor losses = rows_result(x, Reduction::none);
+  on_device(x.device(), [&](auto& context) {
+    kernels::soft_cross_entropy_forward(context, x, q, weight, smoothing, stats, losses);
+  });
+  return record("cross_entropy", losses, {logits, target},
+                [x = Saved(x), q = Saved(q), weight = Saved(weight), stats = Saved(stats), smoothing](
+                    const Tensor& dy, Grads& dx) {
+                  if (dx.wants(0)) {
+                    dx[0] = empty_like(x);
+                    on_device(dy.device(), [&](auto& context) {
+                      kernels::soft_cross_entropy_backward(context, x, q, weight, smoothing, stats, dy,
+                                                           dx[0]);
+                    });
+                  }
+                  if (!q.defined() || !dx.wants(1)) return;
+                  const Tensor& in = x;
+                  Tensor dq = log_softmax(cast(in, dy.dtype())) * unsqueeze(dy, 1);
+                  if (weight.defined()) dq = dq * weight;
+                  dx[1] = cast(affine(dq, smoothing - 1), in.dtype());
+                });
+}
+
+// What the general cross-entropy takes, as rows: logits [N, C], and target [N] i64 or [N, C].
+struct Rows {
+  Tensor logits, target;
+  Shape shape;  // of the losses
+  bool soft;
+
+  Rows(const Tensor& x, const Tensor& t) {
+    ATH_CHECK(x.defined() && t.defined(),
+              "cross_entropy: input and target must be tensors, but one is undefined");
+    ATH_CHECK(is_floating(x.dtype()) && x.rank() > 0 && x.dim(-1) > 0,
+              "cross_entropy: input must be floating [N, ..., C] with C > 0, but got {} {}", x.dtype(),
+              x.shape());
+    for (int axis = 0; axis + 1 < x.rank(); ++axis) shape.push_back(x.shape()[axis]);
+    soft = is_floating(t.dtype());
+    if (soft) {
+      ATH_CHECK(t.dtype() == x.dtype() && t.shape() == x.shape() && t.device() == x.device(),
+                "cross_entropy: distributions must be {} {} on {} like the input, but got {} {} on {}",
+                x.dtype(), x.shape(), x.device().str(), t.dtype(), t.shape(), t.device().str());
+    } else {
+      ATH_CHECK((t.dtype() == DType::i64 || t.dtype() == DType::i32 || t.dtype() == DType::u8) &&
+                    t.shape() == shape,
+                "cross_entropy: target must be i64, i32 or u8 {}, or a distribution {} {}, but got {} {}",
+                shape, x.dtype(), x.shape(), t.dtype(), t.shape());
+    }
+    const Shape rows{shape.numel(), x.dim(-1)};
+    logits = x.rank() == 2 ? x : reshape(x, rows);
+    target = soft ? (x.rank() == 2 ? t : reshape(t, rows))
+                  : cast(t.rank() == 1 ? t : reshape(t, {rows[0]}), DType::i64);
+  }
+};
+
+// The loss that is asked for, of the losses of rows.
+Tensor reduced(const Tensor& losses, const Shape& shape, Reduction reduction) {
+  const Tensor y = detail::reduced(losses, reduction);
+  return reduction != Reduction::none || y.shape() == shape ? y : reshape(y, shape);
+}
+
+// Of targets with weights, or of which some are ignored: one loss per row, then what rows count for.
+Tensor weighted_cross_entropy(const Rows& rows, const CrossEntropyOptions& options) {
+  const TensorOptions wide = loss_options(rows.logits);
+  const Tensor& weight = options.weight;
+  Tensor target = rows.target, kept;
+  if (options.ignore_index) {
+    const Tensor given = dense(target);
+    target = empty_like(given);
+    kept = Tensor::empty(given.shape(), {DType::boolean, given.device()});
+    on_device(given.device(), [&](auto& context) {
+      kernels::split_ignored(context, given, *options.ignore_index, target, kept);
+    });
+  }
+  const double smoothing = weight.defined() ? 0 : options.label_smoothing;
+  Tensor losses = run_cross_entropy(rows.logits, target, smoothing, Reduction::none).mean;
+  Tensor counts = weight.defined() ? index_select(weight, 0, target) : ones(losses.shape(), wide);
+  if (weight.defined()) losses = losses * affine(counts, 1 - options.label_smoothing);
+  if (weight.defined() && options.label_smoothing > 0)
+    losses = losses + affine(soft_cross_entropy(rows.logits, {}, weight, 1), options.label_smoothing);
+  if (kept.defined()) {
+    const Tensor zero = zeros({}, wide);
+    losses = where(kept, losses, zero);
+    counts = where(kept, counts, zero);
+  }
+  if (options.reduction == Reduction::mean) return sum(losses) / sum(counts);
+  return reduced(losses, rows.shape, options.reduction);
+}
+
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, double label_smoothing,
                      Reduction reduction) {
-  return run_cross_entropy(logits, target, label_smoothing, reduction).mean;
+  return cross_entropy(logits, target, {.label_smoothing = label_smoothing, .reduction = reduction});
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
+  const auto& [smoothing, reduction, ignore_index, weight] = options;
+  check_smoothing(smoothing);
+  const Rows rows(logits, target);
+  if (weight.defined()) {
+    check_dense("cross_entropy", "weight", weight, loss_options(logits).dtype, {logits.dim(-1)},
+                logits.device());
+    ATH_CHECK(!weight.requires_grad(), "cross_entropy: weight must not need a gradient, but does");
+  }
+  if (rows.soft) {
+    ATH_CHECK(!ignore_index, "cross_entropy: ignore_index must be left out for distributions, but is {}",
+              *ignore_index);
+    return reduced(soft_cross_entropy(rows.logits, rows.target, weight, smoothing), rows.shape, reduction);
+  }
+  if (weight.defined() || ignore_index) return weighted_cross_entropy(rows, options);
+  const Tensor loss = run_cross_entropy(rows.logits, rows.target, smoothing, reduction).mean;
+  return reduction == Reduction::none ? reduced(loss, rows.shape, reduction) : loss;
 }
 
 CrossEntropy cross_entropy_of_each(const Tensor& logits, const Tensor& target, double label_smoothing) {
@@ -81,30 +201,6 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, Reduction reducti
                   dx[0] = Tensor::empty(shape, options);
                   on_device(dy.device(),
                             [&](auto& context) { kernels::nll_backward(context, t, scale, dy, dx[0]); });
-                });
-}
-
-Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
-  ATH_CHECK(a.defined() && b.defined(), "mse_loss: a and b must be tensors, but one is undefined");
-  ATH_CHECK(
-      is_floating(a.dtype()) && a.dtype() == b.dtype() && a.shape() == b.shape() && a.device() == b.device(),
-      "mse_loss: a and b must have one shape, floating dtype and device, but got {} {} on {} and {} {} on {}",
-      a.dtype(), a.shape(), a.device().str(), b.dtype(), b.shape(), b.device().str());
-  const double scale = scale_of(reduction, a.numel());
-  const Tensor left = dense(a), right = dense(b);
-  const bool each = reduction == Reduction::none;
-  const Tensor y = Tensor::empty(each ? a.shape() : Shape(), loss_options(a));
-  on_device(a.device(), [&](auto& context) {
-    each ? kernels::squared_difference(context, left, right, y)
-         : kernels::mse_forward(context, left, right, scale, y);
-  });
-  return record("mse_loss", y, {a, b},
-                [a = Saved(left), b = Saved(right), scale](const Tensor& seed, Grads& dx) {
-                  const Tensor dy = dense(seed);
-                  on_device(dy.device(), [&](auto& context) {
-                    if (dx.wants(0)) kernels::mse_backward(context, a, b, scale, dy, dx[0] = empty_like(a));
-                    if (dx.wants(1)) kernels::mse_backward(context, b, a, scale, dy, dx[1] = empty_like(b));
-                  });
                 });
 }
 

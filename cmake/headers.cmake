@@ -2,6 +2,7 @@
 # and folders named detail/ are private. A header that is neither fails the test include_direction.
 set(ATHANOR_HEADERS
   athanor.h
+  autograd/attention.h
   autograd/checkpoint.h
   autograd/conv.h
   autograd/conv_transpose.h
@@ -20,6 +21,7 @@ set(ATHANOR_HEADERS
   autograd/pool.h
   autograd/reduce.h
   autograd/shape.h
+  autograd/similarity.h
   autograd/softmax.h
   data/convert.h
   data/dataset.h
@@ -115,6 +117,7 @@ set(ATHANOR_HEADERS
   kernels/interpolate.h
   kernels/interpolate_ops.h
   kernels/loss.h
+  kernels/loss_ops.h
   kernels/math.h
   kernels/matmul.h
   kernels/metrics.h
@@ -134,6 +137,7 @@ set(ATHANOR_HEADERS
   kernels/update.h
   kernels/update_ops.h
   nn/activation.h
+  nn/attention.h
   nn/batch_norm.h
   nn/conv2d.h
   nn/conv_transpose2d.h

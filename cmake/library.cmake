@@ -22,6 +22,7 @@ set(ATHANOR_KERNELS
   matmul
   metrics
   muon
+  pair_loss
   pool
   random
   reduce
@@ -50,6 +51,7 @@ set(ATHANOR_CUDA_KERNELS
   matmul
   metrics
   muon
+  pair_loss
   pool
   random
   reduce
@@ -82,6 +84,7 @@ set(ATHANOR_CUDA_VENDOR
   vendor_matmul
 )
 set(ATHANOR_AUTOGRAD
+  attention
   checkpoint
   conv
   conv_transpose
@@ -92,9 +95,11 @@ set(ATHANOR_AUTOGRAD
   loss
   matmul
   norm
+  pair_loss
   pool
   reduce
   shape
+  similarity
   softmax
 )
 
@@ -213,6 +218,7 @@ set(ATHANOR_SOURCES
   autograd/gradcheck.cpp
   autograd/grad_mode.cpp
   autograd/node.cpp
+  nn/attention.cpp
   nn/batch_norm.cpp
   nn/conv2d.cpp
   nn/conv_transpose2d.cpp

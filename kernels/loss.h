@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/context.h"
+#include "kernels/loss_ops.h"
 
 namespace athanor::kernels {
 
@@ -25,6 +26,26 @@ template <class Context>
 void cross_entropy_backward(Context& context, const Tensor& logits, const Tensor& target, const Tensor& stats,
                             double smoothing, double scale, const Tensor& dy, const Tensor& dx);
 
+/// Cross-entropy against a distribution: of row n, with u_c = w_c ((1 - smoothing) q_c + smoothing / C), the
+/// sum of -u_c log(softmax_c). logits [N, C]; q is `target`, like logits, and undefined where smoothing is 1;
+/// w is `weight` [C] A, undefined where it is 1. Writes losses [N] A, and of each row the maximum m,
+/// 1 / sum(exp(x - m)) and the sum of u into `stats` [N, 3] A. Reads logits and target once, out of cache.
+template <class Context>
+void soft_cross_entropy_forward(Context& context, const Tensor& logits, const Tensor& target,
+                                const Tensor& weight, double smoothing, const Tensor& stats,
+                                const Tensor& losses);
+/// dx = dy (softmax sum(u) - u); dy [N] A of any stride. One pass.
+template <class Context>
+void soft_cross_entropy_backward(Context& context, const Tensor& logits, const Tensor& target,
+                                 const Tensor& weight, double smoothing, const Tensor& stats,
+                                 const Tensor& dy, const Tensor& dx);
+
+/// target [N] i64 -> kept [N] bool: whether it is not `ignored`; classes [N] i64: the target where it is
+/// kept, else 0.
+template <class Context>
+void split_ignored(Context& context, const Tensor& target, std::int64_t ignored, const Tensor& classes,
+                   const Tensor& kept);
+
 /// log_probs [N, C], target [N] -> y [] or [N] A.
 template <class Context>
 void nll_forward(Context& context, const Tensor& log_probs, const Tensor& target, double scale,
@@ -32,15 +53,20 @@ void nll_forward(Context& context, const Tensor& log_probs, const Tensor& target
 template <class Context>
 void nll_backward(Context& context, const Tensor& target, double scale, const Tensor& dy, const Tensor& dx);
 
-/// y = (a - b)^2, one per element; y of a's shape, A.
-template <class Context>
-void squared_difference(Context& context, const Tensor& a, const Tensor& b, const Tensor& y);
-/// a, b of one shape -> y [] A: scale * sum((a - b)^2).
-template <class Context>
-void mse_forward(Context& context, const Tensor& a, const Tensor& b, double scale, const Tensor& y);
-/// da = scale * dy * 2 (a - b); dy [] or dense like a. That of b is the same call with a and b exchanged.
-template <class Context>
-void mse_backward(Context& context, const Tensor& a, const Tensor& b, double scale, const Tensor& dy,
-                  const Tensor& da);
+// Losses over pairs of elements (kernels/loss_ops.h). a and b have one shape and floating dtype; `weight`,
+// for an op that is kWeighted, has that shape, too, and holds A.
+
+/// y = op(a, b), one per element; y of a's shape, A. Moves 3 elements per element.
+template <class Op, class Context>
+void pair_loss(Context& context, const Op& op, const Tensor& a, const Tensor& b, const Tensor& weight,
+               const Tensor& y);
+/// y [] A: scale * sum(op(a, b)).
+template <class Op, class Context>
+void pair_loss_sum(Context& context, const Op& op, const Tensor& a, const Tensor& b, const Tensor& weight,
+                   double scale, const Tensor& y);
+/// da = scale * dy * slope(a, b); dy [] or dense like a.
+template <class Op, class Context>
+void pair_loss_backward(Context& context, const Op& op, const Tensor& a, const Tensor& b,
+                        const Tensor& weight, double scale, const Tensor& dy, const Tensor& da);
 
 }  // namespace athanor::kernels

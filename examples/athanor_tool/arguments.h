@@ -31,6 +31,10 @@ class Arguments {
   }
   /// An input that may be left out: then undefined.
   Tensor optional(const std::string& name) { return call_.tensors.contains(name) ? in(name) : Tensor(); }
+  /// An input without a gradient that may be left out.
+  Tensor constant(const std::string& name) {
+    return call_.tensors.contains(name) ? call_.tensors.tensor(name).to(device_) : Tensor();
+  }
   /// An input the op writes to.
   Tensor buffer(const std::string& name) {
     buffers_.push_back({name, call_.tensors.tensor(name).to(device_)});

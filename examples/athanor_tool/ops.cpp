@@ -108,9 +108,55 @@ Tensor run_linear(Arguments& a) {
   return linear(x, w, bias, activation(a), a.impl<MatmulImpl>());
 }
 
+template <Tensor (*F)(const Tensor&, const Tensor&, Reduction)> Tensor run_pair_loss(Arguments& a) {
+  const Tensor left = a.in("a");
+  return F(left, a.in("b"), reduction(a));
+}
+
 Tensor run_cross_entropy(Arguments& a) {
+  CrossEntropyOptions options{.label_smoothing = a.attribute("label_smoothing", 0.0),
+                              .reduction = reduction(a),
+                              .weight = a.constant("weight")};
+  // No target below 0 needs passing over: -1 is nobody.
+  const auto ignored = a.attribute<std::int64_t>("ignore_index", -1);
+  if (ignored >= 0) options.ignore_index = ignored;
   const Tensor logits = a.in("logits");
-  return cross_entropy(logits, a.in("target"), a.attribute("label_smoothing", 0.0), reduction(a));
+  return cross_entropy(logits, a.in("target"), options);
+}
+
+Tensor run_bce_with_logits(Arguments& a) {
+  const BceOptions options{
+      .weight = a.constant("weight"), .pos_weight = a.constant("pos_weight"), .reduction = reduction(a)};
+  const Tensor logits = a.in("logits"), target = a.optional("target");
+  if (target.defined()) return bce_with_logits(logits, target, options);
+  return bce_with_logits(logits, a.attribute("target", 1.0), options);
+}
+
+Tensor run_kl_div(Arguments& a) {
+  const auto reduction = a.choice<KlReduction>("reduction", {{"mean", KlReduction::mean},
+                                                             {"batchmean", KlReduction::batchmean},
+                                                             {"sum", KlReduction::sum},
+                                                             {"none", KlReduction::none}});
+  const Tensor input = a.in("input");
+  return kl_div(input, a.in("target"), a.attribute("log_target", false), reduction);
+}
+
+Tensor run_triplet_margin_loss(Arguments& a) {
+  TripletOptions options;
+  options.margin = a.attribute("margin", options.margin);
+  options.eps = a.attribute("eps", options.eps);
+  options.swap = a.attribute("swap", options.swap);
+  options.reduction = reduction(a);
+  const Tensor anchor = a.in("anchor"), positive = a.in("positive");
+  return triplet_margin_loss(anchor, positive, a.in("negative"), options);
+}
+
+Tensor run_attention(Arguments& a) {
+  const Tensor q = a.in("q"), k = a.in("k"), v = a.in("v");
+  AttentionOptions options{.mask = a.optional("mask"), .causal = a.attribute("causal", false)};
+  // 0, of which no softmax learns anything, is 1 / sqrt(D).
+  if (const double scale = a.attribute("scale", 0.0); scale != 0) options.scale = scale;
+  return scaled_dot_product_attention(q, k, v, options);
 }
 
 }  // namespace
@@ -131,8 +177,14 @@ const std::map<std::string, Op>& op_table() {
        }},
       {"avg_pool2d", run_pool2d<avg_pool2d>},
       {"batch_norm", run_batch_norm},
+      {"bce_with_logits", run_bce_with_logits},
       {"conv2d", run_conv2d},
       {"conv_transpose2d", run_conv_transpose2d},
+      {"cosine_similarity",
+       [](Arguments& a) {
+         const Tensor left = a.in("a"), right = a.in("b");
+         return cosine_similarity(left, right, a.attribute("axis", 1), a.attribute("eps", 1e-8));
+       }},
       {"cross_entropy", run_cross_entropy},
       {"div", binary<div>},
       {"gather",
@@ -146,6 +198,11 @@ const std::map<std::string, Op>& op_table() {
          return exact ? gelu(a.in("x")) : gelu_tanh(a.in("x"));
        }},
       {"group_norm", run_group_norm},
+      {"huber_loss",
+       [](Arguments& a) {
+         const Tensor left = a.in("a"), right = a.in("b");
+         return huber_loss(left, right, a.attribute("delta", 1.0), reduction(a));
+       }},
       {"index_select",
        [](Arguments& a) {
          const Tensor x = a.in("x");
@@ -153,6 +210,8 @@ const std::map<std::string, Op>& op_table() {
        }},
       {"instance_norm", run_instance_norm},
       {"interpolate", run_interpolate},
+      {"kl_div", run_kl_div},
+      {"l1_loss", run_pair_loss<l1_loss>},
       {"layer_norm", run_layer_norm},
       {"linear", run_linear},
       {"log_softmax", [](Arguments& a) { return log_softmax(a.in("x"), a.attribute("axis", -1)); }},
@@ -171,24 +230,32 @@ const std::map<std::string, Op>& op_table() {
          return max_unpool2d(x, indices, out_h, a.attribute<std::int64_t>("out_w", 1));
        }},
       {"mean", [](Arguments& a) { return mean(a.in("x"), axes(a), a.attribute("keepdim", false)); }},
-      {"mse_loss",
-       [](Arguments& a) {
-         const Tensor left = a.in("a");
-         return mse_loss(left, a.in("b"), reduction(a));
-       }},
+      {"mse_loss", run_pair_loss<mse_loss>},
       {"mul", binary<mul>},
       {"nll_loss",
        [](Arguments& a) {
          const Tensor log_probs = a.in("log_probs");
          return nll_loss(log_probs, a.in("target"), reduction(a));
        }},
+      {"nt_xent_loss",
+       [](Arguments& a) {
+         const Tensor left = a.in("a"), right = a.in("b");
+         return nt_xent_loss(left, right, a.attribute("temperature", 0.5));
+       }},
       {"pixel_shuffle",
        [](Arguments& a) { return pixel_shuffle(a.in("x"), a.attribute<std::int64_t>("r", 1)); }},
       {"pixel_unshuffle",
        [](Arguments& a) { return pixel_unshuffle(a.in("x"), a.attribute<std::int64_t>("r", 1)); }},
+      {"scaled_dot_product_attention", run_attention},
+      {"smooth_l1_loss",
+       [](Arguments& a) {
+         const Tensor left = a.in("a"), right = a.in("b");
+         return smooth_l1_loss(left, right, a.attribute("beta", 1.0), reduction(a));
+       }},
       {"softmax", [](Arguments& a) { return softmax(a.in("x"), a.attribute("axis", -1)); }},
       {"sub", binary<sub>},
       {"sum", [](Arguments& a) { return sum(a.in("x"), axes(a), a.attribute("keepdim", false)); }},
+      {"triplet_margin_loss", run_triplet_margin_loss},
       {"var",
        [](Arguments& a) {
          return var(a.in("x"), axes(a), a.attribute("correction", 1), a.attribute("keepdim", false));

@@ -13,14 +13,9 @@ namespace {
 using cpu::parallel_for;
 
 constexpr std::int64_t kExpGrain = 4096;  // exponentials worth a second thread
-constexpr std::int64_t kChunk = 1024;     // elements summed by one thread before their sum is rounded
 
 std::int64_t row_grain(std::int64_t classes, std::int64_t grain) {
   return std::max<std::int64_t>(1, grain / std::max<std::int64_t>(classes, 1));
-}
-
-template <class A> A squared(A x) {
-  return x * x;
 }
 
 // A cursor over dy: one value for all rows, or one per row at any stride.
@@ -74,6 +69,46 @@ A cross_entropy_row(const T* x, std::int64_t classes, std::int64_t target, A smo
     }
     stats[0] = max;
     stats[1] = A(1) / sum;
+  });
+  return loss;
+}
+
+// What a row of logits is compared with: element c's share u_c.
+template <class T> struct Shares {
+  using A = Accumulate<T>;
+  const T* target;  // null where the share is the same for all but for the weight
+  const A* weight;  // null where it is 1
+  A on, spread;
+
+  Shares(const Tensor& q, const Tensor& w, double smoothing, std::int64_t classes)
+      : target(q.defined() ? q.data<T>() : nullptr),
+        weight(w.defined() ? w.data<A>() : nullptr),
+        on(A(1 - smoothing)),
+        spread(A(smoothing / static_cast<double>(classes))) {}
+  // Of one row, in a loop without branches: f(the function c -> u_c).
+  template <class F> void of_row(std::int64_t row, std::int64_t classes, const F& f) const {
+    const T* q = target + (target ? row * classes : 0);
+    const auto unweighted = [=, *this](std::int64_t c) { return std::fma(on, A(q[c]), spread); };
+    if (!target) return f([=, *this](std::int64_t c) { return weight ? weight[c] * spread : spread; });
+    if (!weight) return f(unweighted);
+    f([=, *this](std::int64_t c) { return weight[c] * unweighted(c); });
+  }
+};
+
+// The loss of one row; stats get the maximum, the reciprocal of the sum, and the sum of the shares.
+template <class T, class A, class Share>
+A soft_cross_entropy_row(const T* x, std::int64_t classes, const Share& share, A* stats) {
+  A loss{};
+  cpu::vectorize_if<cpu::kFastType<T>>([&] {
+    const auto larger = [](A a, A b) { return a > b ? a : b; };
+    const A max = cpu::reduce_lanes(
+        classes, -std::numeric_limits<A>::infinity(), [&](std::int64_t c) { return A(x[c]); }, larger);
+    const A sum = cpu::sum_lanes<A>(classes, [&](std::int64_t c) { return math::exp(A(x[c]) - max); });
+    const A log_sum = math::log(sum);
+    loss = cpu::sum_lanes<A>(classes, [&](std::int64_t c) { return share(c) * (log_sum - (A(x[c]) - max)); });
+    stats[0] = max;
+    stats[1] = A(1) / sum;
+    stats[2] = cpu::sum_lanes<A>(classes, share);
   });
   return loss;
 }
@@ -136,6 +171,68 @@ void cross_entropy_backward(CpuContext& context, const Tensor& logits, const Ten
 }
 
 template <>
+void soft_cross_entropy_forward(CpuContext& context, const Tensor& logits, const Tensor& target,
+                                const Tensor& weight, double smoothing, const Tensor& stats,
+                                const Tensor& losses) {
+  dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
+    using A = Accumulate<T>;
+    const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
+    const Shares<T> shares(target, weight, smoothing, classes);
+    const T* x = logits.data<T>();
+    A* s = stats.data<A>();
+    each_row(context, rows, row_grain(classes, kExpGrain), losses.data<A>(), [&](std::int64_t n) {
+      A loss{};
+      shares.of_row(n, classes, [&](const auto& share) {
+        loss = soft_cross_entropy_row<T, A>(x + n * classes, classes, share, s + 3 * n);
+      });
+      return loss;
+    });
+  });
+}
+
+template <>
+void soft_cross_entropy_backward(CpuContext& context, const Tensor& logits, const Tensor& target,
+                                 const Tensor& weight, double smoothing, const Tensor& stats,
+                                 const Tensor& dy, const Tensor& dx) {
+  dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
+    using A = Accumulate<T>;
+    const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
+    const Shares<T> shares(target, weight, smoothing, classes);
+    const T* x = logits.data<T>();
+    const A* s = stats.data<A>();
+    T* out = dx.data<T>();
+    const RowGradient<A> gradient(dy, 1);
+    parallel_for(context, rows, row_grain(classes, kExpGrain), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
+        const T* from = x + n * classes;
+        T* to = out + n * classes;
+        const A max = s[3 * n], scale = s[3 * n + 1] * s[3 * n + 2], g = gradient[n];
+        shares.of_row(n, classes, [&](const auto& share) {
+          cpu::vectorize_if<cpu::kFastType<T>>([&] {
+            for (std::int64_t c = 0; c < classes; ++c)
+              to[c] = T(g * (math::exp(A(from[c]) - max) * scale - share(c)));
+          });
+        });
+      }
+    });
+  });
+}
+
+template <>
+void split_ignored(CpuContext& context, const Tensor& target, std::int64_t ignored, const Tensor& classes,
+                   const Tensor& kept) {
+  const std::int64_t* t = target.data<std::int64_t>();
+  std::int64_t* label = classes.data<std::int64_t>();
+  bool* is_kept = kept.data<bool>();
+  parallel_for(context, target.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      is_kept[n] = t[n] != ignored;
+      label[n] = is_kept[n] ? t[n] : 0;
+    }
+  });
+}
+
+template <>
 void nll_forward(CpuContext& context, const Tensor& log_probs, const Tensor& target, double scale,
                  const Tensor& y) {
   dispatch_floating(log_probs.dtype(), "nll_loss", [&]<class T>() {
@@ -163,60 +260,6 @@ void nll_backward(CpuContext& context, const Tensor& target, double scale, const
         std::fill(row, row + classes, T(0.0f));
         row[t[n]] = T(-gradient[n]);
       }
-    });
-  });
-}
-
-template <> void squared_difference(CpuContext& context, const Tensor& a, const Tensor& b, const Tensor& y) {
-  dispatch_floating(a.dtype(), "mse_loss", [&]<class T>() {
-    using A = Accumulate<T>;
-    const T *left = a.data<T>(), *right = b.data<T>();
-    A* out = y.data<A>();
-    parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize_if<cpu::kFastType<T>>([&] {
-        for (std::int64_t i = begin; i < end; ++i) out[i] = squared(A(left[i]) - A(right[i]));
-      });
-    });
-  });
-}
-
-template <>
-void mse_forward(CpuContext& context, const Tensor& a, const Tensor& b, double scale, const Tensor& y) {
-  dispatch_floating(a.dtype(), "mse_loss", [&]<class T>() {
-    using A = Accumulate<T>;
-    const T *left = a.data<T>(), *right = b.data<T>();
-    const std::int64_t n = a.numel(), chunks = (n + kChunk - 1) / kChunk;
-    reduce_rows<A>(context, chunks, cpu::kGrain / kChunk, scale, y, [&](std::int64_t chunk) {
-      const std::int64_t begin = chunk * kChunk, count = std::min(kChunk, n - begin);
-      const T *p = left + begin, *q = right + begin;
-      A sum{};
-      cpu::vectorize_if<cpu::kFastType<T>>([&] {
-        sum = cpu::sum_lanes<A>(count, [&](std::int64_t i) { return squared(A(p[i]) - A(q[i])); });
-      });
-      return sum;
-    });
-  });
-}
-
-template <>
-void mse_backward(CpuContext& context, const Tensor& a, const Tensor& b, double scale, const Tensor& dy,
-                  const Tensor& da) {
-  dispatch_floating(a.dtype(), "mse_loss", [&]<class T>() {
-    using A = Accumulate<T>;
-    const T *left = a.data<T>(), *right = b.data<T>();
-    const A* gradient = dy.data<A>();
-    const bool reduced = dy.rank() == 0;
-    T* out = da.data<T>();
-    const A factor = A(2 * scale);
-    parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      const A g = reduced ? factor * *gradient : factor;
-      cpu::vectorize_if<cpu::kFastType<T>>([&] {
-        if (reduced) {
-          for (std::int64_t i = begin; i < end; ++i) out[i] = T(g * (A(left[i]) - A(right[i])));
-        } else {
-          for (std::int64_t i = begin; i < end; ++i) out[i] = T(g * gradient[i] * (A(left[i]) - A(right[i])));
-        }
-      });
     });
   });
 }

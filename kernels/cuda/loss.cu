@@ -1,4 +1,3 @@
-#include "kernels/cuda/map.h"
 #include "kernels/cuda/max_sum.h"
 #include "kernels/cuda/total.h"
 #include "kernels/loss.h"
@@ -11,15 +10,12 @@ using cuda::RowPart;
 
 constexpr int kThreads = 256;
 
+// Two rows in registers; f64 takes too many of them for as many blocks as one row has.
+template <class Shape, class A>
+inline constexpr int kResidentPairs = std::max(1, cuda::kResident<Shape, A> - (sizeof(A) > 4 ? 1 : 0));
+
 template <class A> struct Identity {
   __device__ __forceinline__ A operator()(A x) const { return x; }
-};
-
-template <class T, class A> struct SquaredDifference {
-  __device__ __forceinline__ A operator()(T a, T b) const {
-    const A difference = A(a) - A(b);
-    return difference * difference;
-  }
 };
 
 // dy: one value for all rows, or one per row at any stride.
@@ -110,6 +106,102 @@ __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
   }
 }
 
+// Cross-entropy against a distribution ---------------------------------------------------------------------
+
+// What a row of logits is compared with: element c's share u_c.
+template <class T, class A> struct Shares {
+  const T* target;  // null where the share is the same for all but for the weight
+  const A* weight;  // null where it is 1
+  A on, spread;
+
+  Shares(const Tensor& q, const Tensor& w, double smoothing, std::int64_t classes)
+      : target(cuda::data_or_null<T>(q)),
+        weight(cuda::data_or_null<A>(w)),
+        on(A(1 - smoothing)),
+        spread(A(smoothing / static_cast<double>(classes))) {}
+  __device__ __forceinline__ A operator()(A q, std::int64_t c) const {
+    const A share = target ? std::fma(on, q, spread) : spread;
+    return weight ? weight[c] * share : share;
+  }
+};
+
+/// One read of logits and target (a row that does not fit registers: two of the logits, the second from
+/// cache).
+template <class T, class A, class Shape>
+__global__ void __launch_bounds__(kRowBlock, kResidentPairs<Shape, A>)
+    soft_cross_entropy_rows(const T* logits, Shares<T, A> share, std::int64_t rows, std::int64_t n, A* stats,
+                            A* losses) {
+  for (std::int64_t row = Shape::first(); row < rows; row += Shape::step()) {
+    const T *x = logits + row * n, *q = share.target ? share.target + row * n : nullptr;
+    auto whole = cuda::MaxSum<A>::none();
+    A loss = 0, shares = 0;
+    if constexpr (Shape::elements > 0) {
+      const int length = static_cast<int>(n);
+      RowPart<A, Shape> part, u;
+      part.load(x, length, A(0));
+      u.load(q ? q : x, length, A(0));
+#pragma unroll
+      for (int e = 0; e < Shape::elements; ++e) {
+        const int column = Shape::column(e);
+        u.value[e] = column < length ? share(u.value[e], column) : A(0);
+      }
+      whole = cuda::max_sum_of_row(part, length);
+      const A log_sum = math::log(whole.sum);
+      loss = part.fold(length, A(0), cuda::Plus{},
+                       [&](A value, int e) { return u.value[e] * (log_sum - (value - whole.max)); });
+      shares = u.fold(length, A(0), cuda::Plus{}, [](A value, int) { return value; });
+    } else {
+      whole = cuda::max_sum_of_row<A, Shape>(x, n);
+      const A log_sum = math::log(whole.sum);
+      for (std::int64_t c = Shape::rank(); c < n; c += Shape::threads) {
+        const A u = share(q ? A(q[c]) : A(0), c);
+        loss += u * (log_sum - (A(x[c]) - whole.max));
+        shares += u;
+      }
+      loss = cuda::group_sum<Shape::threads>(loss);
+      shares = cuda::group_sum<Shape::threads>(shares);
+    }
+    if (Shape::rank() != 0) continue;
+    losses[row] = loss;
+    stats[3 * row] = whole.max;
+    stats[3 * row + 1] = A(1) / whole.sum;
+    stats[3 * row + 2] = shares;
+  }
+}
+
+/// Two reads and one write of an element, one exponential.
+template <class T, class A, class Shape>
+__global__ void __launch_bounds__(kRowBlock)
+    soft_cross_entropy_gradient(const T* logits, Shares<T, A> share, const A* stats, std::int64_t rows,
+                                std::int64_t n, RowGradient<A> gradient, T* dx) {
+  constexpr int W = Shape::width;
+  for (std::int64_t row = Shape::first(); row < rows; row += Shape::step()) {
+    const T *x = logits + row * n, *q = share.target ? share.target + row * n : nullptr;
+    const A max = stats[3 * row], scale = stats[3 * row + 1] * stats[3 * row + 2], g = gradient[row];
+    for (std::int64_t c = std::int64_t{Shape::rank()} * W; c < n; c += std::int64_t{Shape::threads} * W) {
+      const cuda::Vec<T, W> in = cuda::load<W>(x + c), target = cuda::load<W>((q ? q : x) + c);
+      cuda::Vec<T, W> result;
+#pragma unroll
+      for (int i = 0; i < W; ++i)
+        result[i] = T(g * (math::exp(A(in[i]) - max) * scale - share(A(target[i]), c + i)));
+      cuda::store<W>(dx + row * n + c, result);
+    }
+  }
+}
+
+// Ignored targets ------------------------------------------------------------------------------------------
+
+__global__ void __launch_bounds__(kThreads)
+    split_targets(const std::int64_t* target, std::int64_t rows, std::int64_t ignored, std::int64_t* classes,
+                  bool* kept) {
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t row = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; row < rows; row += step) {
+    const std::int64_t label = target[row];
+    kept[row] = label != ignored;
+    classes[row] = label != ignored ? label : 0;
+  }
+}
+
 // Negative log likelihood ----------------------------------------------------------------------------------
 
 template <class T, class A>
@@ -134,18 +226,6 @@ __global__ void __launch_bounds__(kRowBlock) nll_gradient(const std::int64_t* ta
       dx[row * n + c] = c == label ? at_label : T(A(0));
   }
 }
-
-// Squared error --------------------------------------------------------------------------------------------
-
-template <class T, class A> struct MseGradientOfSum {
-  A factor;
-  const A* dy;
-  __device__ __forceinline__ T operator()(T a, T b) const { return T(factor * *dy * (A(a) - A(b))); }
-};
-template <class T, class A> struct MseGradient {
-  A factor;
-  __device__ __forceinline__ T operator()(T a, T b, A dy) const { return T(factor * dy * (A(a) - A(b))); }
-};
 
 }  // namespace
 
@@ -187,6 +267,52 @@ void cross_entropy_backward(CudaContext& context, const Tensor& logits, const Te
 }
 
 template <>
+void soft_cross_entropy_forward(CudaContext& context, const Tensor& logits, const Tensor& target,
+                                const Tensor& weight, double smoothing, const Tensor& stats,
+                                const Tensor& losses) {
+  dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
+    using A = Accumulate<T>;
+    const std::int64_t rows = logits.shape()[0], n = logits.shape()[1];
+    const T* x = logits.data<T>();
+    const Shares<T, A> shares(target, weight, smoothing, n);
+    const T* q = shares.target ? shares.target : x;
+    cuda::dispatch_row<T>(n, cuda::rows_aligned(n, x, q), [&]<class Shape>() {
+      cuda::launch(context, {"soft_cross_entropy", cuda::row_blocks<Shape>(context, rows), kRowBlock},
+                   soft_cross_entropy_rows<T, A, Shape>, x, shares, rows, n, stats.data<A>(),
+                   losses.data<A>());
+    });
+  });
+}
+
+template <>
+void soft_cross_entropy_backward(CudaContext& context, const Tensor& logits, const Tensor& target,
+                                 const Tensor& weight, double smoothing, const Tensor& stats,
+                                 const Tensor& dy, const Tensor& dx) {
+  dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
+    using A = Accumulate<T>;
+    const std::int64_t rows = logits.shape()[0], n = logits.shape()[1];
+    const T* x = logits.data<T>();
+    T* out = dx.data<T>();
+    const Shares<T, A> shares(target, weight, smoothing, n);
+    const T* q = shares.target ? shares.target : x;
+    cuda::dispatch_row<T>(n, cuda::rows_aligned(n, x, q, out), [&]<class Shape>() {
+      cuda::launch(context,
+                   {"soft_cross_entropy_backward", cuda::row_blocks<Shape>(context, rows), kRowBlock},
+                   soft_cross_entropy_gradient<T, A, Shape>, x, shares, stats.data<A>(), rows, n,
+                   RowGradient<A>(dy, 1), out);
+    });
+  });
+}
+
+template <>
+void split_ignored(CudaContext& context, const Tensor& target, std::int64_t ignored, const Tensor& classes,
+                   const Tensor& kept) {
+  const std::int64_t rows = target.numel();
+  cuda::launch(context, {"split_ignored", cuda::blocks_for(context, rows, kThreads), kThreads}, split_targets,
+               target.data<std::int64_t>(), rows, ignored, classes.data<std::int64_t>(), kept.data<bool>());
+}
+
+template <>
 void nll_forward(CudaContext& context, const Tensor& log_probs, const Tensor& target, double scale,
                  const Tensor& y) {
   dispatch_floating(log_probs.dtype(), "nll_loss", [&]<class T>() {
@@ -210,42 +336,6 @@ void nll_backward(CudaContext& context, const Tensor& target, double scale, cons
     const unsigned blocks = cuda::blocks_for(context, rows, kRowBlock / cuda::kWarp, 16);
     cuda::launch(context, {"nll_loss_backward", blocks, kRowBlock}, nll_gradient<T, A>,
                  target.data<std::int64_t>(), rows, n, RowGradient<A>(dy, scale), dx.data<T>());
-  });
-}
-
-template <> void squared_difference(CudaContext& context, const Tensor& a, const Tensor& b, const Tensor& y) {
-  dispatch_floating(a.dtype(), "mse_loss", [&]<class T>() {
-    using A = Accumulate<T>;
-    const T *left = a.data<T>(), *right = b.data<T>();
-    cuda::map_dense(context, "mse_loss", a.numel(), SquaredDifference<T, A>{}, y.data<A>(), left, right);
-  });
-}
-
-template <>
-void mse_forward(CudaContext& context, const Tensor& a, const Tensor& b, double scale, const Tensor& y) {
-  dispatch_floating(a.dtype(), "mse_loss", [&]<class T>() {
-    using A = Accumulate<T>;
-    const T *left = a.data<T>(), *right = b.data<T>();
-    cuda::total(context, "mse_loss", a.numel(), SquaredDifference<T, A>{}, scale, y.data<A>(), left, right);
-  });
-}
-
-template <>
-void mse_backward(CudaContext& context, const Tensor& a, const Tensor& b, double scale, const Tensor& dy,
-                  const Tensor& da) {
-  dispatch_floating(a.dtype(), "mse_loss", [&]<class T>() {
-    using A = Accumulate<T>;
-    const T *left = a.data<T>(), *right = b.data<T>();
-    const A* gradient = dy.data<A>();
-    T* out = da.data<T>();
-    const A factor = A(2 * scale);
-    if (dy.rank() == 0) {
-      cuda::map_dense(context, "mse_loss_backward", a.numel(), MseGradientOfSum<T, A>{factor, gradient}, out,
-                      left, right);
-    } else {
-      cuda::map_dense(context, "mse_loss_backward", a.numel(), MseGradient<T, A>{factor}, out, left, right,
-                      gradient);
-    }
   });
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/attention.h"
 #include "autograd/conv.h"
 #include "autograd/conv_transpose.h"
 #include "autograd/dropout.h"
@@ -17,6 +18,7 @@
 #include "autograd/pool.h"
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
+#include "autograd/similarity.h"
 #include "autograd/softmax.h"
 #include "kernels/elementwise_ops.h"
 #include "tests/cuda/device.h"
@@ -103,6 +105,22 @@ std::vector<OpCase> cases() {
       {"cross_entropy", {{4, 3}}, [](Inputs in) { return cross_entropy(in[0], targets(), 0.1f); }},
       {"nll_loss", {{4, 3}}, [](Inputs in) { return nll_loss(in[0], targets(), Reduction::none); }},
       {"mse_loss", {{3, 4}, {3, 4}}, [](Inputs in) { return mse_loss(in[0], in[1]); }},
+      {"cross_entropy_distribution",
+       {{4, 3}, {4, 3}},
+       [](Inputs in) { return cross_entropy(in[0], in[1], 0.1); }},
+      {"cross_entropy_ignored",
+       {{4, 3}},
+       [](Inputs in) { return cross_entropy(in[0], targets(), {.ignore_index = 1}); }},
+      {"bce_with_logits", {{3, 4}, {3, 4}}, [](Inputs in) { return bce_with_logits(in[0], in[1]); }},
+      {"smooth_l1_loss", {{3, 4}, {3, 4}}, [](Inputs in) { return smooth_l1_loss(in[0], in[1], 0.5); }},
+      {"cosine_similarity", {{3, 4}, {3, 4}}, [](Inputs in) { return cosine_similarity(in[0], in[1]); }},
+      {"triplet_margin_loss",
+       {{3, 4}, {3, 4}, {3, 4}},
+       [](Inputs in) { return triplet_margin_loss(in[0], in[1], in[2], {.swap = true}); }},
+      {"nt_xent_loss", {{3, 4}, {3, 4}}, [](Inputs in) { return nt_xent_loss(in[0], in[1]); }},
+      {"attention",
+       {{2, 3, 4}, {2, 5, 4}, {2, 5, 3}},
+       [](Inputs in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.causal = true}); }},
       {"var", {{3, 4}}, [](Inputs in) { return var(in[0], std::array{1}); }},
       {"max", {{3, 4}}, [](Inputs in) { return max(in[0], 1); }},
       {"sum",

@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "autograd/engine.h"
+#include "autograd/loss.h"
+#include "autograd/shape.h"
 #include "tests/cuda/device.h"
 
 namespace athanor {
@@ -168,7 +171,8 @@ TEST_F(LossOnDevice, SumsAreTheSameEveryTimeAndAtEveryAlignment) {
       const Tensor moved = base.view_as_strided({5003}, {1}, off);
       std::memcpy(moved.raw_data(), a.raw_data(), a.bytes());
       sums.push_back(Tensor::empty({}, {accumulation(dtype), test::device()}));
-      kernels::mse_forward(context(), test::on_device_like(moved), b.to(test::device()), 1, sums.back());
+      kernels::pair_loss_sum(context(), kernels::SquaredError{}, test::on_device_like(moved),
+                             b.to(test::device()), {}, 1, sums.back());
     }
     EXPECT_TRUE(test::same_bits(sums[0].to(kCpu), sums[1].to(kCpu)));
   }
@@ -204,31 +208,100 @@ TEST_F(LossOnDevice, NllEqualsCpu) {
   }
 }
 
+// Against distributions, and what is ignored ---------------------------------------------------------------
+
 template <class Context>
-std::vector<Tensor> mse(Context& where, Device device, const Tensor& a, const Tensor& b) {
-  const DType wide = accumulation(a.dtype());
-  const auto place = [&](const Tensor& x) { return device.is_cpu() ? x : test::on_device_like(x); };
-  const Tensor left = place(a), right = place(b);
-  const Tensor y = Tensor::empty(a.shape(), {wide, device}), sum = Tensor::empty({}, {wide, device});
-  const Tensor da = empty_like(left), da_of_sum = empty_like(left);
-  kernels::squared_difference(where, left, right, y);
-  kernels::mse_forward(where, left, right, 0.125, sum);
-  kernels::mse_backward(where, left, right, 1, test::filled({a.shape()}, wide, {3}).to(device), da);
-  kernels::mse_backward(where, left, right, 0.125, test::filled({{}}, wide, {4}, 1, 3).to(device), da_of_sum);
-  return {y.to(kCpu), sum.to(kCpu), da.to(kCpu), da_of_sum.to(kCpu)};
+std::vector<Tensor> soft(Context& where, Device device, const Tensor& logits, const Tensor& target,
+                         const Tensor& weight, double smoothing) {
+  const auto place = [&](const Tensor& x) {
+    return device.is_cpu() || !x.defined() ? x : test::on_device_like(x);
+  };
+  const DType wide = accumulation(logits.dtype());
+  const std::int64_t rows = logits.shape()[0];
+  const Tensor x = place(logits), q = place(target), w = place(weight);
+  const Tensor stats = Tensor::empty({rows, 3}, {wide, device}),
+               losses = Tensor::empty({rows}, {wide, device});
+  const Tensor dx = Tensor::empty(logits.shape(), {logits.dtype(), device});
+  kernels::soft_cross_entropy_forward(where, x, q, w, smoothing, stats, losses);
+  const Tensor dy = test::filled({{2 * rows + 1}}, wide, {3}, 0.5, 1.5).to(device);
+  kernels::soft_cross_entropy_backward(where, x, q, w, smoothing, stats, dy.view_as_strided({rows}, {2}, 0),
+                                       dx);
+  return {stats.to(kCpu), losses.to(kCpu), dx.to(kCpu)};
 }
 
-TEST_F(LossOnDevice, SquaredErrorEqualsCpu) {
+void check_soft(std::int64_t rows, std::int64_t classes, DType dtype, double smoothing, bool weighted,
+                std::int64_t off = 0) {
+  const Tensor logits = problem(rows, classes, dtype, off).logits;
+  const Tensor target = smoothing == 1 ? Tensor() : test::filled({{rows, classes}}, dtype, {5}, 0, 1);
+  const Tensor weight = weighted ? test::filled({{classes}}, accumulation(dtype), {6}, 0.5, 2) : Tensor();
+  const auto here = soft(cpu_context(), kCpu, logits, target, weight, smoothing);
+  const auto there = soft(context(), test::device(), logits, target, weight, smoothing);
+  SCOPED_TRACE(fmt::format("{} {} smoothing {} weights {}", dtype, logits.shape(), smoothing, weighted));
+  const double exact = 4 * tolerance(accumulation(dtype));  // one more sum of a row
+  EXPECT_TRUE(test::close(there[0], here[0], exact));
+  EXPECT_TRUE(test::close(there[1], here[1], exact));
+  EXPECT_TRUE(test::close(there[2], here[2], is_half(dtype) ? 2 * test::epsilon_of(dtype) : exact));
+}
+
+TEST_F(LossOnDevice, SoftCrossEntropyEqualsCpuForEveryRowLength) {
   for (const DType dtype : kFloating) {
-    for (const auto& wanted : test::shape_cases()) {
-      if (wanted.layout != test::Layout::dense && wanted.layout != test::Layout::misaligned) continue;
-      const Tensor a = test::filled(wanted, dtype, {1}), b = test::filled(wanted, dtype, {2});
-      const auto here = mse(cpu_context(), kCpu, a, b), there = mse(context(), test::device(), a, b);
-      SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, int(wanted.layout)));
-      EXPECT_TRUE(test::same_bits(there[0], here[0]));
-      EXPECT_TRUE(test::close(there[1], here[1], tolerance(accumulation(dtype))));
-      EXPECT_TRUE(test::same_bits(there[2], here[2]));
-      EXPECT_TRUE(test::same_bits(there[3], here[3]));
+    for (const std::int64_t classes : {1, 2, 10, 31, 64, 255, 256, 264, 1000, 1024, 1500})
+      check_soft(5, classes, dtype, 0.1, true);
+    for (const std::int64_t classes : {4096, 4101, 8200}) check_soft(2, classes, dtype, 0.1, false);
+  }
+}
+
+TEST_F(LossOnDevice, SoftCrossEntropyEqualsCpuForEveryChoice) {
+  for (const DType dtype : kFloating) {
+    for (const double smoothing : {0.0, 0.3, 1.0}) {
+      for (const bool weighted : {false, true}) {
+        for (const std::int64_t rows : {0, 1, 70}) {
+          check_soft(rows, 24, dtype, smoothing, weighted);
+          check_soft(rows, 24, dtype, smoothing, weighted, 1);
+        }
+        check_soft(1, 8200, dtype, smoothing, weighted);
+      }
+    }
+  }
+}
+
+TEST_F(LossOnDevice, IgnoredTargetsAreSplitOff) {
+  for (const std::int64_t rows : {0, 1, 7, 1000}) {
+    std::vector<std::int64_t> labels;
+    for (std::int64_t i = 0; i < rows; ++i) labels.push_back(i % 3 == 1 ? 255 : i % 11);
+    const Tensor target = Tensor::from(labels, {rows}, test::device()), classes = empty_like(target);
+    const Tensor kept = Tensor::empty({rows}, {DType::boolean, test::device()});
+    kernels::split_ignored(context(), target, 255, classes, kept);
+    const std::vector<double> is_kept = kept.to_vector(), label = classes.to_vector();
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      EXPECT_EQ(is_kept[at], i % 3 == 1 ? 0 : 1);
+      EXPECT_EQ(label[at], i % 3 == 1 ? 0 : static_cast<double>(i % 11));
+    }
+  }
+}
+
+// The ops around the kernels.
+TEST_F(LossOnDevice, CrossEntropyWithOptionsEqualsCpu) {
+  const Tensor logits = test::filled({{2, 3, 4, 5}}, DType::f32, {1}, -3, 3);
+  const Tensor labels = test::filled({{2, 3, 4}}, DType::u8, {2}, 0, 5);
+  const Tensor shares = test::filled({{2, 3, 4, 5}}, DType::f32, {3}, 0, 1);
+  const Tensor weight = test::filled({{5}}, DType::f32, {4}, 0.5, 2);
+  for (const double smoothing : {0.0, 0.1}) {
+    const auto run = [&](const Tensor& target, Device device, bool ignoring) {
+      const Tensor x = logits.to(device).detach();
+      require_grad(x);
+      CrossEntropyOptions options{.label_smoothing = smoothing, .weight = weight.to(device)};
+      if (ignoring) options.ignore_index = 3;
+      const Tensor loss = athanor::cross_entropy(x, target.to(device), options);
+      backward(loss);
+      return std::pair{loss.detach().to(kCpu), contiguous(grad_of(x)).to(kCpu)};
+    };
+    for (const bool soft : {false, true}) {
+      const auto here = run(soft ? shares : labels, kCpu, !soft);
+      const auto there = run(soft ? shares : labels, test::device(), !soft);
+      EXPECT_TRUE(test::close(there.first, here.first, 1e-6));
+      EXPECT_TRUE(test::close(there.second, here.second, 1e-6));
     }
   }
 }

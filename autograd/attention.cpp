@@ -1,0 +1,71 @@
+#include "autograd/attention.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "autograd/creation.h"
+#include "autograd/elementwise.h"
+#include "autograd/matmul.h"
+#include "autograd/reduce.h"
+#include "autograd/shape.h"
+#include "autograd/softmax.h"
+
+namespace athanor {
+namespace {
+
+constexpr const char* kOp = "scaled_dot_product_attention";
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
+  ATH_CHECK(q.defined() && k.defined() && v.defined(), "{}: q, k and v must be tensors, but one is undefined",
+            kOp);
+  for (const Tensor* other : {&k, &v}) {
+    ATH_CHECK(is_floating(q.dtype()) && other->dtype() == q.dtype() && other->device() == q.device(),
+              "{}: q, k and v must have one floating dtype and device, but got {} on {} and {} on {}", kOp,
+              q.dtype(), q.device().str(), other->dtype(), other->device().str());
+  }
+  ATH_CHECK(
+      q.rank() >= 2 && k.rank() >= 2 && v.rank() >= 2 && k.dim(-1) == q.dim(-1) && v.dim(-2) == k.dim(-2),
+      "{}: q, k and v must be [..., L, D], [..., S, D] and [..., S, E], but got {}, {} and {}", kOp,
+      q.shape(), k.shape(), v.shape());
+}
+
+// [L, S] bool: whether key j is not beyond query i, as 1 - max(j - i, 0) > 0.
+Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
+  const TensorOptions options{DType::f32, device};
+  const Tensor i = arange(0, static_cast<double>(queries), 1, options);
+  const Tensor j = arange(0, static_cast<double>(keys), 1, options);
+  return cast(relu(affine(relu(j - unsqueeze(i, 1)), -1, 1)), DType::boolean);
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options) {
+  check_operands(q, k, v);
+  const auto& [mask, causal, given] = options;
+  ATH_CHECK(!(causal && mask.defined()), "{}: causal must come without a mask, but has one", kOp);
+  const double scale = given ? *given : 1 / std::sqrt(static_cast<double>(q.dim(-1)));
+  // The queries are scaled rather than the scores, which are more, and too large for f16 sooner.
+  Tensor scores = matmul(affine(q, scale), transpose(k, -2, -1));
+  if (mask.defined()) {
+    ATH_CHECK((mask.dtype() == DType::boolean || mask.dtype() == q.dtype()) && mask.device() == q.device() &&
+                  broadcasts_to(mask.shape(), scores.shape()),
+              "{}: mask must be bool or {} on {} of a shape that broadcasts to {}, but got {} on {} of {}",
+              kOp, q.dtype(), q.device().str(), scores.shape(), mask.dtype(), mask.device().str(),
+              mask.shape());
+  }
+  const Tensor zero = zeros({}, q.options()), never = full({}, -kInfinity, q.options());
+  if (mask.defined() && mask.dtype() == DType::boolean && mask.rank() > 0 && mask.dim(-1) > 0) {
+    // Softmax of nothing is NaN: a query without keys gets finite scores first, and zeros then.
+    const Tensor some = cast(max(cast(mask, DType::f32), -1, true), DType::boolean);
+    const Tensor weights = softmax(where(mask, scores, where(some, never, zero)));
+    return matmul(where(some, weights, zero), v);
+  }
+  if (mask.defined()) scores = scores + mask;
+  if (causal) scores = where(causal_mask(q.dim(-2), k.dim(-2), q.device()), scores, never);
+  return matmul(softmax(scores), v);
+}
+
+}  // namespace athanor

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+
+#include "tensor/tensor.h"
+
+namespace athanor {
+
+struct AttentionOptions {
+  /// Broadcasts to [..., L, S]. Floating, of the queries' dtype: added to the scores. bool: where it is
+  /// false, the query takes nothing from that key.
+  Tensor mask = {};
+  /// Query i takes nothing from keys beyond the i-th.
+  bool causal = false;
+  /// What scores are multiplied by; 1 / sqrt(D) where it is left out.
+  std::optional<double> scale = {};
+};
+/// softmax(scale q k^T + mask) v: for each query a mean of the values, by how well it agrees with their keys.
+/// q [..., L, D], k [..., S, D], v [..., S, E] -> [..., L, E]; leading axes broadcast; one floating dtype and
+/// device. Meant for short sequences: keeps scores [..., L, S]. A query that may take nothing from any key
+/// gets zeros. Throws ArgumentError. Source: Vaswani et al. 2017, arXiv:1706.03762, equation 1.
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options = {});
+
+}  // namespace athanor

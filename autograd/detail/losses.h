@@ -1,0 +1,23 @@
+#pragma once
+
+#include "autograd/loss.h"
+#include "autograd/reduce.h"
+
+namespace athanor::detail {
+
+/// Losses are f32 (f64 for f64), whatever their inputs are stored as.
+inline TensorOptions loss_options(const Tensor& x) {
+  return {x.dtype() == DType::f64 ? DType::f64 : DType::f32, x.device()};
+}
+
+/// What is asked for of the losses of samples.
+inline Tensor reduced(const Tensor& losses, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::mean: return mean(losses);
+    case Reduction::sum: return sum(losses);
+    case Reduction::none: break;
+  }
+  return losses;
+}
+
+}  // namespace athanor::detail

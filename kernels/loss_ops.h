@@ -1,0 +1,125 @@
+#pragma once
+
+#include "kernels/math.h"
+
+// The maths of every loss over pairs of elements, written once, like that of elementwise_ops.h. value(a, b)
+// is the loss, slope(a, b) its derivative in a. A loss that is kSymmetric has value(b, a) == value(a, b), so
+// that slope(b, a) is its derivative in b; any other states that as target_slope(a, b). A loss that is
+// kWeighted takes a third number of each element.
+
+namespace athanor::kernels {
+
+/// (a - b)^2
+struct SquaredError {
+  static constexpr bool kSymmetric = true, kWeighted = false;
+  template <class A> ATH_HD A value(A a, A b) const { return (a - b) * (a - b); }
+  template <class A> ATH_HD A slope(A a, A b) const { return A(2) * (a - b); }
+};
+
+/// |a - b|; the derivative at 0 and at NaN is 0, as that of Abs.
+struct AbsoluteError {
+  static constexpr bool kSymmetric = true, kWeighted = false;
+  template <class A> ATH_HD A value(A a, A b) const { return std::fabs(a - b); }
+  template <class A> ATH_HD A slope(A a, A b) const {
+    const A d = a - b;
+    return d > A(0) ? A(1) : d < A(0) ? A(-1) : A(0);
+  }
+};
+
+/// With d = |a - b|: d^2 / (2 beta) where d < beta, else d - beta / 2.
+struct SmoothL1 {
+  static constexpr bool kSymmetric = true, kWeighted = false;
+  double beta;  ///< > 0
+
+  template <class A> ATH_HD A value(A a, A b) const {
+    const A d = std::fabs(a - b), edge = A(beta);
+    return d < edge ? A(0.5) * d * d / edge : d - A(0.5) * edge;
+  }
+  template <class A> ATH_HD A slope(A a, A b) const {
+    const A d = a - b, edge = A(beta);
+    return d >= edge ? A(1) : d <= -edge ? A(-1) : d / edge;
+  }
+};
+
+/// With d = |a - b|: d^2 / 2 where d < delta, else delta (d - delta / 2).
+struct Huber {
+  static constexpr bool kSymmetric = true, kWeighted = false;
+  double delta;  ///< > 0
+
+  template <class A> ATH_HD A value(A a, A b) const {
+    const A d = std::fabs(a - b), edge = A(delta);
+    return d < edge ? A(0.5) * d * d : edge * (d - A(0.5) * edge);
+  }
+  template <class A> ATH_HD A slope(A a, A b) const {
+    const A d = a - b, edge = A(delta);
+    return d > edge ? edge : d < -edge ? -edge : d;
+  }
+};
+
+/// t (log(t) - x), x being a logarithm; 0 log(0) is 0.
+struct KlDivergence {
+  static constexpr bool kSymmetric = false, kWeighted = false;
+  template <class A> ATH_HD A value(A x, A t) const { return (t == A(0) ? A(0) : t * math::log(t)) - t * x; }
+  template <class A> ATH_HD A slope(A, A t) const { return -t; }
+  template <class A> ATH_HD A target_slope(A x, A t) const { return math::log(t) + A(1) - x; }
+};
+
+/// The same where t is a logarithm, too: e^t (t - x).
+struct LogKlDivergence {
+  static constexpr bool kSymmetric = false, kWeighted = false;
+  template <class A> ATH_HD A value(A x, A t) const { return math::exp(t) * (t - x); }
+  template <class A> ATH_HD A slope(A, A t) const { return -math::exp(t); }
+  template <class A> ATH_HD A target_slope(A x, A t) const { return math::exp(t) * (t - x + A(1)); }
+};
+
+/// -p t log(s) - (1 - t) log(1 - s) with s = sigmoid(x): the part of positives has a weight p. Computed as
+/// (1 - t) x - (1 - t + p t) log(s), where nothing overflows.
+struct WeightedBceWithLogits {
+  static constexpr bool kSymmetric = false, kWeighted = true;
+  /// -log(sigmoid(x)) is hinge(x) + tail(x); the small part is added last, so as not to be lost.
+  template <class A> ATH_HD static A hinge(A x) { return x < A(0) ? -x : A(0); }
+  /// log(1 + e^-|x|); the last term brings back what 1 + e has lost of e.
+  template <class A> ATH_HD static A tail(A x) {
+    const A e = math::exp(-std::fabs(x)), u = A(1) + e;
+    return math::log(u) + (e - (u - A(1))) / u;
+  }
+  template <class A> ATH_HD A value(A x, A t, A p) const {
+    const A weight = A(1) + (p - A(1)) * t;
+    return ((A(1) - t) * x + weight * hinge(x)) + weight * tail(x);
+  }
+  template <class A> ATH_HD A slope(A x, A t, A p) const {
+    return (p * t + A(1) - t) * math::sigmoid(x) - p * t;
+  }
+  template <class A> ATH_HD A target_slope(A x, A, A p) const {
+    return (p - A(1)) * (hinge(x) + tail(x)) - x;
+  }
+};
+
+/// The same with p = 1.
+struct BceWithLogits {
+  static constexpr bool kSymmetric = false, kWeighted = false;
+  template <class A> ATH_HD A value(A x, A t) const {
+    using Weighted = WeightedBceWithLogits;
+    return ((A(1) - t) * x + Weighted::hinge(x)) + Weighted::tail(x);
+  }
+  template <class A> ATH_HD A slope(A x, A t) const { return math::sigmoid(x) - t; }
+  template <class A> ATH_HD A target_slope(A x, A) const { return -x; }
+};
+
+/// A loss whose derivative is that in b.
+template <class Op> struct OfTarget {
+  static constexpr bool kWeighted = Op::kWeighted;
+  Op op;
+  template <class... A> ATH_HD auto slope(A... x) const { return op.target_slope(x...); }
+};
+
+}  // namespace athanor::kernels
+
+/// Every loss over pairs, and those that are not symmetric: drive the instantiations of each backend.
+#define ATH_PAIR_LOSSES(X) \
+  X(SquaredError)          \
+  X(AbsoluteError)         \
+  X(SmoothL1)              \
+  X(Huber)                 \
+  ATH_TARGET_LOSSES(X)
+#define ATH_TARGET_LOSSES(X) X(KlDivergence) X(LogKlDivergence) X(BceWithLogits) X(WeightedBceWithLogits)

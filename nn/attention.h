@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+#include "autograd/attention.h"
+#include "nn/linear.h"
+#include "nn/module.h"
+
+namespace athanor::nn {
+
+struct MultiheadAttentionOptions {
+  std::int64_t heads = 1;
+  bool bias = true;
+  bool causal = false;  ///< a position takes nothing from those after it
+};
+
+/// Self-attention with several heads: x [B, T, E] -> [B, T, E]. Each head attends with E / heads of the
+/// channels of queries, keys and values, which one product makes of x; another mixes what the heads return.
+/// Parameters, as PyTorch names and lays them out: in_proj_weight [3E, E] and in_proj_bias [3E] (queries,
+/// keys, values), out_proj.weight [E, E], out_proj.bias [E]. Source: Vaswani et al. 2017, arXiv:1706.03762,
+/// section 3.2.2.
+class MultiheadAttention final : public Module {
+ public:
+  MultiheadAttention(std::int64_t channels, const MultiheadAttentionOptions& options);
+
+  Tensor forward(const Tensor& x) override { return attend(x, {}); }
+  /// With a mask that broadcasts to [B, heads, T, T]: see scaled_dot_product_attention().
+  Tensor forward(const Tensor& x, const Tensor& mask);
+
+ private:
+  void reset(const InitKeys& keys) override;
+  Tensor attend(const Tensor& x, const Tensor& mask);
+
+  std::int64_t channels_;
+  MultiheadAttentionOptions options_;
+  Tensor in_weight_, in_bias_;
+  Linear out_;
+};
+
+}  // namespace athanor::nn

@@ -1,0 +1,269 @@
+#include "autograd/attention.h"
+
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "autograd/elementwise.h"
+#include "autograd/engine.h"
+#include "autograd/gradcheck.h"
+#include "autograd/reduce.h"
+#include "autograd/shape.h"
+#include "nn/attention.h"
+#include "tests/support/cases.h"
+#include "tests/support/compare.h"
+
+namespace athanor {
+namespace {
+
+using test::close;
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+
+Tensor values(const Shape& shape, std::uint64_t key, DType dtype = DType::f64) {
+  return test::filled({shape}, dtype, {key}, -2, 2);
+}
+
+/// One head in double: q [L, D], k [S, D], v [S, E]; `added` [L, S], where there is one.
+std::vector<double> reference(const Tensor& queries, const Tensor& keys, const Tensor& of_keys, double scale,
+                              const std::vector<double>& added = {}) {
+  const std::vector<double> q = queries.to_vector(), k = keys.to_vector(), v = of_keys.to_vector();
+  const auto n = static_cast<std::size_t>(queries.dim(0)), m = static_cast<std::size_t>(keys.dim(0)),
+             d = static_cast<std::size_t>(queries.dim(1)), e = static_cast<std::size_t>(of_keys.dim(1));
+  std::vector<double> y(n * e);
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<double> weights(m);
+    double sum = 0;
+    for (std::size_t j = 0; j < m; ++j) {
+      double score = added.empty() ? 0 : added[i * m + j];
+      for (std::size_t c = 0; c < d; ++c) score += scale * q[i * d + c] * k[j * d + c];
+      sum += weights[j] = std::exp(score);
+    }
+    for (std::size_t j = 0; j < m; ++j) {
+      for (std::size_t c = 0; c < e; ++c) y[i * e + c] += weights[j] / sum * v[j * e + c];
+    }
+  }
+  return y;
+}
+
+TEST(Attention, MatchesDoubleReference) {
+  struct Sizes {
+    std::int64_t l, s, d, e;
+  };
+  for (const DType dtype : kFloating) {
+    for (const auto& [l, s, d, e] :
+         {Sizes{1, 1, 1, 1}, {3, 7, 5, 2}, {17, 9, 32, 33}, {0, 3, 2, 2}, {3, 4, 5, 0}}) {
+      const Tensor q = values({l, d}, 1, dtype), k = values({s, d}, 2, dtype), v = values({s, e}, 3, dtype);
+      const double scale = 1 / std::sqrt(static_cast<double>(d));
+      const double tolerance = is_half(dtype) ? 16 * test::epsilon_of(dtype) : 64 * test::epsilon_of(dtype);
+      const Tensor y = scaled_dot_product_attention(q, k, v);
+      EXPECT_EQ(y.dtype(), dtype);
+      EXPECT_EQ(y.shape(), Shape({l, e}));
+      EXPECT_TRUE(close(y, reference(q, k, v, scale), tolerance)) << name_of(dtype) << " " << l;
+      EXPECT_TRUE(
+          close(scaled_dot_product_attention(q, k, v, {.scale = 0.25}), reference(q, k, v, 0.25), tolerance));
+      std::vector<double> causal;
+      for (std::int64_t i = 0; i < l; ++i) {
+        for (std::int64_t j = 0; j < s; ++j) causal.push_back(j > i ? -INFINITY : 0);
+      }
+      EXPECT_TRUE(close(scaled_dot_product_attention(q, k, v, {.causal = true}),
+                        reference(q, k, v, scale, causal), tolerance));
+    }
+  }
+}
+
+TEST(Attention, LeadingAxesAreIndependentAndBroadcast) {
+  const Tensor q = values({2, 3, 4, 5}, 1), k = values({3, 6, 5}, 2), v = values({2, 1, 6, 7}, 3);
+  const Tensor y = scaled_dot_product_attention(q, k, v);
+  EXPECT_EQ(y.shape(), Shape({2, 3, 4, 7}));
+  for (int b = 0; b < 2; ++b) {
+    for (int h = 0; h < 3; ++h) {
+      const auto part = [&](const Tensor& x) { return select(select(x, 0, b), 0, h); };
+      EXPECT_TRUE(close(
+          part(y), reference(part(q), select(k, 0, h), select(select(v, 0, b), 0, 0), 1 / std::sqrt(5.0)),
+          1e-13));
+    }
+  }
+}
+
+TEST(Attention, MasksAddOrForbid) {
+  const Tensor q = values({4, 5}, 1), k = values({6, 5}, 2), v = values({6, 3}, 3), added = values({1, 6}, 4);
+  const double scale = 1 / std::sqrt(5.0);
+  const std::vector<double> row = added.to_vector();
+  std::vector<double> all;
+  for (int i = 0; i < 4; ++i) all.insert(all.end(), row.begin(), row.end());
+  EXPECT_TRUE(
+      close(scaled_dot_product_attention(q, k, v, {.mask = added}), reference(q, k, v, scale, all), 1e-13));
+
+  const Tensor allowed = test::filled({{4, 6}}, DType::boolean, {5});
+  std::vector<double> forbidding = allowed.to_vector();
+  for (double& value : forbidding) value = value != 0 ? 0 : -INFINITY;
+  for (int i = 0; i < 4; ++i) forbidding[static_cast<std::size_t>(6 * i)] = 0;
+  const Tensor first = Tensor::from(std::vector<float>{1, 0, 0, 0, 0, 0}, {1, 6});
+  const Tensor mask = cast(cast(allowed, DType::f32) + first, DType::boolean);
+  EXPECT_TRUE(close(scaled_dot_product_attention(q, k, v, {.mask = mask}),
+                    reference(q, k, v, scale, forbidding), 1e-13));
+}
+
+TEST(Attention, AQueryWithoutKeysGetsZerosAndNoGradient) {
+  const Tensor q = values({3, 5}, 1), k = values({6, 5}, 2), v = values({6, 3}, 3);
+  for (const Tensor& x : {q, k, v}) require_grad(x);
+  const Tensor mask = cast(Tensor::from(std::vector<float>{1, 0, 1}, {3, 1}), DType::boolean);
+  const Tensor y = scaled_dot_product_attention(q, k, v, {.mask = expand(mask, {3, 6})});
+  const std::vector<double> result = y.to_vector();
+  for (std::size_t i = 3; i < 6; ++i) EXPECT_EQ(result[i], 0);
+  backward(sum(square(y)));
+  const std::vector<double> dq = grad_of(q).to_vector();
+  for (std::size_t i = 0; i < dq.size(); ++i) EXPECT_EQ(dq[i] == 0, i >= 5 && i < 10) << i;
+  for (const Tensor& x : {k, v}) {
+    for (const double value : grad_of(x).to_vector()) EXPECT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST(Attention, Gradcheck) {
+  const Tensor q = test::filled({{2, 3, 4}, test::Layout::transposed}, DType::f64, {1});
+  const Tensor k = values({2, 5, 4}, 2), v = values({5, 3}, 3), added = values({3, 1}, 4);
+  const Tensor allowed = test::filled({{3, 5}}, DType::boolean, {5});
+  for (const Tensor& x : {q, k, v, added}) require_grad(x);
+  const std::array inputs{q, k, v};
+  gradcheck([](auto in) { return scaled_dot_product_attention(in[0], in[1], in[2]); }, inputs);
+  gradcheck([](auto in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.causal = true}); },
+            inputs);
+  gradcheck([&](auto in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = allowed}); },
+            inputs);
+  gradcheck([](auto in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = in[3]}); },
+            std::array{q, k, v, added});
+}
+
+std::string message(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+  return "";
+}
+#define EXPECT_SAYS(expression, text) \
+  EXPECT_NE(message([&] { expression; }).find(text), std::string::npos) << message([&] { expression; })
+
+TEST(Attention, SaysWhatIsWrong) {
+  const Tensor q = Tensor::zeros({2, 4, 5}), k = Tensor::zeros({2, 6, 5});
+  const Tensor flags = Tensor::zeros({4, 6}, {DType::boolean, kCpu});
+  EXPECT_SAYS(scaled_dot_product_attention(q, k, Tensor()),
+              "scaled_dot_product_attention: q, k and v must be tensors, but one is undefined");
+  EXPECT_SAYS(
+      scaled_dot_product_attention(q, k, Tensor::zeros({2, 6, 5}, {DType::f64, kCpu})),
+      "scaled_dot_product_attention: q, k and v must have one floating dtype and device, but got f32 on "
+      "cpu and f64 on cpu");
+  EXPECT_SAYS(
+      scaled_dot_product_attention(q, k, q),
+      "scaled_dot_product_attention: q, k and v must be [..., L, D], [..., S, D] and [..., S, E], but got "
+      "[2, 4, 5], [2, 6, 5] and [2, 4, 5]");
+  EXPECT_SAYS(scaled_dot_product_attention(q, k, k, {.mask = flags, .causal = true}),
+              "scaled_dot_product_attention: causal must come without a mask, but has one");
+  EXPECT_SAYS(
+      scaled_dot_product_attention(q, k, k, {.mask = Tensor::zeros({5, 6})}),
+      "scaled_dot_product_attention: mask must be bool or f32 on cpu of a shape that broadcasts to [2, 4, "
+      "6], but got f32 on cpu of [5, 6]");
+  EXPECT_SAYS(scaled_dot_product_attention(q, k, k, {.mask = Tensor::zeros({4, 6}, {DType::i64, kCpu})}),
+              "scaled_dot_product_attention: mask must be bool or f32");
+  EXPECT_SAYS(nn::MultiheadAttention(6, {.heads = 4}),
+              "MultiheadAttention: heads must divide the channels, but are 4 of 6");
+  nn::MultiheadAttention layer(6, {.heads = 2});
+  layer.initialize(1);
+  EXPECT_SAYS(layer(Tensor::zeros({2, 5})), "MultiheadAttention: input must be [B, T, 6], but got [2, 5]");
+}
+
+// sin(1.7 i + phase), i = 0, 1, ...
+Tensor wave(const Shape& shape, double phase) {
+  std::vector<double> sines;
+  for (std::int64_t i = 0; i < shape.numel(); ++i)
+    sines.push_back(std::sin(1.7 * static_cast<double>(i) + phase));
+  return Tensor::from(sines, shape);
+}
+StateDict waves() {
+  StateDict state;
+  state.set("in_proj_weight", wave({12, 4}, 0));
+  state.set("in_proj_bias", wave({12}, 1));
+  state.set("out_proj.weight", wave({4, 4}, 2));
+  state.set("out_proj.bias", wave({4}, 3));
+  return state;
+}
+
+// torch.nn.MultiheadAttention(4, 2, batch_first=True) of PyTorch 2.15, in f64, with the same weights.
+TEST(MultiheadAttention, IsThatOfPyTorch) {
+  const Tensor x = wave({2, 3, 4}, 4);
+  require_grad(x);
+  nn::MultiheadAttention layer(4, {.heads = 2}), causal(4, {.heads = 2, .causal = true});
+  for (nn::MultiheadAttention* each : {&layer, &causal}) {
+    each->to(DType::f64);
+    each->load_state_dict(waves());
+  }
+  const Tensor y = layer(x);
+  EXPECT_TRUE(close(
+      y,
+      std::vector<double>{2.2848701943, 1.0969919947, 1.6189047342, 1.4852628123, 2.4585678322, 1.2748384384,
+                          1.7544455998, 1.5430941454, 2.6889528808, 1.5216428103, 1.9532027543, 1.6418877161,
+                          1.9003785153, 1.8566107968, 3.3242177735, 3.6908337634, 1.8333124706, 1.9085684345,
+                          3.4816274978, 3.9125793643, 1.7475420424, 1.9457839047, 3.6321079988, 4.1370186339},
+      1e-9));
+  backward(sum(square(y)));
+  EXPECT_TRUE(
+      close(grad_of(x),
+            std::vector<double>{8.9469898764,   -3.168011636,   -8.130628162,   5.2631849837,  3.3823553264,
+                                -0.9375819025,  -3.1407507943,  1.7469187981,   -5.2711546016, 29.3220290548,
+                                -2.2848094089,  -28.7332588291, -8.1635153054,  21.7445185864, 2.5601923034,
+                                -22.4042519516, -12.0904554178, 32.3778285903,  3.7470455156,  -33.3434009594,
+                                40.6461996567,  -4.6307717225,  -39.4529007751, 14.7973498202},
+            1e-9));
+  EXPECT_TRUE(close(grad_of(layer.parameters()[1].tensor),
+                    std::vector<double>{7.4355843463, 6.9677762763, -1.4041719823, 5.5847158266, 0, 0, 0, 0,
+                                        25.0693008761, -90.2879995587, -1.8030775879, 90.7526327987},
+                    1e-9));
+  EXPECT_TRUE(close(causal(x),
+                    std::vector<double>{2.5226555261, 0.3743482758, 0.1245901311, -0.3904002003, 2.4446425725,
+                                        0.8149649672, 0.9687451763, 0.6367956637, 2.6889528808,  1.5216428103,
+                                        1.9532027543, 1.6418877161, 1.9816425549, 1.3551559696,  2.3710265973,
+                                        2.5348845578, 1.9005717652, 1.5750142593, 2.8343858776,  3.120713059,
+                                        1.7475420424, 1.9457839047, 3.6321079988, 4.1370186339},
+                    1e-9));
+}
+
+TEST(MultiheadAttention, HasPyTorchsNamesAndInitialValues) {
+  nn::MultiheadAttention layer(8, {.heads = 4}), bare(8, {.heads = 4, .bias = false});
+  layer.initialize(1);
+  std::vector<std::string> names;
+  for (const Parameter& parameter : layer.parameters()) names.push_back(parameter.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}));
+  EXPECT_EQ(bare.parameters().size(), 2u);
+  const auto largest = [](const Tensor& w) {
+    double most = 0;
+    for (const double value : w.to_vector()) most = std::max(most, std::abs(value));
+    return most;
+  };
+  const double glorot = std::sqrt(6.0 / (8 + 24)), standard = 1 / std::sqrt(8.0);
+  EXPECT_GT(largest(layer.parameters()[0].tensor), 0.9 * glorot);
+  EXPECT_LE(largest(layer.parameters()[0].tensor), glorot);
+  EXPECT_GT(largest(layer.parameters()[2].tensor), 0.8 * standard);
+  EXPECT_LE(largest(layer.parameters()[2].tensor), standard);
+  EXPECT_EQ(largest(layer.parameters()[1].tensor), 0);
+  EXPECT_EQ(largest(layer.parameters()[3].tensor), 0);
+}
+
+TEST(MultiheadAttention, TakesAMaskForEveryHead) {
+  nn::MultiheadAttention layer(4, {.heads = 2}), causal(4, {.heads = 2, .causal = true});
+  layer.initialize(1);
+  causal.initialize(1);
+  const Tensor x = cast(values({2, 3, 4}, 1), DType::f32);
+  const Tensor mask =
+      cast(Tensor::from(std::vector<float>{1, 0, 0, 1, 1, 0, 1, 1, 1}, {3, 3}), DType::boolean);
+  EXPECT_TRUE(test::same_bits(layer.forward(x, mask), causal(x)));
+  EXPECT_EQ(layer(Tensor::zeros({0, 3, 4})).shape(), Shape({0, 3, 4}));
+  EXPECT_EQ(layer(Tensor::zeros({2, 0, 4})).shape(), Shape({2, 0, 4}));
+}
+
+}  // namespace
+}  // namespace athanor
