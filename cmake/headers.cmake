@@ -118,6 +118,7 @@ set(ATHANOR_HEADERS
   kernels/muon_ops.h
   kernels/norm.h
   kernels/norm_ops.h
+  kernels/numbers.h
   kernels/pool.h
   kernels/pool_ops.h
   kernels/random.h
