@@ -16,6 +16,7 @@
 #include "autograd/parameter.h"
 #include "autograd/pool.h"
 #include "autograd/reduce.h"
+#include "autograd/scalar_ops.h"
 #include "autograd/shape.h"
 #include "autograd/softmax.h"
 #include "data/convert.h"

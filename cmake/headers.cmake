@@ -17,6 +17,7 @@ set(ATHANOR_HEADERS
   autograd/parameter.h
   autograd/pool.h
   autograd/reduce.h
+  autograd/scalar_ops.h
   autograd/shape.h
   autograd/softmax.h
   data/convert.h
@@ -125,6 +126,7 @@ set(ATHANOR_HEADERS
   kernels/random_ops.h
   kernels/reduce.h
   kernels/reduce_plan.h
+  kernels/scalar_ops.h
   kernels/softmax.h
   kernels/step_rules.h
   kernels/step_state.h

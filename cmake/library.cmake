@@ -23,6 +23,7 @@ set(ATHANOR_KERNELS
   pool
   random
   reduce
+  scalar_ops
   softmax
   update
 )
@@ -49,6 +50,7 @@ set(ATHANOR_CUDA_KERNELS
   pool
   random
   reduce
+  scalar_ops
   softmax
   update
 )
@@ -88,6 +90,7 @@ set(ATHANOR_AUTOGRAD
   norm
   pool
   reduce
+  scalar_ops
   shape
   softmax
 )
