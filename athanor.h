@@ -3,6 +3,7 @@
 /// Everything a user needs, in one namespace: athanor.
 
 #include "autograd/checkpoint.h"
+#include "autograd/compare.h"
 #include "autograd/conv.h"
 #include "autograd/creation.h"
 #include "autograd/dropout.h"

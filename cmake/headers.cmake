@@ -3,6 +3,7 @@
 set(ATHANOR_HEADERS
   athanor.h
   autograd/checkpoint.h
+  autograd/compare.h
   autograd/conv.h
   autograd/creation.h
   autograd/dropout.h
@@ -97,6 +98,7 @@ set(ATHANOR_HEADERS
   kernels/activate.h
   kernels/activation.h
   kernels/augment.h
+  kernels/compare.h
   kernels/context.h
   kernels/conv.h
   kernels/convert.h

@@ -8,6 +8,7 @@ set(ATHANOR_KERNELS
   accumulate
   augment
   batch_norm
+  compare
   conv
   copy
   dropout
@@ -33,6 +34,7 @@ set(ATHANOR_CUDA_KERNELS
   augment
   batch_norm
   batch_norm_statistics
+  compare
   conv
   conv_depthwise
   conv_products
@@ -81,6 +83,7 @@ set(ATHANOR_CUDA_VENDOR
 )
 set(ATHANOR_AUTOGRAD
   checkpoint
+  compare
   conv
   creation
   dropout
