@@ -20,6 +20,7 @@
 #include "autograd/scalar_ops.h"
 #include "autograd/shape.h"
 #include "autograd/softmax.h"
+#include "autograd/topk.h"
 #include "data/convert.h"
 #include "data/dataset.h"
 #include "data/decoded_dataset.h"

@@ -21,6 +21,7 @@ set(ATHANOR_HEADERS
   autograd/scalar_ops.h
   autograd/shape.h
   autograd/softmax.h
+  autograd/topk.h
   data/convert.h
   data/dataset.h
   data/decoded_dataset.h
@@ -132,6 +133,7 @@ set(ATHANOR_HEADERS
   kernels/softmax.h
   kernels/step_rules.h
   kernels/step_state.h
+  kernels/topk.h
   kernels/update.h
   kernels/update_ops.h
   nn/activation.h

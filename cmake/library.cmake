@@ -26,6 +26,7 @@ set(ATHANOR_KERNELS
   reduce
   scalar_ops
   softmax
+  topk
   update
 )
 # Those of them that kernels/cuda/ has.
@@ -54,6 +55,7 @@ set(ATHANOR_CUDA_KERNELS
   reduce
   scalar_ops
   softmax
+  topk
   update
 )
 set(ATHANOR_CUDA_RUNTIME
@@ -96,6 +98,7 @@ set(ATHANOR_AUTOGRAD
   scalar_ops
   shape
   softmax
+  topk
 )
 
 set(ATHANOR_SOURCES
