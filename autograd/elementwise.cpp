@@ -8,8 +8,18 @@
 namespace athanor {
 namespace {
 
+// What Op computes on: a floating tensor, or any number.
+template <class Op> void check_operand(const char* op, const Tensor& x) {
+  if constexpr (kernels::kTakesIntegers<Op>) {
+    ATH_CHECK(x.defined() && x.dtype() != DType::boolean, "{}: tensor must hold numbers, but got {}", op,
+              x.defined() ? name_of(x.dtype()) : "an undefined tensor");
+  } else {
+    check_floating(op, x);
+  }
+}
+
 template <class Op> Tensor unary(const char* op, const Tensor& x) {
-  check_floating(op, x);
+  check_operand<Op>(op, x);
   const Tensor y = empty_like(x);
   on_device(x.device(), [&](auto& context) { kernels::unary_forward<Op>(context, x, y); });
   return record(op, y, {x},
@@ -22,15 +32,29 @@ template <class Op> Tensor unary(const char* op, const Tensor& x) {
 
 // Op(a, b), not recorded.
 template <class Op> Tensor binary(const char* op, const Tensor& a, const Tensor& b) {
-  check_floating(op, a);
-  check_floating(op, b);
+  check_operand<Op>(op, a);
+  check_operand<Op>(op, b);
   ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device(),
-            "{}: both tensors must have one dtype and device, but got {} on {} and {} on {}", op, a.dtype(),
-            a.device().str(), b.dtype(), b.device().str());
+            "{}: both tensors must have one dtype and device (see cast() and Tensor::to()), but got {} on {} "
+            "and {} on {}",
+            op, a.dtype(), a.device().str(), b.dtype(), b.device().str());
   const Tensor y = Tensor::empty(
       a.shape() == b.shape() ? a.shape() : broadcast_shapes(a.shape(), b.shape(), op), a.options());
   on_device(a.device(), [&](auto& context) { kernels::binary_forward<Op>(context, a, b, y); });
   return y;
+}
+
+// An op of ATH_BINARY_OPS_WITH_GRADIENTS.
+template <class Op> Tensor binary_with_gradients(const char* op, const Tensor& a, const Tensor& b) {
+  return record(op, binary<Op>(op, a, b), {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& dy, Grads& dx) {
+    for (int i = 0; i < 2; ++i) {
+      if (!dx.wants(i)) continue;
+      const Tensor full = empty_like(dy);
+      on_device(dy.device(),
+                [&](auto& context) { kernels::binary_backward<Op>(context, i, a, b, dy, full); });
+      dx[i] = sum_to(full, (i == 0 ? a : b).get().shape());
+    }
+  });
 }
 
 Tensor scaled(const Tensor& x, double scale, double shift = 0) {
@@ -83,6 +107,8 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 
 // With q = dy / b, the gradients are q and -q y.
 Tensor div(const Tensor& a, const Tensor& b) {
+  ATH_CHECK(!a.defined() || is_floating(a.dtype()),
+            "div: tensors must be floating, but the first is {}: cast() both, to f32 say", a.dtype());
   const Tensor y = binary<kernels::Div>("div", a, b);
   return record("div", y, {a, b},
                 [a_shape = a.shape(), b_shape = b.shape(), b = Saved(b),
@@ -91,6 +117,19 @@ Tensor div(const Tensor& a, const Tensor& b) {
                   if (dx.wants(0)) dx[0] = sum_to(q, a_shape);
                   if (dx.wants(1)) dx[1] = sum_to(scaled(binary<kernels::Mul>("div", q, y), -1), b_shape);
                 });
+}
+
+#define ATH_DEFINE(Op, name)                                \
+  Tensor name(const Tensor& a, const Tensor& b) {           \
+    return binary_with_gradients<kernels::Op>(#name, a, b); \
+  }
+ATH_BINARY_OPS_WITH_GRADIENTS(ATH_DEFINE)
+#undef ATH_DEFINE
+
+Tensor neg(const Tensor& x) {
+  check_operand<kernels::Sub>("neg", x);
+  if (is_floating(x.dtype())) return affine(x, -1);
+  return binary<kernels::Sub>("neg", Tensor::zeros({}, x.options()), x);
 }
 
 Tensor affine(const Tensor& x, double scale, double shift) {

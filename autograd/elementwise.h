@@ -4,21 +4,30 @@
 
 namespace athanor {
 
-// Binary; operands broadcast by NumPy's rule and have one floating dtype and device; any strides. Gradients
-// are summed back to each operand's shape. Throws ArgumentError on shapes that do not broadcast and on mixed
-// dtypes or devices.
+// Binary; operands broadcast by NumPy's rule and have one dtype and device; any strides. Any dtype but bool,
+// where nothing else is said; integers wrap. Gradients are summed back to each operand's shape. Throws
+// ArgumentError on shapes that do not broadcast and on mixed dtypes or devices: nothing is converted unasked.
 
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
-/// a / b by IEEE rules: no check for zero.
+/// a / b by IEEE rules: no check for zero. Floating.
 Tensor div(const Tensor& a, const Tensor& b);
+/// The larger element of each pair, NaN where one is. Equal ones get half of the gradient each.
+Tensor maximum(const Tensor& a, const Tensor& b);
+/// The smaller one, likewise.
+Tensor minimum(const Tensor& a, const Tensor& b);
+/// a^b by IEEE rules: 1 for b = 0 and for a = 1, NaN for a negative a and a b that is no integer. The
+/// gradients are b a^(b - 1), 0 for b = 0, and a^b log(a), 0 for a = 0 <= b. Floating.
+Tensor pow(const Tensor& a, const Tensor& b);
 
-/// x * scale + shift, with scalars: one pass, no tensor is made of them.
+/// -x, of any dtype but bool.
+Tensor neg(const Tensor& x);
+/// x * scale + shift, floating, with scalars: one pass, no tensor is made of them.
 Tensor affine(const Tensor& x, double scale, double shift = 0);
 
-// Unary; x floating, any shape and strides; the result is dense. Computed in f32 (f64 for f64) and rounded
-// once; kernels/math.h says how exactly.
+// Unary; x floating where nothing else is said, any shape and strides; the result is dense. Computed in f32
+// (f64 for f64) and rounded once; kernels/math.h says how exactly.
 
 /// max(x, 0); the derivative at 0 is 0. NaN stays NaN.
 Tensor relu(const Tensor& x);
@@ -28,6 +37,12 @@ Tensor gelu(const Tensor& x);
 Tensor gelu_tanh(const Tensor& x);
 /// x sigmoid(x). Source: Elfwing et al. 2017, arXiv:1702.03118.
 Tensor silu(const Tensor& x);
+/// x hardsigmoid(x). Source: Howard et al. 2019, arXiv:1905.02244, section 5.2.
+Tensor hardswish(const Tensor& x);
+/// min(max(x + 3, 0), 6) / 6; the derivative at -3 and 3 is 0.
+Tensor hardsigmoid(const Tensor& x);
+/// x tanh(log(1 + e^x)). Source: Misra 2019, arXiv:1908.08681.
+Tensor mish(const Tensor& x);
 /// 1 / (1 + e^-x)
 Tensor sigmoid(const Tensor& x);
 Tensor tanh(const Tensor& x);
@@ -36,9 +51,11 @@ Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
 /// NaN below 0; the derivative at 0 is infinite.
 Tensor sqrt(const Tensor& x);
+/// 1 / sqrt(x): infinite at 0, NaN below.
+Tensor rsqrt(const Tensor& x);
 /// x * x
 Tensor square(const Tensor& x);
-/// |x|; the derivative at 0 and at NaN is 0.
+/// |x|, of integers, too, where the smallest stays itself; the derivative at 0 and at NaN is 0.
 Tensor abs(const Tensor& x);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) {
@@ -54,7 +71,7 @@ inline Tensor operator/(const Tensor& a, const Tensor& b) {
   return div(a, b);
 }
 inline Tensor operator-(const Tensor& x) {
-  return affine(x, -1);
+  return neg(x);
 }
 
 }  // namespace athanor

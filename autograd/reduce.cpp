@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "autograd/compare.h"
 #include "autograd/detail/dense.h"
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
+#include "autograd/shape.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/extremum.h"
@@ -96,6 +98,20 @@ Extremum extremum(const char* op, const Tensor& x, int axis, bool keepdim, bool 
   return found;
 }
 
+// The largest of all values, and where it is in row-major order; values and index have no axes, and either
+// may be undefined.
+void extremum_of_all(const char* op, const Tensor& x, const Tensor& values, const Tensor& index) {
+  ATH_CHECK(x.numel() > 0, "{}: tensor must hold at least one element, but the shape is {}", op, x.shape());
+  const Tensor flat = viewed(dense(x.detach()), {x.numel()});
+  on_device(x.device(), [&](auto& context) { kernels::max(context, flat, 0, values, index); });
+}
+
+// Counts the true elements: a sum of ones is 0 only where there is none.
+Tensor any_of(const char* op, const Tensor& condition, std::span<const int> axes, bool keepdim) {
+  const Tensor ones = cast(condition, DType::f32);
+  return ne(scaled_sum(ones, reduced(op, ones, axes), keepdim, 1), 0);
+}
+
 }  // namespace
 
 Tensor sum(const Tensor& x, std::span<const int> axes, bool keepdim) {
@@ -154,6 +170,35 @@ Tensor max(const Tensor& x, int axis, bool keepdim) {
 
 Tensor argmax(const Tensor& x, int axis, bool keepdim) {
   return extremum("argmax", x, axis, keepdim, false, true).index;
+}
+
+Tensor max(const Tensor& x) {
+  check_floating("max", x);
+  const Tensor y = Tensor::empty({}, x.options());
+  extremum_of_all("max", x, y, {});
+  return record("max", y, {x}, [x = Saved(x), y = Saved::output(y)](const Tensor& dy, Grads& dx) {
+    const Tensor largest = logical_or(eq(x, y), logical_and(ne(x, x), ne(y, y)));  // NaN is no equal of NaN
+    const DType wide = dy.dtype() == DType::f64 ? DType::f64 : DType::f32;
+    const Tensor share = cast(cast(dy, wide) / sum(cast(largest, wide)), dy.dtype());
+    dx[0] = where(largest, share, Tensor::zeros({}, dy.options()));
+  });
+}
+
+Tensor argmax(const Tensor& x) {
+  check_floating("argmax", x);
+  const Tensor index = Tensor::empty({}, {DType::i64, x.device()});
+  extremum_of_all("argmax", x, {}, index);
+  return index;
+}
+
+Tensor any(const Tensor& x, std::span<const int> axes, bool keepdim) {
+  ATH_CHECK(x.defined(), "any: tensor must be defined, but is not");
+  return any_of("any", cast(x.detach(), DType::boolean), axes, keepdim);
+}
+
+Tensor all(const Tensor& x, std::span<const int> axes, bool keepdim) {
+  ATH_CHECK(x.defined(), "all: tensor must be defined, but is not");
+  return logical_not(any_of("all", logical_not(x), axes, keepdim));
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

@@ -26,6 +26,19 @@ Tensor max(const Tensor& x, int axis, bool keepdim = false);
 /// differentiable. Throws ArgumentError where the axis is empty.
 Tensor argmax(const Tensor& x, int axis, bool keepdim = false);
 
+/// The largest value of all, without axes; equal ones share the gradient, as in PyTorch. NaN wins. Throws
+/// ArgumentError where x is empty.
+Tensor max(const Tensor& x);
+/// Index (i64, without axes) of the first largest value in row-major order; of the first NaN where there is
+/// one. Not differentiable. Throws ArgumentError where x is empty.
+Tensor argmax(const Tensor& x);
+
+/// Whether an element along `axes`, of any dtype, is true: bool; of none, false. What is not zero is true,
+/// and so is NaN. Not differentiable.
+Tensor any(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
+/// Whether all are; of none, true.
+Tensor all(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
+
 /// x summed to `shape`, which broadcasts to x's: undoes a broadcast in a backward pass. x itself where the
 /// shapes are equal. Not recorded.
 Tensor sum_to(const Tensor& x, const Shape& shape);

@@ -300,14 +300,16 @@ Tensor stack(std::span<const Tensor> parts, int axis) {
 
 namespace {
 
-// The index as the kernels want it: i64, dense, on x's device, every element in [0, size).
+// The index as the kernels want it: i64, dense, on x's device, every element in [0, size). Taken as any
+// integer.
 Tensor checked_index(const char* op, const Tensor& x, const Tensor& index, std::int64_t size) {
   check_defined(op, x);
   check_defined(op, index);
-  ATH_CHECK(index.dtype() == DType::i64 && index.device() == x.device(),
-            "{}: index must be i64 on {}, but is {} on {}", op, x.device().str(), index.dtype(),
+  const bool integer = !is_floating(index.dtype()) && index.dtype() != DType::boolean;
+  ATH_CHECK(integer && index.device() == x.device(),
+            "{}: index must be i64, i32 or u8 on {}, but is {} on {}", op, x.device().str(), index.dtype(),
             index.device().str());
-  const Tensor flat = dense(index);
+  const Tensor flat = index.dtype() == DType::i64 ? dense(index) : copy_of(index, DType::i64);
   on_device(x.device(), [&](auto& context) { kernels::check_indices(context, op, flat, size); });
   return flat;
 }

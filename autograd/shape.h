@@ -43,10 +43,10 @@ Tensor cast(const Tensor& x, DType dtype);
 Tensor cat(std::span<const Tensor> parts, int axis);
 /// Joins tensors of equal shape along a new axis.
 Tensor stack(std::span<const Tensor> parts, int axis);
-/// Slices of x along `axis` at `index` [K] i64. Indices outside [0, size) are an ArgumentError on the CPU.
+/// Slices of x along `axis` at `index` [K] (integers): outside [0, size) an ArgumentError, on the CPU.
 Tensor index_select(const Tensor& x, int axis, const Tensor& index);
-/// y[i][j] = x[i][index[i][j]] for axis 1, and so on: index i64, of x's rank and no larger than x along the
-/// other axes; y has its shape. Indices as in index_select().
+/// y[i][j] = x[i][index[i][j]] for axis 1, and so on: index integers, of x's rank and no larger than x along
+/// the other axes; y has its shape. Indices as in index_select().
 Tensor gather(const Tensor& x, int axis, const Tensor& index);
 /// a where condition (bool) holds, b elsewhere; all three broadcast.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);

@@ -4,6 +4,7 @@ set(ATHANOR_HEADERS
   athanor.h
   autograd/attention.h
   autograd/checkpoint.h
+  autograd/compare.h
   autograd/conv.h
   autograd/conv_transpose.h
   autograd/creation.h
@@ -20,9 +21,11 @@ set(ATHANOR_HEADERS
   autograd/parameter.h
   autograd/pool.h
   autograd/reduce.h
+  autograd/scalar_ops.h
   autograd/shape.h
   autograd/similarity.h
   autograd/softmax.h
+  autograd/topk.h
   data/convert.h
   data/dataset.h
   data/decoded_dataset.h
@@ -100,6 +103,7 @@ set(ATHANOR_HEADERS
   kernels/activate.h
   kernels/activation.h
   kernels/augment.h
+  kernels/compare.h
   kernels/context.h
   kernels/conv.h
   kernels/convert.h
@@ -125,15 +129,18 @@ set(ATHANOR_HEADERS
   kernels/muon_ops.h
   kernels/norm.h
   kernels/norm_ops.h
+  kernels/numbers.h
   kernels/pool.h
   kernels/pool_ops.h
   kernels/random.h
   kernels/random_ops.h
   kernels/reduce.h
   kernels/reduce_plan.h
+  kernels/scalar_ops.h
   kernels/softmax.h
   kernels/step_rules.h
   kernels/step_state.h
+  kernels/topk.h
   kernels/update.h
   kernels/update_ops.h
   nn/activation.h

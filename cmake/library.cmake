@@ -8,6 +8,7 @@ set(ATHANOR_KERNELS
   accumulate
   augment
   batch_norm
+  compare
   conv
   copy
   dropout
@@ -26,7 +27,9 @@ set(ATHANOR_KERNELS
   pool
   random
   reduce
+  scalar_ops
   softmax
+  topk
   update
 )
 # Those of them that kernels/cuda/ has.
@@ -35,6 +38,7 @@ set(ATHANOR_CUDA_KERNELS
   augment
   batch_norm
   batch_norm_statistics
+  compare
   conv
   conv_depthwise
   conv_products
@@ -55,7 +59,9 @@ set(ATHANOR_CUDA_KERNELS
   pool
   random
   reduce
+  scalar_ops
   softmax
+  topk
   update
 )
 set(ATHANOR_CUDA_RUNTIME
@@ -86,6 +92,7 @@ set(ATHANOR_CUDA_VENDOR
 set(ATHANOR_AUTOGRAD
   attention
   checkpoint
+  compare
   conv
   conv_transpose
   creation
@@ -98,9 +105,11 @@ set(ATHANOR_AUTOGRAD
   pair_loss
   pool
   reduce
+  scalar_ops
   shape
   similarity
   softmax
+  topk
 )
 
 set(ATHANOR_SOURCES

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/context.h"
+#include "kernels/numbers.h"
 #include "kernels/step_rules.h"
 
 // What collectives do to elements. Every function takes all dtypes but bool: f64 f32 f16 bf16 i64 i32 u8.
@@ -28,20 +29,6 @@ template <Combine kind> struct CombineOp {
     }
   }
 };
-
-/// The type elements of T are combined in.
-template <class T> using CombineType = std::conditional_t<std::is_integral_v<T>, T, Accumulate<T>>;
-
-/// Calls f.operator()<T>() with the storage type of a dtype that can be combined.
-template <class F> decltype(auto) dispatch_combined(DType dtype, const char* op, const F& f) {
-  switch (dtype) {
-    case DType::i64: return f.template operator()<std::int64_t>();
-    case DType::i32: return f.template operator()<std::int32_t>();
-    case DType::u8: return f.template operator()<std::uint8_t>();
-    case DType::boolean: detail::fail<>("{}: dtype must be a number, but got bool", op);
-    default: return dispatch_floating(dtype, op, f);
-  }
-}
 
 /// y = x combined with y; dense, of one dtype and size. Halves are combined in f32 and rounded once. Moves 3
 /// elements per element.

@@ -14,10 +14,18 @@ template <class Op, class Context> void unary_forward(Context& context, const Te
 template <class Op, class Context>
 void unary_backward(Context& context, const Tensor& saved, const Tensor& dy, const Tensor& dx);
 
-/// y = Op(a, b), a and b broadcast to y's shape; any strides, y dense, one dtype. y may be a or b where
-/// their shapes agree. Moves at most 3 elements per element.
+/// y = Op(a, b), a and b broadcast to y's shape; any strides, y dense, one dtype: floating, or any number
+/// where Op says kTakesIntegers. y may be a or b where their shapes agree. Moves at most 3 elements per
+/// element.
 template <class Op, class Context>
 void binary_forward(Context& context, const Tensor& a, const Tensor& b, const Tensor& y);
+
+/// dx = Op::first(a, b, dy), or Op::second: the derivative by `operand` 0 or 1, for the ops of
+/// ATH_BINARY_OPS_WITH_GRADIENTS. All broadcast to dx's shape; any strides but dx, which is dense; one
+/// floating dtype. Moves at most 4 elements per element.
+template <class Op, class Context>
+void binary_backward(Context& context, int operand, const Tensor& a, const Tensor& b, const Tensor& dy,
+                     const Tensor& dx);
 
 /// y = x scale + shift, rounded once in the accumulation type. x any strides, y dense, same shape and
 /// floating dtype. y may be x. Moves 2 elements per element.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "kernels/math.h"
 
 // The maths of every elementwise op, written once: the CPU, CUDA and SIMT builds instantiate these functors
@@ -7,6 +9,21 @@
 // where `saved` is x, or the result y in an op that says kFromOutput: then x need not be kept alive.
 
 namespace athanor::kernels {
+
+/// f(a, b), on integers as unsigned ones: their overflow is defined.
+template <class A, class F> ATH_HD A wrapped(A a, A b, const F& f) {
+  if constexpr (std::is_integral_v<A>) {
+    using Unsigned = std::make_unsigned_t<A>;
+    return static_cast<A>(f(static_cast<Unsigned>(a), static_cast<Unsigned>(b)));
+  } else {
+    return f(a, b);
+  }
+}
+
+/// Whether an op computes on integers, too; they wrap.
+template <class Op> inline constexpr bool kTakesIntegers = requires {
+  requires Op::kTakesIntegers;
+};
 
 /// max(x, 0); NaN stays NaN. The derivative at 0 is 0.
 struct Relu {
@@ -59,6 +76,42 @@ struct Silu {
   }
 };
 
+/// min(max(x + 3, 0), 6) / 6.
+struct Hardsigmoid {
+  static constexpr bool kFromOutput = false;
+  template <class A> ATH_HD static A forward(A x) {
+    const A gate = x + A(3);
+    return (gate < A(0) ? A(0) : gate > A(6) ? A(6) : gate) / A(6);
+  }
+  template <class A> ATH_HD static A backward(A x, A dy) { return x > A(-3) && x < A(3) ? dy / A(6) : A(0); }
+};
+
+/// x times that.
+struct Hardswish {
+  static constexpr bool kFromOutput = false;
+  template <class A> ATH_HD static A forward(A x) { return x * Hardsigmoid::forward(x); }
+  template <class A> ATH_HD static A backward(A x, A dy) {
+    return x <= A(-3) ? A(0) : x < A(3) ? dy * (x / A(3) + A(0.5)) : dy;
+  }
+};
+
+/// x tanh(log(1 + e^x)). With q = e^-|x|, the tanh is n / (n + m) with n = q (q + 2), m = 2 below zero and
+/// n = 1 + 2 q, m = 2 q^2 above: nothing overflows, and 1 - tanh = m / (n + m) does not cancel.
+struct Mish {
+  static constexpr bool kFromOutput = false;
+  template <class A> ATH_HD static A forward(A x) {
+    const A q = math::exp(-std::fabs(x));
+    const A n = x < A(0) ? q * (q + A(2)) : A(1) + A(2) * q, m = x < A(0) ? A(2) : A(2) * q * q;
+    return x * (n / (n + m));
+  }
+  template <class A> ATH_HD static A backward(A x, A dy) {
+    const A q = math::exp(-std::fabs(x));
+    const A n = x < A(0) ? q * (q + A(2)) : A(1) + A(2) * q, m = x < A(0) ? A(2) : A(2) * q * q;
+    const A t = n / (n + m), slope = m / (n + m) * (A(1) + t) * math::sigmoid(x);
+    return dy * std::fma(x, slope, t);
+  }
+};
+
 struct Sigmoid {
   static constexpr bool kFromOutput = true;
   template <class A> ATH_HD static A forward(A x) { return math::sigmoid(x); }
@@ -89,6 +142,13 @@ struct Sqrt {
   template <class A> ATH_HD static A backward(A y, A dy) { return A(0.5) * dy / y; }
 };
 
+/// 1 / sqrt(x). d/dx = -y^3 / 2.
+struct Rsqrt {
+  static constexpr bool kFromOutput = true;
+  template <class A> ATH_HD static A forward(A x) { return A(1) / std::sqrt(x); }
+  template <class A> ATH_HD static A backward(A y, A dy) { return A(-0.5) * dy * (y * y * y); }
+};
+
 struct Square {
   static constexpr bool kFromOutput = false;
   template <class A> ATH_HD static A forward(A x) { return x * x; }
@@ -97,27 +157,64 @@ struct Square {
 
 /// |x|. The derivative at 0 and at NaN is 0, as PyTorch has it.
 struct Abs {
-  static constexpr bool kFromOutput = false;
-  template <class A> ATH_HD static A forward(A x) { return std::fabs(x); }
+  static constexpr bool kFromOutput = false, kTakesIntegers = true;
+  template <class A> ATH_HD static A forward(A x) {
+    if constexpr (std::is_integral_v<A>) {
+      return x < A(0) ? wrapped(A(0), x, std::minus<>()) : x;
+    } else {
+      return std::fabs(x);
+    }
+  }
   template <class A> ATH_HD static A backward(A x, A dy) { return x > A(0) ? dy : x < A(0) ? -dy : A(0); }
 };
 
-// Binary ops. Their derivatives are ops themselves: see autograd/elementwise.cpp.
+// Binary ops. Where the derivatives are no ops themselves (see autograd/elementwise.cpp), first(a, b, dy) is
+// dL/da and second(a, b, dy) is dL/db.
 
 struct Add {
-  template <class A> ATH_HD static A forward(A a, A b) { return a + b; }
+  static constexpr bool kTakesIntegers = true;
+  template <class A> ATH_HD static A forward(A a, A b) { return wrapped(a, b, std::plus<>()); }
 };
 
 struct Sub {
-  template <class A> ATH_HD static A forward(A a, A b) { return a - b; }
+  static constexpr bool kTakesIntegers = true;
+  template <class A> ATH_HD static A forward(A a, A b) { return wrapped(a, b, std::minus<>()); }
 };
 
 struct Mul {
-  template <class A> ATH_HD static A forward(A a, A b) { return a * b; }
+  static constexpr bool kTakesIntegers = true;
+  template <class A> ATH_HD static A forward(A a, A b) { return wrapped(a, b, std::multiplies<>()); }
 };
 
 struct Div {
   template <class A> ATH_HD static A forward(A a, A b) { return a / b; }
+};
+
+/// The larger of two; NaN where one is. Equal operands share the gradient, and NaN passes it to both, as in
+/// PyTorch.
+struct Maximum {
+  static constexpr bool kTakesIntegers = true;
+  template <class A> ATH_HD static A forward(A a, A b) { return (a > b) | (a != a) ? a : b; }
+  template <class A> ATH_HD static A first(A a, A b, A dy) { return a == b ? dy / A(2) : a < b ? A(0) : dy; }
+  template <class A> ATH_HD static A second(A a, A b, A dy) { return first(b, a, dy); }
+};
+
+struct Minimum {
+  static constexpr bool kTakesIntegers = true;
+  template <class A> ATH_HD static A forward(A a, A b) { return (a < b) | (a != a) ? a : b; }
+  template <class A> ATH_HD static A first(A a, A b, A dy) { return a == b ? dy / A(2) : a > b ? A(0) : dy; }
+  template <class A> ATH_HD static A second(A a, A b, A dy) { return first(b, a, dy); }
+};
+
+/// a^b. The derivatives are b a^(b - 1), 0 for b = 0, and a^b log(a), 0 for a = 0 <= b.
+struct Pow {
+  template <class A> ATH_HD static A forward(A a, A b) { return math::pow(a, b); }
+  template <class A> ATH_HD static A first(A a, A b, A dy) {
+    return b == A(0) ? A(0) : dy * (b * math::pow(a, b - A(1)));
+  }
+  template <class A> ATH_HD static A second(A a, A b, A dy) {
+    return a == A(0) && b >= A(0) ? A(0) : dy * (math::pow(a, b) * math::log(a));
+  }
 };
 
 }  // namespace athanor::kernels
@@ -130,14 +227,25 @@ struct Div {
   X(Silu, silu)
 /// Every unary op: drives the instantiations of each backend, the functions of autograd/elementwise.cpp, the
 /// modules of nn/activation.h, the tests and `athanor run-op`.
-#define ATH_UNARY_OPS(X) \
-  ATH_ACTIVATIONS(X)     \
-  X(GeluTanh, gelu_tanh) \
-  X(Sigmoid, sigmoid)    \
-  X(Tanh, tanh)          \
-  X(Exp, exp)            \
-  X(Log, log)            \
-  X(Sqrt, sqrt)          \
-  X(Square, square)      \
+#define ATH_UNARY_OPS(X)      \
+  ATH_ACTIVATIONS(X)          \
+  X(GeluTanh, gelu_tanh)      \
+  X(Hardswish, hardswish)     \
+  X(Hardsigmoid, hardsigmoid) \
+  X(Mish, mish)               \
+  X(Sigmoid, sigmoid)         \
+  X(Tanh, tanh)               \
+  X(Exp, exp)                 \
+  X(Log, log)                 \
+  X(Sqrt, sqrt)               \
+  X(Rsqrt, rsqrt)             \
+  X(Square, square)           \
   X(Abs, abs)
-#define ATH_BINARY_OPS(X) X(Add, add) X(Sub, sub) X(Mul, mul) X(Div, div)
+/// Binary ops whose gradients are functors, too, and every binary op.
+#define ATH_BINARY_OPS_WITH_GRADIENTS(X) X(Maximum, maximum) X(Minimum, minimum) X(Pow, pow)
+#define ATH_BINARY_OPS(X) \
+  X(Add, add)             \
+  X(Sub, sub)             \
+  X(Mul, mul)             \
+  X(Div, div)             \
+  ATH_BINARY_OPS_WITH_GRADIENTS(X)

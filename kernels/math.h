@@ -14,11 +14,13 @@
 //
 // Errors, in units in the last place of the result, against values of higher precision (tests/math_test.cpp):
 //
-//             exp    log    tanh   erf    sigmoid
-//   float     1.0    0.8    1.4    1.1    2.3
-//   double    1.0    0.8    1.4    1.1    2.4
+//             exp    log    tanh   erf    sigmoid   expm1   log1p   pow
+//   float     1.0    0.8    1.4    1.1    2.3       4.0     1.5     3.0
+//   double    1.0    0.8    1.4    1.1    2.4       4.0     1.5     8.0
 //
 // Infinities, NaN, signed zeros, denormal arguments and denormal results are handled like std:: does.
+//
+// Errors of pow above 2 are those of results that are nearly 0 or infinite.
 //
 // Each function folds its argument into a short interval and evaluates a polynomial there. The polynomials
 // are minimax fits (Remez exchange on the stated interval, weighted for relative error of the result), made
@@ -137,26 +139,39 @@ template <class A> ATH_HD inline A exp(A x) {
   return power * std::bit_cast<A>(half << F::kFraction) * std::bit_cast<A>((twice - half) << F::kFraction);
 }
 
-/// Natural logarithm, as k ln(2) + log(m) with m in [sqrt(1/2), sqrt(2)) and log(m) = 2 atanh((m - 1) / (m +
-/// 1)). -infinity at zero, NaN below.
+namespace detail {
+
+/// x = 2^k (1 + f), with 1 + f in [sqrt(1/2), sqrt(2)), for a finite x > 0.
+template <class A> struct Split {
+  A k, f;
+
+  ATH_HD explicit Split(A x) {
+    using F = Format<A>;
+    using Bits = typename F::Bits;
+    constexpr Bits kOne = Bits{F::kBias} << F::kFraction;
+    constexpr Bits kRootHalf = std::bit_cast<Bits>(static_cast<A>(0.70710678118654752440L));
+    constexpr A kInteger = static_cast<A>(Bits{1} << F::kFraction);  // its low bits hold an integer
+    constexpr A kLift = static_cast<A>(Bits{1} << (F::kFraction + 2));
+
+    const bool denormal = x < std::numeric_limits<A>::min();
+    const A lifted = x * kLift;
+    const A normal = denormal ? lifted : x;
+    const A base = denormal ? kInteger + A(F::kBias + F::kFraction + 2) : kInteger + A(F::kBias);
+    const Bits bits = std::bit_cast<Bits>(normal) + (kOne - kRootHalf);
+    k = std::bit_cast<A>((bits >> F::kFraction) | std::bit_cast<Bits>(kInteger)) - base;
+    f = std::bit_cast<A>((bits & ((Bits{1} << F::kFraction) - 1)) + kRootHalf) - A(1);
+  }
+};
+
+}  // namespace detail
+
+/// Natural logarithm, as k ln(2) + log(1 + f) with log(1 + f) = 2 atanh(f / (2 + f)). -infinity at zero, NaN
+/// below.
 template <class A> ATH_HD inline A log(A x) {
   using F = detail::Format<A>;
-  using Bits = typename F::Bits;
   constexpr A kInfinity = std::numeric_limits<A>::infinity();
-  constexpr Bits kOne = Bits{F::kBias} << F::kFraction;
-  constexpr Bits kRootHalf = std::bit_cast<Bits>(static_cast<A>(0.70710678118654752440L));
-  constexpr A kInteger = static_cast<A>(Bits{1} << F::kFraction);  // its low bits hold an integer
-  constexpr A kLift = static_cast<A>(Bits{1} << (F::kFraction + 2));
-
-  const bool denormal = x < std::numeric_limits<A>::min();
-  const A lifted = x * kLift;
-  const A normal = denormal ? lifted : x;
-  const A base = denormal ? kInteger + A(F::kBias + F::kFraction + 2) : kInteger + A(F::kBias);
-  const Bits bits = std::bit_cast<Bits>(normal) + (kOne - kRootHalf);
-  const A k = std::bit_cast<A>((bits >> F::kFraction) | std::bit_cast<Bits>(kInteger)) - base;
-  const A m = std::bit_cast<A>((bits & ((Bits{1} << F::kFraction) - 1)) + kRootHalf);
-
-  const A f = m - A(1);
+  const detail::Split<A> split(x);
+  const A k = split.k, f = split.f;
   const A s = f / (A(2) + f);
   const A z = s * s;
   const A half_square = A(0.5) * f * f;
@@ -166,6 +181,66 @@ template <class A> ATH_HD inline A log(A x) {
   const A below = x == A(0) ? -kInfinity : std::numeric_limits<A>::quiet_NaN();
   const A above = x < kInfinity ? finite : x;
   return x > A(0) ? above : below;
+}
+
+/// e^x - 1, without cancellation near zero.
+template <class A> ATH_HD inline A expm1(A x) {
+  const A near = std::fma(x * x, detail::exp_tail(x), x);
+  const A far = exp(x) - A(1);
+  return std::fabs(x) < A(0.34375) ? near : far;  // ln(2) / 2, where exp_tail() ends
+}
+
+/// log(1 + x), without cancellation near zero: the logarithm of the rounded sum, and what rounding it lost.
+template <class A> ATH_HD inline A log1p(A x) {
+  const A sum = A(1) + x;
+  const A lost = x - (sum - A(1));
+  const A finite = log(sum) + lost / sum;
+  return sum > A(0) && sum < std::numeric_limits<A>::infinity() ? finite : log(sum);
+}
+
+namespace detail {
+
+/// x^y for x >= 0, as e^(y log(x)), with the logarithm of log() in two numbers, since its error becomes y
+/// times as large: only the tail of its series is as exact as one.
+template <class A> ATH_HD inline A pow_of_magnitude(A x, A y) {
+  using F = Format<A>;
+  constexpr A kInfinity = std::numeric_limits<A>::infinity();
+  const Split<A> split(x);
+  const A k = split.k, f = split.f;
+  const A d = A(2) + f, d_low = f - (d - A(2));
+  const A s = f / d, s_low = (std::fma(-s, d, f) - s * d_low) / d;
+  const A z = s * s, z_low = std::fma(s, s, -z) + A(2) * s * s_low;
+  const A cube = s * z, cube_low = std::fma(s, z, -cube) + s * z_low + s_low * z;
+  const A tail = log_tail(z), t = cube * tail, t_low = std::fma(cube, tail, -t) + cube_low * tail;
+  // Fast2Sum twice: each number added is 0 or smaller than what it is added to.
+  const A large = k * F::kLn2High;
+  const A first = large + A(2) * s, first_low = A(2) * s - (first - large);
+  const A second = first + t, second_low = t - (second - first);
+  const A small = std::fma(k, F::kLn2Low, std::fma(A(2), s_low, t_low + second_low + first_low));
+  const A high = second + small, low = small - (high - second);
+
+  const A exponent = y * high;
+  const A exponent_low = std::fma(y, low, std::fma(y, high, -exponent));
+  const A power = exp(exponent);
+  const A corrected = std::fma(power, exponent_low, power);
+  const A finite = power > A(0) && power < kInfinity ? corrected : power;
+
+  const A at_end = (x == A(0)) == (y < A(0)) ? kInfinity : A(0);
+  return y == A(0) || x == A(1) ? A(1) : x == A(0) || x == kInfinity ? at_end : finite;
+}
+
+}  // namespace detail
+
+/// x^y, with the special cases of IEEE 754: 1 for y = 0 and for x = 1 whatever the other, NaN for a negative
+/// x and a y that is no integer.
+template <class A> ATH_HD inline A pow(A x, A y) {
+  constexpr A kNaN = std::numeric_limits<A>::quiet_NaN(), kInfinity = std::numeric_limits<A>::infinity();
+  const A magnitude = detail::pow_of_magnitude(std::fabs(x), y);
+  const bool integer = std::floor(y) == y, odd = integer && std::floor(A(0.5) * y) * A(2) != y;
+  const A signed_power = odd ? std::copysign(magnitude, x) : magnitude;
+  const A real = x < A(0) && x > -kInfinity && !integer ? kNaN : signed_power;
+  const bool nan = (x != x || y != y) && y != A(0) && x != A(1);
+  return nan ? kNaN : real;
 }
 
 /// Hyperbolic tangent: a polynomial near zero, 1 - 2 / (e^2x + 1) elsewhere.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "autograd/elementwise.h"
+#include "autograd/scalar_ops.h"
 #include "kernels/elementwise_ops.h"
 #include "nn/module.h"
 
@@ -16,5 +17,34 @@ namespace athanor::nn {
   };
 ATH_UNARY_OPS(ATH_MODULE)
 #undef ATH_MODULE
+
+// And those with numbers.
+
+class LeakyRelu final : public Module {
+ public:
+  explicit LeakyRelu(double slope = 0.01) : slope_(slope) {}
+  Tensor forward(const Tensor& x) override { return leaky_relu(x, slope_); }
+
+ private:
+  double slope_;
+};
+
+class Elu final : public Module {
+ public:
+  explicit Elu(double alpha = 1) : alpha_(alpha) {}
+  Tensor forward(const Tensor& x) override { return elu(x, alpha_); }
+
+ private:
+  double alpha_;
+};
+
+class Softplus final : public Module {
+ public:
+  explicit Softplus(double beta = 1, double threshold = 20) : beta_(beta), threshold_(threshold) {}
+  Tensor forward(const Tensor& x) override { return softplus(x, beta_, threshold_); }
+
+ private:
+  double beta_, threshold_;
+};
 
 }  // namespace athanor::nn

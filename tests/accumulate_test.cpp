@@ -19,7 +19,7 @@ constexpr DType kCombined[] = {DType::f64, DType::f32, DType::f16, DType::bf16,
                                DType::i64, DType::i32, DType::u8};
 
 template <class T> T combined(Combine how, T a, T b) {
-  using A = kernels::CombineType<T>;
+  using A = kernels::ComputeType<T>;
   if (how == Combine::max) return A(a) > A(b) ? a : b;
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
@@ -72,7 +72,7 @@ TEST(CombineRows, GoesFromTheFirstRowToTheLastAndRoundsOnce) {
           const Tensor x = test::filled({{rows, n}}, dtype, {3}, -9, 9);
           const Tensor y = Tensor::empty({n}, {dtype, kCpu}), expected = Tensor::empty({n}, {dtype, kCpu});
           dispatch_any(dtype, [&]<class T>() {
-            using A = kernels::CombineType<T>;
+            using A = kernels::ComputeType<T>;
             for (std::int64_t i = 0; i < n; ++i) {
               A sum = A(x.data<T>()[i]);
               for (std::int64_t r = 1; r < rows; ++r) sum = combined<A>(how, sum, A(x.data<T>()[r * n + i]));

@@ -85,6 +85,12 @@ TEST(Activations, AreModules) {
 #define ATH_EXPECT(Op, name) EXPECT_TRUE(test::same_bits(nn::Op().forward(x), name(x)));
   ATH_UNARY_OPS(ATH_EXPECT)
 #undef ATH_EXPECT
+  EXPECT_TRUE(test::same_bits(nn::LeakyRelu().forward(x), leaky_relu(x, 0.01)));
+  EXPECT_TRUE(test::same_bits(nn::LeakyRelu(0.3).forward(x), leaky_relu(x, 0.3)));
+  EXPECT_TRUE(test::same_bits(nn::Elu().forward(x), elu(x, 1)));
+  EXPECT_TRUE(test::same_bits(nn::Elu(2).forward(x), elu(x, 2)));
+  EXPECT_TRUE(test::same_bits(nn::Softplus().forward(x), softplus(x, 1, 20)));
+  EXPECT_TRUE(test::same_bits(nn::Softplus(2, 1).forward(x), softplus(x, 2, 1)));
 }
 
 }  // namespace

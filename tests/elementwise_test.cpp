@@ -141,11 +141,17 @@ TEST(Unary, FormulasGiveKnownValues) {
   EXPECT_NEAR(at(gelu_tanh, 1), 0.8411919906082768, 1e-14);
   EXPECT_NEAR(at(gelu_tanh, -2), -0.04540230591222494, 1e-14);
   EXPECT_NEAR(at(silu, 1), 0.7310585786300049, 1e-15);
+  EXPECT_EQ(at(hardswish, -1.5), -0.375);
+  EXPECT_EQ(at(hardswish, 1.5), 1.125);
+  EXPECT_EQ(at(hardsigmoid, 1.5), 0.75);
+  EXPECT_NEAR(at(mish, -1.5), -0.29809974216680674, 1e-16);
+  EXPECT_NEAR(at(mish, 4), 3.9974128069762385, 1e-15);
   EXPECT_NEAR(at(sigmoid, 2), 0.8807970779778823, 1e-15);
   EXPECT_NEAR(at(tanh, 0.5), 0.46211715726000973, 1e-15);
   EXPECT_NEAR(at(exp, 1), 2.718281828459045, 1e-15);
   EXPECT_NEAR(at(log, 10), 2.302585092994046, 1e-15);
   EXPECT_EQ(at(sqrt, 9), 3);
+  EXPECT_EQ(at(rsqrt, 16), 0.25);
   EXPECT_EQ(at(square, -3), 9);
   EXPECT_EQ(at(abs, -3), 3);
 }
@@ -164,8 +170,9 @@ TEST(Unary, ActivationsAreFlatOrStraightFarOut) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     const double most = dtype == DType::f16 ? 6e4 : dtype == DType::f64 ? 1e300 : 3e38;
     for (const double size : {1e3, 1e4, most}) {
-      for (Tensor (*op)(const Tensor&) : {relu, gelu, gelu_tanh, silu, sigmoid, tanh}) {
-        const bool bounded = op == sigmoid || op == tanh;
+      for (Tensor (*op)(const Tensor&) :
+           {relu, gelu, gelu_tanh, silu, hardswish, hardsigmoid, mish, sigmoid, tanh}) {
+        const bool bounded = op == hardsigmoid || op == sigmoid || op == tanh;
         const Tensor exact = Tensor::from(std::vector<double>{-size, size}, {2});
         const Tensor x = Tensor::empty({2}, {dtype, kCpu}), one = Tensor::empty({2}, {dtype, kCpu});
         kernels::copy(cpu_context(), exact, x), kernels::fill(cpu_context(), one, 1);
@@ -184,6 +191,33 @@ TEST(Unary, AbsOfNaNPassesNoGradient) {
   require_grad(x);
   backward(abs(x), Tensor::from(std::vector<float>{5, 6, 7, 8}, {4}));
   EXPECT_EQ(grad_of(x).to_vector(), (std::vector<double>{0, 0, -7, 8}));
+}
+
+// What PyTorch 2.15 has at kinks, infinities and NaN, as values and derivatives.
+TEST(Unary, EdgesAreThoseOfPyTorch) {
+  const std::vector<double> x{-INFINITY, -3, -0.0, 0, 3, INFINITY, NAN};
+  const auto expect = [&](Tensor (*op)(const Tensor&), const std::vector<double>& y,
+                          const std::vector<double>& slope) {
+    const Tensor leaf = Tensor::from(x, {7});
+    require_grad(leaf);
+    const Tensor result = op(leaf);
+    backward(result, Tensor::from(std::vector<double>(7, 1), {7}));
+    const std::vector<double> got = result.to_vector(), gradient = grad_of(leaf).to_vector();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      EXPECT_TRUE(std::isnan(y[i]) ? std::isnan(got[i]) : std::abs(got[i] - y[i]) < 1e-15 || got[i] == y[i])
+          << x[i] << " " << got[i];
+      EXPECT_TRUE(std::isnan(slope[i]) ? std::isnan(gradient[i])
+                                       : std::abs(gradient[i] - slope[i]) < 1e-15 || gradient[i] == slope[i])
+          << "slope at " << x[i] << " is " << gradient[i];
+      EXPECT_TRUE(std::isnan(y[i]) || std::signbit(got[i]) == std::signbit(y[i])) << x[i];
+    }
+  };
+  const double inf = INFINITY, sixth = 1.0 / 6, root = 0.5773502691896258;
+  expect(hardswish, {NAN, -0.0, -0.0, 0, 3, inf, NAN}, {0, 0, 0.5, 0.5, 1, 1, 1});
+  expect(hardsigmoid, {0, 0, 0.5, 0.5, 1, 1, NAN}, {0, 0, sixth, sixth, 0, 0, 0});
+  expect(mish, {NAN, -0.1456474612756246, -0.0, 0, 2.9865350049679575, inf, NAN},
+         {NAN, -0.09339311453232084, 0.6, 0.6, 1.0211069109294435, NAN, NAN});
+  expect(rsqrt, {NAN, NAN, -inf, inf, root, 0, NAN}, {NAN, NAN, inf, -inf, -0.09622504486493767, -0.0, NAN});
 }
 
 TEST(Unary, RejectsIntegersAndNothing) {
@@ -296,7 +330,7 @@ TEST_P(BinaryOp, RejectsShapesAndDtypesThatDoNotFit) {
   const auto op = GetParam().op;
   EXPECT_THROW(op(Tensor::zeros({2}), Tensor::zeros({3})), ArgumentError);
   EXPECT_THROW(op(Tensor::zeros({2}), Tensor::zeros({2}, {DType::f64, kCpu})), ArgumentError);
-  EXPECT_THROW(op(Tensor::zeros({2}, {DType::i32, kCpu}), Tensor::zeros({2}, {DType::i32, kCpu})),
+  EXPECT_THROW(op(Tensor::zeros({2}, {DType::boolean, kCpu}), Tensor::zeros({2}, {DType::boolean, kCpu})),
                ArgumentError);
   EXPECT_THROW(op(Tensor::zeros({2}), Tensor()), ArgumentError);
 }
@@ -315,6 +349,46 @@ TEST(Binary, SavesOnlyWhatAGradientNeeds) {
   weight.bump_version();  // dL/dweight does not need weight
   EXPECT_NO_THROW(backward(z, values({4}, DType::f32, true)));
   EXPECT_EQ(tape_counters().nodes, before.nodes + 2);
+}
+
+// Values and gradients of op(a, b) against lists: NaN is equal to NaN.
+void expect_pairs(Tensor (*op)(const Tensor&, const Tensor&), const std::vector<double>& left,
+                  const std::vector<double>& right, const std::vector<double>& y,
+                  const std::vector<double>& da, const std::vector<double>& db) {
+  const Shape shape{static_cast<std::int64_t>(left.size())};
+  const Tensor a = Tensor::from(left, shape), b = Tensor::from(right, shape);
+  require_grad(a), require_grad(b);
+  const Tensor result = op(a, b);
+  backward(result, Tensor::from(std::vector<double>(left.size(), 1), shape));
+  const std::vector<double> got[] = {result.to_vector(), grad_of(a).to_vector(), grad_of(b).to_vector()};
+  const std::vector<double>* expected[] = {&y, &da, &db};
+  for (int k = 0; k < 3; ++k) {
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      const double value = got[k][i], wanted = (*expected[k])[i];
+      EXPECT_TRUE(std::isnan(wanted) ? std::isnan(value)
+                                     : value == wanted || std::abs(value - wanted) < 1e-14)
+          << "result " << k << " of (" << left[i] << ", " << right[i] << ") is " << value;
+    }
+  }
+}
+
+// The lists are PyTorch 2.15's.
+TEST(Binary, EqualOperandsShareTheGradientAndNaNPassesIt) {
+  const double inf = INFINITY;
+  const std::vector<double> a{1, 2, 3, NAN, 1, NAN, inf, -inf}, b{2, 2, 1, 1, NAN, NAN, inf, -inf};
+  expect_pairs(maximum, a, b, {2, 2, 3, NAN, NAN, NAN, inf, -inf}, {0, 0.5, 1, 1, 1, 1, 0.5, 0.5},
+               {1, 0.5, 0, 1, 1, 1, 0.5, 0.5});
+  expect_pairs(minimum, a, b, {1, 2, 1, NAN, NAN, NAN, inf, -inf}, {1, 0.5, 0, 1, 1, 1, 0.5, 0.5},
+               {0, 0.5, 1, 1, 1, 1, 0.5, 0.5});
+}
+
+TEST(Binary, PowHasTheEdgesOfPyTorch) {
+  const double inf = INFINITY;
+  expect_pairs(pow, {0, -0.0, 0, 0, -2, -2, -2, 2, 1, NAN, inf, -inf, 0, -1},
+               {0, 0, 2, -1, 2, 3, 0.5, 3, NAN, 0, 2, 3, 1, inf},
+               {1, 1, 0, inf, 4, -8, NAN, 8, 1, 1, inf, -inf, 0, 1},
+               {0, 0, 0, -inf, -4, 12, NAN, 12, NAN, 0, inf, inf, 1, inf},
+               {0, 0, 0, -inf, NAN, NAN, NAN, 5.545177444479562, 0, NAN, inf, NAN, 0, NAN});
 }
 
 TEST(Affine, ScalesAndShiftsInOnePass) {

@@ -47,6 +47,8 @@ const Function kFunctions[] = {
     {"tanh", math::tanh<float>, math::tanh<double>, [](long double x) { return std::tanh(x); }, 1.4, 1.4},
     {"erf", math::erf<float>, math::erf<double>, [](long double x) { return std::erf(x); }, 1.1, 1.1},
     {"sigmoid", math::sigmoid<float>, math::sigmoid<double>, exact_sigmoid, 2.3, 2.4},
+    {"expm1", math::expm1<float>, math::expm1<double>, [](long double x) { return std::expm1(x); }, 4.0, 4.0},
+    {"log1p", math::log1p<float>, math::log1p<double>, [](long double x) { return std::log1p(x); }, 1.5, 1.5},
 };
 
 class Math : public testing::TestWithParam<Function> {};
@@ -102,6 +104,69 @@ TEST_P(Math, EdgesAreThoseOfTheStandardLibrary) {
 INSTANTIATE_TEST_SUITE_P(All, Math, testing::ValuesIn(kFunctions),
                          [](const auto& test) { return std::string(test.param.name); });
 
+// Bases of every exponent, and exponents that make results of every size.
+template <class T> double worst_pow(double most_exponent, double most_size) {
+  double worst = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    const double first = std::fmod(0.61803398875 * i, 2.0) - 1,
+                 second = std::fmod(0.41421356237 * i, 2.0) - 1;
+    const T x = static_cast<T>(std::exp2(first * most_exponent));
+    const T y = static_cast<T>(second * most_size / std::max(std::abs(std::log2(x)), T(1e-3)));
+    const double error =
+        ulps(math::pow(x, y), std::pow(static_cast<long double>(x), static_cast<long double>(y)));
+    worst = std::max(worst, error);
+  }
+  return worst;
+}
+
+TEST(MathPow, IsWithinPromisedUlps) {
+  EXPECT_LE(worst_pow<float>(1, 20), 2);
+  EXPECT_LE(worst_pow<float>(0.5, 126), 3);
+  EXPECT_LE(worst_pow<float>(140, 150), 3);
+  EXPECT_LE(worst_pow<double>(1, 20), 2);
+  EXPECT_LE(worst_pow<double>(0.5, 1022), 8);
+  EXPECT_LE(worst_pow<double>(1000, 1074), 8);
+}
+
+template <class T> void check_pow_edges() {
+  using L = std::numeric_limits<T>;
+  const T values[] = {0,
+                      1,
+                      2,
+                      3,
+                      4,
+                      5,
+                      T(0.5),
+                      T(1.5),
+                      L::infinity(),
+                      L::quiet_NaN(),
+                      L::min(),
+                      L::denorm_min(),
+                      L::max(),
+                      T(1e10),
+                      T(1e15),
+                      T(9007199254740993.0),
+                      1 + L::epsilon(),
+                      1 - L::epsilon()};
+  for (const T a : values) {
+    for (const T b : values) {
+      for (const T x : {a, -a}) {
+        for (const T y : {b, -b}) {
+          const T got = math::pow(x, y), standard = std::pow(x, y);
+          EXPECT_LE(ulps(got, std::pow(static_cast<long double>(x), static_cast<long double>(y))), 8)
+              << x << "^" << y << " = " << got;
+          EXPECT_TRUE(std::isnan(standard) || std::signbit(got) == std::signbit(standard)) << x << "^" << y;
+        }
+      }
+    }
+  }
+}
+
+TEST(MathPow, EdgesAreThoseOfTheStandardLibrary) {
+  check_pow_edges<float>();
+  check_pow_edges<double>();
+}
+
 TEST(MathSigns, ZeroKeepsItsSign) {
   EXPECT_TRUE(std::signbit(math::tanh(-0.0f)));
   EXPECT_TRUE(std::signbit(math::erf(-0.0)));
@@ -134,6 +199,10 @@ template <class T> void check_bits() {
   each([](T v) { return math::tanh(v); });
   each([](T v) { return math::erf(v); });
   each([](T v) { return math::sigmoid(v); });
+  each([](T v) { return math::expm1(v); });
+  each([](T v) { return math::log1p(v); });
+  each([](T v) { return math::pow(v, T(3)); });
+  each([](T v) { return math::pow(std::fabs(v), T(-1.7)); });
 }
 
 TEST(MathBits, DoNotDependOnTheVectorWidth) {

@@ -9,6 +9,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
+#include "autograd/shape.h"
 #include "kernels/copy.h"
 #include "kernels/reduce.h"
 #include "tests/support/compare.h"
@@ -238,6 +239,45 @@ TEST(Max, GradientGoesToTheFirstOfEqualMaxima) {
     EXPECT_EQ(grad_of(x).to_vector(),
               axis == 0 ? (std::vector<double>{3, 5, 0, 0}) : (std::vector<double>{3, 0, 5, 0}));
   }
+}
+
+TEST(MaxOfAll, EqualMaximaShareTheGradient) {
+  for (const DType dtype : kFloating) {
+    const Tensor x = cast(Tensor::from(std::vector<float>{1, 3, 3, 2, 3, -1, 0, 3}, {2, 4}), dtype);
+    require_grad(x);
+    const Tensor y = max(x);
+    EXPECT_EQ(y.shape(), Shape{});
+    EXPECT_EQ(y.item(), 3);
+    EXPECT_EQ(argmax(x).item(), 1);
+    EXPECT_EQ(argmax(x).dtype(), DType::i64);
+    backward(y, cast(Tensor::from(std::vector<float>{6}, {}), dtype));
+    EXPECT_EQ(grad_of(x).to_vector(), (std::vector<double>{0, 1.5, 1.5, 0, 1.5, 0, 0, 1.5}));
+  }
+}
+
+TEST(MaxOfAll, TakesStridedAndScalarInputAndNaN) {
+  const Tensor x = Tensor::from(std::vector<float>{1, 9, 3, 4, 5, 6}, {2, 3});
+  EXPECT_EQ(max(reversed(x)).item(), 9);
+  EXPECT_EQ(argmax(reversed(x)).item(), 2);  // of the transpose: 1 4 9 5 3 6
+  EXPECT_EQ(max(Tensor::from(std::vector<float>{-7}, {})).item(), -7);
+  EXPECT_EQ(argmax(Tensor::from(std::vector<float>{-7}, {})).item(), 0);
+  const Tensor nan = Tensor::from(std::vector<float>{5, NAN, 1, NAN}, {4});
+  require_grad(nan);
+  const Tensor y = max(nan);
+  EXPECT_TRUE(std::isnan(y.item()));
+  EXPECT_EQ(argmax(nan).item(), 1);
+  backward(y, Tensor::from(std::vector<float>{1}, {}));
+  EXPECT_EQ(grad_of(nan).to_vector(), (std::vector<double>{0, 0.5, 0, 0.5}));
+  EXPECT_THROW(max(Tensor::zeros({2, 0})), ArgumentError);
+  EXPECT_THROW(argmax(Tensor::zeros({0})), ArgumentError);
+  EXPECT_THROW(max(Tensor::zeros({2}, {DType::i64, kCpu})), ArgumentError);
+  EXPECT_THROW(max(Tensor()), ArgumentError);
+}
+
+TEST(MaxOfAll, Gradcheck) {
+  const Tensor x = values({4, 5}, DType::f64);
+  require_grad(x);
+  gradcheck([](std::span<const Tensor> in) { return max(in[0]); }, std::array{x});
 }
 
 TEST(ReduceGradcheck, EveryReductionAndShape) {

@@ -245,9 +245,23 @@ TEST(Index, SelectAndGatherByHand) {
   EXPECT_EQ(gather(x, 0, indices({2, 1}, {1, 2})).to_vector(), (Values{4, 3}));
   EXPECT_THROW(index_select(x, 0, indices({3}, {1})), ArgumentError);
   EXPECT_THROW(index_select(x, 0, indices({-1}, {1})), ArgumentError);
-  EXPECT_THROW(index_select(x, 0, cast(indices({1}, {1}), DType::i32)), ArgumentError);
+  EXPECT_THROW(index_select(x, 0, cast(indices({1}, {1}), DType::f32)), ArgumentError);
+  EXPECT_THROW(index_select(x, 0, cast(indices({1}, {1}), DType::boolean)), ArgumentError);
   EXPECT_THROW(gather(x, 1, indices({0, 0, 0, 0}, {4, 1})), ArgumentError);
   EXPECT_THROW(gather(x, 1, indices({0}, {1})), ArgumentError);
+}
+
+TEST(Index, MayBeAnyInteger) {
+  const Tensor x = counting_leaf({3, 2});
+  const Tensor rows = indices({2, 0, 2, 1}, {2, 2}), row = indices({2, 0, 2}, {3});
+  for (const DType dtype : {DType::i64, DType::i32, DType::u8}) {
+    EXPECT_EQ(index_select(x, 0, cast(row, dtype)).to_vector(), (Values{4, 5, 0, 1, 4, 5}));
+    EXPECT_EQ(gather(x, 0, transpose(cast(rows, dtype), 0, 1)).to_vector(), (Values{4, 5, 0, 3}));
+    zero_grad(x);
+    backward(sum(index_select(x, 0, cast(row, dtype))));
+    EXPECT_EQ(grad_of(x).to_vector(), (Values{1, 1, 0, 0, 2, 2}));
+  }
+  EXPECT_THROW(index_select(x, 0, cast(indices({-1}, {1}), DType::i32)), ArgumentError);
 }
 
 TEST(Index, GradcheckWithRepeatedIndices) {

@@ -30,7 +30,7 @@ MPI_Datatype type_of(DType dtype) {
 }
 
 template <class T, kernels::Combine kHow> void combine(void* in, void* inout, int* count, MPI_Datatype*) {
-  using A = kernels::CombineType<T>;
+  using A = kernels::ComputeType<T>;
   const kernels::CombineOp<kHow> op;
   const T* from = static_cast<const T*>(in);
   T* to = static_cast<T*>(inout);
@@ -48,7 +48,7 @@ MPI_Op op_of(DType dtype, kernels::Combine how) {
     check_mpi(MPI_Op_create(f, 1, &made), "native");
     return made;
   };
-  kernels::dispatch_combined(dtype, "native", [&]<class T>() {
+  kernels::dispatch_number(dtype, "native", [&]<class T>() {
     if (how == kernels::Combine::sum) {
       static const MPI_Op sum = make(combine<T, kernels::Combine::sum>);
       op = sum;

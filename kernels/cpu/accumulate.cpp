@@ -20,8 +20,8 @@ constexpr std::int64_t kPiece = 1024;  // results that stay in the first-level c
 }  // namespace
 
 template <> void accumulate(CpuContext& context, Combine how, const Tensor& x, const Tensor& y) {
-  dispatch_combined(y.dtype(), "accumulate", [&]<class T>() {
-    using A = CombineType<T>;
+  dispatch_number(y.dtype(), "accumulate", [&]<class T>() {
+    using A = ComputeType<T>;
     with_op(how, [&](auto op) {
       const T* from = x.data<T>();
       T* to = y.data<T>();
@@ -38,8 +38,8 @@ template <> void accumulate(CpuContext& context, Combine how, const Tensor& x, c
 
 template <> void combine_rows(CpuContext& context, Combine how, const Tensor& x, const Tensor& y) {
   const std::int64_t rows = x.shape()[0], n = y.numel();
-  dispatch_combined(y.dtype(), "combine_rows", [&]<class T>() {
-    using A = CombineType<T>;
+  dispatch_number(y.dtype(), "combine_rows", [&]<class T>() {
+    using A = ComputeType<T>;
     with_op(how, [&](auto op) {
       const T* from = x.data<T>();
       T* to = y.data<T>();

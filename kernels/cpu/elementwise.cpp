@@ -7,14 +7,26 @@ namespace {
 
 using cpu::map;
 
+// Calls f.operator()<T>() with the storage type of a dtype that Op computes on.
+template <class Op, class F> void dispatch_operand(DType dtype, const F& f) {
+  if constexpr (kTakesIntegers<Op>) {
+    dispatch_number(dtype, "elementwise", f);
+  } else {
+    dispatch_floating(dtype, "elementwise", f);
+  }
+}
+
 template <class Op> void run_unary(CpuContext& context, const Tensor& x, const Tensor& y) {
-  dispatch_floating(y.dtype(), "unary",
-                    [&]<class T>() { map<T>(context, x, y, [](auto value) { return Op::forward(value); }); });
+  dispatch_operand<Op>(y.dtype(), [&]<class T>() {
+    map<T>(
+        context, [](auto value) { return Op::forward(value); }, y, x);
+  });
 }
 
 template <class Op> void run_binary(CpuContext& context, const Tensor& a, const Tensor& b, const Tensor& y) {
-  dispatch_floating(y.dtype(), "binary", [&]<class T>() {
-    map<T>(context, a, b, y, [](auto left, auto right) { return Op::forward(left, right); });
+  dispatch_operand<Op>(y.dtype(), [&]<class T>() {
+    map<T>(
+        context, [](auto left, auto right) { return Op::forward(left, right); }, y, a, b);
   });
 }
 
@@ -23,8 +35,9 @@ template <class Op> void run_binary(CpuContext& context, const Tensor& a, const 
 template <> void affine(CpuContext& context, const Tensor& x, double scale, double shift, const Tensor& y) {
   dispatch_floating(y.dtype(), "affine", [&]<class T>() {
     using A = Accumulate<T>;
-    map<T>(context, x, y,
-           [scale = A(scale), shift = A(shift)](A value) { return std::fma(value, scale, shift); });
+    map<T>(
+        context, [scale = A(scale), shift = A(shift)](A value) { return std::fma(value, scale, shift); }, y,
+        x);
   });
 }
 

@@ -9,7 +9,21 @@ using cpu::map;
 template <class Op>
 void run_unary_backward(CpuContext& context, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
   dispatch_floating(dx.dtype(), "unary", [&]<class T>() {
-    map<T>(context, saved, dy, dx, [](auto value, auto gradient) { return Op::backward(value, gradient); });
+    map<T>(
+        context, [](auto value, auto gradient) { return Op::backward(value, gradient); }, dx, saved, dy);
+  });
+}
+
+template <class Op>
+void run_binary_backward(CpuContext& context, int operand, const Tensor& a, const Tensor& b, const Tensor& dy,
+                         const Tensor& dx) {
+  dispatch_floating(dx.dtype(), "binary", [&]<class T>() {
+    const auto run = [&](const auto& f) { map<T>(context, f, dx, a, b, dy); };
+    if (operand == 0) {
+      run([](auto... value) { return Op::first(value...); });
+    } else {
+      run([](auto... value) { return Op::second(value...); });
+    }
   });
 }
 
@@ -21,6 +35,15 @@ void run_unary_backward(CpuContext& context, const Tensor& saved, const Tensor& 
     run_unary_backward<Op>(context, saved, dy, dx);                                                        \
   }
 ATH_UNARY_OPS(ATH_SPECIALISE)
+#undef ATH_SPECIALISE
+
+#define ATH_SPECIALISE(Op, name)                                                                \
+  template <>                                                                                   \
+  void binary_backward<Op>(CpuContext & context, int operand, const Tensor& a, const Tensor& b, \
+                           const Tensor& dy, const Tensor& dx) {                                \
+    run_binary_backward<Op>(context, operand, a, b, dy, dx);                                    \
+  }
+ATH_BINARY_OPS_WITH_GRADIENTS(ATH_SPECIALISE)
 #undef ATH_SPECIALISE
 
 }  // namespace athanor::kernels

@@ -1,8 +1,9 @@
 #pragma once
 
 #include "kernels/cpu/iterate.h"
+#include "kernels/numbers.h"
 
-// What the elementwise kernels have in common: y = f(x) and y = f(a, b) over tensors of any strides.
+// What the elementwise kernels have in common: y = f(x...) over tensors of any strides.
 
 namespace athanor::cpu {
 
@@ -27,42 +28,34 @@ template <class T> const T* chunk(const T* x, std::int64_t step, std::int64_t n,
   return dense;
 }
 
-// y = f(x), for y dense.
-template <class T, class F> void map(CpuContext& context, const Tensor& x, const Tensor& y, const F& f) {
-  using A = Accumulate<T>;
-  const T* from = x.data<T>();
-  T* to = y.data<T>();
-  const Walk<2> walk(y.shape(), {&x, &y});
-  const std::int64_t step = walk.row_stride(0);
+namespace detail {
+
+template <class T, class To, class F, std::size_t... K>
+void map(CpuContext& context, const F& f, const Tensor& y, const std::array<const Tensor*, sizeof...(K)>& x,
+         std::index_sequence<K...>) {
+  using A = kernels::ComputeType<T>;
+  constexpr int N = sizeof...(K);
+  const Walk<N + 1> walk(y.shape(), {x[K]..., &y});
+  const std::array<const T*, N> from{x[K]->template data<T>()...};
+  const std::array<std::int64_t, N> step{walk.row_stride(K)...};
+  To* to = y.data<To>();
   for_each_row<kFastType<T>>(context, walk, [=](const auto& offset, std::int64_t n) {
-    Buffer<T> buffer;
+    std::array<Buffer<T>, N> buffer;
     for (std::int64_t at = 0; at < n; at += kChunk) {
       const std::int64_t count = std::min(n - at, kChunk);
-      const T* in = chunk(from + offset[0] + at * step, step, count, buffer);
-      T* out = to + offset[1] + at;
-      for (std::int64_t i = 0; i < count; ++i) out[i] = T(f(A(in[i])));
+      const T* in[] = {chunk(from[K] + offset[K] + at * step[K], step[K], count, buffer[K])...};
+      To* out = to + offset[N] + at;
+      for (std::int64_t i = 0; i < count; ++i) out[i] = To(f(A(in[K][i])...));
     }
   });
 }
 
-// y = f(a, b), broadcast, for y dense.
-template <class T, class F>
-void map(CpuContext& context, const Tensor& a, const Tensor& b, const Tensor& y, const F& f) {
-  using A = Accumulate<T>;
-  const T *left = a.data<T>(), *right = b.data<T>();
-  T* to = y.data<T>();
-  const Walk<3> walk(y.shape(), {&a, &b, &y});
-  const std::int64_t sa = walk.row_stride(0), sb = walk.row_stride(1);
-  for_each_row<kFastType<T>>(context, walk, [=](const auto& offset, std::int64_t n) {
-    Buffer<T> buffer_a, buffer_b;
-    for (std::int64_t at = 0; at < n; at += kChunk) {
-      const std::int64_t count = std::min(n - at, kChunk);
-      const T* pa = chunk(left + offset[0] + at * sa, sa, count, buffer_a);
-      const T* pb = chunk(right + offset[1] + at * sb, sb, count, buffer_b);
-      T* out = to + offset[2] + at;
-      for (std::int64_t i = 0; i < count; ++i) out[i] = T(f(A(pa[i]), A(pb[i])));
-    }
-  });
+}  // namespace detail
+
+// y = f(x...) for x of T, broadcast to y, which is dense and of To.
+template <class T, class To = T, class F, class... Tensors>
+void map(CpuContext& context, const F& f, const Tensor& y, const Tensors&... x) {
+  detail::map<T, To>(context, f, y, {&x...}, std::index_sequence_for<Tensors...>());
 }
 
 }  // namespace athanor::cpu

@@ -15,7 +15,7 @@ template <class F> void with_op(Combine how, const F& f) {
 
 template <class T, class Op> struct CombineTwo {
   __device__ __forceinline__ T operator()(T x, T y) const {
-    using A = CombineType<T>;
+    using A = ComputeType<T>;
     return T(Op()(A(x), A(y)));
   }
 };
@@ -24,7 +24,7 @@ template <class T, class Op> struct CombineTwo {
 template <int V, class T, class Op>
 __global__ void __launch_bounds__(kThreads, 4)
     rows_kernel(std::int64_t rows, std::int64_t n, const T* __restrict__ x, T* __restrict__ y) {
-  using A = CombineType<T>;
+  using A = ComputeType<T>;
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads * V;
   for (std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * V; i < n; i += step) {
     A sum[V];
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(32)
 }  // namespace
 
 template <> void accumulate(CudaContext& context, Combine how, const Tensor& x, const Tensor& y) {
-  dispatch_combined(y.dtype(), "accumulate", [&]<class T>() {
+  dispatch_number(y.dtype(), "accumulate", [&]<class T>() {
     with_op(how, [&]<class Op>(Op) {
       cuda::map_dense(context, "accumulate", y.numel(), CombineTwo<T, Op>(), y.data<T>(), x.data<T>(),
                       static_cast<const T*>(y.data<T>()));
@@ -74,7 +74,7 @@ template <> void accumulate(CudaContext& context, Combine how, const Tensor& x, 
 template <> void combine_rows(CudaContext& context, Combine how, const Tensor& x, const Tensor& y) {
   const std::int64_t rows = x.shape()[0], n = y.numel();
   if (n == 0) return;
-  dispatch_combined(y.dtype(), "combine_rows", [&]<class T>() {
+  dispatch_number(y.dtype(), "combine_rows", [&]<class T>() {
     with_op(how, [&]<class Op>(Op) {
       const T* from = x.data<T>();
       T* to = y.data<T>();

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "autograd/elementwise.h"
+#include "kernels/copy.h"
 #include "tests/cuda/device.h"
 
 namespace athanor {
@@ -63,6 +65,48 @@ template <class Op> void check_binary(const Tensor& a, const Tensor& b) {
     }                                                                                               \
   }
 ATH_BINARY_OPS(ATH_CHECK_BINARY)
+
+template <class Op> void check_binary_backward(const Tensor& a, const Tensor& b, const Tensor& dy) {
+  const Tensor a_on = test::on_device_like(a), b_on = test::on_device_like(b),
+               dy_on = test::on_device_like(dy);
+  for (const int operand : {0, 1}) {
+    const Tensor dx = empty_like(dy), dx_on = empty_like(dy_on);
+    kernels::binary_backward<Op>(cpu_context(), operand, a, b, dy, dx);
+    kernels::binary_backward<Op>(cuda_context(test::device()), operand, a_on, b_on, dy_on, dx_on);
+    EXPECT_TRUE(test::close(dx_on.to(kCpu), dx, tolerance(a.dtype())));
+  }
+}
+
+#define ATH_CHECK_BINARY_BACKWARD(Op, name)                                             \
+  TEST_F(ElementwiseOnDevice, Binary_##name##_BackwardEqualsCpu) {                      \
+    for (const DType dtype : kFloating) {                                               \
+      for (const auto& wanted : test::shape_cases()) {                                  \
+        SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, int(wanted.layout))); \
+        const Tensor a = test::filled(wanted, dtype, {1}, 0.5, 2);                      \
+        check_binary_backward<kernels::Op>(a, test::filled(wanted, dtype, {2}, 0.5, 2), \
+                                           test::filled(wanted, dtype, {3}));           \
+        check_binary_backward<kernels::Op>(a, a, test::filled(wanted, dtype, {3}));     \
+      }                                                                                 \
+    }                                                                                   \
+  }
+ATH_BINARY_OPS_WITH_GRADIENTS(ATH_CHECK_BINARY_BACKWARD)
+
+// Numbers of both signs, wherever they lie.
+TEST_F(ElementwiseOnDevice, IntegersEqualCpu) {
+  for (const DType dtype : {DType::i64, DType::i32, DType::u8}) {
+    for (const auto& wanted : test::shape_cases()) {
+      SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, int(wanted.layout)));
+      const Tensor a = test::make(wanted, dtype), b = test::make(wanted, dtype);
+      kernels::copy(cpu_context(), test::filled({wanted.shape}, DType::f32, {1}, -99, 99), a);
+      kernels::copy(cpu_context(), test::filled({wanted.shape}, DType::f32, {2}, -99, 99), b);
+      const Tensor a_on = test::on_device_like(a), b_on = test::on_device_like(b);
+      for (Tensor (*op)(const Tensor&, const Tensor&) : {add, sub, mul, maximum, minimum})
+        EXPECT_TRUE(test::same_bits(op(a_on, b_on).to(kCpu), op(a, b)));
+      EXPECT_TRUE(test::same_bits(abs(a_on).to(kCpu), abs(a)));
+      EXPECT_TRUE(test::same_bits(neg(a_on).to(kCpu), neg(a)));
+    }
+  }
+}
 
 TEST_F(ElementwiseOnDevice, AffineRoundsOnce) {
   const Tensor x = Tensor::from(std::vector<float>{1.5f, -2, 0.25f}, {3}, test::device());

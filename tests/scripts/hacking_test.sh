@@ -38,9 +38,9 @@ run() { # test filter least
 case $recipe in
   activation)
     build build "" elementwise_test activation_test athanor-tool
-    run elementwise_test '*softplus*' 5
-    run activation_test '*softplus*:Activations.*' 3
-    "$copy/build/bin/athanor" run-op --help | grep -qw softplus
+    run elementwise_test '*softsign*' 5
+    run activation_test '*softsign*:Activations.*' 3
+    "$copy/build/bin/athanor" run-op --help | grep -qw softsign
     ;;
   op)
     build build "" softmax_test

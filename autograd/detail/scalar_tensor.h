@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cmath>
+
+#include "kernels/convert.h"
+#include "kernels/copy.h"
+#include "tensor/tensor.h"
+
+namespace athanor::detail {
+
+/// `value` rounded to a floating dtype.
+inline double rounded_to(double value, DType dtype) {
+  return dispatch_floating(dtype, "scalar",
+                           [&]<class T>() { return kernels::convert<double>(kernels::convert<T>(value)); });
+}
+
+/// A tensor without axes that holds `value` as x's dtype, on its device. Throws ArgumentError, naming op and
+/// argument, where that is an integer type that does not hold it.
+inline Tensor scalar_like(const char* op, const char* argument, double value, const Tensor& x) {
+  if (!is_floating(x.dtype())) {
+    dispatch_any(x.dtype(), [&]<class T>() {
+      ATH_CHECK(kernels::convert<double>(kernels::convert<T>(value)) == value,
+                "{}: {} must be a number that {} holds, as the tensor does, but is {}", op, argument,
+                x.dtype(), value);
+    });
+  }
+  const Tensor y = Tensor::empty({}, x.options());
+  on_device(x.device(), [&](auto& context) { kernels::fill(context, y, value); });
+  return y;
+}
+
+}  // namespace athanor::detail

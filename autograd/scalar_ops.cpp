@@ -1,0 +1,61 @@
+#include "autograd/scalar_ops.h"
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/detail/dense.h"
+#include "autograd/detail/scalar_tensor.h"
+#include "autograd/elementwise.h"
+#include "autograd/node.h"
+#include "kernels/scalar_ops.h"
+
+namespace athanor {
+namespace {
+
+template <class Op> Tensor scalar_op(const char* name, const Op& op, const Tensor& x) {
+  check_floating(name, x);
+  const Tensor y = empty_like(x);
+  on_device(x.device(), [&](auto& context) { kernels::scalar_forward(context, op, x, y); });
+  return record(name, y, {x}, [op, x = Saved(x)](const Tensor& dy, Grads& dx) {
+    dx[0] = empty_like(dy);
+    on_device(dy.device(), [&](auto& context) { kernels::scalar_backward(context, op, x.get(), dy, dx[0]); });
+  });
+}
+
+}  // namespace
+
+Tensor leaky_relu(const Tensor& x, double slope) {
+  return scalar_op("leaky_relu", kernels::LeakyRelu{slope}, x);
+}
+
+Tensor elu(const Tensor& x, double alpha) {
+  return scalar_op("elu", kernels::Elu{alpha}, x);
+}
+
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  ATH_CHECK(std::isfinite(beta) && beta != 0, "softplus: beta must be finite and not 0, but is {}", beta);
+  return scalar_op("softplus", kernels::Softplus{beta, threshold}, x);
+}
+
+Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> high) {
+  ATH_CHECK(low || high, "clamp: there must be a bound, but there is none");
+  ATH_CHECK(!std::isnan(low.value_or(0)) && !std::isnan(high.value_or(0)),
+            "clamp: bounds must be numbers, but are {} and {}", low.value_or(0), high.value_or(0));
+  if (x.defined() && !is_floating(x.dtype())) {
+    Tensor y = x;
+    if (low) y = maximum(y, detail::scalar_like("clamp", "low", *low, x));
+    if (high) y = minimum(y, detail::scalar_like("clamp", "high", *high, x));
+    return y;
+  }
+  check_floating("clamp", x);
+  const auto bound = [&](std::optional<double> value) {
+    return value ? detail::rounded_to(*value, x.dtype()) : std::numeric_limits<double>::quiet_NaN();
+  };
+  return scalar_op("clamp", kernels::Clamp{bound(low), bound(high)}, x);
+}
+
+Tensor pow(const Tensor& x, double exponent) {
+  return scalar_op("pow", kernels::Power{exponent}, x);
+}
+
+}  // namespace athanor

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/context.h"
+
+namespace athanor::kernels {
+
+/// What may be asked of two elements. In the logical ones, what is not zero is true, and so is NaN.
+enum class Predicate : std::uint8_t {
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  logical_and,
+  logical_or,
+  logical_xor
+};
+
+template <class A> ATH_HD bool holds(Predicate predicate, A a, A b) {
+  switch (predicate) {
+    case Predicate::equal: return a == b;
+    case Predicate::not_equal: return a != b;
+    case Predicate::less: return a < b;
+    case Predicate::less_equal: return a <= b;
+    case Predicate::logical_and: return (a != A(0)) & (b != A(0));
+    case Predicate::logical_or: return (a != A(0)) | (b != A(0));
+    case Predicate::logical_xor: return (a != A(0)) != (b != A(0));
+  }
+  return false;
+}
+
+/// y = what `predicate` says of a and b, of one dtype, any, and broadcast to y's shape; any strides. y bool,
+/// dense. Moves at most 2 elements and a byte per element.
+template <class Context>
+void compare(Context& context, Predicate predicate, const Tensor& a, const Tensor& b, const Tensor& y);
+
+}  // namespace athanor::kernels

@@ -1,0 +1,26 @@
+#include "kernels/compare.h"
+#include "kernels/cuda/elementwise_map.h"
+
+// Bytes over bandwidth. One kernel of each dtype for all predicates: the branch is the same for the whole
+// grid.
+
+namespace athanor::kernels {
+namespace {
+
+struct Compare {
+  Predicate predicate;
+
+  template <class A> __device__ __forceinline__ bool operator()(A a, A b) const {
+    return holds(predicate, a, b);
+  }
+};
+
+}  // namespace
+
+template <>
+void compare(CudaContext& context, Predicate predicate, const Tensor& a, const Tensor& b, const Tensor& y) {
+  const Compare f{predicate};
+  dispatch_any(a.dtype(), [&]<class T>() { cuda::map<T, bool>(context, "compare", f, f, y, a, b); });
+}
+
+}  // namespace athanor::kernels
