@@ -104,4 +104,5 @@
 #include "trainer/run_on_ranks.h"
 #include "trainer/run_state.h"
 #include "trainer/task.h"
+#include "trainer/train_main.h"
 #include "trainer/trainer.h"

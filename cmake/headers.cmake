@@ -225,6 +225,7 @@ set(ATHANOR_HEADERS
   trainer/run_state.h
   trainer/signals.h
   trainer/task.h
+  trainer/train_main.h
   trainer/trainer.h
   trainer/validation.h
 )

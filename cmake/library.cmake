@@ -285,6 +285,7 @@ set(ATHANOR_SOURCES
   trainer/settings.cpp
   trainer/signals.cpp
   trainer/task.cpp
+  trainer/train_main.cpp
   trainer/trainer.cpp
   trainer/validation.cpp
 )

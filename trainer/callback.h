@@ -91,6 +91,8 @@ struct FitInfo {
   std::int64_t attempted = 0;               ///< steps that lie behind it
   std::vector<std::string> notes = {};      ///< lines for the user: how it came to begin or go on
   std::string nothing_to_do = {};           ///< why a run that goes on makes no step; empty: it makes some
+  bool classifies = true;                   ///< else a task of the program's own says what is measured
+  bool own_rates = false;                   ///< learning rates are the task's, not TrainerConfig's
 };
 
 /// Where training stands after a step.

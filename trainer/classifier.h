@@ -12,6 +12,7 @@ class Classifier final : public Task {
 
   Tensor training_step(const Batch& batch, Step& step) override;
   void validation_step(const Batch& batch, Step& step) override;
+  bool classifies() const override { return true; }
 
  private:
   nn::Module& model_;

@@ -51,9 +51,9 @@ constexpr std::string_view name_of(Strategy strategy) {
 /// What a Trainer does. A program sets its defaults, and parse_flags() lets the user change them.
 struct TrainerConfig {
   std::string program = "athanor";  ///< for messages
-  std::string model;                ///< a name nn::make_model() knows, where the program asks for one
-  std::vector<std::string>
-      models;  ///< the names --model accepts; empty: the program has one model of its own
+  std::string model = {};           ///< a name nn::make_model() knows, where the program asks for one
+  /// The names --model accepts; empty: the program has one model of its own.
+  std::vector<std::string> models = {};
 
   std::int64_t epochs = 10;
   std::int64_t max_steps = -1;                                  ///< attempted steps; -1: no limit
@@ -66,7 +66,7 @@ struct TrainerConfig {
   double clip_value = 0;            ///< of each gradient; 0: no clipping
   double skip_outliers = 0;         ///< skips steps whose gradient norm is so many deviations off; 0: none
   double ema_decay = 0;             ///< of a running average of the weights, which is validated; 0: none
-  std::optional<EarlyStop> early_stop;
+  std::optional<EarlyStop> early_stop = {};
 
   static constexpr int kAllDevices = -1;
   int devices = 0;  ///< ranks on this machine; 0: one, or as many as were started; kAllDevices: one per GPU
@@ -74,54 +74,54 @@ struct TrainerConfig {
   bool sync_bn = false;                     ///< batch norms over the samples of all ranks
   bool overlap = true;  ///< gradients and weights travel while passes compute; no bit depends on it
   int local_ranks = 1;  ///< that share this machine's cores; see run_on_ranks()
-  std::filesystem::path
-      flight_dir;          ///< for records of a rank that cannot go on; empty: checkpoint_dir, or here
-  std::string ranks_note;  ///< who has started them, or why there is one
-  int threads = 0;         ///< 0: as many as there are cores, divided among the ranks of this machine
+  /// For records of a rank that cannot go on; empty: checkpoint_dir, or here.
+  std::filesystem::path flight_dir = {};
+  std::string ranks_note = {};  ///< who has started them, or why there is one
+  int threads = 0;              ///< 0: as many as there are cores, divided among the ranks of this machine
   Precision precision = Precision::f32;
   /// Unset: dynamic from 65536 for f16, else 1 for ever.
-  std::optional<LossScaling> loss_scaling;
+  std::optional<LossScaling> loss_scaling = {};
   bool f32_gradients = false;  ///< in a half precision, too; always where batches are accumulated
   Device device = kCpu;
-  std::string device_note;  ///< which GPU it is, or why it is that device
+  std::string device_note = {};  ///< which GPU it is, or why it is that device
   std::uint64_t seed = 0;
   int workers = LoaderOptions::kAuto;  ///< threads that read data; 0: the training thread itself
   int prefetch = 4;                    ///< batches there is memory for, of training and of validation
-  BadSamples bad_samples;              ///< what becomes of samples that cannot be read
+  BadSamples bad_samples = {};         ///< what becomes of samples that cannot be read
   Order order = Order::random;         ///< of the training set's samples
   bool data_on_device = false;         ///< keeps data sets that are in memory on the device
   bool deterministic = false;
-  bool forbid_sync = false;              ///< waiting for the device inside a step is an error
-  bool fast_dev_run = false;             ///< one step and one batch of validation
-  std::int64_t memory_limit = 0;         ///< bytes of tensors; 0: none
-  bool profile = false;                  ///< say at the end where the time went
-  std::filesystem::path checkpoint_dir;  ///< checkpoints are saved there; empty: none
-  std::int64_t checkpoint_every = 0;     ///< attempted steps; 0: once per epoch. At the end in any case.
-  std::int64_t checkpoint_keep = 3;      ///< the newest ones
-  std::string resume;  ///< "auto": the newest in checkpoint_dir, if any; a checkpoint; empty: begin
-  std::filesystem::path pretrained;  ///< weights to begin with, see nn/pretrained.h; empty: random ones
-  std::filesystem::path metrics;     ///< JSON lines are appended there; empty: none
-  std::filesystem::path data_dir;    ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
+  bool forbid_sync = false;                   ///< waiting for the device inside a step is an error
+  bool fast_dev_run = false;                  ///< one step and one batch of validation
+  std::int64_t memory_limit = 0;              ///< bytes of tensors; 0: none
+  bool profile = false;                       ///< say at the end where the time went
+  std::filesystem::path checkpoint_dir = {};  ///< checkpoints are saved there; empty: none
+  std::int64_t checkpoint_every = 0;          ///< attempted steps; 0: once per epoch. At the end in any case.
+  std::int64_t checkpoint_keep = 3;           ///< the newest ones
+  std::string resume = {};  ///< "auto": the newest in checkpoint_dir, if any; a checkpoint; empty: begin
+  std::filesystem::path pretrained = {};  ///< weights to begin with, see nn/pretrained.h; empty: random ones
+  std::filesystem::path metrics = {};     ///< JSON lines are appended there; empty: none
+  std::filesystem::path data_dir = {};    ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
 
   // Of programs whose images have any size: with image_size 0 there are no such flags.
-  std::int64_t image_size = 0;                 ///< pixels a side that they are brought to
-  std::filesystem::path train_data, val_data;  ///< where they are; empty: below data_dir
+  std::int64_t image_size = 0;                           ///< pixels a side that they are brought to
+  std::filesystem::path train_data = {}, val_data = {};  ///< where they are; empty: below data_dir
 
   // The recipe, which has no flags.
   dist::CommunicatorOptions collectives{.algorithm = dist::Algorithm::automatic};  ///< of several ranks
-  dist::BucketOptions buckets;
+  dist::BucketOptions buckets = {};
   /// Of bytes / 255, for each channel; empty: measured on the training set, which reads all of it.
-  std::vector<double> pixel_mean, pixel_stddev;
+  std::vector<double> pixel_mean = {}, pixel_stddev = {};
   std::int64_t patience_at_floor = 16;  ///< overflows in a row at the lowest loss scale that are an error
   double momentum = 0.9;                ///< Nesterov's
   double weight_decay = 5e-4;
   Decay decay = Decay::matrices;  ///< what weight_decay applies to: matrices and filters only, or all
   double label_smoothing = 0;
-  Augment augment;
+  Augment augment = {};
   /// The learning rate over `steps` steps with the highest rate `lr`; unset: one cycle.
-  std::function<Schedule(double lr, std::int64_t steps)> schedule;
+  std::function<Schedule(double lr, std::int64_t steps)> schedule = {};
   /// The optimizer; unset: SGD with Nesterov momentum and weight decay, as `decay` says.
-  std::function<std::unique_ptr<Optimizer>(ParameterArena&)> optimizer;
+  std::function<std::unique_ptr<Optimizer>(ParameterArena&)> optimizer = {};
 };
 
 /// What --help asks for: text for stdout, not an error.

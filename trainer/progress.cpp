@@ -51,6 +51,18 @@ std::string describe(const Augment& augment) {
   return text;
 }
 
+/// "0.2162"; "-" where none was measured.
+std::string loss(double value) {
+  return std::isnan(value) ? "-" : fmt::format("{:.4f}", value);
+}
+
+/// The loss, or else the first of what is measured.
+std::string running(const Metrics& metrics) {
+  if (std::isnan(metrics.loss) && !metrics.others.empty())
+    return fmt::format("{} {:.4f}", metrics.others[0].name, metrics.others[0].value);
+  return fmt::format("loss {:.4f}", metrics.loss);
+}
+
 /// "train_psnr 21.4, val_psnr 22.07"
 std::string listed(const std::vector<NamedValue>& values) {
   std::string text;
@@ -97,6 +109,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   done_before_ = info.attempted;
   idle_ = !info.nothing_to_do.empty();
   table_begun_ = false;
+  classifies_ = info.classifies;
   say(fmt::format("{}: device {}{}, {}{}{}, precision {}, strategy {}, {}, seed {}", config.program,
                   config.device.str(),
                   config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
@@ -106,18 +119,20 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
                                            : " (auto: all cores)",
                   config.device.is_cpu() ? ", " + cpu_implementations() : "", name_of(config.precision),
                   info.strategy, info.feeding, config.seed));
-  say(fmt::format("{} with {} parameters; {} images to train on, {} to test, {}x{}x{}, {} classes",
+  say(fmt::format("{} with {} parameters; {} images to train on, {} to test, {}x{}x{}{}",
                   config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
                   with_commas(info.train_samples), with_commas(info.val_samples), info.spec.height,
-                  info.spec.width, info.spec.channels, info.spec.classes));
+                  info.spec.width, info.spec.channels,
+                  classifies_ ? fmt::format(", {} classes", info.spec.classes) : ""));
   const std::string epochs = counted(config.epochs, "epoch");
   const bool whole = total_steps_ == config.epochs * steps_per_epoch_;
-  say(fmt::format("{}, batch {}{}, learning rate up to {}{}",
+  say(fmt::format("{}, batch {}{}{}{}",
                   whole ? fmt::format("{} of {}", epochs, counted(steps_per_epoch_, "step"))
                         : fmt::format("{} (of {} of {})", counted(total_steps_, "step"), epochs,
                                       with_commas(steps_per_epoch_)),
                   config.batch_size, config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
-                  config.lr, describe(config.augment)));
+                  info.own_rates ? "" : fmt::format(", learning rate up to {}", config.lr),
+                  describe(config.augment)));
   print(out_, "\n");
   for (const std::string& note : info.notes) say(note);
   if (idle_) {
@@ -133,6 +148,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
 void Progress::begin_table() {
   if (table_begun_) return;
   table_begun_ = true;
+  if (!classifies_) return print(out_, "epoch   train loss    val loss    images/s        time\n");
   print(out_, "{:>{}}\n", "* best val acc so far", live_ ? std::min(kTableWidth, columns()) : kTableWidth);
   print(out_, "epoch   train loss   train acc    val loss     val acc    images/s        time\n");
 }
@@ -152,7 +168,7 @@ void Progress::on_step_end(Trainer& trainer, const StepInfo& step) {
       .epoch = fmt::format("{:>5}", step.epoch),
       .done = done,
       .step = fmt::format("step {}/{}", step.step, last),
-      .loss = fmt::format("loss {:.4f}", trainer.running_metrics().loss),
+      .loss = running(trainer.running_metrics()),
       .speed = rate(static_cast<double>(step.samples) / std::max(step.epoch_s, 1e-9)) + " images/s",
       .left =
           duration(per_step * static_cast<double>(std::max<std::int64_t>(total_steps_ - step.attempted, 0))) +
@@ -170,11 +186,17 @@ void Progress::erase_live_line() {
 void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
   erase_live_line();
   begin_table();
-  const bool best = std::isfinite(report.val_loss) && report.val_accuracy > best_accuracy_;
+  const bool best = classifies_ && std::isfinite(report.val_loss) && report.val_accuracy > best_accuracy_;
   if (best) best_accuracy_ = report.val_accuracy;
-  print(out_, "{:>5}   {:>10.4f}   {:>9}  {:>10.4f}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
-        report.train_loss, percent(report.train_accuracy), report.val_loss, percent(report.val_accuracy),
-        rate(report.images_per_s), duration(report.wall_s - last_wall_s_), best ? " *" : "");
+  const std::string speed = rate(report.images_per_s), time = duration(report.wall_s - last_wall_s_);
+  if (classifies_) {
+    print(out_, "{:>5}   {:>10.4f}   {:>9}  {:>10.4f}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
+          report.train_loss, percent(report.train_accuracy), report.val_loss, percent(report.val_accuracy),
+          speed, time, best ? " *" : "");
+  } else {
+    print(out_, "{:>5}   {:>10}  {:>10}  {:>10}  {:>10}\n", report.epoch, loss(report.train_loss),
+          loss(report.val_loss), speed, time);
+  }
   last_wall_s_ = report.wall_s;
   if (!report.others.empty()) say(listed(report.others), kIndent);
   say(report.bottleneck.line, kIndent);
@@ -202,6 +224,13 @@ void Progress::load_state_dict(const Trainer&, const StateDict& state) {
   last_wall_s_ = last_wall_s;
 }
 
+std::string Progress::result_of(const FitReport& report) const {
+  if (classifies_) return "test accuracy " + percent(report.test_accuracy);
+  if (std::isnan(report.test_loss) && !report.others.empty()) return listed(report.others);
+  return fmt::format("test loss {}{}", loss(report.test_loss),
+                     report.others.empty() ? "" : ", " + listed(report.others));
+}
+
 void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
   erase_live_line();
   if (report.signal != 0) {
@@ -216,9 +245,8 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
     say((report.stopped_by == StoppedBy::diverged ? "diverged: " : "stopped: ") + trainer.why_stopped());
   }
   print(out_, "\n");
-  say(fmt::format("test accuracy {}   in {}, {} images/s, {}{}, peak {}, weights {:016x}",
-                  percent(report.test_accuracy), duration(report.wall_s), rate(report.images_per_s),
-                  counted(report.steps.applied, "step"),
+  say(fmt::format("{}   in {}, {} images/s, {}{}, peak {}, weights {:016x}", result_of(report),
+                  duration(report.wall_s), rate(report.images_per_s), counted(report.steps.applied, "step"),
                   report.steps.skipped() ? fmt::format(" and {} skipped", report.steps.skipped()) : "",
                   bytes(report.peak_bytes), report.weights_hash));
   if (trainer.config().profile) {

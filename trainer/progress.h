@@ -33,12 +33,13 @@ class Progress final : public Callback {
   /// A line of text, wrapped where there is a terminal.
   void say(const std::string& text, int indent = 0);
   void begin_table();
+  std::string result_of(const FitReport& report) const;
   void erase_live_line();
 
   std::FILE* out_;
   bool live_;
   int columns_;
-  bool line_shown_ = false, table_begun_ = false, idle_ = false;
+  bool line_shown_ = false, table_begun_ = false, idle_ = false, classifies_ = true;
   std::int64_t steps_per_epoch_ = 0, total_steps_ = 0, done_before_ = 0;
   double best_accuracy_ = -1;
   double last_wall_s_ = 0;

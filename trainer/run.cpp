@@ -313,6 +313,10 @@ FitInfo Run::describe() const {
   info.attempted = position_.attempted;
   info.notes = checkpoints_.notes();
   info.nothing_to_do = nothing_to_do(info);
+  info.classifies = task_.classifies();
+  const std::vector<OptimizerSpec> optimizers = task_.optimizers();
+  info.own_rates = std::any_of(optimizers.begin(), optimizers.end(),
+                               [](const OptimizerSpec& spec) { return static_cast<bool>(spec.schedule); });
   return info;
 }
 

@@ -140,6 +140,8 @@ class Task {
   virtual Tensor training_step(const Batch& batch, Step& step) = 0;
   /// Logs what is to be known of a batch that is held out. Nothing is recorded for gradients.
   virtual void validation_step(const Batch& batch, Step& step) = 0;
+  /// Whether loss and accuracy are what counts, as reports then say.
+  virtual bool classifies() const { return false; }
   /// Where there are several: each trains networks of its own, together all. None: the Trainer's trains all.
   virtual std::vector<OptimizerSpec> optimizers() const { return {}; }
 

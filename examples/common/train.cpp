@@ -2,17 +2,13 @@
 
 #include <fmt/ranges.h>
 
-#include "dist/launch/launcher.h"
 #include "nn/models/model.h"
 #include "nn/pretrained.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "tensor/safetensors.h"
 #include "trainer/checkpoint.h"
-#include "trainer/progress.h"
-#include "trainer/run_main.h"
-#include "trainer/run_on_ranks.h"
-#include "trainer/trainer.h"
+#include "trainer/train_main.h"
 
 namespace athanor::examples {
 namespace {
@@ -43,22 +39,14 @@ void begin_with(nn::Module& model, const std::filesystem::path& file, std::int64
 
 int train(int argc, char** argv, TrainerConfig defaults,
           const std::function<Data(const TrainerConfig&)>& data) {
-  return run_main(argc, argv, [&](int count, char** arguments) {
-    defaults.models = nn::model_names();
-    TrainerConfig config = parse_flags(count, arguments, defaults);
-    return run_on_ranks(config, arguments, dist::networks(), [&](dist::Transport* transport) {
-      const bool first = !transport || transport->rank() == 0;
-      Trainer trainer(config, transport);
-      // mpirun's ranks believe they write to a terminal.
-      if (first && transport) trainer.add(std::make_unique<Progress>(stdout, dist::launcher_has_terminal()));
-      if (!transport) trainer.add(std::make_unique<Progress>());
-      const auto [training, test] = data(config);
-      const ImageSpec& spec = training->spec();
-      const auto model =
-          nn::make_model(config.model, {spec.classes, spec.channels, spec.height}, config.seed);
-      if (!config.pretrained.empty()) begin_with(*model, config.pretrained, spec.classes, first);
-      return exit_code(trainer.fit(*model, *training, *test));
-    });
+  defaults.models = nn::model_names();
+  return train_main(argc, argv, defaults, dist::networks(), [&](Trainer& trainer) {
+    const TrainerConfig& config = trainer.config();
+    const auto [training, test] = data(config);
+    const ImageSpec& spec = training->spec();
+    const auto model = nn::make_model(config.model, {spec.classes, spec.channels, spec.height}, config.seed);
+    if (!config.pretrained.empty()) begin_with(*model, config.pretrained, spec.classes, trainer.rank() == 0);
+    return trainer.fit(*model, *training, *test);
   });
 }
 

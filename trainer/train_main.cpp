@@ -1,0 +1,30 @@
+#include "trainer/train_main.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "dist/launch/launcher.h"
+#include "trainer/progress.h"
+#include "trainer/run_main.h"
+#include "trainer/run_on_ranks.h"
+
+namespace athanor {
+
+int train_main(int argc, char** argv, const TrainerConfig& defaults, const dist::Networks& networks,
+               const std::function<FitReport(Trainer&)>& fit) {
+  return run_main(argc, argv, [&](int count, char** arguments) {
+    TrainerConfig config = parse_flags(count, arguments, defaults);
+    return run_on_ranks(config, arguments, networks, [&](dist::Transport* transport) {
+      Trainer trainer(config, transport);
+      // mpirun's ranks believe they write to a terminal.
+      if (!transport) {
+        trainer.add(std::make_unique<Progress>());
+      } else if (trainer.rank() == 0) {
+        trainer.add(std::make_unique<Progress>(stdout, dist::launcher_has_terminal()));
+      }
+      return exit_code(fit(trainer));
+    });
+  });
+}
+
+}  // namespace athanor

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <functional>
+
+#include "dist/transports/make_transport.h"
+#include "trainer/trainer.h"
+
+namespace athanor {
+
+/// The main() of a training program: reads the flags over `defaults`, starts or joins the ranks, shows how
+/// training goes, and calls `fit` with this rank's Trainer. Returns the exit code; what is thrown is said in
+/// one line (trainer/run_main.h).
+///
+///     int main(int argc, char** argv) {
+///       return train_main(argc, argv, {.program = "denoise"}, dist::networks(), [](Trainer& trainer) {
+///         Denoise task;
+///         task.networks().initialize(trainer.config().seed);
+///         return trainer.fit(task, *digits(Split::train), *digits(Split::test));
+///       });
+///     }
+///
+/// `networks`: what the program was linked with, which it alone knows.
+int train_main(int argc, char** argv, const TrainerConfig& defaults, const dist::Networks& networks,
+               const std::function<FitReport(Trainer&)>& fit);
+
+}  // namespace athanor
