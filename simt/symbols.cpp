@@ -28,12 +28,16 @@ std::string_view base_name(std::string_view path) {
   return slash == path.npos ? path : path.substr(slash + 1);
 }
 
-// With the last slash: the folder of the emulator's sources, as the compiler was told it.
+// With the last slash: the folder of the emulator's sources, as the compiler was told it: perhaps no more than
+// "simt/", which other paths may hold, too.
 constexpr std::string_view kFolder =
     std::string_view(__FILE__).substr(0, std::string_view(__FILE__).rfind('/') + 1);
 
 bool of_emulator(const Frame& frame) {
-  return frame.file.find(kFolder) != std::string::npos;
+  const auto at = frame.file.rfind(kFolder);
+  if (at == std::string::npos) return false;
+  const std::string_view rest = std::string_view(frame.file).substr(at + kFolder.size());
+  return rest.find('/') == rest.npos || rest.starts_with("include/");
 }
 
 std::string write(const Frame& frame) {

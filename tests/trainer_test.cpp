@@ -262,6 +262,57 @@ TEST(Trainer, OverflowsThatNothingHelpsAreAnError) {
   EXPECT_THROW(run(config, 160, spoil), Error);
 }
 
+TEST(Trainer, CallbacksSeeWhatHappensInItsOrder) {
+  struct Diary final : Callback {
+    explicit Diary(std::vector<std::string>& to) : lines(to) {}
+    void on_fit_begin(Trainer&, const FitInfo&) override { lines.emplace_back("fit"); }
+    void on_step_begin(Trainer&, const StepInfo& step) override {
+      lines.push_back(fmt::format("step {}", step.attempted));
+    }
+    void on_step_end(Trainer&, const StepInfo& step) override {
+      lines.push_back(fmt::format("made {}", step.attempted));
+    }
+    void on_validation_begin(Trainer&) override { lines.emplace_back("validation"); }
+    void on_validation_end(Trainer&, const Metrics& metrics) override {
+      lines.push_back(fmt::format("of {}", metrics.samples));
+    }
+    void on_epoch_end(Trainer&, const EpochReport&) override { lines.emplace_back("epoch"); }
+    void on_checkpoint(Trainer&, const std::filesystem::path& path) override {
+      lines.push_back(path.filename().string());
+    }
+    void on_fit_end(Trainer&, const FitReport&) override { lines.emplace_back("end"); }
+    void on_exception(Trainer&, const std::exception& error) override {
+      lines.push_back(error.what());
+      throw Error("dropped");
+    }
+    std::vector<std::string>& lines;
+  };
+  const test::TempDir folder;
+  TrainerConfig config = small_config();
+  config.epochs = 1;
+  config.checkpoint_dir = folder / "saved";
+  config.metrics = folder / "metrics.jsonl";
+  std::vector<std::string> lines;
+  const auto train = [&](bool fails) {
+    Perceptron model;
+    if (fails) model.on_forward = [](int, const Tensor&) { throw ArgumentError("no more"); };
+    Trainer trainer(config);
+    trainer.add(std::make_unique<Diary>(lines));
+    trainer.fit(model, *synthetic(kSmallSpec, 32, 1), *synthetic(kSmallSpec, 10, 2));
+  };
+  train(false);
+  EXPECT_EQ(lines, (std::vector<std::string>{"fit", "step 0", "made 1", "step 1", "made 2", "validation",
+                                             "of 10", "epoch", "step-00000002.safetensors", "end"}));
+  lines.clear();
+  config.checkpoint_dir.clear();
+  EXPECT_THROW(train(true), ArgumentError);
+  EXPECT_EQ(lines, (std::vector<std::string>{"fit", "step 0", "no more"}));
+  std::ifstream in(config.metrics);
+  std::string last;
+  for (std::string line; std::getline(in, line);) last = line;
+  EXPECT_EQ(last, R"({"event":"error","text":"no more"})");
+}
+
 TEST(Trainer, AdviceOnOverflowsFitsThePrecision) {
   const auto spoil = [](int, const Tensor& y) {
     y.data<float>()[0] = std::numeric_limits<float>::infinity();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -156,12 +157,21 @@ class Callback {
  public:
   virtual ~Callback() = default;
   virtual void on_fit_begin(Trainer&, const FitInfo&) {}
-  /// After every step. Reading a value of the device here makes training wait for it.
+  /// Before every step, and after it; of several ranks, one that nobody makes may have begun at the end.
+  /// Reading a value of the device here makes training wait for it.
+  virtual void on_step_begin(Trainer&, const StepInfo&) {}
   virtual void on_step_end(Trainer&, const StepInfo&) {}
   /// Once for every step, in order, when its outcome is known: on the CPU before on_step_end(), on a GPU some
   /// steps later, because nothing waits for it. All have been told of by on_epoch_end().
   virtual void on_step_result(Trainer&, const StepReport&) {}
   virtual void on_epoch_end(Trainer&, const EpochReport&) {}
+  /// Before each validation, and after it, where no signal has ended it.
+  virtual void on_validation_begin(Trainer&) {}
+  virtual void on_validation_end(Trainer&, const Metrics&) {}
+  /// After a checkpoint was saved, on rank 0: other ranks get no path.
+  virtual void on_checkpoint(Trainer&, const std::filesystem::path&) {}
+  /// What training ends with, before it goes on its way. What this throws is dropped.
+  virtual void on_exception(Trainer&, const std::exception&) {}
   /// Something a person should know at once: a read that does not end, a sample that was replaced.
   virtual void on_note(Trainer&, const std::string&) {}
   /// After the last step, before the final evaluation: weights may still be exchanged.

@@ -99,6 +99,10 @@ void JsonLines::on_note(Trainer&, const std::string& note) {
   append(text_of(Json{{"event", "note"}, {"text", note}}));
 }
 
+void JsonLines::on_exception(Trainer&, const std::exception& error) {
+  append(text_of(Json{{"event", "error"}, {"text", error.what()}}));
+}
+
 void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
   Json line{{"event", "end"},
             {"test_accuracy", number(report.test_accuracy)},

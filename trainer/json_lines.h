@@ -20,6 +20,7 @@ class JsonLines final : public Callback {
   void on_fit_begin(Trainer&, const FitInfo& info) override;
   void on_epoch_end(Trainer&, const EpochReport& report) override;
   void on_note(Trainer&, const std::string& note) override;
+  void on_exception(Trainer&, const std::exception& error) override;
   void on_fit_end(Trainer&, const FitReport& report) override;
   bool reads_weights() const override { return false; }
 

@@ -209,7 +209,8 @@ void Run::weights_changed() {
 
 void Run::save() {
   strategy_.complete_weights();
-  checkpoints_.save(position_, limits_, clock_, times_, state_parts());
+  if (!checkpoints_.save(position_, limits_, clock_, times_, state_parts())) return;
+  notify([&](Callback& c) { c.on_checkpoint(trainer_, checkpoints_.newest()); });
 }
 
 void Run::check_overflows(const StepState& known, std::int64_t patience) {
@@ -242,8 +243,10 @@ void Run::name_unused() {
 // Reports --------------------------------------------------------------------------------------------------
 
 void Run::validate() {
+  notify([&](Callback& c) { c.on_validation_begin(trainer_); });
   const auto metrics = validation_.run(averages(), times_, config_.fast_dev_run ? 1 : -1);
   if (!metrics) return;
+  notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
   position_.validation = *metrics;
   position_.validated = true;
 }

@@ -140,11 +140,11 @@ bool RunCheckpoints::has_diverged(const RunPosition& position) const {
   return step_.read().stuck_steps > 0 || (position.validated && !position.validation.finite);
 }
 
-void RunCheckpoints::save(RunPosition& position, const Limits& limits, const RunClock& clock,
+bool RunCheckpoints::save(RunPosition& position, const Limits& limits, const RunClock& clock,
                           PhaseTimes& times, const std::vector<StatePart>& parts) {
   const std::pair here{position.epoch, position.attempted};
   if (config_.checkpoint_dir.empty() || config_.fast_dev_run || saved_ == here || has_diverged(position))
-    return;
+    return false;
   const auto timed = times.scope(&Times::saving);
   position.elapsed_s = clock.seconds();
   position.ended.reset();
@@ -158,6 +158,7 @@ void RunCheckpoints::save(RunPosition& position, const Limits& limits, const Run
                           newest_ = folder_->save(position.attempted, state, read);
                         });
   saved_ = here;
+  return true;
 }
 
 }  // namespace athanor

@@ -44,7 +44,8 @@ class RunCheckpoints {
   }
   /// Saves this position, unless that has been done. Saves nothing where steps overflow at the lowest loss
   /// scale, or the last validation gave no number: what cannot be trained on takes no good one's place.
-  void save(RunPosition& position, const Limits& limits, const RunClock& clock, PhaseTimes& times,
+  /// Whether it has.
+  bool save(RunPosition& position, const Limits& limits, const RunClock& clock, PhaseTimes& times,
             const std::vector<StatePart>& parts);
   /// The newest that this run has saved; empty: none.
   const std::filesystem::path& newest() const { return newest_; }

@@ -101,8 +101,22 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset& held_out
     } running{*this};
     run_ = &run;
     const BoundStep bound(context, run.step());
-    return run.train();
+    try {
+      return run.train();
+    } catch (const std::exception& error) {
+      tell_callbacks(error);
+      throw;
+    }
   });
+}
+
+void Trainer::tell_callbacks(const std::exception& error) {
+  for (const auto& callback : callbacks_) {
+    try {
+      callback->on_exception(*this, error);
+    } catch (const std::exception&) {  // the first error is what is to be said
+    }
+  }
 }
 
 Run& Trainer::run() const {

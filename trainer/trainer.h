@@ -91,6 +91,7 @@ class Trainer {
   std::vector<std::unique_ptr<ParameterArena>> arenas_;
   std::unique_ptr<ParallelStrategy> strategy_;
   Run& run() const;
+  void tell_callbacks(const std::exception& error);
   Run* run_ = nullptr;  // while fit() runs
   std::string why_stopped_;
 };
