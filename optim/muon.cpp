@@ -222,7 +222,9 @@ void Muon::step(StepBuffer& step) {
 
 void Muon::set_learning_rates(StepBuffer& step, const Schedule& schedule) const {
   Optimizer::set_learning_rates(step, schedule);
-  if (rest_) rest_->set_learning_rates(step, schedule);
+  if (!rest_) return;
+  rest_->set_rate_scale(rate_scale());
+  rest_->set_learning_rates(step, schedule);
 }
 
 std::vector<int> Muon::selected() const {

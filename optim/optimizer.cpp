@@ -164,7 +164,7 @@ void Optimizer::set_learning_rates(StepBuffer& step, const Schedule& schedule) c
     const ParamGroup& group = groups_[static_cast<std::size_t>(i)];
     const Schedule& own = group.schedule ? group.schedule : schedule;
     ATH_CHECK(own, "set_learning_rates: group {} must have a schedule of its own where none is given", i);
-    for (int k = 0; k < window.steps; ++k) window.rate[k][i] = own(first + k) * group.lr_scale;
+    for (int k = 0; k < window.steps; ++k) window.rate[k][i] = own(first + k) * group.lr_scale * rate_scale_;
   }
   on_device(step.device(), [&](auto& context) {
     const BoundStep bound(context, step);

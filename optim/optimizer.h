@@ -64,7 +64,7 @@ class Optimizer {
   virtual void step(StepBuffer& step) = 0;
 
   /// Writes each group's rate for the step after the applied steps: its own schedule's, or the given
-  /// one's, times its lr_scale.
+  /// one's, times its lr_scale, times rate_scale().
   virtual void set_learning_rates(StepBuffer& step, const Schedule& schedule) const;
 
   /// Per selected parameter its state tensors, "momentum.conv1.weight", and its count of updates,
@@ -77,6 +77,10 @@ class Optimizer {
   virtual void load_state_dict(const StateDict& state);
   /// Throws what load_state_dict() would, and loads nothing.
   virtual void check_state_dict(const StateDict& state) const;
+
+  /// What all learning rates are multiplied by, from the next set_learning_rates() on; 1 at first.
+  float rate_scale() const { return rate_scale_; }
+  void set_rate_scale(float scale) { rate_scale_ = scale; }
 
   /// From now on, step() also moves these averages of the masters it updates, one flat f32 tensor per part of
   /// the arena; none ends that. For Ema::fuse_into(), which does the rest. Throws ArgumentError where there
@@ -128,6 +132,7 @@ class Optimizer {
   ParameterArena& arena_;
   std::vector<ParamGroup> groups_;
   int first_slot_;
+  float rate_scale_ = 1;
   std::int64_t state_size_ = 0;
   UpdatePlan plan_;
   std::vector<State> states_;

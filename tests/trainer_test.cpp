@@ -313,6 +313,38 @@ TEST(Trainer, CallbacksSeeWhatHappensInItsOrder) {
   EXPECT_EQ(last, R"({"event":"error","text":"no more"})");
 }
 
+// As ReduceLROnPlateau would.
+TEST(Trainer, LearningRatesScaledByACallbackAreScaledAfterAResume) {
+  struct Halving final : Callback {
+    explicit Halving(std::int64_t stop) : stop_at(stop) {}
+    void on_step_end(Trainer& trainer, const StepInfo& step) override {
+      if (step.attempted == 3 || step.attempted == 8) trainer.scale_learning_rates(0.5);
+      if (step.attempted == stop_at) trainer.stop(StoppedBy::max_time, "enough");
+    }
+    std::int64_t stop_at;
+  };
+  const test::TempDir folder;
+  TrainerConfig config = small_config();
+  config.epochs = 2;
+  config.schedule = [](double, std::int64_t) { return schedules::constant(0.1); };
+  const auto train = [&](std::int64_t stop) {
+    Perceptron model;
+    Trainer trainer(config);
+    trainer.add(std::make_unique<Halving>(stop));
+    return test::record(trainer, model, *synthetic(kSmallSpec, 160, 1), *synthetic(kSmallSpec, 10, 2));
+  };
+  const test::RecordedRun whole = train(-1);
+  EXPECT_EQ(whole.results.at(2).learning_rate, 0.1f);
+  EXPECT_EQ(whole.results.at(3).learning_rate, 0.05f);
+  EXPECT_EQ(whole.results.at(8).learning_rate, 0.025f);
+  config.checkpoint_dir = folder / "saved";
+  EXPECT_EQ(train(5).report.steps.applied, 5);
+  config.resume = "auto";
+  const test::RecordedRun rest = train(-1);
+  EXPECT_EQ(rest.results.at(0).learning_rate, 0.05f);
+  EXPECT_EQ(rest.report.weights_hash, whole.report.weights_hash);
+}
+
 TEST(Trainer, AdviceOnOverflowsFitsThePrecision) {
   const auto spoil = [](int, const Tensor& y) {
     y.data<float>()[0] = std::numeric_limits<float>::infinity();

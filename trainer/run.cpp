@@ -103,6 +103,7 @@ void Run::begin() {
 
 void Run::resume() {
   checkpoints_.resume(state_parts());
+  scale_learning_rates(1);
   strategy_.complete_weights();
   clock_.add(position_.elapsed_s);
   if (position_.ended) limits_.stop(*position_.ended);
@@ -200,6 +201,12 @@ void Run::begin_epoch() {
 Metrics Run::running_metrics() const {
   const AllowSync allow;
   return metrics_.mean(metrics_.read());
+}
+
+void Run::scale_learning_rates(double factor) {
+  position_.rate_scale *= factor;
+  for (const auto& networks : networks_)
+    networks->optimizer().set_rate_scale(static_cast<float>(position_.rate_scale));
 }
 
 void Run::weights_changed() {

@@ -39,6 +39,7 @@ class Run : private Minimizer {
   const StepState& known() const { return step_.known(); }
   const Times& times() const { return times_.total(); }
   Metrics running_metrics() const;
+  void scale_learning_rates(double factor);
   void weights_changed();
   ValidatedModel as_validated() { return {averages(), strategy_}; }
 

@@ -36,6 +36,7 @@ struct Reader {
   void operator()(const char* name, std::string& value) const { value = state.text(name); }
 };
 
+constexpr char kRateScale[] = "rate_scale";        // not there where it is 1
 const std::string kLogged = "validation.logged.";  // and the name of what a task has
 
 template <class Visit>
@@ -92,6 +93,7 @@ StateDict state_of(const RunPosition& position) {
   Writer write;
   visit_fields(at, ended_by, why, write);
   for (const auto& [name, value] : position.validation.others) write.state.set(kLogged + name, value);
+  if (position.rate_scale != 1) write.state.set(kRateScale, position.rate_scale);
   return std::move(write.state);
 }
 
@@ -100,6 +102,9 @@ RunPosition position_from(const StateDict& state) {
   std::string ended_by, why;
   Reader read{state};
   visit_fields(at, ended_by, why, read);
+  if (state.contains(kRateScale)) at.rate_scale = state.real(kRateScale);
+  ATH_CHECK(at.rate_scale > 0 && at.rate_scale < 1e30, "state_dict: '{}' must be above 0, but is {}",
+            kRateScale, at.rate_scale);
   const StateDict logged = state.under(kLogged);
   for (const std::string& name : logged.names()) at.validation.others.push_back({name, logged.real(name)});
   state.require_all_used("run");

@@ -36,6 +36,7 @@ struct RunPosition {
   std::int64_t trained_samples = 0;  ///< in the epochs before
   double train_s = 0;                ///< in the epochs before
   double epoch_began_s = 0;          ///< in seconds since training began
+  double rate_scale = 1;             ///< of all learning rates, by callbacks
   double elapsed_s = 0;              ///< since training began, not counting the time between two processes
   Times times;
   Metrics validation;         ///< the last one

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <thread>
 #include <vector>
 
@@ -148,6 +149,11 @@ const Times& Trainer::times() const {
 }
 Metrics Trainer::running_metrics() const {
   return run().running_metrics();
+}
+void Trainer::scale_learning_rates(double factor) {
+  ATH_CHECK(std::isfinite(factor) && factor > 0,
+            "scale_learning_rates: must have a factor above 0, but got {}", factor);
+  run().scale_learning_rates(factor);
 }
 void Trainer::weights_changed() {
   run().weights_changed();

@@ -66,6 +66,10 @@ class Trainer {
   /// The epoch's training loss and accuracy so far, on this rank's samples. Waits for the device, uncounted:
   /// call it now and then.
   Metrics running_metrics() const;
+  /// Multiplies all learning rates from the next step on, once more each time, and in the run that goes on
+  /// from a checkpoint, too: when a metric no longer improves, say. On all ranks alike. Throws ArgumentError
+  /// on a factor that is not above 0.
+  void scale_learning_rates(double factor);
   /// To be called, by all ranks, after masters were written: all ranks get the weights, which are no longer
   /// those of the last validation: they are measured again at the end.
   void weights_changed();
