@@ -232,6 +232,9 @@ TEST(Similarities, ModulesPassTheirOptionsOn) {
 
 // Nor do the other losses with options, or attention.
 TEST(Similarities, AWarmStepCallsNoOperatorNew) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the pool is off under AddressSanitizer";
+#endif
   const Tensor a = test::filled({{8, 5}}, DType::f32, {1}),
                b = test::filled({{8, 5}}, DType::f32, {2}, 0.1, 1);
   const Tensor weight = test::filled({{5}}, DType::f32, {3}, 0.5, 2);
