@@ -1,13 +1,10 @@
 #include "autograd/attention.h"
 
-#include <array>
 #include <cmath>
-#include <limits>
 
 #include "autograd/creation.h"
 #include "autograd/elementwise.h"
 #include "autograd/matmul.h"
-#include "autograd/reduce.h"
 #include "autograd/shape.h"
 #include "autograd/softmax.h"
 
@@ -15,7 +12,6 @@ namespace athanor {
 namespace {
 
 constexpr const char* kOp = "scaled_dot_product_attention";
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
   ATH_CHECK(q.defined() && k.defined() && v.defined(), "{}: q, k and v must be tensors, but one is undefined",
@@ -39,6 +35,14 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
   return cast(relu(affine(relu(j - unsqueeze(i, 1)), -1, 1)), DType::boolean);
 }
 
+// The softmax of the scores that are allowed. The others weigh nothing, even where a query has no other.
+Tensor masked_softmax(const Tensor& scores, const Tensor& allowed) {
+  // Finite: no NaN comes of a query without keys, and anomaly mode has nothing to find.
+  const Tensor lowest = full({}, scores.dtype() == DType::f16 ? -65504 : -1e30, scores.options());
+  const Tensor weights = softmax(where(allowed, scores, lowest));
+  return where(allowed, weights, zeros({}, scores.options()));
+}
+
 }  // namespace
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -48,7 +52,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   ATH_CHECK(!(causal && mask.defined()), "{}: causal must come without a mask, but has one", kOp);
   const double scale = given ? *given : 1 / std::sqrt(static_cast<double>(q.dim(-1)));
   // The queries are scaled rather than the scores, which are more, and too large for f16 sooner.
-  Tensor scores = matmul(affine(q, scale), transpose(k, -2, -1));
+  const Tensor scores = matmul(affine(q, scale), transpose(k, -2, -1));
   if (mask.defined()) {
     ATH_CHECK((mask.dtype() == DType::boolean || mask.dtype() == q.dtype()) && mask.device() == q.device() &&
                   broadcasts_to(mask.shape(), scores.shape()),
@@ -56,16 +60,9 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
               kOp, q.dtype(), q.device().str(), scores.shape(), mask.dtype(), mask.device().str(),
               mask.shape());
   }
-  const Tensor zero = zeros({}, q.options()), never = full({}, -kInfinity, q.options());
-  if (mask.defined() && mask.dtype() == DType::boolean && mask.rank() > 0 && mask.dim(-1) > 0) {
-    // Softmax of nothing is NaN: a query without keys gets finite scores first, and zeros then.
-    const Tensor some = cast(max(cast(mask, DType::f32), -1, true), DType::boolean);
-    const Tensor weights = softmax(where(mask, scores, where(some, never, zero)));
-    return matmul(where(some, weights, zero), v);
-  }
-  if (mask.defined()) scores = scores + mask;
-  if (causal) scores = where(causal_mask(q.dim(-2), k.dim(-2), q.device()), scores, never);
-  return matmul(softmax(scores), v);
+  if (mask.defined() && mask.dtype() == DType::boolean) return matmul(masked_softmax(scores, mask), v);
+  if (causal) return matmul(masked_softmax(scores, causal_mask(q.dim(-2), k.dim(-2), q.device())), v);
+  return matmul(softmax(mask.defined() ? scores + mask : scores), v);
 }
 
 }  // namespace athanor

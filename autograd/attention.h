@@ -7,8 +7,8 @@
 namespace athanor {
 
 struct AttentionOptions {
-  /// Broadcasts to [..., L, S]. Floating, of the queries' dtype: added to the scores. bool: where it is
-  /// false, the query takes nothing from that key.
+  /// Broadcasts to [..., L, S]. bool: where it is false, the query takes nothing from that key; without any
+  /// other it gets zeros. Floating, of the queries' dtype: added to the scores (NaN if all are -infinity).
   Tensor mask = {};
   /// Query i takes nothing from keys beyond the i-th.
   bool causal = false;
@@ -17,8 +17,8 @@ struct AttentionOptions {
 };
 /// softmax(scale q k^T + mask) v: for each query a mean of the values, by how well it agrees with their keys.
 /// q [..., L, D], k [..., S, D], v [..., S, E] -> [..., L, E]; leading axes broadcast; one floating dtype and
-/// device. Meant for short sequences: keeps scores [..., L, S]. A query that may take nothing from any key
-/// gets zeros. Throws ArgumentError. Source: Vaswani et al. 2017, arXiv:1706.03762, equation 1.
+/// device. Meant for short sequences: keeps scores [..., L, S]. Throws ArgumentError on dtypes, devices and
+/// shapes that do not fit. Source: Vaswani et al. 2017, arXiv:1706.03762, equation 1.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
 

@@ -122,6 +122,30 @@ TEST(Attention, AQueryWithoutKeysGetsZerosAndNoGradient) {
   }
 }
 
+// Nor is there a NaN or an infinity on the way.
+TEST(Attention, MaskedScoresAreFiniteAndWeighNothing) {
+  const AnomalyMode anomaly;
+  for (const DType dtype : kFloating) {
+    const Tensor q = values({3, 5}, 1, dtype), k = values({4, 5}, 2, dtype), v = values({4, 2}, 3, dtype);
+    for (const Tensor& x : {q, k, v}) require_grad(x);
+    const Tensor none = Tensor::zeros({3, 4}, {DType::boolean, kCpu});
+    const Tensor y = scaled_dot_product_attention(q, k, v, {.mask = none});
+    EXPECT_EQ(y.to_vector(), std::vector<double>(6, 0.0));
+    backward(sum(square(y)));
+    for (const Tensor& x : {q, k, v}) {
+      for (const double value : grad_of(x).to_vector()) EXPECT_EQ(value, 0);
+    }
+    backward(sum(scaled_dot_product_attention(q, k, v, {.causal = true})));
+  }
+}
+
+TEST(Attention, NothingLeaksWhereScoresOverflow) {
+  const Tensor q = cast(Tensor::from(std::vector<float>{-60000}, {1, 1}), DType::f16);
+  const Tensor k = cast(Tensor::from(std::vector<float>{60000, 0}, {2, 1}), DType::f16);
+  const Tensor v = cast(Tensor::from(std::vector<float>{1, 2}, {2, 1}), DType::f16);
+  EXPECT_EQ(scaled_dot_product_attention(q, k, v, {.causal = true}).item(), 0);
+}
+
 TEST(Attention, Gradcheck) {
   const Tensor q = test::filled({{2, 3, 4}, test::Layout::transposed}, DType::f64, {1});
   const Tensor k = values({2, 5, 4}, 2), v = values({5, 3}, 3), added = values({3, 1}, 4);
