@@ -159,7 +159,9 @@ struct Square {
 struct Abs {
   static constexpr bool kFromOutput = false, kTakesIntegers = true;
   template <class A> ATH_HD static A forward(A x) {
-    if constexpr (std::is_integral_v<A>) {
+    if constexpr (std::is_unsigned_v<A>) {
+      return x;
+    } else if constexpr (std::is_integral_v<A>) {
       return x < A(0) ? wrapped(A(0), x, std::minus<>()) : x;
     } else {
       return std::fabs(x);

@@ -25,7 +25,7 @@ TEST(RunOp, NamesWhatIsWrong) {
   const auto empty = nlohmann::json::object();
 
   EXPECT_EQ(message({"relu", empty, tensors}), "");
-  EXPECT_NE(message({"rleu", empty, tensors}).find("did you mean 'relu'"), std::string::npos);
+  EXPECT_NE(message({"rellu", empty, tensors}).find("did you mean 'relu'"), std::string::npos);
   EXPECT_NE(message({"relu", {{"slope", 1}}, tensors}).find("no attribute 'slope'"), std::string::npos);
   EXPECT_NE(message({"cross_entropy", {{"reduction", "avg"}}, losses}).find("mean, sum, none"),
             std::string::npos);

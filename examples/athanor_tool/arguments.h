@@ -41,6 +41,8 @@ class Arguments {
     return buffers_.back().tensor;
   }
 
+  /// Whether an attribute is given: for those that have no default.
+  bool given(const std::string& name) const { return call_.attributes.contains(name); }
   template <class T> T attribute(const std::string& name, T fallback) {
     known_.insert(name);
     const auto at = call_.attributes.find(name);

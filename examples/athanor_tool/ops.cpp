@@ -1,5 +1,7 @@
 #include "examples/athanor_tool/ops.h"
 
+#include <optional>
+
 #include "athanor.h"
 
 namespace athanor::tool {
@@ -27,8 +29,35 @@ template <Tensor (*F)(const Tensor&, const Tensor&)> Tensor binary(Arguments& a)
   return F(left, a.in("b"));
 }
 
-std::vector<int> axes(Arguments& a) {
-  return a.attribute("axes", std::vector<int>{});
+// Of two tensors, or of one and the attribute `number`.
+using OfNumber = Tensor (*)(const Tensor&, double);
+template <Tensor (*F)(const Tensor&, const Tensor&), OfNumber G> Tensor with_number(Arguments& a) {
+  const Tensor left = a.in("a");
+  return a.given("number") ? G(left, a.attribute("number", 0.0)) : F(left, a.in("b"));
+}
+
+template <Tensor (*F)(const Tensor&, std::span<const int>, bool)> Tensor over_axes(Arguments& a) {
+  const Tensor x = a.in("x");
+  return F(x, a.attribute("axes", std::vector<int>{}), a.attribute("keepdim", false));
+}
+
+// Along an axis, or of all elements where none is given.
+template <Tensor (*F)(const Tensor&, int, bool), Tensor (*OfAll)(const Tensor&)>
+Tensor over_axis(Arguments& a) {
+  const Tensor x = a.in("x");
+  return a.given("axis") ? F(x, a.attribute("axis", -1), a.attribute("keepdim", false)) : OfAll(x);
+}
+
+std::optional<double> bound(Arguments& a, const char* name) {
+  return a.given(name) ? std::optional(a.attribute(name, 0.0)) : std::nullopt;
+}
+
+Tensor run_topk(Arguments& a) {
+  const Tensor x = a.in("x");
+  const std::int64_t k = a.attribute<std::int64_t>("k", 1);
+  const bool largest = a.attribute("largest", true);
+  const TopK found = topk(x, k, a.attribute("axis", -1), largest);
+  return a.choice<bool>("result", {{"values", true}, {"indices", false}}) ? found.values : found.indices;
 }
 
 Tensor run_conv2d(Arguments& a) {
@@ -171,13 +200,17 @@ const std::map<std::string, Op>& op_table() {
       {"add", binary<add>},
       {"affine",
        [](Arguments& a) { return affine(a.in("x"), a.attribute("scale", 1.0), a.attribute("shift", 0.0)); }},
-      {"argmax",
-       [](Arguments& a) {
-         return argmax(a.in("x"), a.attribute("axis", -1), a.attribute("keepdim", false));
-       }},
+      {"all", over_axes<all>},
+      {"any", over_axes<any>},
+      {"argmax", over_axis<argmax, argmax>},
       {"avg_pool2d", run_pool2d<avg_pool2d>},
       {"batch_norm", run_batch_norm},
       {"bce_with_logits", run_bce_with_logits},
+      {"clamp",
+       [](Arguments& a) {
+         const std::optional<double> low = bound(a, "low");
+         return clamp(a.in("x"), low, bound(a, "high"));
+       }},
       {"conv2d", run_conv2d},
       {"conv_transpose2d", run_conv_transpose2d},
       {"cosine_similarity",
@@ -187,6 +220,8 @@ const std::map<std::string, Op>& op_table() {
        }},
       {"cross_entropy", run_cross_entropy},
       {"div", binary<div>},
+      {"elu", [](Arguments& a) { return elu(a.in("x"), a.attribute("alpha", 1.0)); }},
+      {"eq", with_number<eq, eq>},
       {"gather",
        [](Arguments& a) {
          const Tensor x = a.in("x");
@@ -197,6 +232,8 @@ const std::map<std::string, Op>& op_table() {
          const bool exact = a.choice<bool>("form", {{"erf", true}, {"tanh", false}});
          return exact ? gelu(a.in("x")) : gelu_tanh(a.in("x"));
        }},
+      {"ge", with_number<ge, ge>},
+      {"gt", with_number<gt, gt>},
       {"group_norm", run_group_norm},
       {"huber_loss",
        [](Arguments& a) {
@@ -213,15 +250,21 @@ const std::map<std::string, Op>& op_table() {
       {"kl_div", run_kl_div},
       {"l1_loss", run_pair_loss<l1_loss>},
       {"layer_norm", run_layer_norm},
+      {"le", with_number<le, le>},
+      {"leaky_relu", [](Arguments& a) { return leaky_relu(a.in("x"), a.attribute("slope", 0.01)); }},
       {"linear", run_linear},
       {"log_softmax", [](Arguments& a) { return log_softmax(a.in("x"), a.attribute("axis", -1)); }},
+      {"logical_and", binary<logical_and>},
+      {"logical_not", unary<logical_not>},
+      {"logical_or", binary<logical_or>},
+      {"logical_xor", binary<logical_xor>},
       {"matmul",
        [](Arguments& a) {
          const Tensor left = a.in("a");
          return matmul(left, a.in("b"), a.impl<MatmulImpl>());
        }},
-      {"max",
-       [](Arguments& a) { return max(a.in("x"), a.attribute("axis", -1), a.attribute("keepdim", false)); }},
+      {"lt", with_number<lt, lt>},
+      {"max", over_axis<max, max>},
       {"max_pool2d", run_pool2d<max_pool2d>},
       {"max_unpool2d",
        [](Arguments& a) {
@@ -229,9 +272,12 @@ const std::map<std::string, Op>& op_table() {
          const std::int64_t out_h = a.attribute<std::int64_t>("out_h", 1);
          return max_unpool2d(x, indices, out_h, a.attribute<std::int64_t>("out_w", 1));
        }},
-      {"mean", [](Arguments& a) { return mean(a.in("x"), axes(a), a.attribute("keepdim", false)); }},
+      {"maximum", binary<maximum>},
+      {"mean", over_axes<mean>},
+      {"minimum", binary<minimum>},
       {"mse_loss", run_pair_loss<mse_loss>},
       {"mul", binary<mul>},
+      {"ne", with_number<ne, ne>},
       {"nll_loss",
        [](Arguments& a) {
          const Tensor log_probs = a.in("log_probs");
@@ -246,6 +292,7 @@ const std::map<std::string, Op>& op_table() {
        [](Arguments& a) { return pixel_shuffle(a.in("x"), a.attribute<std::int64_t>("r", 1)); }},
       {"pixel_unshuffle",
        [](Arguments& a) { return pixel_unshuffle(a.in("x"), a.attribute<std::int64_t>("r", 1)); }},
+      {"pow", with_number<pow, pow>},
       {"scaled_dot_product_attention", run_attention},
       {"smooth_l1_loss",
        [](Arguments& a) {
@@ -253,12 +300,19 @@ const std::map<std::string, Op>& op_table() {
          return smooth_l1_loss(left, right, a.attribute("beta", 1.0), reduction(a));
        }},
       {"softmax", [](Arguments& a) { return softmax(a.in("x"), a.attribute("axis", -1)); }},
+      {"softplus",
+       [](Arguments& a) {
+         const double beta = a.attribute("beta", 1.0);
+         return softplus(a.in("x"), beta, a.attribute("threshold", 20.0));
+       }},
       {"sub", binary<sub>},
-      {"sum", [](Arguments& a) { return sum(a.in("x"), axes(a), a.attribute("keepdim", false)); }},
+      {"sum", over_axes<sum>},
+      {"topk", run_topk},
       {"triplet_margin_loss", run_triplet_margin_loss},
       {"var",
        [](Arguments& a) {
-         return var(a.in("x"), axes(a), a.attribute("correction", 1), a.attribute("keepdim", false));
+         const std::vector<int> axes = a.attribute("axes", std::vector<int>{});
+         return var(a.in("x"), axes, a.attribute("correction", 1), a.attribute("keepdim", false));
        }},
       {"where",
        [](Arguments& a) {

@@ -403,14 +403,35 @@ def pointwise():
     for op, function in (("relu", F.relu), ("silu", F.silu), ("sigmoid", torch.sigmoid), ("tanh", torch.tanh),
                          ("exp", torch.exp), ("square", torch.square), ("abs", torch.abs)):
         case(op, op, {}, lambda t, f=function: f(t["x"]), given=lambda g: {"x": 3 * torch.randn(9, 13, generator=g)})
+    def spread(g):
+        return {"x": 3 * torch.randn(9, 13, generator=g)}
+
+    for op, function in (("hardswish", F.hardswish), ("hardsigmoid", F.hardsigmoid), ("mish", F.mish)):
+        case(op, op, {}, lambda t, f=function: f(t["x"]), given=spread)
+    for name, op, function, attributes in (
+            ("leaky_relu", "leaky_relu", F.leaky_relu, {}),
+            ("leaky_relu_slope", "leaky_relu", lambda x: F.leaky_relu(x, 0.2), {"slope": 0.2}),
+            ("elu", "elu", F.elu, {}), ("elu_alpha", "elu", lambda x: F.elu(x, 0.5), {"alpha": 0.5}),
+            ("softplus", "softplus", F.softplus, {}),
+            ("softplus_beta", "softplus", lambda x: F.softplus(x, 2.5, 4), {"beta": 2.5, "threshold": 4.0}),
+            ("clamp", "clamp", lambda x: torch.clamp(x, -1, 2), {"low": -1.0, "high": 2.0}),
+            ("clamp_high", "clamp", lambda x: torch.clamp(x, max=0.5), {"high": 0.5})):
+        case(name, op, {}, lambda t, f=function: f(t["x"]), attributes, given=spread)
     for form, approximate in (("erf", "none"), ("tanh", "tanh")):
         case(f"gelu_{form}", "gelu", {}, lambda t, a=approximate: F.gelu(t["x"], approximate=a), {"form": form},
              given=lambda g: {"x": 3 * torch.randn(9, 13, generator=g)})
-    for op, function in (("log", torch.log), ("sqrt", torch.sqrt)):
+    for op, function in (("log", torch.log), ("sqrt", torch.sqrt), ("rsqrt", torch.rsqrt)):
         case(op, op, {}, lambda t, f=function: f(t["x"]), given=lambda g: {"x": torch.rand(9, 13, generator=g) + 0.1})
     for op, function in (("add", torch.add), ("sub", torch.sub), ("mul", torch.mul)):
         case(op, op, {"a": (5, 7), "b": (5, 7)}, lambda t, f=function: f(t["a"], t["b"]))
         case(f"{op}_broadcast", op, {"a": (2, 3, 1, 5), "b": (4, 1)}, lambda t, f=function: f(t["a"], t["b"]))
+    for op, function in (("maximum", torch.maximum), ("minimum", torch.minimum)):
+        case(op, op, {"a": (2, 3, 1, 5), "b": (4, 1)}, lambda t, f=function: f(t["a"], t["b"]))
+    case("maximum_ties", "maximum", {}, lambda t: torch.maximum(t["a"], t["b"]),
+         given=lambda g: {key: torch.randint(0, 3, (6, 7), generator=g).float() for key in "ab"})
+    case("pow", "pow", {"b": (4, 1)}, lambda t: torch.pow(t["a"], t["b"]),
+         given=lambda g: {"a": torch.rand(3, 1, 5, generator=g) + 0.1})
+    case("pow_number", "pow", {"a": (5, 7)}, lambda t: torch.pow(t["a"], 3), {"number": 3.0})
     case("div", "div", {"a": (5, 1, 7)}, lambda t: t["a"] / t["b"],
          given=lambda g: {"b": torch.rand(3, 7, generator=g) + 0.5})
     case("affine", "affine", {"x": (5, 7)}, lambda t: t["x"] * 0.75 - 2, {"scale": 0.75, "shift": -2.0})
@@ -428,7 +449,29 @@ def reductions():
     case("max_last", "max", {"x": (4, 5, 6)}, lambda t: torch.max(t["x"], -1).values, {"axis": -1})
     case("max_keepdim", "max", {"x": (4, 5, 6)}, lambda t: torch.max(t["x"], 0, keepdim=True).values,
          {"axis": 0, "keepdim": True})
+    case("max_of_all", "max", {}, lambda t: torch.max(t["x"]),
+         given=lambda g: {"x": torch.randint(0, 9, (4, 5, 6), generator=g).float()})
+    case("argmax_of_all", "argmax", {"x": (4, 5, 6)}, lambda t: torch.argmax(t["x"]))
+    for name, axis, largest in (("largest", -1, True), ("smallest", 1, False)):
+        case(f"topk_{name}", "topk", {"x": (4, 5, 6)},
+             lambda t, a=axis, l=largest: torch.topk(t["x"], 3, a, l).values, {"k": 3, "axis": axis, "largest": largest})
+    case("topk_indices", "topk", {"x": (4, 5, 6)}, lambda t: torch.topk(t["x"], 2, 0).indices,
+         {"k": 2, "axis": 0, "result": "indices"})
+    for op, function in (("any", torch.any), ("all", torch.all)):
+        case(op, op, {}, lambda t, f=function: f(t["x"], 1), {"axes": [1]},
+             given=lambda g: {"x": torch.rand(9, 2, 4, generator=g) > 0.5})
     case("argmax", "argmax", {"x": (4, 5, 6)}, lambda t: torch.argmax(t["x"], 1), {"axis": 1})
+
+
+def comparisons():
+    def small(g):
+        return {"a": torch.randint(-2, 3, (4, 1, 5), generator=g).float(),
+                "b": torch.randint(-2, 3, (3, 5), generator=g).float()}
+
+    for op in ("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"):
+        case(op, op, {}, lambda t, f=getattr(torch, op): f(t["a"], t["b"]), given=small)
+    case("logical_not", "logical_not", {}, lambda t: torch.logical_not(t["x"]), given=lambda g: {"x": small(g)["a"]})
+    case("gt_number", "gt", {}, lambda t: torch.gt(t["a"], 0.5), {"number": 0.5}, given=lambda g: {"a": small(g)["a"]})
 
 
 def shapes():
@@ -444,7 +487,7 @@ if __name__ == "__main__":
     for old in FOLDER.glob("*.safetensors"):
         old.unlink()
     for family in (convolutions, transposed_convolutions, norms, pools, resampling, products, losses, similarities, attentions,
-                   pointwise, reductions, shapes):
+                   pointwise, reductions, comparisons, shapes):
         family()
     files = list(FOLDER.glob("*.safetensors"))
     print(f"{len(files)} files, {sum(f.stat().st_size for f in files) / 1024:.0f} KiB")
