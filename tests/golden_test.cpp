@@ -31,7 +31,8 @@ const auto kFileAndImpl = [](const auto& test) {
 };
 INSTANTIATE_TEST_SUITE_P(Files, Golden, testing::ValuesIn(golden_files()), kFileName);
 INSTANTIATE_TEST_SUITE_P(Files, GoldenImpl,
-                         testing::Combine(testing::ValuesIn(golden_files({"conv2d", "conv_transpose2d", "linear", "matmul"})),
+                         testing::Combine(testing::ValuesIn(golden_files({"conv2d", "conv_transpose2d",
+                                                                          "linear", "matmul"})),
                                           testing::Values("reference", "vendor")),
                          kFileAndImpl);
 

@@ -15,12 +15,15 @@ namespace {
 using cpu::parallel_for;
 using cpu::vectorize_if;
 
+constexpr std::int64_t kChunk = 16384;             // elements of a chunk, about
+constexpr std::int64_t kFewest = 16, kMost = 512;  // its pixels: sums of more would round more
+
 /// How the pixels of every image are cut.
 struct Chunks {
   std::int64_t share, of_image, all;
 
   explicit Chunks(const ChannelGroups& z)
-      : share(std::clamp<std::int64_t>(16 * 1024 / z.channels, 16, 512)),
+      : share(std::clamp(kChunk / z.channels, kFewest, kMost)),
         of_image((z.pixels + share - 1) / share),
         all(z.images * of_image) {}
 
@@ -43,29 +46,33 @@ struct Chunks {
 /// of the pixel that begins at an element.
 template <int kSums, class A> class ChannelSums {
  public:
-  ChannelSums(CpuContext& context, const ChannelGroups& z)
+  static std::size_t bytes(const ChannelGroups& z) {
+    const std::int64_t sums = kSums * z.channels;
+    return static_cast<std::size_t>(z.images * sums) * sizeof(double) +
+           static_cast<std::size_t>(Chunks(z).all * sums) * sizeof(A);
+  }
+  ChannelSums(const ChannelGroups& z, std::byte* memory)
       : z_(z),
         chunks_(z),
-        slots_(context.scratch(static_cast<std::size_t>(chunks_.all * kSums * z.channels) * sizeof(A))),
-        totals_(context.scratch(static_cast<std::size_t>(z.images * kSums * z.channels) * sizeof(double))) {}
+        totals_(reinterpret_cast<double*>(memory)),
+        slots_(reinterpret_cast<A*>(totals_ + z.images * kSums * z.channels)) {}
 
   template <bool kFast, class Add> void add_up(const CpuContext& context, const Add& add) const {
     const std::int64_t n = kSums * z_.channels;
     chunks_.for_each<kFast>(
         context, z_, [&](std::int64_t chunk, std::int64_t image, std::int64_t first, std::int64_t pixels) {
-          A* sums = slots_.as<A>() + chunk * n;
+          A* sums = slots_ + chunk * n;
           std::fill(sums, sums + n, A(0));
           for (std::int64_t i = 0; i < pixels; ++i) add(sums, image, first + i * z_.channels);
         });
-    double* totals = totals_.as<double>();
-    std::fill(totals, totals + z_.images * n, 0.0);
+    std::fill(totals_, totals_ + z_.images * n, 0.0);
     for (std::int64_t chunk = 0; chunk < chunks_.all; ++chunk) {
-      double* to = totals + chunk / chunks_.of_image * n;
-      for (std::int64_t j = 0; j < n; ++j) to[j] += static_cast<double>(slots_.as<A>()[chunk * n + j]);
+      double* to = totals_ + chunk / chunks_.of_image * n;
+      for (std::int64_t j = 0; j < n; ++j) to[j] += static_cast<double>(slots_[chunk * n + j]);
     }
   }
   double operator()(std::int64_t image, int sum, std::int64_t channel) const {
-    return totals_.as<double>()[(image * kSums + sum) * z_.channels + channel];
+    return totals_[(image * kSums + sum) * z_.channels + channel];
   }
   /// Calls put(image, group, mean(sum)) for every group, where mean is over its values, weighed by channel.
   template <class Put> void for_each_group(const A* weights, const Put& put) const {
@@ -84,7 +91,8 @@ template <int kSums, class A> class ChannelSums {
  private:
   ChannelGroups z_;
   Chunks chunks_;
-  Scratch slots_, totals_;
+  double* totals_;
+  A* slots_;
 };
 
 /// Two values of every group, repeated for its channels: [N, 2, C].
@@ -109,7 +117,8 @@ template <class A> struct PerChannel {
 template <class T, class A>
 void write_statistics(CpuContext& context, const ChannelGroups& z, const T* x, double eps, A* stats,
                       const PerChannel<A>& of) {
-  const ChannelSums<1, A> sums(context, z);
+  const Scratch memory = context.scratch(ChannelSums<1, A>::bytes(z));
+  const ChannelSums<1, A> sums(z, memory.as<std::byte>());
   const std::int64_t C = z.channels;
   sums.template add_up<cpu::kFastType<T>>(context, [=](A* __restrict sum, std::int64_t, std::int64_t at) {
     for (std::int64_t c = 0; c < C; ++c) sum[c] += A(x[at + c]);
@@ -219,7 +228,8 @@ void group_norm_backward(CpuContext& context, const Tensor& x, const Tensor& gam
       of.set_second(i / z.groups, i % z.groups, kept[2 * i + 1]);
     }
     const Operands<T, A> t{x.data<T>(), dy.data<T>(), gamma.defined() ? gamma.data<A>() : nullptr, of};
-    const ChannelSums<2, A> sums(context, z);
+    const Scratch memory = context.scratch(ChannelSums<2, A>::bytes(z));
+    const ChannelSums<2, A> sums(z, memory.as<std::byte>());
     sums.template add_up<cpu::kFastType<T>>(context, [&](A* sum, std::int64_t image, std::int64_t at) {
       const A* __restrict mean = of.first(image), * __restrict inverse = of.second(image);
       A* __restrict of_dy = sum, * __restrict of_product = sum + z.channels;

@@ -90,6 +90,7 @@ void gather(const PlacedAxis<A>& height, const PlacedAxis<A>& width, const T* __
 template <>
 void interpolate_forward(CpuContext& context, Interpolation mode, const InterpolateAxes& axes,
                          const Tensor& x, const Tensor& y) {
+  if (y.numel() == 0) return;  // and perhaps no memory
   if (mode == Interpolation::nearest) return copy_nearest(context, axes, x, y);
   dispatch_floating(x.dtype(), "interpolate", [&]<class T>() { mix_bilinear<T>(context, axes, x, y); });
 }

@@ -31,12 +31,11 @@ std::vector<const char*> impls() {
   return cuda_is_emulated() ? std::vector<const char*>{"reference"}
                             : std::vector<const char*>{"reference", "vendor"};
 }
-INSTANTIATE_TEST_SUITE_P(Files, GoldenImplOnDevice,
-                         testing::Combine(testing::ValuesIn(golden_files({"conv2d", "conv_transpose2d", "linear", "matmul"})),
-                                          testing::ValuesIn(impls())),
-                         [](const auto& test) {
-                           return std::get<0>(test.param).stem().string() + "_" + std::get<1>(test.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Files, GoldenImplOnDevice,
+    testing::Combine(testing::ValuesIn(golden_files({"conv2d", "conv_transpose2d", "linear", "matmul"})),
+                     testing::ValuesIn(impls())),
+    [](const auto& test) { return std::get<0>(test.param).stem().string() + "_" + std::get<1>(test.param); });
 
 // Each case may be skipped, but not all of an op's.
 using GoldenVendorOnDevice = test::DeviceTest;
