@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-float rate_scale(MuonScale scale, std::int64_t m, std::int64_t n) {
+float shape_scale(MuonScale scale, std::int64_t m, std::int64_t n) {
   const auto rows = static_cast<double>(m), columns = static_cast<double>(n);
   switch (scale) {
     case MuonScale::none: return 1;
@@ -188,7 +188,7 @@ void Muon::step_batch(Context& context, const Alike& alike, int first, std::int6
   const Tensor direction = orthogonalize(context, alike, count);
   const float norm = options.normalize_weights ? std::sqrt(static_cast<float>(alike.rows)) : 0.0f;
   kernels::muon_apply(context, table,
-                      {options.weight_decay, rate_scale(options.scale, alike.rows, alike.columns), norm},
+                      {options.weight_decay, shape_scale(options.scale, alike.rows, alike.columns), norm},
                       direction);
 }
 
