@@ -29,6 +29,7 @@ set(ATHANOR_KERNELS
   reduce
   scalar_ops
   softmax
+  target_loss
   topk
   update
 )

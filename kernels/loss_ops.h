@@ -116,10 +116,6 @@ template <class Op> struct OfTarget {
 }  // namespace athanor::kernels
 
 /// Every loss over pairs, and those that are not symmetric: drive the instantiations of each backend.
-#define ATH_PAIR_LOSSES(X) \
-  X(SquaredError)          \
-  X(AbsoluteError)         \
-  X(SmoothL1)              \
-  X(Huber)                 \
-  ATH_TARGET_LOSSES(X)
+#define ATH_PAIR_LOSSES(X) ATH_DISTANCES(X) ATH_TARGET_LOSSES(X)
+#define ATH_DISTANCES(X) X(SquaredError) X(AbsoluteError) X(SmoothL1) X(Huber)
 #define ATH_TARGET_LOSSES(X) X(KlDivergence) X(LogKlDivergence) X(BceWithLogits) X(WeightedBceWithLogits)

@@ -1,9 +1,14 @@
 // What a step of training may not do once the first epoch has warmed up: ask for memory, wait for the device.
 #include <gtest/gtest.h>
 
+#include "autograd/elementwise.h"
+#include "autograd/reduce.h"
+#include "autograd/shape.h"
 #include "data/digits.h"
 #include "kernels/cpu/onednn.h"
+#include "nn/linear.h"
 #include "nn/models/model.h"
+#include "optim/adam.h"
 #include "support/count_new.h"
 #include "trainer/trainer.h"
 
@@ -56,6 +61,50 @@ TEST_P(WarmStep, AsksForNothing) {
     EXPECT_EQ(counts[i].syncs - counts[i - 1].syncs, 0) << "host syncs";
     EXPECT_EQ(counts[i].primitives - counts[i - 1].primitives, 0) << "primitives";
   }
+}
+
+// A task of two optimizers, whose steps log and draw random numbers.
+TEST(WarmStep, OfTwoOptimizersAsksForNothing) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the pool is off under AddressSanitizer";
+#endif
+  struct Two : Task {
+    nn::Linear generator{8, 64}, discriminator{64, 1};
+    Two() {
+      network("generator", generator);
+      network("discriminator", discriminator);
+      networks().initialize(1);
+    }
+    std::vector<OptimizerSpec> optimizers() const override {
+      return {optimizer<Adam>("discriminator", {"discriminator"}, {}, schedules::constant(1e-3)),
+              optimizer<Adam>("generator", {"generator"}, {}, schedules::constant(1e-3))};
+    }
+    Tensor training_step(const Batch& batch, Step& step) override {
+      const Tensor x = flatten(batch["image"]), fake = generator(step.randn({batch.size(), 8}));
+      step.minimize("discriminator", mean(square(affine(discriminator(x), 1, -1))) +
+                                         mean(square(discriminator(fake.detach()))));
+      step.minimize("generator", mean(square(affine(discriminator(fake), 1, -1))));
+      step.log("a_name_that_is_longer_than_a_short_string", mean(fake), MetricReduce::max);
+      return {};
+    }
+    void validation_step(const Batch&, Step&) override {}
+  } task;
+  struct Watch final : Callback {
+    explicit Watch(std::vector<std::int64_t>& to) : news(to) { news.reserve(1000); }
+    void on_step_end(Trainer&, const StepInfo&) override { news.push_back(test::operator_news()); }
+    std::vector<std::int64_t>& news;
+  };
+  TrainerConfig config;
+  config.epochs = 2;
+  config.batch_size = 32;
+  config.forbid_sync = true;
+  std::vector<std::int64_t> news;
+  Trainer trainer(config);
+  trainer.add(std::make_unique<Watch>(news));
+  trainer.fit(task, *digits(Split::train), *digits(Split::test));
+  ASSERT_EQ(news.size(), 88u);
+  for (std::size_t i = 46; i < news.size(); ++i)
+    EXPECT_EQ(news[i], news[i - 1]) << "operator new in step " << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, WarmStep,

@@ -78,6 +78,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       validation_(task, feeding_, strategy, limits_, config.device),
       named_(static_cast<std::size_t>(strategy.world_size())) {
   strategy_.check_same(state_of(settings_));
+  for (const auto& networks : networks_) arenas_.push_back(&networks->arena());
   step_.on_known([this](const StepState& state) {
     notify([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
   });
@@ -221,7 +222,7 @@ void Run::save() {
 }
 
 void Run::check_overflows(const StepState& known, std::int64_t patience) {
-  athanor::check_overflows(known, patience, step_, arenas(), strategy_, [this] { repeat_step(); });
+  athanor::check_overflows(known, patience, step_, arenas_, strategy_, [this] { repeat_step(); });
 }
 
 // The batches are those of then: their order is a function of the seed and the epoch. Weights and statistics

@@ -61,7 +61,6 @@ class Run : private Minimizer {
   bool returns_loss() const { return networks_.size() == 1; }
   static void check_loss(std::string_view whose, const Tensor& loss);
   void check_result(const Tensor& returned) const;
-  std::vector<const ParameterArena*> arenas() const;
   std::vector<Schedule> schedules() const;
   std::string optimizer_kinds() const;
   void begin();
@@ -101,6 +100,7 @@ class Run : private Minimizer {
   Task& task_;
   std::vector<OptimizerSpec> specs_;
   std::vector<std::unique_ptr<OptimizedNetworks>> networks_;
+  std::vector<const ParameterArena*> arenas_;  // theirs
   std::vector<Setting> settings_;
   LossScaling scaling_;
   GradientLimits gradient_limits_;

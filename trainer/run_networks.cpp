@@ -85,11 +85,11 @@ std::vector<std::unique_ptr<OptimizedNetworks>> Run::make_networks(Arenas& arena
 
 OptimizedNetworks& Run::networks_called(std::string_view optimizer) {
   ATH_CHECK(!returns_loss(), "minimize: this task has one optimizer: its training_step must return the loss");
-  std::string names;
   for (const auto& networks : networks_) {
     if (networks->name() == optimizer) return *networks;
-    names += (names.empty() ? "'" : ", '") + networks->name() + "'";
   }
+  std::string names;
+  for (const auto& networks : networks_) names += (names.empty() ? "'" : ", '") + networks->name() + "'";
   detail::fail<>("minimize: must name one of the optimizers {}, but got '{}'", names, optimizer);
 }
 
@@ -109,12 +109,6 @@ void Run::check_result(const Tensor& returned) const {
   ATH_CHECK(now_.made > 0 || !now_.updates,
             "training_step: of {} optimizers must minimize() the loss of one at least, but has of none",
             networks_.size());
-}
-
-std::vector<const ParameterArena*> Run::arenas() const {
-  std::vector<const ParameterArena*> all;
-  for (const auto& networks : networks_) all.push_back(&networks->arena());
-  return all;
 }
 
 std::vector<Schedule> Run::schedules() const {
@@ -143,7 +137,7 @@ std::vector<Ema*> Run::averages() {
 // One of several optimizers, within a step of the task.
 void Run::minimize(std::string_view optimizer, const Tensor& loss) {
   OptimizedNetworks& networks = networks_called(optimizer);
-  check_loss(fmt::format("minimize '{}'", optimizer), loss);
+  check_loss("minimize", loss);
   networks.count_pass();
   metrics_.log(networks.loss_name(), loss, now_.pass.samples, MetricReduce::mean);
   if (now_.dropped) return;

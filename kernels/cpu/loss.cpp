@@ -85,21 +85,22 @@ template <class T> struct Shares {
         weight(w.defined() ? w.data<A>() : nullptr),
         on(A(1 - smoothing)),
         spread(A(smoothing / static_cast<double>(classes))) {}
-  // Of one row, in a loop without branches: f(the function c -> u_c).
-  template <class F> void of_row(std::int64_t row, std::int64_t classes, const F& f) const {
+  // Of one row: c -> u_c.
+  auto of_row(std::int64_t row, std::int64_t classes) const {
     const T* q = target + (target ? row * classes : 0);
-    const auto unweighted = [=, *this](std::int64_t c) { return std::fma(on, A(q[c]), spread); };
-    if (!target) return f([=, *this](std::int64_t c) { return weight ? weight[c] * spread : spread; });
-    if (!weight) return f(unweighted);
-    f([=, *this](std::int64_t c) { return weight[c] * unweighted(c); });
+    return [q, w = weight, on = on, spread = spread](std::int64_t c) {
+      const A share = q ? std::fma(on, A(q[c]), spread) : spread;
+      return w ? w[c] * share : share;
+    };
   }
 };
 
-// The loss of one row; stats get the maximum, the reciprocal of the sum, and the sum of the shares.
+// The loss of one row; stats get the maximum, the reciprocal of the sum, and the sum of the shares. Here and
+// in its gradient, code for each vector width would take the compiler a minute.
 template <class T, class A, class Share>
 A soft_cross_entropy_row(const T* x, std::int64_t classes, const Share& share, A* stats) {
   A loss{};
-  cpu::vectorize_if<cpu::kFastType<T>>([&] {
+  cpu::vectorize_if<false>([&] {
     const auto larger = [](A a, A b) { return a > b ? a : b; };
     const A max = cpu::reduce_lanes(
         classes, -std::numeric_limits<A>::infinity(), [&](std::int64_t c) { return A(x[c]); }, larger);
@@ -181,11 +182,7 @@ void soft_cross_entropy_forward(CpuContext& context, const Tensor& logits, const
     const T* x = logits.data<T>();
     A* s = stats.data<A>();
     each_row(context, rows, row_grain(classes, kExpGrain), losses.data<A>(), [&](std::int64_t n) {
-      A loss{};
-      shares.of_row(n, classes, [&](const auto& share) {
-        loss = soft_cross_entropy_row<T, A>(x + n * classes, classes, share, s + 3 * n);
-      });
-      return loss;
+      return soft_cross_entropy_row<T, A>(x + n * classes, classes, shares.of_row(n, classes), s + 3 * n);
     });
   });
 }
@@ -207,11 +204,10 @@ void soft_cross_entropy_backward(CpuContext& context, const Tensor& logits, cons
         const T* from = x + n * classes;
         T* to = out + n * classes;
         const A max = s[3 * n], scale = s[3 * n + 1] * s[3 * n + 2], g = gradient[n];
-        shares.of_row(n, classes, [&](const auto& share) {
-          cpu::vectorize_if<cpu::kFastType<T>>([&] {
-            for (std::int64_t c = 0; c < classes; ++c)
-              to[c] = T(g * (math::exp(A(from[c]) - max) * scale - share(c)));
-          });
+        const auto share = shares.of_row(n, classes);
+        cpu::vectorize_if<false>([&] {
+          for (std::int64_t c = 0; c < classes; ++c)
+            to[c] = T(g * (math::exp(A(from[c]) - max) * scale - share(c)));
         });
       }
     });
