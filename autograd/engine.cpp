@@ -159,7 +159,8 @@ class Engine {
                             : static_cast<const Node&>(state).wanted_) == pass_;
   }
   void check_wanted(const AutogradState& root) const {
-    ATH_CHECK(wanted(root), "backward: the root must depend on one of the parameters that are named, but does not");
+    ATH_CHECK(wanted(root),
+              "backward: the root must depend on one of the parameters that are named, but does not");
   }
 
   static void check_not_released(const Node& node) {

@@ -28,8 +28,8 @@ std::string_view base_name(std::string_view path) {
   return slash == path.npos ? path : path.substr(slash + 1);
 }
 
-// With the last slash: the folder of the emulator's sources, as the compiler was told it: perhaps no more than
-// "simt/", which other paths may hold, too.
+// With the last slash: the folder of the emulator's sources, as the compiler was told it: perhaps no more
+// than "simt/", which other paths may hold, too.
 constexpr std::string_view kFolder =
     std::string_view(__FILE__).substr(0, std::string_view(__FILE__).rfind('/') + 1);
 

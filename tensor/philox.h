@@ -25,7 +25,14 @@ struct RandomKey {
 
 /// What a stream is for, so that two users of one seed never draw the same numbers. Streams a user names by
 /// hand are small integers, and so in no purpose.
-enum class RandomPurpose : std::uint8_t { user = 0, dropout = 1, order = 2, augment = 3, check = 4, task = 5 };
+enum class RandomPurpose : std::uint8_t {
+  user = 0,
+  dropout = 1,
+  order = 2,
+  augment = 3,
+  check = 4,
+  task = 5
+};
 
 /// The stream of a purpose at `major` (an epoch or a step, below 2^40) and `minor` (the op within it).
 ATH_HD constexpr std::uint64_t random_stream(RandomPurpose purpose, std::uint64_t major,
