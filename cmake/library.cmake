@@ -1,5 +1,6 @@
-# The library, in two archives: athanor_formats holds what reads and writes data files, athanor everything else, which
-# calls nothing in it. A program that reads no files (train_digits) is built without the former. athanor::athanor is both.
+# The library, in three archives: athanor_formats holds what reads and writes data files, athanor_ops the ops and layers that
+# stock models and the Trainer do without, athanor everything else, which calls nothing in them. A program that needs neither
+# (train_digits) is built without them. athanor::athanor is all three.
 # Files are listed, never globbed: a missing one fails at configure.
 
 # One op family has the same base name everywhere: kernels/F.h, kernels/cpu/F.cpp, autograd/F.{h,cpp},
@@ -17,20 +18,15 @@ set(ATHANOR_KERNELS
   group_norm
   hash
   index
-  interpolate
   layer_norm
   loss
   matmul
   metrics
   muon
-  pair_loss
   pool
   random
   reduce
-  scalar_ops
   softmax
-  target_loss
-  topk
   update
 )
 # Those of them that kernels/cuda/ has.
@@ -91,7 +87,6 @@ set(ATHANOR_CUDA_VENDOR
   vendor_matmul
 )
 set(ATHANOR_AUTOGRAD
-  attention
   checkpoint
   compare
   conv
@@ -99,18 +94,13 @@ set(ATHANOR_AUTOGRAD
   creation
   dropout
   elementwise
-  interpolate
   loss
   matmul
   norm
-  pair_loss
   pool
   reduce
-  scalar_ops
   shape
-  similarity
   softmax
-  topk
 )
 
 set(ATHANOR_SOURCES
@@ -228,7 +218,6 @@ set(ATHANOR_SOURCES
   autograd/gradcheck.cpp
   autograd/grad_mode.cpp
   autograd/node.cpp
-  nn/attention.cpp
   nn/batch_norm.cpp
   nn/conv2d.cpp
   nn/conv_transpose2d.cpp
@@ -301,11 +290,24 @@ target_link_libraries(athanor_formats PUBLIC athanor
   PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> JPEG::JPEG PNG::PNG ZLIB::ZLIB
   ${ISAL_LIBRARY})
 target_include_directories(athanor_formats SYSTEM PRIVATE ${ISAL_INCLUDE_DIR})
+# What the stock models and the Trainer do without: families of kernels and ops, and layers made of them.
+set(ATHANOR_OPS_KERNELS interpolate pair_loss scalar_ops target_loss topk)
+set(ATHANOR_OPS_AUTOGRAD attention interpolate pair_loss scalar_ops similarity topk)
+set(ATHANOR_OPS nn/attention.cpp)
+foreach(family ${ATHANOR_OPS_KERNELS})
+  list(APPEND ATHANOR_OPS kernels/cpu/${family}.cpp)
+endforeach()
+foreach(family ${ATHANOR_OPS_AUTOGRAD})
+  list(APPEND ATHANOR_OPS autograd/${family}.cpp)
+endforeach()
+add_library(athanor_ops ${ATHANOR_OPS})
+target_link_libraries(athanor_ops PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags>)
 add_library(athanor_all INTERFACE)
-target_link_libraries(athanor_all INTERFACE athanor_formats athanor)
+target_link_libraries(athanor_all INTERFACE athanor_formats athanor_ops athanor)
 add_library(athanor::athanor ALIAS athanor_all)
 set_target_properties(athanor PROPERTIES EXPORT_NAME core)
 set_target_properties(athanor_formats PROPERTIES EXPORT_NAME formats)
+set_target_properties(athanor_ops PROPERTIES EXPORT_NAME ops)
 set_target_properties(athanor_all PROPERTIES EXPORT_NAME athanor)
 
 foreach(family ${ATHANOR_KERNELS})
@@ -364,6 +366,7 @@ target_include_directories(athanor PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/athanor>)
 if(ATHANOR_OPENMP)
   target_link_libraries(athanor PRIVATE OpenMP::OpenMP_CXX)
+  target_link_libraries(athanor_ops PRIVATE OpenMP::OpenMP_CXX)
 endif()
 if(ATHANOR_WITH_ONEDNN)
   target_sources(athanor PRIVATE kernels/cpu/onednn.cpp)

@@ -8,7 +8,7 @@ die() { echo "$*"; exit 1; }
 
 inputs=$(ninja -C "$build" -t inputs bin/train_digits)
 grep -q 'trainer/loop\|trainer/trainer' <<<"$inputs" || die "the inputs of train_digits are not what this test thinks: $(head -3 <<<"$inputs")"
-! grep -E 'athanor_formats|athanor_tool|train_mnist' <<<"$inputs" || die "train_digits waits for what it does not use"
+! grep -E 'athanor_formats|athanor_ops|athanor_tool|train_mnist' <<<"$inputs" || die "train_digits waits for what it does not use"
 
 run=$("$bin/train_digits" --fast-dev-run --device cpu)
 first=${run%%$'\n'*}
