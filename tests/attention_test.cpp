@@ -14,6 +14,7 @@
 #include "nn/attention.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
+#include "tests/support/says.h"
 
 namespace athanor {
 namespace {
@@ -160,17 +161,6 @@ TEST(Attention, Gradcheck) {
   gradcheck([](auto in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = in[3]}); },
             std::array{q, k, v, added});
 }
-
-std::string message(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "";
-}
-#define EXPECT_SAYS(expression, text) \
-  EXPECT_NE(message([&] { expression; }).find(text), std::string::npos) << message([&] { expression; })
 
 TEST(Attention, SaysWhatIsWrong) {
   const Tensor q = Tensor::zeros({2, 4, 5}), k = Tensor::zeros({2, 6, 5});

@@ -12,6 +12,7 @@
 #include "kernels/context.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
+#include "tests/support/says.h"
 
 // cross_entropy() with options, and against distributions; loss_test.cpp has the plain one.
 
@@ -228,17 +229,6 @@ TEST(CrossEntropyOptions, EmptyBatch) {
     EXPECT_EQ(cross_entropy(x, target, {.reduction = Reduction::none}).shape(), Shape({0, 2}));
   }
 }
-
-std::string message(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "";
-}
-#define EXPECT_SAYS(expression, text) \
-  EXPECT_NE(message([&] { expression; }).find(text), std::string::npos) << message([&] { expression; })
 
 TEST(CrossEntropyOptions, SaysWhatIsWrong) {
   const Tensor x = Tensor::zeros({2, 3}), t = labels({2}, 3, false), trained = Tensor::zeros({3});

@@ -13,6 +13,7 @@
 #include "nn/loss.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
+#include "tests/support/says.h"
 
 namespace athanor {
 namespace {
@@ -292,17 +293,6 @@ TEST(BceWithLogits, OneTargetForAll) {
     }
   }
 }
-
-std::string message(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "";
-}
-#define EXPECT_SAYS(expression, text) \
-  EXPECT_NE(message([&] { expression; }).find(text), std::string::npos) << message([&] { expression; })
 
 TEST(BceWithLogits, SaysWhatIsWrongWithAWeight) {
   const Tensor x = Tensor::zeros({4, 3}), wide = Tensor::zeros({5, 4, 3});

@@ -16,6 +16,7 @@
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
 #include "tests/support/count_new.h"
+#include "tests/support/says.h"
 
 namespace athanor {
 namespace {
@@ -24,17 +25,6 @@ using test::close;
 
 constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
 constexpr Reduction kReductions[] = {Reduction::mean, Reduction::sum, Reduction::none};
-
-std::string message(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "";
-}
-#define EXPECT_SAYS(expression, text) \
-  EXPECT_NE(message([&] { expression; }).find(text), std::string::npos) << message([&] { expression; })
 
 Tensor values(const Shape& shape, std::uint64_t key, DType dtype = DType::f64) {
   return test::filled({shape}, dtype, {key}, -2, 2);

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tensor/error.h"
+
+namespace athanor::test {
+
+/// What the ArgumentError says that `run` throws; empty where it throws none.
+inline std::string message_of(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace athanor::test
+
+/// The expression throws an ArgumentError whose message holds the text.
+#define EXPECT_SAYS(expression, text)                                                     \
+  EXPECT_NE(athanor::test::message_of([&] { expression; }).find(text), std::string::npos) \
+      << athanor::test::message_of([&] { expression; })
