@@ -62,6 +62,17 @@ test::RecordedRun train(Task& task, const TrainerConfig& config, dist::Transport
   return run;
 }
 
+/// Ends the run after a step; where there are several ranks, one of them asks for it.
+struct StopAfter final : Callback {
+  explicit StopAfter(std::int64_t after, int by_rank = 0) : attempted(after), rank(by_rank) {}
+  void on_step_end(Trainer& trainer, const StepInfo& step) override {
+    if (step.attempted == attempted && trainer.rank() == rank) trainer.stop(StoppedBy::max_time, "enough");
+  }
+  bool reads_weights() const override { return false; }
+  std::int64_t attempted;
+  int rank;
+};
+
 TrainerConfig adam_config() {
   TrainerConfig config = small_config();
   config.epochs = 4;
@@ -106,13 +117,8 @@ TEST(Task, GoesOnFromACheckpointWithTheSameBits) {
     const test::RecordedRun expected = train(whole, config);
     config.checkpoint_dir = folder / "saved";
     config.checkpoint_every = every;
-    struct StopAfter final : Callback {
-      void on_step_end(Trainer& trainer, const StepInfo& step) override {
-        if (step.attempted == 15) trainer.stop(StoppedBy::max_time, "enough");
-      }
-    };
     Autoencoder before;
-    (void)train(before, config, nullptr, std::make_unique<StopAfter>());
+    (void)train(before, config, nullptr, std::make_unique<StopAfter>(15));
     config.resume = "auto";
     Autoencoder after;
     const test::RecordedRun run = train(after, config);
@@ -446,13 +452,8 @@ TEST(SeveralOptimizers, GoOnFromACheckpointWithTheSameBits) {
   const test::TempDir folder;
   config.checkpoint_dir = folder / "saved";
   config.checkpoint_every = 4;
-  struct StopAfter final : Callback {
-    void on_step_end(Trainer& trainer, const StepInfo& step) override {
-      if (step.attempted == 14) trainer.stop(StoppedBy::max_time, "enough");
-    }
-  };
   Adversarial before;
-  (void)train(before, config, nullptr, std::make_unique<StopAfter>());
+  (void)train(before, config, nullptr, std::make_unique<StopAfter>(14));
   config.resume = "auto";
   Adversarial after;
   const test::RecordedRun run = train(after, config);
@@ -494,17 +495,11 @@ TEST(SeveralOptimizers, RanksStopAfterTheSameStep) {
   TrainerConfig config = small_config();
   config.threads = 1;
   config.strategy = Strategy::zero1;
-  struct StopAfter final : Callback {
-    void on_step_end(Trainer& trainer, const StepInfo& step) override {
-      if (step.attempted == 7 && trainer.rank() == 1) trainer.stop(StoppedBy::max_time, "enough");
-    }
-    bool reads_weights() const override { return false; }
-  };
   std::vector<test::RecordedRun> runs(2);
   dist::run_ranks(2, [&](dist::Transport& transport) {
     Adversarial task;
     runs[static_cast<std::size_t>(transport.rank())] =
-        train(task, config, &transport, std::make_unique<StopAfter>());
+        train(task, config, &transport, std::make_unique<StopAfter>(7, 1));
   });
   for (const test::RecordedRun& run : runs) {
     EXPECT_EQ(run.report.steps.applied, 7);
