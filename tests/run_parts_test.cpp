@@ -298,7 +298,7 @@ struct Validated : Parts {
   Validated() : Parts(small_config()) {}
   std::unique_ptr<InMemoryDataset> train = synthetic(kSmallSpec, 64, 1),
                                    held_out = synthetic(kSmallSpec, 50, 2);
-  Feeding feeding{config, *strategy, *train, *held_out, {}};
+  Feeding feeding{config, *strategy, *train, held_out.get(), {}};
   Perceptron model;
   Classifier task{model, 5, 0.3};
   Validation validation{task, feeding, *strategy, limits, kCpu};

@@ -18,6 +18,7 @@
 #include "optim/adam.h"
 #include "optim/step.h"
 #include "support/recorded_run.h"
+#include "support/says.h"
 #include "support/small_training.h"
 #include "support/temp_dir.h"
 
@@ -107,6 +108,31 @@ TEST(Task, TrainsAndReportsWhatItLogs) {
   EXPECT_EQ(lines[3].at("train_samples").get<double>(), 160);
   EXPECT_TRUE(lines[3].at("val_accuracy").is_null());
   EXPECT_EQ(lines[4].at("test_score").get<double>(), last.value_of("val_score"));
+}
+
+TEST(Task, TrainsWithoutValidation) {
+  struct Unvalidated : Autoencoder {
+    void validation_step(const Batch&, Step&) override { FAIL() << "there is nothing to validate on"; }
+  };
+  TrainerConfig config = adam_config();
+  Autoencoder validated;
+  const test::RecordedRun expected = train(validated, config);
+  Unvalidated task;
+  test::RecordedRun run;
+  Trainer trainer(config);
+  trainer.add(std::make_unique<test::Recorder>(run));
+  run.report = trainer.fit(task, *synthetic(kSmallSpec, 160, 1));
+  EXPECT_EQ(run.report.weights_hash, expected.report.weights_hash);
+  EXPECT_TRUE(std::isnan(run.report.test_loss) && run.report.others.empty());
+  EXPECT_EQ(run.report.stopped_by, StoppedBy::epochs);
+  ASSERT_EQ(run.epochs.size(), 4u);
+  EXPECT_TRUE(std::isnan(run.epochs[3].val_loss));
+  EXPECT_EQ(run.epochs[3].train_loss, expected.epochs[3].train_loss);
+
+  config.early_stop = EarlyStop{"val_loss", 2};
+  Trainer watched(config);
+  EXPECT_SAYS(watched.fit(task, *synthetic(kSmallSpec, 160, 1)),
+              "--early-stop: the metric must be one of train_loss, train_samples, but got 'val_loss'");
 }
 
 TEST(Task, GoesOnFromACheckpointWithTheSameBits) {

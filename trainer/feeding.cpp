@@ -18,24 +18,24 @@ std::string describe(const ImageSpec& spec) {
   return fmt::format("{}x{}x{} with {}", spec.height, spec.width, spec.channels, spec.classes);
 }
 
-void check_fits(const Dataset& train, const Dataset& held_out, int ranks) {
+void check_fits(const Dataset& train, const Dataset& held_out) {
   ATH_CHECK(train.size() > 0 && held_out.size() > 0,
             "trainer: both data sets must hold samples, but got {} for training and {} for testing",
             train.size(), held_out.size());
   ATH_CHECK(train.spec() == held_out.spec(),
             "trainer: both data sets must have images of one shape and as many classes, but got {} and {}",
             describe(train.spec()), describe(held_out.spec()));
-  ATH_CHECK(train.size() >= ranks,
-            "trainer: there must be a sample to train on for each of {} ranks, but there are {}", ranks,
-            train.size());
 }
 
 }  // namespace
 
 Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& train,
-                 const Dataset& held_out, const std::function<void(const std::string&)>& on_note)
+                 const Dataset* held_out, const std::function<void(const std::string&)>& on_note)
     : config_(config), strategy_(strategy), resident_(train.resident()) {
-  check_fits(train, held_out, strategy.world_size());
+  check_fits(train, held_out ? *held_out : train);
+  ATH_CHECK(train.size() >= strategy.world_size(),
+            "trainer: there must be a sample to train on for each of {} ranks, but there are {}",
+            strategy.world_size(), train.size());
   LoaderOptions of_train = options(config, strategy, train, on_note);
   of_train.batch_size = config.batch_size;
   of_train.shuffle = of_train.training = true;
@@ -43,10 +43,12 @@ Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, 
   of_train.drop_last = train.size() >= config.batch_size;
   of_train.epochs = config.epochs;
   train_ = std::make_unique<Loader>(train, of_train);
-  LoaderOptions of_held_out = options(config, strategy, held_out, on_note);
-  of_held_out.batch_size =
-      config.val_batch_size > 0 ? config.val_batch_size : std::max<std::int64_t>(config.batch_size, 256);
-  held_out_ = std::make_unique<Loader>(held_out, of_held_out);
+  if (held_out) {
+    LoaderOptions of_held_out = options(config, strategy, *held_out, on_note);
+    of_held_out.batch_size =
+        config.val_batch_size > 0 ? config.val_batch_size : std::max<std::int64_t>(config.batch_size, 256);
+    held_out_ = std::make_unique<Loader>(*held_out, of_held_out);
+  }
   pixels_ = config.pixel_mean.empty()
                 ? measure(train, resident_ ? train.size() : kMeasured, config.bad_samples.skip)
                 : Normalization{config.pixel_mean, config.pixel_stddev};
@@ -131,7 +133,7 @@ EpochReport Feeding::begin_report(const Times& times, double seconds, std::int64
 }
 
 void Feeding::add_bad_samples(EpochReport& report, ParallelStrategy& strategy) const {
-  const LoaderStats held_out = held_out_->stats();
+  const LoaderStats held_out = held_out_ ? held_out_->stats() : LoaderStats{};
   double skipped[] = {static_cast<double>(report.loader.skipped), static_cast<double>(held_out.skipped)};
   strategy.add_up(skipped);
   report.loader.skipped = static_cast<std::int64_t>(skipped[0]);

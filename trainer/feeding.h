@@ -18,17 +18,18 @@
 
 namespace athanor {
 
-/// Where samples come from: the loaders of the training set and of what is held out, and what there is to
-/// say about them. Their threads read the data sets until it goes.
+/// Where samples come from: the loaders of the training set and of what is held out, if anything is, and what
+/// there is to say about them. Their threads read the data sets until it goes.
 class Feeding {
  public:
   /// `on_note` is told, on this thread and inside next(), what a person should know at once. Throws
   /// ArgumentError where the data sets do not fit each other, or the number of ranks.
   Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& train,
-          const Dataset& held_out, const std::function<void(const std::string&)>& on_note);
+          const Dataset* held_out, const std::function<void(const std::string&)>& on_note);
 
   Loader& train() const { return *train_; }
-  Loader& held_out() const { return *held_out_; }
+  /// Null where nothing is.
+  Loader* held_out() const { return held_out_.get(); }
   /// What pixels are normalised by: as configured, or measured on the training set.
   const Normalization& pixels() const { return pixels_; }
 

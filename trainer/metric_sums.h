@@ -27,6 +27,11 @@ struct Metrics {
   std::vector<NamedValue> others = {};  ///< in the order in which they were first logged
   bool finite = true;                   ///< all that was measured
 
+  static Metrics not_measured() {
+    constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+    return {.loss = kNaN, .accuracy = kNaN};
+  }
+
   /// "loss", "accuracy" or one of the others; NaN where it was not measured.
   double value_of(std::string_view name) const;
 };

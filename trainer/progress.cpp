@@ -121,7 +121,8 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
                   info.strategy, info.feeding, config.seed));
   say(fmt::format("{} with {} parameters; {} images to train on, {} to test, {}x{}x{}{}",
                   config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
-                  with_commas(info.train_samples), with_commas(info.val_samples), info.spec.height,
+                  with_commas(info.train_samples),
+                  info.val_samples > 0 ? with_commas(info.val_samples) : "none", info.spec.height,
                   info.spec.width, info.spec.channels,
                   classifies_ ? fmt::format(", {} classes", info.spec.classes) : ""));
   const std::string epochs = counted(config.epochs, "epoch");
@@ -226,7 +227,7 @@ void Progress::load_state_dict(const Trainer&, const StateDict& state) {
 
 std::string Progress::result_of(const FitReport& report) const {
   if (classifies_) return "test accuracy " + percent(report.test_accuracy);
-  if (std::isnan(report.test_loss) && !report.others.empty()) return listed(report.others);
+  if (std::isnan(report.test_loss)) return report.others.empty() ? "trained" : listed(report.others);
   return fmt::format("test loss {}{}", loss(report.test_loss),
                      report.others.empty() ? "" : ", " + listed(report.others));
 }

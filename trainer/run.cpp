@@ -55,7 +55,7 @@ std::string prefix_of(const Callback& callback, const std::vector<StatePart>& pa
 
 Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks,
          ParallelStrategy& strategy, Arenas& arenas, Task& task, const Dataset& train,
-         const Dataset& held_out)
+         const Dataset* held_out)
     : trainer_(trainer),
       config_(config),
       callbacks_(callbacks),
@@ -251,10 +251,10 @@ void Run::name_unused() {
 // Reports --------------------------------------------------------------------------------------------------
 
 void Run::validate() {
-  notify([&](Callback& c) { c.on_validation_begin(trainer_); });
+  if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_begin(trainer_); });
   const auto metrics = validation_.run(averages(), times_, config_.fast_dev_run ? 1 : -1);
   if (!metrics) return;
-  notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
+  if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
   position_.validation = *metrics;
   position_.validated = true;
 }
@@ -276,8 +276,7 @@ FitReport Run::finish() {
   notify([&](Callback& c) { c.on_train_end(trainer_); });
   limits_.agree();
   if (!position_.validated && limits_.signal() == 0) validate();
-  constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
-  const Metrics test = position_.validated ? position_.validation : Metrics{kNotMeasured, kNotMeasured};
+  const Metrics test = position_.validated ? position_.validation : Metrics::not_measured();
   if (!test.finite)
     limits_.diverged(fmt::format("the last validation's {}; {}", not_finite(test),
                                  advice_on_divergence(config_.precision)));
@@ -308,7 +307,7 @@ std::int64_t Run::total_steps() const {
 FitInfo Run::data_and_steps() const {
   FitInfo info{config_, feeding_.train().spec()};
   info.train_samples = feeding_.train().samples();
-  info.val_samples = feeding_.held_out().samples();
+  info.val_samples = feeding_.held_out() ? feeding_.held_out()->samples() : 0;
   info.steps_per_epoch = feeding_.steps_per_epoch();
   info.total_steps = total_steps();
   return info;

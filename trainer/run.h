@@ -26,7 +26,7 @@ class Run : private Minimizer {
 
   /// `arenas` get the networks' parameters, one for each optimizer. `trainer` is what callbacks are given.
   Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks, ParallelStrategy& strategy,
-      Arenas& arenas, Task& task, const Dataset& train, const Dataset& held_out);
+      Arenas& arenas, Task& task, const Dataset& train, const Dataset* held_out);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 

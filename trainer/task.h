@@ -138,8 +138,9 @@ class Task {
   /// which updates by Step::minimize(): none. `batch` holds this rank's samples, prepared for a network
   /// (data/preprocess.h); it may have none, where other ranks have some and batch norms span all (--sync-bn).
   virtual Tensor training_step(const Batch& batch, Step& step) = 0;
-  /// Logs what is to be known of a batch that is held out. Nothing is recorded for gradients.
-  virtual void validation_step(const Batch& batch, Step& step) = 0;
+  /// Logs what is to be known of a batch that is held out; by default nothing. Nothing is recorded for
+  /// gradients.
+  virtual void validation_step(const Batch& /*batch*/, Step& /*step*/) {}
   /// Whether loss and accuracy are what counts, as reports then say.
   virtual bool classifies() const { return false; }
   /// Where there are several: each trains networks of its own, together all. None: the Trainer's trains all.

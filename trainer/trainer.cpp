@@ -88,6 +88,14 @@ FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& h
 }
 
 FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset& held_out) {
+  return fit(task, train, &held_out);
+}
+
+FitReport Trainer::fit(Task& task, const Dataset& train) {
+  return fit(task, train, nullptr);
+}
+
+FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out) {
   why_stopped_.clear();
   const MemoryLimit limit(config_.device, config_.memory_limit);
   return on_device(config_.device, [&](auto& context) {

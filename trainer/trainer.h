@@ -55,6 +55,8 @@ class Trainer {
   FitReport fit(nn::Module& model, const Dataset& train, const Dataset& held_out);
   /// The same for a task of the caller's own: its networks, in place, by its steps.
   FitReport fit(Task& task, const Dataset& train, const Dataset& held_out);
+  /// The same without validation: reports know training metrics alone.
+  FitReport fit(Task& task, const Dataset& train);
 
   // For callbacks, while fit() runs.
   /// Ends training after this step (or epoch); the first reason counts. `why` is a line for the user. Where
@@ -94,6 +96,7 @@ class Trainer {
   Callbacks callbacks_;
   std::vector<std::unique_ptr<ParameterArena>> arenas_;
   std::unique_ptr<ParallelStrategy> strategy_;
+  FitReport fit(Task& task, const Dataset& train, const Dataset* held_out);
   Run& run() const;
   void tell_callbacks(const std::exception& error);
   Run* run_ = nullptr;  // while fit() runs

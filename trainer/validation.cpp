@@ -9,18 +9,19 @@ namespace athanor {
 
 std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseTimes& times,
                                        std::int64_t most) {
+  Loader* const held_out = feeding_.held_out();
+  if (!held_out) return Metrics::not_measured();
   const auto timed = times.scope(&Times::validation);
   ValidatedModel model(averages, strategy_);
   strategy_.broadcast_buffers();
   const InferenceMode inference;
   task_.networks().eval();
   sums_.clear();
-  Loader& held_out = feeding_.held_out();
-  held_out.start_epoch(0);
+  held_out->start_epoch(0);
   Batch batch;
-  std::int64_t draws = 0, left = held_out.samples_per_epoch();
-  for (std::int64_t done = 0; done != most && held_out.next(batch); ++done) {
-    const std::int64_t of_ranks = std::min(left, held_out.options().batch_size);
+  std::int64_t draws = 0, left = held_out->samples_per_epoch();
+  for (std::int64_t done = 0; done != most && held_out->next(batch); ++done) {
+    const std::int64_t of_ranks = std::min(left, held_out->options().batch_size);
     left -= of_ranks;
     Step step(feeding_.place(0, 0, of_ranks, false), draws, sums_, times);
     if (batch.size() > 0) task_.validation_step(feeding_.prepare(batch, 0, false), step);

@@ -34,7 +34,7 @@ class ValidatedModel {
   std::vector<std::unique_ptr<EmaSwap>> swaps_;
 };
 
-/// The metrics of a task over all that is held out.
+/// The metrics of a task over all that is held out; where nothing is, none was measured.
 class Validation {
  public:
   Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits, Device device)
