@@ -4,7 +4,9 @@
 #include "kernels/math.h"
 
 // Elementwise ops of one tensor and some numbers, which the functor holds. As in elementwise_ops.h,
-// forward(x) is the op and backward(x, dy) is dL/dx, in the accumulation type.
+// forward(x) is the op and backward(x, dy) is dL/dx, in the accumulation type. Both sides of a choice are
+// computed, then one is taken: arithmetic that is done for some elements alone keeps a loop from being vector
+// code.
 
 namespace athanor::kernels {
 
@@ -12,17 +14,27 @@ namespace athanor::kernels {
 struct LeakyRelu {
   double slope;
 
-  template <class A> ATH_HD A forward(A x) const { return x > A(0) ? x : x * A(slope); }
-  template <class A> ATH_HD A backward(A x, A dy) const { return x > A(0) ? dy : dy * A(slope); }
+  template <class A> ATH_HD A forward(A x) const {
+    const A scaled = x * A(slope);
+    return x > A(0) ? x : scaled;
+  }
+  template <class A> ATH_HD A backward(A x, A dy) const {
+    const A scaled = dy * A(slope);
+    return x > A(0) ? dy : scaled;
+  }
 };
 
 /// x from 0 up, alpha (e^x - 1) below. The derivative at 0 is alpha.
 struct Elu {
   double alpha;
 
-  template <class A> ATH_HD A forward(A x) const { return x < A(0) ? A(alpha) * math::expm1(x) : x; }
+  template <class A> ATH_HD A forward(A x) const {
+    const A below = A(alpha) * math::expm1(x);
+    return x < A(0) ? below : x;
+  }
   template <class A> ATH_HD A backward(A x, A dy) const {
-    return x <= A(0) ? dy * A(alpha) * math::exp(x) : dy;
+    const A below = dy * A(alpha) * math::exp(x);
+    return x <= A(0) ? below : dy;
   }
 };
 
@@ -37,7 +49,8 @@ struct Softplus {
   }
   template <class A> ATH_HD A backward(A x, A dy) const {
     const A z = x * A(beta);
-    return z > A(threshold) ? dy : dy * math::sigmoid(z);
+    const A curved = dy * math::sigmoid(z);
+    return z > A(threshold) ? dy : curved;
   }
 };
 
@@ -59,9 +72,18 @@ struct Clamp {
 struct Power {
   double exponent;
 
-  template <class A> ATH_HD A forward(A x) const { return math::pow(x, A(exponent)); }
+  template <class A> ATH_HD A forward(A x) const { return math::pow(x, varying(A(exponent), x)); }
   template <class A> ATH_HD A backward(A x, A dy) const {
-    return exponent == 0 ? A(0) : dy * (A(exponent) * math::pow(x, A(exponent - 1)));
+    const A slope = dy * (A(exponent) * math::pow(x, varying(A(exponent - 1), x)));
+    return exponent == 0 ? A(0) : slope;
+  }
+
+ private:
+  /// `constant`, as a compiler cannot tell: what it knows to be equal for all elements it makes branches of,
+  /// and then no vector code.
+  template <class A> ATH_HD static A varying(A constant, A x) {
+    const A bounded = std::fabs(x) < A(1) ? x : A(1);
+    return std::fma(A(0), bounded, constant);
   }
 };
 

@@ -16,16 +16,6 @@
 namespace athanor::peers {
 namespace {
 
-// The values both sides begin with: element i of a tensor, in [-1, 1).
-Tensor made_up(const Shape& shape, std::uint32_t seed) {
-  std::vector<float> values(static_cast<std::size_t>(shape.numel()));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint32_t word = (static_cast<std::uint32_t>(i) + seed) * 2654435761u;
-    values[i] = static_cast<float>(word >> 8) * 0x1p-23f - 1.0f;
-  }
-  return Tensor::from(values, shape);
-}
-
 struct Network {
   ParameterArena arena;
   std::unique_ptr<Optimizer> optimizer;

@@ -1,12 +1,18 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "tensor/tensor.h"
+
 // Our side of a comparison with a peer: the protocol of bench/peers/README.md over standard input and output.
 
 namespace athanor::peers {
+
+/// The values both sides begin with, [-1, 1) in f32: element i is a function of i + seed.
+Tensor made_up(const Shape& shape, std::uint32_t seed);
 
 /// A case made ready: what is timed, and a few values by which both sides show that they computed the same.
 struct Ready {

@@ -1,10 +1,17 @@
 """The peer's side of a comparison: the protocol of bench/peers/README.md, in PyTorch."""
 
 import json
+import math
 import sys
 import time
 
 import torch
+
+
+def made_up(shape, seed):
+    """The values both sides begin with: element i of a tensor, in [-1, 1)."""
+    words = ((torch.arange(math.prod(shape)) + seed) * 2654435761) & 0xFFFFFFFF
+    return ((words >> 8).to(torch.float32) * 2.0**-23 - 1.0).reshape(shape)
 
 
 def time_of(run):
