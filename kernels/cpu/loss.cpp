@@ -73,6 +73,8 @@ A cross_entropy_row(const T* x, std::int64_t classes, std::int64_t target, A smo
   return loss;
 }
 
+constexpr std::int64_t kSharesAtOnce = 256;  // of a row, on the stack
+
 // What a row of logits is compared with: element c's share u_c.
 template <class T> struct Shares {
   using A = Accumulate<T>;
@@ -85,31 +87,39 @@ template <class T> struct Shares {
         weight(w.defined() ? w.data<A>() : nullptr),
         on(A(1 - smoothing)),
         spread(A(smoothing / static_cast<double>(classes))) {}
-  // Of one row: c -> u_c.
-  auto of_row(std::int64_t row, std::int64_t classes) const {
-    const T* q = target + (target ? row * classes : 0);
-    return [q, w = weight, on = on, spread = spread](std::int64_t c) {
-      const A share = q ? std::fma(on, A(q[c]), spread) : spread;
-      return w ? w[c] * share : share;
-    };
+  // Calls f(first, count, shares) for a row's shares, some at a time.
+  template <class F> void for_each(std::int64_t row, std::int64_t classes, const F& f) const {
+    A u[kSharesAtOnce];
+    for (std::int64_t first = 0; first < classes; first += kSharesAtOnce) {
+      const std::int64_t count = std::min(kSharesAtOnce, classes - first);
+      const T* q = target + (target ? row * classes + first : 0);
+      const A* w = weight + (weight ? first : 0);
+      for (std::int64_t c = 0; c < count; ++c) u[c] = q ? std::fma(on, A(q[c]), spread) : spread;
+      for (std::int64_t c = 0; w && c < count; ++c) u[c] *= w[c];
+      f(first, count, u);
+    }
   }
 };
 
-// The loss of one row; stats get the maximum, the reciprocal of the sum, and the sum of the shares. Here and
-// in its gradient, code for each vector width would take the compiler a minute.
-template <class T, class A, class Share>
-A soft_cross_entropy_row(const T* x, std::int64_t classes, const Share& share, A* stats) {
-  A loss{};
-  cpu::vectorize_if<false>([&] {
+// The loss of one row; stats get the maximum, the reciprocal of the sum, and the sum of the shares.
+template <class T, class A>
+A soft_cross_entropy_row(const T* x, std::int64_t classes, const Shares<T>& shares, std::int64_t row,
+                         A* stats) {
+  A loss = 0, all = 0;
+  cpu::vectorize_if<cpu::kFastType<T>>([&] {
     const auto larger = [](A a, A b) { return a > b ? a : b; };
     const A max = cpu::reduce_lanes(
         classes, -std::numeric_limits<A>::infinity(), [&](std::int64_t c) { return A(x[c]); }, larger);
     const A sum = cpu::sum_lanes<A>(classes, [&](std::int64_t c) { return math::exp(A(x[c]) - max); });
     const A log_sum = math::log(sum);
-    loss = cpu::sum_lanes<A>(classes, [&](std::int64_t c) { return share(c) * (log_sum - (A(x[c]) - max)); });
+    shares.for_each(row, classes, [&](std::int64_t first, std::int64_t count, const A* u) {
+      loss += cpu::sum_lanes<A>(count,
+                                [&](std::int64_t c) { return u[c] * (log_sum - (A(x[first + c]) - max)); });
+      all += cpu::sum_lanes<A>(count, [&](std::int64_t c) { return u[c]; });
+    });
     stats[0] = max;
     stats[1] = A(1) / sum;
-    stats[2] = cpu::sum_lanes<A>(classes, share);
+    stats[2] = all;
   });
   return loss;
 }
@@ -182,7 +192,7 @@ void soft_cross_entropy_forward(CpuContext& context, const Tensor& logits, const
     const T* x = logits.data<T>();
     A* s = stats.data<A>();
     each_row(context, rows, row_grain(classes, kExpGrain), losses.data<A>(), [&](std::int64_t n) {
-      return soft_cross_entropy_row<T, A>(x + n * classes, classes, shares.of_row(n, classes), s + 3 * n);
+      return soft_cross_entropy_row<T, A>(x + n * classes, classes, shares, n, s + 3 * n);
     });
   });
 }
@@ -204,10 +214,11 @@ void soft_cross_entropy_backward(CpuContext& context, const Tensor& logits, cons
         const T* from = x + n * classes;
         T* to = out + n * classes;
         const A max = s[3 * n], scale = s[3 * n + 1] * s[3 * n + 2], g = gradient[n];
-        const auto share = shares.of_row(n, classes);
-        cpu::vectorize_if<false>([&] {
-          for (std::int64_t c = 0; c < classes; ++c)
-            to[c] = T(g * (math::exp(A(from[c]) - max) * scale - share(c)));
+        cpu::vectorize_if<cpu::kFastType<T>>([&] {
+          shares.for_each(n, classes, [&](std::int64_t first, std::int64_t count, const A* u) {
+            for (std::int64_t c = 0; c < count; ++c)
+              to[first + c] = T(g * (math::exp(A(from[first + c]) - max) * scale - u[c]));
+          });
         });
       }
     });

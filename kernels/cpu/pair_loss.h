@@ -4,8 +4,8 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/loss.h"
 
-// The loops of pair_loss.cpp and target_loss.cpp. Without code for each vector width: eight losses of four
-// dtypes would take the compiler a minute, and they wait for memory.
+// The loops of pair_loss.cpp and target_loss.cpp. They go by chunks that are converted to what is computed
+// with, so that the maths of a loss is compiled for f32 and f64 alone.
 
 namespace athanor::kernels {
 namespace {
@@ -14,35 +14,72 @@ using cpu::parallel_for;
 
 constexpr std::int64_t kChunk = 1024;  // elements summed by one thread before their sum is rounded
 
-// Element i of the operands, as what is computed with them; a and b and perhaps a weight.
-template <bool kWeighted, class T> struct Operands {
-  using A = Accumulate<T>;
-  const T *a, *b;
-  const A* weight;
+/// Elements of the operands side by side.
+template <class A> struct Pairs { const A *a, *b, *weight; };
 
-  Operands(const Tensor& left, const Tensor& right, const Tensor& weights)
-      : a(left.data<T>()), b(right.data<T>()), weight(kWeighted ? weights.data<A>() : nullptr) {}
-  template <class F> A apply(const F& f, std::int64_t i) const {
-    if constexpr (kWeighted) {
-      return f(A(a[i]), A(b[i]), weight[i]);
-    } else {
-      return f(A(a[i]), A(b[i]));
-    }
+/// `count` elements of T as A: in `buffer`, or where they are.
+template <class A, class T> const A* widened(const T* from, std::int64_t count, A* buffer) {
+  if constexpr (std::is_same_v<A, T>) {
+    return from;
+  } else {
+    cpu::vectorize([&] {
+      for (std::int64_t i = 0; i < count; ++i) buffer[i] = A(from[i]);
+    });
+    return buffer;
   }
-};
+}
+
+template <class Op, class A> void write_values(const Op& op, const Pairs<A>& x, std::int64_t count, A* to) {
+  cpu::vectorize_if<cpu::kFastType<A>>([&, x, to] {
+    for (std::int64_t i = 0; i < count; ++i) {
+      if constexpr (Op::kWeighted) {
+        to[i] = op.value(x.a[i], x.b[i], x.weight[i]);
+      } else {
+        to[i] = op.value(x.a[i], x.b[i]);
+      }
+    }
+  });
+}
+
+template <class Op, class A> void write_slopes(const Op& op, const Pairs<A>& x, std::int64_t count, A* to) {
+  cpu::vectorize_if<cpu::kFastType<A>>([&, x, to] {
+    for (std::int64_t i = 0; i < count; ++i) {
+      if constexpr (Op::kWeighted) {
+        to[i] = op.slope(x.a[i], x.b[i], x.weight[i]);
+      } else {
+        to[i] = op.slope(x.a[i], x.b[i]);
+      }
+    }
+  });
+}
+
+/// Calls f(chunk, first, count, pairs) for every chunk, in parallel.
+template <class T, class F>
+void for_each_chunk(CpuContext& context, const Tensor& a, const Tensor& b, const Tensor& weight, const F& f) {
+  using A = Accumulate<T>;
+  const T *left = a.data<T>(), *right = b.data<T>();
+  const A* weights = weight.defined() ? weight.data<A>() : nullptr;
+  const std::int64_t n = a.numel(), chunks = (n + kChunk - 1) / kChunk;
+  parallel_for(context, chunks, cpu::kGrain / kChunk, [&](std::int64_t begin, std::int64_t end) {
+    A wide_a[kChunk], wide_b[kChunk];
+    for (std::int64_t chunk = begin; chunk < end; ++chunk) {
+      const std::int64_t first = chunk * kChunk, count = std::min(kChunk, n - first);
+      f(chunk, first, count,
+        Pairs<A>{widened(left + first, count, wide_a), widened(right + first, count, wide_b),
+                 weights + (weights ? first : 0)});
+    }
+  });
+}
 
 template <class Op>
 void run_each(CpuContext& context, const Op& op, const Tensor& a, const Tensor& b, const Tensor& weight,
               const Tensor& y) {
   dispatch_floating(a.dtype(), "pair_loss", [&]<class T>() {
-    const Operands<Op::kWeighted, T> x(a, b, weight);
-    const auto value = [op](auto... in) { return op.value(in...); };
     auto* out = y.data<Accumulate<T>>();
-    parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize_if<false>([&] {
-        for (std::int64_t i = begin; i < end; ++i) out[i] = x.apply(value, i);
-      });
-    });
+    for_each_chunk<T>(context, a, b, weight,
+                      [&](std::int64_t, std::int64_t first, std::int64_t count, const auto& x) {
+                        write_values(op, x, count, out + first);
+                      });
   });
 }
 
@@ -51,20 +88,16 @@ void run_sum(CpuContext& context, const Op& op, const Tensor& a, const Tensor& b
              double scale, const Tensor& y) {
   dispatch_floating(a.dtype(), "pair_loss", [&]<class T>() {
     using A = Accumulate<T>;
-    const Operands<Op::kWeighted, T> x(a, b, weight);
-    const auto value = [op](auto... in) { return op.value(in...); };
-    const std::int64_t n = a.numel(), chunks = (n + kChunk - 1) / kChunk;
+    const std::int64_t chunks = (a.numel() + kChunk - 1) / kChunk;
     const Scratch scratch = context.scratch(static_cast<std::size_t>(chunks) * sizeof(A));
     A* sums = scratch.as<A>();
-    parallel_for(context, chunks, cpu::kGrain / kChunk, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize_if<false>([&] {
-        for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-          const std::int64_t first = chunk * kChunk;
-          sums[chunk] = cpu::sum_lanes<A>(std::min(kChunk, n - first),
-                                          [&](std::int64_t i) { return x.apply(value, first + i); });
-        }
-      });
-    });
+    for_each_chunk<T>(
+        context, a, b, weight, [&](std::int64_t chunk, std::int64_t, std::int64_t count, const auto& x) {
+          A values[kChunk];
+          write_values(op, x, count, values);
+          cpu::vectorize_if<cpu::kFastType<A>>(
+              [&] { sums[chunk] = cpu::sum_lanes<A>(count, [&](std::int64_t i) { return values[i]; }); });
+        });
     double total = 0;
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) total += static_cast<double>(sums[chunk]);
     *y.data<A>() = A(total * scale);
@@ -76,21 +109,23 @@ void run_backward(CpuContext& context, const Op& op, const Tensor& a, const Tens
                   double scale, const Tensor& dy, const Tensor& da) {
   dispatch_floating(a.dtype(), "pair_loss", [&]<class T>() {
     using A = Accumulate<T>;
-    const Operands<Op::kWeighted, T> x(a, b, weight);
-    const auto slope = [op](auto... in) { return op.slope(in...); };
     const A *gradient = dy.data<A>(), factor = A(scale);
     const bool reduced = dy.rank() == 0;
     T* out = da.data<T>();
-    parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize_if<false>([&] {
-        if (reduced) {
-          const A g = factor * *gradient;
-          for (std::int64_t i = begin; i < end; ++i) out[i] = T(g * x.apply(slope, i));
-        } else {
-          for (std::int64_t i = begin; i < end; ++i) out[i] = T(factor * gradient[i] * x.apply(slope, i));
-        }
-      });
-    });
+    for_each_chunk<T>(context, a, b, weight,
+                      [&](std::int64_t, std::int64_t first, std::int64_t count, const auto& x) {
+                        A slopes[kChunk];
+                        write_slopes(op, x, count, slopes);
+                        cpu::vectorize_if<cpu::kFastType<T>>([&, to = out + first] {
+                          if (reduced) {
+                            const A g = factor * *gradient;
+                            for (std::int64_t i = 0; i < count; ++i) to[i] = T(g * slopes[i]);
+                          } else {
+                            for (std::int64_t i = 0; i < count; ++i)
+                              to[i] = T(factor * gradient[first + i] * slopes[i]);
+                          }
+                        });
+                      });
   });
 }
 
