@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <span>
 
 #include "tensor/tensor.h"
@@ -13,8 +14,14 @@ namespace athanor {
 
 /// The sum of nothing is 0.
 Tensor sum(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
+inline Tensor sum(const Tensor& x, std::initializer_list<int> axes, bool keepdim = false) {
+  return sum(x, std::span(axes.begin(), axes.size()), keepdim);
+}
 /// The mean of nothing is NaN.
 Tensor mean(const Tensor& x, std::span<const int> axes = {}, bool keepdim = false);
+inline Tensor mean(const Tensor& x, std::initializer_list<int> axes, bool keepdim = false) {
+  return mean(x, std::span(axes.begin(), axes.size()), keepdim);
+}
 /// Sum of squared deviations from the mean (two passes), divided by count - correction; NaN or infinite where
 /// that is not positive. Its gradient is then that of torch.var: along named axes 2 dy (x - mean) / (count -
 /// correction), negative or infinite as it comes; over all, dy times infinity, or NaN where x is the mean.

@@ -41,8 +41,14 @@ Tensor cast(const Tensor& x, DType dtype);
 
 /// Joins tensors of equal shape but for `axis` along it.
 Tensor cat(std::span<const Tensor> parts, int axis);
+inline Tensor cat(std::initializer_list<Tensor> parts, int axis) {
+  return cat(std::span(parts.begin(), parts.size()), axis);
+}
 /// Joins tensors of equal shape along a new axis.
 Tensor stack(std::span<const Tensor> parts, int axis);
+inline Tensor stack(std::initializer_list<Tensor> parts, int axis) {
+  return stack(std::span(parts.begin(), parts.size()), axis);
+}
 /// Slices of x along `axis` at `index` [K] (integers): outside [0, size) an ArgumentError, on the CPU.
 Tensor index_select(const Tensor& x, int axis, const Tensor& index);
 /// y[i][j] = x[i][index[i][j]] for axis 1, and so on: index integers, of x's rank and no larger than x along

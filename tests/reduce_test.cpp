@@ -143,7 +143,7 @@ TEST(Reduce, LongF32SumsStayAccurate) {
   kernels::sum(cpu_context(), x, y);
   EXPECT_EQ(y.item(), static_cast<double>(n));
   const Tensor columns = x.view_as_strided({n / 16, 16}, {16, 1}, 0);
-  EXPECT_EQ(sum(columns, std::array{0}).to_vector(), std::vector<double>(16, static_cast<double>(n / 16)));
+  EXPECT_EQ(sum(columns, {0}).to_vector(), std::vector<double>(16, static_cast<double>(n / 16)));
 }
 
 TEST(Reduce, BitsDoNotDependOnThreads) {
@@ -176,7 +176,7 @@ TEST(Reduce, AxesMustExistAndBeNamedOnce) {
   EXPECT_THROW(sum(x, std::array{0, -2}), ArgumentError);
   EXPECT_THROW(max(x, -3), ArgumentError);
   EXPECT_THROW(sum(Tensor::zeros({2}, {DType::i64, kCpu})), ArgumentError);
-  EXPECT_EQ(sum(x, std::array{-1}).shape(), (Shape{2}));
+  EXPECT_EQ(sum(x, {-1}).shape(), (Shape{2}));
 }
 
 TEST(Reduce, VarDividesByCountMinusCorrection) {
