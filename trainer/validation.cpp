@@ -7,14 +7,15 @@
 
 namespace athanor {
 
-std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseTimes& times,
-                                       std::int64_t most) {
+std::optional<Metrics> Validation::run(std::int64_t epochs, const std::vector<Ema*>& averages,
+                                       PhaseTimes& times, std::int64_t most) {
   const auto timed = times.scope(&Times::validation);
   ValidatedModel model(averages, strategy_);
   strategy_.broadcast_buffers();
   const InferenceMode inference;
   task_.networks().eval();
   sums_.clear();
+  if (samples_) samples_->begin(epochs);
   Loader& held_out = feeding_.held_out();
   held_out.start_epoch(0);
   Batch batch;
@@ -22,7 +23,7 @@ std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseT
   for (std::int64_t done = 0; done != most && held_out.next(batch); ++done) {
     const std::int64_t of_ranks = std::min(left, held_out.options().batch_size);
     left -= of_ranks;
-    Step step(feeding_.place(0, 0, of_ranks, false), draws, sums_, times);
+    Step step(feeding_.place(0, 0, of_ranks, false), draws, sums_, times, nullptr, samples_);
     if (batch.size() > 0) task_.validation_step(feeding_.prepare(batch, 0, false), step);
     limits_.agree();
     if (limits_.signal() != 0) break;
