@@ -209,6 +209,8 @@ set(ATHANOR_HEADERS
   trainer/config.h
   trainer/early_stopping.h
   trainer/feeding.h
+  trainer/flags.h
+  trainer/frozen_weights.h
   trainer/json_lines.h
   trainer/limits.h
   trainer/metric_sums.h
@@ -223,6 +225,7 @@ set(ATHANOR_HEADERS
   trainer/run_main.h
   trainer/run_on_ranks.h
   trainer/run_state.h
+  trainer/samples.h
   trainer/signals.h
   trainer/task.h
   trainer/train_main.h

@@ -256,6 +256,8 @@ set(ATHANOR_SOURCES
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
   trainer/feeding.cpp
+  trainer/flags.cpp
+  trainer/frozen_weights.cpp
   trainer/json_lines.cpp
   trainer/limits.cpp
   trainer/loop.cpp
@@ -272,6 +274,7 @@ set(ATHANOR_SOURCES
   trainer/run_networks.cpp
   trainer/run_on_ranks.cpp
   trainer/run_state.cpp
+  trainer/samples.cpp
   trainer/settings.cpp
   trainer/signals.cpp
   trainer/task.cpp
@@ -279,9 +282,9 @@ set(ATHANOR_SOURCES
   trainer/trainer.cpp
   trainer/validation.cpp
 )
-# Which of them are formats: these folders, and what in data/ stands on them. The embedded digits are gunzipped, too.
+# Which of them are formats: these folders, and what in data/ and trainer/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
-list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode)\\.cpp$")
+list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode)\\.cpp$|^trainer/samples\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 add_library(athanor ${ATHANOR_SOURCES})

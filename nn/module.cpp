@@ -90,7 +90,23 @@ void Module::not_ready() const {
 }
 
 void Module::train(bool on) {
-  walk(*this, "", [&](const std::string&, Module& module) { module.training_ = on; });
+  walk(*this, "", [&](const std::string&, Module& module) { module.training_ = on && !module.frozen_; });
+}
+
+void Module::freeze() {
+  walk(*this, "", [](const std::string&, Module& module) {
+    module.frozen_ = true;
+    module.training_ = false;
+    for (const Parameter& own : module.parameters_) forget_grad(own.tensor);
+  });
+}
+
+void Module::unfreeze() {
+  walk(*this, "", [](const std::string&, Module& module) {
+    module.frozen_ = false;
+    module.training_ = true;
+    for (const Parameter& own : module.parameters_) require_grad(own.tensor);
+  });
 }
 
 std::vector<Parameter> Module::parameters() const {
@@ -111,6 +127,15 @@ std::vector<NamedTensor> Module::buffers() const {
       if (!holds(all, own.tensor)) all.push_back({prefix + own.name, own.tensor});
     }
   });
+  return all;
+}
+
+std::vector<NamedTensor> Module::frozen_buffers() const {
+  std::vector<NamedTensor> all = buffers(), trained;
+  walk(*this, "", [&](const std::string&, const Module& module) {
+    if (!module.frozen_) trained.insert(trained.end(), module.buffers_.begin(), module.buffers_.end());
+  });
+  std::erase_if(all, [&](const NamedTensor& one) { return holds(trained, one.tensor); });
   return all;
 }
 

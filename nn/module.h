@@ -73,16 +73,28 @@ class Module {
   /// Sets every parameter and buffer of the tree to its initial value.
   void initialize(std::uint64_t seed);
 
-  /// Training or evaluation behaviour (batch norm, dropout) of the whole tree; training at first.
+  /// Training or evaluation behaviour (batch norm, dropout) of the whole tree but of what is frozen; training
+  /// at first.
   void train(bool on = true);
   void eval() { train(false); }
   bool training() const { return training_; }
 
-  /// Trainable tensors in declared order: own ones, then those of the children. Names are dotted paths
-  /// ("layer1.0.conv1.weight"). A tied weight is listed once, under its first name.
+  /// From now on nothing trains this module and all below it: parameters ask for no gradient, and it stays in
+  /// evaluation, whatever train() says, so that batch norms' statistics stand still. unfreeze() takes all of
+  /// that back, and begins training behaviour. A weight that is tied is tied in this, too. A run (a
+  /// Trainer's fit()) decides when it begins what it trains: freeze before it.
+  void freeze();
+  void unfreeze();
+  bool frozen() const { return frozen_; }
+
+  /// Trainable tensors in declared order: own ones, then those of the children; frozen ones, too, which do
+  /// not require_grad(). Names are dotted paths ("layer1.0.conv1.weight"). A tied weight is listed once,
+  /// under its first name.
   std::vector<Parameter> parameters() const;
   /// Tensors that are state but not trained: running statistics. Order and names as above.
   std::vector<NamedTensor> buffers() const;
+  /// Those of them that are in frozen modules alone: they stay as they are.
+  std::vector<NamedTensor> frozen_buffers() const;
   /// This module and all below it, parents first.
   std::vector<NamedModule> modules() const;
   /// Calls visit(module, its own parameters) for this module and all below it, parents first. Tied parameters
@@ -152,6 +164,7 @@ class Module {
   std::vector<Child> children_;
   std::function<void()> before_call_;
   bool training_ = true;
+  bool frozen_ = false;
   bool ready_ = true;
   bool keeps_f32_ = false;
 };

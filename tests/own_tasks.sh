@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# own_tasks.sh BIN MPI NAME...: each example with a task of its own, on a few made-up digits, in f32 and f16: killed, it goes on to the
-# same weights; ZeRO-1 is DDP to the bit (where MPI is 1). What is wrong is one line.
+# own_tasks.sh BIN MPI NAME...: each example with a task of its own, on a few made-up digits, in f32 and f16: killed (in each of its
+# phases), it goes on to the same weights and pictures; ZeRO-1 is DDP to the bit (where MPI is 1). What is wrong is one line.
 set -euo pipefail
 bin=$1 mpi=$2
 shift 2
@@ -27,26 +27,35 @@ for part in train:64 t10k:20; do
 done
 
 for name in "$@"; do
-  run 2 "$bin/$name" --data-dir nowhere
-  [ "$(wc -l <err)" -eq 1 ] || die "$name: expected one line on stderr"
+  phases=("")
+  [ "$name" = distill ] && phases=(teacher/ student/)
+  if [ "$name" != distill ]; then # which has its data with it
+    run 2 "$bin/$name" --data-dir nowhere
+    [ "$(wc -l <err)" -eq 1 ] || die "$name: expected one line on stderr"
+  fi
   for precision in f32 f16; do
-    train=("$bin/$name" --data-dir . --epochs 3 --batch-size 16 --deterministic --threads 1 --precision $precision)
-    run 0 "${train[@]}" --metrics straight.jsonl
-    straight=$(hash_of straight.jsonl)
+    train=("$bin/$name" --data-dir . --epochs 3 --batch-size 16 --max-steps 12 --deterministic --threads 1 --precision $precision)
+    run 0 "${train[@]}" --run-dir straight
+    straight=$(hash_of straight/metrics.jsonl)
     [ -n "$straight" ] || die "$name: no hash"
 
-    rm -rf saved
-    "${train[@]}" --checkpoint-dir saved --checkpoint-every 1 >out 2>err &
-    pid=$!
-    until ls saved/step-*.safetensors >/dev/null 2>&1; do sleep 0.02; done
-    kill -9 $pid 2>/dev/null || true
-    wait $pid 2>/dev/null || true
-    run 0 "${train[@]}" --checkpoint-dir saved --resume auto --metrics resumed.jsonl
-    [ "$(hash_of resumed.jsonl)" = "$straight" ] || die "$name $precision: killed and resumed, it ends elsewhere"
+    for phase in "${phases[@]}"; do # that it is killed in
+      rm -rf run
+      "${train[@]}" --run-dir run --checkpoint-every 1 >out 2>err &
+      pid=$!
+      until ls "run/checkpoints/$phase"step-*.safetensors >/dev/null 2>&1; do sleep 0.02; done
+      kill -9 $pid 2>/dev/null || true
+      wait $pid 2>/dev/null || true
+      run 0 "${train[@]}" --run-dir run --checkpoint-every 1 --resume auto
+      [ "$(hash_of run/metrics.jsonl)" = "$straight" ] || die "$name $precision: killed and resumed, it ends elsewhere"
+      [ ! -d straight/samples ] || diff -r straight/samples run/samples || die "$name $precision: resumed, it draws other pictures"
+    done
+    [ "$name" != denoise ] || [ "$(ls run/samples)" = "$(printf 'epoch_000%d_samples.png\n' 1 2 3)" ] || die "$name: no pictures"
 
-    [ "$mpi" = 1 ] || continue
-    for strategy in ddp zero1; do run 0 "${train[@]}" --devices 2 --strategy $strategy --metrics $strategy.jsonl; done
-    [ "$(hash_of ddp.jsonl)" = "$(hash_of zero1.jsonl)" ] || die "$name $precision: ZeRO-1 is not DDP"
-    rm -f ./*.jsonl
+    if [ "$mpi" = 1 ]; then
+      for strategy in ddp zero1; do run 0 "${train[@]}" --devices 2 --strategy $strategy --run-dir $strategy; done
+      [ "$(hash_of ddp/metrics.jsonl)" = "$(hash_of zero1/metrics.jsonl)" ] || die "$name $precision: ZeRO-1 is not DDP"
+    fi
+    rm -rf straight run ddp zero1
   done
 done

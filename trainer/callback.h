@@ -82,7 +82,8 @@ struct FitInfo {
   const TrainerConfig& config;
   const ImageSpec& spec;
   std::int64_t train_samples = 0, val_samples = 0;
-  std::int64_t parameters = 0;
+  std::int64_t parameters = 0;         ///< that are trained
+  std::int64_t frozen_parameters = 0;  ///< that are not
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;  ///< that will be attempted, if nothing ends them early
   int threads = 1;

@@ -19,6 +19,13 @@ Goal EarlyStop::goal_or_default() const {
   return Goal::minimum;
 }
 
+TrainerConfig in_run_dir(TrainerConfig config) {
+  if (config.run_dir.empty()) return config;
+  if (config.metrics.empty()) config.metrics = config.run_dir / "metrics.jsonl";
+  if (config.checkpoint_dir.empty()) config.checkpoint_dir = config.run_dir / "checkpoints";
+  return config;
+}
+
 void check(const EarlyStop& options) {
   const std::vector<std::string> metrics{"val_loss", "val_accuracy", "train_loss"};
   const bool known = std::find(metrics.begin(), metrics.end(), options.metric) != metrics.end();
@@ -66,9 +73,10 @@ void check(const TrainerConfig& config) {
             config.ema_decay);
   if (config.loss_scaling) check(*config.loss_scaling);
   ATH_CHECK(config.checkpoint_every == 0 || !config.checkpoint_dir.empty(),
-            "--checkpoint-every: needs --checkpoint-dir, which says where");
+            "--checkpoint-every: needs --checkpoint-dir or --run-dir, which says where");
   ATH_CHECK(config.resume != "auto" || !config.checkpoint_dir.empty(),
-            "--resume auto: needs --checkpoint-dir, which says where from; or name a checkpoint's file");
+            "--resume auto: needs --checkpoint-dir or --run-dir, which says where from; or name a "
+            "checkpoint's file");
   ATH_CHECK(config.resume.empty() || config.resume == "auto" || std::filesystem::exists(config.resume),
             "--resume: must be auto or a checkpoint's file, but there is no {}", config.resume);
   ATH_CHECK(config.resume.empty() || !config.fast_dev_run,

@@ -48,12 +48,21 @@ constexpr std::string_view name_of(Strategy strategy) {
   return "?";
 }
 
+/// A flag of the program's own, as it was set.
+struct OwnFlag {
+  std::string name;  ///< "--temperature"
+  std::string value;
+};
+
 /// What a Trainer does. A program sets its defaults, and parse_flags() lets the user change them.
 struct TrainerConfig {
   std::string program = "athanor";  ///< for messages
   std::string model = {};           ///< a name nn::make_model() knows, where the program asks for one
   /// The names --model accepts; empty: the program has one model of its own.
   std::vector<std::string> models = {};
+  std::string phase = {};  ///< Trainer::phase(); empty: the run has one
+  /// Settings of the run beside those below: a run that goes on must have the same.
+  std::vector<OwnFlag> own_flags = {};
 
   std::int64_t epochs = 10;
   std::int64_t max_steps = -1;                                  ///< attempted steps; -1: no limit
@@ -91,10 +100,13 @@ struct TrainerConfig {
   Order order = Order::random;         ///< of the training set's samples
   bool data_on_device = false;         ///< keeps data sets that are in memory on the device
   bool deterministic = false;
-  bool forbid_sync = false;                   ///< waiting for the device inside a step is an error
-  bool fast_dev_run = false;                  ///< one step and one batch of validation
-  std::int64_t memory_limit = 0;              ///< bytes of tensors; 0: none
-  bool profile = false;                       ///< say at the end where the time went
+  bool forbid_sync = false;       ///< waiting for the device inside a step is an error
+  bool fast_dev_run = false;      ///< one step and one batch of validation
+  std::int64_t memory_limit = 0;  ///< bytes of tensors; 0: none
+  bool profile = false;           ///< say at the end where the time went
+  /// The run's own folder: metrics.jsonl, checkpoints/ and samples/ are in it, unless they are named; empty:
+  /// none
+  std::filesystem::path run_dir = {};
   std::filesystem::path checkpoint_dir = {};  ///< checkpoints are saved there; empty: none
   std::int64_t checkpoint_every = 0;          ///< attempted steps; 0: once per epoch. At the end in any case.
   std::int64_t checkpoint_keep = 3;           ///< the newest ones
@@ -134,6 +146,9 @@ class HelpRequested : public std::runtime_error {
 /// (ATHANOR_DATA_DIR, ATHANOR_DIST_DEBUG). Throws ArgumentError: one line that says which
 /// flag, what it must be, and what to do; and HelpRequested.
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig defaults);
+
+/// With metrics and checkpoint_dir in run_dir, where there is one and they are not set.
+TrainerConfig in_run_dir(TrainerConfig config);
 
 /// Checks what flags and programs may set. Throws ArgumentError.
 void check(const TrainerConfig& config);

@@ -25,7 +25,7 @@ EarlyStopRule::Verdict EarlyStopRule::update(double value) {
 }
 
 EarlyStopping::EarlyStopping(const EarlyStop& options)
-    : metric_(options.metric), rule_{options.goal_or_default(), options.patience} {
+    : options_(options), metric_(options.metric), rule_{options.goal_or_default(), options.patience} {
   check(options);
 }
 

@@ -29,6 +29,7 @@ class EarlyStopping final : public Callback {
  public:
   explicit EarlyStopping(const EarlyStop& options);
 
+  void on_fit_begin(Trainer&, const FitInfo&) override { *this = EarlyStopping(options_); }
   void on_epoch_end(Trainer& trainer, const EpochReport& report) override;
   void on_train_end(Trainer& trainer) override;
   bool reads_weights() const override { return false; }
@@ -40,6 +41,7 @@ class EarlyStopping final : public Callback {
   void check_measured(const EpochReport& report, double value) const;
   void keep(const Trainer& trainer);
 
+  EarlyStop options_;
   std::string metric_;
   EarlyStopRule rule_;
   std::int64_t best_epoch_ = 0, last_epoch_ = 0;

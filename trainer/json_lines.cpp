@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -23,6 +24,11 @@ std::string text_of(const Json& json) {
 }
 std::string hex(std::uint64_t hash) {
   return fmt::format("{:016x}", hash);
+}
+
+std::string line_of(const std::string& phase, Json line) {
+  if (!phase.empty()) line["phase"] = phase;
+  return text_of(line);
 }
 
 /// What a task logs beside the loss and accuracy, which have places of their own.
@@ -60,9 +66,11 @@ void JsonLines::append(std::string line) {
 }
 
 void JsonLines::on_fit_begin(Trainer&, const FitInfo& info) {
+  phase_ = info.config.phase;
   if (info.resumed_from.empty()) return;
-  append(text_of(Json{
-      {"event", "resume"}, {"attempted_steps", info.attempted}, {"checkpoint", info.resumed_from.string()}}));
+  append(line_of(phase_, Json{{"event", "resume"},
+                              {"attempted_steps", info.attempted},
+                              {"checkpoint", info.resumed_from.string()}}));
 }
 
 void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
@@ -92,7 +100,7 @@ void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
             {"workers_busy", seconds(report.loader.busy)},
             {"bad_samples", report.loader.skipped}};
   add(line, report.others);
-  append(text_of(line));
+  append(line_of(phase_, std::move(line)));
 }
 
 void JsonLines::on_note(Trainer&, const std::string& note) {
@@ -119,7 +127,7 @@ void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
             {"ranks", report.world_size},
             {"stopped_by", std::string(name_of(report.stopped_by))}};
   add(line, report.others);
-  append(text_of(line));
+  append(line_of(phase_, std::move(line)));
 }
 
 }  // namespace athanor

@@ -29,6 +29,7 @@ class JsonLines final : public Callback {
 
   std::filesystem::path path_;
   int file_ = -1;
+  std::string phase_ = {};  // of the run, where it has several
 };
 
 }  // namespace athanor

@@ -40,6 +40,7 @@ bool Run::train_step() {
       config_.forbid_sync ? std::optional<ForbidSync>(std::in_place) : std::nullopt;
   const auto timed = times_.scope(&Times::update);
   const double waited_s = step_.waited_s();
+  frozen_.check();
   notify([&](Callback& c) { c.on_step_begin(trainer_, info_of(position_, clock_.seconds())); });
   metrics_.snapshot();
   run_passes(samples);

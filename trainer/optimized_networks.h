@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "optim/arena.h"
 #include "optim/ema.h"
@@ -10,9 +11,16 @@
 #include "optim/schedule.h"
 #include "optim/step_buffer.h"
 #include "trainer/config.h"
+#include "trainer/frozen_weights.h"
 #include "trainer/task.h"
 
 namespace athanor {
+
+/// The memory of a task's networks. It outlives their run: they are the caller's.
+struct ModelMemory {
+  std::vector<std::unique_ptr<ParameterArena>> arenas;  ///< one for each optimizer
+  std::unique_ptr<FrozenWeights> frozen;
+};
 
 /// The networks that one optimizer trains, with all it takes to update them: their arena, the optimizer, its
 /// learning rates, and their running average. A run has one of these for each optimizer of its task.

@@ -104,6 +104,8 @@ class SyncedStrategy : public ParallelStrategy {
   void detach() override {
     syncs_.clear();
     times_ = &discarded_times_;
+    vote_ = {};
+    known_ = {};
     signal_ = false;
   }
   std::unique_ptr<dist::SyncBatchNorm> join_norms(nn::Module& model) override {

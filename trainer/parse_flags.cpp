@@ -10,6 +10,7 @@
 #include "trainer/config.h"
 #include "trainer/detail/read_flag.h"
 #include "trainer/detail/terminal.h"
+#include "trainer/flags.h"
 
 namespace athanor {
 namespace {
@@ -17,9 +18,9 @@ namespace {
 using namespace read_flag;
 
 /// Adds flags to a CLI11 app, which splits and matches; what is said about mistakes is ours.
-class Flags {
+class FlagTable {
  public:
-  explicit Flags(CLI::App& app) : app_(app) {}
+  explicit FlagTable(CLI::App& app) : app_(app) {}
 
   /// `usage` is names and what --help calls the value, as "--epochs,--max-epochs N": the first name is the
   /// one to read of. `read` makes of a text what `target` gets; "{}" in `help` is its default.
@@ -39,22 +40,38 @@ class Flags {
   void on(const std::string& name, const std::string& help, bool& target) {
     app_.add_flag(name, target, wrapped(help, target))->group(group_);
   }
+  void add_own(const Flags::Flag& flag) {
+    const auto take = [&flag](const CLI::results_t& texts) {
+      flag.read(texts.at(0));
+      return true;
+    };
+    const std::string help = terminal::wrapped(flag.help, kHelpColumns, 0);
+    if (flag.value.empty()) {
+      app_.add_flag_callback(
+              flag.name, [&flag] { flag.read(""); }, help)
+          ->group(group_);
+    } else {
+      app_.add_option(flag.name, take, help)->type_name(flag.value)->take_last()->group(group_);
+    }
+  }
   /// The heading in --help of those added from now on.
-  void group(const char* heading) { group_ = heading; }
+  void group(std::string heading) { group_ = std::move(heading); }
+  bool has(const std::string& name) const { return app_.get_option_no_throw(name) != nullptr; }
 
  private:
   template <class T> static std::string wrapped(const std::string& help, const T& value) {
-    constexpr int kHelpColumns = terminal::kColumns - 30;  // behind the names
     if constexpr (std::is_arithmetic_v<T>)
       return terminal::wrapped(fmt::format(fmt::runtime(help), value), kHelpColumns, 0);
     return terminal::wrapped(help, kHelpColumns, 0);
   }
 
+  static constexpr int kHelpColumns = terminal::kColumns - 30;  // behind the names
+
   CLI::App& app_;
   std::string group_;
 };
 
-void add_training(Flags& flags, TrainerConfig& config) {
+void add_training(FlagTable& flags, TrainerConfig& config) {
   flags.group("Training");
   if (!config.models.empty()) {
     const std::string names = fmt::format("{}", fmt::join(config.models, " "));
@@ -94,7 +111,7 @@ void add_training(Flags& flags, TrainerConfig& config) {
             config.seed, seed);
 }
 
-void add_data(Flags& flags, TrainerConfig& config) {
+void add_data(FlagTable& flags, TrainerConfig& config) {
   flags.group("Data");
   flags.add("--data-dir DIR", "folder that holds mnist/, cifar10/, ... [$ATHANOR_DATA_DIR, else data-cache]",
             config.data_dir, path);
@@ -116,7 +133,7 @@ void add_data(Flags& flags, TrainerConfig& config) {
   flags.on("--data-on-device", "keep data sets that are in memory on the device", config.data_on_device);
 }
 
-void add_machine(Flags& flags, TrainerConfig& config) {
+void add_machine(FlagTable& flags, TrainerConfig& config) {
   flags.group("Device and numbers");
   flags.add("--threads N", "CPU threads per rank [all cores, divided among ranks]", config.threads,
             whole(1, 1024));
@@ -138,7 +155,7 @@ void add_machine(Flags& flags, TrainerConfig& config) {
            config.deterministic);
 }
 
-void add_ranks(Flags& flags, TrainerConfig& config) {
+void add_ranks(FlagTable& flags, TrainerConfig& config) {
   using dist::Algorithm;
   flags.group("Several devices");
   flags.add("--devices N",
@@ -175,14 +192,22 @@ void add_ranks(Flags& flags, TrainerConfig& config) {
             config.flight_dir, path);
 }
 
-void add_reports(Flags& flags, TrainerConfig& config) {
+void add_reports(FlagTable& flags, TrainerConfig& config) {
   flags.group("Checkpoints and reports");
-  flags.add("--metrics FILE", "append JSON lines: one per epoch, one at the end", config.metrics, path);
+  flags.add("--metrics FILE",
+            "append JSON lines: one per epoch, one at the end [metrics.jsonl of --run-dir, else none]",
+            config.metrics, path);
   flags.add("--profile,--profiler KIND", "simple: say at the end where the time went", config.profile,
             profile);
   flags.on("--forbid-sync", "a step that waits for the device is an error", config.forbid_sync);
   flags.on("--fast-dev-run", "one step and one batch of validation, to try everything", config.fast_dev_run);
-  flags.add("--checkpoint-dir DIR", "save checkpoints there, and keep the newest three [none]",
+  flags.add(
+      "--run-dir DIR|none",
+      "folder of the run: metrics.jsonl, checkpoints/ and the pictures of samples/ go there, unless flags "
+      "say where [none]",
+      config.run_dir, [](Text flag, Text text) { return text == "none" ? "" : path(flag, text); });
+  flags.add("--checkpoint-dir DIR",
+            "save checkpoints there, and keep the newest three [checkpoints/ of --run-dir, else none]",
             config.checkpoint_dir, path);
   flags.add("--checkpoint-every STEPS",
             "save after every so many steps, skipped ones included, and at the end [once per epoch]",
@@ -195,6 +220,17 @@ void add_reports(Flags& flags, TrainerConfig& config) {
             "begin with these weights (a checkpoint, or safetensors with this model's names); with other "
             "classes the last layer begins anew [random ones]",
             config.pretrained, path);
+}
+
+/// Those of the program itself.
+void add_own(FlagTable& flags, const TrainerConfig& config, const Flags& own) {
+  flags.group(config.program);
+  for (const Flags::Flag& flag : own.all()) {
+    ATH_CHECK(!flags.has(flag.name),
+              "flags: {} is a flag of all training programs: {} must call its own otherwise", flag.name,
+              config.program);
+    flags.add_own(flag);
+  }
 }
 
 /// CommunicatorOptions::compare_calls, for the day on which something is wrong: a variable, because whoever
@@ -210,6 +246,10 @@ bool compare_calls() {
 }  // namespace
 
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig config) {
+  return parse_flags(argc, argv, std::move(config), {});
+}
+
+TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig config, const Flags& own) {
   if (config.data_dir.empty()) {
     const char* folder = std::getenv("ATHANOR_DATA_DIR");
     config.data_dir = folder ? folder : "data-cache";  // where scripts/get_data.sh puts things
@@ -221,7 +261,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
       "flatters val_loss and val_accuracy.",
       config.program);
   app.allow_extras();
-  Flags flags(app);
+  FlagTable flags(app);
   if (const DeviceChoice choice = automatic_device(); config.device == kCpu) {
     config.device = choice.device;
     config.device_note = choice.note;
@@ -231,6 +271,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   add_machine(flags, config);
   add_ranks(flags, config);
   add_reports(flags, config);
+  add_own(flags, config, own);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -251,6 +292,10 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     detail::fail<>("{}: there is no flag '{}'{}; see --help", config.program, name,
                    did_you_mean(name, names));
   }
+  for (const Flags::Flag& flag : own.all()) {
+    if (flag.text) config.own_flags.push_back({flag.name, flag.text()});
+  }
+  config = in_run_dir(std::move(config));
   check(config);
   return config;
 }

@@ -109,9 +109,11 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   done_before_ = info.attempted;
   idle_ = !info.nothing_to_do.empty();
   table_begun_ = false;
+  best_accuracy_ = -1;
+  last_wall_s_ = 0;
   classifies_ = info.classifies;
-  say(fmt::format("{}: device {}{}, {}{}{}, precision {}, strategy {}, {}, seed {}", config.program,
-                  config.device.str(),
+  say(fmt::format("{}{}: device {}{}, {}{}{}, precision {}, strategy {}, {}, seed {}", config.program,
+                  config.phase.empty() ? "" : ", phase " + config.phase, config.device.str(),
                   config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
                   counted(info.threads, "thread"),
                   config.threads > 0       ? ""
@@ -119,12 +121,13 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
                                            : " (auto: all cores)",
                   config.device.is_cpu() ? ", " + cpu_implementations() : "", name_of(config.precision),
                   info.strategy, info.feeding, config.seed));
-  say(fmt::format("{} with {} parameters; {} images to train on, {} to test, {}x{}x{}{}",
-                  config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
-                  with_commas(info.train_samples),
-                  info.val_samples > 0 ? with_commas(info.val_samples) : "none", info.spec.height,
-                  info.spec.width, info.spec.channels,
-                  classifies_ ? fmt::format(", {} classes", info.spec.classes) : ""));
+  say(fmt::format(
+      "{} with {} parameters{}; {} images to train on, {} to test, {}x{}x{}{}",
+      config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
+      info.frozen_parameters == 0 ? "" : fmt::format(", and {} frozen", with_commas(info.frozen_parameters)),
+      with_commas(info.train_samples), info.val_samples > 0 ? with_commas(info.val_samples) : "none",
+      info.spec.height, info.spec.width, info.spec.channels,
+      classifies_ ? fmt::format(", {} classes", info.spec.classes) : ""));
   const std::string epochs = counted(config.epochs, "epoch");
   const bool whole = total_steps_ == config.epochs * steps_per_epoch_;
   say(fmt::format("{}, batch {}{}{}{}",

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/hash.h"
+#include "optim/load.h"
 #include "tensor/error.h"
 #include "trainer/overflow.h"
 #include "trainer/progress.h"
@@ -54,7 +56,7 @@ std::string prefix_of(const Callback& callback, const std::vector<StatePart>& pa
 }  // namespace
 
 Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks,
-         ParallelStrategy& strategy, Arenas& arenas, Task& task, const Dataset& train,
+         ParallelStrategy& strategy, ModelMemory& memory, Task& task, const Dataset& train,
          const Dataset* held_out)
     : trainer_(trainer),
       config_(config),
@@ -67,7 +69,8 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
                [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
       task_(task),
       specs_(specs()),
-      networks_(make_networks(arenas)),
+      networks_(make_networks(memory)),
+      frozen_(*memory.frozen),
       settings_(settings_of(data_and_steps(), feeding_.pixels(), schedules(), optimizer_kinds())),
       scaling_(make_scaling(config)),
       gradient_limits_(make_limits(config)),
@@ -75,7 +78,8 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
             {.seed = dist::rank_seed(config.seed, strategy.rank()), .loss_scale = scaling_.initial}),
       metrics_(config.device),
       checkpoints_(config, strategy, step_, metrics_),
-      validation_(task, feeding_, strategy, limits_, config.device),
+      samples_(sample_folder()),
+      validation_(task, feeding_, strategy, limits_, config.device, samples_ ? &*samples_ : nullptr),
       named_(static_cast<std::size_t>(strategy.world_size())) {
   strategy_.check_same(state_of(settings_));
   for (const auto& networks : networks_) arenas_.push_back(&networks->arena());
@@ -143,26 +147,36 @@ std::vector<StatePart> Run::state_parts() {
                      [&optimizer] { return optimizer.state_dict(); },
                      [&optimizer](const StateDict& state) { optimizer.load_state_dict(state); }});
   }
-  // Names of different networks differ: one dictionary has them all.
-  const auto add = [&](const char* prefix, const auto& of) {
+  // Names of different networks differ: one dictionary has them all, and what is frozen.
+  const auto add = [&](const char* prefix, const auto& of, FrozenWeights* frozen) {
     parts.push_back({prefix,
-                     [this, of] {
+                     [this, of, frozen] {
                        StateDict all;
                        for (const auto& networks : networks_) all.set_all("", of(*networks).state_dict());
+                       if (frozen) all.set_all("", frozen->state_dict());
                        return all;
                      },
-                     [this, of](const StateDict& state) {
-                       if (returns_loss()) return of(*networks_[0]).load_state_dict(state);
+                     [this, of, frozen](const StateDict& state) {
+                       if (returns_loss() && !frozen) return of(*networks_[0]).load_state_dict(state);
                        std::vector<StateDict> given;
                        for (const auto& networks : networks_)
                          given.push_back(state.picked(of(*networks).state_dict().names()));
+                       const StateDict still =
+                           frozen ? state.picked(frozen->state_dict().names()) : StateDict();
                        state.require_all_used("networks");
+                       for (std::size_t i = 0; i < given.size(); ++i)
+                         check_tensors(of(*networks_[i]).state_dict(), given[i], "networks");
+                       if (frozen) frozen->load_state_dict(still);
                        for (std::size_t i = 0; i < given.size(); ++i)
                          of(*networks_[i]).load_state_dict(given[i]);
                      }});
   };
-  if (config_.ema_decay > 0) add("ema.", [](OptimizedNetworks& of) -> Ema& { return *of.average(); });
-  add("model.", [](OptimizedNetworks& of) -> ParameterArena& { return of.arena(); });
+  if (config_.ema_decay > 0)
+    add(
+        "ema.", [](OptimizedNetworks& of) -> Ema& { return *of.average(); }, nullptr);
+  add(
+      "model.", [](OptimizedNetworks& of) -> ParameterArena& { return of.arena(); },
+      frozen_.empty() ? nullptr : &frozen_);
   return parts;
 }
 
@@ -250,9 +264,17 @@ void Run::name_unused() {
 
 // Reports --------------------------------------------------------------------------------------------------
 
-void Run::validate() {
+// One that is only tried leaves nothing behind.
+std::optional<SampleFolder> Run::sample_folder() const {
+  if (config_.run_dir.empty() || config_.fast_dev_run || !strategy_.is_rank0()) return std::nullopt;
+  return SampleFolder(config_.run_dir / "samples" / config_.phase, [this](const std::string& note) {
+    notify([&](Callback& c) { c.on_note(trainer_, note); });
+  });
+}
+
+void Run::validate(std::int64_t epochs) {
   if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_begin(trainer_); });
-  const auto metrics = validation_.run(averages(), times_, config_.fast_dev_run ? 1 : -1);
+  const auto metrics = validation_.run(epochs, averages(), times_, config_.fast_dev_run ? 1 : -1);
   if (!metrics) return;
   if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
   position_.validation = *metrics;
@@ -262,20 +284,26 @@ void Run::validate() {
 // False where a signal came before it was done.
 bool Run::report_epoch(EpochReport report, double epoch_s) {
   const Metrics training = metrics_.mean(metrics_.joined(metrics_.gather(strategy_)));
-  validate();
+  validate(position_.epoch + 1);
   if (limits_.signal() != 0) return false;
   fill(report, position_, step_.known(), training, epoch_s, clock_.seconds());
-  report.weights_hash = strategy_.weights_hash();
+  report.weights_hash = weights_hash();
   strategy_.check_weights(report.weights_hash);
   feeding_.add_bad_samples(report, strategy_);
   notify([&](Callback& c) { c.on_epoch_end(trainer_, report); });
   return true;
 }
 
+// Of what is trained; of what is frozen, too, where something is.
+std::uint64_t Run::weights_hash() {
+  const std::uint64_t trained = strategy_.weights_hash();
+  return frozen_.empty() ? trained : kernels::mix64(trained) ^ frozen_.hash();
+}
+
 FitReport Run::finish() {
   notify([&](Callback& c) { c.on_train_end(trainer_); });
   limits_.agree();
-  if (!position_.validated && limits_.signal() == 0) validate();
+  if (!position_.validated && limits_.signal() == 0) validate(position_.epoch);
   const Metrics test = position_.validated ? position_.validation : Metrics::not_measured();
   if (!test.finite)
     limits_.diverged(fmt::format("the last validation's {}; {}", not_finite(test),
@@ -286,7 +314,7 @@ FitReport Run::finish() {
     strategy_.complete_weights();
   }
   report.signal = limits_.signal();
-  report.weights_hash = strategy_.weights_hash();
+  report.weights_hash = weights_hash();
   report.world_size = strategy_.world_size();
   report.strategy = strategy_.kind();
   report.host_syncs = host_syncs() - syncs_before_;
@@ -316,6 +344,7 @@ FitInfo Run::data_and_steps() const {
 FitInfo Run::describe() const {
   FitInfo info = data_and_steps();
   for (const auto& networks : networks_) info.parameters += networks->arena().numel();
+  info.frozen_parameters = frozen_.numel();
   info.threads = cpu_context().threads();
   info.strategy = strategy_.describe(config_.ranks_note);
   info.feeding = feeding_.describe();

@@ -22,11 +22,9 @@ namespace athanor {
 /// Trainer::fit() for as long as it runs.
 class Run : private Minimizer {
  public:
-  using Arenas = std::vector<std::unique_ptr<ParameterArena>>;
-
-  /// `arenas` get the networks' parameters, one for each optimizer. `trainer` is what callbacks are given.
+  /// `memory` gets the networks' parameters. `trainer` is what callbacks are given.
   Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks, ParallelStrategy& strategy,
-      Arenas& arenas, Task& task, const Dataset& train, const Dataset* held_out);
+      ModelMemory& memory, Task& task, const Dataset& train, const Dataset* held_out);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -55,7 +53,7 @@ class Run : private Minimizer {
   void end_epoch();
 
   std::vector<OptimizerSpec> specs();
-  std::vector<std::unique_ptr<OptimizedNetworks>> make_networks(Arenas& arenas);
+  std::vector<std::unique_ptr<OptimizedNetworks>> make_networks(ModelMemory& memory);
   OptimizedNetworks& networks_called(std::string_view optimizer);
   /// Whether a step returns its loss, and the Trainer makes the update: where there is one optimizer.
   bool returns_loss() const { return networks_.size() == 1; }
@@ -69,7 +67,8 @@ class Run : private Minimizer {
   void check_overflows(const StepState& known, std::int64_t patience);
   void repeat_step();
   void name_unused();
-  void validate();
+  void validate(std::int64_t epochs);
+  std::optional<SampleFolder> sample_folder() const;
   bool report_epoch(EpochReport report, double epoch_s);
   FitReport finish();
   std::int64_t total_steps() const;
@@ -77,6 +76,7 @@ class Run : private Minimizer {
   FitInfo describe() const;
   std::string nothing_to_do(const FitInfo& info) const;
   StateDict shared_settings() const;
+  std::uint64_t weights_hash();
   std::vector<StatePart> state_parts();
   std::vector<Ema*> averages();
   template <class F> void notify(const F& f) const {
@@ -101,12 +101,14 @@ class Run : private Minimizer {
   std::vector<OptimizerSpec> specs_;
   std::vector<std::unique_ptr<OptimizedNetworks>> networks_;
   std::vector<const ParameterArena*> arenas_;  // theirs
+  FrozenWeights& frozen_;
   std::vector<Setting> settings_;
   LossScaling scaling_;
   GradientLimits gradient_limits_;
   StepBuffer step_;
   MetricSums metrics_;
   RunCheckpoints checkpoints_;
+  std::optional<SampleFolder> samples_;
   Validation validation_;
   std::unique_ptr<dist::SyncBatchNorm> norms_;
   bool overlaps_weights_ = false;

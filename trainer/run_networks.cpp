@@ -44,6 +44,20 @@ void check_optimizers(const std::vector<OptimizerSpec>& specs, Task& task) {
             left[0]);
 }
 
+/// An earlier run in a half precision has left its weights in it: this one goes on from them.
+void widen(nn::Module& networks) {
+  const std::vector<Parameter> all = networks.parameters();
+  if (std::any_of(all.begin(), all.end(), [](const Parameter& one) { return is_half(one.tensor.dtype()); }))
+    networks.to(DType::f32);
+}
+
+/// Nobody sends what is frozen: all ranks must have brought the same.
+void check_frozen(const FrozenWeights& frozen, ParallelStrategy& strategy) {
+  StateDict weights;
+  if (!frozen.empty()) weights.set("the frozen weights' hash", fmt::format("{:016x}", frozen.hash()));
+  strategy.check_same(weights);
+}
+
 }  // namespace
 
 // What optimizers there are, each with its networks and learning rate.
@@ -61,23 +75,34 @@ std::vector<OptimizerSpec> Run::specs() {
   return all;
 }
 
-std::vector<std::unique_ptr<OptimizedNetworks>> Run::make_networks(Arenas& arenas) {
+std::vector<std::unique_ptr<OptimizedNetworks>> Run::make_networks(ModelMemory& memory) {
   strategy_.check_same(shared_settings());  // ranks that differ do not understand each other
-  Arenas made;
+  if (memory.frozen) memory.frozen->put_back();
+  widen(task_.networks());
+  auto frozen = std::make_unique<FrozenWeights>(task_.frozen_parameters(), task_.frozen_buffers(),
+                                                config_.precision, config_.device);
+  check_frozen(*frozen, strategy_);
+  std::vector<std::unique_ptr<ParameterArena>> made;
   for (const OptimizerSpec& spec : specs_) {
+    std::vector<Parameter> parameters = task_.parameters_of(spec.networks);
+    ATH_CHECK(!parameters.empty() || frozen->empty(),
+              "task: {} must have something to train, but all of it is frozen",
+              spec.name.empty() ? "its optimizer" : fmt::format("optimizer '{}'", spec.name));
     made.push_back(std::make_unique<ParameterArena>(
-        task_.parameters_of(spec.networks), task_.buffers_of(spec.networks),
+        std::move(parameters), task_.buffers_of(spec.networks),
         strategy_.arena_options({.precision = config_.precision,
                                  .device = config_.device,
                                  .f32_gradients = config_.f32_gradients || config_.accumulate > 1})));
     strategy_.attach(*made.back(), times_);
   }
-  arenas = std::move(made);  // those of a run before go now: a model moves from one arena to the next
+  // Those of a run before go now: a model moves from one arena to the next.
+  memory.arenas = std::move(made);
+  memory.frozen = std::move(frozen);
   std::vector<std::unique_ptr<OptimizedNetworks>> networks;
   int slot = 0;
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     networks.push_back(
-        std::make_unique<OptimizedNetworks>(specs_[i], *arenas[i], slot, specs_[i].schedule, config_));
+        std::make_unique<OptimizedNetworks>(specs_[i], *memory.arenas[i], slot, specs_[i].schedule, config_));
     slot += networks.back()->optimizer().group_count();
   }
   return networks;

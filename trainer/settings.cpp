@@ -55,7 +55,7 @@ std::string text(const std::vector<Schedule>& schedules, std::int64_t steps) {
 std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels,
                                  const std::vector<Schedule>& schedules, const std::string& optimizer) {
   const TrainerConfig& config = info.config;
-  return {
+  std::vector<Setting> all{
       {"model", "--model", config.model},
       {"seed", "--seed", text(config.seed)},
       {"order", "--order", text(name_of(config.order))},
@@ -100,6 +100,9 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
        fmt::format("mean {:.6g}, deviation {:.6g}", fmt::join(pixels.mean, " "),
                    fmt::join(pixels.stddev, " "))},
   };
+  for (const OwnFlag& flag : config.own_flags)
+    all.push_back({.name = "own." + flag.name.substr(2), .called = flag.name, .value = flag.value});
+  return all;
 }
 
 StateDict state_of(const std::vector<Setting>& settings) {

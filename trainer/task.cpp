@@ -68,6 +68,16 @@ Task::Task() = default;
 Task::~Task() = default;
 
 void Task::network(const std::string& name, nn::Module& module) {
+  add(name, module);
+  names_.push_back(name);
+}
+
+void Task::frozen(const std::string& name, nn::Module& module) {
+  add(name, module);
+  module.freeze();
+}
+
+void Task::add(const std::string& name, nn::Module& module) {
   ATH_CHECK(!only_, "task: the network without a name must be the only one, but '{}' follows", name);
   if (name.empty()) {
     ATH_CHECK(!all_, "task: several networks must have names, but one has none");
@@ -76,15 +86,32 @@ void Task::network(const std::string& name, nn::Module& module) {
     if (!all_) all_ = std::make_unique<Networks>();
     all_->add(name, module);
   }
-  names_.push_back(name);
 }
 
 std::vector<Parameter> Task::parameters_of(const std::vector<std::string>& names) {
-  return of_networks(networks().parameters(), names);
+  std::vector<Parameter> all = of_networks(networks().parameters(), names);
+  std::erase_if(all, [](const Parameter& one) { return !one.tensor.requires_grad(); });
+  return all;
 }
 
 std::vector<NamedTensor> Task::buffers_of(const std::vector<std::string>& names) {
-  return of_networks(networks().buffers(), names);
+  std::vector<NamedTensor> all = of_networks(networks().buffers(), names);
+  const std::vector<NamedTensor> frozen = networks().frozen_buffers();
+  std::erase_if(all, [&](const NamedTensor& one) {
+    return std::any_of(frozen.begin(), frozen.end(),
+                       [&](const NamedTensor& other) { return other.tensor.same_as(one.tensor); });
+  });
+  return all;
+}
+
+std::vector<Parameter> Task::frozen_parameters() {
+  std::vector<Parameter> all = networks().parameters();
+  std::erase_if(all, [](const Parameter& one) { return one.tensor.requires_grad(); });
+  return all;
+}
+
+std::vector<NamedTensor> Task::frozen_buffers() {
+  return networks().frozen_buffers();
 }
 
 nn::Module& Task::networks() {

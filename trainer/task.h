@@ -14,6 +14,7 @@
 #include "tensor/tensor.h"
 #include "trainer/metric_sums.h"
 #include "trainer/phase_times.h"
+#include "trainer/samples.h"
 
 namespace athanor {
 
@@ -61,10 +62,16 @@ struct BatchPlace {
 /// What a Task can do while it looks at one batch.
 class Step {
  public:
-  /// `draws` counts the calls of randn() in the step. `minimizer` is null in a validation step.
+  /// `draws` counts the calls of randn() in the step. `minimizer` is null in a validation step, and `samples`
+  /// where no pictures are wanted.
   Step(const BatchPlace& place, std::int64_t& draws, MetricSums& metrics, PhaseTimes& times,
-       Minimizer* minimizer = nullptr)
-      : place_(place), draws_(draws), metrics_(metrics), times_(times), minimizer_(minimizer) {}
+       Minimizer* minimizer = nullptr, SampleFolder* samples = nullptr)
+      : place_(place),
+        draws_(draws),
+        metrics_(metrics),
+        times_(times),
+        minimizer_(minimizer),
+        samples_(samples) {}
 
   /// 0 is the first.
   std::int64_t epoch() const { return place_.epoch; }
@@ -100,6 +107,16 @@ class Step {
     logged_loss_ = true;
     metrics_.add(losses, logits, target);
   }
+
+  /// In a validation step: a picture of images [N, H, W, 1 or 3], floating, in rows, for the eye:
+  ///
+  ///     step.images("samples", generator(noise), {.low = -1});
+  ///
+  /// With --run-dir DIR, rank 0 writes DIR/samples/epoch_0003_samples.png, of its part of the validation's
+  /// first batch: what is given under a name again is passed over. A disk that is full is a warning. Throws
+  /// ArgumentError on another shape, a name not of letters, digits, '_' and '-', and in a training step.
+  void images(std::string_view name, const Tensor& images, const ImageGrid& grid = {});
+
   bool has_logged_loss() const { return logged_loss_; }
 
   PhaseTimes& times() { return times_; }
@@ -110,6 +127,7 @@ class Step {
   MetricSums& metrics_;
   PhaseTimes& times_;
   Minimizer* minimizer_;
+  SampleFolder* samples_;
   bool logged_loss_ = false;
 };
 
@@ -149,18 +167,27 @@ class Task {
   /// All networks as one module: the only one, or each under its name.
   nn::Module& networks();
   const std::vector<std::string>& network_names() const { return names_; }
-  /// Of the networks of these names; of all, where there are none.
+  /// Of those of the networks that are to be trained; the others are frozen.
+  /// What is trained of the networks of these names; of all, where there are none.
   std::vector<Parameter> parameters_of(const std::vector<std::string>& names);
   std::vector<NamedTensor> buffers_of(const std::vector<std::string>& names);
+  /// What is frozen, of all networks: parameters that ask for no gradient, buffers of frozen modules.
+  std::vector<Parameter> frozen_parameters();
+  std::vector<NamedTensor> frozen_buffers();
 
  protected:
   /// Has the run train it: called in the constructor, for a member. Its parameters are called
   /// "NAME.conv1.weight" in checkpoints; a task of one network may call it "". Throws ArgumentError where the
   /// name or the network is there already.
   void network(const std::string& name, nn::Module& module);
+  /// The same for a network that the steps use as it is, a teacher for example: freezes it (nn::Module::
+  /// freeze()). The run moves it to the device and into its precision, and leaves it alone; checkpoints hold
+  /// it, and a run that goes on takes it from there. Of a network of network(), parts may be frozen.
+  void frozen(const std::string& name, nn::Module& module);
 
  private:
   class Networks;
+  void add(const std::string& name, nn::Module& module);
   std::vector<std::string> names_;
   nn::Module* only_ = nullptr;
   std::unique_ptr<Networks> all_;

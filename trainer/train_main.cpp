@@ -11,9 +11,11 @@
 namespace athanor {
 
 int train_main(int argc, char** argv, const TrainerConfig& defaults, const dist::Networks& networks,
-               const std::function<FitReport(Trainer&)>& fit) {
+               const std::function<FitReport(Trainer&)>& fit, const std::function<void(Flags&)>& own) {
   return run_main(argc, argv, [&](int count, char** arguments) {
-    TrainerConfig config = parse_flags(count, arguments, defaults);
+    Flags flags;
+    if (own) own(flags);
+    TrainerConfig config = parse_flags(count, arguments, defaults, flags);
     return run_on_ranks(config, arguments, networks, [&](dist::Transport* transport) {
       Trainer trainer(config, transport);
       // mpirun's ranks believe they write to a terminal.

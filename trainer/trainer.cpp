@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "trainer/early_stopping.h"
 #include "trainer/json_lines.h"
 #include "trainer/run.h"
+#include "trainer/run_main.h"
 
 namespace athanor {
 namespace {
@@ -67,11 +71,23 @@ template <class Context> void set_up(Context& context, const TrainerConfig& conf
   if constexpr (requires { context.tf32; }) context.tf32 = config.precision == Precision::tf32;
 }
 
+void make_run_dir(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    detail::fail<IoError>("--run-dir: {} must be a folder that can be made, but got: {}", folder.string(),
+                          error.message());
+  }
+}
+
 }  // namespace
 
 Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
-    : config_(std::move(config)), strategy_(ParallelStrategy::make(transport, config_)) {
+    : config_(in_run_dir(std::move(config))),
+      whole_(config_),
+      strategy_(ParallelStrategy::make(transport, config_)) {
   check(config_);
+  if (!config_.run_dir.empty() && strategy_->is_rank0()) make_run_dir(config_.run_dir);
   if (!config_.metrics.empty() && strategy_->is_rank0()) add(std::make_unique<JsonLines>(config_.metrics));
   if (config_.early_stop) add(std::make_unique<EarlyStopping>(*config_.early_stop));
 }
@@ -80,6 +96,26 @@ Trainer::~Trainer() = default;
 
 void Trainer::add(std::unique_ptr<Callback> callback) {
   callbacks_.push_back(std::move(callback));
+}
+
+Trainer& Trainer::phase(const std::string& name, const std::function<void(TrainerConfig&)>& change) {
+  const bool plain = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_';
+  });
+  ATH_CHECK(plain, "phase: a name must be of letters, digits and '_', but is '{}'", name);
+  ATH_CHECK(std::find(phases_.begin(), phases_.end(), name) == phases_.end(),
+            "phase: '{}' must begin once, but does again", name);
+  ATH_CHECK(whole_.resume.empty() || whole_.resume == "auto",
+            "--resume: must be auto where a run has phases, but is {}, which is of one of them",
+            whole_.resume);
+  TrainerConfig config = whole_;
+  if (change) change(config);
+  config.phase = name;
+  if (!config.checkpoint_dir.empty()) config.checkpoint_dir /= name;
+  check(config);
+  config_ = std::move(config);
+  phases_.push_back(name);
+  return *this;
 }
 
 FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& held_out) {
@@ -96,11 +132,12 @@ FitReport Trainer::fit(Task& task, const Dataset& train) {
 }
 
 FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out) {
+  if (ended_phases_) return *ended_phases_;
   why_stopped_.clear();
   const MemoryLimit limit(config_.device, config_.memory_limit);
   return on_device(config_.device, [&](auto& context) {
     set_up(context, config_);
-    Run run(*this, config_, callbacks_, *strategy_, arenas_, task, train, held_out);
+    Run run(*this, config_, callbacks_, *strategy_, memory_, task, train, held_out);
     const struct Running {
       Trainer& of;
       ~Running() {
@@ -111,7 +148,9 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out
     run_ = &run;
     const BoundStep bound(context, run.step());
     try {
-      return run.train();
+      const FitReport report = run.train();
+      if (!phases_.empty() && exit_code(report) != kExitDone) ended_phases_ = report;
+      return report;
     } catch (const std::exception& error) {
       tell_callbacks(error);
       throw;
@@ -135,12 +174,13 @@ Run& Trainer::run() const {
 
 StateDict Trainer::weights() const {
   StateDict all;
-  for (const auto& arena : arenas_) all.set_all("", arena->state_dict());
+  for (const auto& arena : memory_.arenas) all.set_all("", arena->state_dict());
   return all;
 }
 
 void Trainer::load_weights(const StateDict& weights) {
-  for (const auto& arena : arenas_) arena->load_state_dict(weights.picked(arena->state_dict().names()));
+  for (const auto& arena : memory_.arenas)
+    arena->load_state_dict(weights.picked(arena->state_dict().names()));
 }
 
 void Trainer::stop(StoppedBy reason, std::string why) {

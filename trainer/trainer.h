@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "trainer/callback.h"
 #include "trainer/config.h"
 #include "trainer/metric_sums.h"
+#include "trainer/optimized_networks.h"
 #include "trainer/parallel_strategy.h"
 #include "trainer/task.h"
 #include "trainer/validation.h"
@@ -58,6 +61,20 @@ class Trainer {
   /// The same without validation: reports know training metrics alone.
   FitReport fit(Task& task, const Dataset& train);
 
+  /// The fits that follow are a phase of a run that has several, such as a teacher and then its student:
+  ///
+  ///     trainer.phase("teacher").fit(teach, train, test);
+  ///     return trainer.phase("student").fit(distill, train, test);
+  ///
+  /// Each has a folder of its own in --checkpoint-dir (and in samples/ of --run-dir), and is named in
+  /// progress and metrics. So with --resume auto, a phase that is finished comes back from its last
+  /// checkpoint, with its report, and the one that was killed goes on. Where a signal or divergence has ended
+  /// a phase, fits of those behind it return that report and do nothing. `change` sets what the phase has
+  /// otherwise: epochs, rates, schedule, optimizer, recipe; not ranks, device, early stopping or reports.
+  /// Limits count anew in each. Call it on all ranks alike. Throws ArgumentError on a name that is not of
+  /// letters, digits and '_' or was there before, and with --resume FILE, which is of one phase.
+  Trainer& phase(const std::string& name, const std::function<void(TrainerConfig&)>& change = {});
+
   // For callbacks, while fit() runs.
   /// Ends training after this step (or epoch); the first reason counts. `why` is a line for the user. Where
   /// there are several ranks, all end when they have heard of it, after the same step.
@@ -83,8 +100,8 @@ class Trainer {
   std::string why_stopped() const;
   const TrainerConfig& config() const { return config_; }
   /// The networks' parameters; of several optimizers, those of the first.
-  ParameterArena& arena() const { return *arenas_.at(0); }
-  /// Masters and buffers of all networks, under their names: views of live memory.
+  ParameterArena& arena() const { return *memory_.arenas.at(0); }
+  /// Masters and buffers of all that is trained, under their names: views of live memory.
   StateDict weights() const;
   /// Takes over what weights() gave; weights_changed() is to follow.
   void load_weights(const StateDict& weights);
@@ -93,8 +110,11 @@ class Trainer {
 
  private:
   TrainerConfig config_;
+  TrainerConfig whole_;                    // config_ without a phase
+  std::vector<std::string> phases_;        // so far
+  std::optional<FitReport> ended_phases_;  // by a signal, or as the run diverged
   Callbacks callbacks_;
-  std::vector<std::unique_ptr<ParameterArena>> arenas_;
+  ModelMemory memory_;
   std::unique_ptr<ParallelStrategy> strategy_;
   FitReport fit(Task& task, const Dataset& train, const Dataset* held_out);
   Run& run() const;

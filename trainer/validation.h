@@ -37,11 +37,20 @@ class ValidatedModel {
 /// The metrics of a task over all that is held out; where nothing is, none was measured.
 class Validation {
  public:
-  Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits, Device device)
-      : task_(task), feeding_(feeding), strategy_(strategy), limits_(limits), sums_(device) {}
+  /// `samples`: null where no pictures are wanted.
+  Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits, Device device,
+             SampleFolder* samples)
+      : task_(task),
+        feeding_(feeding),
+        strategy_(strategy),
+        limits_(limits),
+        sums_(device),
+        samples_(samples) {}
 
-  /// Of all ranks together; nothing where a signal came meanwhile. With `most` >= 0, of so many batches.
-  std::optional<Metrics> run(const std::vector<Ema*>& averages, PhaseTimes& times, std::int64_t most = -1);
+  /// After so many epochs: of all ranks together; nothing where a signal came meanwhile. With `most` >= 0, of
+  /// so many batches.
+  std::optional<Metrics> run(std::int64_t epochs, const std::vector<Ema*>& averages, PhaseTimes& times,
+                             std::int64_t most = -1);
 
  private:
   Task& task_;
@@ -49,6 +58,7 @@ class Validation {
   ParallelStrategy& strategy_;
   Limits& limits_;
   MetricSums sums_;
+  SampleFolder* samples_;
 };
 
 }  // namespace athanor

@@ -1,6 +1,8 @@
 #include "nn/models/model.h"
 
 #include <algorithm>
+#include <cctype>
+#include <utility>
 
 #include "nn/models/alexnet.h"
 #include "nn/models/cifarnet.h"
@@ -14,10 +16,10 @@ namespace athanor::nn {
 namespace {
 
 struct Recipe {
-  const char* name;
+  std::string name;
   ModelOptions defaults;
   std::int64_t smallest_image;
-  std::unique_ptr<Module> (*make)(const ModelOptions&);
+  ModelFactory make;
 };
 
 constexpr ModelOptions kImageNet{1000, 3, 224};
@@ -31,7 +33,7 @@ template <const ResNetConfig& config> std::unique_ptr<Module> make_resnet(const 
   return std::make_unique<ResNet>(config, options);
 }
 
-constexpr Recipe kRecipes[] = {
+const Recipe kRecipes[] = {
     {"lenet5", {10, 1, 28}, 12, make<LeNet5>},
     {"alexnet", kImageNet, 63, make<AlexNet>},
     {"vgg11_bn", kImageNet, 32, make<Vgg11Bn>},
@@ -47,24 +49,47 @@ constexpr Recipe kRecipes[] = {
     {"digits_cnn", {10, 1, 8}, 4, make<DigitsCnn>},
 };
 
+std::vector<Recipe>& registered() {
+  static std::vector<Recipe> recipes;
+  return recipes;
+}
+
+/// Those of the library, then those of the program.
+std::vector<const Recipe*> recipes() {
+  std::vector<const Recipe*> all;
+  for (const Recipe& recipe : kRecipes) all.push_back(&recipe);
+  for (const Recipe& recipe : registered()) all.push_back(&recipe);
+  return all;
+}
+
 const Recipe& recipe_of(std::string_view name) {
-  const auto found =
-      std::find_if(std::begin(kRecipes), std::end(kRecipes), [&](const Recipe& r) { return r.name == name; });
-  if (found == std::end(kRecipes)) {
-    const std::vector<std::string> names = model_names();
-    std::string all;
-    for (const std::string& known : names) all += " " + known;
-    detail::fail<>("model: name must be one of{}, but got '{}'{}", all, name, did_you_mean(name, names));
+  for (const Recipe* recipe : recipes()) {
+    if (recipe->name == name) return *recipe;
   }
-  return *found;
+  const std::vector<std::string> names = model_names();
+  std::string all;
+  for (const std::string& known : names) all += " " + known;
+  detail::fail<>("model: name must be one of{}, but got '{}'{}", all, name, did_you_mean(name, names));
 }
 
 }  // namespace
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
-  for (const Recipe& recipe : kRecipes) names.emplace_back(recipe.name);
+  for (const Recipe* recipe : recipes()) names.push_back(recipe->name);
   return names;
+}
+
+void register_model(const std::string& name, ModelFactory make, const ModelOptions& defaults,
+                    std::int64_t smallest_image) {
+  const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
+  ATH_CHECK(!name.empty() && std::all_of(name.begin(), name.end(), allowed),
+            "register_model: a name must be of letters, digits, '_' and '-', but is '{}'", name);
+  for (const Recipe* recipe : recipes())
+    ATH_CHECK(recipe->name != name, "register_model: '{}' must be a new name, but there is such a model",
+              name);
+  ATH_CHECK(make != nullptr, "register_model: '{}' must have a factory", name);
+  registered().push_back({name, defaults, smallest_image, std::move(make)});
 }
 
 ModelOptions model_options(std::string_view name, const ModelOptions& options) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,8 +18,22 @@ struct ModelOptions {
   std::int64_t image_size = 0;  ///< pixels along each side
 };
 
-/// lenet5 alexnet vgg11_bn resnet18 resnet34 resnet50 (224 x 224, 1,000 classes) resnet18_cifar
-/// resnet34_cifar resnet50_cifar resnet20 resnet56 cifarnet (32 x 32, 10 classes) digits_cnn (8 x 8).
+/// Makes a model that has no values yet; all options are set.
+using ModelFactory = std::function<std::unique_ptr<Module>(const ModelOptions&)>;
+
+/// Has make_model(), and with it --model of a program, know a network of the program's own. Called at the
+/// beginning of main(). `defaults` stand for options that are 0; smaller images than `smallest_image` pixels
+/// a side are refused. Throws ArgumentError where the name is taken, or not of letters, digits, '_' and '-'.
+///
+///     nn::register_model("my_net", [](const nn::ModelOptions& options) {
+///       return std::make_unique<MyNet>(options.in_channels, options.classes);
+///     });
+void register_model(const std::string& name, ModelFactory make, const ModelOptions& defaults = {10, 3, 32},
+                    std::int64_t smallest_image = 1);
+
+/// Those of the library, and then those that register_model() has been given: lenet5 alexnet vgg11_bn
+/// resnet18 resnet34 resnet50 (224 x 224, 1,000 classes) resnet18_cifar resnet34_cifar resnet50_cifar
+/// resnet20 resnet56 cifarnet (32 x 32, 10 classes) digits_cnn (8 x 8).
 std::vector<std::string> model_names();
 
 /// The options with zeros replaced by the model's own. Throws ArgumentError as make_model does.

@@ -1,0 +1,75 @@
+// Distillation on the embedded digits, in two phases: a wide network learns them, and then teaches a narrow
+// one, which sees its softened answers beside the labels. build/cpu/bin/distill --run-dir runs/distill
+// Source: Hinton, Vinyals, Dean 2015, arXiv:1503.02531.
+
+#include <athanor.h>
+
+using namespace athanor;
+
+/// [N, 8, 8, 1] -> [N, 10] logits.
+struct Net : nn::Module {
+  nn::Conv2d conv1, conv2;
+  nn::BatchNorm norm1, norm2;
+  nn::Linear head;
+  explicit Net(std::int64_t width)
+      : conv1(1, width, 3, {.padding = 1, .bias = false}),
+        conv2(width, 2 * width, 3, {.stride = 2, .padding = 1, .bias = false}),
+        norm1(width, {.activation = Activation::relu}),
+        norm2(2 * width, {.activation = Activation::relu}),
+        head(2 * width, 10) {
+    register_module("conv1", conv1), register_module("norm1", norm1);
+    register_module("conv2", conv2), register_module("norm2", norm2);
+    register_module("head", head);
+  }
+  Tensor forward(const Tensor& x) override {
+    return head(flatten(adaptive_avg_pool2d(norm2(conv2(norm1(conv1(x)))), 1, 1)));
+  }
+};
+
+struct Distill : Task {
+  Net student{8};
+  Net& teacher;
+  double temperature, share;
+  Distill(Net& taught_by, double of_softmax, double of_teacher)
+      : teacher(taught_by), temperature(of_softmax), share(of_teacher) {
+    network("student", student);
+    frozen("teacher", teacher);
+  }
+  bool classifies() const override { return true; }
+
+  /// Logarithms of the softened answers, in f32.
+  Tensor soften(const Tensor& logits) {
+    return log_softmax(affine(cast(logits, DType::f32), 1 / temperature));
+  }
+
+  Tensor training_step(const Batch& batch, Step&) override {
+    const Tensor logits = student(batch["image"]), taught = soften(teacher(batch["image"]));
+    const Tensor differs = kl_div(soften(logits), taught, true, KlReduction::batchmean);
+    return affine(differs, share * temperature * temperature) +
+           affine(cross_entropy(logits, batch["label"]), 1 - share);
+  }
+  void validation_step(const Batch& batch, Step& step) override {
+    const Tensor logits = student(batch["image"]), label = batch["label"];
+    step.log_classes(cross_entropy(logits, label, 0, Reduction::none), logits, label);
+  }
+};
+
+int main(int argc, char** argv) {
+  TrainerConfig config{.program = "distill", .epochs = 12, .batch_size = 32, .lr = 0.1, .threads = 1};
+  config.augment = {.pad = 1};
+  double temperature = 4, share = 0.9;
+  const auto fit = [&](Trainer& trainer) {
+    const auto train = digits(Split::train), test = digits(Split::test);
+    Net teacher(32);
+    teacher.initialize(trainer.config().seed);
+    trainer.phase("teacher").fit(teacher, *train, *test);
+
+    Distill task(teacher, temperature, share);
+    task.student.initialize(trainer.config().seed);
+    return trainer.phase("student").fit(task, *train, *test);
+  };
+  return train_main(argc, argv, config, dist::networks(), fit, [&](Flags& flags) {
+    flags.add("--temperature T", temperature, "that both softmaxes are softened by [{}]");
+    flags.add("--share S", share, "of the loss that is the teacher's; the rest is the labels' [{}]");
+  });
+}

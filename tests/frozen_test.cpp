@@ -1,0 +1,314 @@
+// What a run uses and does not train: a frozen network beside the one that learns, and the frozen part of a
+// network whose head learns.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "dist/transports/thread_transport.h"
+#include "nn/batch_norm.h"
+#include "support/says.h"
+#include "support/small_tasks.h"
+#include "support/temp_dir.h"
+#include "trainer/checkpoint.h"
+
+namespace athanor {
+namespace {
+
+using test::kSmallSpec;
+using test::small_config;
+using test::train;
+
+/// A body with statistics, and a head.
+struct Net final : nn::Module {
+  struct Body final : nn::Module {
+    nn::Linear linear{16, 12};
+    nn::BatchNorm norm{12, {.activation = Activation::relu}};
+    Body() { register_module("linear", linear), register_module("norm", norm); }
+    Tensor forward(const Tensor& x) override { return norm(linear(x)); }
+  } body;
+  nn::BatchNorm norm{12};
+  nn::Linear head{12, 5};
+  explicit Net(std::uint64_t seed) {
+    register_module("body", body), register_module("norm", norm), register_module("head", head);
+    initialize(seed);
+  }
+  Tensor forward(const Tensor& x) override { return head(norm(body(flatten(x)))); }
+};
+
+/// The answers of a network that stays as it is, learned by another.
+struct Distillation : Task {
+  Net student{1}, teacher;
+  std::vector<bool> modes;  // of the teacher, in each step
+  explicit Distillation(std::uint64_t seed = 2) : teacher(seed) {
+    network("student", student);
+    frozen("teacher", teacher);
+  }
+  Tensor training_step(const Batch& batch, Step&) override {
+    modes.push_back(teacher.training());
+    return mse_loss(student(batch["image"]), teacher(batch["image"]));
+  }
+  void validation_step(const Batch& batch, Step& step) override {
+    step.log("loss", mse_loss(student(batch["image"]), teacher(batch["image"])));
+  }
+};
+
+/// All values of a module, parameters and buffers, in f32.
+std::vector<double> values_of(const nn::Module& module) {
+  std::vector<double> all;
+  for (const StateDict::Entry& entry : module.state_dict()) {
+    const auto values = std::get<Tensor>(entry.value).detach().to_vector();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+std::vector<double> values_of(const StateDict& state) {
+  std::vector<double> all;
+  for (const StateDict::Entry& entry : state) {
+    const auto values = std::get<Tensor>(entry.value).to_vector();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+TEST(Frozen, ANetworkStaysAsItIsToTheBit) {
+  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
+    const test::TempDir folder;
+    TrainerConfig config = small_config();
+    config.precision = precision;
+    config.ema_decay = 0.9;
+    config.checkpoint_dir = folder / "saved";
+    Distillation task;
+    const std::vector<double> before = values_of(task.teacher), student = values_of(task.student);
+    const test::RecordedRun run = train(task, config);
+    EXPECT_LT(run.epochs.back().train_loss, 0.5 * run.epochs.front().train_loss);
+    EXPECT_NE(values_of(task.student), student);
+    EXPECT_EQ(task.modes, std::vector<bool>(30, false));
+    EXPECT_FALSE(task.teacher.training());
+    EXPECT_EQ(task.teacher.head.parameters()[0].tensor.dtype(), compute_dtype(precision));
+
+    const StateDict saved = load_checkpoint(run.report.checkpoint);
+    EXPECT_EQ(values_of(saved.under("model.teacher.")), before) << name_of(precision);
+    if (precision == Precision::f32) {
+      EXPECT_EQ(values_of(task.teacher), before);
+    }
+    for (const char* part : {"optimizer.", "ema."}) {
+      for (const std::string& name : saved.under(part).names())
+        EXPECT_EQ(name.find("teacher"), std::string::npos) << part << name;
+    }
+  }
+}
+
+TEST(Frozen, WeightsHaveAPlaceAndNothingElse) {
+  TrainerConfig config = small_config();
+  config.epochs = 1;
+  Distillation task;
+  Trainer trainer(config);
+  (void)trainer.fit(task, *synthetic(kSmallSpec, 160, 1), *synthetic(kSmallSpec, 50, 2));
+  EXPECT_EQ(trainer.arena().numel(), task.student.parameter_count());
+  EXPECT_EQ(trainer.arena().buffers().size(), task.student.buffers().size());
+  for (const std::string& name : trainer.weights().names()) EXPECT_TRUE(name.starts_with("student.")) << name;
+}
+
+TEST(Frozen, AResumedRunHasTheWeightsThatItBeganWith) {
+  for (const Precision precision : {Precision::f32, Precision::f16}) {
+    TrainerConfig config = small_config();
+    config.precision = precision;
+    Distillation whole;
+    const test::RecordedRun expected = train(whole, config);
+    const test::TempDir folder;
+    config.checkpoint_dir = folder / "saved";
+    config.checkpoint_every = 4;
+    Distillation before;
+    (void)train(before, config, nullptr, std::make_unique<test::StopAfter>(14));
+    config.resume = "auto";
+    Distillation another(3);  // that a program brings by mistake
+    const test::RecordedRun run = train(another, config);
+    EXPECT_EQ(run.report.weights_hash, expected.report.weights_hash);
+    EXPECT_EQ(run.weights, expected.weights);
+    EXPECT_EQ(run.epochs.back().val_loss, expected.epochs.back().val_loss);
+    EXPECT_EQ(values_of(another.teacher), values_of(whole.teacher));
+  }
+}
+
+template <class T> std::vector<test::RecordedRun> on_ranks(TrainerConfig config, Strategy strategy) {
+  config.strategy = strategy;
+  config.threads = 1;
+  std::vector<test::RecordedRun> runs(2);
+  dist::run_ranks(2, [&](dist::Transport& transport) {
+    T task;
+    runs[static_cast<std::size_t>(transport.rank())] = train(task, config, &transport);
+  });
+  EXPECT_EQ(runs[0].report.weights_hash, runs[1].report.weights_hash);
+  EXPECT_EQ(runs[0].weights, runs[1].weights);
+  return runs;
+}
+
+TEST(Frozen, RanksShareNothingOfIt) {
+  for (const Precision precision : {Precision::f32, Precision::f16}) {
+    TrainerConfig config = small_config();
+    config.precision = precision;
+    config.sync_bn = true;
+    const auto ddp = on_ranks<Distillation>(config, Strategy::ddp);
+    const auto zero1 = on_ranks<Distillation>(config, Strategy::zero1);
+    EXPECT_EQ(ddp[0].report.weights_hash, zero1[0].report.weights_hash);
+    EXPECT_EQ(ddp[0].weights, zero1[0].weights);
+  }
+  std::vector<std::string> messages(2);
+  dist::run_ranks(2, [&](dist::Transport& transport) {
+    Distillation task(2 + static_cast<std::uint64_t>(transport.rank()));
+    messages[static_cast<std::size_t>(transport.rank())] =
+        test::message_of([&] { (void)train(task, small_config(), &transport); });
+  });
+  for (const std::string& message : messages) {
+    EXPECT_TRUE(message.starts_with(
+        "ranks: all must train the same, but rank 1 differs from rank 0: the frozen weights' hash is '"))
+        << message;
+  }
+}
+
+// A part of a network
+// ----------------------------------------------------------------------------------------
+
+/// The head learns, and a norm before it; the body stays.
+struct FineTuning : Task {
+  Net net{1};
+  explicit FineTuning(bool freezes = true) {
+    network("", net);
+    if (freezes) net.body.freeze();
+  }
+  Tensor training_step(const Batch& batch, Step&) override {
+    return cross_entropy(net(batch["image"]), batch["label"]);
+  }
+  void validation_step(const Batch& batch, Step& step) override {
+    step.log("loss", cross_entropy(net(batch["image"]), batch["label"]));
+  }
+};
+
+TEST(Frozen, APartOfANetworkStandsStill) {
+  FineTuning task;
+  const std::vector<double> body = values_of(task.net.body), head = values_of(task.net.head),
+                            norm = values_of(task.net.norm);
+  const test::RecordedRun run = train(task, small_config());
+  EXPECT_EQ(values_of(task.net.body), body);
+  EXPECT_NE(values_of(task.net.head), head);
+  EXPECT_NE(values_of(task.net.norm), norm);
+  EXPECT_LT(run.epochs.back().train_loss, run.epochs.front().train_loss);
+  FineTuning all(false);
+  (void)train(all, small_config());
+  EXPECT_NE(values_of(all.net.body), body) << "this test would not see it move";
+}
+
+TEST(Frozen, APartIsTheSameOnRanksAndAfterAResume) {
+  for (const Precision precision : {Precision::f32, Precision::f16}) {
+    TrainerConfig config = small_config();
+    config.precision = precision;
+    const auto ddp = on_ranks<FineTuning>(config, Strategy::ddp);
+    const auto zero1 = on_ranks<FineTuning>(config, Strategy::zero1);
+    EXPECT_EQ(ddp[0].report.weights_hash, zero1[0].report.weights_hash);
+    FineTuning whole;
+    const test::RecordedRun expected = train(whole, config);
+    const test::TempDir folder;
+    config.checkpoint_dir = folder / "saved";
+    FineTuning before;
+    (void)train(before, config, nullptr, std::make_unique<test::StopAfter>(14));
+    config.resume = "auto";
+    FineTuning after;
+    EXPECT_EQ(train(after, config).report.weights_hash, expected.report.weights_hash);
+  }
+}
+
+/// The loss is seen through a network that stays: its input must get its gradient.
+struct ThroughFrozen : Task {
+  nn::Linear first{16, 16};
+  Net judge{2};
+  ThroughFrozen() {
+    network("first", first);
+    frozen("judge", judge);
+    first.initialize(1);
+  }
+  Tensor training_step(const Batch& batch, Step&) override {
+    return mse_loss(judge(first(flatten(batch["image"]))), judge(flatten(batch["image"])));
+  }
+  void validation_step(const Batch& batch, Step& step) override {
+    step.log("score", mean(first(flatten(batch["image"]))));
+  }
+};
+
+TEST(Frozen, GradientsGoThroughIt) {
+  for (const Precision precision : {Precision::f32, Precision::f16}) {
+    ThroughFrozen task;
+    TrainerConfig config = small_config();
+    config.precision = precision;
+    const test::RecordedRun run = train(task, config);
+    EXPECT_LT(run.epochs.back().train_loss, 0.7 * run.epochs.front().train_loss);
+  }
+}
+
+// One run after another
+// --------------------------------------------------------------------------------------
+
+TEST(Frozen, AnotherRunMayTrainIt) {
+  for (const Precision precision : {Precision::f32, Precision::f16}) {
+    TrainerConfig config = small_config();
+    config.precision = precision;
+    FineTuning task;
+    const std::vector<double> body = values_of(task.net.body);
+    Trainer trainer(config);
+    const auto train_set = synthetic(kSmallSpec, 160, 1), test_set = synthetic(kSmallSpec, 50, 2);
+    const FitReport first = trainer.fit(task, *train_set, *test_set);
+    task.net.unfreeze();
+    EXPECT_TRUE(task.net.body.norm.training());
+    (void)trainer.fit(task, *train_set, *test_set);
+    EXPECT_NE(values_of(task.net.body), body);
+    EXPECT_EQ(trainer.arena().numel(), task.net.parameter_count());
+    EXPECT_EQ(first.stopped_by, StoppedBy::epochs);
+  }
+}
+
+TEST(Frozen, GetsItsOwnValuesBackAfterAHalfPrecision) {
+  TrainerConfig config = small_config();
+  config.precision = Precision::f16;
+  config.epochs = 1;
+  Distillation task;
+  const std::vector<double> before = values_of(task.teacher);
+  Trainer trainer(config);
+  const auto train_set = synthetic(kSmallSpec, 160, 1), test_set = synthetic(kSmallSpec, 50, 2);
+  (void)trainer.fit(task, *train_set, *test_set);
+  EXPECT_NE(values_of(task.teacher), before) << "rounded, for this run";
+  test::Autoencoder other;
+  (void)trainer.fit(other, *train_set, *test_set);
+  EXPECT_EQ(values_of(task.teacher), before);
+}
+
+// Bad input
+// --------------------------------------------------------------------------------------------------
+
+TEST(Frozen, MustStayFrozenWhileARunLasts) {
+  struct Unfreezes final : Callback {
+    explicit Unfreezes(nn::Module& of) : module(of) {}
+    void on_epoch_end(Trainer&, const EpochReport&) override { module.unfreeze(); }
+    nn::Module& module;
+  };
+  FineTuning task;
+  EXPECT_SAYS((void)train(task, small_config(), nullptr, std::make_unique<Unfreezes>(task.net.body)),
+              "frozen: body.linear.weight must stay frozen while a run lasts, but asks for a gradient");
+}
+
+TEST(Frozen, SomethingMustBeTrained) {
+  FineTuning task;
+  task.net.freeze();
+  EXPECT_SAYS((void)train(task, small_config()),
+              "task: its optimizer must have something to train, but all of it is frozen");
+  struct Named : Distillation {
+    std::vector<OptimizerSpec> optimizers() const override {
+      return {{.name = "all", .networks = {"student", "teacher"}}};
+    }
+  } named;
+  EXPECT_SAYS((void)train(named, small_config()),
+              "task: optimizer 'all' must train networks that no other one does, but 'teacher' is none of ");
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,448 @@
+// What a program adds of its own: flags, models, pictures, phases, and the folder that a run has.
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "autograd/creation.h"
+#include "data/image/png.h"
+#include "dist/transports/thread_transport.h"
+#include "nn/flatten.h"
+#include "nn/models/model.h"
+#include "nn/sequential.h"
+#include "support/says.h"
+#include "support/small_tasks.h"
+#include "support/temp_dir.h"
+#include "trainer/flags.h"
+#include "trainer/samples.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+using test::adam_config;
+using test::Autoencoder;
+using test::kSmallSpec;
+using test::small_config;
+using test::train;
+
+TrainerConfig parse(const Flags& own, std::vector<const char*> arguments, TrainerConfig defaults = {}) {
+  arguments.insert(arguments.begin(), "program");
+  return parse_flags(static_cast<int>(arguments.size()), arguments.data(), std::move(defaults), own);
+}
+
+// Flags
+// ------------------------------------------------------------------------------------------------------
+
+struct Given {
+  std::int64_t count = 3;
+  double temperature = 4;
+  float share = 0.5f;
+  bool verbose = false;
+  std::string name = "small";
+  fs::path out;
+  Flags flags;
+  Given() {
+    flags.add("--count N", count, "how many [{}]");
+    flags.add("--temperature T", temperature, "of both softmaxes [{}]");
+    flags.add("--share S", share, "of it");
+    flags.add("--verbose", verbose, "says more");
+    flags.add("--size NAME", name, "small or large [{}]", {"small", "large"});
+    flags.add("--out FILE", out, "where to");
+  }
+};
+
+TEST(OwnFlags, AreReadBesideTheOthers) {
+  Given given;
+  const TrainerConfig config =
+      parse(given.flags, {"--temperature=2.5", "--epochs", "7", "--verbose", "--size", "large", "--count",
+                          "-4", "--share", "0.25", "--out", "there"});
+  EXPECT_EQ(config.epochs, 7);
+  EXPECT_EQ(given.count, -4);
+  EXPECT_EQ(given.temperature, 2.5);
+  EXPECT_EQ(given.share, 0.25f);
+  EXPECT_TRUE(given.verbose);
+  EXPECT_EQ(given.name, "large");
+  EXPECT_EQ(given.out, "there");
+  ASSERT_EQ(config.own_flags.size(), 5u) << "a path may differ";
+  EXPECT_EQ(config.own_flags[1].name, "--temperature");
+  EXPECT_EQ(config.own_flags[1].value, "2.5");
+}
+
+TEST(OwnFlags, AreListedUnderTheProgramsName) {
+  Given given;
+  std::string help;
+  try {
+    (void)parse(given.flags, {"--help"}, {.program = "distill"});
+  } catch (const HelpRequested& asked) {
+    help = asked.what();
+  }
+  const std::size_t heading = help.find("\ndistill:"), flag = help.find("--temperature T");
+  EXPECT_NE(heading, std::string::npos) << help;
+  EXPECT_GT(flag, heading);
+  EXPECT_NE(help.find("of both softmaxes [4]"), std::string::npos) << help;
+}
+
+TEST(OwnFlags, MistakesAreOneLine) {
+  Given given;
+  EXPECT_SAYS((void)parse(given.flags, {"--temperature", "hot"}),
+              "--temperature: must be a number, but got 'hot'");
+  EXPECT_SAYS((void)parse(given.flags, {"--temperature", "inf"}), "--temperature: must be a finite number");
+  EXPECT_SAYS((void)parse(given.flags, {"--count", "1.5"}), "--count: must be a whole number, but got '1.5'");
+  EXPECT_SAYS((void)parse(given.flags, {"--share", "1e60"}), "--share: must fit into f32, but got 1e60");
+  EXPECT_SAYS((void)parse(given.flags, {"--size", "larg"}),
+              "--size: must be one of small large, but got 'larg'; did you mean 'large'?");
+  EXPECT_SAYS((void)parse(given.flags, {"--temprature", "2"}), "did you mean '--temperature'?");
+  Flags twice;
+  double value = 0;
+  twice.add("--value X", value, "");
+  EXPECT_SAYS(twice.add("--value X", value, ""), "flags: --value must be added once, but is again");
+  EXPECT_SAYS(twice.add("value X", value, ""), "flags: a flag must be -- and letters, digits and dashes");
+  EXPECT_SAYS(twice.add("--other", value, ""), "flags: '--other' must say what --help calls its value");
+  bool on = false;
+  EXPECT_SAYS(twice.add("--on X", on, ""), "flags: '--on X' is a switch: it must have no value");
+  for (const char* const ours : {"--epochs N", "--max-epochs N", "--help N"}) {
+    Flags clash;
+    clash.add(ours, value, "");
+    const std::string name = std::string(ours).substr(0, std::string(ours).find(' '));
+    EXPECT_SAYS(
+        (void)parse(clash, {}, {.program = "distill"}),
+        "flags: " + name + " is a flag of all training programs: distill must call its own otherwise");
+  }
+}
+
+TEST(OwnFlags, AreSettingsOfTheRun) {
+  const test::TempDir folder;
+  TrainerConfig config = adam_config();
+  config.checkpoint_dir = folder / "saved";
+  config.own_flags = {{"--temperature", "4"}};
+  Autoencoder task;
+  (void)train(task, config);
+  config.resume = "auto";
+  Autoencoder same;
+  (void)train(same, config);
+  config.own_flags = {{"--temperature", "2"}};
+  Autoencoder other;
+  EXPECT_SAYS((void)train(other, config),
+              "settings must be those of the run that is resumed, but --temperature is 2 and was 4;");
+  config.checkpoint_dir.clear();
+  config.resume.clear();
+  std::vector<std::string> messages(2);
+  dist::run_ranks(2, [&](dist::Transport& transport) {
+    TrainerConfig mine = config;
+    mine.own_flags[0].value = std::to_string(transport.rank());
+    Autoencoder one;
+    messages[static_cast<std::size_t>(transport.rank())] =
+        test::message_of([&] { (void)train(one, mine, &transport); });
+  });
+  for (const std::string& message : messages)
+    EXPECT_NE(message.find("own.temperature is '1', not '0'"), std::string::npos) << message;
+}
+
+// Models
+// -----------------------------------------------------------------------------------------------------
+
+TEST(OwnModels, AreKnownByName) {
+  nn::register_model(
+      "own_test_net",
+      [](const nn::ModelOptions& options) {
+        auto net = std::make_unique<nn::Sequential>();
+        net->add<nn::Flatten>();
+        net->add<nn::Linear>(options.image_size * options.image_size * options.in_channels, options.classes);
+        return net;
+      },
+      {5, 1, 4}, 2);
+  const auto net = nn::make_model("own_test_net", {.classes = 3}, 1);
+  EXPECT_EQ((*net)(Tensor::zeros({2, 4, 4, 1})).shape(), (Shape{2, 3}));
+  EXPECT_EQ(nn::model_names().back(), "own_test_net");
+  EXPECT_SAYS((void)nn::make_model("own_test_net", {.image_size = 1}, 1),
+              "own_test_net: images must be at least 2 pixels a side, but got 1");
+  EXPECT_SAYS((void)nn::make_model("own_test_nett", {}, 1), "did you mean 'own_test_net'?");
+  const nn::ModelFactory none = [](const nn::ModelOptions&) { return nullptr; };
+  EXPECT_SAYS(nn::register_model("own_test_net", none),
+              "register_model: 'own_test_net' must be a new name, but there is such a model");
+  EXPECT_SAYS(nn::register_model("resnet18", none), "'resnet18' must be a new name");
+  EXPECT_SAYS(nn::register_model("a b", none),
+              "a name must be of letters, digits, '_' and '-', but is 'a b'");
+  EXPECT_SAYS(nn::register_model("nothing", nullptr), "'nothing' must have a factory");
+
+  TrainerConfig config;
+  config.models = nn::model_names();
+  config.model = "lenet5";
+  EXPECT_EQ(parse({}, {"--model", "own_test_net"}, config).model, "own_test_net");
+  try {
+    (void)parse({}, {"--help"}, config);
+    FAIL();
+  } catch (const HelpRequested& help) {
+    EXPECT_NE(std::string(help.what()).find("own_test_net"), std::string::npos);
+  }
+}
+
+// Pictures
+// ---------------------------------------------------------------------------------------------------
+
+TEST(Samples, AGridIsWhatItsTensorSays) {
+  const Tensor images =
+      Tensor::from(std::vector<float>{-1, 0, 1, 3, -7, 0.5f, NAN, 1, -1, -1, -1, -1}, {3, 2, 2, 1});
+  const GridPixels grid = draw_grid(images, {.low = -1, .high = 1, .columns = 2});
+  EXPECT_EQ(grid.channels, 1);
+  EXPECT_EQ(grid.height, 10);
+  EXPECT_EQ(grid.width, 10);
+  const auto at = [&](int y, int x) { return grid.pixels[static_cast<std::size_t>(y * 10 + x)]; };
+  EXPECT_EQ(at(2, 2), 0);
+  EXPECT_EQ(at(2, 3), 128);
+  EXPECT_EQ(at(3, 2), 255);
+  EXPECT_EQ(at(3, 3), 255) << "cut off";
+  EXPECT_EQ(at(2, 6), 0);
+  EXPECT_EQ(at(2, 7), 191);
+  EXPECT_EQ(at(3, 6), 0) << "no number";
+  EXPECT_EQ(at(3, 7), 255);
+  EXPECT_EQ(at(6, 6), 0) << "there is no fourth";
+  for (const DType dtype : {DType::f64, DType::f16, DType::bf16})
+    EXPECT_EQ(draw_grid(cast(images, dtype), {.low = -1, .columns = 2}).pixels, grid.pixels);
+  const GridPixels colour = draw_grid(Tensor::zeros({5, 3, 4, 3}), {.columns = 8, .at_most = 4});
+  EXPECT_EQ(colour.width, 4 * 6 + 2);
+  EXPECT_EQ(colour.height, 3 + 4);
+  EXPECT_EQ(colour.pixels.size(), static_cast<std::size_t>(26 * 7 * 3));
+}
+
+struct Painter : Autoencoder {
+  std::string name = "samples";
+  bool in_training = false;
+  Tensor training_step(const Batch& batch, Step& step) override {
+    if (in_training) step.images(name, batch["image"]);
+    return error(batch);
+  }
+  void validation_step(const Batch& batch, Step& step) override {
+    step.log("loss", error(batch));
+    step.images(name, step.randn({batch.size(), 4, 4, 1}), {.low = -3, .high = 3});
+  }
+};
+
+std::vector<std::byte> bytes_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::string> files_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) names.push_back(fs::relative(entry.path(), folder).string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(Samples, ARunsFolderHasThemAndAllElse) {
+  const test::TempDir folder;
+  TrainerConfig config = adam_config();
+  config.epochs = 2;
+  config.val_batch_size = 20;
+  config.run_dir = folder / "run";
+  Painter task;
+  (void)train(task, config);
+  EXPECT_EQ(files_in(config.run_dir),
+            (std::vector<std::string>{"checkpoints/step-00000010.safetensors",
+                                      "checkpoints/step-00000020.safetensors", "metrics.jsonl",
+                                      "samples/epoch_0001_samples.png", "samples/epoch_0002_samples.png"}));
+  const fs::path last = config.run_dir / "samples/epoch_0002_samples.png";
+  const std::vector<std::byte> png = bytes_of(last);
+  PngDecoder decoder;
+  EXPECT_EQ(decoder.open(png), (ImageSize{3 * 6 + 2, 8 * 6 + 2})) << "20 images, of the first batch";
+  EXPECT_EQ(bytes_of(config.run_dir / "samples/epoch_0001_samples.png"), png)
+      << "drawn as in every validation";
+
+  // A run that goes on writes the same, and ranks write what rank 0 has.
+  fs::remove(last);
+  fs::remove(config.run_dir / "checkpoints/step-00000020.safetensors");
+  config.resume = "auto";
+  Painter again;
+  (void)train(again, config);
+  EXPECT_EQ(bytes_of(last), png);
+  config.resume.clear();
+  config.run_dir = folder / "ranks";
+  dist::run_ranks(2, [&](dist::Transport& transport) {
+    Painter one;
+    (void)train(one, config, &transport);
+  });
+  EXPECT_EQ(files_in(config.run_dir / "samples").size(), 2u);
+  const std::vector<std::byte> half = bytes_of(config.run_dir / "samples/epoch_0002_samples.png");
+  EXPECT_EQ(decoder.open(half), (ImageSize{2 * 6 + 2, 8 * 6 + 2})) << "rank 0's ten";
+}
+
+TEST(Samples, AFullDiskIsOneWarning) {
+  const test::TempDir folder;
+  TrainerConfig config = adam_config();
+  config.run_dir = folder / "run";
+  fs::create_directories(config.run_dir);
+  std::ofstream(config.run_dir / "samples") << "no folder";
+  Painter task;
+  const test::RecordedRun run = train(task, config);
+  EXPECT_EQ(run.report.stopped_by, StoppedBy::epochs);
+  ASSERT_EQ(run.notes.size(), 1u) << run.notes.back();
+  EXPECT_TRUE(run.notes[0].starts_with("warning: pictures are not saved: ")) << run.notes[0];
+  EXPECT_NE(run.notes[0].find("samples/epoch_0001_samples.png"), std::string::npos) << run.notes[0];
+}
+
+TEST(Samples, MistakesAreErrorsWithoutAFolderToo) {
+  Painter training;
+  training.in_training = true;
+  EXPECT_SAYS((void)train(training, adam_config()),
+              "images: must be called in a validation step, but 'samples' is in a training step");
+  Painter named;
+  named.name = "a/b";
+  EXPECT_SAYS((void)train(named, adam_config()), "images: a name must be of letters, digits, '_' and '-'");
+  EXPECT_SAYS((void)draw_grid(Tensor::zeros({2, 3, 3, 2}), {}),
+              "images: 'grid' must be floating [N, H, W, 1 or 3], but is f32 [2, 3, 3, 2]");
+  EXPECT_SAYS((void)draw_grid(Tensor::zeros({2, 3, 3, 1}), {.low = 1, .high = 1}), "low < high");
+}
+
+// Phases
+// -----------------------------------------------------------------------------------------------------
+
+struct Student : Task {
+  Autoencoder student;
+  explicit Student(nn::Module& teacher) : taught_by(teacher) {
+    network("encoder", student.encoder);
+    network("decoder", student.decoder);
+    frozen("teacher", teacher);
+  }
+  Tensor error(const Batch& batch) {
+    const Tensor x = flatten(batch["image"]);
+    return mse_loss(student.encoder(x), taught_by(x));
+  }
+  Tensor training_step(const Batch& batch, Step&) override { return error(batch); }
+  void validation_step(const Batch& batch, Step& step) override { step.log("loss", error(batch)); }
+  nn::Module& taught_by;
+};
+
+struct TwoPhases {
+  FitReport first, second;
+  test::RecordedRun run;
+  std::vector<double> weights;
+
+  explicit TwoPhases(const TrainerConfig& config, dist::Transport* transport = nullptr,
+                     std::unique_ptr<Callback> callback = nullptr) {
+    Trainer trainer(config, transport);
+    trainer.add(std::make_unique<test::Recorder>(run));
+    if (callback) trainer.add(std::move(callback));
+    const auto train_set = synthetic(kSmallSpec, 160, 1), test_set = synthetic(kSmallSpec, 50, 2);
+    Autoencoder teacher;
+    first = trainer.phase("teacher", [](TrainerConfig& own) { own.epochs = 2; })
+                .fit(teacher, *train_set, *test_set);
+    Student student(teacher.encoder);
+    student.student.networks().initialize(9);
+    second = trainer.phase("student").fit(student, *train_set, *test_set);
+    weights = test::weights_of(student.networks());
+  }
+};
+
+/// Ends the second phase early, or the first.
+struct EndsPhase final : Callback {
+  EndsPhase(std::string which, std::int64_t after, StoppedBy why)
+      : phase(std::move(which)), attempted(after), reason(why) {}
+  void on_step_end(Trainer& trainer, const StepInfo& step) override {
+    if (trainer.config().phase != phase || step.attempted != attempted) return;
+    if (reason == StoppedBy::signal)
+      (void)std::raise(SIGINT);
+    else
+      trainer.stop(reason, "enough");
+  }
+  std::string phase;
+  std::int64_t attempted;
+  StoppedBy reason;
+};
+
+TEST(Phases, EachHasItsFolderAndItsSettings) {
+  const test::TempDir folder;
+  TrainerConfig config = adam_config();
+  config.run_dir = folder / "run";
+  const TwoPhases both(config);
+  EXPECT_EQ(both.first.epochs, 2);
+  EXPECT_EQ(both.second.epochs, 4);
+  EXPECT_EQ(
+      files_in(config.run_dir),
+      (std::vector<std::string>{
+          "checkpoints/student/step-00000020.safetensors", "checkpoints/student/step-00000030.safetensors",
+          "checkpoints/student/step-00000040.safetensors", "checkpoints/teacher/step-00000010.safetensors",
+          "checkpoints/teacher/step-00000020.safetensors", "metrics.jsonl"}));
+  std::ifstream in(config.run_dir / "metrics.jsonl");
+  std::vector<std::string> phases;
+  for (std::string line; std::getline(in, line);) phases.push_back(nlohmann::json::parse(line).at("phase"));
+  EXPECT_EQ(phases, (std::vector<std::string>{"teacher", "teacher", "teacher", "student", "student",
+                                              "student", "student", "student"}));
+}
+
+TEST(Phases, AKilledRunGoesOnInTheOneItWasIn) {
+  for (const Precision precision : {Precision::f32, Precision::f16}) {
+    TrainerConfig config = adam_config();
+    config.precision = precision;
+    config.early_stop = EarlyStop{"val_loss", 3};  // whose memory is of one phase
+    const TwoPhases expected(config);
+    for (const char* const killed : {"teacher", "student"}) {
+      const test::TempDir folder;
+      config.checkpoint_dir = folder / "saved";
+      config.checkpoint_every = 4;
+      const TwoPhases before(config, nullptr, std::make_unique<EndsPhase>(killed, 14, StoppedBy::signal));
+      EXPECT_EQ(before.second.signal, SIGINT) << "nothing is trained behind a signal";
+      config.resume = "auto";
+      const TwoPhases after(config);
+      EXPECT_EQ(after.first.weights_hash, expected.first.weights_hash) << killed;
+      EXPECT_EQ(after.first.test_loss, expected.first.test_loss);
+      EXPECT_EQ(after.second.weights_hash, expected.second.weights_hash) << killed;
+      EXPECT_EQ(after.weights, expected.weights) << killed;
+      const std::size_t steps = std::string(killed) == "teacher" ? 6 + 40 : 26;
+      EXPECT_EQ(after.run.steps.size(), steps) << "a phase that is finished makes none";
+      const TwoPhases done(config);
+      EXPECT_TRUE(done.run.steps.empty());
+      EXPECT_EQ(done.second.weights_hash, expected.second.weights_hash);
+      EXPECT_EQ(done.second.test_loss, expected.second.test_loss);
+      config.resume.clear();
+      config.checkpoint_dir.clear();
+      config.checkpoint_every = 0;
+    }
+  }
+}
+
+TEST(Phases, AreTheSameOnRanks) {
+  for (const Precision precision : {Precision::f32, Precision::f16}) {
+    TrainerConfig config = adam_config();
+    config.precision = precision;
+    config.threads = 1;
+    std::vector<std::uint64_t> hashes;
+    for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+      config.strategy = strategy;
+      std::vector<FitReport> reports(2);
+      dist::run_ranks(2, [&](dist::Transport& transport) {
+        reports[static_cast<std::size_t>(transport.rank())] = TwoPhases(config, &transport).second;
+      });
+      for (const FitReport& report : reports) hashes.push_back(report.weights_hash);
+    }
+    EXPECT_EQ(hashes, std::vector<std::uint64_t>(4, hashes[0])) << name_of(precision);
+  }
+}
+
+TEST(Phases, MistakesAreOneLine) {
+  const test::TempDir folder;
+  Trainer trainer(adam_config());
+  EXPECT_SAYS(trainer.phase("a/b"), "phase: a name must be of letters, digits and '_', but is 'a/b'");
+  trainer.phase("one");
+  EXPECT_SAYS(trainer.phase("one"), "phase: 'one' must begin once, but does again");
+  EXPECT_SAYS(trainer.phase("two", [](TrainerConfig& own) { own.epochs = 0; }), "epochs must be at least 1");
+  TrainerConfig config = adam_config();
+  config.resume = (folder / "file").string();
+  test::write_file(config.resume, "");
+  Trainer resumed(config);
+  EXPECT_SAYS(resumed.phase("one"), "--resume: must be auto where a run has phases");
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,302 @@
+// A task of several networks, each with an optimizer of its own: what a step updates, saves and divides among
+// ranks.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "autograd/engine.h"
+#include "data/loader.h"
+#include "data/preprocess.h"
+#include "dist/transports/thread_transport.h"
+#include "optim/adam.h"
+#include "optim/step.h"
+#include "support/small_tasks.h"
+#include "support/temp_dir.h"
+
+namespace athanor {
+namespace {
+
+using test::Autoencoder;
+using test::kSmallSpec;
+using test::message_of;
+using test::small_config;
+using test::StopAfter;
+using test::train;
+
+/// Two networks against each other, in the form of a least-squares GAN. What the generator begins with is a
+/// part of the picture, so that it is the same however a batch is divided.
+struct Adversarial : Task {
+  nn::Linear g{4, 16}, d{16, 1};
+  std::string_view spoilt = "";  // the optimizer whose loss overflows
+  Adversarial() {
+    network("g", g);
+    network("d", d);
+    networks().initialize(7);
+  }
+  std::vector<OptimizerSpec> optimizers() const override {
+    return {optimizer<Adam>("d", {"d"}, {.beta1 = 0.5}, schedules::constant(0.01)),
+            optimizer<Adam>("g", {"g"}, {.beta1 = 0.5}, schedules::constant(0.02))};
+  }
+  static Tensor seed_of(const Tensor& x) { return contiguous(narrow(x, 1, 0, 4)); }
+  static Tensor distance(const Tensor& score, double from) { return mean(square(affine(score, 1, -from))); }
+  Tensor loss_of_d(const Tensor& x, const Tensor& fake) {
+    return distance(d(x), 1) + distance(d(fake.detach()), 0);
+  }
+  Tensor training_step(const Batch& batch, Step& step) override {
+    const Tensor x = flatten(batch["image"]), fake = g(seed_of(x));
+    const auto minimize = [&](std::string_view name, const Tensor& loss) {
+      step.minimize(name, name == spoilt ? affine(loss, INFINITY) : loss);
+    };
+    minimize("d", loss_of_d(x, fake));
+    minimize("g", distance(d(fake), 1));
+    return {};
+  }
+  void validation_step(const Batch& batch, Step& step) override {
+    const Tensor x = flatten(batch["image"]);
+    step.log("score", d(g(seed_of(x))));
+  }
+};
+
+struct ByHand {
+  std::vector<double> weights;
+  double d_loss = 0;
+};
+
+/// An epoch of the same without a Trainer: for the generator's update the discriminator is a copy that asks
+/// for no gradient.
+ByHand adversarial_by_hand(const TrainerConfig& config) {
+  const auto train = synthetic(kSmallSpec, 160, 1);
+  Adversarial task;
+  Loader loader(*train,
+                {.batch_size = config.batch_size, .shuffle = true, .drop_last = true, .training = true});
+  const Preprocess preprocess(kSmallSpec, measure(*train), DType::f32, kCpu);
+  ParameterArena of_d(task.d.parameters(), {}), of_g(task.g.parameters(), {});
+  const auto adam = [](ParameterArena& arena, int slot) {
+    Adam::Group group;
+    group.options.beta1 = 0.5;
+    return Adam(arena, std::vector<Adam::Group>{group}, slot);
+  };
+  Adam d_rule = adam(of_d, 0), g_rule = adam(of_g, 1);
+  GradientMeter d_meter(of_d), g_meter(of_g);
+  StepBuffer step;
+  ByHand result;
+  Batch batch;
+  for (std::int64_t i = 0; loader.next(batch); ++i) {
+    const Tensor x = flatten(preprocess(batch, 0, true)), fake = task.g(Adversarial::seed_of(x));
+    const auto update = [&](ParameterArena& arena, GradientMeter& meter, Adam& rule, const Tensor& loss,
+                            double rate) {
+      arena.zero_grad();
+      backward_scaled(loss, step);
+      meter.measure(step);
+      rule.set_learning_rates(step, schedules::constant(rate));
+      rule.step(step);
+    };
+    const Tensor loss = task.loss_of_d(x, fake);
+    result.d_loss += loss.item() * static_cast<double>(batch.size()) / 160;
+    update(of_d, d_meter, d_rule, loss, 0.01);
+    nn::Linear frozen{16, 1};
+    frozen.load_state_dict(task.d.state_dict());
+    for (const Parameter& parameter : frozen.parameters()) forget_grad(parameter.tensor);
+    update(of_g, g_meter, g_rule, Adversarial::distance(frozen(fake), 1), 0.02);
+    finish_step(step);
+  }
+  result.weights = test::weights_of(task.networks());
+  return result;
+}
+
+TEST(SeveralOptimizers, UpdateTheirOwnNetworksAtOnce) {
+  TrainerConfig config = small_config();
+  config.epochs = 1;
+  Adversarial task;
+  const test::RecordedRun run = train(task, config);
+  const ByHand expected = adversarial_by_hand(config);
+  EXPECT_EQ(run.weights, expected.weights);
+  EXPECT_NEAR(run.epochs.at(0).value_of("train_d_loss"), expected.d_loss, 1e-6);
+  EXPECT_GT(run.epochs[0].value_of("train_g_loss"), 0);
+  EXPECT_TRUE(std::isnan(run.epochs[0].train_loss)) << "no step has logged one";
+  EXPECT_EQ(run.report.steps.applied, 10);
+  EXPECT_EQ(run.report.stopped_by, StoppedBy::epochs);
+  EXPECT_EQ(run.results.at(3).learning_rate, 0.01f);
+}
+
+TEST(SeveralOptimizers, GoOnFromACheckpointWithTheSameBits) {
+  TrainerConfig config = small_config();
+  config.ema_decay = 0.9;
+  Adversarial whole;
+  const test::RecordedRun expected = train(whole, config);
+  const test::TempDir folder;
+  config.checkpoint_dir = folder / "saved";
+  config.checkpoint_every = 4;
+  Adversarial before;
+  (void)train(before, config, nullptr, std::make_unique<StopAfter>(14));
+  config.resume = "auto";
+  Adversarial after;
+  const test::RecordedRun run = train(after, config);
+  EXPECT_EQ(run.report.weights_hash, expected.report.weights_hash);
+  EXPECT_EQ(run.weights, expected.weights);
+  EXPECT_EQ(run.epochs.back().value_of("train_g_loss"), expected.epochs.back().value_of("train_g_loss"));
+}
+
+TEST(SeveralOptimizers, RanksGiveWhatOneDoes) {
+  for (const std::int64_t accumulate : {1, 2}) {
+    TrainerConfig config = small_config();
+    config.threads = 1;
+    config.accumulate = accumulate;
+    Adversarial alone;
+    const test::RecordedRun one = train(alone, config);
+    std::vector<std::vector<test::RecordedRun>> all;
+    for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+      config.strategy = strategy;
+      std::vector<test::RecordedRun> runs(3);
+      dist::run_ranks(3, [&](dist::Transport& transport) {
+        Adversarial task;
+        runs[static_cast<std::size_t>(transport.rank())] = train(task, config, &transport);
+      });
+      for (const test::RecordedRun& run : runs) {
+        EXPECT_EQ(run.weights, runs[0].weights);
+        ASSERT_EQ(run.weights.size(), one.weights.size());
+        for (std::size_t i = 0; i < run.weights.size(); ++i)
+          ASSERT_NEAR(run.weights[i], one.weights[i], 1e-4);
+        EXPECT_NEAR(run.epochs[2].value_of("train_d_loss"), one.epochs[2].value_of("train_d_loss"), 1e-4);
+      }
+      all.push_back(std::move(runs));
+    }
+    EXPECT_EQ(all[0][0].weights, all[1][0].weights) << "ZeRO-1 is DDP";
+  }
+}
+
+// Votes travel with the first update of the next step, which nobody then makes.
+TEST(SeveralOptimizers, RanksStopAfterTheSameStep) {
+  TrainerConfig config = small_config();
+  config.threads = 1;
+  config.strategy = Strategy::zero1;
+  std::vector<test::RecordedRun> runs(2);
+  dist::run_ranks(2, [&](dist::Transport& transport) {
+    Adversarial task;
+    runs[static_cast<std::size_t>(transport.rank())] =
+        train(task, config, &transport, std::make_unique<StopAfter>(7, 1));
+  });
+  for (const test::RecordedRun& run : runs) {
+    EXPECT_EQ(run.report.steps.applied, 7);
+    EXPECT_EQ(run.report.stopped_by, StoppedBy::max_time);
+    EXPECT_EQ(run.report.weights_hash, runs[0].report.weights_hash);
+  }
+}
+
+TEST(SeveralOptimizers, AnOverflowSkipsItsUpdateAndThoseBehindIt) {
+  TrainerConfig config = small_config();
+  config.epochs = 1;
+  config.max_steps = 1;
+  config.loss_scaling = LossScaling{};
+  Adversarial sound;
+  const std::vector<double> before = test::weights_of(sound.networks());
+  const test::RecordedRun other = train(sound, config);
+  for (const std::string_view spoilt : {"d", "g"}) {
+    Adversarial task;
+    task.spoilt = spoilt;
+    const test::RecordedRun run = train(task, config);
+    EXPECT_EQ(run.report.steps.skipped_overflow, 1);
+    EXPECT_EQ(run.report.steps.applied, 0);
+    EXPECT_EQ(run.results.at(0).loss_scale, 32768);
+    const std::size_t of_g = 4 * 16 + 16;  // its weights come first, but d is updated first
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const bool moves = i >= of_g && spoilt == "g";
+      ASSERT_EQ(run.weights[i], moves ? other.weights[i] : before[i]) << spoilt << " " << i;
+    }
+  }
+}
+
+TEST(SeveralOptimizers, TheBestWeightsOfAllNetworksAreKept) {
+  TrainerConfig config = small_config();
+  config.epochs = 12;
+  config.early_stop = EarlyStop{"val_score", 2, Goal::minimum};
+  Adversarial task;
+  const test::RecordedRun run = train(task, config);
+  ASSERT_EQ(run.report.stopped_by, StoppedBy::early_stop);
+  const auto best = std::min_element(run.epochs.begin(), run.epochs.end(), [](auto& a, auto& b) {
+    return a.value_of("val_score") < b.value_of("val_score");
+  });
+  ASSERT_NE(best, run.epochs.end() - 1);
+  EXPECT_EQ(run.report.weights_hash, best->weights_hash);
+}
+
+TEST(SeveralOptimizers, EachTrainsNetworksOfItsOwnOnceAStep) {
+  using Specs = std::vector<OptimizerSpec>;
+  static Specs specs;
+  struct With : Adversarial {
+    Specs optimizers() const override { return specs; }
+  };
+  const auto refused = [](Specs wrong) {
+    specs = std::move(wrong);
+    return message_of<With>();
+  };
+  EXPECT_EQ(refused({{"d", {"d"}}, {"d", {"g"}}}),
+            "task: optimizers must have names of their own, but two are called 'd'");
+  EXPECT_EQ(refused({{"d", {"d"}}, {"", {"g"}}}),
+            "task: an optimizer's name must be of letters, digits and '_', but is ''");
+  EXPECT_EQ(refused({{"d", {"d"}}, {"g", {"d"}}}),
+            "task: optimizer 'g' must train networks that no other one does, but 'd' is none of g");
+  EXPECT_EQ(refused({{"d", {"d"}}, {"g", {}}}), "task: optimizer 'g' must name the networks that it trains");
+  EXPECT_EQ(refused({{"d", {"d"}}}),
+            "task: every network must be trained by an optimizer, but 'g' is by none");
+
+  struct Misnamed : Adversarial {
+    Tensor training_step(const Batch& batch, Step& step) override {
+      const Tensor x = flatten(batch["image"]);
+      step.minimize("D", distance(d(x), 1));
+      return {};
+    }
+  };
+  EXPECT_EQ(message_of<Misnamed>(), "minimize: must name one of the optimizers 'd', 'g', but got 'D'");
+  struct Twice : Adversarial {
+    Tensor training_step(const Batch& batch, Step& step) override {
+      const Tensor x = flatten(batch["image"]);
+      for (int i = 0; i < 2; ++i) step.minimize("d", distance(d(x), 1));
+      return {};
+    }
+  };
+  EXPECT_EQ(message_of<Twice>(), "minimize: 'd' must be minimized once a step, but is again");
+  struct Neither : Adversarial {
+    Tensor training_step(const Batch&, Step&) override { return {}; }
+  };
+  EXPECT_EQ(message_of<Neither>(),
+            "training_step: of 2 optimizers must minimize() the loss of one at least, but has of none");
+  struct Both : Adversarial {
+    Tensor training_step(const Batch& batch, Step& step) override {
+      (void)Adversarial::training_step(batch, step);
+      return distance(d(flatten(batch["image"])), 1);
+    }
+  };
+  EXPECT_EQ(message_of<Both>(),
+            "training_step: of 2 optimizers must return no loss, but minimize() each of its losses");
+  struct OfTheOther : Adversarial {
+    Tensor training_step(const Batch& batch, Step& step) override {
+      step.minimize("g", distance(d(flatten(batch["image"])), 1));
+      return {};
+    }
+  };
+  EXPECT_EQ(message_of<OfTheOther>(),
+            "backward: the root must depend on one of the parameters that are named, but does not");
+  struct InOne : Autoencoder {
+    Tensor training_step(const Batch& batch, Step& step) override {
+      step.minimize("encoder", error(batch));
+      return {};
+    }
+  };
+  EXPECT_EQ(message_of<InOne>(),
+            "minimize: this task has one optimizer: its training_step must return the loss");
+  struct Validating : Adversarial {
+    void validation_step(const Batch& batch, Step& step) override {
+      step.minimize("d", distance(d(flatten(batch["image"])), 1));
+    }
+  };
+  EXPECT_EQ(message_of<Validating>(),
+            "minimize: must be called in a training step, but 'd' is in a validation step");
+}
+
+}  // namespace
+}  // namespace athanor

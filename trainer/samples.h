@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace athanor {
+
+/// How Step::images() lays out its images.
+struct ImageGrid {
+  double low = 0, high = 1;   ///< the values that are black and white; what is beyond them is cut off
+  std::int64_t columns = 8;   ///< images in a row
+  std::int64_t at_most = 64;  ///< images; those behind are left out
+};
+
+/// The pixels of a grid, with two black ones around each image.
+struct GridPixels {
+  std::vector<std::uint8_t> pixels;
+  std::int64_t height = 0, width = 0, channels = 0;
+};
+
+/// images [N, H, W, 1 or 3], floating, N > 0. Throws ArgumentError on others, and on a grid without columns,
+/// images or range. A counted wait.
+GridPixels draw_grid(const Tensor& images, const ImageGrid& grid);
+
+/// Where the pictures of a run's validations go: on rank 0, DIR/epoch_0003_NAME.png.
+class SampleFolder {
+ public:
+  /// `on_note` is told once where a picture cannot be written, which ends no run.
+  SampleFolder(std::filesystem::path folder, std::function<void(const std::string&)> on_note)
+      : folder_(std::move(folder)), on_note_(std::move(on_note)) {}
+
+  /// A validation begins. 1 is the first epoch.
+  void begin(std::int64_t epoch) { epoch_ = epoch, written_.clear(); }
+  /// The first of a name in a validation is written, whole or not at all, and others are not looked at.
+  void write(std::string_view name, const Tensor& images, const ImageGrid& grid);
+
+ private:
+  std::filesystem::path folder_;
+  std::function<void(const std::string&)> on_note_;
+  std::int64_t epoch_ = 0;
+  std::vector<std::string> written_;
+  bool failed_ = false;
+};
+
+}  // namespace athanor
