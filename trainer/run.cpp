@@ -83,7 +83,8 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
     notify([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
   });
   syncs_before_ = host_syncs();
-  norms_ = strategy_.join_norms(task.networks());
+  if (config.sync_bn || task.gathers()) joined_ = strategy_.pass_network();
+  if (config.sync_bn) norms_ = std::make_unique<dist::SyncBatchNorm>(task.networks(), *joined_);
   overlaps_weights_ = strategy_.overlap_weights(
       task.networks(), std::none_of(callbacks_.begin(), callbacks_.end(),
                                     [](const auto& callback) { return callback->reads_weights(); }));
@@ -231,6 +232,7 @@ void Run::repeat_step() {
   const std::int64_t samples = (position_.epoch_samples - 1) % (config_.accumulate * config_.batch_size) + 1;
   feeding_.train().start_epoch(position_.epoch, position_.epoch_samples - samples);
   if (norms_) norms_->leave();
+  if (joined_) joined_.emplace();  // of this rank alone
   run_passes(samples, false);
 }
 
@@ -252,7 +254,7 @@ void Run::name_unused() {
 
 void Run::validate() {
   notify([&](Callback& c) { c.on_validation_begin(trainer_); });
-  const auto metrics = validation_.run(averages(), times_, config_.fast_dev_run ? 1 : -1);
+  const auto metrics = validation_.run(averages(), times_, gathering(), config_.fast_dev_run ? 1 : -1);
   if (!metrics) return;
   notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
   position_.validation = *metrics;
