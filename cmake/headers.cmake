@@ -63,6 +63,7 @@ set(ATHANOR_HEADERS
   data/recode.h
   data/sample_writer.h
   data/synthetic.h
+  dist/all_gather.h
   dist/bucket_layout.h
   dist/bucket_runner.h
   dist/collectives/barrier.h
@@ -86,6 +87,7 @@ set(ATHANOR_HEADERS
   dist/launch/launcher.h
   dist/launch/rendezvous.h
   dist/launch/run_processes.h
+  dist/pass_network.h
   dist/stop_vote.h
   dist/sync_batch_norm.h
   dist/transports/make_transport.h

@@ -155,6 +155,7 @@ set(ATHANOR_SOURCES
   data/recode.cpp
   data/dataset.cpp
   data/synthetic.cpp
+  dist/all_gather.cpp
   dist/bucket_layout.cpp
   dist/bucket_runner.cpp
   dist/collectives/broadcast.cpp
@@ -174,6 +175,7 @@ set(ATHANOR_SOURCES
   dist/launch/scratch_folder.cpp
   dist/launch/signal_stack.cpp
   dist/launch/tcp.cpp
+  dist/pass_network.cpp
   dist/sync_batch_norm.cpp
   dist/transports/staged_transport.cpp
   dist/transports/thread_transport.cpp

@@ -52,7 +52,7 @@ function(athanor_mpi_test name)
   endif()
   add_executable(${name}_mpi_test ${name}_mpi_test.cpp support/mpi_main.cpp)
   set_target_properties(${name}_mpi_test PROPERTIES ATHANOR_IS_TEST ON)
-  target_link_libraries(${name}_mpi_test PRIVATE athanor::mpi athanor_flags GTest::gtest)
+  target_link_libraries(${name}_mpi_test PRIVATE athanor::mpi athanor_ops athanor_flags GTest::gtest)
   foreach(world ${ARGN})
     add_test(NAME mpi.${name}_${world} COMMAND ${MPIEXEC_EXECUTABLE} -n ${world} $<TARGET_FILE:${name}_mpi_test>)
     set_tests_properties(mpi.${name}_${world} PROPERTIES LABELS dist TIMEOUT ${ATHANOR_TEST_TIMEOUT}

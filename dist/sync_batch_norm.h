@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "autograd/norm.h"
-#include "dist/collectives/communicator.h"
+#include "dist/pass_network.h"
 #include "nn/batch_norm.h"
 
 namespace athanor::dist {
@@ -20,18 +20,12 @@ namespace athanor::dist {
 ///
 /// Each norm costs one exchange in the forward pass and, where its input asks for a gradient, one in the
 /// backward pass, which the pass waits for: P - 1 messages of 8 + 16 C bytes per rank. Sums are made in the
-/// order of ranks, in f64. They travel on a network of their own (Transport::duplicate), since the job's has
-/// buckets of gradients under way. Where both cannot be used at a time (NCCL before 2.26), buckets go on
-/// their way when the pass is over, as with Overlap::none.
-///
-/// Every rank runs the same passes: one without samples, too, must run its forward and backward pass. Whoever
-/// does not is missed by the others, who throw PeerLostError after the communicator's timeout.
+/// order of ranks, in f64. They travel on a network of their own, which says what ranks owe each other.
 class SyncBatchNorm final : public JoinedBatch {
  public:
-  /// Joins every nn::BatchNorm of `model`, which must live longer. All ranks of `comm` make theirs at the
-  /// same point. With one rank, norms remain as they are.
-  SyncBatchNorm(nn::Module& model, const Communicator& comm);
-  ~SyncBatchNorm() override;
+  /// Joins every nn::BatchNorm of `model`, which must live longer. With one rank, norms remain as they are.
+  SyncBatchNorm(nn::Module& model, const PassNetwork& network);
+  ~SyncBatchNorm() override { leave(); }
   SyncBatchNorm(const SyncBatchNorm&) = delete;
   SyncBatchNorm& operator=(const SyncBatchNorm&) = delete;
 
@@ -52,9 +46,7 @@ class SyncBatchNorm final : public JoinedBatch {
   };
   Exchange& exchange_of(const Tensor& row);
 
-  Session* session_ = nullptr;          // the job's, where buckets have to wait
-  std::unique_ptr<Transport> network_;  // null for one rank
-  std::unique_ptr<Communicator> comm_;
+  PassNetwork network_;
   std::vector<nn::BatchNorm*> norms_;
   std::vector<Exchange> exchanges_;
 };

@@ -314,7 +314,7 @@ TEST(Validation, MeasuresAllThatIsHeldOut) {
   EXPECT_TRUE(parts.model.training());
   EXPECT_GT(parts.total.validation, 0);
   EXPECT_EQ(parts.validation.run({}, parts.times)->loss, metrics->loss);
-  EXPECT_EQ(parts.validation.run({}, parts.times, 0)->samples, 0);
+  EXPECT_EQ(parts.validation.run({}, parts.times, nullptr, 0)->samples, 0);
 }
 
 TEST(Validation, ASignalEndsItWithoutAResult) {

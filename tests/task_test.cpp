@@ -65,7 +65,7 @@ TEST(Task, TrainsWithoutValidation) {
   test::RecordedRun run;
   Trainer trainer(config);
   trainer.add(std::make_unique<test::Recorder>(run));
-  run.report = trainer.fit(task, *synthetic(kSmallSpec, 160, 1));
+  run.report = trainer.fit(task, *synthetic(test::kSmallSpec, 160, 1));
   EXPECT_EQ(run.report.weights_hash, expected.report.weights_hash);
   EXPECT_TRUE(std::isnan(run.report.test_loss) && run.report.others.empty());
   EXPECT_EQ(run.report.stopped_by, StoppedBy::epochs);
@@ -75,7 +75,7 @@ TEST(Task, TrainsWithoutValidation) {
 
   config.early_stop = EarlyStop{"val_loss", 2};
   Trainer watched(config);
-  EXPECT_SAYS(watched.fit(task, *synthetic(kSmallSpec, 160, 1)),
+  EXPECT_SAYS(watched.fit(task, *synthetic(test::kSmallSpec, 160, 1)),
               "--early-stop: the metric must be one of train_loss, train_samples, but got 'val_loss'");
 }
 

@@ -69,7 +69,7 @@ void Run::run_passes(std::int64_t samples, bool updates) {
                                std::min(config_.batch_size, samples - done), true);
     now_.updates = updates && done + config_.batch_size >= samples;
     // Ranks without samples join with zeros; not where others expect messages of their pass.
-    const bool joins = updates && (strategy_.runs_empty_passes() || !returns_loss());
+    const bool joins = updates && (joined_ || !returns_loss());
     if (batch.size() > 0 || joins) run_pass(batch);
   }
 }
@@ -83,7 +83,8 @@ void Run::run_pass(const Batch& batch) {
       return feeding_.prepare(batch, position_.epoch, true);
     }();
     const AllocTag named("activations");
-    Step step(now_.pass, now_.draws, metrics_, times_, this);
+    Step step(now_.pass, now_.draws,
+              {.metrics = metrics_, .times = times_, .minimizer = this, .gathering = gathering()});
     Tensor mean = task_.training_step(prepared, step);
     check_result(mean);
     if (returns_loss() && !step.has_logged_loss()) step.log("loss", mean);

@@ -90,8 +90,7 @@ class SyncedStrategy : public ParallelStrategy {
   SyncedStrategy(dist::Transport& transport, const TrainerConfig& config)
       : comm_(transport, config.collectives),
         buckets_(config.buckets),
-        overlap_(overlap_of(transport, config)),
-        sync_bn_(config.sync_bn) {}
+        overlap_(overlap_of(transport, config)) {}
 
   int rank() const override { return comm_.rank(); }
   int world_size() const override { return comm_.world_size(); }
@@ -108,10 +107,7 @@ class SyncedStrategy : public ParallelStrategy {
     known_ = {};
     signal_ = false;
   }
-  std::unique_ptr<dist::SyncBatchNorm> join_norms(nn::Module& model) override {
-    return sync_bn_ ? std::make_unique<dist::SyncBatchNorm>(model, comm_) : nullptr;
-  }
-  bool runs_empty_passes() const override { return sync_bn_; }
+  dist::PassNetwork pass_network() override { return comm_; }
 
   std::optional<dist::GradientSync::NoSync> begin_pass(ParameterArena& arena, bool last) override {
     dist::GradientSync& sync = sync_of(arena);
@@ -205,7 +201,6 @@ class SyncedStrategy : public ParallelStrategy {
   dist::Communicator comm_;
   dist::BucketOptions buckets_;
   dist::Overlap overlap_;
-  bool sync_bn_;
   std::vector<std::unique_ptr<dist::GradientSync>> syncs_;
 
  private:

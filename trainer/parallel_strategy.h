@@ -12,8 +12,8 @@
 
 #include "dist/gather_state.h"
 #include "dist/gradient_sync.h"
+#include "dist/pass_network.h"
 #include "dist/stop_vote.h"
-#include "dist/sync_batch_norm.h"
 #include "nn/module.h"
 #include "optim/arena.h"
 #include "tensor/state_dict.h"
@@ -48,10 +48,8 @@ class ParallelStrategy {
   /// of communication go to `times`. A run has an arena for each optimizer, in the same order on all ranks.
   virtual void attach(ParameterArena& arena, PhaseTimes& times) = 0;
   virtual void detach() = 0;
-  /// With --sync-bn, until what is returned goes: the model's batch norms see the samples of all ranks; else
-  /// null. Then each rank runs every pass, runs_empty_passes(), even with no samples of its own.
-  virtual std::unique_ptr<dist::SyncBatchNorm> join_norms(nn::Module&) { return nullptr; }
-  virtual bool runs_empty_passes() const { return false; }
+  /// For what passes of all ranks wait for: each rank then runs every pass, with no samples, too.
+  virtual dist::PassNetwork pass_network() { return {}; }
 
   // A step.
 

@@ -87,7 +87,8 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
     notify([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
   });
   syncs_before_ = host_syncs();
-  norms_ = strategy_.join_norms(task.networks());
+  if (config.sync_bn || task.gathers()) joined_ = strategy_.pass_network();
+  if (config.sync_bn) norms_ = std::make_unique<dist::SyncBatchNorm>(task.networks(), *joined_);
   overlaps_weights_ = strategy_.overlap_weights(
       task.networks(), std::none_of(callbacks_.begin(), callbacks_.end(),
                                     [](const auto& callback) { return callback->reads_weights(); }));
@@ -245,6 +246,7 @@ void Run::repeat_step() {
   const std::int64_t samples = (position_.epoch_samples - 1) % (config_.accumulate * config_.batch_size) + 1;
   feeding_.train().start_epoch(position_.epoch, position_.epoch_samples - samples);
   if (norms_) norms_->leave();
+  if (joined_) joined_.emplace();  // of this rank alone
   run_passes(samples, false);
 }
 
@@ -274,7 +276,8 @@ std::optional<SampleFolder> Run::sample_folder() const {
 
 void Run::validate(std::int64_t epochs) {
   if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_begin(trainer_); });
-  const auto metrics = validation_.run(epochs, averages(), times_, config_.fast_dev_run ? 1 : -1);
+  if (samples_) samples_->begin(epochs);
+  const auto metrics = validation_.run(averages(), times_, gathering(), config_.fast_dev_run ? 1 : -1);
   if (!metrics) return;
   if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
   position_.validation = *metrics;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/sync_batch_norm.h"
 #include "optim/step.h"
 #include "trainer/callback.h"
 #include "trainer/feeding.h"
@@ -57,6 +58,8 @@ class Run : private Minimizer {
   OptimizedNetworks& networks_called(std::string_view optimizer);
   /// Whether a step returns its loss, and the Trainer makes the update: where there is one optimizer.
   bool returns_loss() const { return networks_.size() == 1; }
+  /// Null for a task that gathers nothing.
+  const dist::PassNetwork* gathering() const { return task_.gathers() ? &*joined_ : nullptr; }
   static void check_loss(std::string_view whose, const Tensor& loss);
   void check_result(const Tensor& returned) const;
   std::vector<Schedule> schedules() const;
@@ -110,6 +113,7 @@ class Run : private Minimizer {
   RunCheckpoints checkpoints_;
   std::optional<SampleFolder> samples_;
   Validation validation_;
+  std::optional<dist::PassNetwork> joined_;  // where passes of ranks wait for each other
   std::unique_ptr<dist::SyncBatchNorm> norms_;
   bool overlaps_weights_ = false;
 

@@ -6,6 +6,7 @@
 #include "autograd/creation.h"
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"
+#include "dist/all_gather.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -40,6 +41,12 @@ class Task::Networks final : public nn::Module {
  private:
   std::vector<nn::Module*> added_;
 };
+
+Tensor Step::all_gather(const Tensor& t) {
+  ATH_CHECK(gathering_,
+            "all_gather: the task must say that its steps do so, but does not; override gathers()");
+  return dist::all_gather(t, *gathering_);
+}
 
 void Step::minimize(std::string_view optimizer, const Tensor& loss) {
   ATH_CHECK(minimizer_, "minimize: must be called in a training step, but '{}' is in a validation step",

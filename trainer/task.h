@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "dist/pass_network.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
 #include "tensor/tensor.h"
@@ -59,19 +60,27 @@ struct BatchPlace {
   TensorOptions options = {};  ///< of what a network takes
 };
 
+/// What of a run a step can reach.
+struct StepParts {
+  MetricSums& metrics;
+  PhaseTimes& times;
+  Minimizer* minimizer = nullptr;                ///< of a training step
+  const dist::PassNetwork* gathering = nullptr;  ///< of a task that gathers()
+  SampleFolder* samples = nullptr;               ///< of rank 0's validation, where pictures are wanted
+};
+
 /// What a Task can do while it looks at one batch.
 class Step {
  public:
-  /// `draws` counts the calls of randn() in the step. `minimizer` is null in a validation step, and `samples`
-  /// where no pictures are wanted.
-  Step(const BatchPlace& place, std::int64_t& draws, MetricSums& metrics, PhaseTimes& times,
-       Minimizer* minimizer = nullptr, SampleFolder* samples = nullptr)
+  /// `draws` counts the calls of randn() in the step.
+  Step(const BatchPlace& place, std::int64_t& draws, const StepParts& parts)
       : place_(place),
         draws_(draws),
-        metrics_(metrics),
-        times_(times),
-        minimizer_(minimizer),
-        samples_(samples) {}
+        metrics_(parts.metrics),
+        times_(parts.times),
+        minimizer_(parts.minimizer),
+        gathering_(parts.gathering),
+        samples_(parts.samples) {}
 
   /// 0 is the first.
   std::int64_t epoch() const { return place_.epoch; }
@@ -83,6 +92,13 @@ class Step {
   /// how many calls in it came before, and the sample's place in the batch of all ranks: the same for any
   /// number of them, after a resume, and in every validation. Throws ArgumentError on another first axis.
   Tensor randn(const Shape& shape);
+
+  /// The rows of all ranks, in the order of ranks, for a loss over the samples of all: t [n, ...] to [sum of
+  /// n, ...]. Differentiable (dist/all_gather.h): a rank's rows collect from the losses of all ranks. With
+  /// one rank, t itself. All ranks make the same calls, one without samples, too. The loss of each is then
+  /// the same mean over the rows of all, or the mean over its own samples: docs/own_step.md. Throws
+  /// ArgumentError where Task::gathers() does not say so.
+  Tensor all_gather(const Tensor& t);
 
   /// Updates the networks of an optimizer by the gradients of `loss`, the mean of the batch, [] f32, at once;
   /// with several batches a step (--accumulate), with the last. Other networks that the loss went through
@@ -127,6 +143,7 @@ class Step {
   MetricSums& metrics_;
   PhaseTimes& times_;
   Minimizer* minimizer_;
+  const dist::PassNetwork* gathering_;
   SampleFolder* samples_;
   bool logged_loss_ = false;
 };
@@ -154,11 +171,14 @@ class Task {
   /// The mean loss of a batch, [] f32, with its graph; the Trainer weighs and scales it, runs it backward and
   /// updates. It is logged as "loss", unless the step logs that itself. Of a task with several optimizers,
   /// which updates by Step::minimize(): none. `batch` holds this rank's samples, prepared for a network
-  /// (data/preprocess.h); it may have none, where other ranks have some and batch norms span all (--sync-bn).
+  /// (data/preprocess.h); it may have none, where other ranks have some and wait for this one: --sync-bn,
+  /// gathers(), several optimizers.
   virtual Tensor training_step(const Batch& batch, Step& step) = 0;
   /// Logs what is to be known of a batch that is held out; by default nothing. Nothing is recorded for
   /// gradients.
   virtual void validation_step(const Batch& /*batch*/, Step& /*step*/) {}
+  /// Whether steps call Step::all_gather(): all ranks then make all of them.
+  virtual bool gathers() const { return false; }
   /// Whether loss and accuracy are what counts, as reports then say.
   virtual bool classifies() const { return false; }
   /// Where there are several: each trains networks of its own, together all. None: the Trainer's trains all.
@@ -167,7 +187,6 @@ class Task {
   /// All networks as one module: the only one, or each under its name.
   nn::Module& networks();
   const std::vector<std::string>& network_names() const { return names_; }
-  /// Of those of the networks that are to be trained; the others are frozen.
   /// What is trained of the networks of these names; of all, where there are none.
   std::vector<Parameter> parameters_of(const std::vector<std::string>& names);
   std::vector<NamedTensor> buffers_of(const std::vector<std::string>& names);

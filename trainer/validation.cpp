@@ -7,8 +7,8 @@
 
 namespace athanor {
 
-std::optional<Metrics> Validation::run(std::int64_t epochs, const std::vector<Ema*>& averages,
-                                       PhaseTimes& times, std::int64_t most) {
+std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseTimes& times,
+                                       const dist::PassNetwork* gathering, std::int64_t most) {
   Loader* const held_out = feeding_.held_out();
   if (!held_out) return Metrics::not_measured();
   const auto timed = times.scope(&Times::validation);
@@ -17,15 +17,15 @@ std::optional<Metrics> Validation::run(std::int64_t epochs, const std::vector<Em
   const InferenceMode inference;
   task_.networks().eval();
   sums_.clear();
-  if (samples_) samples_->begin(epochs);
   held_out->start_epoch(0);
   Batch batch;
   std::int64_t draws = 0, left = held_out->samples_per_epoch();
   for (std::int64_t done = 0; done != most && held_out->next(batch); ++done) {
     const std::int64_t of_ranks = std::min(left, held_out->options().batch_size);
     left -= of_ranks;
-    Step step(feeding_.place(0, 0, of_ranks, false), draws, sums_, times, nullptr, samples_);
-    if (batch.size() > 0) task_.validation_step(feeding_.prepare(batch, 0, false), step);
+    Step step(feeding_.place(0, 0, of_ranks, false), draws,
+              {.metrics = sums_, .times = times, .gathering = gathering, .samples = samples_});
+    if (batch.size() > 0 || gathering) task_.validation_step(feeding_.prepare(batch, 0, false), step);
     limits_.agree();
     if (limits_.signal() != 0) break;
   }

@@ -8,6 +8,7 @@
 #include "dist/transports/make_transport.h"
 #include "dist/transports/nccl_transport.h"
 #include "tests/cuda/device_ranks.h"
+#include "tests/support/all_gather_cases.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/compare_calls_cases.h"
 #include "tests/support/data_parallel_cases.h"
@@ -70,6 +71,9 @@ TEST_F(NcclCollectives, BroadcastFromEveryRoot) {
 }
 TEST_F(NcclCollectives, AllRanksHaveTheSameBits) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_all_ranks_agree);
+}
+TEST_F(NcclCollectives, RowsOfAllRanksAndTheirGradientsToTheBit) {
+  for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_rows_and_gradients);
 }
 TEST_F(NcclCollectives, RankOrderRoundsOnce) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_rank_order_rounds_once);
