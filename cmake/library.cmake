@@ -116,7 +116,7 @@ set(ATHANOR_SOURCES
   data/digits.cpp
   data/formats/cifar.cpp
   data/formats/crc32c.cpp
-  data/formats/detail/dense_store.cpp
+  data/formats/detail/indexed_store.cpp
   data/formats/detail/file_bytes.cpp
   data/formats/detail/lmdb_tree.cpp
   data/formats/detail/npy_header.cpp

@@ -91,7 +91,7 @@ TEST(IdxStore, EveryCutAndEveryByteIsSafe) {
   expect_one_line(io_error(read), "images", "offset 20: pixels must have 3221225472 bytes");
   std::filesystem::remove(dir / "labels");
   write_file(dir / "images", big_endian(0x803) + big_endian(1) + big_endian(1) + big_endian(1) + "a");
-  expect_one_line(io_error(read), "labels", "No such file");
+  expect_one_line(io_error(read), "labels", "there is no such file");
 }
 
 TEST(Writers, RefuseWhatTheyCannotHoldAndLeaveNothing) {

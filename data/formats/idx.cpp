@@ -2,8 +2,10 @@
 
 #include <string>
 
+#include <fmt/ranges.h>
+
 #include "data/formats/detail/bytes.h"
-#include "data/formats/detail/dense_store.h"
+#include "data/formats/detail/indexed_store.h"
 #include "data/formats/detail/writing.h"
 #include "tensor/error.h"
 
@@ -28,67 +30,54 @@ Header read_header(const detail::FileBytes& whole) {
   const auto magic = detail::load_be<std::uint32_t>(file.at(0, 4, "the magic number"));
   Header header{magic >> 8, {}, 4};
   if (magic >> 16 != 0) {
-    file.fail(0, fmt::format("the magic number must begin with two zero bytes, but is {:#010x}", magic));
+    file.fail(0, "the magic number must begin with two zero bytes, but is {:#010x}", magic);
   }
   for (std::uint32_t i = 0; i < (magic & 0xff); ++i, header.bytes += 4) {
     const auto dim = detail::load_be<std::uint32_t>(file.at(header.bytes, 4, fmt::format("dimension {}", i)));
-    if (dim == 0) file.fail(header.bytes, fmt::format("dimension {} must be positive, but is 0", i));
+    if (dim == 0) file.fail(header.bytes, "dimension {} must be positive, but is 0", i);
     header.dims.push_back(dim);
   }
   return header;
 }
 
 std::filesystem::path labels_beside(const std::filesystem::path& images) {
-  std::string name = images.filename().string();
-  const auto replace = [&](std::string_view from, std::string_view to) {
-    const std::size_t at = name.rfind(from);
-    if (at != std::string::npos) name.replace(at, from.size(), to);
-    return at != std::string::npos;
-  };
-  ATH_CHECK(
-      replace("images", "labels"),
-      "idx: the name of a file of images must have the word images in it, but is {}; or name the file of "
-      "labels too",
-      images.string());
-  if (!replace("idx3", "idx1")) replace("idx4", "idx1");
-  return images.parent_path() / name;
-}
-
-std::filesystem::path existing_labels_beside(const std::filesystem::path& images) {
-  std::filesystem::path path = labels_beside(images), other = path;
-  if (path.extension() == ".gz") {
-    other.replace_extension();
-  } else {
-    other += ".gz";
+  const std::filesystem::path path = detail::labels_beside(images, "idx", {{"images", "labels"}});
+  std::string name = path.filename().string();
+  for (const char* of_images : {"idx3", "idx4"}) {
+    if (const std::size_t at = name.rfind(of_images); at != std::string::npos) {
+      return path.parent_path() / name.replace(at, 4, "idx1");
+    }
   }
-  std::error_code error;
-  return !std::filesystem::exists(path, error) && std::filesystem::exists(other, error) ? other : path;
+  return path;
 }
 
-std::vector<std::byte> header_bytes(std::uint32_t type, const std::vector<std::int64_t>& dims) {
-  std::vector<std::byte> bytes;
-  const auto append = [&](std::uint32_t value) {
-    for (const std::byte byte : detail::stored_be(value)) bytes.push_back(byte);
-  };
-  append(type << 8 | static_cast<std::uint32_t>(dims.size()));
-  for (const std::int64_t dim : dims) append(static_cast<std::uint32_t>(dim));
-  return bytes;
+/// Plain or .gz, whichever there is.
+std::filesystem::path existing_labels_beside(const std::filesystem::path& images, const char* format) {
+  std::filesystem::path name = labels_beside(images).filename();
+  if (name.extension() == ".gz") name.replace_extension();
+  return detail::find_plain_or_gz(images.parent_path(), name.string(), format, kAdvice);
+}
+
+detail::ByteWriter header_bytes(std::uint32_t type, const std::vector<std::int64_t>& dims) {
+  detail::ByteWriter out;
+  out.be(type << 8 | static_cast<std::uint32_t>(dims.size()));
+  for (const std::int64_t dim : dims) out.be(static_cast<std::uint32_t>(dim));
+  return out;
 }
 
 std::vector<std::byte> images_header(std::int64_t count, const ImageSpec& spec) {
   ATH_CHECK(count <= UINT32_MAX, "idx: holds at most {} samples, but got {}", UINT32_MAX, count);
   std::vector<std::int64_t> dims{count, spec.height, spec.width};
   if (spec.channels != 1) dims.push_back(spec.channels);
-  return header_bytes(kU8, dims);
+  return header_bytes(kU8, dims).bytes;
 }
 
 std::vector<std::byte> labels_file(const std::vector<std::int64_t>& labels) {
   const bool bytes_suffice = detail::smallest_type(labels).bytes == 1;
-  std::vector<std::byte> file = header_bytes(bytes_suffice ? kU8 : kI32, {std::ssize(labels)});
-  const std::vector<std::byte> values =
-      detail::stored_labels(labels, {bytes_suffice ? 1 : 4, true, std::endian::big});
-  file.insert(file.end(), values.begin(), values.end());
-  return file;
+  const detail::IntType type{bytes_suffice ? 1 : 4, true, std::endian::big};
+  return header_bytes(bytes_suffice ? kU8 : kI32, {std::ssize(labels)})
+      .add(detail::stored_labels(labels, type))
+      .bytes;
 }
 
 detail::IntType label_type(const detail::FileBytes& file, const Header& header) {
@@ -98,24 +87,22 @@ detail::IntType label_type(const detail::FileBytes& file, const Header& header) 
     case kI16: return {2, true, std::endian::big};
     case kI32: return {4, true, std::endian::big};
     default:
-      file.fail(0, fmt::format("labels must be whole numbers (type 0x08, 0x09, 0x0b or 0x0c), but are of "
-                               "type {:#04x}",
-                               header.type));
+      file.fail(0, "labels must be whole numbers (type 0x08, 0x09, 0x0b or 0x0c), but are of type {:#04x}",
+                header.type);
   }
 }
 
 /// Height, width and channels, where a file can hold such images.
-ImageSpec image_spec(const detail::FileBytes& file, const Header& header) {
+ImageSpec image_spec(const detail::FileBytes& file, const Header& header, std::int64_t classes) {
   if (header.type != kU8) {
-    file.fail(0,
-              fmt::format("images must be unsigned bytes (type 0x08), but are of type {:#04x}", header.type));
+    file.fail(0, "images must be unsigned bytes (type 0x08), but are of type {:#04x}", header.type);
   }
   const std::vector<std::int64_t>& dims = header.dims;
   if (dims.size() != 3 && dims.size() != 4) {
-    file.fail(0, fmt::format("images must have 3 or 4 dimensions, but have {}", dims.size()));
+    file.fail(0, "images must have 3 or 4 dimensions, but have {}", dims.size());
   }
-  const ImageSpec spec{dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, 0};
-  if (const auto bad = detail::bad_image(spec.height, spec.width, spec.channels)) file.fail(8, *bad);
+  const ImageSpec spec{dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, classes};
+  if (const auto bad = detail::bad_image(spec)) file.fail(8, "{}", *bad);
   return spec;
 }
 
@@ -123,9 +110,7 @@ ImageSpec image_spec(const detail::FileBytes& file, const Header& header) {
 void expand(detail::FileBytes& file, const Header& header, std::int64_t bytes, const char* what) {
   file.expand(header.bytes + bytes);
   file.at(header.bytes, bytes, what);
-  if (file.size() > header.bytes + bytes) {
-    file.fail(header.bytes + bytes, "the file must end here, but goes on");
-  }
+  file.must_end_at(header.bytes + bytes);
 }
 
 }  // namespace
@@ -135,25 +120,25 @@ std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const Idx
   detail::check_classes(options.classes, options.format);
   const auto file = std::make_shared<detail::FileBytes>(images, options.format, kAdvice);
   const Header header = read_header(*file);
-  ImageSpec spec = image_spec(*file, header);
+  const ImageSpec spec = image_spec(*file, header, options.classes);
   const std::int64_t count = header.dims[0];
   const std::optional<std::int64_t> bytes = detail::product({count, spec.bytes()});
-  if (!bytes) file->fail(4, fmt::format("{} images must fit into the file, but do not", count));
+  if (!bytes) file->fail(4, "{} images must fit into the file, but do not", count);
 
-  detail::FileBytes label_file(options.labels.empty() ? existing_labels_beside(images) : options.labels,
-                               options.format, kAdvice);
+  detail::FileBytes label_file(
+      options.labels.empty() ? existing_labels_beside(images, options.format) : options.labels,
+      options.format, kAdvice);
   const Header label_header = read_header(label_file);
   const detail::IntType type = label_type(label_file, label_header);
   if (label_header.dims.size() != 1 || label_header.dims[0] != count) {
-    label_file.fail(0, fmt::format("there must be one label for each of {} images, but the shape is [{}]",
-                                   count, fmt::join(label_header.dims, ", ")));
+    label_file.fail(0, "there must be one label for each of {} images, but the shape is [{}]", count,
+                    fmt::join(label_header.dims, ", "));
   }
   expand(label_file, label_header, count * type.bytes, "labels");
-  std::vector<std::int64_t> labels =
+  const std::vector<std::int64_t> labels =
       detail::read_labels(label_file, label_header.bytes, count, type, options.classes);
-  spec.classes = detail::count_classes(labels, options.classes);
   expand(*file, header, *bytes, "pixels");
-  return std::make_unique<detail::DenseStore>(file, header.bytes, spec, std::move(labels));
+  return detail::dense_store(file, header.bytes, spec, labels);
 }
 
 std::unique_ptr<SampleWriter> create_idx(const std::filesystem::path& images,

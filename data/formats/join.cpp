@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/formats/detail/dense_store.h"
+#include "data/formats/detail/indexed_store.h"
 #include "tensor/error.h"
 
 namespace athanor {

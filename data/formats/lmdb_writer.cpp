@@ -5,7 +5,7 @@
 
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/bytes.h"
-#include "data/formats/detail/dense_store.h"
+#include "data/formats/detail/indexed_store.h"
 #include "data/formats/detail/lmdb_tree.h"
 #include "data/formats/detail/writing.h"
 #include "data/formats/lmdb.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/formats/detail/bytes.h"
-#include "data/formats/detail/dense_store.h"
+#include "data/formats/detail/indexed_store.h"
 #include "data/formats/detail/writing.h"
 #include "tensor/error.h"
 
@@ -33,19 +33,23 @@ class Sidecar {
     options.channels = 1;
     const json all = object();
     for (const auto& [key, value] : all.items()) read_entry(key, value, options);
-    if (const auto bad = detail::bad_image(options.height, options.width, options.channels)) fail(*bad);
+    if (const auto bad = detail::bad_image({options.height, options.width, options.channels, 0})) {
+      fail("{}", *bad);
+    }
     if (options.classes > detail::kMaxClasses) {
-      fail(fmt::format("\"classes\" must be at most {}, but is {}", detail::kMaxClasses, options.classes));
+      fail("\"classes\" must be at most {}, but is {}", detail::kMaxClasses, options.classes);
     }
     return options;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& message) const { file_.fail(0, message); }
+  template <class... Args> [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) const {
+    file_.fail(0, message, std::forward<Args>(args)...);
+  }
 
   json object() const {
     if (file_.size() > kMaxSidecar) {
-      fail(fmt::format("must be a small JSON object, but has {} bytes", file_.size()));
+      fail("must be a small JSON object, but has {} bytes", file_.size());
     }
     json text;
     try {
@@ -69,30 +73,30 @@ class Sidecar {
       if (key != name) continue;
       // An unsigned number above the largest signed one would turn negative.
       if (!value.is_number_integer() || value.get<std::int64_t>() < 0) {
-        fail(fmt::format("\"{}\" must be a whole number >= 0, but is not", key));
+        fail("\"{}\" must be a whole number >= 0, but is not", key);
       }
       *to = value.get<std::int64_t>();
       return;
     }
     if (key != "dtype" && key != "labels" && key != "label_dtype") {
       fail(
-          fmt::format("must have no entry but height, width, channels, classes, offset, dtype, labels and "
-                      "label_dtype, but has {}",
-                      detail::printable(key)));
+          "must have no entry but height, width, channels, classes, offset, dtype, labels and "
+          "label_dtype, but has {}",
+          detail::printable(key));
     }
-    if (!value.is_string()) fail(fmt::format("\"{}\" must be a string, but is not", key));
+    if (!value.is_string()) fail("\"{}\" must be a string, but is not", key);
     const std::string text = value.get<std::string>(), shown = detail::printable(text);
     if (key == "dtype") {
-      if (text != "u8") fail(fmt::format("\"dtype\" must be u8, but is {}", shown));
+      if (text != "u8") fail("\"dtype\" must be u8, but is {}", shown);
     } else if (key == "label_dtype") {
       options.label_dtype = text;
       if (!detail::int_type(text)) {
-        fail(fmt::format("\"label_dtype\" must be u8, i8, ... or i64, but is {}", shown));
+        fail("\"label_dtype\" must be u8, i8, ... or i64, but is {}", shown);
       }
     } else {
       if (text.empty() || text == ".." ||
           text.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
-        fail(fmt::format("\"labels\" must be the name of a file beside it, but is {}", shown));
+        fail("\"labels\" must be the name of a file beside it, but is {}", shown);
       }
       options.labels = path_.parent_path() / text;
     }
@@ -147,7 +151,8 @@ class RawWriter final : public SampleWriter {
 
 std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOptions& given) {
   const RawOptions options = given.height == 0 ? Sidecar(path).read() : given;
-  const auto bad_shape = detail::bad_image(options.height, options.width, options.channels);
+  const ImageSpec spec{options.height, options.width, options.channels, options.classes};
+  const auto bad_shape = detail::bad_image(spec);
   ATH_CHECK(!bad_shape, "raw: {}", *bad_shape);
   const std::optional<detail::IntType> type = detail::int_type(options.label_dtype);
   ATH_CHECK(type, "raw: label_dtype must be u8, i8, ... or i64, but got {}", options.label_dtype);
@@ -156,23 +161,18 @@ std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOp
 
   constexpr char kAdvice[] = "check height, width, channels and offset";
   const auto file = std::make_shared<detail::FileBytes>(path, "raw", kAdvice);
-  ImageSpec spec{options.height, options.width, options.channels, 0};
   const std::int64_t rest = file->size() - std::min(options.offset, file->size());
   if (rest == 0 || rest % spec.bytes() != 0) {
-    file->fail(options.offset, fmt::format("images of {} bytes, at least one, must follow, but {} bytes do",
-                                           spec.bytes(), rest));
+    file->fail(options.offset, "images of {} bytes, at least one, must follow, but {} bytes do", spec.bytes(),
+               rest);
   }
   std::vector<std::int64_t> labels(static_cast<std::size_t>(rest / spec.bytes()));
   if (!options.labels.empty()) {
     const detail::FileBytes label_file(options.labels, "raw", "there must be one label for each image");
     labels = detail::read_labels(label_file, 0, std::ssize(labels), *type, options.classes);
-    if (const std::int64_t end = std::ssize(labels) * type->bytes; label_file.size() > end) {
-      label_file.fail(end,
-                      fmt::format("the file must end here, after {} labels, but goes on", labels.size()));
-    }
+    label_file.must_end_at(std::ssize(labels) * type->bytes);
   }
-  spec.classes = detail::count_classes(labels, options.classes);
-  return std::make_unique<detail::DenseStore>(file, options.offset, spec, std::move(labels));
+  return detail::dense_store(file, options.offset, spec, labels);
 }
 
 std::unique_ptr<SampleWriter> create_raw(const std::filesystem::path& path, std::int64_t classes) {

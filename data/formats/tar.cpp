@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/formats/detail/bytes.h"
-#include "data/formats/detail/dense_store.h"
+#include "data/formats/detail/indexed_store.h"
 #include "data/formats/detail/tar_reader.h"
 #include "data/formats/detail/writing.h"
 #include "tensor/error.h"
@@ -15,6 +15,8 @@
 namespace athanor {
 namespace {
 
+using detail::FileBytes;
+using detail::TarReader;
 using nlohmann::json;
 
 constexpr std::int64_t kBlock = 512, kMaxJson = 1 << 20;
@@ -30,148 +32,111 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
   return {name.substr(0, dot), std::move(suffix)};
 }
 
-class TarStore final : public Dataset {
+void refuse_compressed(const FileBytes& file) {
+  constexpr std::pair<std::string_view, const char*> kMagics[] = {{"\x1f\x8b", "gunzip"},
+                                                                  {"\x28\xb5\x2f\xfd", "unzstd"},
+                                                                  {"BZh", "bunzip2"},
+                                                                  {"\xfd"
+                                                                   "7zXZ",
+                                                                   "unxz"}};
+  for (const auto& [magic, program] : kMagics) {
+    if (detail::text_of(file.bytes()).starts_with(magic)) {
+      file.fail(0,
+                "the archive must not be compressed, so that samples can be read in any order: {} it first",
+                program);
+    }
+  }
+}
+
+std::int64_t read_cls(const FileBytes& file, const TarReader& tar) {
+  std::string_view text = detail::text_of(file.at(tar.offset(), tar.size(), "a label"));
+  constexpr std::string_view kSpace = " \t\r\n";
+  text = text.substr(std::min(text.find_first_not_of(kSpace), text.size()));
+  text = text.substr(0, text.find_last_not_of(kSpace) + 1);
+  std::int64_t label = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) {
+    file.fail(tar.offset(), "a .cls must hold a whole number, but holds '{}'", detail::printable(text));
+  }
+  return label;
+}
+
+/// Nothing where the object has no such entry: then a .cls must be there.
+std::optional<std::int64_t> read_json(const FileBytes& file, const TarReader& tar, const std::string& key) {
+  if (tar.size() > kMaxJson) {
+    file.fail(tar.offset(), "a .json must have at most {} bytes, but has {}", kMaxJson, tar.size());
+  }
+  const json all = json::parse(detail::text_of(file.at(tar.offset(), tar.size(), "JSON")), nullptr, false);
+  if (!all.is_object()) file.fail(tar.offset(), "a .json must be an object, but is not");
+  const auto at = all.find(key);
+  if (at == all.end()) return std::nullopt;
+  if (!at->is_number_integer() || (at->is_number_unsigned() && at->get<std::uint64_t>() > INT64_MAX)) {
+    file.fail(tar.offset(), "\"{}\" must be a whole number, but is not", key);
+  }
+  return at->get<std::int64_t>();
+}
+
+/// Puts the members of each name together; as long as a sample lacks its image or its label, these are -1.
+class Index {
  public:
-  TarStore(const std::filesystem::path& path, const TarOptions& options)
-      : file_(path, "tar", "write the archive again, or leave it out"), options_(options) {
-    detail::check_classes(options_.classes, "tar");
-    refuse_compressed();
-    index();
-    std::vector<std::int64_t> labels;
-    for (const Sample& sample : samples_) labels.push_back(sample.label);
-    spec_.classes = detail::count_classes(labels, options_.classes);
-  }
+  Index(const FileBytes& file, const TarOptions& options) : file_(file), options_(options) {}
 
-  std::int64_t size() const override { return std::ssize(samples_); }
-  const ImageSpec& spec() const override { return spec_; }
-  std::string where(std::int64_t i) const override { return file_.where(sample(i).offset); }
-  bool resident() const override { return true; }
-  StoredSample fetch(std::int64_t i, std::vector<std::byte>& /*scratch*/) const override {
-    const Sample& s = sample(i);
-    return {file_.at(s.offset, s.bytes, "an image"), s.codec, 0, 0, 0, s.label};
-  }
-  void will_need(std::int64_t first, std::int64_t count) const override {
-    const std::int64_t end = first < 0 ? 0 : first + std::min(count, size() - first);
-    for (std::int64_t i = first; i < end; ++i) file_.will_need(sample(i).offset, sample(i).bytes);
-  }
-
- private:
-  struct Sample {
-    std::int64_t offset = -1, bytes = 0;
-    std::int64_t label = -1;
-    std::int64_t first_member = 0;
-    Codec codec = Codec::jpeg;
-  };
-
-  const Sample& sample(std::int64_t i) const {
-    detail::check_index(i, size(), "store");
-    return samples_[static_cast<std::size_t>(i)];
-  }
-
-  void refuse_compressed() const {
-    const std::string_view start = detail::text_of(file_.bytes()).substr(0, 6);
-    constexpr std::pair<std::string_view, const char*> kMagics[] = {{"\x1f\x8b", "gunzip"},
-                                                                    {"\x28\xb5\x2f\xfd", "unzstd"},
-                                                                    {"BZh", "bunzip2"},
-                                                                    {"\xfd"
-                                                                     "7zXZ",
-                                                                     "unxz"}};
-    for (const auto& [magic, program] : kMagics) {
-      if (start.starts_with(magic)) {
-        file_.fail(
-            0,
-            fmt::format("the archive must not be compressed, so that samples can be read in any order: {} it "
-                        "first",
-                        program));
-      }
-    }
-  }
-
-  void index() {
-    std::unordered_map<std::string, std::size_t> known;  // by the name of the sample
-    detail::TarReader tar(file_);
-    while (tar.next()) {
-      const auto [name, suffix] = split_name(tar.name());
-      const bool is_jpeg = suffix == "jpg" || suffix == "jpeg", is_image = is_jpeg || suffix == "png";
-      const bool is_label = suffix == "cls" || suffix == "json";
-      if (!is_image && !is_label) continue;
-      const auto [at, is_new] = known.try_emplace(name, samples_.size());
-      if (is_new) samples_.emplace_back().first_member = tar.offset();
-      Sample& sample = samples_[at->second];
-      if (is_image) {
-        if (sample.offset >= 0) {
-          file_.fail(tar.offset(), fmt::format("a sample must have one image, but {} is another of it",
-                                               detail::printable(tar.name())));
-        }
-        if (tar.size() == 0) file_.fail(tar.offset(), "an image must not be empty, but is");
-        sample.offset = tar.offset();
-        sample.bytes = tar.size();
-        sample.codec = is_jpeg ? Codec::jpeg : Codec::png;
-        continue;
-      }
-      const std::int64_t label = suffix == "cls" ? read_cls(tar) : read_json(tar);
-      if (label < 0) continue;
-      if (sample.label >= 0 && sample.label != label) {
-        file_.fail(tar.offset(),
-                   fmt::format("a sample must have one label, but has {} and {}", sample.label, label));
-      }
-      sample.label = label;
-    }
-    for (const Sample& sample : samples_) {
-      if (sample.offset < 0) {
-        file_.fail(sample.first_member,
+  std::vector<detail::IndexEntry> build() {
+    for (TarReader tar(file_); tar.next();) add(tar);
+    for (std::size_t i = 0; i < samples_.size(); ++i) {
+      if (samples_[i].offset < 0) {
+        file_.fail(first_members_[i],
                    "the label here must have a .jpg, .jpeg or .png of its name, but has none");
       }
-      if (sample.label < 0) {
-        file_.fail(sample.first_member,
-                   fmt::format("the image here must have a .cls of its name, or a .json with \"{}\" "
-                               "in it, but has neither",
-                               options_.label_key));
+      if (samples_[i].label < 0) {
+        file_.fail(first_members_[i],
+                   "the image here must have a .cls of its name, or a .json with \"{}\" in it, but has "
+                   "neither",
+                   options_.label_key);
       }
     }
     if (samples_.empty()) file_.fail(0, "there must be at least one .jpg, .jpeg or .png, but there is none");
+    return std::move(samples_);
   }
 
-  std::int64_t checked(std::int64_t label, std::int64_t offset) const {
-    if (const auto bad = detail::bad_label(label, options_.classes)) file_.fail(offset, *bad);
-    return label;
-  }
-
-  std::int64_t read_cls(const detail::TarReader& tar) const {
-    std::string_view text = detail::text_of(file_.at(tar.offset(), tar.size(), "a label"));
-    constexpr std::string_view kSpace = " \t\r\n";
-    text = text.substr(std::min(text.find_first_not_of(kSpace), text.size()));
-    text = text.substr(0, text.find_last_not_of(kSpace) + 1);
-    std::int64_t label = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
-    if (text.empty() || error != std::errc{} || end != text.data() + text.size()) {
-      file_.fail(tar.offset(),
-                 fmt::format("a .cls must hold a whole number, but holds '{}'", detail::printable(text)));
+ private:
+  void add(const TarReader& tar) {
+    const auto [name, suffix] = split_name(tar.name());
+    const bool is_jpeg = suffix == "jpg" || suffix == "jpeg", is_image = is_jpeg || suffix == "png";
+    if (!is_image && suffix != "cls" && suffix != "json") return;
+    const auto [at, is_new] = known_.try_emplace(name, samples_.size());
+    if (is_new) {
+      samples_.push_back({-1, 0, -1, Codec::png});
+      first_members_.push_back(tar.offset());
     }
-    return checked(label, tar.offset());
+    detail::IndexEntry& sample = samples_[at->second];
+    if (!is_image) {
+      const std::optional<std::int64_t> label =
+          suffix == "cls" ? read_cls(file_, tar) : read_json(file_, tar, options_.label_key);
+      if (label) add_label(sample, *label, tar.offset());
+      return;
+    }
+    if (sample.offset >= 0) {
+      file_.fail(tar.offset(), "a sample must have one image, but {} is another of it",
+                 detail::printable(tar.name()));
+    }
+    if (tar.size() == 0) file_.fail(tar.offset(), "an image must not be empty, but is");
+    sample = {tar.offset(), tar.size(), sample.label, is_jpeg ? Codec::jpeg : Codec::png};
   }
 
-  /// -1 where the object has no such entry: then a .cls must be there.
-  std::int64_t read_json(const detail::TarReader& tar) const {
-    if (tar.size() > kMaxJson) {
-      file_.fail(tar.offset(),
-                 fmt::format("a .json must have at most {} bytes, but has {}", kMaxJson, tar.size()));
+  void add_label(detail::IndexEntry& sample, std::int64_t label, std::int64_t offset) const {
+    if (const auto bad = detail::bad_label(label, options_.classes)) file_.fail(offset, "{}", *bad);
+    if (sample.label >= 0 && sample.label != label) {
+      file_.fail(offset, "a sample must have one label, but has {} and {}", sample.label, label);
     }
-    const json text =
-        json::parse(detail::text_of(file_.at(tar.offset(), tar.size(), "JSON")), nullptr, false);
-    if (!text.is_object()) file_.fail(tar.offset(), "a .json must be an object, but is not");
-    const auto at = text.find(options_.label_key);
-    if (at == text.end()) return -1;
-    if (!at->is_number_integer() || (at->is_number_unsigned() && at->get<std::uint64_t>() > INT64_MAX)) {
-      file_.fail(tar.offset(), fmt::format("\"{}\" must be a whole number, but is not", options_.label_key));
-    }
-    return checked(at->get<std::int64_t>(), tar.offset());
+    sample.label = label;
   }
 
-  detail::FileBytes file_;
-  TarOptions options_;
-  ImageSpec spec_;
-  std::vector<Sample> samples_;
+  const FileBytes& file_;
+  const TarOptions& options_;
+  std::unordered_map<std::string, std::size_t> known_;  // by the name of the sample
+  std::vector<detail::IndexEntry> samples_;
+  std::vector<std::int64_t> first_members_;
 };
 
 class TarWriter final : public SampleWriter {
@@ -229,7 +194,11 @@ class TarWriter final : public SampleWriter {
 }  // namespace
 
 std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const TarOptions& options) {
-  return std::make_unique<TarStore>(path, options);
+  detail::check_classes(options.classes, "tar");
+  const auto file = std::make_shared<FileBytes>(path, "tar", "write the archive again, or leave it out");
+  refuse_compressed(*file);
+  return std::make_unique<detail::IndexedStore>(file, ImageSpec{0, 0, 0, options.classes},
+                                                Index(*file, options).build());
 }
 
 std::unique_ptr<SampleWriter> create_tar(const std::filesystem::path& path) {

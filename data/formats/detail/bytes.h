@@ -11,7 +11,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <vector>
+
+#include "tensor/printable.h"
 
 // Numbers as files hold them, and arithmetic on numbers that a file made up.
 
@@ -51,6 +53,20 @@ inline std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// Bytes, and numbers as files hold them, put one behind the other.
+struct ByteWriter {
+  std::vector<std::byte> bytes;
+
+  ByteWriter& add(std::span<const std::byte> more) {
+    bytes.resize(bytes.size() + more.size());
+    std::copy(more.begin(), more.end(), bytes.end() - std::ssize(more));
+    return *this;
+  }
+  ByteWriter& add(std::string_view text) { return add(bytes_of(text)); }
+  template <class T> ByteWriter& le(T value) { return add(stored_le(value)); }
+  template <class T> ByteWriter& be(T value) { return add(stored_be(value)); }
+};
+
 /// The product of numbers >= 0, or nothing where it does not fit.
 inline std::optional<std::int64_t> product(std::initializer_list<std::int64_t> factors) {
   std::int64_t result = 1;
@@ -60,13 +76,9 @@ inline std::optional<std::int64_t> product(std::initializer_list<std::int64_t> f
   return result;
 }
 
-/// Text from a file for a message of one line: control bytes become '?', and it is cut at 80.
+/// Text from a file for a message of one line, cut at 80.
 inline std::string printable(std::string_view text) {
-  std::string result(text.substr(0, 80));
-  for (char& c : result) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text.size() > 80 ? result + "..." : result;
+  return athanor::printable(text.substr(0, 80)) + (text.size() > 80 ? "..." : "");
 }
 
 }  // namespace athanor::detail

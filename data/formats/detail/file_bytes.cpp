@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,69 +16,20 @@
 namespace athanor::detail {
 namespace {
 
-/// What a gzip file holds, piece by piece.
-class Inflater {
- public:
-  explicit Inflater(const FileBytes& file) : file_(file) {
-    if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) file.fail(0, "zlib cannot start");
-  }
-  ~Inflater() { inflateEnd(&stream_); }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-
-  /// Fills `to`; returns how much there was.
-  std::size_t read(std::span<std::uint8_t> to) {
-    stream_.next_out = to.data();
-    stream_.avail_out = static_cast<uInt>(to.size());
-    while (stream_.avail_out > 0 && !ended_) {
-      if (stream_.avail_in == 0) feed();
-      const int code = inflate(&stream_, Z_NO_FLUSH);
-      if (code == Z_STREAM_END) {
-        next_member();
-      } else if (code != Z_OK) {
-        fail(code == Z_BUF_ERROR ? "but is cut short" : stream_.msg ? stream_.msg : "but is damaged");
-      }
-    }
-    return to.size() - stream_.avail_out;
-  }
-
- private:
-  void feed() {
-    constexpr std::size_t kMost = std::size_t{1} << 30;
-    const std::span<const std::byte> piece = file_.bytes().subspan(fed_);
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(piece.data()));
-    stream_.avail_in = static_cast<uInt>(std::min(piece.size(), kMost));
-    fed_ += stream_.avail_in;
-  }
-  /// Several files that were put one behind the other are one file.
-  void next_member() {
-    if (stream_.avail_in == 0) feed();
-    ended_ = stream_.avail_in < 2 || stream_.next_in[0] != 0x1f || stream_.next_in[1] != 0x8b;
-    before_ += static_cast<std::int64_t>(stream_.total_out);
-    if (!ended_) inflateReset(&stream_);
-  }
-  [[noreturn]] void fail(const char* why) const {
-    file_.fail(before_ + static_cast<std::int64_t>(stream_.total_out),
-               fmt::format("the gzip stream must be whole, {}", why));
-  }
-
-  const FileBytes& file_;
-  z_stream stream_{};
-  std::size_t fed_ = 0;
-  std::int64_t before_ = 0;  // bytes of the members that have ended
-  bool ended_ = false;
-};
+bool is_gzip(std::span<const std::byte> bytes) {
+  return text_of(bytes).starts_with("\x1f\x8b");
+}
 
 }  // namespace
 
 FileBytes::FileBytes(const std::filesystem::path& path, std::string format, std::string advice)
     : name_(path.string()), format_(std::move(format)), advice_(std::move(advice)) {
   const RegularFile file(path);
-  if (!file.problem().empty()) fail(0, file.problem());
+  if (!file.problem().empty()) fail_with(0, file.problem());
   const auto size = static_cast<std::size_t>(file.bytes());
   if (size == 0) return;
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
-  if (address == MAP_FAILED) fail(0, fmt::format("cannot be mapped: {}", std::strerror(errno)));
+  if (address == MAP_FAILED) fail(0, "cannot be mapped: {}", std::strerror(errno));
   bytes_ = {static_cast<const std::byte*>(address), size};
   mapped_ = true;
 }
@@ -102,59 +54,70 @@ void FileBytes::unmap() {
 
 std::span<const std::byte> FileBytes::at(std::int64_t offset, std::int64_t count,
                                          std::string_view what) const {
-  if (offset < 0 || count < 0 || offset > size() || count > size() - offset) {
-    const bool outside = offset < 0 || offset > size();
-    fail(outside ? size() : offset,
-         outside ? fmt::format("{} must lie within the file of {} bytes, but its offset is {}", what, size(),
-                               offset)
-                 : fmt::format("{} must have {} bytes, but the file ends after {}", what, count,
-                               size() - offset));
+  if (offset < 0 || offset > size()) {
+    fail(size(), "{} must lie within the file of {} bytes, but its offset is {}", what, size(), offset);
+  }
+  if (count < 0 || count > size() - offset) {
+    fail(offset, "{} must have {} bytes, but the file ends after {}", what, count, size() - offset);
   }
   return bytes_.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(count));
 }
 
-bool FileBytes::is_gzip() const {
-  return bytes_.size() >= 2 && bytes_[0] == std::byte{0x1f} && bytes_[1] == std::byte{0x8b};
+void FileBytes::must_end_at(std::int64_t offset) const {
+  if (size() > offset) fail(offset, "the file must end here, but goes on");
 }
 
 std::int64_t FileBytes::stated_size() const {
-  if (!is_gzip()) return size();
+  if (!is_gzip(bytes_)) return size();
   return load_le<std::uint32_t>(at(std::max<std::int64_t>(size() - 4, 2), 4, "the gzip stream's size"));
 }
 
-/// Memory grows with what comes out, and pages beyond it are not touched.
+/// The first bytes of what a gzip file holds. Memory grows with what comes out, and pages beyond it are not
+/// touched.
 std::vector<std::uint8_t> FileBytes::inflated(std::int64_t most) const {
   constexpr std::size_t kPiece = std::size_t{1} << 24;
+  z_stream stream{};
+  if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) fail(0, "zlib cannot start");
+  const std::unique_ptr<z_stream, int (*)(z_streamp)> ended(&stream, &inflateEnd);
   const auto wanted = static_cast<std::size_t>(most);
   std::vector<std::uint8_t> content;
   content.reserve(wanted);
-  Inflater inflater(*this);
-  for (std::size_t done = 0; done < wanted;) {
+  std::size_t fed = 0, done = 0;
+  for (int code = Z_OK; code == Z_OK && done < wanted;) {
+    if (stream.avail_in == 0) {
+      const std::span<const std::byte> piece = bytes_.subspan(fed, std::min(bytes_.size() - fed, kPiece));
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(piece.data()));
+      stream.avail_in = static_cast<uInt>(piece.size());
+      fed += piece.size();
+    }
     content.resize(std::min(wanted, done + kPiece));
-    const std::size_t got = inflater.read(std::span(content).subspan(done));
-    done += got;
-    content.resize(done);
-    if (got == 0) break;
+    stream.next_out = content.data() + done;
+    stream.avail_out = static_cast<uInt>(content.size() - done);
+    code = inflate(&stream, Z_NO_FLUSH);
+    done = content.size() - stream.avail_out;
+    if (code != Z_OK && code != Z_STREAM_END) {
+      fail(static_cast<std::int64_t>(done), "the gzip stream must be whole, {}",
+           code == Z_BUF_ERROR ? "but is cut short"
+           : stream.msg        ? stream.msg
+                               : "but is damaged");
+    }
+    // Several files that were put one behind the other are one file.
+    if (code == Z_STREAM_END && is_gzip(bytes_.subspan(fed - stream.avail_in))) code = inflateReset(&stream);
   }
+  content.resize(done);
   return content;
 }
 
 FileBytes FileBytes::head(std::int64_t most) const {
-  std::vector<std::uint8_t> content;
-  if (is_gzip()) {
-    content = inflated(most);
-  } else {
-    const std::span<const std::byte> first = bytes_.first(static_cast<std::size_t>(std::min(most, size())));
-    const auto* bytes = reinterpret_cast<const std::uint8_t*>(first.data());
-    content.assign(bytes, bytes + first.size());
-  }
-  return FileBytes(name_, std::move(content), format_, advice_);
+  if (is_gzip(bytes_)) return FileBytes(name_, inflated(most), format_, advice_);
+  const auto* first = reinterpret_cast<const std::uint8_t*>(bytes_.data());
+  return FileBytes(name_, {first, first + std::min(most, size())}, format_, advice_);
 }
 
 void FileBytes::expand(std::int64_t count) {
-  if (!is_gzip()) return;
+  if (!is_gzip(bytes_)) return;
   if (count / kMostExpansion > size()) {
-    fail(0, fmt::format("must hold {} bytes, but a gzip file of {} bytes cannot", count, size()));
+    fail(0, "must hold {} bytes, but a gzip file of {} bytes cannot", count, size());
   }
   std::vector<std::uint8_t> content = inflated(count + 1);  // a byte more would be one too many
   unmap();
@@ -170,11 +133,7 @@ void FileBytes::will_need(std::int64_t offset, std::int64_t count) const {
             MADV_WILLNEED);
 }
 
-std::string FileBytes::where(std::int64_t offset) const {
-  return fmt::format("{}, offset {}", name_, offset);
-}
-
-void FileBytes::fail(std::int64_t offset, const std::string& message) const {
+void FileBytes::fail_with(std::int64_t offset, const std::string& message) const {
   detail::fail<IoError>("{}: {}, offset {}: {}; {}", format_, name_, offset, message, advice_);
 }
 

@@ -6,7 +6,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace athanor::detail {
 
@@ -24,10 +27,11 @@ class FileBytes {
 
   std::span<const std::byte> bytes() const { return bytes_; }
   std::int64_t size() const { return std::ssize(bytes_); }
-  bool mapped() const { return mapped_; }
   /// Bytes [offset, offset + count), which hold `what`. Throws where the file ends before; any numbers are
   /// safe.
   std::span<const std::byte> at(std::int64_t offset, std::int64_t count, std::string_view what) const;
+  /// Throws where the file goes on behind `offset`.
+  void must_end_at(std::int64_t offset) const;
 
   /// What a gzip file holds: its size as its last four bytes state it; of any other file, size().
   std::int64_t stated_size() const;
@@ -42,17 +46,18 @@ class FileBytes {
 
   const std::string& name() const { return name_; }
   /// "FILE, offset N".
-  std::string where(std::int64_t offset) const;
-  [[noreturn]] void fail(std::int64_t offset, const std::string& message) const;
+  std::string where(std::int64_t offset) const { return fmt::format("{}, offset {}", name_, offset); }
+  template <class... Args>
+  [[noreturn]] void fail(std::int64_t offset, fmt::format_string<Args...> message, Args&&... args) const {
+    fail_with(offset, fmt::format(message, std::forward<Args>(args)...));
+  }
 
  private:
-  bool is_gzip() const;
+  [[noreturn]] void fail_with(std::int64_t offset, const std::string& message) const;
   std::vector<std::uint8_t> inflated(std::int64_t most) const;
   void unmap();
 
-  std::string name_;
-  std::string format_;
-  std::string advice_;
+  std::string name_, format_, advice_;
   std::span<const std::byte> bytes_;
   std::vector<std::uint8_t> memory_;
   bool mapped_ = false;

@@ -33,8 +33,8 @@ class Tree {
     std::int64_t newest = meta(0);
     page_ = number<std::uint32_t>(newest + kFree);
     if (page_ < kMinPage || page_ > kMaxPage || (page_ & (page_ - 1)) != 0) {
-      file_.fail(newest + kFree, fmt::format("the page size must be a power of two in [{}, {}], but is {}",
-                                             kMinPage, kMaxPage, page_));
+      file_.fail(newest + kFree, "the page size must be a power of two in [{}, {}], but is {}", kMinPage,
+                 kMaxPage, page_);
     }
     const std::int64_t other = meta(page_);
     if (number<std::uint64_t>(other + kTransaction) > number<std::uint64_t>(newest + kTransaction))
@@ -42,17 +42,15 @@ class Tree {
     main_ = newest + kMain;
   }
 
-  std::vector<LmdbValue> values() {
+  std::vector<IndexEntry> values() {
     if (const auto flags = number<std::uint16_t>(main_ + kDbFlags); flags != 0) {
-      file_.fail(main_ + kDbFlags,
-                 fmt::format("the main database must have no flags, but has {:#06x}", flags));
+      file_.fail(main_ + kDbFlags, "the main database must have no flags, but has {:#06x}", flags);
     }
     const auto entries = number<std::uint64_t>(main_ + kDbEntries);
     if (entries == 0) file_.fail(main_ + kDbEntries, "there must be at least one entry, but there is none");
     walk(number<std::uint64_t>(main_ + kDbRoot), number<std::uint16_t>(main_ + kDbDepth));
     if (entries != values_.size()) {
-      file_.fail(main_ + kDbEntries,
-                 fmt::format("there must be {} entries, but there are {}", entries, values_.size()));
+      file_.fail(main_ + kDbEntries, "there must be {} entries, but there are {}", entries, values_.size());
     }
     return std::move(values_);
   }
@@ -77,14 +75,12 @@ class Tree {
   std::int64_t page(std::uint64_t index, std::uint16_t kinds, std::int64_t named_at) const {
     const auto pages = static_cast<std::uint64_t>(file_.size() / page_);
     if (index < 2 || index >= pages) {
-      file_.fail(named_at, fmt::format("a page must be in [2, {}), but the one named is {}", pages, index));
+      file_.fail(named_at, "a page must be in [2, {}), but the one named is {}", pages, index);
     }
     const auto offset = static_cast<std::int64_t>(index) * page_;
     if (number<std::uint64_t>(offset) != index || (number<std::uint16_t>(offset + kFlags) & kinds) == 0) {
-      file_.fail(
-          offset,
-          fmt::format("page {} must be of its number and of kind {:#04x}, but is {} of kind {:#04x}", index,
-                      kinds, number<std::uint64_t>(offset), number<std::uint16_t>(offset + kFlags)));
+      file_.fail(offset, "page {} must be of its number and of kind {:#04x}, but is {} of kind {:#04x}",
+                 index, kinds, number<std::uint64_t>(offset), number<std::uint16_t>(offset + kFlags));
     }
     return offset;
   }
@@ -92,8 +88,7 @@ class Tree {
   std::int64_t count_nodes(std::int64_t offset) const {
     const std::int64_t lower = number<std::uint16_t>(offset + kLower);
     if (lower < kPageHeader || lower > page_ || lower % 2 != 0) {
-      file_.fail(offset + kLower,
-                 fmt::format("the end of a page's nodes must be in [16, {}], but is {}", page_, lower));
+      file_.fail(offset + kLower, "the end of a page's nodes must be in [16, {}], but is {}", page_, lower);
     }
     return (lower - kPageHeader) / 2;
   }
@@ -102,8 +97,7 @@ class Tree {
   std::int64_t node(std::int64_t offset, std::int64_t i) const {
     const std::int64_t at = number<std::uint16_t>(offset + kPageHeader + 2 * i);
     if (at < kPageHeader || at > page_ - kNodeHeader) {
-      file_.fail(offset + kPageHeader + 2 * i,
-                 fmt::format("a node must lie in its page, but lies at {}", at));
+      file_.fail(offset + kPageHeader + 2 * i, "a node must lie in its page, but lies at {}", at);
     }
     return offset + at;
   }
@@ -115,7 +109,7 @@ class Tree {
     };
     constexpr std::int64_t kMaxDepth = 32;
     if (depth < 1 || depth > kMaxDepth) {
-      file_.fail(main_ + kDbDepth, fmt::format("the depth must be in [1, {}], but is {}", kMaxDepth, depth));
+      file_.fail(main_ + kDbDepth, "the depth must be in [1, {}], but is {}", kMaxDepth, depth);
     }
     std::vector<Level> path{{page(root, kBranch | kLeaf, main_ + kDbRoot), 0}};
     std::int64_t visited = 1;
@@ -123,8 +117,7 @@ class Tree {
       Level& at = path.back();
       const bool is_leaf = (number<std::uint16_t>(at.page + kFlags) & kLeaf) != 0;
       if (is_leaf != (std::ssize(path) == depth)) {
-        file_.fail(at.page,
-                   fmt::format("every leaf must lie at depth {}, but this page does not fit", depth));
+        file_.fail(at.page, "every leaf must lie at depth {}, but this page does not fit", depth);
       }
       if (is_leaf) {
         for (std::int64_t i = 0; i < count_nodes(at.page); ++i) add_value(at.page, node(at.page, i));
@@ -151,8 +144,7 @@ class Tree {
     const std::int64_t key_bytes = number<std::uint16_t>(node + 6), data = node + kNodeHeader + key_bytes;
     const std::int64_t end = page_offset + page_, here = flags & kBig ? kPageNumber : bytes;
     if (data > end || here > end - data) {
-      file_.fail(node,
-                 fmt::format("an entry must lie in its page, but its {} bytes at {} do not", here, data));
+      file_.fail(node, "an entry must lie in its page, but its {} bytes at {} do not", here, data);
     }
     const std::string_view key = text_of(file_.at(node + kNodeHeader, key_bytes, "a key"));
     if (!values_.empty() && key <= last_key_)
@@ -170,13 +162,13 @@ class Tree {
   const FileBytes& file_;
   std::int64_t page_ = 0;
   std::int64_t main_ = 0;  ///< the main database, in the meta page that counts
-  std::vector<LmdbValue> values_;
+  std::vector<IndexEntry> values_;
   std::string_view last_key_;
 };
 
 }  // namespace
 
-std::vector<LmdbValue> lmdb_values(const FileBytes& file) {
+std::vector<IndexEntry> lmdb_values(const FileBytes& file) {
   return Tree(file).values();
 }
 

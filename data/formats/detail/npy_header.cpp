@@ -1,13 +1,16 @@
 #include "data/formats/detail/npy_header.h"
 
-#include <cctype>
-#include <limits>
+#include <algorithm>
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "data/formats/detail/bytes.h"
-#include "tensor/error.h"
 
 namespace athanor::detail {
 namespace {
+
+using nlohmann::json;
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::int64_t kMaxHeader = 1 << 20;
@@ -15,234 +18,168 @@ constexpr std::int64_t kMaxHeader = 1 << 20;
 constexpr std::size_t kWrittenHeader = 256;
 constexpr std::size_t kMaxRank = 8;
 
-/// Reads a Python dictionary of the one kind that stands in these files: strings, booleans, tuples of
-/// numbers.
-class Literal {
- public:
-  Literal(const FileBytes& file, std::int64_t start, std::string_view text)
-      : file_(file), start_(start), text_(text) {}
-
-  NpyHeader read() {
-    NpyHeader header;
-    bool has_descr = false, has_order = false, has_shape = false;
-    expect('{');
-    while (!accept('}')) {
-      const std::string key = string();
-      expect(':');
-      if (key == "descr" && !has_descr) {
-        has_descr = true;
-        if (peek() != '\'' && peek() != '"') fail("the type must be a simple one, but is a structure");
-        header.descr = string();
-      } else if (key == "fortran_order" && !has_order) {
-        has_order = true;
-        header.fortran_order = boolean();
-      } else if (key == "shape" && !has_shape) {
-        has_shape = true;
-        header.shape = shape();
-      } else {
-        fail(fmt::format("the keys must be descr, fortran_order and shape, once each, but there is {}",
-                         printable(key)));
-      }
-      if (!accept(',')) {
-        expect('}');
-        break;
-      }
-    }
-    if (!has_descr || !has_order || !has_shape) fail("the keys must be descr, fortran_order and shape");
-    skip_space();
-    if (at_ != text_.size()) fail("the header must end here, but goes on");
-    return header;
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& message) const {
-    file_.fail(start_ + static_cast<std::int64_t>(at_), message);
-  }
-  void skip_space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
-  }
-  char peek() {
-    skip_space();
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-  bool accept(char wanted) {
-    if (peek() != wanted || at_ == text_.size()) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char wanted) {
-    if (!accept(wanted)) fail(fmt::format("the header must have '{}' here, but has not", wanted));
-  }
-  std::string string() {
-    const char quote = peek();
-    if (quote != '\'' && quote != '"') fail("the header must have a string here, but has not");
-    const std::size_t end = text_.find(quote, at_ + 1);
-    if (end == std::string_view::npos) fail("the string that begins here must end, but does not");
-    std::string result(text_.substr(at_ + 1, end - at_ - 1));
-    at_ = end + 1;
-    return result;
-  }
-  bool boolean() {
-    skip_space();
-    for (const bool value : {true, false}) {
-      const std::string_view word = value ? "True" : "False";
-      if (text_.substr(at_).starts_with(word)) {
-        at_ += word.size();
-        return value;
-      }
-    }
-    fail("fortran_order must be True or False, but is not");
-  }
-  std::vector<std::int64_t> shape() {
-    std::vector<std::int64_t> dims;
-    expect('(');
-    while (!accept(')')) {
-      dims.push_back(number());
-      if (dims.size() > kMaxRank) fail(fmt::format("the shape must have at most {} dimensions", kMaxRank));
-      if (!accept(',')) {
-        expect(')');
-        break;
-      }
-    }
-    return dims;
-  }
-  std::int64_t number() {
-    skip_space();
-    const std::size_t first = at_;
-    std::int64_t value = 0;
-    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-      if (__builtin_mul_overflow(value, 10, &value) ||
-          __builtin_add_overflow(value, text_[at_] - '0', &value)) {
-        fail("a dimension must be below 2^63, but is not");
-      }
-    }
-    if (at_ == first) fail("a dimension must be a number, but is not");
-    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // as Python 2 wrote them
-    return value;
-  }
-
-  const FileBytes& file_;
-  std::int64_t start_;
-  std::string_view text_;
-  std::size_t at_ = 0;
+/// What stands at the front of an .npy file.
+struct Header {
+  std::string descr;  ///< "|u1", "<i8", ...
+  bool fortran_order = false;
+  std::vector<std::int64_t> shape;
+  std::int64_t data = 0;  ///< where the elements start
 };
 
-/// The elements must be what the header says, and all that follows in a file of `size` bytes.
-void check_elements(const FileBytes& file, const NpyHeader& header, std::int64_t size, int bytes_each,
-                    std::string_view what) {
-  std::optional<std::int64_t> count = 1;
-  for (const std::int64_t dim : header.shape) count = count ? product({*count, dim}) : count;
-  const std::optional<std::int64_t> bytes = count ? product({*count, bytes_each}) : count;
-  if (!bytes) {
-    file.fail(header.data, fmt::format("{} of shape [{}] must fit into the file, but do not", what,
-                                       fmt::join(header.shape, ", ")));
+/// A Python dictionary of the kind that stands in these files, as JSON of the same length: offsets stay.
+std::string as_json(std::string_view python) {
+  constexpr std::string_view kPython = "'()TFL", kJson = "\"[]tf ";  // L: as Python 2 ended numbers
+  std::string text(python);
+  for (char& c : text) {
+    if (const std::size_t at = kPython.find(c); at != std::string_view::npos) c = kJson[at];
   }
-  const std::int64_t rest = size - header.data;
-  if (rest < *bytes) {
-    file.fail(header.data,
-              fmt::format("{} must have {} bytes, but the file ends after {}", what, *bytes, rest));
+  for (std::size_t at = 0; (at = text.find(',', at)) != std::string::npos; ++at) {
+    const std::size_t next = text.find_first_not_of(" \n\t", at + 1);
+    if (next != std::string::npos && (text[next] == ']' || text[next] == '}')) text[at] = ' ';
   }
-  if (rest > *bytes) file.fail(header.data + *bytes, "the file must end here, but goes on");
+  return text;
 }
 
-IntType label_type(const FileBytes& file, const NpyHeader& header) {
-  const std::string& descr = header.descr;
-  const bool right = descr.size() == 3 && std::string_view("<>=|").find(descr[0]) != std::string_view::npos &&
-                     (descr[1] == 'i' || descr[1] == 'u') &&
-                     std::string_view("1248").find(descr[2]) != std::string_view::npos;
-  if (!right) {
-    file.fail(0, fmt::format(
-                     "labels must be of a whole type such as <i8, but are {}: astype(numpy.int64) in Python "
-                     "makes them so",
-                     printable(descr)));
+/// The dictionary `text`, which lies at `start`.
+Header read_dictionary(const FileBytes& file, std::int64_t start, const std::string& text) {
+  json all;
+  std::vector<std::string> keys;
+  try {
+    all = json::parse(text, [&](int, json::parse_event_t event, const json& parsed) {
+      if (event == json::parse_event_t::key) keys.push_back(parsed.get<std::string>());
+      return true;
+    });
+  } catch (const json::exception& error) {
+    const auto* parsing = dynamic_cast<const json::parse_error*>(&error);
+    const std::string_view what = error.what();
+    file.fail(start + (parsing ? static_cast<std::int64_t>(parsing->byte) - 1 : 0),
+              "the header must be a dictionary, but got: {}", printable(what.substr(what.find(" - ") + 3)));
   }
-  return {descr[2] - '0', descr[1] == 'i', descr[0] == '>' ? std::endian::big : std::endian::little};
+  std::sort(keys.begin(), keys.end());
+  if (keys != std::vector<std::string>{"descr", "fortran_order", "shape"}) {
+    file.fail(start, "the keys must be descr, fortran_order and shape, once each, but are {}",
+              printable(fmt::format("{}", fmt::join(keys, ", "))));
+  }
+  const json &descr = all["descr"], &order = all["fortran_order"], &shape = all["shape"];
+  if (!descr.is_string()) file.fail(start, "the type must be a simple one, but is a structure");
+  if (!order.is_boolean()) file.fail(start, "fortran_order must be True or False, but is not");
+  if (!shape.is_array() || shape.size() > kMaxRank) {
+    file.fail(start, "the shape must be a tuple of at most {} dimensions, but is not", kMaxRank);
+  }
+  Header header{descr.get<std::string>(), order.get<bool>(), {}, 0};
+  for (const json& dim : shape) {
+    if (!dim.is_number_unsigned() || dim.get<std::uint64_t>() > INT64_MAX) {
+      file.fail(start, "a dimension must be a number in [0, 2^63), but is {}",
+                dim.is_number() ? dim.dump() : dim.type_name());
+    }
+    header.shape.push_back(dim.get<std::int64_t>());
+  }
+  return header;
 }
 
-/// A header of version 1, of a length that depends on neither the shape nor the type.
-std::vector<std::byte> npy_header(const char* descr, const std::vector<std::int64_t>& shape) {
-  std::string text(kMagic);
-  text +=
-      {1, 0, static_cast<char>((kWrittenHeader - 10) & 0xff), static_cast<char>((kWrittenHeader - 10) >> 8)};
-  text += fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}", descr,
-                      fmt::join(shape, ", "));
-  text.resize(kWrittenHeader - 1, ' ');
-  text += '\n';
-  const std::span<const std::byte> bytes = bytes_of(text);
-  return {bytes.begin(), bytes.end()};
-}
-
-}  // namespace
-
-NpyHeader read_npy_header(const FileBytes& file) {
-  if (text_of(file.at(0, 8, "the magic number and version")).substr(0, kMagic.size()) != kMagic) {
+/// Throws IoError unless `file` begins with such a header, of version 1, 2 or 3.
+Header read_header(const FileBytes& file) {
+  if (!text_of(file.at(0, 8, "the magic number and version")).starts_with(kMagic)) {
     file.fail(0, "the file must begin with \\x93NUMPY, but does not");
   }
   const int version = std::to_integer<int>(file.bytes()[6]);
-  if (version < 1 || version > 3) {
-    file.fail(6, fmt::format("the version must be 1, 2 or 3, but is {}", version));
-  }
+  if (version < 1 || version > 3) file.fail(6, "the version must be 1, 2 or 3, but is {}", version);
   const std::int64_t start = version == 1 ? 10 : 12;
   const std::span<const std::byte> field = file.at(8, start - 8, "the header's length");
   const std::int64_t length = version == 1 ? load_le<std::uint16_t>(field) : load_le<std::uint32_t>(field);
   if (length > kMaxHeader) {
-    file.fail(8, fmt::format("the header must have at most {} bytes, but has {}", kMaxHeader, length));
+    file.fail(8, "the header must have at most {} bytes, but has {}", kMaxHeader, length);
   }
-  NpyHeader header = Literal(file, start, text_of(file.at(start, length, "the header"))).read();
+  Header header = read_dictionary(file, start, as_json(text_of(file.at(start, length, "the header"))));
   header.data = start + length;
   return header;
 }
 
+/// The elements must be what the header says, and all that follows in a file of `size` bytes.
+void check_elements(const FileBytes& file, const Header& header, std::int64_t size, int bytes_each,
+                    std::string_view what) {
+  std::optional<std::int64_t> bytes = bytes_each;
+  for (const std::int64_t dim : header.shape) bytes = bytes ? product({*bytes, dim}) : bytes;
+  const std::int64_t rest = size - header.data;
+  if (!bytes) {
+    file.fail(header.data, "{} of shape [{}] must fit into the file, but do not", what,
+              fmt::join(header.shape, ", "));
+  }
+  if (rest < *bytes) {
+    file.fail(header.data, "{} must have {} bytes, but the file ends after {}", what, *bytes, rest);
+  }
+  if (rest > *bytes) file.fail(header.data + *bytes, "the file must end here, but goes on");
+}
+
+IntType label_type(const FileBytes& file, const std::string& descr) {
+  const std::optional<IntType> type =
+      descr.size() == 3 && std::string_view("<>=|").find(descr[0]) != std::string_view::npos
+          ? int_type(fmt::format("{}{}", descr[1], 8 * (descr[2] - '0')))
+          : std::nullopt;
+  if (!type) {
+    file.fail(0,
+              "labels must be of a whole type such as <i8, but are {}: astype(numpy.int64) in Python makes "
+              "them so",
+              printable(descr));
+  }
+  return {type->bytes, type->is_signed, descr[0] == '>' ? std::endian::big : std::endian::little};
+}
+
+/// A header of version 1, of a length that depends on neither the shape nor the type.
+ByteWriter npy_header(const char* descr, const std::vector<std::int64_t>& shape) {
+  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}", descr,
+                                 fmt::join(shape, ", "));
+  ByteWriter out;
+  out.add(kMagic).le(std::uint16_t{1}).le(std::uint16_t{kWrittenHeader - 10});
+  text.resize(kWrittenHeader - out.bytes.size() - 1, ' ');
+  out.add(text + '\n');
+  return out;
+}
+
+}  // namespace
+
 std::vector<std::byte> npy_images_header(std::int64_t count, const ImageSpec& spec) {
-  return npy_header("|u1", {count, spec.height, spec.width, spec.channels});
+  return npy_header("|u1", {count, spec.height, spec.width, spec.channels}).bytes;
 }
 
 std::vector<std::byte> npy_labels_file(const std::vector<std::int64_t>& labels) {
-  std::vector<std::byte> file = npy_header("<i8", {std::ssize(labels)});
-  const std::vector<std::byte> values = stored_labels(labels, {8, true, std::endian::little});
-  file.insert(file.end(), values.begin(), values.end());
-  return file;
+  const IntType i64{8, true, std::endian::little};
+  return npy_header("<i8", {std::ssize(labels)}).add(stored_labels(labels, i64)).bytes;
 }
 
 NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileBytes& labels,
-                  std::int64_t label_bytes) {
-  NpyPair pair{read_npy_header(images), read_npy_header(labels), {}, {}};
-  const std::string& descr = pair.images.descr;
+                  std::int64_t label_bytes, std::int64_t classes) {
+  const Header of_images = read_header(images), of_labels = read_header(labels);
+  const std::string& descr = of_images.descr;
   if (descr != "|u1" && descr != "<u1" && descr != ">u1" && descr != "=u1") {
-    images.fail(
-        0, fmt::format("images must be of type |u1, but are {}: astype(numpy.uint8) in Python makes them so",
-                       printable(descr)));
+    images.fail(0, "images must be of type |u1, but are {}: astype(numpy.uint8) in Python makes them so",
+                printable(descr));
   }
-  if (pair.images.fortran_order) {
+  if (of_images.fortran_order) {
     images.fail(0,
                 "images must be in C order, but are in Fortran order: numpy.ascontiguousarray makes them so");
   }
-  const std::vector<std::int64_t>& dims = pair.images.shape;
+  const std::vector<std::int64_t>&dims = of_images.shape, &column = of_labels.shape;
   if (dims.size() != 3 && dims.size() != 4) {
-    images.fail(0, fmt::format("images must be [N, H, W] or [N, H, W, C], but the shape is [{}]",
-                               fmt::join(dims, ", ")));
+    images.fail(0, "images must be [N, H, W] or [N, H, W, C], but the shape is [{}]", fmt::join(dims, ", "));
   }
   if (dims[0] == 0) images.fail(0, "there must be at least one image, but there is none");
-  pair.spec = {dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, 0};
-  if (const auto bad = bad_image(pair.spec.height, pair.spec.width, pair.spec.channels)) images.fail(0, *bad);
-  check_elements(images, pair.images, image_bytes, 1, "pixels");
+  const ImageSpec spec{dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, classes};
+  if (const auto bad = bad_image(spec)) images.fail(0, "{}", *bad);
+  check_elements(images, of_images, image_bytes, 1, "pixels");
 
-  pair.label_type = label_type(labels, pair.labels);
-  const std::vector<std::int64_t>& column = pair.labels.shape;
+  const IntType type = label_type(labels, of_labels.descr);
   const bool flat = column.size() == 1 || (column.size() == 2 && column[1] == 1);
   if (!flat || column[0] != dims[0]) {
-    labels.fail(0, fmt::format("there must be one label for each of {} images, but the shape is [{}]",
-                               dims[0], fmt::join(column, ", ")));
+    labels.fail(0, "there must be one label for each of {} images, but the shape is [{}]", dims[0],
+                fmt::join(column, ", "));
   }
-  check_elements(labels, pair.labels, label_bytes, pair.label_type.bytes, "labels");
-  return pair;
+  check_elements(labels, of_labels, label_bytes, type.bytes, "labels");
+  return {of_images.data, of_labels.data, dims[0], spec, type};
 }
 
-std::vector<std::int64_t> npy_labels(NpyPair& pair, const FileBytes& labels, std::int64_t classes) {
-  std::vector<std::int64_t> values =
-      read_labels(labels, pair.labels.data, pair.images.shape[0], pair.label_type, classes);
-  pair.spec.classes = count_classes(values, classes);
-  return values;
+std::vector<std::int64_t> npy_labels(const NpyPair& pair, const FileBytes& labels) {
+  return read_labels(labels, pair.label_data, pair.count, pair.label_type, pair.spec.classes);
 }
 
 }  // namespace athanor::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "data/formats/detail/file_bytes.h"
@@ -21,15 +22,16 @@ class TarReader {
   std::int64_t size() const { return size_; }
 
  private:
-  std::int64_t number(std::int64_t header, std::int64_t at, std::int64_t length, const char* what) const;
+  std::int64_t number(std::int64_t at, std::int64_t length, const char* what) const;
   void check_sum(std::int64_t header) const;
   void read_pax();
+  [[noreturn]] void fail_sparse(std::int64_t at) const;
 
   const FileBytes& file_;
   std::int64_t at_ = 0;  ///< of the next header
   std::string name_, long_name_;
   std::int64_t offset_ = 0, size_ = 0;
-  std::int64_t pax_size_ = -1;
+  std::optional<std::int64_t> pax_size_;
 };
 
 }  // namespace athanor::detail

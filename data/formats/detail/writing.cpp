@@ -1,6 +1,6 @@
 #include "data/formats/detail/writing.h"
 
-#include "data/formats/detail/dense_store.h"
+#include "data/formats/detail/indexed_store.h"
 #include "tensor/error.h"
 
 namespace athanor::detail {
@@ -48,8 +48,7 @@ void check_sample(const StoredSample& sample, std::int64_t index, const char* fo
   ATH_CHECK(!sample.bytes.empty() && std::ssize(sample.bytes) <= kMaxImageBytes,
             "{}: sample {} must have 1 byte to 1 GiB, but has {}", format, index, sample.bytes.size());
   if (sample.codec != Codec::raw) return;
-  ATH_CHECK(!bad_image(sample.height, sample.width, sample.channels) &&
-                sample.height * sample.width * sample.channels == std::ssize(sample.bytes),
+  ATH_CHECK(fits_shape(sample),
             "{}: sample {} must have height x width x channels bytes, but has {}x{}x{} and {} bytes", format,
             index, sample.height, sample.width, sample.channels, sample.bytes.size());
 }

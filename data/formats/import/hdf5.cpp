@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "data/formats/detail/bytes.h"
-#include "data/formats/detail/dense_store.h"
+#include "data/formats/detail/indexed_store.h"
 #include "data/formats/detail/writing.h"
 #include "data/formats/import/detail/hdf5_work.h"
 #include "tensor/error.h"
@@ -53,15 +53,16 @@ class Hdf5Sequence final : public SampleSequence {
     return options;
   }
 
-  [[noreturn]] void fail(const std::string& message) const { file_.fail(0, message); }
+  template <class... Args> [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) const {
+    file_.fail(0, message, std::forward<Args>(args)...);
+  }
 
   void read(std::span<std::byte> to, const std::string& what) {
     try {
       child_.read(to);
     } catch (const detail::ChildFailure& failure) {
-      if (!failure.lost) fail(failure.what());
-      fail(
-          fmt::format("{} must be readable, but libhdf5, in a process of its own, {}", what, failure.what()));
+      if (!failure.lost) fail("{}", failure.what());
+      fail("{} must be readable, but libhdf5, in a process of its own, {}", what, failure.what());
     }
   }
 
@@ -72,15 +73,14 @@ class Hdf5Sequence final : public SampleSequence {
       return shape.dims[i] > INT32_MAX ? std::int64_t{0} : static_cast<std::int64_t>(shape.dims[i]);
     };
     spec_ = {side(1), side(2), side(3), 0};
-    if (const auto bad = detail::bad_image(spec_.height, spec_.width, spec_.channels)) fail(*bad);
+    if (const auto bad = detail::bad_image(spec_)) fail("{}", *bad);
     // A few images may take next to nothing; where there are many, each takes a byte of the file at least.
     const std::int64_t bytes = std::max<std::int64_t>(spec_.bytes(), 1);  // the analyzer takes it for 0
     const std::int64_t most =
         std::min(std::max(file_.size(), kFewImages), file_.size() * detail::kMostExpansion / bytes);
     if (shape.dims[0] == 0 || shape.dims[0] > static_cast<std::uint64_t>(most)) {
-      fail(fmt::format(
-          "there must be at least one image, and no more than fit into the file, but there are {}",
-          shape.dims[0]));
+      fail("there must be at least one image, and no more than fit into the file, but there are {}",
+           shape.dims[0]);
     }
     labels_.resize(static_cast<std::size_t>(shape.dims[0]));
   }
@@ -89,7 +89,7 @@ class Hdf5Sequence final : public SampleSequence {
     read(std::as_writable_bytes(std::span(labels_)), "labels");
     for (std::size_t i = 0; i < labels_.size(); ++i) {
       if (const auto bad = detail::bad_label(labels_[i], options_.classes)) {
-        fail(fmt::format("{} (label {})", *bad, i));
+        fail("{} (label {})", *bad, i);
       }
     }
     spec_.classes = detail::count_classes(labels_, options_.classes);

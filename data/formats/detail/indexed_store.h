@@ -5,12 +5,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/dataset.h"
 #include "data/formats/detail/file_bytes.h"
 
-// What readers share: which numbers may be shapes and labels, and images of one size that lie row by row.
+// What readers share: which numbers may be shapes and labels, and samples that lie in a file, each in one
+// piece.
 
 namespace athanor::detail {
 
@@ -19,13 +21,17 @@ inline constexpr std::int64_t kMaxClasses = std::int64_t{1} << 31;
 inline constexpr std::int64_t kMaxImageBytes = std::int64_t{1} << 30;
 
 /// What is wrong with the shape of an image, or nothing.
-std::optional<std::string> bad_image(std::int64_t height, std::int64_t width, std::int64_t channels);
+std::optional<std::string> bad_image(const ImageSpec& shape);
+/// Whether a raw sample has such a shape, and as many bytes.
+bool fits_shape(const StoredSample& sample);
 /// What is wrong with `label`, where `classes` are stated (0: they are not), or nothing.
 std::optional<std::string> bad_label(std::int64_t label, std::int64_t classes);
 /// `stated`, or where it is 0 the largest label + 1.
 std::int64_t count_classes(const std::vector<std::int64_t>& labels, std::int64_t stated);
 /// Throws ArgumentError unless `classes` is 0 (not stated) or may be a count of classes.
 void check_classes(std::int64_t classes, const char* format);
+/// Throws ArgumentError where `index` is not in [0, size).
+void check_index(std::int64_t index, std::int64_t size, const char* format);
 
 /// How a file holds whole numbers.
 struct IntType {
@@ -44,29 +50,46 @@ std::vector<std::int64_t> read_labels(const FileBytes& file, std::int64_t offset
                                       IntType type, std::int64_t classes);
 /// The labels as bytes of that type.
 std::vector<std::byte> stored_labels(const std::vector<std::int64_t>& labels, IntType type);
+/// Where the labels of a file of images lie: the first of the words that its name has, before the suffix, is
+/// turned into the other one of its pair. Throws ArgumentError where it has none.
+std::filesystem::path labels_beside(
+    const std::filesystem::path& images, const char* format,
+    std::initializer_list<std::pair<std::string_view, std::string_view>> words);
 
-/// Raw images that lie in a file, one after the other.
-class DenseStore : public Dataset {
+/// Where a sample lies in its file, and what it is.
+struct IndexEntry {
+  std::int64_t offset = 0, bytes = 0, label = 0;
+  Codec codec = Codec::raw;
+};
+
+/// Samples that lie in a file, each in one piece. A format that stores them as they are makes the index, and
+/// that is all; others override fetch().
+class IndexedStore : public Dataset {
  public:
-  /// The images of `spec` start at `offset` and have been checked to lie in the file, one for each label.
-  DenseStore(std::shared_ptr<const FileBytes> file, std::int64_t offset, const ImageSpec& spec,
-             std::vector<std::int64_t> labels);
+  /// The entries lie in the file; their labels are below spec.classes or, where that is 0, make them.
+  IndexedStore(std::shared_ptr<const FileBytes> file, const ImageSpec& spec, std::vector<IndexEntry> entries);
 
-  std::int64_t size() const override { return std::ssize(labels_); }
+  std::int64_t size() const override { return std::ssize(entries_); }
   const ImageSpec& spec() const override { return spec_; }
+  /// The bytes as they lie in the file. Raw ones have the shape of spec().
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
-  std::string where(std::int64_t index) const override;
+  std::string where(std::int64_t index) const override { return file_->where(entry(index).offset); }
   bool resident() const override { return true; }
   void will_need(std::int64_t first, std::int64_t count) const override;
 
+ protected:
+  const IndexEntry& entry(std::int64_t index) const;
+  std::span<const std::byte> bytes_of(const IndexEntry& entry) const;
+  const FileBytes& file() const { return *file_; }
+
  private:
   std::shared_ptr<const FileBytes> file_;
-  std::int64_t offset_;
   ImageSpec spec_;
-  std::vector<std::int64_t> labels_;
+  std::vector<IndexEntry> entries_;
 };
 
-/// Throws ArgumentError where `index` is not in [0, size).
-void check_index(std::int64_t index, std::int64_t size, const char* format);
+/// Raw images of `spec` that lie in `file` one after the other, from `offset` on, one for each label.
+std::unique_ptr<Dataset> dense_store(std::shared_ptr<const FileBytes> file, std::int64_t offset,
+                                     const ImageSpec& spec, const std::vector<std::int64_t>& labels);
 
 }  // namespace athanor::detail

@@ -1,0 +1,163 @@
+#include "data/formats/detail/indexed_store.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "data/formats/detail/bytes.h"
+#include "tensor/error.h"
+
+namespace athanor::detail {
+
+std::optional<std::string> bad_image(const ImageSpec& shape) {
+  const std::optional<std::int64_t> bytes = product({shape.height, shape.width, shape.channels});
+  const bool positive = shape.height > 0 && shape.width > 0 && shape.channels > 0;
+  if (positive && bytes && *bytes <= kMaxImageBytes) return std::nullopt;
+  return fmt::format(
+      "height, width and channels must be positive and at most 1 GiB together, but are {}x{}x{}",
+      shape.height, shape.width, shape.channels);
+}
+
+bool fits_shape(const StoredSample& sample) {
+  const ImageSpec shape{sample.height, sample.width, sample.channels, 0};
+  return !bad_image(shape) && shape.bytes() == std::ssize(sample.bytes);
+}
+
+std::optional<std::string> bad_label(std::int64_t label, std::int64_t classes) {
+  const std::int64_t end = classes > 0 ? classes : kMaxClasses;
+  if (label >= 0 && label < end) return std::nullopt;
+  return fmt::format("the label must be in [0, {}), but is {}", end, label);
+}
+
+std::int64_t count_classes(const std::vector<std::int64_t>& labels, std::int64_t stated) {
+  return stated > 0 || labels.empty() ? stated : *std::max_element(labels.begin(), labels.end()) + 1;
+}
+
+void check_classes(std::int64_t classes, const char* format) {
+  ATH_CHECK(classes >= 0 && classes <= kMaxClasses, "{}: classes must be in [0, {}], but got {}", format,
+            kMaxClasses, classes);
+}
+
+void check_index(std::int64_t index, std::int64_t size, const char* format) {
+  ATH_CHECK(index >= 0 && index < size, "{}: index must be in [0, {}), but got {}", format, size, index);
+}
+
+std::optional<IntType> int_type(std::string_view name) {
+  for (const int bytes : {1, 2, 4, 8}) {
+    for (const bool is_signed : {false, true}) {
+      const IntType type{bytes, is_signed, std::endian::little};
+      if (name == name_of(type)) return type;
+    }
+  }
+  return std::nullopt;
+}
+
+IntType smallest_type(const std::vector<std::int64_t>& labels) {
+  const std::int64_t classes = count_classes(labels, 0);
+  if (classes <= 256) return {1, false, std::endian::little};
+  if (classes <= 65536) return {2, false, std::endian::little};
+  return {4, true, std::endian::little};
+}
+
+std::string name_of(const IntType& type) {
+  return fmt::format("{}{}", type.is_signed ? 'i' : 'u', 8 * type.bytes);
+}
+
+std::vector<std::int64_t> read_labels(const FileBytes& file, std::int64_t offset, std::int64_t count,
+                                      IntType type, std::int64_t classes) {
+  const std::optional<std::int64_t> bytes = product({count, type.bytes});
+  if (!bytes) file.fail(offset, "{} labels must fit into the file, but do not", count);
+  const std::span<const std::byte> from = file.at(offset, *bytes, fmt::format("{} labels", count));
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(count));
+  const auto width = static_cast<std::size_t>(type.bytes);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    std::uint64_t value = 0;
+    for (std::size_t b = 0; b < width; ++b) {
+      const std::size_t significance = type.order == std::endian::little ? b : width - 1 - b;
+      value |= std::to_integer<std::uint64_t>(from[i * width + b]) << (8 * significance);
+    }
+    const auto unused = static_cast<int>(64 - 8 * width);
+    const auto shifted = static_cast<std::int64_t>(value << unused);
+    labels[i] = type.is_signed ? shifted >> unused : static_cast<std::int64_t>(value);
+    if (const auto bad = bad_label(labels[i], classes)) {
+      file.fail(offset + static_cast<std::int64_t>(i * width), "{}", *bad);
+    }
+  }
+  return labels;
+}
+
+std::vector<std::byte> stored_labels(const std::vector<std::int64_t>& labels, IntType type) {
+  const auto width = static_cast<std::size_t>(type.bytes);
+  ByteWriter out;
+  out.bytes.reserve(labels.size() * width);
+  for (const std::int64_t label : labels) {
+    const auto all = stored(label, type.order);  // of which the upper bytes are zero
+    out.add(type.order == std::endian::little ? std::span(all).first(width) : std::span(all).last(width));
+  }
+  return std::move(out.bytes);
+}
+
+std::filesystem::path labels_beside(
+    const std::filesystem::path& images, const char* format,
+    std::initializer_list<std::pair<std::string_view, std::string_view>> words) {
+  std::string name = images.stem().string();
+  for (const auto& [from, to] : words) {
+    if (const std::size_t at = name.rfind(from); at != std::string::npos) {
+      name.replace(at, from.size(), to);
+      return images.parent_path() / (name + images.extension().string());
+    }
+  }
+  std::vector<std::string_view> known;
+  for (const auto& [from, to] : words) known.push_back(from);
+  detail::fail<>("{}: the name of a file of images must have {} in it, but is {}; or name the file of labels",
+                 format, fmt::join(known, " or "), images.string());
+}
+
+IndexedStore::IndexedStore(std::shared_ptr<const FileBytes> file, const ImageSpec& spec,
+                           std::vector<IndexEntry> entries)
+    : file_(std::move(file)), spec_(spec), entries_(std::move(entries)) {
+  if (spec.classes > 0) return;
+  for (const IndexEntry& entry : entries_) spec_.classes = std::max(spec_.classes, entry.label + 1);
+}
+
+const IndexEntry& IndexedStore::entry(std::int64_t index) const {
+  check_index(index, size(), "store");
+  return entries_[static_cast<std::size_t>(index)];
+}
+
+std::span<const std::byte> IndexedStore::bytes_of(const IndexEntry& entry) const {
+  return file_->bytes().subspan(static_cast<std::size_t>(entry.offset),
+                                static_cast<std::size_t>(entry.bytes));
+}
+
+StoredSample IndexedStore::fetch(std::int64_t index, std::vector<std::byte>& /*scratch*/) const {
+  const IndexEntry& at = entry(index);
+  return {bytes_of(at), at.codec, spec_.height, spec_.width, spec_.channels, at.label};
+}
+
+// Neighbours are asked for together: each call of the system takes its time.
+void IndexedStore::will_need(std::int64_t first, std::int64_t count) const {
+  constexpr std::int64_t kGap = 64 << 10;
+  const std::int64_t end = first < 0 ? first : first + std::min(count, size() - first);
+  for (std::int64_t i = first; i < end;) {
+    const std::int64_t start = entry(i).offset;
+    std::int64_t stop = start;
+    for (; i < end && entry(i).offset >= start && entry(i).offset - stop <= kGap; ++i) {
+      stop = std::max(stop, entry(i).offset + entry(i).bytes);
+    }
+    file_->will_need(start, stop - start);
+  }
+}
+
+std::unique_ptr<Dataset> dense_store(std::shared_ptr<const FileBytes> file, std::int64_t offset,
+                                     const ImageSpec& spec, const std::vector<std::int64_t>& labels) {
+  std::vector<IndexEntry> entries;
+  entries.reserve(labels.size());
+  for (const std::int64_t label : labels) {
+    entries.push_back({offset, spec.bytes(), label, Codec::raw});
+    offset += spec.bytes();
+  }
+  return std::make_unique<IndexedStore>(std::move(file), spec, std::move(entries));
+}
+
+}  // namespace athanor::detail
