@@ -1,9 +1,10 @@
 #include "nn/models/model.h"
 
-#include <algorithm>
+#include <span>
 
 #include "nn/models/alexnet.h"
 #include "nn/models/cifarnet.h"
+#include "nn/models/detail/model_table.h"
 #include "nn/models/digits_cnn.h"
 #include "nn/models/lenet.h"
 #include "nn/models/resnet.h"
@@ -13,25 +14,13 @@
 namespace athanor::nn {
 namespace {
 
-struct Recipe {
-  const char* name;
-  ModelOptions defaults;
-  std::int64_t smallest_image;
-  std::unique_ptr<Module> (*make)(const ModelOptions&);
-};
-
-constexpr ModelOptions kImageNet{1000, 3, 224};
 constexpr ModelOptions kCifar{10, 3, 32};
-
-template <class M> std::unique_ptr<Module> make(const ModelOptions& options) {
-  return std::make_unique<M>(options);
-}
 
 template <const ResNetConfig& config> std::unique_ptr<Module> make_resnet(const ModelOptions& options) {
   return std::make_unique<ResNet>(config, options);
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr ModelRecipe kRecipes[] = {
     {"lenet5", {10, 1, 28}, 12, make<LeNet5>},
     {"alexnet", kImageNet, 63, make<AlexNet>},
     {"vgg11_bn", kImageNet, 32, make<Vgg11Bn>},
@@ -47,28 +36,35 @@ constexpr Recipe kRecipes[] = {
     {"digits_cnn", {10, 1, 8}, 4, make<DigitsCnn>},
 };
 
-const Recipe& recipe_of(std::string_view name) {
-  const auto found =
-      std::find_if(std::begin(kRecipes), std::end(kRecipes), [&](const Recipe& r) { return r.name == name; });
-  if (found == std::end(kRecipes)) {
-    const std::vector<std::string> names = model_names();
-    std::string all;
-    for (const std::string& known : names) all += " " + known;
-    detail::fail<>("model: name must be one of{}, but got '{}'{}", all, name, did_you_mean(name, names));
+std::span<const ModelRecipe> recipes_of_ops() {
+  if (&athanor_ops_models == nullptr) return {};
+  return {athanor_ops_models.recipes, athanor_ops_models.size};
+}
+
+const ModelRecipe& recipe_of(std::string_view name) {
+  for (const std::span<const ModelRecipe> recipes :
+       {std::span<const ModelRecipe>(kRecipes), recipes_of_ops()}) {
+    for (const ModelRecipe& recipe : recipes) {
+      if (recipe.name == name) return recipe;
+    }
   }
-  return *found;
+  const std::vector<std::string> names = model_names();
+  std::string all;
+  for (const std::string& known : names) all += " " + known;
+  detail::fail<>("model: name must be one of{}, but got '{}'{}", all, name, did_you_mean(name, names));
 }
 
 }  // namespace
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
-  for (const Recipe& recipe : kRecipes) names.emplace_back(recipe.name);
+  for (const ModelRecipe& recipe : kRecipes) names.emplace_back(recipe.name);
+  for (const ModelRecipe& recipe : recipes_of_ops()) names.emplace_back(recipe.name);
   return names;
 }
 
 ModelOptions model_options(std::string_view name, const ModelOptions& options) {
-  const Recipe& recipe = recipe_of(name);
+  const ModelRecipe& recipe = recipe_of(name);
   ATH_CHECK(options.classes >= 0 && options.in_channels >= 0 && options.image_size >= 0,
             "{}: options must be >= 0, but got {} classes, {} channels, {} pixels", name, options.classes,
             options.in_channels, options.image_size);
