@@ -159,15 +159,22 @@ set(ATHANOR_HEADERS
   nn/loss.h
   nn/models/alexnet.h
   nn/models/cifarnet.h
+  nn/models/convnext.h
   nn/models/digits_cnn.h
+  nn/models/efficientnet.h
   nn/models/lenet.h
+  nn/models/mobilenet.h
   nn/models/model.h
   nn/models/resnet.h
+  nn/models/unet.h
   nn/models/vgg.h
+  nn/models/vision_transformer.h
   nn/module.h
   nn/pool.h
   nn/pretrained.h
   nn/sequential.h
+  nn/squeeze_excitation.h
+  nn/stochastic_depth.h
   nn/torch_layout.h
   nn/upsample.h
   nn/whitening.h

@@ -1,5 +1,6 @@
-# The library, in three archives: athanor_formats holds what reads and writes data files, athanor_ops the ops and layers that
-# stock models and the Trainer do without, athanor everything else, which calls nothing in them. A program that needs neither
+# The library, in three archives: athanor_formats holds what reads and writes data files, athanor_ops the ops, layers and
+# models that train_digits and the Trainer do without, athanor everything else, which calls nothing in them
+# (models of athanor_ops register themselves). A program that needs neither
 # (train_digits) is built without them. athanor::athanor is all three.
 # Files are listed, never globbed: a missing one fails at configure.
 
@@ -295,10 +296,21 @@ target_link_libraries(athanor_formats PUBLIC athanor
   PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> JPEG::JPEG PNG::PNG ZLIB::ZLIB
   ${ISAL_LIBRARY})
 target_include_directories(athanor_formats SYSTEM PRIVATE ${ISAL_INCLUDE_DIR})
-# What the stock models and the Trainer do without: families of kernels and ops, and layers made of them.
+# What train_digits does without: families of kernels and ops, layers made of them, and models made of those.
 set(ATHANOR_OPS_KERNELS interpolate pair_loss scalar_ops target_loss topk)
 set(ATHANOR_OPS_AUTOGRAD attention interpolate pair_loss scalar_ops similarity topk)
-set(ATHANOR_OPS nn/attention.cpp)
+set(ATHANOR_OPS
+  nn/attention.cpp
+  nn/models/convnext.cpp
+  nn/models/detail/inverted_residual.cpp
+  nn/models/efficientnet.cpp
+  nn/models/mobilenet.cpp
+  nn/models/ops_models.cpp
+  nn/models/unet.cpp
+  nn/models/vision_transformer.cpp
+  nn/squeeze_excitation.cpp
+  nn/stochastic_depth.cpp
+)
 foreach(family ${ATHANOR_OPS_KERNELS})
   list(APPEND ATHANOR_OPS kernels/cpu/${family}.cpp)
 endforeach()
@@ -307,6 +319,9 @@ foreach(family ${ATHANOR_OPS_AUTOGRAD})
 endforeach()
 add_library(athanor_ops ${ATHANOR_OPS})
 target_link_libraries(athanor_ops PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags>)
+# Nothing refers to the file that registers its models, and the linker would leave it out.
+target_link_options(athanor_ops INTERFACE
+  "$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:-u,athanor_ops_models>")
 add_library(athanor_all INTERFACE)
 target_link_libraries(athanor_all INTERFACE athanor_formats athanor_ops athanor)
 add_library(athanor::athanor ALIAS athanor_all)

@@ -20,6 +20,12 @@ ATH_UNARY_OPS(ATH_MODULE)
 
 // And those with numbers.
 
+/// min(max(x, 0), 6); the derivative at 0 and 6 is 0.
+class Relu6 final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return clamp(x, 0, 6); }
+};
+
 class LeakyRelu final : public Module {
  public:
   explicit LeakyRelu(double slope = 0.01) : slope_(slope) {}

@@ -13,6 +13,8 @@ class Dropout final : public Module {
   }
   Tensor forward(const Tensor& x) override { return dropout(x, p_, training()); }
 
+  float p() const { return p_; }
+
  private:
   float p_;
 };

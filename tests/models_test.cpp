@@ -26,11 +26,25 @@ struct Small {
   std::int64_t image_size, batch;
 };
 // As small as each model takes, so that all of them run in seconds.
-constexpr Small kSmall[] = {{"lenet5", 28, 2},         {"alexnet", 63, 2},        {"vgg11_bn", 32, 2},
-                            {"resnet18", 32, 4},       {"resnet34", 32, 4},       {"resnet50", 32, 4},
-                            {"resnet18_cifar", 16, 2}, {"resnet34_cifar", 16, 2}, {"resnet50_cifar", 16, 2},
-                            {"resnet20", 16, 4},       {"resnet56", 16, 4},       {"cifarnet", 32, 2},
-                            {"digits_cnn", 8, 4}};
+constexpr Small kSmall[] = {{"lenet5", 28, 2},
+                            {"alexnet", 63, 2},
+                            {"vgg11_bn", 32, 2},
+                            {"resnet18", 32, 4},
+                            {"resnet34", 32, 4},
+                            {"resnet50", 32, 4},
+                            {"resnet18_cifar", 16, 2},
+                            {"resnet34_cifar", 16, 2},
+                            {"resnet50_cifar", 16, 2},
+                            {"resnet20", 16, 4},
+                            {"resnet56", 16, 4},
+                            {"cifarnet", 32, 2},
+                            {"digits_cnn", 8, 4},
+                            {"mobilenet_v2", 33, 4},
+                            {"mobilenet_v3_large", 33, 4},
+                            {"mobilenet_v3_small", 33, 4},
+                            {"efficientnet_b0", 33, 4},
+                            {"convnext_tiny", 32, 2},
+                            {"vit_tiny", 32, 2}};
 
 Tensor images(const Small& small, std::int64_t channels = 3) {
   const Tensor x = Tensor::empty({small.batch, small.image_size, small.image_size, channels});
@@ -58,6 +72,9 @@ INSTANTIATE_TEST_SUITE_P(All, Models, testing::ValuesIn(kSmall),
 TEST_P(Models, EveryParameterGetsAFiniteGradient) {
   const Small small = GetParam();
   const auto model = make_model(small.name, {5, 0, small.image_size}, kSeed);
+  for (const Parameter& parameter : model->parameters()) {  // zero at first, which nothing gets past
+    if (parameter.name == "heads.head.weight") init::normal(parameter.tensor, {1, 2}, 0, 0.1);
+  }
   const Tensor logits = (*model)(images(small, channels_of(small.name)));
   ASSERT_EQ(logits.shape(), (Shape{small.batch, 5}));
   std::vector<std::int64_t> labels;
@@ -91,7 +108,14 @@ TEST(Models, ParameterCountsArePublishedOnes) {
       {"resnet20", 272'474},    // He et al. 0.27 M, with projections
       {"resnet56", 855'770},    // 0.85 M
       {"cifarnet", 1'971'352},  // 1.97 M, 288 frozen ones not counted
-      {"digits_cnn", 30'762}};
+      {"digits_cnn", 30'762},
+      {"mobilenet_v2", 3'504'872},  // torchvision, as all that follow
+      {"mobilenet_v3_large", 5'483'032},
+      {"mobilenet_v3_small", 2'542'856},
+      {"efficientnet_b0", 5'288'548},
+      {"convnext_tiny", 28'589'128},
+      {"vit_tiny", 5'717'416},
+      {"vit_b_16", 86'567'656}};
   for (const std::string& name : model_names()) {
     ASSERT_TRUE(published.contains(name)) << name;
     EXPECT_EQ(make_model(name, {}, kSeed)->parameter_count(), published.at(name)) << name;
@@ -113,11 +137,28 @@ TEST(Models, RefusesImagesThatAreTooSmall) {
             }),
             "alexnet: images must be at least 63 pixels a side, but got 32");
   EXPECT_THROW(make_model("lenet5", {-1, 0, 0}, 0), ArgumentError);
+  EXPECT_EQ(message_of([] {
+              make_model("convnext_tiny", {10, 3, 31}, 0);
+            }),
+            "convnext_tiny: images must be at least 32 pixels a side, but got 31");
+  EXPECT_EQ(message_of([] {
+              make_model("vit_tiny", {10, 3, 40}, 0);
+            }),
+            "VisionTransformer: patches of 16 pixels must divide the image's sides, but got 40");
+  EXPECT_EQ(message_of([] {
+              (*make_model("vit_tiny", {10, 3, 32}, 0))(images({"vit_tiny", 48, 1}));
+            }),
+            "VisionTransformer: images must be [N, 32, 32, C], but got [1, 48, 48, 3]");
 }
 
 TEST(Models, SmallestImagesRun) {
-  for (const auto& [name, side] :
-       {std::pair{"lenet5", 12}, {"cifarnet", 25}, {"digits_cnn", 4}, {"resnet20", 1}}) {
+  for (const auto& [name, side] : {std::pair{"lenet5", 12},
+                                   {"cifarnet", 25},
+                                   {"digits_cnn", 4},
+                                   {"resnet20", 1},
+                                   {"mobilenet_v2", 1},
+                                   {"mobilenet_v3_small", 1},
+                                   {"efficientnet_b0", 1}}) {
     const auto model = make_model(name, {3, 1, side}, kSeed);
     EXPECT_EQ((*model)(images({name, side, 4}, 1)).shape(), (Shape{4, 3})) << name;
     EXPECT_THROW(make_model(name, {3, 1, side - 1 ? side - 1 : -1}, kSeed), ArgumentError) << name;

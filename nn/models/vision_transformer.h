@@ -1,0 +1,44 @@
+#pragma once
+
+#include "nn/conv2d.h"
+#include "nn/layer_norm.h"
+#include "nn/linear.h"
+#include "nn/models/model.h"
+#include "nn/sequential.h"
+
+namespace athanor::nn {
+
+/// The tiny one (ViT-Ti/16) as it stands.
+struct VisionTransformerOptions {
+  std::int64_t patch = 16;   ///< pixels along each side of a patch
+  int layers = 12;           ///< blocks of attention and MLP
+  std::int64_t heads = 3;    ///< of the attention
+  std::int64_t width = 192;  ///< channels of a token
+  std::int64_t mlp = 768;    ///< channels within the MLPs
+  double dropout = 0;        ///< of the tokens, after the attention and within the MLPs
+};
+inline constexpr VisionTransformerOptions kVitTiny{};
+inline constexpr VisionTransformerOptions kVitB16{.heads = 12, .width = 768, .mlp = 3072};
+
+/// Patches of an image as a sequence, with a token of its own for the class; names and initial values as
+/// torchvision's VisionTransformer(image_size, patch, layers, heads, width, mlp). Takes images of the size it
+/// was built for, whose sides patches divide. Its last layer is zero at first.
+/// Source: Dosovitskiy et al. 2021, arXiv:2010.11929; the tiny one: Touvron et al. 2021, arXiv:2012.12877.
+class VisionTransformer final : public Module {
+ public:
+  explicit VisionTransformer(const ModelOptions& options, const VisionTransformerOptions& more = kVitTiny);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  class Encoder;
+
+  void reset(const InitKeys& keys) override;
+
+  std::int64_t image_size_;
+  Tensor class_token_;
+  Conv2d conv_proj_;
+  std::unique_ptr<Module> encoder_;
+  Sequential heads_;
+};
+
+}  // namespace athanor::nn
