@@ -53,6 +53,33 @@ std::string prefix_of(const Callback& callback, const std::vector<StatePart>& pa
   return prefix;
 }
 
+using AllNetworks = std::vector<std::unique_ptr<OptimizedNetworks>>;
+
+/// What `of` gives of each of the networks, and what is frozen: their names differ, and one dictionary has
+/// them all.
+template <class Of>
+StatePart part_of(const char* prefix, const AllNetworks& networks, const Of& of,
+                  FrozenWeights* frozen = nullptr) {
+  const auto save = [&networks, of, frozen] {
+    StateDict all;
+    for (const auto& one : networks) all.set_all("", of(*one).state_dict());
+    if (frozen) all.set_all("", frozen->state_dict());
+    return all;
+  };
+  const auto load = [&networks, of, frozen](const StateDict& state) {
+    if (networks.size() == 1 && !frozen) return of(*networks[0]).load_state_dict(state);
+    std::vector<StateDict> given;
+    for (const auto& one : networks) given.push_back(state.picked(of(*one).state_dict().names()));
+    const StateDict still = frozen ? state.picked(frozen->state_dict().names()) : StateDict();
+    state.require_all_used("networks");
+    for (std::size_t i = 0; i < given.size(); ++i)
+      check_tensors(of(*networks[i]).state_dict(), given[i], "networks");
+    if (frozen) frozen->load_state_dict(still);
+    for (std::size_t i = 0; i < given.size(); ++i) of(*networks[i]).load_state_dict(given[i]);
+  };
+  return {prefix, save, load};
+}
+
 }  // namespace
 
 Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks,
@@ -148,36 +175,10 @@ std::vector<StatePart> Run::state_parts() {
                      [&optimizer] { return optimizer.state_dict(); },
                      [&optimizer](const StateDict& state) { optimizer.load_state_dict(state); }});
   }
-  // Names of different networks differ: one dictionary has them all, and what is frozen.
-  const auto add = [&](const char* prefix, const auto& of, FrozenWeights* frozen) {
-    parts.push_back({prefix,
-                     [this, of, frozen] {
-                       StateDict all;
-                       for (const auto& networks : networks_) all.set_all("", of(*networks).state_dict());
-                       if (frozen) all.set_all("", frozen->state_dict());
-                       return all;
-                     },
-                     [this, of, frozen](const StateDict& state) {
-                       if (returns_loss() && !frozen) return of(*networks_[0]).load_state_dict(state);
-                       std::vector<StateDict> given;
-                       for (const auto& networks : networks_)
-                         given.push_back(state.picked(of(*networks).state_dict().names()));
-                       const StateDict still =
-                           frozen ? state.picked(frozen->state_dict().names()) : StateDict();
-                       state.require_all_used("networks");
-                       for (std::size_t i = 0; i < given.size(); ++i)
-                         check_tensors(of(*networks_[i]).state_dict(), given[i], "networks");
-                       if (frozen) frozen->load_state_dict(still);
-                       for (std::size_t i = 0; i < given.size(); ++i)
-                         of(*networks_[i]).load_state_dict(given[i]);
-                     }});
-  };
-  if (config_.ema_decay > 0)
-    add(
-        "ema.", [](OptimizedNetworks& of) -> Ema& { return *of.average(); }, nullptr);
-  add(
-      "model.", [](OptimizedNetworks& of) -> ParameterArena& { return of.arena(); },
-      frozen_.empty() ? nullptr : &frozen_);
+  const auto average = [](OptimizedNetworks& of) -> Ema& { return *of.average(); };
+  const auto weights = [](OptimizedNetworks& of) -> ParameterArena& { return of.arena(); };
+  if (config_.ema_decay > 0) parts.push_back(part_of("ema.", networks_, average));
+  parts.push_back(part_of("model.", networks_, weights, frozen_.empty() ? nullptr : &frozen_));
   return parts;
 }
 
