@@ -64,8 +64,10 @@ struct Dcgan : Task {
     return {};
   }
   void validation_step(const Batch& batch, Step& step) override {
+    const Tensor fake = draw(batch, step);
     step.log("real_taken_for_real", mean(sigmoid(discriminator(batch["image"]))));
-    step.log("fake_taken_for_real", mean(sigmoid(discriminator(draw(batch, step)))));
+    step.log("fake_taken_for_real", mean(sigmoid(discriminator(fake))));
+    step.images("samples", fake, {.low = -1});
   }
 };
 

@@ -27,8 +27,7 @@ struct DnCnn : nn::Module {
 
 /// Of each picture with pixels in [-1, 1]: [N] f32, in dB.
 Tensor psnr(const Tensor& image, const Tensor& clean) {
-  constexpr int kPixels[] = {1, 2, 3};
-  const Tensor error = mean(square(cast(image - clean, DType::f32)), kPixels);
+  const Tensor error = mean(square(cast(image - clean, DType::f32)), {1, 2, 3});
   return affine(log(error), -10 / std::log(10.0), 10 * std::log10(4.0));
 }
 
@@ -51,8 +50,7 @@ struct Denoise : Task {
     const Tensor clean = batch["image"], noisy = clean + draw(clean, step), denoised = noisy - net(noisy);
     step.log("psnr_of_noisy", psnr(noisy, clean));
     step.log("psnr", psnr(denoised, clean));
-    step.images("samples", cat(std::array{noisy, denoised, clean}, 2),
-                {.low = -1, .columns = 4, .at_most = 32});
+    step.images("samples", cat({noisy, denoised, clean}, 2), {.low = -1, .columns = 4, .at_most = 32});
   }
 };
 
