@@ -4,11 +4,12 @@
 #include <vector>
 
 #include "autograd/grad_mode.h"
+#include "trainer/gather_metrics.h"
 
 namespace athanor {
 
-std::optional<Metrics> Validation::run(std::int64_t epochs, const std::vector<Ema*>& averages,
-                                       PhaseTimes& times, std::int64_t most) {
+std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseTimes& times,
+                                       std::int64_t most, std::int64_t epochs) {
   const auto timed = times.scope(&Times::validation);
   ValidatedModel model(averages, strategy_);
   strategy_.broadcast_buffers();
@@ -31,7 +32,7 @@ std::optional<Metrics> Validation::run(std::int64_t epochs, const std::vector<Em
   task_.networks().train();
   model.end();
   if (limits_.signal() != 0) return std::nullopt;
-  return sums_.mean(sums_.joined(sums_.gather(strategy_)));
+  return sums_.mean(sums_.joined(gather(sums_, strategy_)));
 }
 
 }  // namespace athanor

@@ -39,7 +39,7 @@ class Validation {
  public:
   /// `samples`: null where no pictures are wanted.
   Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits, Device device,
-             SampleFolder* samples)
+             SampleFolder* samples = nullptr)
       : task_(task),
         feeding_(feeding),
         strategy_(strategy),
@@ -47,10 +47,10 @@ class Validation {
         sums_(device),
         samples_(samples) {}
 
-  /// After so many epochs: of all ranks together; nothing where a signal came meanwhile. With `most` >= 0, of
-  /// so many batches.
-  std::optional<Metrics> run(std::int64_t epochs, const std::vector<Ema*>& averages, PhaseTimes& times,
-                             std::int64_t most = -1);
+  /// Of all ranks together; nothing where a signal came meanwhile. With `most` >= 0, of so many batches. It
+  /// comes after so many `epochs`, as pictures are named by.
+  std::optional<Metrics> run(const std::vector<Ema*>& averages, PhaseTimes& times, std::int64_t most = -1,
+                             std::int64_t epochs = 0);
 
  private:
   Task& task_;
