@@ -10,6 +10,7 @@
 #include "support/says.h"
 #include "support/small_tasks.h"
 #include "support/temp_dir.h"
+#include "tensor/stream.h"
 #include "trainer/checkpoint.h"
 
 namespace athanor {
@@ -72,10 +73,25 @@ std::vector<double> values_of(const StateDict& state) {
   return all;
 }
 
-TEST(Frozen, ANetworkStaysAsItIsToTheBit) {
+struct Case {
+  Device device;
+  Precision precision;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
   for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
+    all.push_back({kCpu, precision});
+    if (cuda_device_count() > 0) all.push_back({{DeviceType::cuda, 0}, precision});
+  }
+  return all;
+}
+
+TEST(Frozen, ANetworkStaysAsItIsToTheBit) {
+  for (const auto& [device, precision] : cases()) {
     const test::TempDir folder;
     TrainerConfig config = small_config();
+    config.device = device;
     config.precision = precision;
     config.ema_decay = 0.9;
     config.checkpoint_dir = folder / "saved";
@@ -87,6 +103,7 @@ TEST(Frozen, ANetworkStaysAsItIsToTheBit) {
     EXPECT_EQ(task.modes, std::vector<bool>(30, false));
     EXPECT_FALSE(task.teacher.training());
     EXPECT_EQ(task.teacher.head.parameters()[0].tensor.dtype(), compute_dtype(precision));
+    EXPECT_EQ(task.teacher.head.parameters()[0].tensor.device(), device);
 
     const StateDict saved = load_checkpoint(run.report.checkpoint);
     EXPECT_EQ(values_of(saved.under("model.teacher.")), before) << name_of(precision);
@@ -112,8 +129,9 @@ TEST(Frozen, WeightsHaveAPlaceAndNothingElse) {
 }
 
 TEST(Frozen, AResumedRunHasTheWeightsThatItBeganWith) {
-  for (const Precision precision : {Precision::f32, Precision::f16}) {
+  for (const auto& [device, precision] : cases()) {
     TrainerConfig config = small_config();
+    config.device = device;
     config.precision = precision;
     Distillation whole;
     const test::RecordedRun expected = train(whole, config);

@@ -15,6 +15,6 @@ cmake --build "$folder/build"
 
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
 if [ -n "$nvcc" ]; then
-  "$nvcc" -std=c++20 -D ATHANOR_WITH_CUDA -I "$prefix/share/athanor" -I "$prefix/include/athanor" -c "$folder/source/soft_shrink.cu" \
+  "$nvcc" -std=c++20 -D ATHANOR_WITH_CUDA -I "$prefix/share/athanor" -c "$folder/source/soft_shrink.cu" \
     -o "$folder/soft_shrink.o"
 fi
