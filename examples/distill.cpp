@@ -1,7 +1,8 @@
 // Distillation on the embedded digits, in two phases: a wide network learns them, and then teaches a narrow
 // one, which sees its softened answers beside the labels. The narrow one gets 95.4 % of the test images
-// right, and 92.1 % without a teacher (--share 0; means of seeds 0 to 2). build/cpu/bin/distill --run-dir
-// runs/distill Source: Hinton, Vinyals, Dean 2015, arXiv:1503.02531.
+// right, and 92.1 % without a teacher (--share 0; means of seeds 0 to 2).
+// build/cpu/bin/distill --run-dir runs/distill
+// Source: Hinton, Vinyals, Dean 2015, arXiv:1503.02531.
 
 #include <athanor.h>
 
