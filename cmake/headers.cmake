@@ -220,6 +220,7 @@ set(ATHANOR_HEADERS
   trainer/feeding.h
   trainer/flags.h
   trainer/frozen_weights.h
+  trainer/gather_metrics.h
   trainer/json_lines.h
   trainer/limits.h
   trainer/metric_sums.h

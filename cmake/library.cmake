@@ -261,6 +261,7 @@ set(ATHANOR_SOURCES
   trainer/feeding.cpp
   trainer/flags.cpp
   trainer/frozen_weights.cpp
+  trainer/gather_metrics.cpp
   trainer/json_lines.cpp
   trainer/limits.cpp
   trainer/loop.cpp

@@ -17,6 +17,9 @@ refuses "folder"
 refuses "must be a folder" /nowhere
 refuses "'rings' must be one of" "$folder" rings
 
+# One needs no program.
+"$docs/figures/draw.py" "$folder" around_a_step >"$folder/out" 2>"$folder/err" || die "cannot draw around_a_step"
+cmp -s "$folder/around_a_step.svg" "$docs/img/around_a_step.svg" || die "run docs/figures/draw.py docs/img around_a_step"
 # Three follow from the code alone, and so must be those of the chapters, with their tables.
 "$docs/figures/draw.py" --bin "$bin" "$folder" ring data_parallel_bytes zero1_layout >"$folder/out" 2>"$folder/err" || die "cannot draw"
 for name in ring data_parallel_bytes zero1_layout; do

@@ -12,7 +12,6 @@
 #include "kernels/copy.h"
 #include "optim/step.h"
 #include "tensor/error.h"
-#include "trainer/parallel_strategy.h"
 
 namespace athanor {
 namespace {
@@ -36,13 +35,6 @@ void check_name(std::string_view name) {
 
 bool of_extremes(MetricReduce reduce) {
   return reduce == MetricReduce::min || reduce == MetricReduce::max;
-}
-
-/// "loss mean, psnr max".
-std::string listed(std::string rows) {
-  rows.pop_back();
-  for (std::size_t at = 0; (at = rows.find('\n', at)) != rows.npos; at += 2) rows.replace(at, 1, ", ");
-  return rows;
 }
 
 /// The first `count` elements.
@@ -141,20 +133,6 @@ void MetricSums::write(const std::string& rows, const std::vector<double>& sums)
             read.named_.size(), read.size(), sums.size());
   read.sums_.copy_bytes_from(Tensor::from(sums, read.sums_.shape()).to(device_));
   *this = std::move(read);
-}
-
-std::vector<double> MetricSums::gather(ParallelStrategy& strategy) {
-  const std::vector<std::string> rows = strategy.gather(rows_);
-  const auto first =
-      std::find_if(rows.begin(), rows.end(), [](const std::string& of) { return !of.empty(); });
-  for (auto of = first; of != rows.end(); ++of) {
-    ATH_CHECK(of->empty() || *of == *first,
-              "log: all ranks must log the same names in the same order, but rank {} has {} and rank {} {}",
-              first - rows.begin(), listed(*first), of - rows.begin(), listed(*of));
-  }
-  if (rows_.empty() && first != rows.end()) add_rows(*first);
-  const std::vector<double> mine = read();
-  return strategy.gather<double>(mine);
 }
 
 std::vector<double> MetricSums::joined(std::span<const double> of_ranks) const {

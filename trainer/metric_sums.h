@@ -13,8 +13,6 @@
 
 namespace athanor {
 
-class ParallelStrategy;
-
 struct NamedValue {
   std::string name;
   double value = 0;
@@ -68,11 +66,11 @@ class MetricSums {
   void write(const std::string& rows, const std::vector<double>& sums);
   /// The names in their order, each with its reduction, a line each: "psnr mean\n".
   const std::string& rows() const { return rows_; }
+  /// Takes over the names that another rank has; nothing where there are some.
+  void take_names(const std::string& rows) {
+    if (rows_.empty()) add_rows(rows);
+  }
 
-  /// The sums of all ranks, one after the other: a call of all of them, which waits for the device. A rank
-  /// that has measured nothing takes the others' names over. Throws ArgumentError on all ranks where two have
-  /// logged other names, or in another order.
-  std::vector<double> gather(ParallelStrategy& strategy);
   /// Those of several ranks as one.
   std::vector<double> joined(std::span<const double> of_ranks) const;
   /// Of sums of one rank, or joined ones.

@@ -10,6 +10,7 @@
 #include "kernels/hash.h"
 #include "optim/load.h"
 #include "tensor/error.h"
+#include "trainer/gather_metrics.h"
 #include "trainer/overflow.h"
 #include "trainer/progress.h"
 #include "trainer/reports.h"
@@ -51,33 +52,6 @@ std::string prefix_of(const Callback& callback, const std::vector<StatePart>& pa
   ATH_CHECK(!taken, "trainer: callbacks with state must have names of their own, but two are called '{}'",
             name);
   return prefix;
-}
-
-using AllNetworks = std::vector<std::unique_ptr<OptimizedNetworks>>;
-
-/// What `of` gives of each of the networks, and what is frozen: their names differ, and one dictionary has
-/// them all.
-template <class Of>
-StatePart part_of(const char* prefix, const AllNetworks& networks, const Of& of,
-                  FrozenWeights* frozen = nullptr) {
-  const auto save = [&networks, of, frozen] {
-    StateDict all;
-    for (const auto& one : networks) all.set_all("", of(*one).state_dict());
-    if (frozen) all.set_all("", frozen->state_dict());
-    return all;
-  };
-  const auto load = [&networks, of, frozen](const StateDict& state) {
-    if (networks.size() == 1 && !frozen) return of(*networks[0]).load_state_dict(state);
-    std::vector<StateDict> given;
-    for (const auto& one : networks) given.push_back(state.picked(of(*one).state_dict().names()));
-    const StateDict still = frozen ? state.picked(frozen->state_dict().names()) : StateDict();
-    state.require_all_used("networks");
-    for (std::size_t i = 0; i < given.size(); ++i)
-      check_tensors(of(*networks[i]).state_dict(), given[i], "networks");
-    if (frozen) frozen->load_state_dict(still);
-    for (std::size_t i = 0; i < given.size(); ++i) of(*networks[i]).load_state_dict(given[i]);
-  };
-  return {prefix, save, load};
 }
 
 }  // namespace
@@ -143,6 +117,28 @@ void Run::resume() {
   limits_.after_step(position_.attempted);
 }
 
+// Names of different networks differ: one dictionary has them all, and what is frozen.
+template <class Of> StatePart Run::part_of_networks(const char* prefix, const Of& of, FrozenWeights* frozen) {
+  const auto save = [this, of, frozen] {
+    StateDict all;
+    for (const auto& networks : networks_) all.set_all("", of(*networks).state_dict());
+    if (frozen) all.set_all("", frozen->state_dict());
+    return all;
+  };
+  const auto load = [this, of, frozen](const StateDict& state) {
+    if (returns_loss() && !frozen) return of(*networks_[0]).load_state_dict(state);
+    std::vector<StateDict> given;
+    for (const auto& networks : networks_) given.push_back(state.picked(of(*networks).state_dict().names()));
+    const StateDict still = frozen ? state.picked(frozen->state_dict().names()) : StateDict();
+    state.require_all_used("networks");
+    for (std::size_t i = 0; i < given.size(); ++i)
+      check_tensors(of(*networks_[i]).state_dict(), given[i], "networks");
+    if (frozen) frozen->load_state_dict(still);
+    for (std::size_t i = 0; i < given.size(); ++i) of(*networks_[i]).load_state_dict(given[i]);
+  };
+  return {prefix, save, load};
+}
+
 // In an order in which what is most likely to be refused comes first.
 std::vector<StatePart> Run::state_parts() {
   std::vector<StatePart> parts;
@@ -175,10 +171,12 @@ std::vector<StatePart> Run::state_parts() {
                      [&optimizer] { return optimizer.state_dict(); },
                      [&optimizer](const StateDict& state) { optimizer.load_state_dict(state); }});
   }
-  const auto average = [](OptimizedNetworks& of) -> Ema& { return *of.average(); };
-  const auto weights = [](OptimizedNetworks& of) -> ParameterArena& { return of.arena(); };
-  if (config_.ema_decay > 0) parts.push_back(part_of("ema.", networks_, average));
-  parts.push_back(part_of("model.", networks_, weights, frozen_.empty() ? nullptr : &frozen_));
+  if (config_.ema_decay > 0) {
+    const auto average = [](OptimizedNetworks& of) -> Ema& { return *of.average(); };
+    parts.push_back(part_of_networks("ema.", average, nullptr));
+  }
+  const auto arena = [](OptimizedNetworks& of) -> ParameterArena& { return of.arena(); };
+  parts.push_back(part_of_networks("model.", arena, frozen_.empty() ? nullptr : &frozen_));
   return parts;
 }
 
@@ -194,6 +192,7 @@ StateDict Run::shared_settings() const {
   set("fast_dev_run", config_.fast_dev_run);
   set("checkpoint_dir", given(!config_.checkpoint_dir.empty()));
   set("checkpoint_every", config_.checkpoint_every);
+  set("phase", config_.phase);
   set("resume", given(!config_.resume.empty()));
   set("patience_at_floor", config_.patience_at_floor);
   for (const Setting& setting : settings_of(data_and_steps(), feeding_.pixels(), schedules(), "")) {
@@ -287,7 +286,7 @@ void Run::validate(std::int64_t epochs) {
 
 // False where a signal came before it was done.
 bool Run::report_epoch(EpochReport report, double epoch_s) {
-  const Metrics training = metrics_.mean(metrics_.joined(metrics_.gather(strategy_)));
+  const Metrics training = metrics_.mean(metrics_.joined(gather(metrics_, strategy_)));
   validate(position_.epoch + 1);
   if (limits_.signal() != 0) return false;
   fill(report, position_, step_.known(), training, epoch_s, clock_.seconds());

@@ -81,6 +81,7 @@ class Run : private Minimizer {
   StateDict shared_settings() const;
   std::uint64_t weights_hash();
   std::vector<StatePart> state_parts();
+  template <class Of> StatePart part_of_networks(const char* prefix, const Of& of, FrozenWeights* frozen);
   std::vector<Ema*> averages();
   template <class F> void notify(const F& f) const {
     for (const auto& callback : callbacks_) f(*callback);

@@ -6,6 +6,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"
 #include "tensor/error.h"
+#include "trainer/gather_metrics.h"
 
 namespace athanor {
 namespace {
@@ -152,7 +153,7 @@ bool RunCheckpoints::save(RunPosition& position, const Limits& limits, const Run
   if (limits.ended().reason == StoppedBy::early_stop) position.ended = limits.ended();
   (void)step_.read();  // waits: after it, every step's result is here
   (void)step_.known();
-  sums_of_all_ = metrics_.gather(strategy_);
+  sums_of_all_ = gather(metrics_, strategy_);
   strategy_.write_state([&] { return save_parts(parts); },
                         [&](const StateDict& state, const dist::ReadTensor& read) {
                           newest_ = folder_->save(position.attempted, state, read);

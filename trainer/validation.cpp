@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "autograd/grad_mode.h"
+#include "trainer/gather_metrics.h"
 
 namespace athanor {
 
@@ -32,7 +33,7 @@ std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseT
   task_.networks().train();
   model.end();
   if (limits_.signal() != 0) return std::nullopt;
-  return sums_.mean(sums_.joined(sums_.gather(strategy_)));
+  return sums_.mean(sums_.joined(gather(sums_, strategy_)));
 }
 
 }  // namespace athanor

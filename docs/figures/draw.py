@@ -3,6 +3,7 @@
 
     docs/figures/draw.py FOLDER [NAME...] [--bin DIR]     ring data_parallel_bytes zero1_layout overlap; all where none is named
     docs/figures/draw.py FOLDER gradient_histogram --from FILE   FILE of gradient_histogram --out
+    docs/figures/draw.py FOLDER around_a_step             needs no program
 
 A program in DIR, build/cpu/bin, does what is shown; here it is drawn, to FOLDER/NAME.svg, and its table printed. Python alone
 does it: nothing else is needed.
@@ -16,6 +17,7 @@ import subprocess
 import sys
 
 TRACED = ("ring", "data_parallel_bytes", "zero1_layout", "overlap")
+OTHERS = ("gradient_histogram", "around_a_step")
 
 
 def refuse(why):
@@ -28,6 +30,8 @@ def trace_of(name, args):
         if not args.file:
             refuse("gradient_histogram needs --from FILE, which gradient_histogram --out writes")
         return pathlib.Path(args.file).read_text(encoding="utf-8")
+    if name == "around_a_step":
+        return "null"
     return subprocess.run([f"{args.bin}/dist_traces", name], check=True, capture_output=True, text=True).stdout
 
 
@@ -42,8 +46,8 @@ def main():
     if not args.folder.is_dir():
         refuse(f"{args.folder} must be a folder, but is not")
     for name in args.names:
-        if name not in (*TRACED, "gradient_histogram"):
-            refuse(f"'{name}' must be one of {', '.join(TRACED)}, gradient_histogram")
+        if name not in (*TRACED, *OTHERS):
+            refuse(f"'{name}' must be one of {', '.join((*TRACED, *OTHERS))}")
     for name in args.names or TRACED:
         picture, table = importlib.import_module(name).draw(json.loads(trace_of(name, args)))
         path = args.folder / f"{name}.svg"

@@ -1,0 +1,51 @@
+"""What the Trainer does around a step of the user's: who does what, in the order of trainer/loop.cpp."""
+
+from svg import RANKS, begin, rect, text
+
+WIDTH, LANE, BOX, GAP, LEFT = 984, 74, 128, 12, 106
+STYLE = """
+    .yours { fill: #2f6fd6 } .trainers { fill: #d1d9e0 } .on_blue { fill: #ffffff; font-size: 11px } .inside { font-size: 11px }
+    .lane { fill: none; stroke: #d1d9e0 } .wire { stroke: #59636e; stroke-width: 1.5; fill: none }
+    @media (prefers-color-scheme: dark) {
+      .yours { fill: #5c9dff } .on_blue { fill: #0d1117 } .trainers { fill: #3d444d } .lane { stroke: #2a313a } .wire { stroke: #9198a1 }
+    }
+"""
+# Who, and the lines in the box.
+ROWS = (
+    ("a batch", (("trainer", "reads, shuffles,", "divides among ranks"), ("trainer", "copies ahead,", "normalises, augments"),
+                     ("you", "training_step():", "from fields to a loss"), ("trainer", "scales the loss,", "runs it backward"),
+                     ("trainer", "adds up buckets of", "gradients of ranks"), ("trainer", "skips, where one", "is not finite"))),
+    ("an update", (("trainer", "norm, clipping,", "outliers"), ("trainer", "learning rate,", "optimizer"),
+                      ("trainer", "running average", "(--ema)"), ("trainer", "weights to all ranks,", "while the next runs"),
+                      ("trainer", "checkpoint, where", "one is due"), ("trainer", "signals, limits,", "votes of ranks"))),
+    ("an epoch", (("trainer", "puts the average in,", "norms in evaluation"), ("you", "validation_step():", "log(), images()"),
+                     ("trainer", "sums over batches", "and ranks"), ("trainer", "early stopping,", "callbacks"),
+                     ("trainer", "report, JSON line,", "hash of weights"), ("trainer", "checkpoint", "of everything"))),
+)
+
+
+def box(x, y, who, lines):
+    yours = who == "you"
+    out = rect(x, y, BOX, 46, "yours" if yours else "trainers")
+    for i, words in enumerate(lines):
+        out += text(x + BOX / 2, y + 20 + 15 * i, "on_blue" if yours else "inside", "middle", words)
+    return out
+
+
+def draw(_):
+    height = 84 + len(ROWS) * LANE + 34
+    out = begin(WIDTH, height, "What the Trainer does around a step", RANKS + STYLE)
+    out += text(24, 34, "title", "start", "What the Trainer does around a step")
+    out += text(24, 56, "muted", "start", "Blue is yours. With several optimizers, minimize() runs from \"scales the loss\" to \"weights to all ranks\" at once.")
+    for i, (head, boxes) in enumerate(ROWS):
+        y = 84 + i * LANE
+        out += text(LEFT - 14, y + 28, "head", "end", head)
+        for k, (who, *lines) in enumerate(boxes):
+            x = LEFT + k * (BOX + GAP)
+            if k > 0:
+                out += f'<path d="M{x - GAP:.1f} {y + 23:.1f} h{GAP}" class="wire"/>\n'
+            out += box(x, y, who, lines)
+    out += text(24, height - 16, "muted", "start",
+                "Nothing in the first two rows waits for the device: losses, norms and overflows stay there until they are asked for; a checkpoint asks.")
+    table = "".join(f"{head}: {'; '.join(' '.join(lines) for _, *lines in boxes)}\n" for head, boxes in ROWS)
+    return out + "</svg>\n", table

@@ -1,0 +1,18 @@
+#pragma once
+
+// The formulas, once for every device: x - lambda above lambda, x + lambda below -lambda, 0 between.
+
+#if defined(__CUDACC__)  // nvcc
+#define OWN_OP_HD __host__ __device__
+#else
+#define OWN_OP_HD
+#endif
+
+template <class T> OWN_OP_HD T shrunk(T x, T lambda) {
+  return x > lambda ? x - lambda : x < -lambda ? x + lambda : T(0);
+}
+
+/// d shrunk / dx.
+template <class T> OWN_OP_HD T shrunk_slope(T x, T lambda) {
+  return x > lambda || x < -lambda ? T(1) : T(0);
+}
