@@ -153,6 +153,7 @@ set(ATHANOR_SOURCES
   data/loader.cpp
   data/preprocess.cpp
   data/recode.cpp
+  data/sample_row.cpp
   data/dataset.cpp
   data/synthetic.cpp
   dist/bucket_layout.cpp
