@@ -51,6 +51,7 @@
 #include "data/loader.h"
 #include "data/preprocess.h"
 #include "data/recode.h"
+#include "data/sample_row.h"
 #include "data/sample_writer.h"
 #include "data/synthetic.h"
 #include "dist/collectives/communicator.h"

@@ -61,6 +61,7 @@ set(ATHANOR_HEADERS
   data/loader.h
   data/preprocess.h
   data/recode.h
+  data/sample_row.h
   data/sample_writer.h
   data/synthetic.h
   dist/all_gather.h

@@ -154,6 +154,7 @@ set(ATHANOR_SOURCES
   data/loader.cpp
   data/preprocess.cpp
   data/recode.cpp
+  data/sample_row.cpp
   data/dataset.cpp
   data/synthetic.cpp
   dist/all_gather.cpp

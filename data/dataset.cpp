@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "data/sample_row.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -17,7 +18,32 @@ const char* name_of(Codec codec) {
 
 std::vector<FieldSpec> Dataset::fields() const {
   const ImageSpec& image = spec();
-  return {{"image", DType::u8, {image.height, image.width, image.channels}}, {"label", DType::i64, {}}};
+  return {{"image", DType::u8, {image.height, image.width, image.channels}, FieldKind::picture},
+          {"label", DType::i64}};
+}
+
+void Dataset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const {
+  const RowLayout& layout = row.layout();
+  const std::size_t simple = layout.label == SIZE_MAX ? 1 : 2;
+  if (layout.fields.size() == simple) {
+    row.set_label(epoch == kEvaluation ? read(index, row.image()) : read_in_epoch(index, epoch, row.image()));
+    return;
+  }
+  thread_local std::vector<std::byte> scratch;
+  const StoredSample sample = fetch(index, scratch);
+  row.set_label(sample.label);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < layout.fields.size(); ++i) {
+    if (i == layout.label) continue;
+    if (i != layout.image && next == sample.more.size())
+      detail::fail<IoError>("field '{}' is missing", layout.fields[i].name);
+    const StoredField field =
+        i == layout.image ? StoredField{sample.bytes, sample.codec} : sample.more[next++];
+    if (field.codec != Codec::raw)
+      detail::fail<IoError>("field '{}' must be raw, but is {}: a DecodedDataset decodes it",
+                            layout.fields[i].name, name_of(field.codec));
+    row.set(i, field.bytes);
+  }
 }
 
 std::int64_t Dataset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {

@@ -33,14 +33,34 @@ enum class Codec : std::uint8_t {
 /// "raw", "jpeg" or "png".
 const char* name_of(Codec codec);
 
+/// What becomes of a field while samples are prepared for a network.
+enum class FieldKind : std::uint8_t {
+  values,   ///< any dtype and shape, as they are
+  picture,  ///< u8 [H, W, C] like the image: cropped, mirrored, recoloured and normalised with it
+  target,   ///< u8 [H, W, 1 to 4]: cropped and mirrored with the image, then bytes / 255
+  mask,     ///< u8 [H, W], a class for each pixel: cropped and mirrored; 255 where nothing is known
+  boxes,    ///< f32 [K, 4], x0 y0 x1 y1 in pixels: moved and clipped; 0 0 0 0 where nothing is left
+  points,   ///< f32 [K, 2], x y in pixels: moved; outside the image, too
+};
+
+/// "values", "picture", ...
+const char* name_of(FieldKind kind);
+
 /// One thing of every sample: its name, and what it is once it is decoded.
 struct FieldSpec {
   std::string name;  ///< "image", "label"; a mask or boxes where a data set has them
   DType dtype = DType::u8;
   Shape shape = {};  ///< of one sample; a side of 0 differs from sample to sample
+  FieldKind kind = FieldKind::values;
 
+  std::int64_t bytes() const { return shape.numel() * static_cast<std::int64_t>(size_of(dtype)); }
   bool operator==(const FieldSpec&) const = default;
 };
+
+class SampleRow;
+
+/// The epoch of samples that are read to be evaluated, not to be trained on.
+inline constexpr std::int64_t kEvaluation = -1;
 
 /// A field of one sample, as it is stored.
 struct StoredField {
@@ -61,7 +81,7 @@ struct StoredSample {
 };
 
 /// Samples in a fixed order: in memory, in a file, in a folder, or made up. Who has images of one size and
-/// no file derives from ImageDataset, which asks for less.
+/// no file derives from ImageDataset, which asks for less, or from FieldDataset (data/sample_row.h).
 class Dataset {
  public:
   Dataset() = default;
@@ -74,7 +94,7 @@ class Dataset {
   /// Height, width and channels where all images have one size when they are read, else 0, 0, 0; and the
   /// classes.
   virtual const ImageSpec& spec() const = 0;
-  /// What a sample consists of. Here: {"image", u8 [H, W, C]} and {"label", i64 []}.
+  /// What a sample consists of. Here: {"image", u8 [H, W, C], picture} and {"label", i64 []}.
   virtual std::vector<FieldSpec> fields() const;
   /// A name for each class, or nothing where there are none.
   virtual std::vector<std::string> class_names() const { return {}; }
@@ -94,6 +114,10 @@ class Dataset {
                                      std::span<std::uint8_t> pixels) const {
     return read(index, pixels);
   }
+  /// All fields of a sample, into the memory of a batch. Here: read(), or, in an `epoch` other than
+  /// kEvaluation, read_in_epoch(); of a set with more than image and label, what fetch() gives, which must be
+  /// raw. Thread-safe. Throws what they do, and IoError naming a field that is missing or of another size.
+  virtual void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const;
 
   /// Where sample `index` comes from, for messages: "FILE", "FILE, offset N", or nothing.
   virtual std::string where(std::int64_t /*index*/) const { return {}; }

@@ -35,6 +35,10 @@ InMemoryDataset::InMemoryDataset(const ImageSpec& spec, std::vector<std::uint8_t
 }
 
 InMemoryDataset::InMemoryDataset(const Dataset& source) : spec_(source.spec()) {
+  for (const FieldSpec& field : source.fields()) {
+    ATH_CHECK(field.name == "image" || field.name == "label",
+              "dataset: must have image and label alone, but has '{}', too", field.name);
+  }
   check_spec(spec_);
   const auto n = static_cast<std::size_t>(source.size()), bytes = static_cast<std::size_t>(spec_.bytes());
   pixels_.resize(n * bytes);

@@ -28,13 +28,10 @@ double seconds(Clock::duration time) {
 }
 
 LoaderOptions checked(const Dataset& data, LoaderOptions options) {
-  for (const FieldSpec& field : data.fields()) {
-    ATH_CHECK(field.name == "image" || field.name == "label",
-              "loader: batches hold image and label, but the samples have '{}', too", field.name);
-  }
   ATH_CHECK(data.spec().bytes() > 0,
             "loader: images must have one size, but theirs is {}x{}x{}: a DecodedDataset brings them to one",
             data.spec().height, data.spec().width, data.spec().channels);
+  check_fields(data.fields());
   ATH_CHECK(data.size() > 0, "loader: the data set must hold at least one sample, but is empty");
   ATH_CHECK(options.batch_size > 0, "loader: batch size must be at least 1, but got {}", options.batch_size);
   ATH_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
@@ -85,10 +82,12 @@ struct Loader::Impl {
         readers(resident ? *resident : set, options, plan, threads.made, threads.awake,
                 slots_of(threads, options)),
         tuner(options.workers == LoaderOptions::kAuto ? threads.made : 0, threads.awake) {
-    if (options.device.is_cuda()) {
-      feed.emplace(options.device, readers.slots(), std::max<std::int64_t>(plan.rows(), 1),
-                   resident ? resident->spec() : set.spec());
+    if (options.device.is_cuda()) feed.emplace(options.device, readers.slots(), readers.layout());
+    std::vector<FieldSpec> others;
+    for (const FieldSpec& field : readers.layout().fields) {
+      if (field.name != "image" && field.name != "label") others.push_back(field);
     }
+    if (!others.empty()) fields = std::make_shared<const std::vector<FieldSpec>>(std::move(others));
   }
 
   void go_to(std::int64_t to_epoch, std::int64_t to_step);
@@ -112,6 +111,7 @@ struct Loader::Impl {
   detail::BatchReaders readers;
   std::optional<detail::DeviceFeed> feed;
   detail::WorkerTuner tuner;
+  std::shared_ptr<const std::vector<FieldSpec>> fields;  // beside image and label
 
   // Where the caller stands, and that step's number: what lies below it is free, or about to be.
   std::int64_t epoch = 0, step = 0, number = 0;
@@ -231,10 +231,13 @@ void Loader::Impl::hand_out(Batch& batch) {
     shape[0] = rows;
     return all.view_as_strided(shape, all.strides(), 0);
   };
-  batch.labels = first(from.labels);
+  batch.labels = from.labels.defined() ? first(from.labels) : Tensor();
   batch.samples = first(from.samples);
   batch.images = resident ? resident->images() : first(from.images);
   batch.rows = resident ? batch.samples : Tensor();
+  batch.views = 1;
+  batch.fields = fields;
+  for (std::size_t i = 0; fields && i < fields->size(); ++i) batch.more[i] = first(from.more[i]);
 }
 
 // Wakes and parks threads that are there.
@@ -248,10 +251,26 @@ void Loader::Impl::tune() {
 
 // ----------------------------------------------------------------------------------------------------------
 
-const Tensor& Batch::operator[](std::string_view field) const {
+const Tensor& Batch::all_views(std::string_view field) const {
   if (field == "image") return images;
-  if (field == "label") return labels;
-  detail::fail<>("batch: fields are 'image' and 'label', but '{}' is asked for", field);
+  if (field == "label" && labels.defined()) return labels;
+  for (std::size_t i = 0; fields && i < fields->size(); ++i) {
+    if ((*fields)[i].name == field) return more[i];
+  }
+  std::string names = labels.defined() ? "'image', 'label'" : "'image'";
+  for (std::size_t i = 0; fields && i < fields->size(); ++i)
+    names += fmt::format(", '{}'", (*fields)[i].name);
+  detail::fail<>("batch: fields are {}, but '{}' is asked for", names, field);
+}
+
+Tensor Batch::view(std::string_view field, std::int64_t number) const {
+  const Tensor& all = all_views(field);
+  ATH_CHECK(number >= 0 && number < views, "batch: view of '{}' must be in [0, {}), but got {}", field, views,
+            number);
+  if (all.shape()[0] == size()) return all;
+  Shape shape = all.shape();
+  shape[0] = size();
+  return all.view_as_strided(shape, all.strides(), number * shape.numel());
 }
 
 Loader::Loader(const Dataset& data, const LoaderOptions& options)

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "data/dataset.h"
+#include "data/sample_row.h"
 #include "tensor/tensor.h"
 
 namespace athanor {
@@ -74,13 +76,23 @@ struct LoaderOptions {
 /// Some samples of a data set. Valid until the next call of next() or start_epoch().
 struct Batch {
   Tensor images;   ///< [N, H, W, C] u8; with `rows`, [M, H, W, C]; floating once Preprocess has prepared them
-  Tensor labels;   ///< [N] i64
+  Tensor labels;   ///< [N] i64; undefined where samples have none
   Tensor samples;  ///< [N] i64: their indices in the data set
   Tensor rows;     ///< [N] i64: where in `images` they are; undefined: one after the other
+  std::int64_t views = 1;  ///< of each picture: then what cropping changes has views * N rows
+  /// The fields beside these, and of what there are any: [N, ...] each.
+  std::shared_ptr<const std::vector<FieldSpec>> fields = {};
+  std::array<Tensor, RowLayout::kMostFields> more = {};
 
-  std::int64_t size() const { return labels.defined() ? labels.shape()[0] : 0; }
-  /// "image" or "label". Throws ArgumentError, naming what there is.
-  const Tensor& operator[](std::string_view field) const;
+  std::int64_t size() const { return samples.defined() ? samples.shape()[0] : 0; }
+  /// A field by its name, "image", "label", "mask", ...: of several views the first. Throws ArgumentError,
+  /// naming what there is.
+  Tensor operator[](std::string_view field) const { return view(field, 0); }
+  /// The field as it is in view `number` of each sample, in [0, views). Views of what cropping does not
+  /// change, such as labels, are one.
+  Tensor view(std::string_view field, std::int64_t number) const;
+  /// All views, one after the other: [views * N, ...]; what cropping does not change: [N, ...].
+  const Tensor& all_views(std::string_view field) const;
 };
 
 /// Seconds that next() took since start_epoch().
@@ -105,10 +117,10 @@ struct LoaderStats {
 ///
 /// Threads are made once and live as long as the loader. They take tickets (step, row) in order and write
 /// each sample straight into its row of a slot; a slot that is complete is the next batch. There are
-/// `prefetch` slots, made once, each of B (sample bytes + 16) bytes, rounded up to 64 (B: this rank's rows of
-/// a batch), in page-locked memory where the batches go to a GPU, which has as many: memory_bytes() in
-/// all, and nothing is allocated per step. Reading goes on across the end of an epoch, while the caller
-/// validates. An epoch's order takes 8 bytes a sample, for the few epochs under way at once.
+/// `prefetch` slots, made once, each of B (sample bytes + 16) bytes, each field rounded up to 64 (B: this
+/// rank's rows of a batch), in page-locked memory where the batches go to a GPU, which has as many:
+/// memory_bytes() in all, and nothing is allocated per step. Reading goes on across the end of an epoch,
+/// while the caller validates. An epoch's order takes 8 bytes a sample, for the few epochs under way at once.
 ///
 /// On a GPU each slot is one copy on a stream of its own, and what the caller queues after next() waits for
 /// it there. The host waits only when all slots are in the device's queue.

@@ -2,13 +2,20 @@
 
 #include <array>
 #include <cmath>
-#include <memory>
+#include <numeric>
 
-#include "data/in_memory.h"
 #include "tensor/error.h"
 #include "tensor/philox.h"
 
 namespace athanor {
+
+void check(const RandomResizedCrop& crop) {
+  ATH_CHECK(crop.min_area > 0 && crop.min_area <= crop.max_area && crop.max_area <= 1 &&
+                crop.min_ratio >= 1e-3 && crop.min_ratio <= crop.max_ratio && crop.max_ratio <= 1e3,
+            "resized crop: a random part must have an area in (0, 1] and a ratio in [0.001, 1000], but "
+            "got [{}, {}] and [{}, {}]",
+            crop.min_area, crop.max_area, crop.min_ratio, crop.max_ratio);
+}
 
 Normalization measure(const Dataset& data, std::int64_t most, bool skip_unreadable) {
   ATH_CHECK(data.size() > 0 && most > 0, "measure: there must be images, but got {} of {}", most,
@@ -56,60 +63,129 @@ Normalization measure(const Dataset& data, std::int64_t most, bool skip_unreadab
   return result;
 }
 
-Preprocess::Preprocess(const ImageSpec& spec, const Normalization& normalization, DType dtype, Device device,
-                       const Augment& augment, std::uint64_t seed)
-    : spec_(spec), augment_(augment), seed_(seed) {
-  const auto channels = static_cast<std::size_t>(spec.channels);
-  ATH_CHECK(normalization.mean.size() == channels && normalization.stddev.size() == channels,
-            "preprocess: {} channels need as many means and standard deviations, but got {} and {}", channels,
-            normalization.mean.size(), normalization.stddev.size());
+namespace {
+
+/// What bytes become, [C, 256]: (byte / 255 - mean) / stddev.
+Tensor make_table(const Normalization& normalization, DType dtype, Device device) {
+  std::vector<double> values;
+  for (std::size_t c = 0; c < normalization.mean.size(); ++c) {
+    for (int byte = 0; byte < 256; ++byte) {
+      values.push_back((byte / 255.0 - normalization.mean[c]) / normalization.stddev[c]);
+    }
+  }
+  const Tensor rounded = Tensor::empty({std::ssize(values) / 256, 256}, {dtype, kCpu});
+  dispatch_floating(dtype, "preprocess", [&]<class T>() {
+    T* to = rounded.data<T>();
+    for (std::size_t i = 0; i < values.size(); ++i) to[i] = T(static_cast<Accumulate<T>>(values[i]));
+  });
+  return rounded.to(device);
+}
+
+void check_augment(const Augment& augment, const ImageSpec& spec) {
   ATH_CHECK(augment.pad >= 0 && augment.pad < std::min(spec.height, spec.width) && augment.cutout >= 0,
             "preprocess: padding must be in [0, {}) and cutout at least 0, but got {} and {}",
             std::min(spec.height, spec.width), augment.pad, augment.cutout);
   const ColourJitter& colour = augment.colour;
   for (const float amount : {colour.brightness, colour.contrast, colour.saturation, 4 * colour.hue}) {
-    ATH_CHECK(amount >= 0 && amount <= 2 && (amount == 0 || channels == 3),
+    ATH_CHECK(amount >= 0 && amount <= 2 && (amount == 0 || spec.channels == 3),
               "preprocess: colours must change by amounts in [0, 2] and a hue in [0, 0.5], and only of 3 "
               "channels, but got {}, {}, {} and {} for {}",
-              colour.brightness, colour.contrast, colour.saturation, colour.hue, channels);
+              colour.brightness, colour.contrast, colour.saturation, colour.hue, spec.channels);
   }
-  std::vector<double> values;
-  for (std::size_t c = 0; c < channels; ++c) {
-    for (int byte = 0; byte < 256; ++byte) {
-      values.push_back((byte / 255.0 - normalization.mean[c]) / normalization.stddev[c]);
-    }
+  if (!augment.resized_crop) return;
+  check(*augment.resized_crop);
+  ATH_CHECK(augment.pad == 0, "preprocess: pad must be 0 beside a resized crop, but is {}", augment.pad);
+}
+
+}  // namespace
+
+Preprocess::Preprocess(const ImageSpec& spec, const Normalization& normalization, DType dtype, Device device,
+                       const Augment& augment, std::uint64_t seed, std::int64_t views)
+    : spec_(spec), augment_(augment), seed_(seed), views_(views) {
+  const auto channels = static_cast<std::size_t>(spec.channels);
+  ATH_CHECK(normalization.mean.size() == channels && normalization.stddev.size() == channels,
+            "preprocess: {} channels need as many means and standard deviations, but got {} and {}", channels,
+            normalization.mean.size(), normalization.stddev.size());
+  ATH_CHECK(views >= 1 && views <= 256, "preprocess: views must be in [1, 256], but got {}", views);
+  check_augment(augment, spec);
+  table_ = make_table(normalization, dtype, device);
+  target_table_ = make_table({std::vector<double>(4, 0.0), std::vector<double>(4, 1.0)}, dtype, device);
+  std::vector<std::uint8_t> classes(256);
+  std::iota(classes.begin(), classes.end(), std::uint8_t{0});
+  mask_table_ = Tensor::from(classes, {1, 256}).to(device);
+}
+
+template <class Make>
+Tensor Preprocess::in_views(const Shape& one, DType dtype, std::int64_t epoch, const Make& make) const {
+  Shape all = one;
+  all[0] *= views_;
+  const Tensor y = Tensor::empty(all, {dtype, table_.device()});
+  for (std::int64_t view = 0; view < views_ && y.numel() > 0; ++view) {
+    make(kernels::AugmentKey{seed_, epoch, view},
+         views_ == 1 ? y : y.view_as_strided(one, contiguous_strides(one), view * one.numel()));
   }
-  const Tensor exact = Tensor::from(values, {spec.channels, 256});
-  const Tensor rounded = Tensor::empty(exact.shape(), {dtype, kCpu});
-  dispatch_floating(dtype, "preprocess", [&]<class T>() {
-    T* to = rounded.data<T>();
-    for (std::size_t i = 0; i < values.size(); ++i) to[i] = T(static_cast<Accumulate<T>>(values[i]));
+  return y;
+}
+
+Tensor Preprocess::changed(const Tensor& from, const Tensor& rows, const Tensor& samples, const Tensor& table,
+                           const Augment& augment, std::int64_t epoch) const {
+  const Shape one{samples.shape()[0], spec_.height, spec_.width, from.shape()[3]};
+  return in_views(one, table.dtype(), epoch, [&](const kernels::AugmentKey& key, const Tensor& y) {
+    on_device(y.device(),
+              [&](auto& context) { kernels::augment(context, augment, key, from, rows, samples, table, y); });
   });
-  table_ = rounded.to(device);
 }
 
 Tensor Preprocess::operator()(const Batch& batch, std::int64_t epoch, bool training) const {
   const Device device = table_.device();
   const Tensor images = batch.images.to(device), samples = batch.samples.to(device);
   const Tensor rows = batch.rows.defined() ? batch.rows.to(device) : Tensor();
-  const Shape shape{batch.size(), spec_.height, spec_.width, spec_.channels};
-  Shape all = shape;
-  all[0] = rows.defined() ? images.shape()[0] : batch.size();
+  const Shape all{rows.defined() ? images.shape()[0] : batch.size(), spec_.height, spec_.width,
+                  spec_.channels};
   ATH_CHECK(images.shape() == all, "preprocess: images must be {}, but got {}", all, images.shape());
-  const Tensor y = Tensor::empty(shape, table_.options());
-  if (batch.size() == 0) return y;
-  on_device(device, [&](auto& context) {
-    kernels::augment(context, training ? augment_ : Augment{}, seed_, epoch, images, rows, samples, table_,
-                     y);
+  return changed(images, rows, samples, table_, training ? augment_ : Augment{}, epoch);
+}
+
+Tensor Preprocess::prepared(const FieldSpec& field, const Tensor& from, const Tensor& samples,
+                            const Augment& augment, std::int64_t epoch) const {
+  Augment geometry = augment;
+  geometry.cutout = 0;
+  geometry.colour = {};
+  switch (field.kind) {
+    case FieldKind::values: return from;
+    case FieldKind::picture: return changed(from, {}, samples, table_, augment, epoch);
+    case FieldKind::target: return changed(from, {}, samples, target_table_, geometry, epoch);
+    case FieldKind::mask: {
+      const auto with = [](const Tensor& x, const Shape& shape) {
+        return x.view_as_strided(shape, contiguous_strides(shape), 0);
+      };
+      const std::int64_t n = from.shape()[0], h = spec_.height, w = spec_.width;
+      const Tensor y = changed(with(from, {n, h, w, 1}), {}, samples, mask_table_, geometry, epoch);
+      return with(y, {views_ * n, h, w});
+    }
+    case FieldKind::boxes:
+    case FieldKind::points: break;
+  }
+  return in_views(from.shape(), DType::f32, epoch, [&](const kernels::AugmentKey& key, const Tensor& y) {
+    on_device(y.device(), [&](auto& context) {
+      kernels::augment_points(context, geometry, key, spec_.height, spec_.width, samples, from, y);
+    });
   });
-  return y;
 }
 
 Batch Preprocess::prepare(const Batch& batch, std::int64_t epoch, bool training) const {
-  return {.images = (*this)(batch, epoch, training),
-          .labels = batch.labels.to(table_.device()),
-          .samples = batch.samples,
-          .rows = {}};
+  const Device device = table_.device();
+  Batch ready{.images = (*this)(batch, epoch, training),
+              .labels = batch.labels.defined() ? batch.labels.to(device) : Tensor(),
+              .samples = batch.samples,
+              .rows = {},
+              .views = views_,
+              .fields = batch.fields};
+  for (std::size_t i = 0; batch.fields && i < batch.fields->size(); ++i) {
+    ready.more[i] = prepared((*batch.fields)[i], batch.more[i].to(device), batch.samples.to(device),
+                             training ? augment_ : Augment{}, epoch);
+  }
+  return ready;
 }
 
 }  // namespace athanor

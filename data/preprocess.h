@@ -19,25 +19,39 @@ struct Normalization {
 /// of those exact. A constant channel counts as having a standard deviation of 1. Throws what reading does.
 Normalization measure(const Dataset& data, std::int64_t most = INT64_MAX, bool skip_unreadable = false);
 
+/// Throws ArgumentError where an area or a ratio cannot be.
+void check(const RandomResizedCrop& crop);
+
 /// Batches of bytes to batches a network can take.
 class Preprocess {
  public:
-  /// Images become `dtype` (floating) on `device`. Throws ArgumentError on sizes that do not match or an
-  /// Augment that does not fit the images.
+  /// Images become `dtype` (floating) on `device`, and so do targets. Throws ArgumentError on sizes that do
+  /// not match, an Augment that does not fit the images, or `views` outside of [1, 256].
   Preprocess(const ImageSpec& spec, const Normalization& normalization, DType dtype, Device device,
-             const Augment& augment = {}, std::uint64_t seed = 0);
+             const Augment& augment = {}, std::uint64_t seed = 0, std::int64_t views = 1);
 
-  /// [N, H, W, C], normalised and, when training, changed at random as (seed, epoch, sample) say. A batch may
-  /// be on this device already, and may have no samples.
+  /// [views * N, H, W, C], normalised and, when training, changed at random as (seed, epoch, sample, view)
+  /// say; else all views are the same. A batch may be on this device already, and may have no samples.
   Tensor operator()(const Batch& batch, std::int64_t epoch, bool training) const;
-  /// A batch as a network takes it: those images, and the labels, on this device.
+  /// A batch as a network takes it: those images, and all other fields, on this device, changed with them as
+  /// their FieldKind says. A mask stays u8, what lies outside is 255: cross_entropy's ignore_index.
   Batch prepare(const Batch& batch, std::int64_t epoch, bool training) const;
 
  private:
+  /// Bytes of `from` [N or as many as `rows` choose from, H, W, C] through a table, changed in each view.
+  Tensor changed(const Tensor& from, const Tensor& rows, const Tensor& samples, const Tensor& table,
+                 const Augment& augment, std::int64_t epoch) const;
+  Tensor prepared(const FieldSpec& field, const Tensor& from, const Tensor& samples, const Augment& augment,
+                  std::int64_t epoch) const;
+  /// [views * N, ...] of one view's shape [N, ...], each filled by make(key, y).
+  template <class Make>
+  Tensor in_views(const Shape& one, DType dtype, std::int64_t epoch, const Make& make) const;
+
   ImageSpec spec_;
-  Tensor table_;  // [C, 256]
+  Tensor table_, target_table_, mask_table_;  // [C, 256], [4, 256], [1, 256]: what bytes become
   Augment augment_;
   std::uint64_t seed_;
+  std::int64_t views_;
 };
 
 }  // namespace athanor

@@ -1,12 +1,16 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <optional>
+#include <type_traits>
 
 #include "kernels/context.h"
+#include "kernels/math.h"
 #include "tensor/philox.h"
 
 // From bytes to what a network eats, in one pass. Every random choice is a function of (seed, epoch, sample,
-// op), so that it does not depend on the batch, the number of workers or the device.
+// view, op), so that it does not depend on the batch, the number of workers or the device.
 // Moves 1 byte in and one element out per value.
 
 namespace athanor {
@@ -26,6 +30,16 @@ struct ColourJitter {
   bool operator==(const ColourJitter&) const = default;
 };
 
+/// A random part of an image: its area as a share of the image's, its width as a multiple of its height
+/// (drawn evenly between the logarithms), and where it lies. Ten draws that do not fit give the middle, as
+/// large as fits. Source: Szegedy et al. 2015, arXiv:1409.4842, section 6; torchvision's RandomResizedCrop.
+struct RandomResizedCrop {
+  double min_area = 0.08, max_area = 1;
+  double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;
+
+  bool operator==(const RandomResizedCrop&) const = default;
+};
+
 /// Random changes to a training image. Colours change first; then the others, in this order.
 struct Augment {
   /// Shifts the image by up to `pad` pixels each way: the crop of a padded image. Reflect needs pad < side.
@@ -37,6 +51,8 @@ struct Augment {
   /// 2017, arXiv:1708.04552.
   std::int64_t cutout = 0;
   ColourJitter colour = {};
+  /// In place of `pad`: a random part scaled to the size of the whole image, bilinear.
+  std::optional<RandomResizedCrop> resized_crop = {};
 
   bool operator==(const Augment&) const = default;
 };
@@ -91,33 +107,88 @@ ATH_HD inline ColourMatrix colour_matrix(float brightness, float contrast, float
   return matrix;
 }
 
+/// What a sample's changes are drawn from, beside its number. View 0 is what one view alone is.
+struct AugmentKey {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  std::int64_t view = 0;  ///< below 256
+};
+
+/// What a draw is for: the minor number of its stream. Attempts at a resized crop take the numbers from there
+/// on, and each view has 256 of its own.
+enum class AugmentOp : std::uint8_t { crop = 0, flip = 1, cutout = 2, colour = 3, resized_crop = 16 };
+
+ATH_HD inline PhiloxBlock draw_augment(const AugmentKey& key, int op, std::int64_t sample) {
+  const auto stream = random_stream(RandomPurpose::augment, static_cast<std::uint64_t>(key.epoch),
+                                    static_cast<std::uint64_t>(key.view * 256 + op));
+  return philox({key.seed, stream}, static_cast<std::uint64_t>(sample));
+}
+
+/// 32 random bits times a range below 2^16: the bias is below 2^-16.
+ATH_HD inline std::int64_t below(std::uint32_t word, std::int64_t range) {
+  return static_cast<std::int64_t>((std::uint64_t{word} * static_cast<std::uint64_t>(range)) >> 32);
+}
+
+struct CropBox {
+  std::int64_t top = 0, left = 0, height = 0, width = 0;
+};
+
+/// Draws which part of an image of height x width to take.
+ATH_HD inline CropBox draw_crop(const RandomResizedCrop& crop, std::int64_t image_height,
+                                std::int64_t image_width, const AugmentKey& key, std::int64_t sample) {
+  constexpr int kAttempts = 10;
+  const auto height = static_cast<double>(image_height), width = static_cast<double>(image_width);
+  const double low = math::log(crop.min_ratio), high = math::log(crop.max_ratio);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const PhiloxBlock random = draw_augment(key, static_cast<int>(AugmentOp::resized_crop) + attempt, sample);
+    const double share = random.word[0] * 0x1p-32, at = random.word[1] * 0x1p-32;
+    const double area = height * width * (crop.min_area + (crop.max_area - crop.min_area) * share);
+    const double ratio = math::exp(low + (high - low) * at);
+    const auto w = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area * ratio)));
+    const auto h = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area / ratio)));
+    if (w < 1 || h < 1 || w > image_width || h > image_height) continue;
+    return {below(random.word[2], image_height - h + 1), below(random.word[3], image_width - w + 1), h, w};
+  }
+  CropBox box{0, 0, image_height, image_width};
+  const auto within = [](double side, std::int64_t most) {
+    const auto rounded = static_cast<std::int64_t>(std::nearbyint(side));
+    return rounded < 1 ? 1 : rounded > most ? most : rounded;
+  };
+  if (width / height < crop.min_ratio) {
+    box.height = within(width / crop.min_ratio, image_height);
+  } else if (width / height > crop.max_ratio) {
+    box.width = within(height * crop.max_ratio, image_width);
+  }
+  box.top = (image_height - box.height) / 2;
+  box.left = (image_width - box.width) / 2;
+  return box;
+}
+
 /// What happens to one sample: out[y][x] is in[y + dy][x + dx], mirrored or not, outside the blank square.
+/// Where it scales, (dy, dx) is the corner of the box that becomes the whole image.
 struct AugmentPlan {
   std::int64_t dy = 0, dx = 0;
   bool flip = false;
   std::int64_t blank_y = 0, blank_x = 0, blank_height = 0, blank_width = 0;
   bool recolours = false;
   ColourMatrix colour{};
+  bool scales = false;
+  std::int64_t box_height = 0, box_width = 0;
 };
-
-/// What a draw is for: the minor number of its stream. Attempts at a resized crop (data/image/transform.h)
-/// take the numbers from there on.
-enum class AugmentOp : std::uint8_t { crop = 0, flip = 1, cutout = 2, colour = 3, resized_crop = 16 };
 
 /// Draws the plan of a sample: the same on every device.
 ATH_HD inline AugmentPlan plan_augment(const Augment& augment, std::int64_t height, std::int64_t width,
-                                       std::uint64_t seed, std::int64_t epoch, std::int64_t sample) {
-  const auto draw = [&](AugmentOp op) {
-    const auto stream = random_stream(RandomPurpose::augment, static_cast<std::uint64_t>(epoch),
-                                      static_cast<std::uint64_t>(op));
-    return philox({seed, stream}, static_cast<std::uint64_t>(sample));
-  };
-  // 32 random bits times a range below 2^16: the bias is below 2^-16.
-  const auto below = [](std::uint32_t word, std::int64_t range) {
-    return static_cast<std::int64_t>((std::uint64_t{word} * static_cast<std::uint64_t>(range)) >> 32);
-  };
+                                       const AugmentKey& key, std::int64_t sample) {
+  const auto draw = [&](AugmentOp op) { return draw_augment(key, static_cast<int>(op), sample); };
   AugmentPlan plan;
-  if (augment.pad > 0) {
+  if (augment.resized_crop) {
+    const CropBox box = draw_crop(*augment.resized_crop, height, width, key, sample);
+    plan.scales = true;
+    plan.dy = box.top;
+    plan.dx = box.left;
+    plan.box_height = box.height;
+    plan.box_width = box.width;
+  } else if (augment.pad > 0) {
     const PhiloxBlock random = draw(AugmentOp::crop);
     plan.dy = below(random.word[0], 2 * augment.pad + 1) - augment.pad;
     plan.dx = below(random.word[1], 2 * augment.pad + 1) - augment.pad;
@@ -155,15 +226,85 @@ ATH_HD inline std::int64_t padded_index(std::int64_t i, std::int64_t side, Paddi
   return i < 0 ? -i : 2 * (side - 1) - i;
 }
 
+/// Between which pixels of a box's side one of the whole image's lies, and how near to the second of them in
+/// steps of 1/256: pixel i of `side` is centred at (i + 1/2) box / side.
+struct Tap {
+  std::int64_t low = 0, high = 0, nearest = 0;
+  std::int32_t weight = 0;
+
+  Tap() = default;
+  ATH_HD Tap(std::int64_t i, std::int64_t start, std::int64_t box, std::int64_t side) {
+    // Sides of at most 2^14: no product leaves 32 bits, and centres between two pixels are just that.
+    const auto twice = static_cast<std::uint32_t>(2 * side),
+               over = static_cast<std::uint32_t>((2 * i + 1) * box);
+    const std::int64_t centre = (std::int64_t{over / twice} << 16) + ((over % twice) << 16) / twice;
+    const std::int64_t at = centre < 32768 ? 0 : centre - 32768, last = start + box - 1;
+    const auto inside = [last](std::int64_t pixel) { return pixel < last ? pixel : last; };
+    low = inside(start + (at >> 16));
+    high = inside(low + 1);
+    nearest = inside(start + (centre >> 16));
+    weight = static_cast<std::int32_t>(((at & 65535) + 128) >> 8);
+  }
+};
+
+/// The byte between four pixels: rounded, and the same on every device.
+ATH_HD inline std::uint8_t between(const std::uint8_t* image, std::int64_t width, std::int64_t channels,
+                                   const Tap& y, const Tap& x, std::int64_t channel) {
+  const auto at = [&](std::int64_t row, std::int64_t column) {
+    return std::int32_t{image[(row * width + column) * channels + channel]};
+  };
+  const std::int32_t above = at(y.low, x.low) * (256 - x.weight) + at(y.low, x.high) * x.weight;
+  const std::int32_t under = at(y.high, x.low) * (256 - x.weight) + at(y.high, x.high) * x.weight;
+  return static_cast<std::uint8_t>((above * (256 - y.weight) + under * y.weight + 32768) >> 16);
+}
+
+/// Where a plan moves a point of the image (x, y), in pixels from its upper left corner.
+ATH_HD inline void move_point(const AugmentPlan& plan, std::int64_t height, std::int64_t width,
+                              const float* from, float* to) {
+  const auto scale = [&](std::int64_t whole, std::int64_t box) {
+    return plan.scales ? static_cast<float>(whole) / static_cast<float>(box) : 1.0f;
+  };
+  const float x = (from[0] - static_cast<float>(plan.dx)) * scale(width, plan.box_width);
+  to[0] = plan.flip ? static_cast<float>(width) - x : x;
+  to[1] = (from[1] - static_cast<float>(plan.dy)) * scale(height, plan.box_height);
+}
+
+/// The same of a box (x0, y0, x1, y1), clipped to the image: 0, 0, 0, 0 where nothing of it is left.
+ATH_HD inline void move_box(const AugmentPlan& plan, std::int64_t height, std::int64_t width,
+                            const float* from, float* to) {
+  move_point(plan, height, width, from, to);
+  move_point(plan, height, width, from + 2, to + 2);
+  if (plan.flip) {
+    const float right = to[0];
+    to[0] = to[2];
+    to[2] = right;
+  }
+  const float sides[2] = {static_cast<float>(width), static_cast<float>(height)};
+  for (int i = 0; i < 4; ++i) to[i] = to[i] < 0 ? 0.0f : to[i] > sides[i % 2] ? sides[i % 2] : to[i];
+  if (to[0] < to[2] && to[1] < to[3]) return;
+  for (int i = 0; i < 4; ++i) to[i] = 0;
+}
+
+/// The class of a mask's pixels that nothing is known of.
+constexpr std::uint8_t kUnknownClass = 255;
+/// The byte around an image, or, of T = u8, around a mask.
+template <class T> constexpr std::uint8_t kOutside = std::is_same_v<T, std::uint8_t> ? kUnknownClass : 0;
+
 /// y[n] = table[c][images[rows[n]] changed by augment], for each sample n.
 /// images [M, H, W, C] u8, dense. rows [N] i64 in [0, M) gathers; undefined: row n. samples [N] i64: each
 /// sample's number, which draws its changes. table [C, 256], of y's dtype: what a byte of channel c becomes.
-/// y [N, H, W, C] floating, dense. A padded pixel has the bytes 0, whatever the colours; a blanked one is 0
-/// in y. C is 3 where colours change.
+/// y [N, H, W, C], dense: floating, or u8 of masks. A padded pixel has the bytes 0, whatever the colours; a
+/// blanked one is 0 in y. Masks are scaled to the nearest pixel, and padded with kUnknownClass. C is 3 where
+/// colours change.
 template <class Context>
-void augment(Context& context, const Augment& augment, std::uint64_t seed, std::int64_t epoch,
-             const Tensor& images, const Tensor& rows, const Tensor& samples, const Tensor& table,
-             const Tensor& y);
+void augment(Context& context, const Augment& augment, const AugmentKey& key, const Tensor& images,
+             const Tensor& rows, const Tensor& samples, const Tensor& table, const Tensor& y);
+
+/// Moves points [N, K, 2] or boxes [N, K, 4], f32, dense, with images of height x width, into y of that
+/// shape: move_point() and move_box().
+template <class Context>
+void augment_points(Context& context, const Augment& augment, const AugmentKey& key, std::int64_t height,
+                    std::int64_t width, const Tensor& samples, const Tensor& x, const Tensor& y);
 
 }  // namespace kernels
 }  // namespace athanor

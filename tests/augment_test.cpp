@@ -63,13 +63,13 @@ TEST_P(AugmentMatchesNaive, ForEverySample) {
   });
   const std::vector<double> values = table.to_vector();
   const Tensor y = Tensor::empty({kBatch, spec.height, spec.width, spec.channels}, {dtype, kCpu});
-  kernels::augment(cpu_context(), augment, 11, 4, images, Tensor::from(rows, {kBatch}),
+  kernels::augment(cpu_context(), augment, {11, 4}, images, Tensor::from(rows, {kBatch}),
                    Tensor::from(samples, {kBatch}), table, y);
   const std::vector<double> got = y.to_vector();
   std::size_t at = 0;
   for (std::int64_t n = 0; n < kBatch; ++n) {
     const auto i = static_cast<std::size_t>(n);
-    const auto plan = kernels::plan_augment(augment, spec.height, spec.width, 11, 4, samples[i]);
+    const auto plan = kernels::plan_augment(augment, spec.height, spec.width, {11, 4}, samples[i]);
     const std::uint8_t* image = data->pixels().data() + rows[i] * spec.bytes();
     for (std::int64_t row = 0; row < spec.height; ++row) {
       for (std::int64_t x = 0; x < spec.width; ++x) {
@@ -96,12 +96,126 @@ INSTANTIATE_TEST_SUITE_P(
                 .pad = 2, .padding = Padding::reflect, .flip = true, .cutout = 3, .colour = {.hue = 0.5f}}),
         testing::Values(DType::f32, DType::f64, DType::bf16, DType::f16)));
 
+Tensor run(const Augment& augment, const Tensor& images, const Tensor& table, std::int64_t view = 0) {
+  const Shape& shape = images.shape();
+  const Tensor y = Tensor::empty(shape, table.options());
+  const Tensor samples = Tensor::empty({shape[0]}, {DType::i64, kCpu});
+  for (std::int64_t i = 0; i < shape[0]; ++i) samples.data<std::int64_t>()[i] = 5 * i;
+  kernels::augment(cpu_context(), augment, {11, 4, view}, images, Tensor(), samples, table, y);
+  return y;
+}
+
+/// Each byte as itself.
+Tensor identity(std::int64_t channels, DType dtype) {
+  const Tensor table = Tensor::empty({channels, 256}, {dtype, kCpu});
+  dispatch_any(dtype, [&]<class T>() {
+    for (std::int64_t i = 0; i < table.numel(); ++i)
+      table.data<T>()[i] = static_cast<T>(static_cast<float>(i % 256));
+  });
+  return table;
+}
+
+TEST(ResizedCrop, IsBilinearInAPartThatIsDrawn) {
+  const ImageSpec spec{9, 13, 3, 2};
+  const auto data = synthetic(spec, 20, 5);
+  const Tensor images =
+      Tensor::from(std::vector(data->pixels().begin(), data->pixels().end()), {20, 9, 13, 3});
+  for (const bool flip : {false, true}) {
+    const Augment augment{.flip = flip, .resized_crop = RandomResizedCrop{}};
+    const std::vector<double> got = run(augment, images, identity(3, DType::f32)).to_vector();
+    std::int64_t mirrored = 0;
+    double worst = 0;
+    for (std::int64_t n = 0; n < 20; ++n) {
+      const auto plan = kernels::plan_augment(augment, 9, 13, {11, 4}, 5 * n);
+      ASSERT_TRUE(plan.scales && plan.dy >= 0 && plan.dy + plan.box_height <= 9 && plan.dx >= 0 &&
+                  plan.dx + plan.box_width <= 13);
+      mirrored += plan.flip;
+      const auto place = [](std::int64_t i, std::int64_t start, std::int64_t box, std::int64_t side) {
+        const double at =
+            (static_cast<double>(i) + 0.5) * static_cast<double>(box) / static_cast<double>(side);
+        return std::clamp(at - 0.5, 0.0, static_cast<double>(box - 1)) + static_cast<double>(start);
+      };
+      for (std::int64_t i = 0; i < spec.bytes(); ++i) {
+        const std::int64_t y = i / 39, x = i / 3 % 13, c = i % 3;
+        const double sy = place(y, plan.dy, plan.box_height, 9),
+                     sx = place(plan.flip ? 12 - x : x, plan.dx, plan.box_width, 13);
+        double want = 0;
+        for (const int dy : {0, 1}) {
+          for (const int dx : {0, 1}) {
+            const double row = std::floor(sy) + dy, column = std::floor(sx) + dx;
+            const double weight = (1 - std::abs(sy - row)) * (1 - std::abs(sx - column));
+            if (weight > 0)
+              want +=
+                  weight * data->pixels()[static_cast<std::size_t>(
+                               n * spec.bytes() + (std::int64_t(row) * 13 + std::int64_t(column)) * 3 + c)];
+          }
+        }
+        worst = std::max(worst, std::abs(got[static_cast<std::size_t>(n * spec.bytes() + i)] - want));
+      }
+    }
+    EXPECT_LT(worst, 1.6) << "half for the byte, and half for each weight in 1/256";
+    EXPECT_EQ(mirrored > 0, flip);
+  }
+}
+
+TEST(ResizedCrop, OfAllOfAnImageIsTheImage) {
+  const auto data = synthetic({8, 8, 3, 2}, 6, 5);
+  const Tensor images = Tensor::from(std::vector(data->pixels().begin(), data->pixels().end()), {6, 8, 8, 3});
+  const Augment all{.resized_crop = RandomResizedCrop{1, 1, 1, 1}};
+  EXPECT_EQ(run(all, images, identity(3, DType::f32)).to_vector(), images.to_vector());
+  Augment jitter = all;
+  jitter.colour = {.brightness = 0.4f, .hue = 0.2f};
+  Augment plain = jitter;
+  plain.resized_crop = {};
+  EXPECT_EQ(run(jitter, images, identity(3, DType::f32)).to_vector(),
+            run(plain, images, identity(3, DType::f32)).to_vector());
+}
+
+TEST(Masks, AreScaledToTheNearestPixelAndPaddedWith255) {
+  Tensor masks = Tensor::empty({30, 7, 5, 1}, {DType::u8, kCpu});
+  for (std::int64_t i = 0; i < masks.numel(); ++i) masks.data<std::uint8_t>()[i] = std::uint8_t(i % 35);
+  for (const Augment& augment :
+       {Augment{.flip = true, .resized_crop = RandomResizedCrop{}}, Augment{.pad = 3, .flip = true},
+        Augment{.pad = 3, .padding = Padding::reflect, .flip = true}}) {
+    const Tensor got = run(augment, masks, identity(1, DType::u8));
+    std::int64_t outside = 0;
+    for (std::int64_t i = 0; i < got.numel(); ++i) {
+      const std::int64_t n = i / 35, y = i / 5 % 7, x = i % 5;
+      const auto plan = kernels::plan_augment(augment, 7, 5, {11, 4}, 5 * n);
+      const std::int64_t column = plan.flip ? 4 - x : x;
+      std::int64_t row = y + plan.dy, at = column + plan.dx;
+      if (plan.scales) {
+        row = plan.dy + (2 * y + 1) * plan.box_height / 14;
+        at = plan.dx + (2 * column + 1) * plan.box_width / 10;
+      } else {
+        row = kernels::padded_index(row, 7, augment.padding);
+        at = kernels::padded_index(at, 5, augment.padding);
+      }
+      const std::int64_t want = row < 0 || at < 0 ? 255 : row * 5 + at;
+      outside += want == 255;
+      ASSERT_EQ(got.data<std::uint8_t>()[i], want) << n << " " << y << " " << x;
+    }
+    EXPECT_EQ(outside > 0, augment.pad > 0 && augment.padding == Padding::zero);
+  }
+}
+
+TEST(Augment, DrawsEachViewAnew) {
+  const Augment augment{.pad = 4, .flip = true, .cutout = 2, .colour = {.hue = 0.3f}};
+  int same = 0;
+  for (std::int64_t sample = 0; sample < 200; ++sample) {
+    const auto one = kernels::plan_augment(augment, 32, 32, {1, 2, 0}, sample);
+    const auto two = kernels::plan_augment(augment, 32, 32, {1, 2, 1}, sample);
+    same += one.dx == two.dx;
+  }
+  EXPECT_NEAR(same, 200 / 9, 20) << "one of nine shifts";
+}
+
 TEST(Augment, DrawsEveryShiftAndBothSides) {
   std::set<std::int64_t> dy, dx;
   int flips = 0, together = 0;
   constexpr int kSamples = 4000;
   for (std::int64_t sample = 0; sample < kSamples; ++sample) {
-    const auto plan = kernels::plan_augment({.pad = 4, .flip = true}, 32, 32, 0, 0, sample);
+    const auto plan = kernels::plan_augment({.pad = 4, .flip = true}, 32, 32, {}, sample);
     dy.insert(plan.dy);
     dx.insert(plan.dx);
     flips += plan.flip;
@@ -118,7 +232,7 @@ TEST(Augment, DependsOnSeedEpochAndSampleOnly) {
   const auto shifts = [](std::uint64_t seed, std::int64_t epoch) {
     std::vector<std::int64_t> result;
     for (std::int64_t sample = 0; sample < 20; ++sample) {
-      result.push_back(kernels::plan_augment({.pad = 4}, 32, 32, seed, epoch, sample).dx);
+      result.push_back(kernels::plan_augment({.pad = 4}, 32, 32, {seed, epoch}, sample).dx);
     }
     return result;
   };
@@ -130,7 +244,7 @@ TEST(Augment, DependsOnSeedEpochAndSampleOnly) {
 TEST(Augment, CutoutStaysInsideAndCoversTheEdges) {
   bool cut_at_edge = false, whole = false;
   for (std::int64_t sample = 0; sample < 500; ++sample) {
-    const auto plan = kernels::plan_augment({.cutout = 8}, 32, 20, 0, 0, sample);
+    const auto plan = kernels::plan_augment({.cutout = 8}, 32, 20, {}, sample);
     ASSERT_GE(plan.blank_y, 0);
     ASSERT_LE(plan.blank_y + plan.blank_height, 32);
     ASSERT_LE(plan.blank_x + plan.blank_width, 20);
@@ -206,7 +320,7 @@ TEST(Colour, FactorsAreDrawnFromTheirRanges) {
   double low = 9, high = 0, sum = 0;
   constexpr int kSamples = 4000;
   for (std::int64_t sample = 0; sample < kSamples; ++sample) {
-    const auto plan = kernels::plan_augment({.colour = {.brightness = 0.4f}}, 8, 8, 0, 0, sample);
+    const auto plan = kernels::plan_augment({.colour = {.brightness = 0.4f}}, 8, 8, {}, sample);
     ASSERT_TRUE(plan.recolours);
     // A grey pixel of 1: the row's sum.
     const double factor =
@@ -218,7 +332,7 @@ TEST(Colour, FactorsAreDrawnFromTheirRanges) {
   EXPECT_NEAR(low, 0.6, 0.003);
   EXPECT_NEAR(high, 1.4, 0.003);
   EXPECT_NEAR(sum / kSamples, 1, 4 * 0.8 / std::sqrt(12.0 * kSamples));
-  EXPECT_FALSE(kernels::plan_augment({.flip = true}, 8, 8, 0, 0, 1).recolours);
+  EXPECT_FALSE(kernels::plan_augment({.flip = true}, 8, 8, {}, 1).recolours);
 }
 
 TEST(Preprocess, NormalisesToZeroMeanAndUnitDeviation) {

@@ -316,30 +316,6 @@ TEST(LoaderPages, AreAnnouncedBeforeTheyAreRead) {
   }
 }
 
-/// Images with a mask each.
-struct Masked final : ImageDataset {
-  std::int64_t size() const override { return 3; }
-  const ImageSpec& spec() const override { return spec_; }
-  std::vector<FieldSpec> fields() const override {
-    std::vector<FieldSpec> all = Dataset::fields();
-    all.push_back({"mask", DType::u8, {2, 2}});
-    return all;
-  }
-  std::int64_t read(std::int64_t, std::span<std::uint8_t>) const override { return 0; }
-  ImageSpec spec_{2, 2, 1, 1};
-};
-
-TEST(Loader, RefusesFieldsThatBatchesDoNotHold) {
-  const Masked data;
-  EXPECT_EQ(data.fields()[0], (FieldSpec{"image", DType::u8, {2, 2, 1}}));
-  try {
-    const Loader loader(data, {.workers = 0});
-    FAIL() << "a mask would be lost in silence";
-  } catch (const ArgumentError& error) {
-    EXPECT_NE(std::string(error.what()).find("'mask'"), std::string::npos) << error.what();
-  }
-}
-
 TEST(Loader, SaysWhatImagesOfNoOneSizeNeed) {
   test::MadeUpSet data(3, {0, 0, 0, 2});
   try {

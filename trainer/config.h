@@ -130,6 +130,7 @@ struct TrainerConfig {
   Decay decay = Decay::matrices;  ///< what weight_decay applies to: matrices and filters only, or all
   double label_smoothing = 0;
   Augment augment = {};
+  std::int64_t views = 1;  ///< of each image, changed apart from one another: Batch::view()
   /// The learning rate over `steps` steps with the highest rate `lr`; unset: one cycle.
   std::function<Schedule(double lr, std::int64_t steps)> schedule = {};
   /// The optimizer; unset: SGD with Nesterov momentum and weight decay, as `decay` says.

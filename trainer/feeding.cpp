@@ -18,6 +18,15 @@ std::string describe(const ImageSpec& spec) {
   return fmt::format("{}x{}x{} with {}", spec.height, spec.width, spec.channels, spec.classes);
 }
 
+std::string names_of(const Dataset& data) {
+  std::string names;
+  for (const FieldSpec& field : data.fields()) {
+    names +=
+        fmt::format("{}{} {} {}", names.empty() ? "" : ", ", field.name, name_of(field.dtype), field.shape);
+  }
+  return names;
+}
+
 void check_fits(const Dataset& train, const Dataset& held_out) {
   ATH_CHECK(train.size() > 0 && held_out.size() > 0,
             "trainer: both data sets must hold samples, but got {} for training and {} for testing",
@@ -25,6 +34,9 @@ void check_fits(const Dataset& train, const Dataset& held_out) {
   ATH_CHECK(train.spec() == held_out.spec(),
             "trainer: both data sets must have images of one shape and as many classes, but got {} and {}",
             describe(train.spec()), describe(held_out.spec()));
+  ATH_CHECK(train.fields() == held_out.fields(),
+            "trainer: samples of both data sets must have the same fields, but got {} and {}",
+            names_of(train), names_of(held_out));
 }
 
 }  // namespace
@@ -53,7 +65,7 @@ Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, 
                 ? measure(train, resident_ ? train.size() : kMeasured, config.bad_samples.skip)
                 : Normalization{config.pixel_mean, config.pixel_stddev};
   preprocess_.emplace(train.spec(), pixels_, compute_dtype(config.precision), config.device, config.augment,
-                      config.seed);
+                      config.seed, config.views);
 }
 
 /// What both loaders have in common.

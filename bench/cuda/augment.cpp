@@ -34,7 +34,7 @@ void add_images(const Images& images, DType dtype) {
                           {filled({shape[3], 256}, dtype, -2, 2), Role::whole},
                           result(Role::row_result, shape, dtype)},
                          0, [augment = images.augment](auto& context, std::span<const Tensor> t) {
-                           kernels::augment(context, augment, 7, 3, t[0], {}, t[1], t[2], t[3]);
+                           kernels::augment(context, augment, {7, 3}, t[0], {}, t[1], t[2], t[3]);
                          });
            },
        .tiles = tiles_for(shape, dtype)});

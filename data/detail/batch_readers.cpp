@@ -34,9 +34,9 @@ std::int64_t epochs_at_once(const BatchPlan& plan, int slots) {
 
 /// Few enough that a batch has several runs for each thread, and that a run takes no time to speak of: the
 /// last one is what everybody waits for.
-std::int64_t run_of(const BatchPlan& plan, const ImageSpec& spec, int threads) {
+std::int64_t run_of(const BatchPlan& plan, const RowLayout& layout, int threads) {
   constexpr std::int64_t kRunsEach = 8, kMostBytes = 64 << 10;
-  const std::int64_t small = kMostBytes / std::max<std::int64_t>(spec.bytes(), 1);
+  const std::int64_t small = kMostBytes * layout.rows / layout.bytes;
   const std::int64_t each = plan.rows() / (kRunsEach * std::max(threads, 1));
   return std::clamp<std::int64_t>(std::min(each, small), 1, BatchReaders::kMostAtOnce);
 }
@@ -50,11 +50,10 @@ double seconds(std::chrono::steady_clock::duration time) {
 BatchReaders::BatchReaders(const Dataset& data, const LoaderOptions& options, const BatchPlan& plan,
                            int threads, int awake, int slots)
     : data_(data),
-      spec_(data.spec()),
       plan_(plan),
+      layout_(data.fields(), std::max<std::int64_t>(plan.rows(), 1)),
       last_epoch_(options.epochs > 0 ? options.epochs - 1 : INT64_MAX),
-      capacity_(std::max<std::int64_t>(plan.rows(), 1)),
-      run_(run_of(plan, spec_, threads)),
+      run_(run_of(plan, layout_, threads)),
       reader_(data, options),
       order_(plan.samples, options, epochs_at_once(plan, slots)),
       awake_(awake),
@@ -64,7 +63,7 @@ BatchReaders::BatchReaders(const Dataset& data, const LoaderOptions& options, co
     const Shape bytes{slot_bytes()};
     const bool pinned = options.device.is_cuda() && options.pin_memory;
     const Tensor memory = pinned ? empty_pinned(bytes, DType::u8) : Tensor::empty(bytes, {DType::u8, kCpu});
-    slots_.emplace_back(memory, capacity_, spec_);
+    slots_.emplace_back(memory, layout_);
   }
   const BlockSignals blocked;
   threads_.reserve(static_cast<std::size_t>(threads));
@@ -232,17 +231,13 @@ void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, s
   if (first == end) return;  // of a last, short batch there may be none for this rank
   Slot& slot = of(number);
   const std::int64_t begin = plan_.rows_of(step).first;
-  const auto bytes = static_cast<std::size_t>(spec_.bytes());
-  auto* const pixels = slot.tensors.images.data<std::uint8_t>();
-  auto* const labels = slot.tensors.labels.data<std::int64_t>();
+  auto* const memory = reinterpret_cast<std::byte*>(slot.tensors.memory.data<std::uint8_t>());
   auto* const samples = slot.tensors.samples.data<std::int64_t>();
   Clock::time_point now = me < 0 ? Clock::time_point() : Clock::now();
   for (std::int64_t row = first; row < end; ++row) {
     announce(epoch, step, row);
-    const auto at = static_cast<std::size_t>(row);
-    Read read = read_row(order_.at(epoch, begin + row), epoch, {pixels + at * bytes, bytes}, me, now);
-    labels[at] = read.label;
-    samples[at] = read.sample;
+    Read read = read_row(order_.at(epoch, begin + row), epoch, {layout_, memory, row}, me, now);
+    samples[row] = read.sample;
     if (read.failed || read.replaced) keep_problems(slot, row, read);
     // Nobody waits for the rest of the slot: that is being ended, or numbered anew.
     if (stop.stop_requested() || !open_.load(std::memory_order_relaxed)) return;
@@ -254,14 +249,14 @@ void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, s
 }
 
 // `now` is the clock before, and then after: one look for each sample.
-Read BatchReaders::read_row(std::int64_t sample, std::int64_t epoch, std::span<std::uint8_t> pixels, int me,
+Read BatchReaders::read_row(std::int64_t sample, std::int64_t epoch, const SampleRow& row, int me,
                             Clock::time_point& now) {
-  if (me < 0) return reader_.read(sample, epoch, me, pixels);
+  if (me < 0) return reader_.read(sample, epoch, me, row);
   ReaderState& state = states_[static_cast<std::size_t>(me)];
   const Clock::time_point began = now;
   state.sample.store(sample, std::memory_order_relaxed);
   state.since.store(began.time_since_epoch().count(), std::memory_order_relaxed);
-  Read result = reader_.read(sample, epoch, me, pixels);
+  Read result = reader_.read(sample, epoch, me, row);
   now = Clock::now();
   const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(now - began).count();
   state.since.store(0, std::memory_order_relaxed);

@@ -76,7 +76,8 @@ class BatchReaders {
   /// The read that has lasted longest: "worker 2 has been reading sample 7 (FILE) for 12 s"; empty where none
   /// lasts for `seconds`.
   std::string stuck(double seconds) const;
-  std::int64_t slot_bytes() const { return SlotTensors::bytes(capacity_, spec_); }
+  std::int64_t slot_bytes() const { return layout_.bytes; }
+  const RowLayout& layout() const { return layout_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -92,7 +93,7 @@ class BatchReaders {
   /// Reads rows [first, end) of step `number`, which lies at `epoch` and `step`.
   void read_rows(const std::stop_token& stop, std::int64_t number, std::int64_t epoch, std::int64_t step,
                  std::int64_t first, std::int64_t end, int me);
-  Read read_row(std::int64_t sample, std::int64_t epoch, std::span<std::uint8_t> pixels, int me,
+  Read read_row(std::int64_t sample, std::int64_t epoch, const SampleRow& row, int me,
                 Clock::time_point& now);
   void keep_problems(Slot& slot, std::int64_t row, Read& read);
   void announce(std::int64_t epoch, std::int64_t step, std::int64_t row);
@@ -100,9 +101,9 @@ class BatchReaders {
   bool wanted(int me) const { return open_.load(std::memory_order_relaxed) && me < awake(); }
 
   const Dataset& data_;
-  const ImageSpec spec_;
   const BatchPlan plan_;
-  const std::int64_t last_epoch_, capacity_;
+  const RowLayout layout_;
+  const std::int64_t last_epoch_;
   const std::int64_t run_;  // tickets that a thread takes at once
   SampleReader reader_;
   SampleOrder order_;

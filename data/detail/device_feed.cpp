@@ -4,12 +4,11 @@
 
 namespace athanor::detail {
 
-DeviceFeed::DeviceFeed(Device device, int slots, std::int64_t rows, const ImageSpec& spec)
-    : device_(device), copies_(Stream::create(device)), rows_(rows), row_bytes_(spec.bytes()) {
+DeviceFeed::DeviceFeed(Device device, int slots, const RowLayout& layout)
+    : device_(device), copies_(Stream::create(device)), layout_(layout) {
   const AllocTag named("data");
   for (int i = 0; i < slots; ++i) {
-    DeviceSlot& slot =
-        slots_.emplace_back(Tensor::empty({SlotTensors::bytes(rows, spec)}, {DType::u8, device}), rows, spec);
+    DeviceSlot& slot = slots_.emplace_back(Tensor::empty({layout.bytes}, {DType::u8, device}), layout);
     slot.used.record(current_stream(device));  // by whoever had this memory before
   }
 }
@@ -23,7 +22,7 @@ void DeviceFeed::send(std::int64_t number, const SlotTensors& from, std::int64_t
   DeviceSlot& slot = of(number);
   const StreamGuard guard(copies_);
   copies_.wait(slot.used);
-  const std::int64_t bytes = SlotTensors::pixels_at(rows_) + rows * row_bytes_;
+  const std::int64_t bytes = layout_.end_of(rows);
   const auto part = [&](const Tensor& memory) { return memory.view_as_strided({bytes}, {1}, 0); };
   if (rows > 0) part(slot.tensors.memory).copy_bytes_from(part(from.memory));
   slot.arrived.record(copies_);

@@ -8,12 +8,12 @@
 
 namespace athanor::detail {
 
-/// Slots on a GPU, each with two marks: `arrived` on the copy stream, which the caller's stream waits for and
-/// which tells when the host's slot may be filled anew; `used` on the caller's stream, which the copy
-/// stream waits for before it writes the next batch there.
+/// Slots on a GPU, laid out like the host's, each with two marks: `arrived` on the copy stream, which the
+/// caller's stream waits for and which tells when the host's slot may be filled anew; `used` on the caller's
+/// stream, which the copy stream waits for before it writes the next batch there.
 class DeviceFeed {
  public:
-  DeviceFeed(Device device, int slots, std::int64_t rows, const ImageSpec& spec);
+  DeviceFeed(Device device, int slots, const RowLayout& layout);
   ~DeviceFeed();
   DeviceFeed(const DeviceFeed&) = delete;
   DeviceFeed& operator=(const DeviceFeed&) = delete;
@@ -29,8 +29,8 @@ class DeviceFeed {
 
  private:
   struct DeviceSlot {
-    DeviceSlot(const Tensor& memory, std::int64_t rows, const ImageSpec& spec)
-        : tensors(memory, rows, spec), arrived(memory.device()), used(memory.device()) {}
+    DeviceSlot(const Tensor& memory, const RowLayout& layout)
+        : tensors(memory, layout), arrived(memory.device()), used(memory.device()) {}
     SlotTensors tensors;
     Event arrived, used;
   };
@@ -41,7 +41,7 @@ class DeviceFeed {
 
   Device device_;
   Stream copies_;
-  std::int64_t rows_, row_bytes_;
+  const RowLayout& layout_;
   std::deque<DeviceSlot> slots_;
 };
 

@@ -3,22 +3,22 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/sample_row.h"
 #include "tensor/tensor.h"
 
 namespace athanor::detail {
 
-/// All images of a set on a device. As a data set it has the labels alone: no pixels are left to read.
-class ResidentImages final : public ImageDataset {
+/// All images of a set on a device. As a data set it has the other fields alone: no pixels are left to read.
+class ResidentImages final : public Dataset {
  public:
   /// Throws OutOfMemoryError, and what `source` throws.
   ResidentImages(const Dataset& source, Device device);
 
-  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  std::int64_t size() const override { return others_.rows; }
   const ImageSpec& spec() const override { return spec_; }
-  std::int64_t read(std::int64_t index, std::span<std::uint8_t>) const override {
-    return labels_[static_cast<std::size_t>(index)];
-  }
+  std::vector<FieldSpec> fields() const override { return others_.fields; }
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
+  void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const override;
   bool resident() const override { return true; }
   /// [N, H, W, C] u8
   const Tensor& images() const { return images_; }
@@ -26,7 +26,8 @@ class ResidentImages final : public ImageDataset {
  private:
   ImageSpec spec_;
   Tensor images_;
-  std::vector<std::int64_t> labels_;
+  RowLayout others_;
+  std::vector<std::byte> memory_;
 };
 
 }  // namespace athanor::detail

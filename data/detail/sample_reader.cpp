@@ -30,13 +30,15 @@ std::string SampleReader::name_of(std::int64_t sample) const {
 }
 
 std::optional<Problem> SampleReader::try_read(std::int64_t sample, std::int64_t epoch, int worker,
-                                              std::span<std::uint8_t> pixels, std::int64_t& label) const {
+                                              SampleRow row) const {
   Problem problem;
   const char* stage = "read";
   std::string what;
   try {
-    label = options_.training ? data_.read_in_epoch(sample, epoch, pixels) : data_.read(sample, pixels);
-    if (label >= 0 && label < data_.spec().classes) return std::nullopt;
+    data_.read_fields(sample, options_.training ? epoch : kEvaluation, row);
+    row.check_written();
+    const std::int64_t label = row.label();
+    if (row.layout().label == SIZE_MAX || (label >= 0 && label < data_.spec().classes)) return std::nullopt;
     stage = "label";
     what = fmt::format("must be in [0, {}), but is {}", data_.spec().classes, label);
   } catch (const std::bad_alloc&) {
@@ -67,11 +69,10 @@ std::int64_t SampleReader::substitute(std::int64_t sample, std::int64_t epoch, s
   return static_cast<std::int64_t>(random_below(word, static_cast<std::uint64_t>(data_.size())));
 }
 
-Read SampleReader::read(std::int64_t sample, std::int64_t epoch, int worker,
-                        std::span<std::uint8_t> pixels) const {
+Read SampleReader::read(std::int64_t sample, std::int64_t epoch, int worker, const SampleRow& row) const {
   Read result;
   result.sample = sample;
-  std::optional<Problem> problem = try_read(sample, epoch, worker, pixels, result.label);
+  std::optional<Problem> problem = try_read(sample, epoch, worker, row);
   if (!problem) return result;
   if (problem->fatal || !options_.bad_samples.skip) {
     if (!problem->fatal) problem->line += "; --bad-samples skip goes on without it";
@@ -80,7 +81,7 @@ Read SampleReader::read(std::int64_t sample, std::int64_t epoch, int worker,
   }
   for (std::uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
     result.sample = substitute(sample, epoch, attempt);
-    const std::optional<Problem> again = try_read(result.sample, epoch, worker, pixels, result.label);
+    const std::optional<Problem> again = try_read(result.sample, epoch, worker, row);
     if (!again) {
       problem->line += fmt::format("; replaced by sample {}", result.sample);
       result.replaced = std::move(problem);

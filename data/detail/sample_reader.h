@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "data/dataset.h"
@@ -13,7 +12,7 @@ namespace athanor::detail {
 
 /// What a row of a batch turned out to hold.
 struct Read {
-  std::int64_t sample = 0, label = 0;
+  std::int64_t sample = 0;
   std::optional<Problem> failed;    ///< the row holds nothing
   std::optional<Problem> replaced;  ///< it holds another sample than it was to
 };
@@ -24,13 +23,12 @@ class SampleReader {
   SampleReader(const Dataset& data, const LoaderOptions& options) : data_(data), options_(options) {}
 
   /// Throws nothing that has to do with the sample. `worker`: for messages, -1 is the caller of next().
-  Read read(std::int64_t sample, std::int64_t epoch, int worker, std::span<std::uint8_t> pixels) const;
+  Read read(std::int64_t sample, std::int64_t epoch, int worker, const SampleRow& row) const;
   /// "sample 7 (FILE, offset N)"
   std::string name_of(std::int64_t sample) const;
 
  private:
-  std::optional<Problem> try_read(std::int64_t sample, std::int64_t epoch, int worker,
-                                  std::span<std::uint8_t> pixels, std::int64_t& label) const;
+  std::optional<Problem> try_read(std::int64_t sample, std::int64_t epoch, int worker, SampleRow row) const;
   std::int64_t substitute(std::int64_t sample, std::int64_t epoch, std::uint64_t attempt) const;
 
   const Dataset& data_;

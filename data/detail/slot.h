@@ -1,32 +1,38 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <exception>
 #include <string>
 
-#include "data/dataset.h"
+#include "data/sample_row.h"
 #include "tensor/pinned.h"
 #include "tensor/tensor.h"
 
 namespace athanor::detail {
 
-/// The tensors of a batch in one piece of memory: labels, samples, pixels. One copy moves it, however many
-/// rows it has.
+/// The tensors of a batch in one piece of memory, as a RowLayout has it. One copy moves it, however many rows
+/// it has.
 struct SlotTensors {
-  Tensor memory;                   // [slot_bytes] u8
-  Tensor labels, samples, images;  // views of all rows
+  Tensor memory;                                    // [layout.bytes] u8
+  Tensor labels, samples, images;                   // views of all rows
+  std::array<Tensor, RowLayout::kMostFields> more;  // of the other fields, in their order
 
-  static std::int64_t pixels_at(std::int64_t rows) { return rows * 16; }
-  static std::int64_t bytes(std::int64_t rows, const ImageSpec& spec) {
-    return (pixels_at(rows) + rows * spec.bytes() + 63) / 64 * 64;
-  }
-
-  SlotTensors(const Tensor& where, std::int64_t rows, const ImageSpec& spec) : memory(where) {
-    const Shape column{rows}, pixels{rows, spec.height, spec.width, spec.channels};
-    labels = Tensor::wrap(where.storage(), 0, column, contiguous_strides(column), DType::i64);
-    samples = Tensor::wrap(where.storage(), rows, column, contiguous_strides(column), DType::i64);
-    images = Tensor::wrap(where.storage(), pixels_at(rows), pixels, contiguous_strides(pixels), DType::u8);
+  SlotTensors(const Tensor& where, const RowLayout& layout) : memory(where) {
+    const auto view = [&](std::int64_t at, const Shape& row, DType dtype) {
+      Shape all{layout.rows};
+      for (const std::int64_t side : row) all.push_back(side);
+      return Tensor::wrap(where.storage(), at / static_cast<std::int64_t>(size_of(dtype)), all,
+                          contiguous_strides(all), dtype);
+    };
+    samples = view(layout.rows * 8, {}, DType::i64);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < layout.fields.size(); ++i) {
+      const FieldSpec& field = layout.fields[i];
+      Tensor& to = i == layout.label ? labels : i == layout.image ? images : more[next++];
+      to = view(layout.at[i], field.shape, field.dtype);
+    }
   }
 };
 
@@ -39,7 +45,7 @@ struct Problem {
 
 /// A batch in the making. Rows are written by many threads, the rest of it under the lock of its owner.
 struct Slot {
-  Slot(const Tensor& memory, std::int64_t rows, const ImageSpec& spec) : tensors(memory, rows, spec) {}
+  Slot(const Tensor& memory, const RowLayout& layout) : tensors(memory, layout) {}
 
   SlotTensors tensors;
   alignas(64) std::atomic<std::int64_t> left{0};  ///< rows that are to be written

@@ -5,6 +5,7 @@
 
 #include "data/image/jpeg.h"
 #include "data/image/png.h"
+#include "tensor/error.h"
 
 namespace athanor {
 
@@ -26,6 +27,11 @@ class ImageDecoder {
   /// Decodes `box` of the image open() read, once; see JpegDecoder for `reduce`. Valid until the next open().
   ImageView decode(const Box& box, int reduce = 1) {
     return is_png_ ? png_.decode(box) : jpeg_.decode(box, reduce);
+  }
+  /// A part of a PNG of one channel as it is stored, undone to no colour. Throws IoError of others.
+  ImageView decode_classes(const Box& box) {
+    if (!is_png_) detail::fail<IoError>("jpeg: a mask must be a PNG or raw: JPEG changes its classes");
+    return png_.decode(box, true);
   }
 
  private:

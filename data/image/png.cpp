@@ -62,7 +62,7 @@ struct PngDecoder::State {
 
   Box box;
   std::size_t row_bytes = 0;  // of RGB or RGBA
-  bool interlaced = false;
+  bool interlaced = false, classes = false;
   std::vector<std::uint8_t> pixels, skipped;
   std::vector<png_bytep> rows;
 
@@ -84,6 +84,21 @@ struct PngDecoder::State {
     state.at += count;
   }
 };
+
+namespace {
+
+/// RGBA in place to RGB.
+void lay_over_white(std::span<std::uint8_t> pixels) {
+  const std::uint8_t* from = pixels.data();
+  std::uint8_t* to = pixels.data();  // never ahead of `from`
+  for (std::size_t i = 0; i < pixels.size(); i += 4, from += 4) {
+    const int alpha = from[3];
+    for (int c = 0; c < 3; ++c)
+      *to++ = static_cast<std::uint8_t>((from[c] * alpha + 255 * (255 - alpha) + 127) / 255);
+  }
+}
+
+}  // namespace
 
 PngDecoder::PngDecoder() : state_(std::make_unique<State>()) {}
 PngDecoder::~PngDecoder() = default;
@@ -143,7 +158,7 @@ ImageSize PngDecoder::open(std::span<const std::byte> bytes) {
   return size;
 }
 
-ImageView PngDecoder::decode(const Box& box) {
+ImageView PngDecoder::decode(const Box& box, bool classes) {
   State& s = *state_;
   const std::int64_t height = s.opened ? png_get_image_height(s.png, s.info) : 0;
   const std::int64_t width = s.opened ? png_get_image_width(s.png, s.info) : 0;
@@ -153,10 +168,20 @@ ImageView PngDecoder::decode(const Box& box) {
             width, box.height, box.width, box.top, box.left);
   s.opened = false;
   s.box = box;
+  s.classes = classes;
+  const int kind = png_get_color_type(s.png, s.info), bits = png_get_bit_depth(s.png, s.info);
+  if (classes && ((kind != PNG_COLOR_TYPE_PALETTE && kind != PNG_COLOR_TYPE_GRAY) || bits > 8))
+    detail::fail<IoError>(
+        "png: a mask must be grey or have a palette, of at most 8 bits, but has {} channels of {}",
+        png_get_channels(s.png, s.info), bits);
   const bool started = attempt([](State& state) {
-    png_set_expand(state.png);  // palettes, less than 8 bits, a transparent colour
-    png_set_scale_16(state.png);
-    png_set_gray_to_rgb(state.png);
+    if (state.classes) {
+      png_set_packing(state.png);  // a byte for each, whatever the bits
+    } else {
+      png_set_expand(state.png);  // palettes, less than 8 bits, a transparent colour
+      png_set_scale_16(state.png);
+      png_set_gray_to_rgb(state.png);
+    }
     state.interlaced = png_set_interlace_handling(state.png) > 1;
     png_read_update_info(state.png, state.info);
     state.row_bytes = png_get_rowbytes(state.png, state.info);
@@ -185,19 +210,11 @@ ImageView PngDecoder::decode(const Box& box) {
   });
   if (!decoded) fail();
   const auto channels = static_cast<std::int64_t>(s.row_bytes) / width;
-  if (channels == 4) {
-    const std::uint8_t* from = s.pixels.data();
-    std::uint8_t* to = s.pixels.data();  // never ahead of `from`
-    for (std::size_t i = 0; i < needed; i += 4, from += 4) {
-      const int alpha = from[3];
-      for (int c = 0; c < 3; ++c) {
-        *to++ = static_cast<std::uint8_t>((from[c] * alpha + 255 * (255 - alpha) + 127) / 255);
-      }
-    }
-  }
+  if (channels == 4) lay_over_white({s.pixels.data(), needed});
   s.close();
-  const std::int64_t stride = width * 3;
-  return {s.pixels.data() + (box.top - first) * stride + box.left * 3, box.height, box.width, 3, stride};
+  const std::int64_t result = classes ? 1 : 3, stride = width * result;
+  return {s.pixels.data() + (box.top - first) * stride + box.left * result, box.height, box.width, result,
+          stride};
 }
 
 void encode_png(const ImageView& image, std::vector<std::byte>& out) {

@@ -28,8 +28,9 @@ class PngDecoder {
 
   /// Reads the header. `bytes` must stay until decode() is done.
   ImageSize open(std::span<const std::byte> bytes);
-  /// Decodes `box` of the image open() read, once. Valid until the next open().
-  ImageView decode(const Box& box);
+  /// Decodes `box` of the image open() read, once. Valid until the next open(). `classes`: to one channel,
+  /// what is stored: indices of a palette, or grey of up to 8 bits. Throws IoError where it is neither.
+  ImageView decode(const Box& box, bool classes = false);
 
  private:
   struct State;

@@ -5,18 +5,11 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/augment.h"
-#include "kernels/math.h"
+#include "data/preprocess.h"
 #include "tensor/error.h"
 
 namespace athanor {
 namespace {
-
-constexpr int kAttempts = 10;
-
-std::int64_t below(std::uint32_t word, std::int64_t range) {
-  return static_cast<std::int64_t>((std::uint64_t{word} * static_cast<std::uint64_t>(range)) >> 32);
-}
 
 /// The middle of an image, scaled so that its sides become `scaled`.
 Window middle(std::int64_t side, std::int64_t scaled, std::int64_t wanted) {
@@ -63,33 +56,9 @@ bool is_as_wanted(const StoredSample& sample, const ImageTransform& transform, s
 }  // namespace
 
 Box draw(const RandomResizedCrop& crop, const ImageSize& size, const DrawKey& key) {
-  const auto height = static_cast<double>(size.height), width = static_cast<double>(size.width);
-  const double low = math::log(crop.min_ratio), high = math::log(crop.max_ratio);
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const auto op =
-        static_cast<std::uint64_t>(kernels::AugmentOp::resized_crop) + static_cast<std::uint64_t>(attempt);
-    const std::uint64_t stream =
-        random_stream(RandomPurpose::augment, static_cast<std::uint64_t>(key.epoch), op);
-    const PhiloxBlock random = philox({key.seed, stream}, static_cast<std::uint64_t>(key.sample));
-    const double share = random.word[0] * 0x1p-32, at = random.word[1] * 0x1p-32;
-    const double area = height * width * (crop.min_area + (crop.max_area - crop.min_area) * share);
-    const double ratio = math::exp(low + (high - low) * at);
-    const auto w = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area * ratio)));
-    const auto h = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area / ratio)));
-    if (w < 1 || h < 1 || w > size.width || h > size.height) continue;
-    return {below(random.word[2], size.height - h + 1), below(random.word[3], size.width - w + 1), h, w};
-  }
-  Box box{0, 0, size.height, size.width};
-  if (width / height < crop.min_ratio) {
-    box.height = static_cast<std::int64_t>(std::nearbyint(width / crop.min_ratio));
-  } else if (width / height > crop.max_ratio) {
-    box.width = static_cast<std::int64_t>(std::nearbyint(height * crop.max_ratio));
-  }
-  box.height = std::clamp<std::int64_t>(box.height, 1, size.height);
-  box.width = std::clamp<std::int64_t>(box.width, 1, size.width);
-  box.top = (size.height - box.height) / 2;
-  box.left = (size.width - box.width) / 2;
-  return box;
+  const kernels::CropBox box =
+      kernels::draw_crop(crop, size.height, size.width, {key.seed, key.epoch}, key.sample);
+  return {box.top, box.left, box.height, box.width};
 }
 
 std::string describe(const ImageTransform& transform) {
@@ -107,13 +76,7 @@ void check(const ImageTransform& transform) {
   ATH_CHECK(is_side(transform.height) && is_side(transform.width),
             "image transform: height and width must be in [1, {}], but got {}x{}", kMaxImageSide,
             transform.height, transform.width);
-  if (const auto& crop = transform.random_crop) {
-    ATH_CHECK(crop->min_area > 0 && crop->min_area <= crop->max_area && crop->max_area <= 1 &&
-                  crop->min_ratio >= 1e-3 && crop->min_ratio <= crop->max_ratio && crop->max_ratio <= 1e3,
-              "image transform: a random part must have an area in (0, 1] and a ratio in [0.001, 1000], but "
-              "got [{}, {}] and [{}, {}]",
-              crop->min_area, crop->max_area, crop->min_ratio, crop->max_ratio);
-  }
+  if (transform.random_crop) check(*transform.random_crop);
   ATH_CHECK(
       transform.shorter_side == 0 || (transform.shorter_side >= std::max(transform.height, transform.width) &&
                                       transform.shorter_side <= kMaxImageSide),
@@ -227,6 +190,22 @@ void ImageReader::read_raw(const Placement& at, const Box& box, const ImageSize&
   if (sample_.channels == channels) return;
   for (std::int64_t i = count - 1; i >= 0; --i) {  // from the back: in place
     std::fill_n(out.data() + 3 * i, 3, out[static_cast<std::size_t>(i)]);
+  }
+}
+
+void ImageReader::read_nearest(const Placement& at, const ImageSize& wanted, std::span<std::uint8_t> out) {
+  ImageView view{reinterpret_cast<const std::uint8_t*>(sample_.bytes.data()), size_.height, size_.width,
+                 sample_.channels, sample_.width * sample_.channels};
+  if (sample_.codec != Codec::raw) view = decoder_.decode_classes({0, 0, size_.height, size_.width});
+  if (view.channels != 1) detail::fail<IoError>("mask: must have one channel, but has {}", view.channels);
+  const auto nearest = [](const Window& window, std::int64_t i) {
+    const double centre = (static_cast<double>(i) + 0.5) * window.scale + window.offset;
+    return std::clamp(static_cast<std::int64_t>(std::floor(centre)), window.low, window.high - 1);
+  };
+  for (std::int64_t y = 0, i = 0; y < wanted.height; ++y) {
+    const std::uint8_t* const row = view.pixels + nearest(at.rows, y) * view.stride;
+    for (std::int64_t x = 0; x < wanted.width; ++x, ++i)
+      out[static_cast<std::size_t>(i)] = row[nearest(at.columns, x)];
   }
 }
 

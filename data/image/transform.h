@@ -8,21 +8,12 @@
 #include "data/dataset.h"
 #include "data/image/decoder.h"
 #include "data/image/resize.h"
+#include "kernels/augment.h"
 
 // Which part of an image becomes a sample, and how large. This is what a decoder can save work by; what
 // happens to each pixel (flip, colours, cutout, normalisation) is kernels::augment, on the device.
 
 namespace athanor {
-
-/// A random part of an image: its area as a share of the image's, its width as a multiple of its height
-/// (drawn evenly between the logarithms), and where it lies. Ten draws that do not fit give the middle, as
-/// large as fits. Source: Szegedy et al. 2015, arXiv:1409.4842, section 6; torchvision's RandomResizedCrop.
-struct RandomResizedCrop {
-  double min_area = 0.08, max_area = 1;
-  double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;
-
-  bool operator==(const RandomResizedCrop&) const = default;
-};
 
 /// What a draw is a function of.
 struct DrawKey {
@@ -71,6 +62,9 @@ class ImageReader {
   ImageSize open(const StoredSample& sample);
   void read(const Placement& at, const ImageSize& wanted, bool reduces, std::int64_t channels,
             std::span<std::uint8_t> out);
+  /// As read(), of a mask: the nearest pixel's class, which is what a palette's pixels or bytes of grey are.
+  /// Throws IoError of a JPEG, or where a raw one has several channels.
+  void read_nearest(const Placement& at, const ImageSize& wanted, std::span<std::uint8_t> out);
   /// Decodes all of an encoded sample, for its defects alone. Throws IoError that does not name the sample.
   void check(const StoredSample& sample);
 

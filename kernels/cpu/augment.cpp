@@ -36,7 +36,7 @@ template <int C, class T> struct RowLookup {
 
   void pixel(const std::uint8_t* from, T* to) const {
     const std::int64_t n = C ? C : channels;
-    for (std::int64_t c = 0; c < n; ++c) to[c] = table[c * 256 + (from ? from[c] : 0)];
+    for (std::int64_t c = 0; c < n; ++c) to[c] = table[c * 256 + (from ? from[c] : kOutside<T>)];
   }
 };
 
@@ -79,8 +79,34 @@ void transform(const Augment& augment, const AugmentPlan& plan, const Image& siz
     }
     for (std::int64_t x = inner_last; x < size.width; ++x) edge(x);
   }
+}
+
+/// The plan's box, scaled to the size of the image.
+template <int C, class T>
+void rescale(const AugmentPlan& plan, const Image& size, const std::uint8_t* in,
+             const RowLookup<C, T>& lookup, T* out) {
+  const std::int64_t channels = C ? C : size.channels;
+  for (std::int64_t y = 0; y < size.height; ++y) {
+    const Tap row(y, plan.dy, plan.box_height, size.height);
+    for (std::int64_t i = 0; i < size.width; ++i, out += channels) {
+      const Tap column(plan.flip ? size.width - 1 - i : i, plan.dx, plan.box_width, size.width);
+      if constexpr (std::is_same_v<T, std::uint8_t>) {
+        lookup.pixel(in + (row.nearest * size.width + column.nearest) * channels, out);
+      } else if (plan.recolours) {
+        std::uint8_t pixel[3];
+        for (int c = 0; c < 3; ++c) pixel[c] = between(in, size.width, 3, row, column, c);
+        lookup.recolour(plan.colour, pixel, 0, 1, out);
+      } else {
+        for (std::int64_t c = 0; c < channels; ++c)
+          out[c] = lookup.table[c * 256 + between(in, size.width, channels, row, column, c)];
+      }
+    }
+  }
+}
+
+template <class T> void blank(const AugmentPlan& plan, const Image& size, T* out) {
   for (std::int64_t y = plan.blank_y; y < plan.blank_y + plan.blank_height; ++y) {
-    T* to = out + y * row + plan.blank_x * size.channels;
+    T* to = out + (y * size.width + plan.blank_x) * size.channels;
     std::fill_n(to, plan.blank_width * size.channels, T(0.0f));
   }
 }
@@ -88,15 +114,14 @@ void transform(const Augment& augment, const AugmentPlan& plan, const Image& siz
 }  // namespace
 
 template <>
-void augment(CpuContext& context, const Augment& augment, std::uint64_t seed, std::int64_t epoch,
-             const Tensor& images, const Tensor& rows, const Tensor& samples, const Tensor& table,
-             const Tensor& y) {
+void augment(CpuContext& context, const Augment& augment, const AugmentKey& key, const Tensor& images,
+             const Tensor& rows, const Tensor& samples, const Tensor& table, const Tensor& y) {
   const Image size{y.shape()[1], y.shape()[2], y.shape()[3]};
   const std::int64_t numel = size.height * size.width * size.channels;
   const std::uint8_t* in = images.data<std::uint8_t>();
   const std::int64_t* row_of = rows.defined() ? rows.data<std::int64_t>() : nullptr;
   const std::int64_t* sample_of = samples.data<std::int64_t>();
-  dispatch_floating(y.dtype(), "augment", [&]<class T>() {
+  const auto run_as = [&]<class T>() {
     T* out = y.data<T>();
     const auto run = [&]<int C>() {
       const RowLookup<C, T> lookup{table.data<T>(), size.channels};
@@ -104,10 +129,14 @@ void augment(CpuContext& context, const Augment& augment, std::uint64_t seed, st
       cpu::parallel_for(context, y.shape()[0], grain, [&](std::int64_t begin, std::int64_t end) {
         cpu::vectorize([&] {
           for (std::int64_t n = begin; n < end; ++n) {
-            const AugmentPlan plan =
-                plan_augment(augment, size.height, size.width, seed, epoch, sample_of[n]);
+            const AugmentPlan plan = plan_augment(augment, size.height, size.width, key, sample_of[n]);
             const std::uint8_t* image = in + (row_of ? row_of[n] : n) * numel;
-            transform(augment, plan, size, image, lookup, out + n * numel);
+            if (plan.scales) {
+              rescale(plan, size, image, lookup, out + n * numel);
+            } else {
+              transform(augment, plan, size, image, lookup, out + n * numel);
+            }
+            blank(plan, size, out + n * numel);
           }
         });
       });
@@ -119,7 +148,23 @@ void augment(CpuContext& context, const Augment& augment, std::uint64_t seed, st
     } else {
       run.template operator()<0>();
     }
-  });
+  };
+  if (y.dtype() == DType::u8) return run_as.template operator()<std::uint8_t>();
+  dispatch_floating(y.dtype(), "augment", run_as);
+}
+
+template <>
+void augment_points(CpuContext&, const Augment& augment, const AugmentKey& key, std::int64_t height,
+                    std::int64_t width, const Tensor& samples, const Tensor& x, const Tensor& y) {
+  const std::int64_t each = x.shape()[1], numbers = x.shape()[2];
+  const float* from = x.data<float>();
+  float* to = y.data<float>();
+  for (std::int64_t n = 0; n < x.shape()[0]; ++n) {
+    const AugmentPlan plan = plan_augment(augment, height, width, key, samples.data<std::int64_t>()[n]);
+    for (std::int64_t i = 0; i < each; ++i, from += numbers, to += numbers) {
+      (numbers == 4 ? move_box : move_point)(plan, height, width, from, to);
+    }
+  }
 }
 
 }  // namespace athanor::kernels

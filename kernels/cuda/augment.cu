@@ -18,16 +18,16 @@ struct Batch {
 
 // AugmentPlan, as shared memory holds it.
 struct Plan {
-  int dy, dx, blank_y, blank_x, blank_y_end, blank_x_end;
+  int dy, dx, blank_y, blank_x, blank_y_end, blank_x_end, box_height, box_width;
   bool flip, recolours;
   ColourMatrix colour;
 };
 
 // A call of its own: one thread makes it, and inlined it would take registers from all. It writes by a
 // reference, for the place of a returned struct passes for the caller's own, which no race detector watches.
-[[gnu::noinline]] __device__ void draw_plan(const Augment& augment, std::uint64_t seed, std::int64_t epoch,
-                                            const Batch& batch, std::int64_t sample, Plan& to) {
-  const AugmentPlan plan = plan_augment(augment, batch.height, batch.width, seed, epoch, sample);
+[[gnu::noinline]] __device__ void draw_plan(const Augment& augment, const AugmentKey& key, const Batch& batch,
+                                            std::int64_t sample, Plan& to) {
+  const AugmentPlan plan = plan_augment(augment, batch.height, batch.width, key, sample);
   const auto narrow = [](std::int64_t i) { return static_cast<int>(i); };
   to = {narrow(plan.dy),
         narrow(plan.dx),
@@ -35,30 +35,50 @@ struct Plan {
         narrow(plan.blank_x),
         narrow(plan.blank_y + plan.blank_height),
         narrow(plan.blank_x + plan.blank_width),
+        narrow(plan.box_height),
+        narrow(plan.box_width),
         plan.flip,
         plan.recolours,
         plan.colour};
 }
 
 // Walks the values of an image in order; what it gives are bytes of the source, or -1 for a blanked one.
-struct Reader {
+// `Box`: of a part that is scaled, for masks to the nearest pixel.
+template <class T, bool Box> struct Reader {
   const Plan& plan;
   const Batch& batch;
   Padding padding;
   const std::uint8_t* image;
   int y, x, channel;
   std::int64_t source = 0;  // of the pixel's first byte; -1 outside, -2 blanked
+  Tap row = {}, at = {};    // of a Box
 
   __device__ __forceinline__ void place() {
     const bool blank = y >= plan.blank_y && y < plan.blank_y_end && x >= plan.blank_x && x < plan.blank_x_end;
-    const std::int64_t from_y = padded_index(y + plan.dy, batch.height, padding);
     const std::int64_t column = plan.flip ? batch.width - 1 - x : x;
-    const std::int64_t from_x = padded_index(column + plan.dx, batch.width, padding);
-    source = from_y < 0 || from_x < 0 ? -1 : (from_y * batch.width + from_x) * batch.channels;
+    if constexpr (Box) {
+      row = Tap(y, plan.dy, plan.box_height, batch.height);
+      at = Tap(column, plan.dx, plan.box_width, batch.width);
+      source = (row.nearest * batch.width + at.nearest) * batch.channels;
+    } else {
+      const std::int64_t from_y = padded_index(y + plan.dy, batch.height, padding);
+      const std::int64_t from_x = padded_index(column + plan.dx, batch.width, padding);
+      source = from_y < 0 || from_x < 0 ? -1 : (from_y * batch.width + from_x) * batch.channels;
+    }
     if (blank) source = -2;
   }
+  __device__ __forceinline__ int scaled(int c) const {
+    return between(image, batch.width, batch.channels, row, at, c);
+  }
   __device__ __forceinline__ int byte() const {
-    if (source < 0) return source == -1 ? 0 : -1;
+    if (source < 0) return source == -1 ? kOutside<T> : -1;
+    if constexpr (Box && !std::is_same_v<T, std::uint8_t>) {
+      if (!plan.recolours) return scaled(channel);
+      std::uint8_t pixel[3];
+#pragma unroll
+      for (int c = 0; c < 3; ++c) pixel[c] = static_cast<std::uint8_t>(scaled(c));
+      return plan.colour(pixel, channel);
+    }
     return plan.recolours ? plan.colour(image + source, channel) : image[source + channel];
   }
   __device__ __forceinline__ void next() {
@@ -74,10 +94,9 @@ struct Reader {
 
 /// A byte in and an element out per value, and a look-up. A block takes piece after piece of images: one
 /// thread draws what happens to the sample, and each makes runs of W neighbouring values.
-template <class T, int W>
+template <class T, int W, bool Box>
 __global__ void __launch_bounds__(kThreads)
-    augment_pieces(Augment augment, std::uint64_t seed, std::int64_t epoch, Batch batch, const T* table,
-                   bool table_fits, T* y) {
+    augment_pieces(Augment augment, AugmentKey key, Batch batch, const T* table, bool table_fits, T* y) {
   __shared__ Plan plan;
   T* copied = cuda::dynamic_shared<T>();
   if (table_fits) {
@@ -88,7 +107,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t task = blockIdx.x; task < batch.count * batch.pieces; task += gridDim.x) {
     const std::int64_t n = task / batch.pieces;
     __syncthreads();  // the table is there, and nobody needs the last plan
-    if (threadIdx.x == 0) draw_plan(augment, seed, epoch, batch, batch.samples[n], plan);
+    if (threadIdx.x == 0) draw_plan(augment, key, batch, batch.samples[n], plan);
     __syncthreads();
     const std::uint8_t* image = batch.images + (batch.rows ? batch.rows[n] : n) * numel;
     const int first = static_cast<int>(task % batch.pieces) * kThreads * kPerThread;
@@ -97,7 +116,7 @@ __global__ void __launch_bounds__(kThreads)
       const int at = first + run * kThreads + static_cast<int>(threadIdx.x) * W;
       if (at >= numel) break;
       const int pixel = at / batch.channels;
-      Reader reader{
+      Reader<T, Box> reader{
           plan, batch, augment.padding, image, pixel / batch.width, pixel % batch.width, at % batch.channels};
       reader.place();
       cuda::Vec<T, W> out;
@@ -112,12 +131,22 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+/// 8 or 16 bytes in and out per point or box. A thread for each.
+__global__ void __launch_bounds__(kThreads) move_points(Augment augment, AugmentKey key, Batch batch,
+                                                        int each, int numbers, const float* x, float* y) {
+  const std::int64_t all = batch.count * each, step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
+    const AugmentPlan plan = plan_augment(augment, batch.height, batch.width, key, batch.samples[i / each]);
+    const float* from = x + i * numbers;
+    (numbers == 4 ? move_box : move_point)(plan, batch.height, batch.width, from, y + i * numbers);
+  }
+}
+
 }  // namespace
 
 template <>
-void augment(CudaContext& context, const Augment& augment, std::uint64_t seed, std::int64_t epoch,
-             const Tensor& images, const Tensor& rows, const Tensor& samples, const Tensor& table,
-             const Tensor& y) {
+void augment(CudaContext& context, const Augment& augment, const AugmentKey& key, const Tensor& images,
+             const Tensor& rows, const Tensor& samples, const Tensor& table, const Tensor& y) {
   if (y.numel() == 0) return;
   const std::int64_t numel = y.numel() / y.shape()[0], piece = kThreads * kPerThread;
   const Batch batch{.images = images.data<std::uint8_t>(),
@@ -128,7 +157,7 @@ void augment(CudaContext& context, const Augment& augment, std::uint64_t seed, s
                     .width = static_cast<int>(y.shape()[2]),
                     .channels = static_cast<int>(y.shape()[3]),
                     .pieces = static_cast<int>((numel + piece - 1) / piece)};
-  dispatch_floating(y.dtype(), "augment", [&]<class T>() {
+  const auto run_as = [&]<class T>() {
     constexpr int W = cuda::kVec<T>;
     T* out = y.data<T>();
     const std::size_t bytes = static_cast<std::size_t>(256 * batch.channels) * sizeof(T);
@@ -137,9 +166,28 @@ void augment(CudaContext& context, const Augment& augment, std::uint64_t seed, s
                            .grid = cuda::blocks_for(context, batch.count * batch.pieces, 1, 8),
                            .block = kThreads,
                            .shared_bytes = fits ? bytes : 0};
-    const auto kernel = numel % W == 0 && cuda::aligned<W>(out) ? augment_pieces<T, W> : augment_pieces<T, 1>;
-    cuda::launch(context, how, kernel, augment, seed, epoch, batch, table.data<T>(), fits, out);
-  });
+    const bool runs = numel % W == 0 && cuda::aligned<W>(out);
+    const auto kernel = augment.resized_crop ? augment_pieces<T, 1, true>
+                        : runs               ? augment_pieces<T, W, false>
+                                             : augment_pieces<T, 1, false>;
+    cuda::launch(context, how, kernel, augment, key, batch, table.data<T>(), fits, out);
+  };
+  if (y.dtype() == DType::u8) return run_as.template operator()<std::uint8_t>();
+  dispatch_floating(y.dtype(), "augment", run_as);
+}
+
+template <>
+void augment_points(CudaContext& context, const Augment& augment, const AugmentKey& key, std::int64_t height,
+                    std::int64_t width, const Tensor& samples, const Tensor& x, const Tensor& y) {
+  if (x.numel() == 0) return;
+  Batch batch{};
+  batch.samples = samples.data<std::int64_t>();
+  batch.count = x.shape()[0];
+  batch.height = static_cast<int>(height);
+  batch.width = static_cast<int>(width);
+  const auto each = static_cast<int>(x.shape()[1]), numbers = static_cast<int>(x.shape()[2]);
+  cuda::launch(context, {"augment_points", cuda::blocks_for(context, batch.count * each, kThreads), kThreads},
+               move_points, augment, key, batch, each, numbers, x.data<float>(), y.data<float>());
 }
 
 }  // namespace athanor::kernels

@@ -21,9 +21,9 @@ void check(const Augment& augment, const Size& size, DType dtype, bool gather) {
   const Tensor y = Tensor::empty({count, height, width, channels}, {dtype, kCpu});
   const Tensor y_on = Tensor::empty(y.shape(), {dtype, test::device()});
   const auto on = [](const Tensor& x) { return x.defined() ? x.to(test::device()) : x; };
-  kernels::augment(cpu_context(), augment, 11, 5, images, rows, samples, table, y);
-  kernels::augment(cuda_context(test::device()), augment, 11, 5, on(images), on(rows), on(samples), on(table),
-                   y_on);
+  kernels::augment(cpu_context(), augment, {11, 5}, images, rows, samples, table, y);
+  kernels::augment(cuda_context(test::device()), augment, {11, 5}, on(images), on(rows), on(samples),
+                   on(table), y_on);
   EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y))
       << fmt::format("{} {} pad {} {} flip {} cutout {} hue {}", dtype, y.shape(), augment.pad,
                      int(augment.padding), augment.flip, augment.cutout, augment.colour.hue);
@@ -38,15 +38,34 @@ TEST_F(AugmentOnDevice, HasTheBitsOfTheCpu) {
       {.pad = 3, .padding = Padding::reflect, .flip = true, .cutout = 3},
       {.pad = 1, .flip = true, .cutout = 40},
       {.colour = {.brightness = 0.4f, .contrast = 0.4f, .saturation = 0.4f, .hue = 0.1f}},
-      {.pad = 3, .flip = true, .cutout = 3, .colour = {.saturation = 2, .hue = 0.5f}}};
+      {.pad = 3, .flip = true, .cutout = 3, .colour = {.saturation = 2, .hue = 0.5f}},
+      {.flip = true, .cutout = 3, .resized_crop = RandomResizedCrop{}},
+      {.colour = {.hue = 0.3f}, .resized_crop = RandomResizedCrop{0.3, 0.5, 0.5, 2}}};
   const Size sizes[] = {{6, 8, 8, 3},   {5, 7, 9, 3},  {4, 8, 8, 1}, {3, 5, 5, 4},
                         {2, 33, 40, 3}, {2, 4, 6, 17}, {0, 4, 4, 3}};
-  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::u8}) {
     for (const Augment& augment : changes) {
       for (const Size& size : sizes) {
-        if (augment.colour.any() && size.channels != 3) continue;
+        if (augment.colour.any() && (size.channels != 3 || dtype == DType::u8)) continue;
         check(augment, size, dtype, size.count % 2 == 0);
       }
+    }
+  }
+}
+
+TEST_F(AugmentOnDevice, PointsAndBoxesHaveTheBitsOfTheCpu) {
+  for (const Augment& augment : {Augment{.pad = 3, .flip = true},
+                                 Augment{.flip = true, .resized_crop = RandomResizedCrop{}}, Augment{}}) {
+    for (const Shape& shape : {Shape{5, 3, 4}, Shape{300, 7, 2}, Shape{0, 2, 2}, Shape{2, 0, 4}}) {
+      const Tensor x = test::filled({shape}, DType::f32, {1}, -2, 20);
+      const Tensor samples = test::filled({{shape[0]}}, DType::i64, {3}, 0, 1000);
+      const Tensor y = Tensor::empty(shape, {DType::f32, kCpu}),
+                   y_on = Tensor::empty(shape, {DType::f32, test::device()});
+      const kernels::AugmentKey key{7, 3, 2};
+      kernels::augment_points(cpu_context(), augment, key, 12, 17, samples, x, y);
+      kernels::augment_points(cuda_context(test::device()), augment, key, 12, 17, samples.to(test::device()),
+                              x.to(test::device()), y_on);
+      EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y)) << shape.str();
     }
   }
 }
@@ -64,7 +83,7 @@ TEST_F(AugmentOnDevice, ByHand) {
   for (std::size_t i = 0; i < 256; ++i) values[i] = 2 * static_cast<float>(i) - 1;
   const Tensor table = Tensor::from(values, {1, 256}, test::device());
   const Tensor y = Tensor::empty({1, 2, 2, 1}, {DType::f32, test::device()});
-  kernels::augment(cuda_context(test::device()), {}, 0, 0, images, Tensor(), samples, table, y);
+  kernels::augment(cuda_context(test::device()), {}, {}, images, Tensor(), samples, table, y);
   EXPECT_EQ(y.to_vector(), (std::vector<double>{-1, 1, 3, 509}));
 }
 

@@ -1,0 +1,191 @@
+#include "data/sample_row.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/ranges.h>
+
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+constexpr const char* kKinds[] = {"values", "picture", "target", "mask", "boxes", "points"};
+
+std::string describe(const FieldSpec& field) {
+  return fmt::format("{} {}", name_of(field.dtype), field.shape);
+}
+
+/// What a kind asks for; the image is a picture itself.
+void check_kind(const FieldSpec& field, const FieldSpec& image) {
+  const Shape &shape = field.shape, &whole = image.shape;
+  const bool spatial = shape.rank() >= 2 && shape[0] == whole[0] && shape[1] == whole[1];
+  const bool bytes = field.dtype == DType::u8, floats = field.dtype == DType::f32 && shape.rank() == 2;
+  const auto must = [&](bool holds, const std::string& what) {
+    ATH_CHECK(holds, "fields: {} '{}' must be {}, but is {}", name_of(field.kind), field.name, what,
+              describe(field));
+  };
+  switch (field.kind) {
+    case FieldKind::values: return;
+    case FieldKind::picture: return must(bytes && shape == whole, describe(image) + " like the image");
+    case FieldKind::target:
+      return must(bytes && spatial && shape.rank() == 3 && shape[2] <= 4,
+                  fmt::format("u8 [{}, {}, 1 to 4]", whole[0], whole[1]));
+    case FieldKind::mask:
+      return must(bytes && spatial && shape.rank() == 2, fmt::format("u8 [{}, {}]", whole[0], whole[1]));
+    case FieldKind::boxes: return must(floats && shape[1] == 4, "f32 [K, 4]");
+    case FieldKind::points: return must(floats && shape[1] == 2, "f32 [K, 2]");
+  }
+}
+
+}  // namespace
+
+const char* name_of(FieldKind kind) {
+  return kKinds[static_cast<std::size_t>(kind)];
+}
+
+std::optional<FieldKind> field_kind_named(std::string_view name) {
+  const auto* const at = std::find(std::begin(kKinds), std::end(kKinds), name);
+  if (at == std::end(kKinds)) return std::nullopt;
+  return static_cast<FieldKind>(at - std::begin(kKinds));
+}
+
+void check_fields(const std::vector<FieldSpec>& fields) {
+  const auto named = [&](const char* name) {
+    return std::find_if(fields.begin(), fields.end(), [&](auto& field) { return field.name == name; });
+  };
+  const auto image = named("image"), label = named("label");
+  ATH_CHECK(image != fields.end() && image->dtype == DType::u8 && image->shape.rank() == 3,
+            "fields: samples must have an 'image', u8 [H, W, C]");
+  ATH_CHECK(label == fields.end() || (label->dtype == DType::i64 && label->shape.rank() == 0),
+            "fields: 'label' must be i64 [], but is {}: numbers of another kind need another name",
+            describe(*label));
+  const std::size_t others = fields.size() - (label == fields.end() ? 1 : 2);
+  ATH_CHECK(others <= RowLayout::kMostFields,
+            "fields: there must be at most {} beside image and label, but there are {}: several numbers can "
+            "be one field",
+            RowLayout::kMostFields, others);
+  for (const FieldSpec& field : fields) {
+    const auto same = [&](const FieldSpec& other) { return other.name == field.name; };
+    ATH_CHECK(!field.name.empty() && std::count_if(fields.begin(), fields.end(), same) == 1,
+              "fields: each must have a name of its own, but '{}' is there twice or empty", field.name);
+    ATH_CHECK(std::all_of(field.shape.begin(), field.shape.end(), [](auto side) { return side > 0; }),
+              "fields: '{}' must have one size, but has {}: a DecodedDataset brings pictures to one",
+              field.name, field.shape);
+    check_kind(field, *image);
+  }
+}
+
+RowLayout::RowLayout(std::vector<FieldSpec> of, std::int64_t count)
+    : fields(std::move(of)), at(fields.size()), rows(count) {
+  bytes = rows * 16;
+  const auto place = [&](std::size_t field) {
+    at[field] = bytes;
+    last_ = field;
+    bytes += rows * fields[field].bytes();
+  };
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (fields[i].name == "label") label = i;
+    if (fields[i].name == "image") place(image = i);
+  }
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (i == image || i == label) continue;
+    bytes = (bytes + 63) / 64 * 64;
+    place(i);
+  }
+  if (label != SIZE_MAX) at[label] = 0;
+  bytes = (bytes + 63) / 64 * 64;
+}
+
+std::size_t RowLayout::index_of(std::string_view name) const {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (fields[i].name == name) return i;
+  }
+  std::vector<std::string_view> names;
+  for (const FieldSpec& field : fields) names.push_back(field.name);
+  detail::fail<>("fields: there are '{}', but '{}' is asked for", fmt::join(names, "', '"), name);
+}
+
+std::int64_t SampleRow::label() const {
+  std::int64_t label = 0;
+  if (layout_->label != SIZE_MAX) std::memcpy(&label, memory_ + row_ * 8, sizeof(label));
+  return label;
+}
+
+void SampleRow::set_label(std::int64_t label) {
+  if (layout_->label != SIZE_MAX) std::memcpy(bytes(layout_->label).data(), &label, sizeof(label));
+}
+
+void SampleRow::set(std::size_t field, std::span<const std::byte> from) {
+  const std::span<std::byte> to = bytes(field);
+  if (from.size() != to.size()) {
+    const FieldSpec& spec = layout_->fields[field];
+    detail::fail<IoError>("field '{}' must have {} bytes, {}, but has {}", spec.name, to.size(),
+                          describe(spec), from.size());
+  }
+  if (!to.empty()) std::memcpy(to.data(), from.data(), to.size());
+}
+
+void SampleRow::check_written() const {
+  for (std::size_t i = 0; i < layout_->fields.size(); ++i) {
+    if ((written_ >> i & 1) == 0)
+      detail::fail<IoError>("field '{}' is missing: read_fields() has not asked for it",
+                            layout_->fields[i].name);
+  }
+}
+
+void SampleRow::check_dtype(std::size_t field, DType dtype) const {
+  const FieldSpec& spec = layout_->fields[field];
+  ATH_CHECK(spec.dtype == dtype, "fields: '{}' must be asked for as {}, but is as {}", spec.name,
+            name_of(spec.dtype), name_of(dtype));
+}
+
+// ----------------------------------------------------------------------------------------------------------
+
+FieldDataset::FieldDataset(const ImageSpec& image, std::vector<FieldSpec> more) : image_(image) {
+  fields_.push_back({"image", DType::u8, {image.height, image.width, image.channels}, FieldKind::picture});
+  if (image.classes > 0) fields_.push_back({"label", DType::i64});
+  fields_.insert(fields_.end(), more.begin(), more.end());
+  check_fields(fields_);
+}
+
+/// In `scratch`: one row, and behind it what StoredSample::more is.
+StoredSample FieldDataset::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
+  ATH_CHECK(index >= 0 && index < size(), "dataset: index must be in [0, {}), but got {}", size(), index);
+  const RowLayout layout(fields_, 1);
+  const auto bytes = static_cast<std::size_t>(layout.bytes);
+  scratch.resize(bytes + fields_.size() * sizeof(StoredField));
+  SampleRow row(layout, scratch.data(), 0);
+  read_fields(index, kEvaluation, row);
+  row.check_written();
+  auto* const more = reinterpret_cast<StoredField*>(scratch.data() + bytes);
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (i == layout.image || i == layout.label) continue;
+    const Shape& shape = fields_[i].shape;
+    const auto side = [&](int axis) { return axis < shape.rank() ? shape[axis] : 1; };
+    new (more + count++) StoredField{row.bytes(i), Codec::raw, side(0), side(1), side(2)};
+  }
+  return {row.bytes(layout.image), Codec::raw,  image_.height, image_.width,
+          image_.channels,         row.label(), {more, count}};
+}
+
+std::int64_t FieldDataset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
+  return read_in_epoch(index, kEvaluation, pixels);
+}
+
+std::int64_t FieldDataset::read_in_epoch(std::int64_t index, std::int64_t epoch,
+                                         std::span<std::uint8_t> pixels) const {
+  thread_local std::vector<std::byte> memory;
+  const RowLayout layout(fields_, 1);
+  memory.resize(static_cast<std::size_t>(layout.bytes));
+  SampleRow row(layout, memory.data(), 0);
+  read_fields(index, epoch, row);
+  const std::span<const std::uint8_t> image = row.image();
+  ATH_CHECK(pixels.size() == image.size(), "dataset: an image has {} bytes, but {} are asked for",
+            image.size(), pixels.size());
+  std::copy(image.begin(), image.end(), pixels.begin());
+  return row.label();
+}
+
+}  // namespace athanor
