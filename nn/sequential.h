@@ -15,7 +15,7 @@ namespace athanor::nn {
 ///     nn::Sequential net;
 ///     net.add<nn::Conv2d>(1, 8, 3).add<nn::Relu>().add<nn::Flatten>().add<nn::Linear>(288, 10);
 ///     net.initialize(seed);
-class Sequential final : public Module {
+class Sequential : public Module {
  public:
   Sequential() = default;
 

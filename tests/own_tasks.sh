@@ -26,20 +26,35 @@ for part in train:64 t10k:20; do
     >"mnist/$name-labels-idx1-ubyte"
 done
 
+# Noise in the batches of CIFAR-10, too.
+mkdir cifar10
+for file in data_batch_1 data_batch_2 data_batch_3 data_batch_4 data_batch_5 test_batch; do
+  for i in {0..9}; do printf "\\x$(printf %x "$i")"; head -c 3072 /dev/urandom; done >"cifar10/$file.bin"
+done
+
+phases_of() { # phases_of NAME: the folders of its phases, below that of the checkpoints
+  case $1 in
+    contrastive) echo contrast/ random_probe/ probe/ ;;
+    distill) echo teacher/ student/ ;;
+    *) echo ./ ;;
+  esac
+}
+
 for name in "$@"; do
-  phases=("")
-  [ "$name" = distill ] && phases=(teacher/ student/)
-  if [ "$name" != distill ]; then # which has its data with it
-    run 2 "$bin/$name" --data-dir nowhere
-    [ "$(wc -l <err)" -eq 1 ] || die "$name: expected one line on stderr"
-  fi
+  case $name in
+    distill | keypoints | segment) ;; # which bring their data
+    *)
+      run 2 "$bin/$name" --data-dir nowhere
+      [ "$(wc -l <err)" -eq 1 ] || die "$name: expected one line on stderr"
+      ;;
+  esac
   for precision in f32 f16; do
-    train=("$bin/$name" --data-dir . --epochs 3 --batch-size 16 --max-steps 12 --deterministic --threads 1 --precision $precision)
+    train=("$bin/$name" --data-dir . --epochs 3 --batch-size 16 --max-steps 9 --deterministic --threads 1 --precision $precision)
     run 0 "${train[@]}" --run-dir straight
     straight=$(hash_of straight/metrics.jsonl)
     [ -n "$straight" ] || die "$name: no hash"
 
-    for phase in "${phases[@]}"; do # that it is killed in
+    for phase in $(phases_of "$name"); do # that it is killed in
       rm -rf run
       "${train[@]}" --run-dir run --checkpoint-every 1 >out 2>err &
       pid=$!
