@@ -45,6 +45,7 @@
 #include "data/formats/packed.h"
 #include "data/formats/packed_writer.h"
 #include "data/formats/raw.h"
+#include "data/formats/table.h"
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
 #include "data/in_memory.h"

@@ -47,6 +47,7 @@ set(ATHANOR_HEADERS
   data/formats/packed.h
   data/formats/packed_writer.h
   data/formats/raw.h
+  data/formats/table.h
   data/formats/tar.h
   data/formats/tfrecord.h
   data/image/decoder.h

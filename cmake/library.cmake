@@ -142,6 +142,7 @@ set(ATHANOR_SOURCES
   data/formats/packed_verify.cpp
   data/formats/packed_writer.cpp
   data/formats/raw.cpp
+  data/formats/table.cpp
   data/formats/tar.cpp
   data/formats/tfrecord.cpp
   data/image/encode_jpeg.cpp

@@ -1,5 +1,10 @@
 #include "data/decoded_dataset.h"
 
+#include <algorithm>
+#include <array>
+
+#include "data/sample_row.h"
+#include "kernels/augment.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -14,6 +19,37 @@ struct ThreadState {
 ThreadState& thread_state() {
   thread_local ThreadState mine;
   return mine;
+}
+
+/// What a field of a store becomes once all images have one size.
+FieldSpec decoded(FieldSpec field, const ImageSpec& size) {
+  const bool image = field.name == "image" || field.kind == FieldKind::picture;
+  if (image || field.kind == FieldKind::target) {
+    const std::int64_t stored = field.shape.rank() == 3 ? field.shape[2] : 0;
+    field.shape = {size.height, size.width, image ? size.channels : stored > 0 ? stored : 3};
+  } else if (field.kind == FieldKind::mask) {
+    field.shape = {size.height, size.width};
+  }
+  return field;
+}
+
+/// Boxes or points of the whole image, in pixels of the part that it becomes.
+void move(const Placement& at, const ImageSize& wanted, FieldKind kind, std::span<float> numbers) {
+  const auto edge = [](const Window& window, double place) {
+    return static_cast<float>((place - window.offset) / window.scale);
+  };
+  const std::size_t each = kind == FieldKind::boxes ? 4 : 2;
+  for (std::size_t i = 0; i < numbers.size(); i += each) {
+    float* const to = numbers.data() + i;
+    for (std::size_t k = 0; k < each; k += 2) {
+      to[k] = edge(at.columns, double{to[k]});
+      to[k + 1] = edge(at.rows, double{to[k + 1]});
+    }
+    // What clips a box moves it by nothing.
+    if (each == 4)
+      kernels::move_box({}, wanted.height, wanted.width, std::to_array({to[0], to[1], to[2], to[3]}).data(),
+                        to);
+  }
 }
 
 }  // namespace
@@ -32,6 +68,8 @@ DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const Image
   constexpr std::int64_t kRgb = 3;
   const ImageSpec& stored = store_->spec();
   spec_ = {training.height, training.width, stored.channels > 0 ? stored.channels : kRgb, stored.classes};
+  for (const FieldSpec& field : store_->fields()) fields_.push_back(decoded(field, spec_));
+  check_fields(fields_);
 }
 
 DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& evaluation)
@@ -50,6 +88,48 @@ std::int64_t DecodedDataset::transformed(const ImageTransform& transform, const 
     detail::fail<IoError>("{}: {}; replace it or leave it out", where(key.sample), error.what());
   }
   return sample.label;
+}
+
+void DecodedDataset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const {
+  if (fields_.size() == 2) return Dataset::read_fields(index, epoch, row);
+  const ImageTransform& transform = epoch == kEvaluation ? evaluation_ : training_;
+  const DrawKey key{seed_, std::max<std::int64_t>(epoch, 0), index};
+  const ImageSize wanted{spec_.height, spec_.width};
+  ThreadState& mine = thread_state();
+  const StoredSample sample = store_->fetch(index, mine.bytes);
+  const std::string* of = &fields_[row.layout().image].name;
+  try {
+    const ImageSize size = mine.reader.open(sample);
+    const Placement at = place(transform, size, key);
+    mine.reader.read(sample, transform, key, spec_.channels, row.image());
+    row.set_label(sample.label);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < fields_.size(); ++i) {
+      if (i == row.layout().image || i == row.layout().label) continue;
+      const FieldSpec& field = fields_[i];
+      of = &field.name;
+      if (next == sample.more.size()) detail::fail<IoError>("is missing");
+      const StoredField& stored = sample.more[next++];
+      if (field.kind == FieldKind::values || field.dtype == DType::f32) {
+        row.set(i, stored.bytes);
+        if (field.kind != FieldKind::values) move(at, wanted, field.kind, row.get<float>(field.name));
+        continue;
+      }
+      const ImageSize own =
+          mine.reader.open({stored.bytes, stored.codec, stored.height, stored.width, stored.channels});
+      if (own != size)
+        detail::fail<IoError>("must have the image's size, {}x{}, but is {}x{}", size.height, size.width,
+                              own.height, own.width);
+      const auto pixels = row.get<std::uint8_t>(field.name);
+      if (field.kind == FieldKind::mask) {
+        mine.reader.read_nearest(at, wanted, pixels);
+      } else {
+        mine.reader.read(at, wanted, transform.random_crop.has_value(), field.shape[2], pixels);
+      }
+    }
+  } catch (const IoError& error) {
+    detail::fail<IoError>("{}: field '{}': {}; replace it or leave it out", where(index), *of, error.what());
+  }
 }
 
 std::int64_t DecodedDataset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {

@@ -9,14 +9,6 @@
 
 namespace athanor {
 
-void check(const RandomResizedCrop& crop) {
-  ATH_CHECK(crop.min_area > 0 && crop.min_area <= crop.max_area && crop.max_area <= 1 &&
-                crop.min_ratio >= 1e-3 && crop.min_ratio <= crop.max_ratio && crop.max_ratio <= 1e3,
-            "resized crop: a random part must have an area in (0, 1] and a ratio in [0.001, 1000], but "
-            "got [{}, {}] and [{}, {}]",
-            crop.min_area, crop.max_area, crop.min_ratio, crop.max_ratio);
-}
-
 Normalization measure(const Dataset& data, std::int64_t most, bool skip_unreadable) {
   ATH_CHECK(data.size() > 0 && most > 0, "measure: there must be images, but got {} of {}", most,
             data.size());
@@ -93,7 +85,7 @@ void check_augment(const Augment& augment, const ImageSpec& spec) {
               colour.brightness, colour.contrast, colour.saturation, colour.hue, spec.channels);
   }
   if (!augment.resized_crop) return;
-  check(*augment.resized_crop);
+  kernels::check(*augment.resized_crop);
   ATH_CHECK(augment.pad == 0, "preprocess: pad must be 0 beside a resized crop, but is {}", augment.pad);
 }
 

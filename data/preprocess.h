@@ -19,9 +19,6 @@ struct Normalization {
 /// of those exact. A constant channel counts as having a standard deviation of 1. Throws what reading does.
 Normalization measure(const Dataset& data, std::int64_t most = INT64_MAX, bool skip_unreadable = false);
 
-/// Throws ArgumentError where an area or a ratio cannot be.
-void check(const RandomResizedCrop& crop);
-
 /// Batches of bytes to batches a network can take.
 class Preprocess {
  public:

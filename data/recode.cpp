@@ -18,6 +18,9 @@ class Recoder {
   explicit Recoder(const RecodeOptions& options) : options_(options) {}
 
   StoredSample recode(const StoredSample& sample, std::vector<std::byte>& bytes) {
+    if (!sample.more.empty() && (options_.raw.height > 0 || options_.shorter_side > 0))
+      detail::fail<IoError>(
+          "images must stay as they are where samples have more fields: their sizes go together");
     if (options_.raw.height > 0) return to_raw(sample, bytes);
     return options_.shorter_side > 0 ? shrink(sample, bytes) : checked(sample);
   }
@@ -34,6 +37,9 @@ class Recoder {
 
   StoredSample checked(const StoredSample& sample) {
     if (options_.check) reader_.check(sample);
+    for (const StoredField& field : sample.more) {
+      if (options_.check && field.codec != Codec::raw) reader_.check({field.bytes, field.codec});
+    }
     return sample;
   }
 

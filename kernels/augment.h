@@ -7,6 +7,7 @@
 
 #include "kernels/context.h"
 #include "kernels/math.h"
+#include "tensor/error.h"
 #include "tensor/philox.h"
 
 // From bytes to what a network eats, in one pass. Every random choice is a function of (seed, epoch, sample,
@@ -133,6 +134,15 @@ struct CropBox {
   std::int64_t top = 0, left = 0, height = 0, width = 0;
 };
 
+/// Throws ArgumentError where an area or a ratio cannot be.
+inline void check(const RandomResizedCrop& crop) {
+  ATH_CHECK(crop.min_area > 0 && crop.min_area <= crop.max_area && crop.max_area <= 1 &&
+                crop.min_ratio >= 1e-3 && crop.min_ratio <= crop.max_ratio && crop.max_ratio <= 1e3,
+            "resized crop: a random part must have an area in (0, 1] and a ratio in [0.001, 1000], but got "
+            "[{}, {}] and [{}, {}]",
+            crop.min_area, crop.max_area, crop.min_ratio, crop.max_ratio);
+}
+
 /// Draws which part of an image of height x width to take.
 ATH_HD inline CropBox draw_crop(const RandomResizedCrop& crop, std::int64_t image_height,
                                 std::int64_t image_width, const AugmentKey& key, std::int64_t sample) {
@@ -176,19 +186,12 @@ struct AugmentPlan {
   std::int64_t box_height = 0, box_width = 0;
 };
 
-/// Draws the plan of a sample: the same on every device.
-ATH_HD inline AugmentPlan plan_augment(const Augment& augment, std::int64_t height, std::int64_t width,
-                                       const AugmentKey& key, std::int64_t sample) {
+/// Draws all of a sample's plan but for a resized crop, which takes a kernel twice the registers.
+ATH_HD inline AugmentPlan plan_unscaled(const Augment& augment, std::int64_t height, std::int64_t width,
+                                        const AugmentKey& key, std::int64_t sample) {
   const auto draw = [&](AugmentOp op) { return draw_augment(key, static_cast<int>(op), sample); };
   AugmentPlan plan;
-  if (augment.resized_crop) {
-    const CropBox box = draw_crop(*augment.resized_crop, height, width, key, sample);
-    plan.scales = true;
-    plan.dy = box.top;
-    plan.dx = box.left;
-    plan.box_height = box.height;
-    plan.box_width = box.width;
-  } else if (augment.pad > 0) {
+  if (augment.pad > 0) {
     const PhiloxBlock random = draw(AugmentOp::crop);
     plan.dy = below(random.word[0], 2 * augment.pad + 1) - augment.pad;
     plan.dx = below(random.word[1], 2 * augment.pad + 1) - augment.pad;
@@ -215,6 +218,21 @@ ATH_HD inline AugmentPlan plan_augment(const Augment& augment, std::int64_t heig
     plan.colour = colour_matrix(
         factor(random.word[0], jitter.brightness), factor(random.word[1], jitter.contrast),
         factor(random.word[2], jitter.saturation), jitter.hue * (2 * random_uniform(random.word[3]) - 1));
+  }
+  return plan;
+}
+
+/// Draws the plan of a sample: the same on every device.
+ATH_HD inline AugmentPlan plan_augment(const Augment& augment, std::int64_t height, std::int64_t width,
+                                       const AugmentKey& key, std::int64_t sample) {
+  AugmentPlan plan = plan_unscaled(augment, height, width, key, sample);
+  if (augment.resized_crop) {
+    const CropBox box = draw_crop(*augment.resized_crop, height, width, key, sample);
+    plan.scales = true;
+    plan.dy = box.top;
+    plan.dx = box.left;
+    plan.box_height = box.height;
+    plan.box_width = box.width;
   }
   return plan;
 }

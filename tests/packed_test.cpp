@@ -385,13 +385,20 @@ TEST(Packed, NumbersThatContradictTheFileAreRefused) {
   using Change = std::function<void(packed::Header&)>;
   constexpr std::uint64_t kHuge = std::uint64_t{1} << 62, kMax = ~std::uint64_t{0};
   const std::vector<std::pair<const char*, Change>> cases{
-      {"version 1", [](auto& h) { h.version = 2; }},
+      {"version 1 or 2", [](auto& h) { h.version = 3; }},
+      {"numbers", [](auto& h) { h.version = 2; }},
+      {"numbers", [](auto& h) { h.field_bytes = 8; }},
       {"version 1", [](auto& h) { h.byte_order = 0x04030201; }},
       {"numbers", [](auto& h) { h.samples = kHuge; }},
       {"numbers", [](auto& h) { h.samples = kMax / 24 + 2; }},
       {"numbers", [](auto& h) { h.data_bytes = kMax - 4095; }},
       {"numbers", [](auto& h) { h.data_bytes += 1; }},
       {"numbers", [](auto& h) { h.name_bytes = kMax; }},
+      {"numbers",
+       [](auto& h) {
+         h.version = 2;
+         h.field_bytes = kMax;
+       }},
       {"numbers", [](auto& h) { h.pages += 1; }},
       {"numbers", [](auto& h) { h.page_bytes = 0; }},
       {"numbers", [](auto& h) { h.page_bytes = 5000; }},

@@ -128,6 +128,29 @@ code=0
 "$athanor" pack "$out/1.athp" "$out/1.zip" > "$folder/stdout" 2> "$folder/stderr" || code=$?
 [ "$code" -eq 2 ] && grep -q 'must end in .athp' "$folder/stderr" || fail "code $code, $(cat "$folder/stderr")"
 
+# Samples of several fields: folders of the same names, and a table of them.
+"$athanor" pack "$folder/mnist" "$out/digits" --limit 6 > "$folder/stdout"
+mkdir -p "$out/pairs/images" "$out/pairs/masks"
+for image in "$out"/digits/*/*.png; do cp "$image" "$out/pairs/images/"; cp "$image" "$out/pairs/masks/"; done
+"$athanor" pack "$out/pairs" "$out/pairs.athp" > "$folder/stdout"
+"$athanor" inspect "$out/pairs.athp" | grep -q 'mask: mask, u8 \[0,0\]' || fail "inspect of pairs: $("$athanor" inspect "$out/pairs.athp")"
+"$athanor" verify "$out/pairs.athp" | grep -q 'all as they were written' || fail "verify of pairs"
+{ echo 'image,mask,label,centre.0,centre.1'
+  for image in "$out"/pairs/images/*; do echo "pairs/images/${image##*/},pairs/masks/${image##*/},four,1.5,2"; done; } > "$out/pairs.csv"
+"$athanor" pack "$out/pairs.csv" "$out/table.athp" --threads 3 > "$folder/stdout"
+"$athanor" inspect "$out/table.athp" | grep -q 'centre: values, f32 \[2\]' || fail "inspect of a table: $("$athanor" inspect "$out/table.athp")"
+code=0
+"$athanor" pack "$out/pairs.csv" "$out/table.tar" > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] && grep -q "must be a packed file (.athp).*'mask'" "$folder/stderr" || fail "a table as a tar: $code, $(cat "$folder/stderr")"
+printf 'not a picture' > "$out/pairs/masks/00000003.png"
+code=0
+"$athanor" verify "$out/pairs.csv" > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] && grep -q '^sample 3: ' "$folder/stdout" || fail "verify of a table: $code, $(cat "$folder/stdout" "$folder/stderr")"
+rm "$out/pairs/masks/00000003.png"
+code=0
+"$athanor" pack "$out/pairs" "$out/no.athp" > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] && grep -q 'images/00000003.png must have a file of the same name in masks/' "$folder/stderr" || fail "pairs without a mask: $(cat "$folder/stderr")"
+
 # kill -9 at any moment: under the final name is nothing, or a whole file.
 rm -r "${out:?}"/*
 for round in $(seq 1 10); do

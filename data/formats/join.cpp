@@ -24,12 +24,22 @@ class JoinedStore final : public Dataset {
       ATH_CHECK(part->class_names() == parts_[0]->class_names(),
                 "join: all stores must have the same class names, but store {} has others than the first",
                 ends_.size());
+      ATH_CHECK(part->fields().size() == parts_[0]->fields().size(),
+                "join: all stores must have the same fields, but store {} has others than the first",
+                ends_.size());
       ends_.push_back(end += part->size());
     }
   }
 
   std::int64_t size() const override { return ends_.back(); }
   const ImageSpec& spec() const override { return spec_; }
+  std::vector<FieldSpec> fields() const override {
+    std::vector<FieldSpec> all = parts_[0]->fields();
+    for (FieldSpec& field : all) {
+      if (field.name == "image") field.shape = {spec_.height, spec_.width, spec_.channels};
+    }
+    return all;
+  }
   std::vector<std::string> class_names() const override { return parts_[0]->class_names(); }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
     detail::check_index(index, size(), "store");

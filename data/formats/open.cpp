@@ -19,6 +19,7 @@
 #include "data/formats/packed.h"
 #include "data/formats/packed_writer.h"
 #include "data/formats/raw.h"
+#include "data/formats/table.h"
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
 #include "tensor/error.h"
@@ -126,6 +127,13 @@ constexpr Format kFormats[] = {
        return holds(at, {"train.bin", "test.bin"});
      },
      [](const path& at, const OpenOptions& options) { return open_cifar(at, 100, options.split); }},
+    {"table of samples",
+     [](const path& at) {
+       return ends_with(at, {".csv", ".jsonl"});
+     },
+     [](const path& at, const OpenOptions&) { return open_table(at); }},
+    {"folders of images and masks or targets", is_folder_pairs,
+     [](const path& at, const OpenOptions&) { return open_folder_pairs(at); }},
     {"image folder", has_folders,
      [](const path& at, const OpenOptions&) -> Store { return std::make_unique<ImageFolder>(at); }},
 };
@@ -160,10 +168,19 @@ std::string format_of(const path& at) {
 
 Writer create_samples(const path& named, const CreateOptions& options) {
   const path at = named.has_filename() ? named : named.parent_path();  // "photos/" is "photos"
-  const PackedWriterOptions packed{
-      .threads = options.threads, .classes = options.classes, .class_names = options.class_names};
+  const PackedWriterOptions packed{.threads = options.threads,
+                                   .classes = options.classes,
+                                   .class_names = options.class_names,
+                                   .fields = options.fields};
   if (is_manifest(at)) return create_manifest(at, options.file_bytes, packed);
   if (ends_with(at, {".athp"})) return std::make_unique<PackedWriter>(at, packed);
+  for (const FieldSpec& field : options.fields) {
+    ATH_CHECK(
+        field.name == "image" || field.name == "label",
+        "data: {} must be a packed file (.athp) to hold more than image and label, but the samples have "
+        "'{}'",
+        at.string(), field.name);
+  }
   if (ends_with(at, {".npy"})) return create_npy(at);
   if (ends_with(at, {".npz"})) return create_npz(at);
   if (ends_with(at, {".h5", ".hdf5"})) return create_hdf5(at);

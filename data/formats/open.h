@@ -25,6 +25,8 @@ struct OpenOptions {
 ///   manifests (.athp.json), .npz, TFRecords (.tfrecord, .tfrecords, NAME-00000-of-00128), LMDB (.mdb, or a
 ///   folder with data.mdb) and IDX (idx3-ubyte, idx4-ubyte) by their names;
 ///   bare pixels (.bin) by the .json beside them;
+///   tables of samples with several fields (.csv, .jsonl) by their names, and folders of them by images/ with
+///   masks/ or targets/ beside it;
 ///   folders of MNIST, CIFAR-10 and CIFAR-100 by the files in them, and any other folder with folders in it
 ///   as images, a folder for each class.
 /// Throws IoError where there is nothing, or nothing known.
@@ -35,11 +37,13 @@ struct CreateOptions {
   std::int64_t file_bytes = std::int64_t{1} << 30;  ///< manifests: bytes of samples in each file
   std::int64_t classes = 0;  ///< for formats that state them; 0: the largest label + 1, or the names'
   std::vector<std::string> class_names = {};  ///< for formats that keep them
+  std::vector<FieldSpec> fields = {};         ///< Dataset::fields(); none: image and label
 };
 
 /// A writer of the format that `path` ends like: .athp (a packed file), .athp.json (a manifest and its
 /// files), .npy, .npz, .h5, .hdf5, .tar, .tfrecord, .tfrecords, .mdb, .lmdb (a folder), .bin, idx3-ubyte, or
-/// no suffix (ImageFolderWriter). Throws ArgumentError on any other end, IoError where it cannot be written.
+/// no suffix (ImageFolderWriter). Of these packed files hold more than image and label. Throws ArgumentError
+/// on any other end, IoError where it cannot be written.
 std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
                                              const CreateOptions& options = {});
 

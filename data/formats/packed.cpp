@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -11,6 +12,7 @@
 
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/packed_layout.h"
+#include "data/sample_row.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -90,9 +92,10 @@ void PackedStore::read_head() {
   Header& header = *header_;
   header = packed::decode_header(bytes);
   compare("the header", 0, bytes.size(), packed::stored_crc(bytes), packed::own_crc(bytes));
-  if (header.version != packed::kVersion || header.byte_order != packed::kByteOrder) {
-    fail(8, fmt::format("must be of version {}, but is of {}: a newer Athanor wrote it", packed::kVersion,
-                        header.version));
+  const bool fields = header.version == packed::kFieldsVersion;
+  if ((header.version != packed::kVersion && !fields) || header.byte_order != packed::kByteOrder) {
+    fail(8, fmt::format("must be of version {} or {}, but is of {}: a newer Athanor wrote it",
+                        packed::kVersion, packed::kFieldsVersion, header.version));
   }
   // Each size fits the file, so that their sum cannot overflow.
   const bool sizes =
@@ -102,6 +105,7 @@ void PackedStore::read_head() {
       header.data_bytes <= length && header.data_bytes % packed::kAlignment == 0 &&
       header.pages == (header.data_bytes + header.page_bytes - 1) / header.page_bytes &&
       header.samples <= length / header.entry_bytes && header.name_bytes <= length &&
+      header.field_bytes <= length && fields == (header.field_bytes > 0) &&
       header.classes <= packed::kMaxClasses;
   const bool form =
       header.form.codec == packed::kVaries ? header.form == packed::Form{} : header.form.codec <= kPng;
@@ -133,12 +137,23 @@ void PackedStore::read_tail() {
     return bytes;
   };
   checked("the index", header.index_offset(), header.names_offset(), footer.index_crc);
-  const std::span<const std::byte> names =
+  const std::span<const std::byte> all_names =
       checked("the class names", header.names_offset(), header.page_crcs_offset(), footer.names_crc);
+  const auto names = all_names.first(header.name_bytes), fields = all_names.subspan(header.name_bytes);
   checked("the page CRCs", header.page_crcs_offset(), header.footer_offset(), footer.page_crcs_crc);
   if (!packed::decode_names(names, header.classes, class_names_)) {
     fail(header.names_offset(), fmt::format("must name {} classes, but does not", header.classes));
   }
+  if (fields.empty()) return;
+  const auto of = packed::decode_fields(fields);
+  const auto is = [](const char* name) {
+    return [name](const FieldSpec& field) { return field.name == name; };
+  };
+  if (of && std::ranges::count_if(*of, is("image")) == 1) fields_ = *of;
+  more_ = fields_.size() - std::min<std::size_t>(fields_.size(), 1) -
+          static_cast<std::size_t>(std::ranges::count_if(fields_, is("label")));
+  if (more_ == 0 || more_ > RowLayout::kMostFields)
+    fail(header.names_offset() + header.name_bytes, "must be a table of fields, with an image, but is none");
 }
 
 /// A file may be whole and still not one of ours.
@@ -151,7 +166,9 @@ void PackedStore::check_entries() {
     const bool inside = entry.offset % packed::kAlignment == 0 && entry.offset >= free &&
                         entry.offset <= data_end && entry.length <= data_end - entry.offset &&
                         packed::may_lie_at(entry.offset, entry.length, header.page_bytes);
-    const bool formed = entry.form.codec <= kPng && (entry.form.codec != kRaw || is_raw_size(entry));
+    // Of several fields, what a sample's bytes are divided into is seen when they are read.
+    const bool formed =
+        entry.form.codec <= kPng && (entry.form.codec != kRaw || more_ > 0 || is_raw_size(entry));
     if (!inside || entry.label >= header.classes || !formed) {
       fail(header.index_offset() + static_cast<std::uint64_t>(i) * header.entry_bytes,
            fmt::format(
@@ -161,7 +178,9 @@ void PackedStore::check_entries() {
     }
     free = entry.offset + entry.length;
   }
-  spec_.classes = static_cast<std::int64_t>(header.classes);
+  const bool labelled =
+      fields_.empty() || std::ranges::find(fields_, "label", &FieldSpec::name) != fields_.end();
+  spec_.classes = labelled ? static_cast<std::int64_t>(header.classes) : 0;
   if (header.form.codec == kRaw) {
     spec_.height = header.form.height;
     spec_.width = header.form.width;
@@ -192,12 +211,14 @@ StoredSample PackedStore::fetch(std::int64_t index, std::vector<std::byte>& scra
                       entry.form.width,
                       entry.form.channels,
                       static_cast<std::int64_t>(entry.label)};
+  // What StoredSample::more is lies in the scratch, too, behind the bytes where they do.
+  const std::size_t own = mapped() ? 0 : packed::align_up(entry.length, alignof(std::max_align_t));
+  if (scratch.size() < own + more_ * sizeof(StoredField)) scratch.resize(own + more_ * sizeof(StoredField));
   if (mapped()) {
     sample.bytes = map_.subspan(entry.offset, entry.length);
     prefetch(sample.bytes);
     check_length();
   } else {
-    if (scratch.size() < entry.length) scratch.resize(entry.length);
     const auto bytes = std::span(scratch).first(entry.length);
     read_at(entry.offset, bytes, "a sample");
     sample.bytes = bytes;
@@ -207,6 +228,13 @@ StoredSample PackedStore::fetch(std::int64_t index, std::vector<std::byte>& scra
       fail(entry.offset, fmt::format("the CRC of sample {} ({} bytes) must be {:08x}, but is {:08x}", index,
                                      entry.length, entry.crc, crc));
     }
+  }
+  if (more_ > 0) {
+    auto* const more = reinterpret_cast<StoredField*>(scratch.data() + own);
+    std::uninitialized_default_construct_n(more, more_);
+    if (!packed::divide_fields(sample, {more, more_})) [[unlikely]]
+      fail(entry.offset,
+           fmt::format("sample {} must be divided into its fields, but its bytes are not", index));
   }
   return sample;
 }

@@ -52,6 +52,7 @@ class PackedStore final : public Dataset {
   std::int64_t size() const override;
   const ImageSpec& spec() const override { return spec_; }
   std::vector<std::string> class_names() const override { return class_names_; }
+  std::vector<FieldSpec> fields() const override { return fields_.empty() ? Dataset::fields() : fields_; }
   /// Throws IoError naming sample and offset where its CRC is wrong (unless options.check is off), or the
   /// file has become shorter.
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
@@ -102,6 +103,8 @@ class PackedStore final : public Dataset {
   ImageSpec spec_;
   std::vector<std::byte> tail_;  ///< index, names and page CRCs, as they lie in the file
   std::vector<std::string> class_names_;
+  std::vector<FieldSpec> fields_;   ///< of version 2
+  std::size_t more_ = 0;            ///< of them, those beside image and label
   std::span<const std::byte> map_;  ///< header and data, or nothing
 };
 

@@ -6,6 +6,7 @@
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/packed_layout.h"
+#include "data/sample_row.h"
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
 
@@ -38,6 +39,11 @@ PackedWriter::PackedWriter(const std::filesystem::path& path, PackedWriterOption
             "packed file: there must be no class names or one for each of {} classes, but there are {}",
             classes_, names);
   if (names > 0) options_.classes = classes_ = names;
+  for (const FieldSpec& field : options_.fields)
+    more_ += field.name != "image" && field.name != "label" ? 1 : 0;
+  ATH_CHECK(more_ <= RowLayout::kMostFields, "packed file: there must be at most {} fields, but are {}",
+            RowLayout::kMostFields, more_);
+  if (more_ == 0) options_.fields = {};
   file_ = std::make_unique<AtomicFile>(path);
 }
 
@@ -49,6 +55,9 @@ void PackedWriter::check(const StoredSample& sample) const {
   ATH_CHECK(sample.label >= 0 && sample.label < classes,
             "packed file: the label of sample {} must be in [0, {}), but got {}", samples_, classes,
             sample.label);
+  ATH_CHECK(sample.more.size() == more_,
+            "packed file: sample {} must have {} fields beside image and label, but has {}", samples_, more_,
+            sample.more.size());
   constexpr std::int64_t kMost = UINT32_MAX;
   ATH_CHECK(std::ssize(sample.bytes) <= kMost,
             "packed file: sample {} must have less than 4 GiB, but has {} bytes", samples_,
@@ -71,23 +80,30 @@ void PackedWriter::check(const StoredSample& sample) const {
 void PackedWriter::add(const StoredSample& sample) {
   ATH_CHECK(!finished_, "packed file: add() must come before finish()");
   check(sample);
+  std::span<const std::byte> bytes = sample.bytes;
+  if (more_ > 0) {
+    packed::join_fields(sample, joined_);
+    bytes = joined_;
+    ATH_CHECK(bytes.size() <= UINT32_MAX,
+              "packed file: sample {} must have less than 4 GiB, but has {} bytes", samples_, bytes.size());
+  }
   const auto page = static_cast<std::uint64_t>(options_.page_bytes);
   std::uint64_t offset = packed::align_up(end_, packed::kAlignment);
-  if (!packed::may_lie_at(offset, sample.bytes.size(), page)) {
+  if (!packed::may_lie_at(offset, bytes.size(), page)) {
     offset = packed::kHeaderBytes + packed::align_up(offset - packed::kHeaderBytes, page);
   }
   if (chunks_.empty() || (offset - packed::kHeaderBytes) % page == 0) begin_chunk(offset);
   Chunk& chunk = chunks_.back();
   chunk.bytes.resize(offset - chunk.offset);
-  chunk.bytes.insert(chunk.bytes.end(), sample.bytes.begin(), sample.bytes.end());
+  chunk.bytes.insert(chunk.bytes.end(), bytes.begin(), bytes.end());
   chunk.entries.push_back(
       {offset,
-       static_cast<std::uint32_t>(sample.bytes.size()),
+       static_cast<std::uint32_t>(bytes.size()),
        0,
        static_cast<std::uint64_t>(sample.label),
        {static_cast<std::uint32_t>(sample.codec), static_cast<std::uint32_t>(sample.height),
         static_cast<std::uint32_t>(sample.width), static_cast<std::uint32_t>(sample.channels)}});
-  end_ = offset + sample.bytes.size();
+  end_ = offset + bytes.size();
   if (options_.classes == 0) classes_ = std::max(classes_, sample.label + 1);
   ++samples_;
 }
@@ -157,8 +173,14 @@ void PackedWriter::finish() {
   for (const Chunk& chunk : chunks_) {
     for (const Entry& entry : chunk.entries) packed::append(index, entry, header.entry_bytes);
   }
-  const std::vector<std::byte> names = packed::encode_names(options_.class_names);
+  std::vector<std::byte> names = packed::encode_names(options_.class_names);
   header.name_bytes = names.size();
+  if (more_ > 0) {
+    const std::vector<std::byte> fields = packed::encode_fields(options_.fields);
+    header.version = packed::kFieldsVersion;
+    header.field_bytes = fields.size();
+    names.insert(names.end(), fields.begin(), fields.end());
+  }
   header.content_id = packed::content_id(header, index, names, page_crcs);
   const packed::HeaderBytes header_bytes = encode(header);
   const packed::Footer footer{header.index_offset(), header.names_offset(), header.page_crcs_offset(),

@@ -21,13 +21,15 @@ struct PackedWriterOptions {
   /// How many classes there are; 0: as many as there are names, or the largest label + 1.
   std::int64_t classes = 0;
   std::vector<std::string> class_names = {};  ///< none, or one for each class
+  /// Of samples with more than image and label: Dataset::fields(). The file then is of version 2.
+  std::vector<FieldSpec> fields = {};
 };
 
 /// Writes a packed file (data/formats/packed.h) that appears under its name when it is whole and on the disk.
 /// Its bytes are a function of the samples, their order, page_bytes, classes and class_names alone. Holds the
 /// index (40 bytes a sample) and threads + 2 pages in memory.
-/// add() throws ArgumentError where a label is negative or not below `classes`, a raw sample is not height x
-/// width x channels bytes, or any has 4 GiB or more.
+/// add() throws ArgumentError where a sample has other fields, a label is negative or not below `classes`, a
+/// raw sample is not height x width x channels bytes, or any has 4 GiB or more.
 class PackedWriter final : public SampleWriter {
  public:
   explicit PackedWriter(const std::filesystem::path& path, PackedWriterOptions options = {});
@@ -50,6 +52,8 @@ class PackedWriter final : public SampleWriter {
 
   PackedWriterOptions options_;
   std::unique_ptr<class AtomicFile> file_;
+  std::size_t more_ = 0;                          ///< fields beside image and label
+  std::vector<std::byte> joined_;                 ///< a sample of several fields
   std::deque<Chunk> chunks_;                      ///< in the order of the file; the last one is being filled
   std::deque<std::shared_future<void>> sealing_;  ///< a failure stays in front, so that nothing goes on
   std::uint64_t end_;                             ///< of the last sample

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "data/preprocess.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -76,7 +75,7 @@ void check(const ImageTransform& transform) {
   ATH_CHECK(is_side(transform.height) && is_side(transform.width),
             "image transform: height and width must be in [1, {}], but got {}x{}", kMaxImageSide,
             transform.height, transform.width);
-  if (transform.random_crop) check(*transform.random_crop);
+  if (transform.random_crop) kernels::check(*transform.random_crop);
   ATH_CHECK(
       transform.shorter_side == 0 || (transform.shorter_side >= std::max(transform.height, transform.width) &&
                                       transform.shorter_side <= kMaxImageSide),

@@ -50,7 +50,7 @@ Json describe_samples(const Dataset& store) {
     const StoredSample sample = store.fetch(i, scratch);
     sizes.push_back(std::ssize(sample.bytes));
     ++codecs[name_of(sample.codec)];
-    ++per_class[static_cast<std::size_t>(sample.label)];
+    if (!per_class.empty()) ++per_class[static_cast<std::size_t>(sample.label)];
   }
   const ImageSpec& spec = store.spec();
   Json classes = Json::array();
@@ -62,6 +62,13 @@ Json describe_samples(const Dataset& store) {
   }
   Json all{{"samples", store.size()}, {"codecs", codecs}, {"sample_bytes", describe_sizes(std::move(sizes))}};
   if (spec.height > 0) all["shape"] = {spec.height, spec.width, spec.channels};
+  for (const FieldSpec& field : store.fields()) {
+    const std::vector<std::int64_t> shape(field.shape.begin(), field.shape.end());
+    all["fields"].push_back({{"name", field.name},
+                             {"kind", name_of(field.kind)},
+                             {"dtype", name_of(field.dtype)},
+                             {"shape", shape}});
+  }
   all["classes"] = classes;
   return all;
 }
@@ -110,6 +117,12 @@ void print(const Json& all) {
     row("file bytes", number(all["file_bytes"]));
     row("pages", fmt::format("{} of {} bytes, {:.1f} % filled by samples", number(all["pages"]),
                              number(all["page_bytes"]), 100 * all["page_fill"].get<double>()));
+  }
+  for (const Json& field : all["fields"]) {
+    const std::string name = field["name"].get<std::string>();
+    if (name == "image" || name == "label") continue;
+    row("field", fmt::format("{}: {}, {} {}", printable(name), field["kind"].get<std::string>(),
+                             field["dtype"].get<std::string>(), field["shape"].dump()));
   }
   const Json& classes = all["classes"];
   row("classes", with_commas(std::ssize(classes)));

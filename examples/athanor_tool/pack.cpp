@@ -62,7 +62,8 @@ void run_pack(const PackArguments& arguments) {
       create_samples(arguments.target, {.threads = threads > 1 ? 1 : 0,
                                         .file_bytes = arguments.file_mb << 20,
                                         .classes = from->spec().classes,
-                                        .class_names = from->class_names()});
+                                        .class_names = from->class_names(),
+                                        .fields = from->fields()});
 
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t total = arguments.limit > 0 ? std::min(arguments.limit, from->size()) : from->size();

@@ -80,6 +80,9 @@ class Decoding {
     }
     try {
       if (decode_) reader.check(sample);
+      for (const StoredField& field : sample.more) {
+        if (decode_ && field.codec != Codec::raw) reader.check({field.bytes, field.codec});
+      }
     } catch (const IoError& error) {
       return fmt::format("{}: {}", store_.where(i), error.what());
     }

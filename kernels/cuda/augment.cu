@@ -25,9 +25,11 @@ struct Plan {
 
 // A call of its own: one thread makes it, and inlined it would take registers from all. It writes by a
 // reference, for the place of a returned struct passes for the caller's own, which no race detector watches.
+template <bool Box>
 [[gnu::noinline]] __device__ void draw_plan(const Augment& augment, const AugmentKey& key, const Batch& batch,
                                             std::int64_t sample, Plan& to) {
-  const AugmentPlan plan = plan_augment(augment, batch.height, batch.width, key, sample);
+  const AugmentPlan plan = Box ? plan_augment(augment, batch.height, batch.width, key, sample)
+                               : plan_unscaled(augment, batch.height, batch.width, key, sample);
   const auto narrow = [](std::int64_t i) { return static_cast<int>(i); };
   to = {narrow(plan.dy),
         narrow(plan.dx),
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t task = blockIdx.x; task < batch.count * batch.pieces; task += gridDim.x) {
     const std::int64_t n = task / batch.pieces;
     __syncthreads();  // the table is there, and nobody needs the last plan
-    if (threadIdx.x == 0) draw_plan(augment, key, batch, batch.samples[n], plan);
+    if (threadIdx.x == 0) draw_plan<Box>(augment, key, batch, batch.samples[n], plan);
     __syncthreads();
     const std::uint8_t* image = batch.images + (batch.rows ? batch.rows[n] : n) * numel;
     const int first = static_cast<int>(task % batch.pieces) * kThreads * kPerThread;

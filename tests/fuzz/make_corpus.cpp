@@ -55,6 +55,18 @@ Writer packed(const std::filesystem::path& path) {
       path, PackedWriterOptions{.page_bytes = 4096, .class_names = {"a", "b", "c"}});
 }
 
+/// Images with masks and points.
+void write_fields(const std::filesystem::path& path) {
+  PackedWriter writer(path, {.page_bytes = 4096,
+                             .fields = {{"image", DType::u8, {2, 2, 3}, FieldKind::picture},
+                                        {"mask", DType::u8, {0, 0}, FieldKind::mask},
+                                        {"point", DType::f32, {1, 2}, FieldKind::points}}});
+  const std::vector<std::byte> bytes(12, std::byte{1});
+  const StoredField more[] = {{std::span(bytes).first(4), Codec::raw, 2, 2, 1}, {std::span(bytes).first(8)}};
+  for (int i = 0; i < 3; ++i) writer.add({bytes, Codec::raw, 2, 2, 3, 0, more});
+  writer.finish();
+}
+
 void save(const std::filesystem::path& folder, const char* target, const char* name,
           const std::string& input) {
   std::filesystem::create_directories(folder / target);
@@ -197,7 +209,12 @@ void make(const std::filesystem::path& to) {
     save(to, "packed", ("pages" + suffix).c_str(), how + content("a.athp"));
     write_encoded(packed(from / "a.athp"));
     save(to, "packed", ("encoded" + suffix).c_str(), how + content("a.athp"));
+    write_fields(from / "a.athp");
+    save(to, "packed", ("fields" + suffix).c_str(), how + content("a.athp"));
   }
+  save(to, "table", "csv",
+       std::string(1, '\0') + "image,mask,p.0:points,p.1,label\r\na.png,\"b,\"\"c.png\",1,2.5,cat\n");
+  save(to, "table", "jsonl", "\1{\"image\": \"a.png\", \"box:boxes\": [[1, 2, 3, 4]], \"label\": 3}\n");
   const std::string words = "bytes";
   const FeatureMap kinds{
       {"floats", std::vector<float>{1, 2}},

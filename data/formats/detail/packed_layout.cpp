@@ -5,9 +5,11 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/bytes.h"
+#include "data/sample_row.h"
 #include "tensor/detail/sha256.h"
 
 namespace athanor::packed {
@@ -59,7 +61,8 @@ void visit_header(auto& header, auto fields) {
   auto& form = header.form;
   fields(header.version, header.byte_order, header.content_id, header.samples, header.page_bytes,
          header.data_bytes, header.pages, header.classes, header.entry_bytes);
-  fields(form.codec, form.height, form.width, form.channels, header.reserved, header.name_bytes);
+  fields(form.codec, form.height, form.width, form.channels, header.reserved, header.name_bytes,
+         header.field_bytes);
 }
 
 void visit_footer(auto& footer, auto fields) {
@@ -154,6 +157,96 @@ bool decode_names(std::span<const std::byte> bytes, std::uint64_t count, std::ve
     bytes = bytes.subspan(length);
   }
   return names.size() == count;
+}
+
+std::vector<std::byte> encode_fields(const std::vector<FieldSpec>& fields) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const FieldSpec& field : fields) {
+    all.push_back({{"name", field.name},
+                   {"dtype", name_of(field.dtype)},
+                   {"shape", std::vector<std::int64_t>(field.shape.begin(), field.shape.end())},
+                   {"kind", name_of(field.kind)}});
+  }
+  const std::string text = all.dump();
+  const auto bytes = detail::bytes_of(text);
+  return {bytes.begin(), bytes.end()};
+}
+
+std::optional<std::vector<FieldSpec>> decode_fields(std::span<const std::byte> bytes) {
+  constexpr std::size_t kMostFields = 18, kMostSides = 8;
+  constexpr std::int64_t kMostSide = std::int64_t{1} << 31;
+  std::vector<FieldSpec> fields;
+  try {
+    for (const nlohmann::json& entry : nlohmann::json::parse(detail::text_of(bytes))) {
+      FieldSpec field{.name = entry.at("name").get<std::string>()};
+      const auto dtype = dtype_named(entry.at("dtype").get<std::string>());
+      const auto kind = field_kind_named(entry.at("kind").get<std::string>());
+      const nlohmann::json& shape = entry.at("shape");
+      if (!dtype || !kind || shape.size() > kMostSides) return std::nullopt;
+      std::int64_t elements = 1;
+      for (const nlohmann::json& side : shape) {
+        const auto length = side.is_number_integer() ? side.get<std::int64_t>() : -1;
+        if (length < 0 || length > kMostSide) return std::nullopt;
+        field.shape.push_back(length);
+        elements *= length;
+        if (elements > kMostSide) return std::nullopt;
+      }
+      field.dtype = *dtype;
+      field.kind = *kind;
+      fields.push_back(std::move(field));
+      if (fields.size() > kMostFields) return std::nullopt;
+    }
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+  return fields;
+}
+
+void join_fields(const StoredSample& sample, std::vector<std::byte>& bytes) {
+  bytes.clear();
+  std::vector<std::byte> parts;
+  const auto add = [&](const StoredField& field) {
+    bytes.resize(align_up(bytes.size(), 8));
+    bytes.insert(bytes.end(), field.bytes.begin(), field.bytes.end());
+    parts.resize(parts.size() + kPartBytes);
+    const auto narrow = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+    Put(parts.data() + parts.size() - kPartBytes)(
+        narrow(std::ssize(field.bytes)), static_cast<std::uint32_t>(field.codec), narrow(field.height),
+        narrow(field.width), narrow(field.channels));
+  };
+  add({sample.bytes, sample.codec, sample.height, sample.width, sample.channels});
+  for (const StoredField& field : sample.more) add(field);
+  bytes.insert(bytes.end(), parts.begin(), parts.end());
+}
+
+bool divide_fields(StoredSample& sample, std::span<StoredField> more) {
+  const std::size_t table = (1 + more.size()) * kPartBytes;
+  if (sample.bytes.size() < table) return false;
+  const std::size_t end = sample.bytes.size() - table;
+  std::size_t at = 0;
+  StoredField field;
+  const std::span<const std::byte> all = sample.bytes;
+  for (std::size_t i = 0; i <= more.size(); ++i) {
+    std::uint32_t length = 0;
+    Form form;
+    Get(all.data() + end + i * kPartBytes)(length, form.codec, form.height, form.width, form.channels);
+    at = align_up(at, 8);
+    if (at > end || length > end - at || form.codec > static_cast<std::uint32_t>(Codec::png)) return false;
+    field = {all.subspan(at, length), static_cast<Codec>(form.codec), form.height, form.width, form.channels};
+    at += length;
+    if (i > 0) {
+      more[i - 1] = field;
+      continue;
+    }
+    const std::uint64_t area = std::uint64_t{form.height} * form.width;
+    const bool whole = area != 0 && area <= length && area * form.channels == length;
+    const bool as_indexed = field.codec == sample.codec && field.height == sample.height &&
+                            field.width == sample.width && field.channels == sample.channels;
+    if ((field.codec == Codec::raw && !whole) || !as_indexed) return false;
+    sample.bytes = field.bytes;
+  }
+  sample.more = more;
+  return true;
 }
 
 ContentId content_id(Header header, std::span<const std::byte> index, std::span<const std::byte> names,

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +20,8 @@ using ContentId = std::array<std::byte, 16>;
 inline constexpr std::uint64_t kHeaderBytes = 4096, kFooterBytes = 64, kAlignment = 64;
 inline constexpr std::uint64_t kMinPageBytes = 4096, kMaxPageBytes = std::uint64_t{1} << 30;
 inline constexpr std::uint64_t kMaxClasses = std::uint64_t{1} << 31;
-inline constexpr std::uint32_t kVersion = 1, kByteOrder = 0x01020304;
+/// Version 1 holds an image and a label for each sample, version 2 the fields that its table names.
+inline constexpr std::uint32_t kVersion = 1, kFieldsVersion = 2, kByteOrder = 0x01020304;
 /// Of an index entry where all samples have one codec and size, and where they do not.
 inline constexpr std::uint32_t kShortEntry = 24, kLongEntry = 40;
 inline constexpr std::uint32_t kVaries = 255;  ///< instead of a codec
@@ -63,10 +65,11 @@ struct Header {
   Form form;
   std::uint32_t reserved = 0;
   std::uint64_t name_bytes = 0;
+  std::uint64_t field_bytes = 0;  ///< of the table of fields behind the class names; 0 in version 1
 
   std::uint64_t index_offset() const { return kHeaderBytes + data_bytes; }
   std::uint64_t names_offset() const { return index_offset() + samples * entry_bytes; }
-  std::uint64_t page_crcs_offset() const { return names_offset() + name_bytes; }
+  std::uint64_t page_crcs_offset() const { return names_offset() + name_bytes + field_bytes; }
   std::uint64_t footer_offset() const { return page_crcs_offset() + pages * 4; }
   std::uint64_t file_bytes() const { return footer_offset() + kFooterBytes; }
 };
@@ -101,6 +104,17 @@ Entry decode_entry(const std::byte* at, std::uint32_t entry_bytes, const Form& c
 /// false where `bytes` are not `count` of them.
 std::vector<std::byte> encode_names(const std::vector<std::string>& names);
 bool decode_names(std::span<const std::byte> bytes, std::uint64_t count, std::vector<std::string>& names);
+
+/// The table of fields, as JSON; decode_fields() gives nothing where `bytes` are none.
+std::vector<std::byte> encode_fields(const std::vector<FieldSpec>& fields);
+std::optional<std::vector<FieldSpec>> decode_fields(std::span<const std::byte> bytes);
+
+/// Of version 2, the bytes of a sample: its image and its other fields, each from a multiple of 8 on, and
+/// then for each of them its length and form, kPartBytes. divide_fields() makes of a sample with all of these
+/// as its bytes one with those of its image, and with `more`; false where they are not so.
+inline constexpr std::size_t kPartBytes = 20;
+void join_fields(const StoredSample& sample, std::vector<std::byte>& bytes);
+bool divide_fields(StoredSample& sample, std::span<StoredField> more);
 
 /// What the content id must be: of all that follows the data, and the header without the id.
 ContentId content_id(Header header, std::span<const std::byte> index, std::span<const std::byte> names,
