@@ -4,6 +4,7 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"
+#include "nn/torch_layout.h"
 #include "tensor/error.h"
 
 namespace athanor::nn {
@@ -20,7 +21,8 @@ bool differ_in_classes(const Shape& a, const Shape& b) {
 
 }  // namespace
 
-Pretrained load_pretrained(Module& model, const StateDict& given) {
+Pretrained load_pretrained(Module& model, const StateDict& weights) {
+  const StateDict given = has_torch_layout(model, weights) ? from_torch_layout(model, weights) : weights;
   const StateDict own = model.state_dict();
   const std::vector<Parameter> parameters = model.parameters();
   ATH_CHECK(!parameters.empty(), "pretrained: the model must have parameters");

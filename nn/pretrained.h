@@ -15,7 +15,8 @@ struct Pretrained {
   std::int64_t classes = 0;        ///< of the weights, where the head is fresh
 };
 
-/// Fills a model that has values with others' of the same names: all its parameters and buffers. The last
+/// Fills a model that has values with others' of the same names: all its parameters and buffers, in our
+/// layouts or PyTorch's (has_torch_layout()). The last
 /// layer (the head: the module of the last parameter) keeps its own where `weights` have another number of
 /// classes, its parameters' first dimension, and fit otherwise. Throws ArgumentError naming what does not
 /// fit: a name too few or too many, another shape. Then nothing has changed.

@@ -56,7 +56,23 @@ Tensor channels_last(const Tensor& x, const Shape& image) {
   return dense_copy(view, x.rank() == 2 ? x.shape() : view.shape());
 }
 
+Shape channels_first(const Shape& image) {
+  return {image[0], image[3], image[1], image[2]};
+}
+
 }  // namespace
+
+bool has_torch_layout(const Module& model, const StateDict& state) {
+  bool differs = false;
+  for (const auto& [name, ours] : images_of(model)) {
+    const StateDict::Value* value = state.find(name);
+    const Tensor* tensor = value ? std::get_if<Tensor>(value) : nullptr;
+    if (!tensor || tensor->rank() != 4) continue;
+    if (tensor->shape() != channels_first(ours)) return false;
+    differs = differs || tensor->shape() != ours;
+  }
+  return differs;
+}
 
 StateDict from_torch_layout(const Module& model, const StateDict& torch) {
   const std::map<std::string, Shape> images = images_of(model);
@@ -71,7 +87,7 @@ StateDict from_torch_layout(const Module& model, const StateDict& torch) {
     }
     const Shape& to = image->second;
     const bool fits = tensor->rank() == 2 ? tensor->shape() == Shape{to[0], to[1] * to[2] * to[3]}
-                                          : tensor->shape() == Shape{to[0], to[3], to[1], to[2]};
+                                          : tensor->shape() == channels_first(to);
     const Tensor source = tensor->is_contiguous() ? *tensor : dense_copy(tensor->detach(), tensor->shape());
     ours.set(entry.name, fits ? channels_last(source, to) : source);
   }

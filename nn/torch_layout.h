@@ -10,6 +10,9 @@ namespace athanor::nn {
 // from the modules of the model: the weights of Conv2d and ConvTranspose2d, and the columns of a Linear with
 // options().image. Entries the model does not know pass through unchanged.
 
+/// Whether a state has PyTorch's layouts: no filter of the model differs from them in shape, and one differs
+/// from ours. A model whose filters look alike in both (1x1 of one channel) has ours.
+bool has_torch_layout(const Module& model, const StateDict& state);
 /// A state with PyTorch's layouts as a state of `model`; "num_batches_tracked", which we do not count, is
 /// left out. Shapes that do not fit are left for load_state_dict() to name.
 StateDict from_torch_layout(const Module& model, const StateDict& torch);

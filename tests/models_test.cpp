@@ -339,6 +339,23 @@ TEST(Pretrained, TakesAllOrAllButTheHead) {
   }
 }
 
+TEST(Pretrained, TakesPyTorchsLayoutsForWhatTheyAre) {
+  for (const char* name : {"lenet5", "resnet20", "mobilenet_v3_small", "vit_tiny"}) {
+    const ModelOptions options{.classes = 5, .image_size = 32};
+    const auto theirs = make_model(name, options, 1), model = make_model(name, options, 2);
+    const StateDict state = theirs->state_dict(), torch = to_torch_layout(*theirs, state);
+    EXPECT_TRUE(has_torch_layout(*model, torch)) << name;
+    EXPECT_FALSE(has_torch_layout(*model, state)) << name;
+    const Pretrained taken = load_pretrained(*model, torch);
+    EXPECT_EQ(taken.loaded, std::ssize(state.names())) << name;
+    for (const std::string& tensor : state.names())
+      EXPECT_EQ(model->state_dict().tensor(tensor).to_vector(), state.tensor(tensor).to_vector()) << tensor;
+
+    const auto other = make_model(name, {.classes = 6, .image_size = 32}, 2);
+    EXPECT_EQ(load_pretrained(*other, torch).classes, 5) << name;
+  }
+}
+
 TEST(Pretrained, RefusesWhatDoesNotFitAndChangesNothing) {
   const auto model = make_model("resnet20", {.classes = 10}, 1);
   const auto before = model->state_dict().tensor("conv1.weight").to_vector();

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# train_models.sh BIN: the models of athanor_ops train on photos in every precision: some steps, finite losses, other weights.
+# Ends with 77 where $ATHANOR_DATA_DIR has no imagenet-sample.
+set -euo pipefail
+bin=$1
+shift
+photos=${ATHANOR_DATA_DIR:-/nowhere}/imagenet-sample
+[ -d "$photos" ] || { printf '%s: Skipped\nATHANOR_DATA_DIR names no folder with imagenet-sample\n' "$0"; exit 77; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+die() { echo "$*"; cat out err 2>/dev/null; exit 1; }
+field() { sed -n "/\"event\":\"$2\"/s/.*\"$3\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -1; }
+
+i=0
+for photo in "$photos"/*.JPEG; do
+  part=train
+  [ $i -lt 12 ] || part=val
+  mkdir -p "imagenet/$part/class$((i % 2))"
+  ln -s "$photo" "imagenet/$part/class$((i % 2))/"
+  i=$((i + 1))
+  [ $i -lt 16 ] || break
+done
+
+models=(mobilenet_v2 mobilenet_v3_large mobilenet_v3_small efficientnet_b0 convnext_tiny vit_tiny)
+for model in "${@:-${models[@]}}"; do
+  for precision in f32 bf16 f16; do
+    rm -f metrics.jsonl
+    scale=() # by itself it begins at 65536 and halves, which takes steps
+    [ $precision != f16 ] || scale=(--loss-scale dynamic:16)
+    "$bin/train_imagenet" --data-dir . --model "$model" --image-size 32 --batch-size 4 --lr 0.01 --max-steps 3 \
+      --precision $precision "${scale[@]}" --metrics metrics.jsonl >out 2>err || die "$model in $precision: code $?"
+    [ "$(field metrics.jsonl end applied_steps)" = 3 ] || die "$model in $precision: expected 3 applied steps"
+    for loss in "$(field metrics.jsonl epoch train_loss)" "$(field metrics.jsonl end test_loss)"; do
+      grep -qE '^[0-9.e+-]+$' <<<"$loss" || die "$model in $precision: its loss is '$loss'"
+      echo "$model $precision $loss"
+    done
+  done
+done
