@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# own_tasks.sh BIN MPI NAME...: each example with a task of its own, on a few made-up digits, in f32 and f16: killed (in each of its
+# own_tasks.sh BIN MPI PRECISIONS NAME...: each example with a task of its own, on a few made-up pictures: killed (in each of its
 # phases), it goes on to the same weights and pictures; ZeRO-1 is DDP to the bit (where MPI is 1). What is wrong is one line.
 set -euo pipefail
-bin=$1 mpi=$2
-shift 2
+bin=$1 mpi=$2 precisions=$3
+shift 3
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -26,11 +26,12 @@ for part in train:64 t10k:20; do
     >"mnist/$name-labels-idx1-ubyte"
 done
 
-# Noise in the batches of CIFAR-10, too.
+# Noise in the batches of CIFAR-10, too: the same ten pictures again and again, in all of them.
 mkdir cifar10
-for file in data_batch_1 data_batch_2 data_batch_3 data_batch_4 data_batch_5 test_batch; do
-  for i in {0..9}; do printf "\\x$(printf %x "$i")"; head -c 3072 /dev/urandom; done >"cifar10/$file.bin"
-done
+for i in {0..9}; do printf "\\x$(printf %x "$i")"; head -c 3072 /dev/urandom; done >ten
+for _ in {1..10}; do cat ten; done >hundred
+for _ in {1..100}; do cat hundred; done >cifar10/test_batch.bin
+for i in {1..5}; do ln cifar10/test_batch.bin "cifar10/data_batch_$i.bin"; done
 
 phases_of() { # phases_of NAME: the folders of its phases, below that of the checkpoints
   case $1 in
@@ -48,7 +49,7 @@ for name in "$@"; do
       [ "$(wc -l <err)" -eq 1 ] || die "$name: expected one line on stderr"
       ;;
   esac
-  for precision in f32 f16; do
+  for precision in $precisions; do
     train=("$bin/$name" --data-dir . --epochs 3 --batch-size 16 --max-steps 9 --deterministic --threads 1 --precision $precision)
     run 0 "${train[@]}" --run-dir straight
     straight=$(hash_of straight/metrics.jsonl)

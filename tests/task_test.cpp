@@ -12,6 +12,7 @@
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
 #include "dist/transports/thread_transport.h"
+#include "nn/batch_norm.h"
 #include "support/says.h"
 #include "support/small_tasks.h"
 #include "support/temp_dir.h"
@@ -77,6 +78,31 @@ TEST(Task, TrainsWithoutValidation) {
   Trainer watched(config);
   EXPECT_SAYS(watched.fit(task, *synthetic(test::kSmallSpec, 160, 1)),
               "--early-stop: the metric must be one of train_loss, train_samples, but got 'val_loss'");
+}
+
+TEST(Task, RanksEndWithOneModelAlsoWithoutValidation) {
+  struct Normed : Task {
+    nn::BatchNorm norm{16};
+    Normed() { network("norm", norm), norm.initialize(1); }
+    Tensor training_step(const Batch& batch, Step&) override {
+      return mean(square(norm(flatten(batch["image"]))));
+    }
+  };
+  TrainerConfig config = adam_config();
+  config.threads = 1;
+  config.strategy = Strategy::ddp;
+  std::vector<std::vector<double>> means(2);
+  dist::run_ranks(2, [&](dist::Transport& transport) {
+    Normed task;
+    Trainer(config, &transport).fit(task, *synthetic(test::kSmallSpec, 160, 1));
+    for (const NamedTensor& buffer : task.norm.buffers()) {
+      const std::vector<double> values = buffer.tensor.to_vector();
+      auto& to = means[static_cast<std::size_t>(transport.rank())];
+      to.insert(to.end(), values.begin(), values.end());
+    }
+  });
+  ASSERT_EQ(means[0].size(), 32u);
+  EXPECT_EQ(means[0], means[1]);
 }
 
 TEST(Task, GoesOnFromACheckpointWithTheSameBits) {

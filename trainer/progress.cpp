@@ -45,6 +45,7 @@ std::string counted(std::int64_t count, const char* what) {
 std::string describe(const Augment& augment) {
   std::string text;
   if (augment.pad > 0) text += fmt::format(", shifts up to {} px", augment.pad);
+  if (augment.resized_crop) text += ", random parts";
   if (augment.flip) text += ", flips";
   if (augment.colour.any()) text += ", colours";
   if (augment.cutout > 0) text += fmt::format(", cutout {}", augment.cutout);

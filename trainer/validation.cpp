@@ -10,9 +10,12 @@ namespace athanor {
 
 std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseTimes& times,
                                        const dist::PassNetwork* gathering, std::int64_t most) {
-  Loader* const held_out = feeding_.held_out();
-  if (!held_out) return Metrics::not_measured();
   const auto timed = times.scope(&Times::validation);
+  Loader* const held_out = feeding_.held_out();
+  if (!held_out) {
+    strategy_.broadcast_buffers();  // for who uses the model after training
+    return Metrics::not_measured();
+  }
   ValidatedModel model(averages, strategy_);
   strategy_.broadcast_buffers();
   const InferenceMode inference;
