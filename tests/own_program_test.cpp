@@ -268,14 +268,16 @@ TEST(Samples, ARunsFolderHasThemAndAllElse) {
   (void)train(again, config);
   EXPECT_EQ(bytes_of(last), png);
   config.resume.clear();
-  config.run_dir = folder / "ranks";
   dist::run_ranks(2, [&](dist::Transport& transport) {
+    TrainerConfig mine = config;
+    mine.run_dir = folder / (transport.rank() == 0 ? "first" : "second");
     Painter one;
-    (void)train(one, config, &transport);
+    (void)train(one, mine, &transport);
   });
-  EXPECT_EQ(files_in(config.run_dir / "samples").size(), 2u);
-  const std::vector<std::byte> half = bytes_of(config.run_dir / "samples/epoch_0002_samples.png");
-  EXPECT_EQ(decoder.open(half), (ImageSize{2 * 6 + 2, 8 * 6 + 2})) << "rank 0's ten";
+  EXPECT_EQ(files_in(folder / "first").size(), 5u);
+  EXPECT_FALSE(fs::exists(folder / "second")) << "rank 0 alone writes";
+  const std::vector<std::byte> half = bytes_of(folder / "first/samples/epoch_0002_samples.png");
+  EXPECT_EQ(decoder.open(half), (ImageSize{2 * 6 + 2, 8 * 6 + 2})) << "its ten";
 }
 
 TEST(Samples, AFullDiskIsOneWarning) {
@@ -410,6 +412,25 @@ TEST(Phases, AKilledRunGoesOnInTheOneItWasIn) {
       config.checkpoint_every = 0;
     }
   }
+}
+
+TEST(Phases, EarlyStoppingBeginsAnewInEach) {
+  struct Falling : Autoencoder {
+    double score;
+    explicit Falling(double from) : score(from) {}
+    void validation_step(const Batch&, Step& step) override {
+      step.log("score", full({}, --score, {DType::f32, kCpu}));
+    }
+  };
+  TrainerConfig config = adam_config();
+  config.early_stop = EarlyStop{"val_score", 2, Goal::minimum};
+  Trainer trainer(config);
+  const auto train_set = synthetic(kSmallSpec, 160, 1), test_set = synthetic(kSmallSpec, 50, 2);
+  Falling first(0), second(100);  // which is never as low as the first
+  (void)trainer.phase("first").fit(first, *train_set, *test_set);
+  const FitReport report = trainer.phase("second").fit(second, *train_set, *test_set);
+  EXPECT_EQ(report.epochs, 4);
+  EXPECT_EQ(report.stopped_by, StoppedBy::epochs);
 }
 
 TEST(Phases, AreTheSameOnRanks) {
