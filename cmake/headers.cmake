@@ -50,7 +50,6 @@ set(ATHANOR_HEADERS
   data/formats/tar.h
   data/formats/tfrecord.h
   data/image/decoder.h
-  data/image/encode_jpeg.h
   data/image/image.h
   data/image/jpeg.h
   data/image/orientation.h
