@@ -35,7 +35,6 @@
 #include "data/formats/image_folder.h"
 #include "data/formats/import/cache.h"
 #include "data/formats/import/hdf5.h"
-#include "data/formats/import/sequence.h"
 #include "data/formats/join.h"
 #include "data/formats/lmdb.h"
 #include "data/formats/manifest.h"

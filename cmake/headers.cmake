@@ -37,7 +37,6 @@ set(ATHANOR_HEADERS
   data/formats/image_folder.h
   data/formats/import/cache.h
   data/formats/import/hdf5.h
-  data/formats/import/sequence.h
   data/formats/join.h
   data/formats/lmdb.h
   data/formats/manifest.h
@@ -51,7 +50,6 @@ set(ATHANOR_HEADERS
   data/formats/tar.h
   data/formats/tfrecord.h
   data/image/decoder.h
-  data/image/encode_jpeg.h
   data/image/image.h
   data/image/jpeg.h
   data/image/orientation.h

@@ -145,7 +145,6 @@ set(ATHANOR_SOURCES
   data/formats/table.cpp
   data/formats/tar.cpp
   data/formats/tfrecord.cpp
-  data/image/encode_jpeg.cpp
   data/image/jpeg.cpp
   data/image/orientation.cpp
   data/image/png.cpp

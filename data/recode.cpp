@@ -4,7 +4,7 @@
 #include <cmath>
 #include <memory>
 
-#include "data/image/encode_jpeg.h"
+#include "data/image/jpeg.h"
 #include "data/image/resize.h"
 #include "data/image/transform.h"
 #include "tensor/error.h"

@@ -104,7 +104,7 @@ TEST(ChildProcess, BytesGoBothWaysInOrder) {
 }
 
 TEST(ChildProcess, AnExceptionIsOneLine) {
-  const std::pair<std::string, bool> refused{"two?lines", false};
+  const std::pair<std::string, bool> refused{"two\\nlines", false};
   ChildProcess reading(obey, 60);
   EXPECT_EQ(failure([&] { ask(reading, 't'); }), refused);
   ChildProcess finishing(obey, 60);

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "data/image/decoder.h"
-#include "data/image/encode_jpeg.h"
+#include "data/image/jpeg.h"
 #include "data/image/resize.h"
 #include "data/image/transform.h"
 #include "support/image_files.h"

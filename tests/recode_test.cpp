@@ -11,7 +11,7 @@
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
 #include "data/image/decoder.h"
-#include "data/image/encode_jpeg.h"
+#include "data/image/jpeg.h"
 #include "support/image_files.h"
 #include "support/samples.h"
 #include "support/temp_dir.h"

@@ -17,22 +17,17 @@ std::int64_t label_bytes(std::int64_t classes) {
   return classes == 10 ? 1 : 2;
 }
 
-class CifarStore final : public detail::IndexedStore {
- public:
-  using IndexedStore::IndexedStore;
-
-  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
-    StoredSample sample = IndexedStore::fetch(index, scratch);
-    scratch.resize(static_cast<std::size_t>(kImage));
-    const std::byte* planes = sample.bytes.data() + sample.bytes.size() - kImage;
-    std::byte* to = scratch.data();
-    for (std::int64_t p = 0; p < kPlane; ++p) {
-      for (std::int64_t c = 0; c < kChannels; ++c) *to++ = planes[c * kPlane + p];
-    }
-    sample.bytes = scratch;
-    return sample;
+/// The planes of a record as an image, channels last.
+StoredSample read_record(const detail::FileBytes& file, const detail::IndexEntry& at,
+                         std::vector<std::byte>& scratch) {
+  const std::byte* planes = file.at(at.offset, at.bytes, "a record").data() + at.bytes - kImage;
+  scratch.resize(static_cast<std::size_t>(kImage));
+  std::byte* to = scratch.data();
+  for (std::int64_t p = 0; p < kPlane; ++p) {
+    for (std::int64_t c = 0; c < kChannels; ++c) *to++ = planes[c * kPlane + p];
   }
-};
+  return {scratch, Codec::raw, kSide, kSide, kChannels, at.label};
+}
 
 /// `records`: how many there must be; 0: any number.
 std::unique_ptr<Dataset> open_file(const std::filesystem::path& path, std::int64_t classes,
@@ -56,7 +51,8 @@ std::unique_ptr<Dataset> open_file(const std::filesystem::path& path, std::int64
     if (const auto bad = detail::bad_label(label, classes)) file->fail(label_at, "{}", *bad);
     entries.push_back({at, record, label, Codec::raw});
   }
-  return std::make_unique<CifarStore>(file, ImageSpec{kSide, kSide, kChannels, classes}, std::move(entries));
+  const ImageSpec spec{kSide, kSide, kChannels, classes};
+  return std::make_unique<detail::IndexedStore>(file, spec, std::move(entries), read_record);
 }
 
 /// The files of `split`, `records` in each.

@@ -6,135 +6,95 @@
 namespace athanor {
 namespace {
 
+using Bytes = std::span<const std::byte>;
+using ByteStrings = std::vector<Bytes>;
+
+enum class Wire : std::uint8_t { varint = 0, fixed64 = 1, length = 2, group = 3, end_group = 4, fixed32 = 5 };
+
 /// Walks over the fields of a serialised message. Offsets are those of the outermost one.
 class ProtobufReader {
  public:
-  enum class Wire : std::uint8_t {
-    varint = 0,
-    fixed64 = 1,
-    length = 2,
-    group = 3,
-    end_group = 4,
-    fixed32 = 5
-  };
-
-  explicit ProtobufReader(std::span<const std::byte> message, std::int64_t offset = 0)
-      : message_(message), base_(offset) {}
+  explicit ProtobufReader(Bytes message, std::int64_t offset = 0) : message_(message), base_(offset) {}
 
   /// Steps to the next field; false at the end. Groups are skipped.
-  bool next();
+  bool next() {
+    for (std::uint64_t depth = 0; !at_end() || depth > 0;) {
+      if (at_end()) fail("a group must end, but does not");
+      const std::uint64_t tag = varint();
+      field_ = tag >> 3;
+      wire_ = static_cast<Wire>(tag & 7);
+      if (field_ == 0 && depth == 0) fail("a field's number must be positive, but is 0");
+      if (wire_ == Wire::group) {
+        ++depth;
+      } else if (wire_ == Wire::end_group && depth > 0) {
+        --depth;
+      } else {
+        read_value();
+        if (depth == 0) return true;
+      }
+    }
+    return false;
+  }
   bool is(std::uint64_t field, Wire wire) const { return field_ == field && wire_ == wire; }
-  /// Of a varint: its value.
+  /// Of a varint: its value. Of everything else: its bytes, and these as a message.
   std::uint64_t number() const { return number_; }
-  /// Of everything else: its bytes.
-  std::span<const std::byte> bytes() const { return bytes_; }
-  /// The same bytes as a message.
+  Bytes bytes() const { return bytes_; }
   ProtobufReader message() const { return ProtobufReader(bytes_, bytes_offset_); }
 
   bool at_end() const { return at_ == message_.size(); }
-  std::uint64_t varint();
-  /// Throws IoError.
-  [[noreturn]] void fail(const std::string& message) const;
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 70; shift += 7) {
+      if (at_end()) fail("a number must end, but the message does");
+      const auto byte = std::to_integer<std::uint64_t>(message_[at_++]);
+      value |= (byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    fail("a number must have at most 10 bytes, but goes on");
+  }
+  template <class... Args> [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) const {
+    detail::fail<IoError>("example: offset {}: {}", base_ + static_cast<std::int64_t>(at_),
+                          fmt::format(message, std::forward<Args>(args)...));
+  }
 
  private:
-  void read_value();
-  void skip_group();
+  void read_value() {
+    std::uint64_t length = 0;
+    switch (wire_) {
+      case Wire::varint: number_ = varint(); return;
+      case Wire::fixed64: length = 8; break;
+      case Wire::fixed32: length = 4; break;
+      case Wire::length: length = varint(); break;
+      default: fail("a field's type must be 0, 1, 2, 3 or 5, but is {}", static_cast<int>(wire_));
+    }
+    const std::size_t rest = message_.size() - at_;
+    if (length > rest) fail("a field must have {} bytes, but only {} follow", length, rest);
+    bytes_ = message_.subspan(at_, static_cast<std::size_t>(length));
+    bytes_offset_ = base_ + static_cast<std::int64_t>(at_);
+    at_ += static_cast<std::size_t>(length);
+  }
 
-  std::span<const std::byte> message_;
+  Bytes message_;
   std::int64_t base_;
   std::size_t at_ = 0;
   std::uint64_t field_ = 0, number_ = 0;
   Wire wire_ = Wire::varint;
-  std::span<const std::byte> bytes_;
+  Bytes bytes_;
   std::int64_t bytes_offset_ = 0;
 };
 
-/// Appends fields to a message.
-class ProtobufWriter {
- public:
-  void varint(std::uint64_t value);
-  void bytes(std::uint64_t field, std::span<const std::byte> value);
-  std::vector<std::byte>& message() { return message_; }
-
- private:
-  std::vector<std::byte> message_;
+/// A message that grows by fields of bytes.
+struct ProtobufWriter : detail::ByteWriter {
+  ProtobufWriter& varint(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes.push_back(static_cast<std::byte>(value | 0x80));
+    bytes.push_back(static_cast<std::byte>(value));
+    return *this;
+  }
+  ProtobufWriter& field(std::uint64_t number, Bytes value) {
+    varint(number << 3 | static_cast<std::uint64_t>(Wire::length)).varint(value.size()).add(value);
+    return *this;
+  }
 };
-
-bool ProtobufReader::next() {
-  while (!at_end()) {
-    const std::uint64_t tag = varint();
-    field_ = tag >> 3;
-    wire_ = static_cast<Wire>(tag & 7);
-    if (field_ == 0) fail("a field's number must be positive, but is 0");
-    if (wire_ == Wire::group) {
-      skip_group();
-      continue;
-    }
-    read_value();
-    return true;
-  }
-  return false;
-}
-
-void ProtobufReader::read_value() {
-  std::uint64_t length = 0;
-  switch (wire_) {
-    case Wire::varint: number_ = varint(); return;
-    case Wire::fixed64: length = 8; break;
-    case Wire::fixed32: length = 4; break;
-    case Wire::length: length = varint(); break;
-    default: fail(fmt::format("a field's type must be 0, 1, 2, 3 or 5, but is {}", static_cast<int>(wire_)));
-  }
-  const std::size_t rest = message_.size() - at_;
-  if (length > rest) fail(fmt::format("a field must have {} bytes, but only {} follow", length, rest));
-  bytes_ = message_.subspan(at_, static_cast<std::size_t>(length));
-  bytes_offset_ = base_ + static_cast<std::int64_t>(at_);
-  at_ += static_cast<std::size_t>(length);
-}
-
-void ProtobufReader::skip_group() {
-  for (std::uint64_t depth = 1; depth > 0;) {
-    if (at_end()) fail("a group must end, but does not");
-    const std::uint64_t tag = varint();
-    wire_ = static_cast<Wire>(tag & 7);
-    if (wire_ == Wire::group) {
-      ++depth;
-    } else if (wire_ == Wire::end_group) {
-      --depth;
-    } else {
-      read_value();
-    }
-  }
-}
-
-std::uint64_t ProtobufReader::varint() {
-  std::uint64_t value = 0;
-  for (int shift = 0; shift < 70; shift += 7) {
-    if (at_end()) fail("a number must end, but the message does");
-    const auto byte = std::to_integer<std::uint64_t>(message_[at_++]);
-    value |= (byte & 0x7f) << shift;
-    if (byte < 0x80) return value;
-  }
-  fail("a number must have at most 10 bytes, but goes on");
-}
-
-void ProtobufReader::fail(const std::string& message) const {
-  detail::fail<IoError>("example: offset {}: {}", base_ + static_cast<std::int64_t>(at_), message);
-}
-
-void ProtobufWriter::varint(std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) message_.push_back(static_cast<std::byte>(value | 0x80));
-  message_.push_back(static_cast<std::byte>(value));
-}
-
-void ProtobufWriter::bytes(std::uint64_t field, std::span<const std::byte> value) {
-  varint(field << 3 | static_cast<std::uint64_t>(ProtobufReader::Wire::length));
-  varint(value.size());
-  message_.insert(message_.end(), value.begin(), value.end());
-}
-
-using Wire = ProtobufReader::Wire;
-using ByteStrings = std::vector<std::span<const std::byte>>;
 
 // Example { 1: Features { 1, repeated: entry { 1: key, 2: Feature { 1: BytesList | 2: FloatList | 3:
 // Int64List } } } } and a list is { 1, repeated: value }.
@@ -147,15 +107,11 @@ template <class List> List& list_of(Feature& feature) {
 
 void read_floats(ProtobufReader list, std::vector<float>& to) {
   while (list.next()) {
-    if (list.is(1, Wire::fixed32)) {
-      to.push_back(detail::load_le<float>(list.bytes()));
-    } else if (list.is(1, Wire::length)) {
-      const std::span<const std::byte> packed = list.bytes();
-      if (packed.size() % 4 != 0) list.fail("packed floats must have 4 bytes each, but some are missing");
-      for (std::size_t i = 0; i < packed.size(); i += 4) {
-        to.push_back(detail::load_le<float>(packed.subspan(i)));
-      }
-    }
+    if (!list.is(1, Wire::fixed32) && !list.is(1, Wire::length)) continue;
+    const Bytes packed = list.bytes();
+    if (packed.size() % 4 != 0) list.fail("packed floats must have 4 bytes each, but some are missing");
+    for (std::size_t i = 0; i < packed.size(); i += 4)
+      to.push_back(detail::load_le<float>(packed.subspan(i)));
   }
 }
 
@@ -200,29 +156,24 @@ void read_entry(ProtobufReader entry, FeatureMap& features) {
 }
 
 std::vector<std::byte> feature_message(const Feature& feature) {
-  ProtobufWriter list, message;
+  ProtobufWriter list, packed, message;
   if (const auto* strings = std::get_if<ByteStrings>(&feature)) {
-    for (const std::span<const std::byte> value : *strings) list.bytes(1, value);
+    for (const Bytes value : *strings) list.field(1, value);
   } else if (const auto* floats = std::get_if<std::vector<float>>(&feature)) {
-    ProtobufWriter packed;
-    for (const float value : *floats) {
-      for (const std::byte byte : detail::stored_le(value)) packed.message().push_back(byte);
-    }
-    list.bytes(1, packed.message());
+    for (const float value : *floats) packed.le(value);
+    list.field(1, packed.bytes);
   } else if (const auto* ints = std::get_if<std::vector<std::int64_t>>(&feature)) {
-    ProtobufWriter packed;
     for (const std::int64_t value : *ints) packed.varint(static_cast<std::uint64_t>(value));
-    list.bytes(1, packed.message());
+    list.field(1, packed.bytes);
   } else {
     return {};
   }
-  message.bytes(feature.index(), list.message());
-  return message.message();
+  return std::move(message.field(feature.index(), list.bytes).bytes);
 }
 
 }  // namespace
 
-FeatureMap read_example(std::span<const std::byte> record) {
+FeatureMap read_example(Bytes record) {
   FeatureMap features;
   for (ProtobufReader example(record); example.next();) {
     if (!example.is(1, Wire::length)) continue;
@@ -237,12 +188,10 @@ std::vector<std::byte> write_example(const FeatureMap& features) {
   ProtobufWriter map, example;
   for (const auto& [key, feature] : features) {
     ProtobufWriter entry;
-    entry.bytes(1, detail::bytes_of(key));
-    entry.bytes(2, feature_message(feature));
-    map.bytes(1, entry.message());
+    entry.field(1, detail::bytes_of(key)).field(2, feature_message(feature));
+    map.field(1, entry.bytes);
   }
-  example.bytes(1, map.message());
-  return std::move(example.message());
+  return std::move(example.field(1, map.bytes).bytes);
 }
 
 }  // namespace athanor

@@ -72,7 +72,8 @@ std::vector<std::byte> images_header(std::int64_t count, const ImageSpec& spec) 
   return header_bytes(kU8, dims).bytes;
 }
 
-std::vector<std::byte> labels_file(const std::vector<std::int64_t>& labels) {
+std::vector<std::byte> labels_file(const detail::UniformSamples& samples) {
+  const std::vector<std::int64_t>& labels = samples.labels();
   const bool bytes_suffice = detail::smallest_type(labels).bytes == 1;
   const detail::IntType type{bytes_suffice ? 1 : 4, true, std::endian::big};
   return header_bytes(bytes_suffice ? kU8 : kI32, {std::ssize(labels)})
@@ -143,8 +144,8 @@ std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const Idx
 
 std::unique_ptr<SampleWriter> create_idx(const std::filesystem::path& images,
                                          const std::filesystem::path& labels) {
-  return detail::create_pair({"idx", images_header, labels_file}, images,
-                             labels.empty() ? labels_beside(images) : labels);
+  return detail::create_dense(images, detail::UniformSamples("idx"), images_header,
+                              {{labels.empty() ? labels_beside(images) : labels, labels_file}});
 }
 
 }  // namespace athanor

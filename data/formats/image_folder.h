@@ -58,6 +58,7 @@ class ImageFolderWriter final : public SampleWriter {
 
  private:
   void make_class(std::int64_t label);
+  void make_folder(const std::filesystem::path& path) const;
   [[noreturn]] void fail(const std::filesystem::path& path, const char* what) const;
 
   std::filesystem::path folder_, temporary_;

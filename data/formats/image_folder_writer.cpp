@@ -51,19 +51,19 @@ ImageFolderWriter::ImageFolderWriter(const std::filesystem::path& folder,
     detail::fail<IoError>("image folder: {} must not exist yet: remove it, or choose another name",
                           folder_.string());
   }
-  if (!std::filesystem::create_directories(temporary_, error)) {
-    fail(temporary_, error ? error.message().c_str() : "it is there already");
-  }
-  for (const std::string& name : class_folders_) {
-    if (!std::filesystem::create_directory(temporary_ / name, error)) {
-      fail(temporary_ / name, error.message().c_str());
-    }
-  }
+  make_folder(temporary_);
+  for (const std::string& name : class_folders_) make_folder(temporary_ / name);
 }
 
 ImageFolderWriter::~ImageFolderWriter() {
   std::error_code ignored;
   if (!finished_) std::filesystem::remove_all(temporary_, ignored);
+}
+
+void ImageFolderWriter::make_folder(const std::filesystem::path& path) const {
+  std::error_code error;
+  if (std::filesystem::create_directories(path, error)) return;
+  fail(path, error ? error.message().c_str() : "it is there already");
 }
 
 void ImageFolderWriter::fail(const std::filesystem::path& path, const char* what) const {
@@ -76,12 +76,8 @@ void ImageFolderWriter::make_class(std::int64_t label) {
             "image folder: label must be in [0, {}), but got {}", named_ ? known : kMaxClasses, label);
   // Classes without samples have folders, too: numbers are places in the list of them.
   while (std::ssize(class_folders_) <= label) {
-    const std::string name = fmt::format("{:05}", class_folders_.size());
-    std::error_code error;
-    if (!std::filesystem::create_directory(temporary_ / name, error)) {
-      fail(temporary_ / name, error.message().c_str());
-    }
-    class_folders_.push_back(name);
+    class_folders_.push_back(fmt::format("{:05}", class_folders_.size()));
+    make_folder(temporary_ / class_folders_.back());
   }
 }
 

@@ -16,7 +16,7 @@ std::filesystem::path data_file(const std::filesystem::path& path) {
 }
 
 /// A value without a look at its CRC.
-StoredSample read_value(const detail::FileBytes& file, const detail::IndexEntry& at) {
+StoredSample read_value(const detail::FileBytes& file, const detail::IndexEntry& at, std::int64_t classes) {
   if (at.bytes <= detail::kLmdbHeader) {
     file.fail(at.offset, "a value must have more than {} bytes, but has {}", detail::kLmdbHeader, at.bytes);
   }
@@ -37,6 +37,9 @@ StoredSample read_value(const detail::FileBytes& file, const detail::IndexEntry&
                             side(1),
                             side(2),
                             load_le<std::int64_t>(value.subspan(detail::kLmdbLabel))};
+  if (const auto bad = detail::bad_label(sample.label, classes)) {
+    file.fail(at.offset + detail::kLmdbLabel, "{}", *bad);
+  }
   const bool fits = sample.codec == Codec::raw
                         ? detail::fits_shape(sample)
                         : sample.height == 0 && sample.width == 0 && sample.channels == 0;
@@ -48,22 +51,14 @@ StoredSample read_value(const detail::FileBytes& file, const detail::IndexEntry&
   return sample;
 }
 
-class LmdbStore final : public detail::IndexedStore {
- public:
-  using IndexedStore::IndexedStore;
-
-  StoredSample fetch(std::int64_t i, std::vector<std::byte>& /*scratch*/) const override {
-    const std::span<const std::byte> value = bytes_of(entry(i));
-    const auto stored = load_le<std::uint32_t>(value.subspan(detail::kLmdbCrc));
-    const std::uint32_t crc =
-        crc32c(value.subspan(detail::kLmdbHeader), crc32c(value.first(detail::kLmdbCrc)));
-    if (crc != stored) {
-      file().fail(entry(i).offset, "the value's CRC must be {:#010x}, but its data has {:#010x}", stored,
-                  crc);
-    }
-    return read_value(file(), entry(i));
+void check_crc(const detail::FileBytes& file, const detail::IndexEntry& at) {
+  const std::span<const std::byte> value = file.at(at.offset, at.bytes, "a value");
+  const auto stored = load_le<std::uint32_t>(value.subspan(detail::kLmdbCrc));
+  const std::uint32_t crc = crc32c(value.subspan(detail::kLmdbHeader), crc32c(value.first(detail::kLmdbCrc)));
+  if (crc != stored) {
+    file.fail(at.offset, "the value's CRC must be {:#010x}, but its data has {:#010x}", stored, crc);
   }
-};
+}
 
 }  // namespace
 
@@ -72,18 +67,15 @@ std::unique_ptr<Dataset> open_lmdb(const std::filesystem::path& path, const Lmdb
   const auto file = std::make_shared<detail::FileBytes>(
       data_file(path), "lmdb", "write the environment again with mdb_copy, or by create_lmdb()");
   std::vector<detail::IndexEntry> entries = detail::lmdb_values(*file);
-  ImageSpec spec;
-  for (detail::IndexEntry& entry : entries) {
-    const StoredSample sample = read_value(*file, entry);
-    if (const auto bad = detail::bad_label(sample.label, options.classes)) {
-      file->fail(entry.offset + detail::kLmdbLabel, "{}", *bad);
-    }
-    entry.label = sample.label;
-    const ImageSpec size{sample.height, sample.width, sample.channels, 0};
-    spec = &entry == entries.data() || size == spec ? size : ImageSpec{};
-  }
+  ImageSpec spec = detail::read_all(*file, entries, [&](const auto& bytes, const auto& at, auto&) {
+    return read_value(bytes, at, options.classes);
+  });
   spec.classes = options.classes;
-  return std::make_unique<LmdbStore>(file, spec, std::move(entries));
+  return std::make_unique<detail::IndexedStore>(
+      file, spec, std::move(entries), [classes = options.classes](const auto& bytes, const auto& at, auto&) {
+        check_crc(bytes, at);
+        return read_value(bytes, at, classes);
+      });
 }
 
 }  // namespace athanor

@@ -39,20 +39,14 @@ class LmdbWriter final : public SampleWriter {
 
   void add(const StoredSample& sample) override {
     detail::check_sample(sample, count_, "lmdb");
-    const bool is_raw = sample.codec == Codec::raw;
-    std::vector<std::byte> value;
-    value.reserve(static_cast<std::size_t>(detail::kLmdbHeader) + sample.bytes.size());
-    const auto append = [&](std::span<const std::byte> bytes) {
-      value.insert(value.end(), bytes.begin(), bytes.end());
-    };
-    append(detail::bytes_of(detail::kLmdbMagic));
-    append(detail::stored_le(static_cast<std::uint32_t>(sample.codec)));
-    append(detail::stored_le(sample.label));
+    detail::ByteWriter out;
+    out.bytes.reserve(static_cast<std::size_t>(detail::kLmdbHeader) + sample.bytes.size());
+    out.add(detail::kLmdbMagic).le(static_cast<std::uint32_t>(sample.codec)).le(sample.label);
     for (const std::int64_t side : {sample.height, sample.width, sample.channels}) {
-      append(detail::stored_le(static_cast<std::uint32_t>(is_raw ? side : 0)));
+      out.le(static_cast<std::uint32_t>(sample.codec == Codec::raw ? side : 0));
     }
-    append(detail::stored_le(crc32c(sample.bytes, crc32c(value))));
-    append(sample.bytes);
+    out.le(crc32c(sample.bytes, crc32c(out.bytes))).add(sample.bytes);
+    std::vector<std::byte>& value = out.bytes;
 
     make_room(value.size());
     if (!transaction_) begin();
@@ -64,7 +58,7 @@ class LmdbWriter final : public SampleWriter {
   }
 
   void finish() override {
-    if (count_ == 0) detail::fail_no_sample("lmdb");
+    detail::check_some(count_, "lmdb");
     commit_batch();
     check(mdb_env_sync(environment_.get(), 1), "flush");
     environment_.reset();

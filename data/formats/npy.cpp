@@ -28,8 +28,10 @@ std::unique_ptr<Dataset> open_npy(const std::filesystem::path& images, const Npy
 
 std::unique_ptr<SampleWriter> create_npy(const std::filesystem::path& images,
                                          const std::filesystem::path& labels) {
-  return detail::create_pair({"npy", detail::npy_images_header, detail::npy_labels_file}, images,
-                             labels_of(images, labels));
+  return detail::create_dense(images, detail::UniformSamples("npy"), detail::npy_images_header,
+                              {{labels_of(images, labels), [](const detail::UniformSamples& samples) {
+                                  return detail::npy_labels_file(samples.labels());
+                                }}});
 }
 
 }  // namespace athanor

@@ -13,72 +13,59 @@ std::uint32_t crc_of(std::span<const std::byte> bytes, std::uint32_t seed = 0) {
       crc32_z(seed, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-/// A zip archive of members that are stored as they are, with sizes of 64 bits. (PKWARE, APPNOTE 6.3, 4.3
-/// and 4.5.3.)
-class StoredZip {
- public:
-  struct Member {
-    std::string name;
-    std::int64_t start = 0;  ///< of its local header
-    std::int64_t bytes = 0;
-    std::uint32_t crc = 0;
-  };
+// A zip archive of members that are stored as they are, with sizes of 64 bits. (PKWARE, APPNOTE 6.3, 4.3 and
+// 4.5.3.)
+struct Member {
+  std::string name;
+  std::int64_t start = 0;  ///< of its local header
+  std::int64_t bytes = 0;
+  std::uint32_t crc = 0;
+};
 
-  static std::vector<std::byte> local_header(const Member& member) {
-    Bytes out;
-    out.u32(0x04034b50);
-    common(out, member);
-    out.u16(20);
-    out.text(member.name);
-    out.u16(1).u16(16).u64(member.bytes).u64(member.bytes);
-    return out.bytes;
+constexpr std::uint32_t kIn64 = 0xffffffff;               // a number that stands in its field of 64 bits
+constexpr std::uint16_t kVersion = 45, kFirstDay = 0x21;  // of 1980: the same samples make the same bytes
+
+/// Numbers of the widths that a zip archive has.
+struct ZipWriter : detail::ByteWriter {
+  ZipWriter& u16(std::initializer_list<std::uint16_t> values) {
+    for (const std::uint16_t value : values) le(value);
+    return *this;
   }
-
-  static std::vector<std::byte> directory(const std::vector<Member>& members, std::int64_t start) {
-    Bytes out;
-    for (const Member& member : members) {
-      out.u32(0x02014b50).u16(kVersion);
-      common(out, member);
-      out.u16(28).u16(0).u16(0).u16(0).u32(0).u32(kIn64);
-      out.text(member.name);
-      out.u16(1).u16(24).u64(member.bytes).u64(member.bytes).u64(member.start);
-    }
-    const std::int64_t length = std::ssize(out.bytes), count = std::ssize(members);
-    out.u32(0x06064b50).u64(44).u16(kVersion).u16(kVersion).u32(0).u32(0);
-    out.u64(count).u64(count).u64(length).u64(start);
-    out.u32(0x07064b50).u32(0).u64(start + length).u32(1);
-    const auto count16 = static_cast<std::uint16_t>(count);
-    out.u32(0x06054b50).u16(0).u16(0).u16(count16).u16(count16);
-    out.u32(static_cast<std::uint32_t>(length));
-    out.u32(start < kIn64 ? static_cast<std::uint32_t>(start) : kIn64).u16(0);
-    return out.bytes;
+  ZipWriter& u32(std::initializer_list<std::uint32_t> values) {
+    for (const std::uint32_t value : values) le(value);
+    return *this;
   }
-
- private:
-  static constexpr std::uint16_t kVersion = 45;
-  static constexpr std::uint32_t kIn64 = 0xffffffff;
-
-  struct Bytes {
-    std::vector<std::byte> bytes;
-    template <class T> Bytes& number(T value) {
-      for (const std::byte byte : detail::stored_le(value)) bytes.push_back(byte);
-      return *this;
-    }
-    Bytes& u16(std::uint16_t value) { return number(value); }
-    Bytes& u32(std::uint32_t value) { return number(value); }
-    Bytes& u64(std::int64_t value) { return number(value); }
-    void text(const std::string& value) {
-      for (const std::byte byte : detail::bytes_of(value)) bytes.push_back(byte);
-    }
-  };
-
-  /// What a local header and an entry of the directory have in common; ends with the name's length.
-  static void common(Bytes& out, const Member& member) {
-    constexpr std::uint16_t kFirstDay = 0x21;  // of 1980: the same samples make the same bytes
-    out.u16(kVersion).u16(0).u16(0).u16(0).u16(kFirstDay);
-    out.u32(member.crc).u32(kIn64).u32(kIn64).u16(static_cast<std::uint16_t>(member.name.size()));
+  ZipWriter& u64(std::initializer_list<std::int64_t> values) {
+    for (const std::int64_t value : values) le(value);
+    return *this;
+  }
+  /// What a local header and an entry of the directory have in common; `extra`: bytes behind the name.
+  ZipWriter& common(const Member& member, std::uint16_t extra) {
+    u16({kVersion, 0, 0, 0, kFirstDay}).u32({member.crc, kIn64, kIn64});
+    return u16({static_cast<std::uint16_t>(member.name.size()), extra});
   }
 };
+
+std::vector<std::byte> local_header(const Member& member) {
+  ZipWriter out;
+  out.u32({0x04034b50}).common(member, 20).add(member.name);
+  return std::move(out.u16({1, 16}).u64({member.bytes, member.bytes}).bytes);
+}
+
+std::vector<std::byte> directory(const std::vector<Member>& members, std::int64_t start) {
+  ZipWriter out;
+  for (const Member& member : members) {
+    out.u32({0x02014b50}).u16({kVersion}).common(member, 28).u16({0, 0, 0}).u32({0, kIn64}).add(member.name);
+    out.u16({1, 24}).u64({member.bytes, member.bytes, member.start});
+  }
+  const std::int64_t length = std::ssize(out.bytes), count = std::ssize(members);
+  out.u32({0x06064b50}).u64({44}).u16({kVersion, kVersion}).u32({0, 0}).u64({count, count, length, start});
+  out.u32({0x07064b50, 0}).u64({start + length}).u32({1});
+  const auto count16 = static_cast<std::uint16_t>(count);
+  out.u32({0x06054b50}).u16({0, 0, count16, count16}).u32({static_cast<std::uint32_t>(length)});
+  out.u32({start < kIn64 ? static_cast<std::uint32_t>(start) : kIn64}).u16({0});
+  return std::move(out.bytes);
+}
 
 class NpzWriter final : public SampleWriter {
  public:
@@ -87,7 +74,7 @@ class NpzWriter final : public SampleWriter {
   void add(const StoredSample& sample) override {
     samples_.add(sample);
     if (samples_.size() == 1) {  // to be filled in at the end; of the same lengths then
-      file_.write(StoredZip::local_header(images_));
+      file_.write(local_header(images_));
       file_.write(header());
     }
     file_.write(sample.bytes);
@@ -100,15 +87,15 @@ class NpzWriter final : public SampleWriter {
     const std::int64_t pixels = samples_.size() * samples_.spec().bytes();
     images_.bytes = std::ssize(head) + pixels;
     images_.crc = static_cast<std::uint32_t>(crc32_combine(crc_of(head), crc_, static_cast<z_off_t>(pixels)));
-    const std::vector<std::byte> local = StoredZip::local_header(images_);
+    const std::vector<std::byte> local = local_header(images_);
     file_.rewrite(0, local);
     file_.rewrite(std::ssize(local), head);
 
     const std::vector<std::byte> content = detail::npy_labels_file(samples_.labels());
-    const StoredZip::Member labels{"labels.npy", file_.size(), std::ssize(content), crc_of(content)};
-    file_.write(StoredZip::local_header(labels));
+    const Member labels{"labels.npy", file_.size(), std::ssize(content), crc_of(content)};
+    file_.write(local_header(labels));
     file_.write(content);
-    file_.write(StoredZip::directory({images_, labels}, file_.size()));
+    file_.write(directory({images_, labels}, file_.size()));
     file_.commit();
   }
 
@@ -119,7 +106,7 @@ class NpzWriter final : public SampleWriter {
 
   detail::UniformSamples samples_{"npz"};
   detail::OutputFile file_;
-  StoredZip::Member images_{"images.npy", 0, 0, 0};
+  Member images_{"images.npy", 0, 0, 0};
   std::uint32_t crc_ = 0;  // of the pixels
 };
 

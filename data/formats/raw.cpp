@@ -1,6 +1,6 @@
 #include "data/formats/raw.h"
 
-#include <array>
+#include <map>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -21,136 +21,80 @@ std::filesystem::path beside(std::filesystem::path path, const char* extension) 
   return path.replace_extension(extension);
 }
 
-/// NAME.json beside NAME.bin.
-class Sidecar {
- public:
-  explicit Sidecar(const std::filesystem::path& bin)
-      : path_(beside(bin, ".json")),
-        file_(path_, "raw", "state height, width and channels in it, or give them as options") {}
-
-  RawOptions read() const {
-    RawOptions options;
-    options.channels = 1;
-    const json all = object();
-    for (const auto& [key, value] : all.items()) read_entry(key, value, options);
-    if (const auto bad = detail::bad_image({options.height, options.width, options.channels, 0})) {
-      fail("{}", *bad);
-    }
-    if (options.classes > detail::kMaxClasses) {
-      fail("\"classes\" must be at most {}, but is {}", detail::kMaxClasses, options.classes);
-    }
-    return options;
+/// The object in NAME.json, which is `file`.
+json read_object(const detail::FileBytes& file) {
+  if (file.size() > kMaxSidecar) {
+    file.fail(0, "must be a small JSON object, but has {} bytes", file.size());
   }
-
- private:
-  template <class... Args> [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) const {
-    file_.fail(0, message, std::forward<Args>(args)...);
+  json all;
+  try {
+    all = json::parse(detail::text_of(file.bytes()));
+  } catch (const json::parse_error& error) {
+    file.fail(static_cast<std::int64_t>(error.byte), "must be JSON, but is not");
+  } catch (const json::exception&) {
+    file.fail(0, "must be JSON with numbers of 64 bits, but is not");
   }
+  if (!all.is_object()) file.fail(0, "must be a JSON object, but is not");
+  return all;
+}
 
-  json object() const {
-    if (file_.size() > kMaxSidecar) {
-      fail("must be a small JSON object, but has {} bytes", file_.size());
-    }
-    json text;
-    try {
-      text = json::parse(detail::text_of(file_.bytes()));
-    } catch (const json::parse_error& error) {
-      file_.fail(static_cast<std::int64_t>(error.byte), "must be JSON, but is not");
-    } catch (const json::exception&) {
-      fail("must be JSON with numbers of 64 bits, but is not");
-    }
-    if (!text.is_object()) fail("must be a JSON object, but is not");
-    return text;
-  }
-
-  void read_entry(const std::string& key, const json& value, RawOptions& options) const {
-    const std::array<std::pair<const char*, std::int64_t*>, 5> numbers{{{"height", &options.height},
-                                                                        {"width", &options.width},
-                                                                        {"channels", &options.channels},
-                                                                        {"classes", &options.classes},
-                                                                        {"offset", &options.offset}}};
-    for (const auto& [name, to] : numbers) {
-      if (key != name) continue;
+/// What NAME.json says of NAME.bin.
+RawOptions read_sidecar(const std::filesystem::path& bin) {
+  const std::filesystem::path path = beside(bin, ".json");
+  const detail::FileBytes file(path, "raw",
+                               "state height, width and channels in it, or give them as options");
+  RawOptions options{.channels = 1};
+  std::string dtype = "u8", labels;
+  const std::map<std::string, std::int64_t*> numbers{{"height", &options.height},
+                                                     {"width", &options.width},
+                                                     {"channels", &options.channels},
+                                                     {"classes", &options.classes},
+                                                     {"offset", &options.offset}};
+  const std::map<std::string, std::string*> texts{
+      {"dtype", &dtype}, {"labels", &labels}, {"label_dtype", &options.label_dtype}};
+  const json all = read_object(file);
+  for (const auto& [key, value] : all.items()) {
+    if (const auto at = numbers.find(key); at != numbers.end()) {
       // An unsigned number above the largest signed one would turn negative.
       if (!value.is_number_integer() || value.get<std::int64_t>() < 0) {
-        fail("\"{}\" must be a whole number >= 0, but is not", key);
+        file.fail(0, "\"{}\" must be a whole number >= 0, but is not", key);
       }
-      *to = value.get<std::int64_t>();
-      return;
-    }
-    if (key != "dtype" && key != "labels" && key != "label_dtype") {
-      fail(
-          "must have no entry but height, width, channels, classes, offset, dtype, labels and "
-          "label_dtype, but has {}",
-          detail::printable(key));
-    }
-    if (!value.is_string()) fail("\"{}\" must be a string, but is not", key);
-    const std::string text = value.get<std::string>(), shown = detail::printable(text);
-    if (key == "dtype") {
-      if (text != "u8") fail("\"dtype\" must be u8, but is {}", shown);
-    } else if (key == "label_dtype") {
-      options.label_dtype = text;
-      if (!detail::int_type(text)) {
-        fail("\"label_dtype\" must be u8, i8, ... or i64, but is {}", shown);
-      }
+      value.get_to(*at->second);
+    } else if (const auto text = texts.find(key); text != texts.end()) {
+      if (!value.is_string()) file.fail(0, "\"{}\" must be a string, but is not", key);
+      value.get_to(*text->second);
     } else {
-      if (text.empty() || text == ".." ||
-          text.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
-        fail("\"labels\" must be the name of a file beside it, but is {}", shown);
-      }
-      options.labels = path_.parent_path() / text;
+      file.fail(0,
+                "must have no entry but height, width, channels, classes, offset, dtype, labels and "
+                "label_dtype, but has {}",
+                detail::printable(key));
     }
   }
-
-  std::filesystem::path path_;
-  detail::FileBytes file_;
-};
-
-class RawWriter final : public SampleWriter {
- public:
-  RawWriter(const std::filesystem::path& path, std::int64_t classes)
-      : path_(path),
-        classes_(classes),
-        images_(path),
-        labels_(beside(path, ".labels.bin")),
-        sidecar_(beside(path, ".json")) {
-    detail::check_classes(classes, "raw");
-    ATH_CHECK(path.extension() == ".bin", "raw: the name must end in .bin, but is {}", path.string());
+  if (dtype != "u8") file.fail(0, "\"dtype\" must be u8, but is {}", detail::printable(dtype));
+  if (!detail::int_type(options.label_dtype)) {
+    file.fail(0, "\"label_dtype\" must be u8, i8, ... or i64, but is {}",
+              detail::printable(options.label_dtype));
   }
-
-  void add(const StoredSample& sample) override {
-    ATH_CHECK(classes_ == 0 || sample.label < classes_, "raw: labels must be below {}, but got {}", classes_,
-              sample.label);
-    samples_.add(sample);
-    images_.write(sample.bytes);
+  if (all.contains("labels")) {
+    const bool leads_away = labels.find_first_of(std::string_view("/\0", 2)) != std::string::npos;
+    if (labels.empty() || labels == ".." || leads_away) {
+      file.fail(0, "\"labels\" must be the name of a file beside it, but is {}", detail::printable(labels));
+    }
+    options.labels = path.parent_path() / labels;
   }
-
-  void finish() override {
-    samples_.check_some();
-    const ImageSpec& spec = samples_.spec();
-    const detail::IntType type = detail::smallest_type(samples_.labels());
-    labels_.write(detail::stored_labels(samples_.labels(), type));
-    json text{{"height", spec.height}, {"width", spec.width}, {"channels", spec.channels}, {"dtype", "u8"}};
-    if (classes_ > 0) text["classes"] = classes_;
-    text["labels"] = beside(path_, ".labels.bin").filename().string();
-    text["label_dtype"] = detail::name_of(type);
-    sidecar_.write(detail::bytes_of(text.dump(2, ' ', false, json::error_handler_t::ignore) + '\n'));
-    images_.commit();
-    labels_.commit();
-    sidecar_.commit();
+  if (const auto bad = detail::bad_image({options.height, options.width, options.channels, 0})) {
+    file.fail(0, "{}", *bad);
   }
-
- private:
-  std::filesystem::path path_;
-  std::int64_t classes_;
-  detail::UniformSamples samples_{"raw"};
-  detail::OutputFile images_, labels_, sidecar_;
-};
+  if (options.classes > detail::kMaxClasses) {
+    file.fail(0, "\"classes\" must be at most {}, but is {}", detail::kMaxClasses, options.classes);
+  }
+  return options;
+}
 
 }  // namespace
 
 std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOptions& given) {
-  const RawOptions options = given.height == 0 ? Sidecar(path).read() : given;
+  const RawOptions options = given.height == 0 ? read_sidecar(path) : given;
   const ImageSpec spec{options.height, options.width, options.channels, options.classes};
   const auto bad_shape = detail::bad_image(spec);
   ATH_CHECK(!bad_shape, "raw: {}", *bad_shape);
@@ -176,7 +120,24 @@ std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOp
 }
 
 std::unique_ptr<SampleWriter> create_raw(const std::filesystem::path& path, std::int64_t classes) {
-  return std::make_unique<RawWriter>(path, classes);
+  detail::check_classes(classes, "raw");
+  ATH_CHECK(path.extension() == ".bin", "raw: the name must end in .bin, but is {}", path.string());
+  const std::filesystem::path labels = beside(path, ".labels.bin");
+  const auto stored = [](const detail::UniformSamples& samples) {
+    return detail::stored_labels(samples.labels(), detail::smallest_type(samples.labels()));
+  };
+  const auto sidecar = [=](const detail::UniformSamples& samples) {
+    const ImageSpec& spec = samples.spec();
+    json text{{"height", spec.height}, {"width", spec.width}, {"channels", spec.channels}, {"dtype", "u8"}};
+    if (classes > 0) text["classes"] = classes;
+    text["labels"] = labels.filename().string();
+    text["label_dtype"] = detail::name_of(detail::smallest_type(samples.labels()));
+    const std::string words = text.dump(2, ' ', false, json::error_handler_t::ignore) + '\n';
+    return detail::ByteWriter().add(words).bytes;
+  };
+  const auto no_header = [](std::int64_t, const ImageSpec&) { return std::vector<std::byte>(); };
+  return detail::create_dense(path, detail::UniformSamples("raw", classes), no_header,
+                              {{labels, stored}, {beside(path, ".json"), sidecar}});
 }
 
 }  // namespace athanor

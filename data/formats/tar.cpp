@@ -157,7 +157,7 @@ class TarWriter final : public SampleWriter {
   }
 
   void finish() override {
-    if (count_ == 0) detail::fail_no_sample("tar");
+    detail::check_some(count_, "tar");
     // Two blocks of zeros, and more up to the record that tar reads at a time.
     constexpr std::int64_t kRecord = 20 * kBlock;
     const std::int64_t size = (file_.size() + 2 * kBlock + kRecord - 1) / kRecord * kRecord;

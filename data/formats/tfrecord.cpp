@@ -154,20 +154,6 @@ class Record {
   FeatureMap features_;
 };
 
-class TfRecordStore final : public detail::IndexedStore {
- public:
-  TfRecordStore(std::shared_ptr<const FileBytes> file, const ImageSpec& spec, std::vector<IndexEntry> entries,
-                TfRecordOptions options)
-      : IndexedStore(std::move(file), spec, std::move(entries)), options_(std::move(options)) {}
-
-  StoredSample fetch(std::int64_t i, std::vector<std::byte>& /*scratch*/) const override {
-    return Record(file(), entry(i), options_).sample();
-  }
-
- private:
-  TfRecordOptions options_;
-};
-
 class TfRecordWriter final : public SampleWriter {
  public:
   explicit TfRecordWriter(const std::filesystem::path& path) : file_(path) {}
@@ -197,7 +183,7 @@ class TfRecordWriter final : public SampleWriter {
   }
 
   void finish() override {
-    if (count_ == 0) detail::fail_no_sample("tfrecord");
+    detail::check_some(count_, "tfrecord");
     file_.commit();
   }
 
@@ -212,15 +198,13 @@ std::unique_ptr<Dataset> open_tfrecord(const std::filesystem::path& path, const 
   detail::check_classes(options.classes, "tfrecord");
   const auto file = std::make_shared<FileBytes>(path, "tfrecord", "write the file again, or leave it out");
   std::vector<IndexEntry> entries = index(*file);
+  const detail::ReadEntry read = [options](const FileBytes& bytes, const IndexEntry& at, auto&) {
+    return Record(bytes, at, options).sample();
+  };
   ImageSpec spec;
-  for (std::size_t i = 0; options.classes == 0 && i < entries.size(); ++i) {
-    const StoredSample sample = Record(*file, entries[i], options).sample();
-    entries[i].label = sample.label;
-    const ImageSpec size{sample.height, sample.width, sample.channels, 0};
-    spec = i == 0 || size == spec ? size : ImageSpec{};
-  }
+  if (options.classes == 0) spec = detail::read_all(*file, entries, read);
   spec.classes = options.classes;
-  return std::make_unique<TfRecordStore>(file, spec, std::move(entries), options);
+  return std::make_unique<detail::IndexedStore>(file, spec, std::move(entries), read);
 }
 
 std::unique_ptr<SampleWriter> create_tfrecord(const std::filesystem::path& path) {

@@ -17,6 +17,12 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
+/// Whether a box of at least a pixel lies in an image.
+inline bool holds(const ImageSize& image, const Box& box) {
+  return box.top >= 0 && box.left >= 0 && box.height > 0 && box.width > 0 &&
+         box.top + box.height <= image.height && box.left + box.width <= image.width;
+}
+
 /// Pixels that lie somewhere else: rows of width * channels bytes, channels last, `stride` bytes apart.
 struct ImageView {
   const std::uint8_t* pixels = nullptr;

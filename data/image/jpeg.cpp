@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>  // for jpeglib.h
-#include <vector>
+#include <cstdlib>
 
 #include <jerror.h>
 #include <jpeglib.h>
@@ -35,14 +35,65 @@ void cmyk_to_rgb(std::span<std::uint8_t> pixels, bool inverted) {
 
 constexpr int kApp1 = JPEG_APP0 + 1;  // the segment of EXIF data, and of others
 
-}  // namespace
-
-struct JpegDecoder::State {
-  jpeg_decompress_struct info{};
-  jpeg_error_mgr errors{};
-  jpeg_progress_mgr progress{};
+/// What libjpeg's errors jump over must need no destructor: who calls it keeps everything beside these.
+struct Errors {
+  jpeg_error_mgr manager{};
   std::jmp_buf escape{};
   char message[JMSG_LENGTH_MAX] = {};
+
+  /// From now on the errors of `info` lie in `message`, and jump to `escape`.
+  template <class Info> void watch(Info& info) {
+    info.err = jpeg_std_error(&manager);
+    info.client_data = this;
+    manager.error_exit = give_up;
+    manager.output_message = [](j_common_ptr) {};
+  }
+  [[noreturn]] static void give_up(j_common_ptr info) {
+    auto& errors = *static_cast<Errors*>(info->client_data);
+    info->err->format_message(info, errors.message);
+    std::longjmp(errors.escape, 1);
+  }
+};
+
+struct Encoder : Errors {
+  jpeg_compress_struct info{};
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+
+  ~Encoder() {
+    jpeg_destroy_compress(&info);
+    std::free(bytes);
+  }
+};
+
+bool encode(Encoder& encoder, const ImageView& image, int quality) {
+  jpeg_compress_struct& info = encoder.info;
+  encoder.watch(info);
+  if (setjmp(encoder.escape) != 0) return false;
+  jpeg_create_compress(&info);
+  jpeg_mem_dest(&info, &encoder.bytes, &encoder.size);
+  info.image_height = static_cast<JDIMENSION>(image.height);
+  info.image_width = static_cast<JDIMENSION>(image.width);
+  info.input_components = static_cast<int>(image.channels);
+  info.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  jpeg_set_defaults(&info);  // 4:2:0
+  jpeg_set_quality(&info, quality, TRUE);
+  info.optimize_coding = TRUE;
+  info.dct_method = JDCT_ISLOW;  // the same bits with and without vectors
+  jpeg_start_compress(&info, TRUE);
+  while (info.next_scanline < info.image_height) {
+    JSAMPROW row = const_cast<JSAMPROW>(image.row(info.next_scanline));
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  return true;
+}
+
+}  // namespace
+
+struct JpegDecoder::State : Errors {
+  jpeg_decompress_struct info{};
+  jpeg_progress_mgr progress{};
 
   const unsigned char* bytes = nullptr;
   std::size_t size = 0;
@@ -57,12 +108,6 @@ struct JpegDecoder::State {
 
   ~State() { jpeg_destroy_decompress(&info); }
 
-  static State& of(j_common_ptr info) { return *static_cast<State*>(info->client_data); }
-  [[noreturn]] static void give_up(j_common_ptr info) {
-    State& state = of(info);
-    info->err->format_message(info, state.message);
-    std::longjmp(state.escape, 1);
-  }
   static void on_message(j_common_ptr info, int level) {
     const int code = info->err->msg_code;
     // Warnings, but for those that say nothing of the pixels.
@@ -70,7 +115,7 @@ struct JpegDecoder::State {
   }
   static void on_progress(j_common_ptr info) {
     if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
-    State& state = of(info);
+    State& state = *static_cast<State*>(static_cast<Errors*>(info->client_data));
     std::snprintf(state.message, sizeof state.message, "more than %d scans", kMaxScans);
     std::longjmp(state.escape, 1);
   }
@@ -88,30 +133,23 @@ struct JpegDecoder::State {
 
 JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
   State& s = *state_;
-  s.info.err = jpeg_std_error(&s.errors);
-  s.errors.error_exit = State::give_up;
-  s.errors.emit_message = State::on_message;
-  s.errors.output_message = [](j_common_ptr) {};
-  s.info.client_data = &s;
-  if (!attempt([](State& state) { jpeg_create_decompress(&state.info); })) {
-    detail::fail<BackendError>("jpeg: the decoder cannot start: {}", s.message);
-  }
+  s.watch(s.info);
+  s.manager.emit_message = State::on_message;
+  if (setjmp(s.escape) != 0) detail::fail<BackendError>("jpeg: the decoder cannot start: {}", s.message);
+  jpeg_create_decompress(&s.info);
   s.progress.progress_monitor = State::on_progress;
   jpeg_save_markers(&s.info, kApp1, 0xffff);
 }
 
 JpegDecoder::~JpegDecoder() = default;
 
-/// Calls step(state) until it returns or libjpeg gives up, which jumps here: nothing with a destructor may
-/// live in between.
-bool JpegDecoder::attempt(void (*step)(State&)) {
-  if (setjmp(state_->escape) != 0) return false;
-  step(*state_);
-  return true;
-}
-
-void JpegDecoder::fail() const {
-  const State& s = *state_;
+/// Calls step(state). Where libjpeg gives up it jumps here: nothing with a destructor may live in between.
+void JpegDecoder::attempt(void (*step)(State&)) {
+  State& s = *state_;
+  if (setjmp(s.escape) == 0) {
+    step(s);
+    return;
+  }
   const std::size_t left = s.info.src ? s.info.src->bytes_in_buffer : s.size;
   detail::fail<IoError>("jpeg: offset {}: must be whole JPEG data, but got: {}",
                         s.size - std::min(left, s.size), s.message);
@@ -122,12 +160,11 @@ ImageSize JpegDecoder::open(std::span<const std::byte> bytes) {
   s.bytes = reinterpret_cast<const unsigned char*>(bytes.data());
   s.size = bytes.size();
   s.opened = false;
-  const bool read = attempt([](State& state) {
+  attempt([](State& state) {
     jpeg_abort_decompress(&state.info);
     jpeg_mem_src(&state.info, state.bytes, static_cast<unsigned long>(state.size));
     jpeg_read_header(&state.info, TRUE);
   });
-  if (!read) fail();
   const ImageSize size{s.info.image_height, s.info.image_width};
   if (size.height * size.width > kMaxPixels) {
     detail::fail<IoError>("jpeg: image must have at most {} pixels, but is {}x{}", kMaxPixels, size.width,
@@ -157,17 +194,15 @@ ImageView JpegDecoder::decode(const Box& box, int reduce) {
             "jpeg: decode must follow open, and reduce be 1, 2, 4 or 8, but got {}", reduce);
   const auto reduced = [&](JDIMENSION side) { return (std::int64_t{side} + reduce - 1) / reduce; };
   const std::int64_t height = reduced(s.info.image_height), width = reduced(s.info.image_width);
-  ATH_CHECK(box.top >= 0 && box.left >= 0 && box.height > 0 && box.width > 0 &&
-                box.top + box.height <= height && box.left + box.width <= width,
-            "jpeg: box must lie in an image of {}x{}, but is {}x{} at ({}, {})", height, width, box.height,
-            box.width, box.top, box.left);
+  ATH_CHECK(holds({height, width}, box), "jpeg: box must lie in an image of {}x{}, but is {}x{} at ({}, {})",
+            height, width, box.height, box.width, box.top, box.left);
   s.opened = false;
   s.reduce = reduce;
   s.first_column = static_cast<JDIMENSION>(std::max<std::int64_t>(box.left - kMargin, 0));
   s.columns = static_cast<JDIMENSION>(std::min(box.left + box.width + kMargin, width)) - s.first_column;
   s.first_row = static_cast<JDIMENSION>(box.top);
   s.end_row = static_cast<JDIMENSION>(box.top + box.height);
-  const bool started = attempt([](State& state) {
+  attempt([](State& state) {
     jpeg_decompress_struct& info = state.info;
     info.out_color_space = state.is_cmyk() ? JCS_CMYK : JCS_RGB;
     info.scale_num = 1;
@@ -183,11 +218,10 @@ ImageView JpegDecoder::decode(const Box& box, int reduce) {
       jpeg_crop_scanline(&info, &state.first_column, &state.columns);
     }
   });
-  if (!started) fail();
   s.stride = std::size_t{s.info.output_width} * static_cast<std::size_t>(s.info.output_components);
   const std::size_t needed = s.stride * static_cast<std::size_t>(box.height);
   if (s.pixels.size() < needed) s.pixels.resize(needed);
-  const bool decoded = attempt([](State& state) {
+  attempt([](State& state) {
     jpeg_decompress_struct& info = state.info;
     if (state.first_row > 0) jpeg_skip_scanlines(&info, state.first_row);
     while (info.output_scanline < state.end_row) {
@@ -200,7 +234,6 @@ ImageView JpegDecoder::decode(const Box& box, int reduce) {
       jpeg_read_scanlines(&info, rows, count);
     }
   });
-  if (!decoded) fail();
   if (s.is_cmyk()) {
     cmyk_to_rgb({s.pixels.data(), needed}, s.info.saw_Adobe_marker != FALSE);
     s.stride = s.stride / 4 * 3;
@@ -208,6 +241,19 @@ ImageView JpegDecoder::decode(const Box& box, int reduce) {
   jpeg_abort_decompress(&s.info);
   return {s.pixels.data() + (box.left - s.first_column) * 3, box.height, box.width, 3,
           static_cast<std::int64_t>(s.stride)};
+}
+
+void encode_jpeg(const ImageView& image, int quality, std::vector<std::byte>& out) {
+  ATH_CHECK(
+      (image.channels == 1 || image.channels == 3) && image.height > 0 && image.width > 0 &&
+          image.height <= kMaxJpegSide && image.width <= kMaxJpegSide && quality >= 1 && quality <= 100,
+      "jpeg: must have 1 or 3 channels, sides in [1, {}] and a quality in [1, 100], but got {}x{}x{} and {}",
+      kMaxJpegSide, image.height, image.width, image.channels, quality);
+  Encoder encoder;
+  if (!encode(encoder, image, quality))
+    detail::fail<BackendError>("jpeg: cannot encode: {}", encoder.message);
+  const auto* first = reinterpret_cast<const std::byte*>(encoder.bytes);
+  out.assign(first, first + encoder.size);
 }
 
 }  // namespace athanor

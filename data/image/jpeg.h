@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "data/image/image.h"
 #include "data/image/orientation.h"
@@ -37,10 +38,16 @@ class JpegDecoder {
 
  private:
   struct State;
-  bool attempt(void (*step)(State&));
-  [[noreturn]] void fail() const;
+  void attempt(void (*step)(State&));
 
   std::unique_ptr<State> state_;
 };
+
+inline constexpr std::int64_t kMaxJpegSide = 65500;
+
+/// The JPEG file of an image of 1 or 3 channels; colours at half the resolution in each direction (4:2:0),
+/// tables made for the image. `out` is emptied first. Throws ArgumentError on other channels, sides over
+/// kMaxJpegSide or a quality outside [1, 100].
+void encode_jpeg(const ImageView& image, int quality, std::vector<std::byte>& out);
 
 }  // namespace athanor

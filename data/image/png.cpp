@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <csetjmp>
 #include <cstring>
+#include <memory_resource>
+#include <new>
 #include <vector>
 
 #include <png.h>
@@ -14,39 +16,6 @@ namespace {
 
 constexpr std::size_t kSignature = 8;
 
-/// Memory for one image at a time: taken piece by piece, given back all at once, kept for the next one.
-class Arena {
- public:
-  void* take(std::size_t size) {
-    constexpr std::size_t kAlign = 16, kBlock = 1 << 18;
-    size = (size + kAlign - 1) / kAlign * kAlign;
-    while (block_ < blocks_.size() && used_ + size > blocks_[block_].size) next();
-    if (block_ == blocks_.size()) {
-      const std::size_t bytes = std::max(size, kBlock);
-      std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
-      if (!memory) return nullptr;
-      blocks_.push_back({std::move(memory), bytes});
-    }
-    std::byte* at = blocks_[block_].memory.get() + used_;
-    used_ += size;
-    return at;
-  }
-  void reset() { block_ = used_ = 0; }
-
- private:
-  struct Block {
-    std::unique_ptr<std::byte[]> memory;
-    std::size_t size;
-  };
-  void next() {
-    ++block_;
-    used_ = 0;
-  }
-
-  std::vector<Block> blocks_;
-  std::size_t block_ = 0, used_ = 0;
-};
-
 }  // namespace
 
 struct PngDecoder::State {
@@ -54,22 +23,28 @@ struct PngDecoder::State {
   png_infop info = nullptr;
   std::jmp_buf escape{};
   char message[128] = {};
-  Arena arena;
+  /// One image's memory is taken piece by piece and given back all at once; what was taken is kept.
+  std::pmr::unsynchronized_pool_resource kept{{0, std::size_t{1} << 22}};
+  std::pmr::monotonic_buffer_resource arena{std::size_t{1} << 18, &kept};
 
   const png_byte* bytes = nullptr;
   std::size_t size = 0, at = 0;
   bool opened = false;
 
-  Box box;
-  std::size_t row_bytes = 0;  // of RGB or RGBA
-  bool interlaced = false, classes = false;
+  int passes = 1;                           // over an interlaced image: all of it, each time
+  std::int64_t first_row = 0, end_row = 0;  // that are kept
+  std::size_t row_bytes = 0;                // of RGB or RGBA
+  bool classes = false;
   std::vector<std::uint8_t> pixels, skipped;
-  std::vector<png_bytep> rows;
 
   ~State() { close(); }
+  png_bytep row(std::int64_t y) {
+    if (y < first_row) return skipped.data();
+    return pixels.data() + static_cast<std::size_t>(y - first_row) * row_bytes;
+  }
   void close() {
     if (png) png_destroy_read_struct(&png, &info, nullptr);
-    arena.reset();
+    arena.release();
   }
 
   [[noreturn]] static void give_up(png_structp png, png_const_charp text) {
@@ -108,15 +83,12 @@ bool PngDecoder::recognises(std::span<const std::byte> bytes) {
          png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, kSignature) == 0;
 }
 
-/// Calls step(state) until it returns or libpng gives up, which jumps here: nothing with a destructor may
-/// live in between.
-bool PngDecoder::attempt(void (*step)(State&)) {
-  if (setjmp(state_->escape) != 0) return false;
-  step(*state_);
-  return true;
-}
-
-void PngDecoder::fail() const {
+/// Calls step(state). Where libpng gives up it jumps here: nothing with a destructor may live in between.
+void PngDecoder::attempt(void (*step)(State&)) {
+  if (setjmp(state_->escape) == 0) {
+    step(*state_);
+    return;
+  }
   detail::fail<IoError>("png: offset {}: must be whole PNG data, but got: {}", state_->at, state_->message);
 }
 
@@ -127,12 +99,16 @@ ImageSize PngDecoder::open(std::span<const std::byte> bytes) {
   s.size = bytes.size();
   s.at = 0;
   s.opened = false;
-  const bool read = attempt([](State& state) {
+  attempt([](State& state) {
     // Warnings are about what lies beside the pixels, which is not looked at; libpng has no other for them.
     state.png = png_create_read_struct_2(
         PNG_LIBPNG_VER_STRING, &state, State::give_up, [](png_structp, png_const_charp) {}, &state,
-        [](png_structp png, png_alloc_size_t size) {
-          return static_cast<State*>(png_get_mem_ptr(png))->arena.take(size);
+        [](png_structp png, png_alloc_size_t size) -> png_voidp {
+          try {
+            return static_cast<State*>(png_get_mem_ptr(png))->arena.allocate(size);
+          } catch (const std::bad_alloc&) {
+            return nullptr;
+          }
         },
         [](png_structp, png_voidp) {});
     state.info = state.png ? png_create_info_struct(state.png) : nullptr;
@@ -148,7 +124,6 @@ ImageSize PngDecoder::open(std::span<const std::byte> bytes) {
     png_set_keep_unknown_chunks(state.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(state.png, state.info);
   });
-  if (!read) fail();
   const ImageSize size{png_get_image_height(s.png, s.info), png_get_image_width(s.png, s.info)};
   if (size.height * size.width > kMaxPixels) {
     detail::fail<IoError>("png: image must have at most {} pixels, but is {}x{}", kMaxPixels, size.width,
@@ -162,19 +137,17 @@ ImageView PngDecoder::decode(const Box& box, bool classes) {
   State& s = *state_;
   const std::int64_t height = s.opened ? png_get_image_height(s.png, s.info) : 0;
   const std::int64_t width = s.opened ? png_get_image_width(s.png, s.info) : 0;
-  ATH_CHECK(s.opened && box.top >= 0 && box.left >= 0 && box.height > 0 && box.width > 0 &&
-                box.top + box.height <= height && box.left + box.width <= width,
+  ATH_CHECK(s.opened && holds({height, width}, box),
             "png: box must lie in the image that was opened, of {}x{}, but is {}x{} at ({}, {})", height,
             width, box.height, box.width, box.top, box.left);
   s.opened = false;
-  s.box = box;
   s.classes = classes;
   const int kind = png_get_color_type(s.png, s.info), bits = png_get_bit_depth(s.png, s.info);
   if (classes && ((kind != PNG_COLOR_TYPE_PALETTE && kind != PNG_COLOR_TYPE_GRAY) || bits > 8))
     detail::fail<IoError>(
         "png: a mask must be grey or have a palette, of at most 8 bits, but has {} channels of {}",
         png_get_channels(s.png, s.info), bits);
-  const bool started = attempt([](State& state) {
+  attempt([](State& state) {
     if (state.classes) {
       png_set_packing(state.png);  // a byte for each, whatever the bits
     } else {
@@ -182,39 +155,26 @@ ImageView PngDecoder::decode(const Box& box, bool classes) {
       png_set_scale_16(state.png);
       png_set_gray_to_rgb(state.png);
     }
-    state.interlaced = png_set_interlace_handling(state.png) > 1;
+    state.passes = png_set_interlace_handling(state.png);
     png_read_update_info(state.png, state.info);
     state.row_bytes = png_get_rowbytes(state.png, state.info);
   });
-  if (!started) fail();
-  // Each pass of an interlaced image goes over all of it.
-  const std::int64_t kept = s.interlaced ? height : box.height, first = s.interlaced ? 0 : box.top;
-  const std::size_t needed = s.row_bytes * static_cast<std::size_t>(kept);
+  s.first_row = s.passes > 1 ? 0 : box.top;
+  s.end_row = s.passes > 1 ? height : box.top + box.height;
+  const std::size_t needed = s.row_bytes * static_cast<std::size_t>(s.end_row - s.first_row);
   if (s.pixels.size() < needed) s.pixels.resize(needed);
   if (s.skipped.size() < s.row_bytes) s.skipped.resize(s.row_bytes);
-  if (s.interlaced) {
-    s.rows.clear();
-    for (std::int64_t y = 0; y < height; ++y) {
-      s.rows.push_back(s.pixels.data() + static_cast<std::size_t>(y) * s.row_bytes);
-    }
-  }
-  const bool decoded = attempt([](State& state) {
-    if (state.interlaced) {
-      png_read_image(state.png, state.rows.data());
-      return;
-    }
-    for (std::int64_t y = 0; y < state.box.top; ++y) png_read_row(state.png, state.skipped.data(), nullptr);
-    for (std::int64_t y = 0; y < state.box.height; ++y) {
-      png_read_row(state.png, state.pixels.data() + static_cast<std::size_t>(y) * state.row_bytes, nullptr);
+  attempt([](State& state) {
+    for (int pass = 0; pass < state.passes; ++pass) {
+      for (std::int64_t y = 0; y < state.end_row; ++y) png_read_row(state.png, state.row(y), nullptr);
     }
   });
-  if (!decoded) fail();
   const auto channels = static_cast<std::int64_t>(s.row_bytes) / width;
   if (channels == 4) lay_over_white({s.pixels.data(), needed});
   s.close();
   const std::int64_t result = classes ? 1 : 3, stride = width * result;
-  return {s.pixels.data() + (box.top - first) * stride + box.left * result, box.height, box.width, result,
-          stride};
+  return {s.pixels.data() + (box.top - s.first_row) * stride + box.left * result, box.height, box.width,
+          result, stride};
 }
 
 void encode_png(const ImageView& image, std::vector<std::byte>& out) {

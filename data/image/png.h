@@ -34,8 +34,7 @@ class PngDecoder {
 
  private:
   struct State;
-  bool attempt(void (*step)(State&));
-  [[noreturn]] void fail() const;
+  void attempt(void (*step)(State&));
 
   std::unique_ptr<State> state_;
 };

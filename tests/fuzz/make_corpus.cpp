@@ -17,7 +17,7 @@
 #include "data/formats/raw.h"
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
-#include "data/image/encode_jpeg.h"
+#include "data/image/jpeg.h"
 #include "dist/watch/flight_record.h"
 #include "fuzz.h"
 

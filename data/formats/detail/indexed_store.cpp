@@ -114,8 +114,8 @@ std::filesystem::path labels_beside(
 }
 
 IndexedStore::IndexedStore(std::shared_ptr<const FileBytes> file, const ImageSpec& spec,
-                           std::vector<IndexEntry> entries)
-    : file_(std::move(file)), spec_(spec), entries_(std::move(entries)) {
+                           std::vector<IndexEntry> entries, ReadEntry read)
+    : file_(std::move(file)), spec_(spec), entries_(std::move(entries)), read_(std::move(read)) {
   if (spec.classes > 0) return;
   for (const IndexEntry& entry : entries_) spec_.classes = std::max(spec_.classes, entry.label + 1);
 }
@@ -125,14 +125,12 @@ const IndexEntry& IndexedStore::entry(std::int64_t index) const {
   return entries_[static_cast<std::size_t>(index)];
 }
 
-std::span<const std::byte> IndexedStore::bytes_of(const IndexEntry& entry) const {
-  return file_->bytes().subspan(static_cast<std::size_t>(entry.offset),
-                                static_cast<std::size_t>(entry.bytes));
-}
-
-StoredSample IndexedStore::fetch(std::int64_t index, std::vector<std::byte>& /*scratch*/) const {
+StoredSample IndexedStore::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
   const IndexEntry& at = entry(index);
-  return {bytes_of(at), at.codec, spec_.height, spec_.width, spec_.channels, at.label};
+  if (read_) return read_(*file_, at, scratch);
+  const auto bytes =
+      file_->bytes().subspan(static_cast<std::size_t>(at.offset), static_cast<std::size_t>(at.bytes));
+  return {bytes, at.codec, spec_.height, spec_.width, spec_.channels, at.label};
 }
 
 // Neighbours are asked for together: each call of the system takes its time.
@@ -142,11 +140,25 @@ void IndexedStore::will_need(std::int64_t first, std::int64_t count) const {
   for (std::int64_t i = first; i < end;) {
     const std::int64_t start = entry(i).offset;
     std::int64_t stop = start;
-    for (; i < end && entry(i).offset >= start && entry(i).offset - stop <= kGap; ++i) {
-      stop = std::max(stop, entry(i).offset + entry(i).bytes);
+    for (; i < end; ++i) {
+      const IndexEntry& at = entries_[static_cast<std::size_t>(i)];
+      if (at.offset < start || at.offset - stop > kGap) break;
+      stop = std::max(stop, at.offset + at.bytes);
     }
     file_->will_need(start, stop - start);
   }
+}
+
+ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, const ReadEntry& read) {
+  ImageSpec all;
+  std::vector<std::byte> scratch;
+  for (IndexEntry& entry : entries) {
+    const StoredSample sample = read(file, entry, scratch);
+    entry.label = sample.label;
+    const ImageSpec size{sample.height, sample.width, sample.channels, 0};
+    all = &entry == entries.data() || size == all ? size : ImageSpec{};
+  }
+  return all;
 }
 
 std::unique_ptr<Dataset> dense_store(std::shared_ptr<const FileBytes> file, std::int64_t offset,

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <bit>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,31 +64,37 @@ struct IndexEntry {
   Codec codec = Codec::raw;
 };
 
-/// Samples that lie in a file, each in one piece. A format that stores them as they are makes the index, and
-/// that is all; others override fetch().
-class IndexedStore : public Dataset {
+/// Makes a sample of the piece at `at`, in `scratch` where it needs memory. Throws IoError where it is
+/// damaged.
+using ReadEntry =
+    std::function<StoredSample(const FileBytes& file, const IndexEntry& at, std::vector<std::byte>& scratch)>;
+
+/// Samples that lie in a file, each in one piece.
+class IndexedStore final : public Dataset {
  public:
-  /// The entries lie in the file; their labels are below spec.classes or, where that is 0, make them.
-  IndexedStore(std::shared_ptr<const FileBytes> file, const ImageSpec& spec, std::vector<IndexEntry> entries);
+  /// The entries lie in the file; their labels are below spec.classes or, where that is 0, make them. Without
+  /// `read`, samples are the pieces as they are, raw ones of the shape in `spec`.
+  IndexedStore(std::shared_ptr<const FileBytes> file, const ImageSpec& spec, std::vector<IndexEntry> entries,
+               ReadEntry read = {});
 
   std::int64_t size() const override { return std::ssize(entries_); }
   const ImageSpec& spec() const override { return spec_; }
-  /// The bytes as they lie in the file. Raw ones have the shape of spec().
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::string where(std::int64_t index) const override { return file_->where(entry(index).offset); }
   bool resident() const override { return true; }
   void will_need(std::int64_t first, std::int64_t count) const override;
 
- protected:
-  const IndexEntry& entry(std::int64_t index) const;
-  std::span<const std::byte> bytes_of(const IndexEntry& entry) const;
-  const FileBytes& file() const { return *file_; }
-
  private:
+  const IndexEntry& entry(std::int64_t index) const;
+
   std::shared_ptr<const FileBytes> file_;
   ImageSpec spec_;
   std::vector<IndexEntry> entries_;
+  ReadEntry read_;
 };
+
+/// Reads every entry, and notes its label. The size that all images have, or 0x0x0; no classes.
+ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, const ReadEntry& read);
 
 /// Raw images of `spec` that lie in `file` one after the other, from `offset` on, one for each label.
 std::unique_ptr<Dataset> dense_store(std::shared_ptr<const FileBytes> file, std::int64_t offset,

@@ -1,5 +1,7 @@
 #include "data/formats/detail/writing.h"
 
+#include <deque>
+
 #include "data/formats/detail/indexed_store.h"
 #include "tensor/error.h"
 
@@ -53,7 +55,13 @@ void check_sample(const StoredSample& sample, std::int64_t index, const char* fo
             index, sample.height, sample.width, sample.channels, sample.bytes.size());
 }
 
+void check_some(std::int64_t samples, const char* format) {
+  ATH_CHECK(samples > 0, "{}: a file must hold at least one sample, but got none", format);
+}
+
 void UniformSamples::add(const StoredSample& sample) {
+  ATH_CHECK(classes_ == 0 || sample.label < classes_, "{}: labels must be below {}, but got {}", format_,
+            classes_, sample.label);
   ATH_CHECK(
       sample.codec == Codec::raw,
       "{}: holds raw images only, but sample {} is {}; decode it first, or write a format that keeps it: "
@@ -73,45 +81,42 @@ void UniformSamples::add(const StoredSample& sample) {
 
 namespace {
 
-class PairWriter final : public SampleWriter {
+class DenseWriter final : public SampleWriter {
  public:
-  PairWriter(const PairFormat& format, const std::filesystem::path& images,
-             const std::filesystem::path& labels)
-      : format_(format), images_(images), labels_(labels) {}
+  DenseWriter(const std::filesystem::path& images, const UniformSamples& samples, DenseHeader header,
+              const std::vector<SideFile>& sides)
+      : samples_(samples), header_(header), images_(images) {
+    for (const SideFile& side : sides) sides_.emplace_back(side.path, side.content);
+  }
 
   void add(const StoredSample& sample) override {
     samples_.add(sample);
-    if (samples_.size() == 1) images_.write(format_.header(1, samples_.spec()));
+    if (samples_.size() == 1) images_.write(header_(1, samples_.spec()));
     images_.write(sample.bytes);
   }
 
   void finish() override {
     samples_.check_some();
-    images_.rewrite(0, format_.header(samples_.size(), samples_.spec()));
-    labels_.write(format_.labels(samples_.labels()));
-    labels_.commit();
+    images_.rewrite(0, header_(samples_.size(), samples_.spec()));
+    for (auto& [file, content] : sides_) {
+      file.write(content(samples_));
+      file.commit();
+    }
     images_.commit();
   }
 
  private:
-  PairFormat format_;
-  UniformSamples samples_{format_.name};
-  OutputFile images_, labels_;
+  UniformSamples samples_;
+  DenseHeader header_;
+  OutputFile images_;
+  std::deque<std::pair<OutputFile, decltype(SideFile::content)>> sides_;  // which stay where they are
 };
 
 }  // namespace
 
-std::unique_ptr<SampleWriter> create_pair(const PairFormat& format, const std::filesystem::path& images,
-                                          const std::filesystem::path& labels) {
-  return std::make_unique<PairWriter>(format, images, labels);
-}
-
-void UniformSamples::check_some() const {
-  if (labels_.empty()) fail_no_sample(format_);
-}
-
-void fail_no_sample(const char* format) {
-  fail<>("{}: a file must hold at least one sample, but got none", format);
+std::unique_ptr<SampleWriter> create_dense(const std::filesystem::path& images, const UniformSamples& samples,
+                                           DenseHeader header, const std::vector<SideFile>& sides) {
+  return std::make_unique<DenseWriter>(images, samples, header, sides);
 }
 
 }  // namespace athanor::detail

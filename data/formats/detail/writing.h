@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -48,16 +49,20 @@ class FolderOf {
 /// Throws ArgumentError.
 void check_sample(const StoredSample& sample, std::int64_t index, const char* format);
 
+/// Throws ArgumentError where there are no samples: such a file is not written.
+void check_some(std::int64_t samples, const char* format);
+
 /// What writers of images of one size ask: raw samples, all of the first one's shape. Counts them and keeps
 /// their labels.
 class UniformSamples {
  public:
-  explicit UniformSamples(const char* format) : format_(format) {}
+  explicit UniformSamples(const char* format, std::int64_t classes = 0)
+      : format_(format), classes_(classes) {}
 
-  /// Throws ArgumentError where the sample cannot stand beside those before it.
+  /// Throws ArgumentError where the sample cannot stand beside those before it, or its label is not below
+  /// the classes (0: any).
   void add(const StoredSample& sample);
-  /// Throws ArgumentError where there is none.
-  void check_some() const;
+  void check_some() const { detail::check_some(size(), format_); }
   /// Of the first sample; the classes are not known before the last.
   const ImageSpec& spec() const { return spec_; }
   const std::vector<std::int64_t>& labels() const { return labels_; }
@@ -65,22 +70,22 @@ class UniformSamples {
 
  private:
   const char* format_;
+  std::int64_t classes_;
   ImageSpec spec_;
   std::vector<std::int64_t> labels_;
 };
 
-/// How a format writes images of one size to one file and their labels to another.
-struct PairFormat {
-  const char* name;
-  /// What stands before the images; of a length that does not depend on `count`.
-  std::vector<std::byte> (*header)(std::int64_t count, const ImageSpec& spec);
-  /// All of the other file.
-  std::vector<std::byte> (*labels)(const std::vector<std::int64_t>& labels);
+/// A file beside that of the images, made of all samples.
+struct SideFile {
+  std::filesystem::path path;
+  std::function<std::vector<std::byte>(const UniformSamples& samples)> content;
 };
-std::unique_ptr<SampleWriter> create_pair(const PairFormat& format, const std::filesystem::path& images,
-                                          const std::filesystem::path& labels);
 
-/// Throws ArgumentError: a file without samples is not written.
-[[noreturn]] void fail_no_sample(const char* format);
+/// What stands before the images of a file; of a length that does not depend on `count`.
+using DenseHeader = std::vector<std::byte> (*)(std::int64_t count, const ImageSpec& spec);
+
+/// A writer of images of one size to one file, row by row, and what else is of them to others.
+std::unique_ptr<SampleWriter> create_dense(const std::filesystem::path& images, const UniformSamples& samples,
+                                           DenseHeader header, const std::vector<SideFile>& sides);
 
 }  // namespace athanor::detail

@@ -7,9 +7,23 @@
 #include <string_view>
 
 #include "data/dataset.h"
-#include "data/formats/import/sequence.h"
 
 namespace athanor {
+
+/// Samples that come one after the other, and only so: a format that is imported, not trained from.
+class SampleSequence {
+ public:
+  SampleSequence() = default;
+  virtual ~SampleSequence() = default;
+  SampleSequence(const SampleSequence&) = delete;
+  SampleSequence& operator=(const SampleSequence&) = delete;
+
+  virtual std::int64_t size() const = 0;
+  /// As Dataset::spec().
+  virtual const ImageSpec& spec() const = 0;
+  /// The next of size() samples; valid until the next call. Throws IoError naming the file.
+  virtual StoredSample next() = 0;
+};
 
 /// Told, in one line, that a file is about to be packed into the cache: which, how large, where to.
 using ImportNotice = std::function<void(const std::string& line)>;

@@ -7,7 +7,6 @@
 
 #include "data/dataset.h"
 #include "data/formats/import/cache.h"
-#include "data/formats/import/sequence.h"
 #include "data/sample_writer.h"
 
 namespace athanor {

@@ -14,16 +14,29 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tensor/error.h"
+#include "tensor/printable.h"
 
 namespace athanor::detail {
 namespace {
 
 constexpr std::size_t kMessageBytes = 4096;
+
+/// Calls step(what is left of `bytes`), which returns as the system's calls do, until nothing is left.
+/// Returns what the last call did: <= 0 where it failed.
+template <class Byte, class Step> ssize_t transfer(std::span<Byte> bytes, const Step& step) {
+  ssize_t count = 1;
+  while (!bytes.empty()) {
+    count = step(bytes);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count <= 0) break;
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  return count;
+}
 
 // In the child ---------------------------------------------------------------------------------------------
 
@@ -51,21 +64,14 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-void close_range(unsigned first, unsigned last) {
-  if (first > last || ::syscall(SYS_close_range, first, last, 0) == 0) return;
-  const auto most = static_cast<unsigned>(std::max(::sysconf(_SC_OPEN_MAX), 0L));
-  for (unsigned file = first; file <= std::min(last, most); ++file) ::close(static_cast<int>(file));
-}
-
-/// Nothing is left but the socket; a library's complaints go nowhere.
-void close_all_but(int socket) {
+/// Nothing is left but the socket, whose number it returns; a library's complaints go nowhere.
+int close_all_but(int socket) {
+  constexpr int kKept = 3;
+  if (socket != kKept) ::dup2(socket, kKept);
   const int nowhere = ::open("/dev/null", O_RDWR);
-  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (file != socket) ::dup2(nowhere, file);
-  }
-  const auto kept = static_cast<unsigned>(socket);
-  if (kept > 3) close_range(3, kept - 1);
-  close_range(std::max(kept + 1, 3U), ~0U);
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nowhere, file);
+  ::closefrom(kKept + 1);
+  return kKept;
 }
 
 /// Bytes that RLIMIT_DATA counts, or 0 where that is not known. Sanitizers have terabytes of them.
@@ -103,9 +109,8 @@ void limit_resources(ChildProcess::Files files) {
   reset_signals();
   ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
   exit_if_orphaned(0);  // it may have ended before it could be told
-  close_all_but(socket);
+  ChildProcess::Owner owner(close_all_but(socket));
   limit_resources(files);
-  ChildProcess::Owner owner(socket);
   try {
     work(owner);
   } catch (const std::exception& error) {
@@ -130,49 +135,39 @@ std::string how_it_ended(int status) {
 }  // namespace
 
 bool ChildProcess::Owner::read(std::span<std::byte> to) {
-  while (!to.empty()) {
-    const ssize_t count = ::recv(socket_, to.data(), to.size(), 0);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) ::_exit(0);
-    if (count == 0) return false;
-    to = to.subspan(static_cast<std::size_t>(count));
-  }
-  return true;
+  const ssize_t got = transfer(to, [&](auto left) { return ::recv(socket_, left.data(), left.size(), 0); });
+  if (got < 0) ::_exit(0);
+  return got > 0;
 }
 
 void ChildProcess::Owner::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) ::_exit(0);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+  const auto send = [&](auto left) { return ::send(socket_, left.data(), left.size(), MSG_NOSIGNAL); };
+  if (transfer(bytes, send) < 0) ::_exit(0);
 }
 
 ChildProcess::ChildProcess(const Work& work, double patience_s, Files files) : patience_s_(patience_s) {
   ATH_CHECK(patience_s > 0, "child process: patience must be more than 0 s, but got {}", patience_s);
+  const auto check = [&](bool good, const char* call) {
+    if (good) return;
+    const int error = errno;
+    release();
+    detail::fail<IoError>("a process to work in cannot be had: {}: {}", call, std::strerror(error));
+  };
   void* const memory =
       ::mmap(nullptr, kMessageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  check(memory != MAP_FAILED, "mmap");
+  message_ = {static_cast<char*>(memory), kMessageBytes};
   std::array<int, 2> ends{-1, -1};
+  check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0, "socketpair");
+  socket_ = ends[0];
   const pid_t parent = ::getpid();
-  const char* failed = memory == MAP_FAILED ? "mmap" : nullptr;
-  if (!failed) {
-    message_ = {static_cast<char*>(memory), kMessageBytes};
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) failed = "socketpair";
-  }
-  if (!failed) pid_ = ::fork();
+  pid_ = ::fork();
   if (pid_ == 0) run_child(parent, ends[1], message_, work, files);
   const int error = errno;
-  if (!failed && pid_ < 0) failed = "fork";
-  if (ends[1] >= 0) ::close(ends[1]);
-  socket_ = ends[0];
-  if (!failed) {
-    ::madvise(memory, kMessageBytes, MADV_DONTFORK);  // the children of others have no business in it
-    return;
-  }
-  if (socket_ >= 0) ::close(socket_);
-  if (!message_.empty()) ::munmap(memory, kMessageBytes);
-  detail::fail<IoError>("a process to work in cannot be had: {}: {}", failed, std::strerror(error));
+  ::close(ends[1]);
+  errno = error;
+  check(pid_ > 0, "fork");
+  ::madvise(memory, kMessageBytes, MADV_DONTFORK);  // the children of others have no business in it
 }
 
 ChildProcess::~ChildProcess() {
@@ -180,13 +175,18 @@ ChildProcess::~ChildProcess() {
     ::kill(pid_, SIGKILL);  // it has nothing to finish
     (void)reap();
   }
-  ::close(socket_);
-  ::munmap(message_.data(), message_.size());
+  release();
+}
+
+void ChildProcess::release() {
+  if (socket_ >= 0) ::close(socket_);
+  if (!message_.empty()) ::munmap(message_.data(), message_.size());
 }
 
 // Naps are counted, not the clock: while this process is stopped, so is the child.
 void ChildProcess::wait_for(short events) {
   constexpr double kNap_s = 0.1;
+  if (pid_ < 0) fail(0);
   for (double left_s = patience_s_; left_s > 0;) {
     pollfd there{socket_, events, 0};
     const auto nap_ms = static_cast<int>(std::max(1.0, std::min(left_s, kNap_s) * 1e3));
@@ -200,25 +200,19 @@ void ChildProcess::wait_for(short events) {
 }
 
 void ChildProcess::read(std::span<std::byte> to) {
-  while (!to.empty()) {
-    if (pid_ < 0) fail(0);
+  const auto receive = [&](auto left) {
     wait_for(POLLIN);
-    const ssize_t count = ::recv(socket_, to.data(), to.size(), MSG_DONTWAIT);
-    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (count <= 0) fail(reap());
-    to = to.subspan(static_cast<std::size_t>(count));
-  }
+    return ::recv(socket_, left.data(), left.size(), MSG_DONTWAIT);
+  };
+  if (transfer(to, receive) <= 0) fail(reap());
 }
 
 void ChildProcess::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    if (pid_ < 0) fail(0);
+  const auto send = [&](auto left) {
     wait_for(POLLOUT);
-    const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (count < 0) fail(reap());
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+    return ::send(socket_, left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  };
+  if (transfer(bytes, send) <= 0) fail(reap());
 }
 
 void ChildProcess::finish() {
@@ -234,11 +228,8 @@ void ChildProcess::finish() {
 
 void ChildProcess::fail(int status) {
   if (message_[0] == '\0') throw ChildFailure(how_it_ended(status), true);
-  std::string text(message_.data(), ::strnlen(message_.data(), message_.size()));
-  for (char& c : text) {  // one line, whatever the child has made of it
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  throw ChildFailure(text, false);
+  // One line, whatever the child has made of it.
+  throw ChildFailure(printable({message_.data(), ::strnlen(message_.data(), message_.size())}), false);
 }
 
 /// Its end of the socket is closed, or it was killed: it ends now, or is ended.

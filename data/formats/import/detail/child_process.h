@@ -62,6 +62,7 @@ class ChildProcess {
   void wait_for(short events);
   [[noreturn]] void fail(int status);
   int reap();
+  void release();
 
   double patience_s_;
   std::span<char> message_;  ///< what the child says of its failure: memory of both

@@ -32,9 +32,8 @@ class Handle {
   Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
   Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
   Handle& operator=(Handle&& other) noexcept {
-    reset();
-    id_ = std::exchange(other.id_, -1);
-    close_ = other.close_;
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
     return *this;
   }
   ~Handle() { reset(); }
