@@ -62,16 +62,11 @@ struct BatchPlace {
 /// What a Task can do while it looks at one batch.
 class Step {
  public:
-  /// `draws` counts the calls of randn() in the step. `gathering` is null where the task does not gather(),
-  /// `minimizer` in a validation step.
-  Step(const BatchPlace& place, std::int64_t& draws, MetricSums& metrics, PhaseTimes& times,
-       const dist::PassNetwork* gathering, Minimizer* minimizer = nullptr)
-      : place_(place),
-        draws_(draws),
-        metrics_(metrics),
-        times_(times),
-        gathering_(gathering),
-        minimizer_(minimizer) {}
+  /// `draws` counts the calls of randn() in the step. `ranks` is null where the task does not say that it
+  /// gathers(), `minimizer` in a validation step.
+  Step(const BatchPlace& at, std::int64_t& draws, MetricSums& metrics, PhaseTimes& times,
+       const dist::PassNetwork* ranks, Minimizer* minimizer = nullptr)
+      : place_(at), draws_(draws), metrics_(metrics), times_(times), ranks_(ranks), minimizer_(minimizer) {}
 
   /// 0 is the first.
   std::int64_t epoch() const { return place_.epoch; }
@@ -84,11 +79,10 @@ class Step {
   /// number of them, after a resume, and in every validation. Throws ArgumentError on another first axis.
   Tensor randn(const Shape& shape);
 
-  /// The rows of all ranks, in the order of ranks, for a loss over the samples of all: t [n, ...] to [sum of
-  /// n, ...]. Differentiable (dist/all_gather.h): a rank's rows collect from the losses of all ranks. With
-  /// one rank, t itself. All ranks make the same calls, one without samples, too. The loss of each is then
-  /// the same mean over the rows of all, or the mean over its own samples: docs/own_step.md. Throws
-  /// ArgumentError where Task::gathers() does not say so.
+  /// The rows of all ranks, in their order, for a loss over the samples of all: t [n, ...] to [sum of n,
+  /// ...], differentiable (dist/all_gather.h). All ranks make the same calls, one without samples, too; the
+  /// loss of each is the same mean over all rows, or the mean over its own samples (docs/own_step.md). Throws
+  /// ArgumentError unless the task gathers().
   Tensor all_gather(const Tensor& t);
 
   /// Updates the networks of an optimizer by the gradients of `loss`, the mean of the batch, [] f32, at once;
@@ -123,7 +117,7 @@ class Step {
   std::int64_t& draws_;
   MetricSums& metrics_;
   PhaseTimes& times_;
-  const dist::PassNetwork* gathering_;
+  const dist::PassNetwork* ranks_;
   Minimizer* minimizer_;
   bool logged_loss_ = false;
 };
@@ -151,8 +145,7 @@ class Task {
   /// The mean loss of a batch, [] f32, with its graph; the Trainer weighs and scales it, runs it backward and
   /// updates. It is logged as "loss", unless the step logs that itself. Of a task with several optimizers,
   /// which updates by Step::minimize(): none. `batch` holds this rank's samples, prepared for a network
-  /// (data/preprocess.h); it may have none, where other ranks have some and wait for this one: --sync-bn,
-  /// gathers(), several optimizers.
+  /// (data/preprocess.h), or none, where ranks wait for each other: --sync-bn, gathers(), several optimizers.
   virtual Tensor training_step(const Batch& batch, Step& step) = 0;
   /// Logs what is to be known of a batch that is held out. Nothing is recorded for gradients.
   virtual void validation_step(const Batch& batch, Step& step) = 0;

@@ -8,7 +8,7 @@
 namespace athanor {
 
 std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseTimes& times,
-                                       const dist::PassNetwork* gathering, std::int64_t most) {
+                                       const dist::PassNetwork* ranks, std::int64_t most) {
   const auto timed = times.scope(&Times::validation);
   ValidatedModel model(averages, strategy_);
   strategy_.broadcast_buffers();
@@ -22,8 +22,8 @@ std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseT
   for (std::int64_t done = 0; done != most && held_out.next(batch); ++done) {
     const std::int64_t of_ranks = std::min(left, held_out.options().batch_size);
     left -= of_ranks;
-    Step step(feeding_.place(0, 0, of_ranks, false), draws, sums_, times, gathering);
-    if (batch.size() > 0 || gathering) task_.validation_step(feeding_.prepare(batch, 0, false), step);
+    Step step(feeding_.place(0, 0, of_ranks, false), draws, sums_, times, ranks);
+    if (batch.size() > 0 || ranks) task_.validation_step(feeding_.prepare(batch, 0, false), step);
     limits_.agree();
     if (limits_.signal() != 0) break;
   }

@@ -40,10 +40,9 @@ class Validation {
   Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits, Device device)
       : task_(task), feeding_(feeding), strategy_(strategy), limits_(limits), sums_(device) {}
 
-  /// Of all ranks together; nothing where a signal came meanwhile. `gathering` as Step has it. With `most` >=
-  /// 0, of so many batches.
+  /// Of all ranks together; nothing where a signal came meanwhile. `ranks` as for Step. `most` >= 0: batches.
   std::optional<Metrics> run(const std::vector<Ema*>& averages, PhaseTimes& times,
-                             const dist::PassNetwork* gathering, std::int64_t most = -1);
+                             const dist::PassNetwork* ranks, std::int64_t most = -1);
 
  private:
   Task& task_;

@@ -13,6 +13,7 @@
 #include "dist/collectives/detail/mpi_native.h"
 #include "dist/collectives/session.h"
 #include "dist/launch/detail/open_mpi.h"
+#include "dist/transports/slots.h"
 #include "dist/watch/watchdog.h"
 #include "tensor/error.h"
 
@@ -82,8 +83,7 @@ struct MpiTransport::Impl {
   MpiOptions options;
   std::int64_t messages = 0;  // begun so far
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
-  std::vector<Slot> slots;
-  std::vector<std::int32_t> free;
+  Slots<Slot> slots;
   bool threads = false;  // more than one may call
   /// Messages were let go of, on this network or a duplicate of it.
   struct Broken {
@@ -154,13 +154,8 @@ struct MpiTransport::Impl {
   }
 
   Request take(int peer, std::size_t bytes, bool receives) {
-    if (free.empty()) {
-      free.push_back(static_cast<std::int32_t>(slots.size()));
-      slots.emplace_back();
-    }
-    const Request request{free.back()};
-    free.pop_back();
-    Slot& slot = slots[static_cast<std::size_t>(request.slot)];
+    const Request request = slots.take();
+    Slot& slot = slots[request];
     slot.bytes = bytes;
     slot.number = messages++;
     slot.peer = peer;
@@ -194,11 +189,6 @@ struct MpiTransport::Impl {
   int chunk(const Slot& slot, std::size_t i) const {
     return static_cast<int>(std::min(options.chunk_bytes, slot.bytes - i * options.chunk_bytes));
   }
-
-  void release(Request& request) {
-    free.push_back(request.slot);
-    request.slot = -1;
-  }
 };
 
 MpiTransport::MpiTransport(const MpiOptions& options) : MpiTransport(std::make_unique<Impl>(options)) {}
@@ -226,7 +216,7 @@ Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
 Request MpiTransport::post(int peer, Tag tag, std::span<std::byte> bytes, bool receives) {
   check_peer(peer);
   const Request request = impl_->take(peer, bytes.size(), receives);
-  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  Slot& slot = impl_->slots[request];
   const auto turn = mpi_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
     std::byte* chunk = bytes.data() + i * impl_->options.chunk_bytes;
@@ -241,7 +231,7 @@ Request MpiTransport::post(int peer, Tag tag, std::span<std::byte> bytes, bool r
 
 bool MpiTransport::test(Request& request) {
   if (!request.pending()) return true;
-  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  Slot& slot = impl_->slots[request];
   const auto turn = mpi_turn(impl_->threads);
   if (!impl_->complete(slot)) return false;
   for (std::size_t i = 0; slot.receives && i < slot.statuses.size(); ++i) {
@@ -254,13 +244,13 @@ bool MpiTransport::test(Request& request) {
           rank(), impl_->chunk(slot, i), slot.peer, count);
     }
   }
-  impl_->release(request);
+  impl_->slots.release(request);
   return true;
 }
 
 void MpiTransport::cancel(Request& request) noexcept {
   if (!request.pending()) return;
-  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  Slot& slot = impl_->slots[request];
   const auto until = std::chrono::steady_clock::now() + kCancelTime;
   for (MPI_Request& chunk : slot.requests) {
     if (chunk == MPI_REQUEST_NULL) continue;
@@ -276,7 +266,7 @@ void MpiTransport::cancel(Request& request) noexcept {
     impl_->broken->poisoned = true;  // once is enough to wait for
     MPI_Request_free(&chunk);
   }
-  impl_->release(request);
+  impl_->slots.release(request);
 }
 
 // Collectives take messages of each way in the order in which they began: others that are complete help
