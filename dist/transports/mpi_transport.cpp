@@ -40,6 +40,8 @@ namespace {
 constexpr std::chrono::milliseconds kStartTimeout{60'000};
 /// How long a message that is let go of may take to be cancelled.
 constexpr std::chrono::milliseconds kCancelTime{50};
+/// How much later than this one other ranks may give up, and still say whom they miss.
+constexpr std::chrono::milliseconds kOthersSpeak{1000};
 
 /// Ends the process where a call into MPI that waits for all ranks takes too long: `what`, for the line.
 class MpiDeadline {
@@ -142,6 +144,7 @@ struct MpiTransport::Impl {
     std::fprintf(stderr, "mpi: rank %d ends all ranks: %s%s\n", rank, why,
                  broken->poisoned ? " (and MPI has not let go of their memory)" : "");
     std::fflush(stderr);
+    if (!failure.empty()) std::this_thread::sleep_for(kOthersSpeak);
     MPI_Abort(comm, kExitPeerLost);
     std::_Exit(kExitPeerLost);
   }
