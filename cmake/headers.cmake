@@ -67,7 +67,6 @@ set(ATHANOR_HEADERS
   dist/bucket_layout.h
   dist/bucket_runner.h
   dist/collectives/barrier.h
-  dist/collectives/broadcast.h
   dist/collectives/collective.h
   dist/collectives/communicator.h
   dist/collectives/exchange.h
@@ -93,6 +92,7 @@ set(ATHANOR_HEADERS
   dist/transports/make_transport.h
   dist/transports/mpi_transport.h
   dist/transports/nccl_transport.h
+  dist/transports/slots.h
   dist/transports/staged_transport.h
   dist/transports/thread_transport.h
   dist/transports/transport.h

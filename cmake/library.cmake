@@ -160,7 +160,6 @@ set(ATHANOR_SOURCES
   dist/all_gather.cpp
   dist/bucket_layout.cpp
   dist/bucket_runner.cpp
-  dist/collectives/broadcast.cpp
   dist/collectives/communicator.cpp
   dist/collectives/exchange.cpp
   dist/collectives/hierarchical.cpp

@@ -35,8 +35,6 @@ BucketLayout::BucketLayout(const ParameterArena& arena, int world_size, const Co
   for (int i = 0; i < arena.size(); ++i) {
     const ParameterArena::Slice& slice = arena.slice(i);
     slices_.push_back(slice);
-    logical_.push_back(numel_);
-    numel_ += slice.count;
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       Bucket& bucket = buckets_[b];
       const bool inside = slice.begin >= bucket.range.begin && slice.begin + slice.count <= bucket.range.end;
@@ -104,37 +102,22 @@ Range BucketLayout::shard(int bucket, int rank) const {
   return {of.range.begin + piece.begin, of.range.begin + piece.end};
 }
 
-std::vector<BucketLayout::Piece> BucketLayout::pieces(int rank) const {
-  std::vector<Piece> all = pieces(Range{0, numel_});
-  std::erase_if(all, [&](const Piece& piece) { return piece.rank != rank; });
-  return all;
-}
-
-std::vector<BucketLayout::Piece> BucketLayout::pieces(const Range& logical) const {
-  ATH_CHECK(logical.begin >= 0 && logical.begin <= logical.end && logical.end <= numel_,
-            "buckets: elements must be among the {} of all parameters, but got [{}, {})", numel_,
-            logical.begin, logical.end);
-  std::vector<Piece> found;
+std::vector<BucketLayout::Piece> BucketLayout::pieces() const {
+  std::vector<Piece> all;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     const ParameterArena::Slice& slice = slices_[i];
-    const std::int64_t first = std::max(logical.begin - logical_[i], std::int64_t{0});
-    const std::int64_t last = std::min(logical.end - logical_[i], slice.count);
-    if (first >= last) continue;
-    const int bucket = bucket_of_[i];
-    const std::size_t before = found.size();
+    if (slice.count == 0) continue;
+    const auto first = std::ssize(all);
     for (int rank = 0; rank < world_size_; ++rank) {
-      const Range owned = shard(bucket, rank);
-      const std::int64_t begin = std::max(first, owned.begin - slice.begin);
-      const std::int64_t end = std::min(last, owned.end - slice.begin);
-      if (begin >= end) continue;
-      found.push_back(
-          {bucket, static_cast<int>(i), rank, begin, end - begin, slice.begin + begin, logical_[i] + begin});
+      const Range owned = shard(bucket_of_[i], rank);
+      const std::int64_t begin = std::max(std::int64_t{0}, owned.begin - slice.begin);
+      const std::int64_t end = std::min(slice.count, owned.end - slice.begin);
+      if (begin < end) all.push_back({static_cast<int>(i), rank, begin, end - begin});
     }
     // Shards need not lie in the order of ranks.
-    std::sort(found.begin() + static_cast<std::ptrdiff_t>(before), found.end(),
-              [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+    std::sort(all.begin() + first, all.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
   }
-  return found;
+  return all;
 }
 
 std::uint64_t BucketLayout::hash_of(const ParameterArena& arena) const {

@@ -8,8 +8,7 @@
 #include "dist/collectives/group.h"
 #include "optim/arena.h"
 
-// Where gradients travel and who owns what. Fixed when training begins: bits of sums depend on it, so that
-// a layout that changed on the way would make runs that cannot be repeated.
+// Where gradients travel and who owns what. Fixed when training begins, for the bits of sums depend on it.
 //
 //     part of the arena  | p0 .. | p1 .......... | p2 . |  padding  | p3 ................ | padding |
 //     buckets            |                 bucket 1                 |       bucket 0                |
@@ -42,13 +41,10 @@ class BucketLayout {
     std::vector<Range> pieces;    ///< by rank, elements from the bucket's first one on
   };
 
-  /// Elements of one parameter that one rank owns.
+  /// Elements of one parameter that one rank owns, from its element `begin` on.
   struct Piece {
-    int bucket = 0, parameter = 0, rank = 0;
-    std::int64_t begin = 0;  ///< first element, within the parameter
-    std::int64_t count = 0;
-    std::int64_t offset = 0;   ///< in the flat tensors of the part
-    std::int64_t logical = 0;  ///< among the elements of all parameters in declared order, without padding
+    int parameter = 0, rank = 0;
+    std::int64_t begin = 0, count = 0;
   };
 
   /// Throws ArgumentError where the arena's buckets are not made for so many ranks.
@@ -65,11 +61,8 @@ class BucketLayout {
   /// unless they own whole parameters.
   Range shard(int bucket, int rank) const;
 
-  /// Everything a rank owns, padding left out, in logical order: what it writes to a checkpoint.
-  std::vector<Piece> pieces(int rank) const;
-  /// Who owns the logical elements [begin, end), in their order: what a rank reads from a checkpoint that was
-  /// written by another number of ranks. Throws ArgumentError where they are not all there.
-  std::vector<Piece> pieces(const Range& logical) const;
+  /// Who owns what, padding left out: by parameter, in the order of elements.
+  std::vector<Piece> pieces() const;
 
   /// Of names, shapes, dtypes, buckets, ranks and the algorithm: equal where ranks fit together.
   std::uint64_t hash() const { return hash_; }
@@ -86,8 +79,6 @@ class BucketLayout {
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_;
   std::vector<ParameterArena::Slice> slices_;
-  std::vector<std::int64_t> logical_;  // where each parameter begins
-  std::int64_t numel_ = 0;
   std::uint64_t hash_ = 0;
 };
 

@@ -6,6 +6,8 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <iterator>
+#include <memory>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -15,7 +17,6 @@
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"
 #include "dist/collectives/exchange.h"
-#include "dist/collectives/on_stream.h"
 #include "dist/collectives/slice.h"
 #include "kernels/hash.h"
 #include "optim/flat.h"
@@ -28,25 +29,23 @@ constexpr std::size_t kTextBytes = 1008;
 
 /// Elements of a tensor, and the rank that has them.
 struct OwnedRun {
-  std::int64_t begin = 0, count = 0;
-  int rank = 0;
+  std::int64_t begin = 0, count = 0, rank = 0;
 };
 
 /// Messages to rank 0, all at once.
 class ToRank0 final : public PointToPoint {
  public:
   struct Message {
-    int rank = 0;  ///< who sends it
-    std::span<std::byte> bytes;
+    int rank = 0;                ///< who sends it
+    std::span<std::byte> bytes;  ///< on rank 0, where to; on others, their own
   };
-  ToRank0(Transport& transport, int most)
-      : PointToPoint("gather of a checkpoint", transport, {0, 1, transport.world_size()}, {}, {}, most) {}
+  ToRank0(Transport& transport, std::vector<Message> messages)
+      : PointToPoint("gather of a checkpoint", transport, {0, 1, transport.world_size()}, {}, {},
+                     static_cast<int>(messages.size()) + 1),
+        messages_(std::move(messages)) {}
 
-  /// What the next start() brings to rank 0: on it, where to; on others, their own.
-  void set(std::vector<Message> list) { list_ = std::move(list); }
   void start(Tag tag) override {
-    received_ = sent_ = 0;
-    for (const Message& message : list_) {
+    for (const Message& message : messages_) {
       if (index_ == 0) {
         incoming_.receive(message.rank, tag, message.bytes);
       } else {
@@ -63,7 +62,7 @@ class ToRank0 final : public PointToPoint {
   }
 
  private:
-  std::vector<Message> list_;
+  std::vector<Message> messages_;
 };
 
 class Gather {
@@ -196,35 +195,24 @@ class Gather {
 
   // Who has what.
   void exchange_runs(std::int64_t most) {
-    struct Run {
-      std::int64_t begin, count;
-    };
-    Exchange rows(comm_, std::ssize(sharded_) * most * static_cast<std::int64_t>(sizeof(Run)));
-    auto* mine = reinterpret_cast<Run*>(rows.row(comm_.rank()));
-    for (const Sharded& one : sharded_) {
+    Exchange rows(comm_, std::ssize(sharded_) * most * static_cast<std::int64_t>(sizeof(OwnedRun)));
+    const auto table_of = [&](int rank) { return reinterpret_cast<OwnedRun*>(rows.row(rank)); };
+    for (OwnedRun* mine = table_of(comm_.rank()); const Sharded& one : sharded_) {
       std::transform(one.part.runs.begin(), one.part.runs.end(), std::exchange(mine, mine + most),
-                     [](const ShardedTensor::Run& run) {
-                       return Run{run.begin, run.values.numel()};
+                     [&](const ShardedTensor::Run& run) {
+                       return OwnedRun{run.begin, run.values.numel(), comm_.rank()};
                      });
     }
     rows.upload();
     rows.run();
-    std::size_t messages = 1;
     for (std::size_t i = 0; i < sharded_.size(); ++i) {
       for (int rank = 0; rank < comm_.world_size(); ++rank) {
-        const auto* theirs =
-            reinterpret_cast<const Run*>(rows.row(rank)) + static_cast<std::int64_t>(i) * most;
-        for (const Run& run : std::span(theirs, static_cast<std::size_t>(most)))
-          if (run.count > 0) sharded_[i].runs.push_back({run.begin, run.count, rank});
+        const OwnedRun* theirs = table_of(rank) + static_cast<std::int64_t>(i) * most;
+        std::copy_if(theirs, theirs + most, std::back_inserter(sharded_[i].runs),
+                     [](const OwnedRun& run) { return run.count > 0; });
       }
-      messages = std::max(messages, sharded_[i].runs.size());
       check_runs(sharded_[i]);
     }
-    auto to_rank_0 = std::make_unique<ToRank0>(comm_.transport(), static_cast<int>(messages));
-    to_rank_0_ = to_rank_0.get();
-    transfer_ = std::move(to_rank_0);
-    if (comm_.transport().device().is_cpu()) return;
-    transfer_ = std::make_unique<OnStream>(comm_.transport(), std::move(transfer_));
   }
 
   static void check_runs(Sharded& of) {
@@ -265,11 +253,10 @@ class Gather {
       const std::int64_t first = std::max(begin, run.begin), last = std::min(end, run.begin + run.count);
       const bool here = comm_.rank() == 0 ? run.rank != 0 : run.rank == comm_.rank();
       if (first < last && here)
-        messages.push_back(
-            {run.rank, bytes_of(staging_, {(first - begin) * element, (last - begin) * element})});
+        messages.push_back({static_cast<int>(run.rank),
+                            bytes_of(staging_, {(first - begin) * element, (last - begin) * element})});
     }
-    to_rank_0_->set(std::move(messages));
-    comm_.run(*transfer_);
+    comm_.run(*comm_.ready(std::make_unique<ToRank0>(comm_.transport(), std::move(messages))));
     return staged(begin, end);
   }
 
@@ -278,8 +265,6 @@ class Gather {
   Exchange notice_;   // rank 0's Notice
   std::mutex mutex_;  // of who talks to the others, on rank 0
   Tensor staging_;
-  ToRank0* to_rank_0_ = nullptr;
-  std::unique_ptr<Collective> transfer_;
 };
 
 }  // namespace

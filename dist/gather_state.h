@@ -19,12 +19,10 @@
 //     });
 //
 // Nothing is sent for what every rank has as a whole (all of it, in DDP); of that, rank 0's values count: so
-// settle() and broadcast_buffers() come first, and StepState::seed is that of rank 0, which is the run's
-// (rank_seed()).
+// settle() and broadcast_buffers() come first, and StepState::seed is rank 0's, the run's (rank_seed()).
 //
-// Loading needs no messages: every rank maps the file, on which they must agree, and load_state_dict() of a
-// sharded arena, optimizer or average takes its own runs out of the whole tensors. Any number of ranks, DDP
-// or ZeRO-1, loads what any other has saved.
+// Loading needs no messages: every rank maps the file, on which they must agree, and takes its own runs out
+// of the whole tensors. Any number of ranks, DDP or ZeRO-1, loads what any other has saved.
 
 namespace athanor::dist {
 
@@ -36,10 +34,10 @@ using ReadTensor =
 void read_whole(const StateDict::Entry& entry, const std::function<void(std::span<const std::byte>)>& sink);
 
 /// A call of all ranks, whose `state`s must have parts of the same tensors. Rank 0 calls `write`, which may
-/// read each entry once, in any order; the others send what it reads. Takes a few MiB on every rank. However
-/// long `write` takes, the others hear from rank 0 (where the transport lets a second thread call). All ranks
-/// return, or all throw: rank 0 what `write` threw, the others IoError with its words. Throws ArgumentError
-/// where states differ, or runs do not make up a tensor; PeerLostError.
+/// read each entry once, in any order; the others send what it reads, and hear from rank 0 however long it
+/// takes (where the transport lets a second thread call). All ranks return, or all throw: rank 0 what `write`
+/// threw, the others IoError with its words. Takes a few MiB on every rank. Throws ArgumentError where states
+/// differ, or runs do not make up a tensor; PeerLostError.
 void gather_state(Communicator& comm, const StateDict& state,
                   const std::function<void(const ReadTensor& read)>& write);
 

@@ -19,8 +19,8 @@ struct SyncOptions {
   Overlap overlap = Overlap::thread;
 };
 
-/// What DDP and ZeRO-1 have in common: the gradients of all ranks added up while the backward pass still
-/// runs, and one agreement on what the step does with them.
+/// What DDP and ZeRO-1 share: the gradients of all ranks are added up while the backward pass still runs, and
+/// ranks agree on what the step does with them.
 ///
 ///     StepBuffer step(kCpu, {.seed = rank_seed(seed, comm.rank())});
 ///     ...
@@ -32,15 +32,8 @@ struct SyncOptions {
 ///     zero1.gather_weights();           // where it is ZeRO-1
 ///
 /// Gradients are summed over ranks: the weight makes the sum the mean over all samples. With micro-batches,
-/// the samples are those of all ranks and all micro-batches of the step:
-///
-///     arena.zero_grad();
-///     for (int micro = 0; micro < micro_batches; ++micro) {
-///       std::optional<GradientSync::NoSync> silent;
-///       if (micro + 1 < micro_batches) silent.emplace(sync);      // all but the last
-///       backward_scaled(loss of the micro-batch, step, batch_weight(its samples, samples of the step));
-///     }
-///     sync.reduce(step, limits);
+/// the samples are those of all ranks and micro-batches of the step, and all passes but the last run under a
+/// NoSync.
 ///
 /// Gradients live in the arena and are sent from there. A hook on each parameter counts its bucket down when
 /// the backward pass has made its last contribution; a bucket that is complete, with all before it, is on its
@@ -49,7 +42,7 @@ struct SyncOptions {
 ///
 /// Every rank must run the same number of steps. Calls in another order throw ArgumentError: a second pass
 /// without no_sync(), no_sync() after the last pass, a pass or reduce() without zero_grad() since the last
-/// reduce(). Whoever catches it must not go on with the step: a pass has added to gradients by then.
+/// reduce(). Whoever catches it must not go on with the step, to whose gradients a pass has added.
 class GradientSync {
  public:
   virtual ~GradientSync();
@@ -60,9 +53,8 @@ class GradientSync {
   Communicator& comm() const { return comm_; }
   ParameterArena& arena() const { return arena_; }
 
-  /// While alive, backward passes keep their gradients to themselves, and add them up: all micro-batches of a
-  /// step but the last. What counts is whether it is alive during the backward pass; the forward pass does
-  /// not matter. Throws ArgumentError when the step's last pass has begun to send.
+  /// While alive, backward passes add up their gradients and send none: all micro-batches of a step but the
+  /// last. Forward passes do not matter. Throws ArgumentError when the step's last pass has begun to send.
   class NoSync {
    public:
     explicit NoSync(GradientSync& sync);
@@ -76,20 +68,18 @@ class GradientSync {
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
   /// Completes the step's gradients on all ranks, and sets norm, found_inf and clipping of `step` as
-  /// GradientMeter::measure() does, with the same bits on every rank: the norm is the root of the sums of
-  /// squares of all shards, in f64, added in the order of ranks. A parameter with a gradient on any rank has
-  /// one on all afterwards. Waits once for the other ranks, and for the device: counted.
-  ///
-  /// Returns the outcome() of the votes of all ranks. Where it stops(), the step must not be made: nothing is
-  /// measured. Throws PeerLostError; ArgumentError where it was called since zero_grad().
+  /// GradientMeter::measure() does, from the squares of all shards, in f64, in the order of ranks: the same
+  /// bits on every rank. A parameter with a gradient on any rank has one on all then. Waits once for the
+  /// other ranks, and for the device: counted. Returns the outcome() of all votes; where it stops(), nothing
+  /// is measured, and the step must not be made. Throws PeerLostError; ArgumentError where it was called
+  /// since zero_grad().
   StopVote reduce(StepBuffer& step, const GradientLimits& limits = {}, const StopVote& vote = {});
 
-  /// Names of parameters that had no gradient in the last step on that rank, though they ask for one: for who
-  /// wonders why they do not learn.
+  /// Names of parameters that asked for a gradient in the last step, and had none on that rank.
   std::vector<std::string> unused(int rank) const;
 
-  /// Returns when nothing is under way between two steps: ZeRO-1 may still gather weights. Before the network
-  /// is used otherwise, and before weights are read otherwise than by calls of modules. Throws PeerLostError.
+  /// Returns when nothing is under way between two steps (ZeRO-1 may still gather weights): before the
+  /// network is used otherwise, or weights are read otherwise than by calls of modules. Throws PeerLostError.
   virtual void settle() {}
   /// After anything has written to masters: every rank's new weights to all, where ranks have a part of them.
   virtual void gather_weights() {}
@@ -144,13 +134,12 @@ class GradientSync {
   BucketRunner runner_;
 };
 
-/// What a rank's mean loss weighs among those of all ranks: its part of their samples, so that the gradient
-/// is that of the mean over all. With micro-batches, `samples` are those of one, and `samples_of_all` those
-/// of all ranks and micro-batches.
+/// What a rank's mean loss weighs in that of all samples: its part of them. With micro-batches, `samples` are
+/// those of one, and `samples_of_all` those of all ranks and micro-batches.
 float batch_weight(std::int64_t samples, std::int64_t samples_of_all);
 
-/// The seed for a rank's StepState: ranks that share one would drop the same elements of their different
-/// samples. Depends on seed and rank alone, whatever the world; that of rank 0 is `seed`.
+/// The seed for a rank's StepState, whatever the world: ranks that share one would drop the same elements of
+/// their different samples. That of rank 0 is `seed`.
 std::uint64_t rank_seed(std::uint64_t seed, int rank);
 
 }  // namespace athanor::dist

@@ -8,26 +8,34 @@ CommunicatorOptions in_rank_order(CommunicatorOptions options) {
   return options;
 }
 
-// The session of the job, which sends no bucket during a pass from now on; null where it may.
-Session* hold_buckets(const Communicator& job) {
-  if (job.transport().duplicates_are_concurrent()) return nullptr;
+// Whether the job sends no bucket during a pass from now on.
+bool hold_buckets(const Communicator& job) {
+  if (job.transport().duplicates_are_concurrent()) return false;
   job.session().check_free("pass network");
   job.session().set_concurrent(false);
-  return &job.session();
+  return true;
 }
 
 struct Duplicate {
-  explicit Duplicate(const Communicator& job)
-      : held(hold_buckets(job)),
-        network(job.transport().duplicate()),
-        comm(*network, in_rank_order(job.options())) {}
+  explicit Duplicate(const Communicator& of)
+      : job(of.session()),
+        held(hold_buckets(of)),
+        network(of.transport().duplicate()),
+        comm(*network, in_rank_order(of.options())) {
+    job.passes = &comm.session().flight();
+    comm.session().on_failure = [this](Failure kind, const std::exception& error) {
+      if (job.on_failure) job.on_failure(kind, error);
+    };
+  }
   ~Duplicate() {
-    if (held) held->set_concurrent(true);
+    job.passes = nullptr;
+    if (held) job.set_concurrent(true);
   }
   Duplicate(const Duplicate&) = delete;
   Duplicate& operator=(const Duplicate&) = delete;
 
-  Session* held;
+  Session& job;
+  bool held;
   std::unique_ptr<Transport> network;
   Communicator comm;
 };

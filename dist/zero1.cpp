@@ -128,7 +128,6 @@ void Zero1::overlap_gather(nn::Module& model, Trust trust) {
   }
   called_.assign(static_cast<std::size_t>(arena().size()), 0);
   read_any_ = false;
-  read_outside_.clear();
   look_ = trust == Trust::now ? Look::passed : Look::looking;
   make_runner(overlap_);
 }
@@ -157,7 +156,6 @@ void Zero1::read(int parameter) {
     read_any_ = true;
     if (called_[static_cast<std::size_t>(parameter)]) return;
     look_ = Look::failed;
-    read_outside_ = arena().parameters()[static_cast<std::size_t>(parameter)].name;
   }
   const int bucket = layout().bucket_of(parameter);
   ATH_CHECK(

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,10 +10,10 @@
 
 namespace athanor::dist {
 
-/// Options for an arena that keeps, from the start, the masters of this rank's shard alone. Making the arena
-/// is a call of all ranks: they compare layouts, and take the values of rank 0, parameter by parameter,
-/// before any is cast. `comm` must be the one that Zero1 gets. Making the arena throws ArgumentError naming a
-/// rank with another layout; PeerLostError.
+/// Options for an arena that keeps, from the start, the masters of this rank's shard alone; `comm` is
+/// Zero1's. Making the arena is a call of all ranks, who compare layouts and take rank 0's values, parameter
+/// by parameter, before any is cast. It throws ArgumentError naming a rank with another layout;
+/// PeerLostError.
 ArenaOptions sharded(ArenaOptions options, Communicator& comm, const BucketOptions& buckets = {});
 
 /// ZeRO stage 1: every rank holds all weights in compute precision, but masters and optimizer state of its
@@ -22,10 +21,9 @@ ArenaOptions sharded(ArenaOptions options, Communicator& comm, const BucketOptio
 /// new weights are gathered: as many bytes as DDP sends, and the same bits (with Algorithm::native only where
 /// the library adds in one order for both; MPI and NCCL promise none).
 ///
-/// Bytes per rank with n parameters (N with padding, N - n < buckets P align), 16-bit weights, g of a
-/// gradient and AdamW: 2 N weights + g N gradients + 12 N / P, where DDP takes 2 N + g N + 12 N; with f32
-/// weights, which are their own masters, 4 N + 4 N + 8 N / P. No tensor of N f32 masters, moments or averages
-/// exists at any time. Ema adds 4 N / P.
+/// Bytes per rank with N parameters, padding included, 16-bit weights, g of a gradient and AdamW: 2 N + g N +
+/// 12 N / P, where DDP takes 2 N + g N + 12 N; with f32 weights, which are their own masters, 4 N + 4 N + 8 N
+/// / P. Ema adds 4 N / P. No tensor of N f32 masters, moments or averages exists at any time.
 ///
 ///     ParameterArena arena(model.parameters(), model.buffers(), dist::sharded({.precision = ...}, comm));
 ///     Zero1 zero1(arena, comm);
@@ -36,10 +34,9 @@ ArenaOptions sharded(ArenaOptions options, Communicator& comm, const BucketOptio
 ///     finish_step(step);
 ///     zero1.gather_weights();           // or the next step throws ArgumentError
 ///
-/// Optimizers that treat elements alike (SGD, Adam, AdamW) take any shards; a parameter may straddle them.
-/// Muon needs BucketOptions::whole_parameters: the rank that keeps a matrix updates it, and N / P is what
-/// ranks come to on average. Averages (Ema) are sharded as masters are. Source: Rajbhandari et al. 2020,
-/// "ZeRO", arXiv:1910.02054, section 5.1.
+/// Optimizers that treat elements alike (SGD, Adam, AdamW) take any shards; Muon needs
+/// BucketOptions::whole_parameters: the rank that keeps a matrix updates it, and N / P is an average. Source:
+/// Rajbhandari et al. 2020, "ZeRO", arXiv:1910.02054, section 5.1.
 class Zero1 final : public GradientSync {
  public:
   /// For an arena made with sharded() options. Throws as GradientSync does, and ArgumentError where the arena
@@ -48,9 +45,9 @@ class Zero1 final : public GradientSync {
   /// Waits for what is under way, unless an exception is on its way.
   ~Zero1() override;
 
-  /// To be called after the optimizer's step, and after whatever else has written to masters (averages that
-  /// were swapped in, a state that was loaded), before which settle() comes: every rank's new weights to all,
-  /// in the order in which the next forward pass reads them. Throws PeerLostError.
+  /// Every rank's new weights to all, in the order in which the next forward pass reads them: after the
+  /// optimizer's step and whatever else writes to masters (averages swapped in, a state that is loaded),
+  /// before which settle() comes. Throws PeerLostError.
   void gather_weights() override;
 
   /// Whether to believe at once that a model's parameters are read in calls of the modules that have them.
@@ -61,14 +58,11 @@ class Zero1 final : public GradientSync {
   /// From now on gather_weights() only begins, and calls of modules wait for the buckets of their own
   /// parameters: the first layers compute while the weights of the last ones travel. `model` must have all
   /// parameters of the arena, run them by calls of its modules, not of their forward(), and live until
-  /// end_overlap(), or longer than this. An op that reads weights nobody waited for is an ArgumentError,
-  /// where it is recorded. Every rank may decide for itself; the bits are the same.
+  /// end_overlap(). An op that is recorded and reads weights nobody waited for is an ArgumentError. Every
+  /// rank may decide for itself; the bits are the same.
   void overlap_gather(nn::Module& model, Trust trust = Trust::now);
   /// gather_weights() waits again, and the model's modules are let go of.
   void end_overlap();
-  /// The first parameter that was read otherwise than in a call of a module that has it, for which
-  /// gather_weights() waits; empty where none is known.
-  const std::string& read_outside() const { return read_outside_; }
 
   /// Whether the optimizer has not stepped since gather_weights().
   bool gathered() const { return gathered_ == arena().updates(); }
@@ -92,7 +86,6 @@ class Zero1 final : public GradientSync {
   Look look_ = Look::off;                  // passed: they do; else gather_weights() does
   bool read_any_ = false;                  // while looking,
   std::vector<char> called_;               // and by parameter: a module that has it, since the last gather
-  std::string read_outside_;
   bool gathering_ = false;
   int waited_ = 0;  // gathers, in their order
   double waited_s_ = 0;

@@ -2,9 +2,11 @@
 #include "dist/watch/detail/blame.h"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -116,6 +118,58 @@ TEST(Blame, InAFullCircleTheNextIsNamed) {
   for (const std::size_t rank : {0, 1, 2, 3}) ring.job.write(ring[rank], rank == 3 ? "error" : "deadline");
   EXPECT_EQ(without_time(ring.of(3)), kRank2);
   EXPECT_EQ(ring.of(0).ended, -1) << "nobody in a circle has ended";
+}
+
+/// Ranks 0 and 1 on this host, 3 on another, none of which hears from the other host any more: 1 waits for 0,
+/// 0 for 3, and 3 for 1. What each has got is in no order.
+struct CutLink {
+  explicit CutLink(const std::array<std::int64_t, 3>& bytes) {
+    for (const auto& [rank, waits_for, at] : {std::tuple{0, 3, 0}, {1, 0, 1}, {3, 1, 2}}) {
+      FlightRecord& flight = job.rank(rank, 8);
+      FlightJob::enter(flight, FlightJob::kSum, waits_for, bytes[static_cast<std::size_t>(at)]);
+      job.write(flight);
+      if (rank < 2) here.push_back(&flight);
+    }
+    put_on_another_host(job, 3);
+  }
+  static void put_on_another_host(const FlightJob& job, int rank) {
+    std::stringstream text;
+    text << std::ifstream(job.file(rank)).rdbuf();
+    std::string changed = text.str();
+    changed.insert(changed.find("\"host\":\"") + 8, "far");
+    std::ofstream(job.file(rank)) << changed;
+  }
+  FlightJob job{4};
+  std::vector<FlightRecord*> here;
+};
+
+TEST(Blame, WhereALinkIsCutTheOtherSideIsNamed) {
+  std::array<std::int64_t, 3> bytes{100, 200, 300};
+  do {
+    if (bytes[1] < bytes[0]) continue;  // who waits for another of its side has got further
+    const CutLink cut(bytes);
+    for (FlightRecord* mine : cut.here) {
+      const std::string said = without_time(dist::find_blame(*mine, cut.job.folder(), 0ms));
+      EXPECT_EQ(said.find("rank 3 did not do its part of ring all_reduce #8, bucket 4"), 0u)
+          << said << ", " << bytes[0] << " " << bytes[1] << " " << bytes[2];
+    }
+  } while (std::next_permutation(bytes.begin(), bytes.end()));
+}
+
+// 3 has not got what 1 has long sent: nobody names himself, or who is on his side.
+TEST(Blame, WhoHasDoneItsPartIsNotNamedForAMessageThatIsLost) {
+  FlightJob job(4);
+  FlightRecord &one = job.rank(1, 9), &zero = job.rank(0, 8), &three = job.rank(3, 8);
+  FlightJob::enter(one, FlightJob::kSum, 0);
+  FlightJob::enter(zero, FlightJob::kSum, 3);
+  FlightJob::enter(three, FlightJob::kSum, 1);
+  for (const FlightRecord* flight : {&one, &zero, &three}) job.write(*flight);
+  CutLink::put_on_another_host(job, 3);
+  EXPECT_EQ(without_time(dist::find_blame(one, job.folder(), 0ms)),
+            "rank 3 did not do its part of ring all_reduce #8, bucket 4 (rank 1 waits for rank 0 waits for "
+            "rank 3)");
+  EXPECT_EQ(without_time(dist::find_blame(zero, job.folder(), 0ms)),
+            "rank 3 did not do its part of ring all_reduce #8, bucket 4");
 }
 
 TEST(Blame, AnErrorOfItsOwnOnTheWayIsTold) {

@@ -106,13 +106,14 @@ TEST(Collectives, MemoryStaysUntilMessagesAreLetGoOf) {
     std::int64_t held_bytes = 0;
   } transport;
   const dist::Group both{0, 1, 2};
-  const auto reduce_scatter = [&]<class Kind>(auto... segment_bytes) {
-    return std::make_unique<Kind>(transport, both, dist::Phase::reduce_scatter, Tensor::zeros({1000}),
-                                  kernels::Combine::sum, make_flat(4096, DType::u8, kCpu), segment_bytes...,
-                                  dist::equal_pieces(1000, 2));
+  const auto reduce_scatter = [&]<class Kind>() {
+    return std::make_unique<Kind>(
+        transport, both,
+        dist::PhaseOf{dist::Phase::reduce_scatter, Tensor::zeros({1000}), kernels::Combine::sum,
+                      make_flat(4096, DType::u8, kCpu), dist::equal_pieces(1000, 2), 1024});
   };
   std::unique_ptr<Collective> collectives[] = {std::make_unique<dist::Barrier>(transport, both),
-                                               reduce_scatter.operator()<dist::Ring>(1024),
+                                               reduce_scatter.operator()<dist::Ring>(),
                                                reduce_scatter.operator()<dist::RankOrder>()};
   for (std::unique_ptr<Collective>& collective : collectives) {
     collective->start(0);

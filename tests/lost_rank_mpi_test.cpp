@@ -1,4 +1,5 @@
 // Three ranks, of which rank 1 falls silent: the others say which is missing, and end the job in spite of it.
+// Rank 2 gives up a little later than rank 0, and still has the time to say so.
 // Run by mpirun, which must return long before rank 1 does, with exit code 74.
 //
 //     lost_rank_mpi_test          the error is caught, and main returns: MPI_Finalize would wait for rank 1
@@ -17,7 +18,8 @@ using namespace athanor;
 
 void run(bool unwind) {
   dist::MpiTransport transport;
-  dist::Communicator patient(transport), comm(transport, {.timeout = std::chrono::milliseconds(1000)});
+  const std::chrono::milliseconds timeout(transport.rank() == 2 ? 1400 : 1000);
+  dist::Communicator patient(transport), comm(transport, {.timeout = timeout});
   patient.run(*patient.barrier());
   if (transport.rank() == 1) return std::this_thread::sleep_for(std::chrono::hours(1));
   ATH_CHECK(!unwind, "test: fails");

@@ -170,8 +170,8 @@ saved() { # steps of the newest checkpoint
 
 echo "== the cable is cut while they train"
 (on_two_hosts "${training[@]}" --checkpoint-dir "$work/whole") >"$work/whole.log" 2>&1 || { cat "$work/whole.log"; fail "training failed"; }
-# A rank's own line names who is missing; the deadline is 5 s.
-cut "${training[0]}" '[ "$(saved)" -ge 200 ]' 10 'rank [23] .*5 s' "${training[@]:1}" "${halves[@]}" --dist-timeout 5
+# A rank's own line names who is missing; the deadline is 5 s, and a busy machine looks at the clock a little later.
+cut "${training[0]}" '[ "$(saved)" -ge 200 ]' 10 'rank [01]: error: rank [23] did not do its part .*, for [5-8](\.[0-9])? s' "${training[@]:1}" "${halves[@]}" --dist-timeout 5
 [ "$(saved)" -lt 1760 ] || fail "the cable must be cut in the middle"
 
 echo "== it is cut again, and mpirun looks after its connections"

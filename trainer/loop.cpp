@@ -84,7 +84,7 @@ void Run::run_pass(const Batch& batch) {
     }();
     const AllocTag named("activations");
     Step step(now_.pass, now_.draws,
-              {.metrics = metrics_, .times = times_, .minimizer = this, .gathering = gathering()});
+              {.metrics = metrics_, .times = times_, .minimizer = this, .ranks = gathering()});
     Tensor mean = task_.training_step(prepared, step);
     check_result(mean);
     if (returns_loss() && !step.has_logged_loss()) step.log("loss", mean);

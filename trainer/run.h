@@ -58,7 +58,6 @@ class Run : private Minimizer {
   OptimizedNetworks& networks_called(std::string_view optimizer);
   /// Whether a step returns its loss, and the Trainer makes the update: where there is one optimizer.
   bool returns_loss() const { return networks_.size() == 1; }
-  /// Null for a task that gathers nothing.
   const dist::PassNetwork* gathering() const { return task_.gathers() ? &*joined_ : nullptr; }
   static void check_loss(std::string_view whose, const Tensor& loss);
   void check_result(const Tensor& returned) const;

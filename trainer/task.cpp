@@ -43,9 +43,8 @@ class Task::Networks final : public nn::Module {
 };
 
 Tensor Step::all_gather(const Tensor& t) {
-  ATH_CHECK(gathering_,
-            "all_gather: the task must say that its steps do so, but does not; override gathers()");
-  return dist::all_gather(t, *gathering_);
+  ATH_CHECK(ranks_, "all_gather: the task must say that its steps do so, but does not; override gathers()");
+  return dist::all_gather(t, *ranks_);
 }
 
 void Step::minimize(std::string_view optimizer, const Tensor& loss) {

@@ -64,9 +64,9 @@ struct BatchPlace {
 struct StepParts {
   MetricSums& metrics;
   PhaseTimes& times;
-  Minimizer* minimizer = nullptr;                ///< of a training step
-  const dist::PassNetwork* gathering = nullptr;  ///< of a task that gathers()
-  SampleFolder* samples = nullptr;               ///< of rank 0's validation, where pictures are wanted
+  Minimizer* minimizer = nullptr;            ///< of a training step
+  const dist::PassNetwork* ranks = nullptr;  ///< of a task that gathers()
+  SampleFolder* samples = nullptr;           ///< of rank 0's validation, where pictures are wanted
 };
 
 /// What a Task can do while it looks at one batch.
@@ -79,7 +79,7 @@ class Step {
         metrics_(parts.metrics),
         times_(parts.times),
         minimizer_(parts.minimizer),
-        gathering_(parts.gathering),
+        ranks_(parts.ranks),
         samples_(parts.samples) {}
 
   /// 0 is the first.
@@ -143,7 +143,7 @@ class Step {
   MetricSums& metrics_;
   PhaseTimes& times_;
   Minimizer* minimizer_;
-  const dist::PassNetwork* gathering_;
+  const dist::PassNetwork* ranks_;
   SampleFolder* samples_;
   bool logged_loss_ = false;
 };

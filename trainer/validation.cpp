@@ -9,7 +9,7 @@
 namespace athanor {
 
 std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseTimes& times,
-                                       const dist::PassNetwork* gathering, std::int64_t most) {
+                                       const dist::PassNetwork* ranks, std::int64_t most) {
   const auto timed = times.scope(&Times::validation);
   Loader* const held_out = feeding_.held_out();
   if (!held_out) {
@@ -28,8 +28,8 @@ std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseT
     const std::int64_t of_ranks = std::min(left, held_out->options().batch_size);
     left -= of_ranks;
     Step step(feeding_.place(0, 0, of_ranks, false), draws,
-              {.metrics = sums_, .times = times, .gathering = gathering, .samples = samples_});
-    if (batch.size() > 0 || gathering) task_.validation_step(feeding_.prepare(batch, 0, false), step);
+              {.metrics = sums_, .times = times, .ranks = ranks, .samples = samples_});
+    if (batch.size() > 0 || ranks) task_.validation_step(feeding_.prepare(batch, 0, false), step);
     limits_.agree();
     if (limits_.signal() != 0) break;
   }

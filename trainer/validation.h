@@ -47,10 +47,10 @@ class Validation {
         sums_(device),
         samples_(samples) {}
 
-  /// Of all ranks together; nothing where a signal came meanwhile. `gathering` as Step has it. With `most` >=
-  /// 0, of so many batches.
+  /// Of all ranks together; nothing where a signal came meanwhile. `ranks` as StepParts has them. With `most`
+  /// >= 0, of so many batches.
   std::optional<Metrics> run(const std::vector<Ema*>& averages, PhaseTimes& times,
-                             const dist::PassNetwork* gathering = nullptr, std::int64_t most = -1);
+                             const dist::PassNetwork* ranks = nullptr, std::int64_t most = -1);
 
  private:
   Task& task_;

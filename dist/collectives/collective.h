@@ -8,6 +8,7 @@
 #include "dist/collectives/group.h"
 #include "dist/collectives/session.h"
 #include "dist/transports/transport.h"
+#include "kernels/accumulate.h"
 #include "tensor/tensor.h"
 
 namespace athanor::dist {
@@ -163,5 +164,16 @@ class PointToPoint : public Collective {
 
 /// What an all-reduce is made of.
 enum class Phase : std::uint8_t { reduce_scatter, all_gather };
+
+/// One of them, between the ranks of a group.
+struct PhaseOf {
+  Phase phase;
+  Tensor buffer;  ///< dense, on the transport's device
+  kernels::Combine how;
+  Tensor scratch;             ///< u8, for reduce_scatter alone; others may use it in between
+  std::vector<Range> pieces;  ///< tile the buffer, by index in the group; some may be empty
+  std::int64_t segment_bytes;
+  const char* name = nullptr;  ///< a literal; null: the algorithm's and the phase's
+};
 
 }  // namespace athanor::dist

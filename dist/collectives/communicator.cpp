@@ -5,7 +5,6 @@
 #include <string>
 
 #include "dist/collectives/barrier.h"
-#include "dist/collectives/broadcast.h"
 #include "dist/collectives/exchange.h"
 #include "dist/collectives/hierarchical.h"
 #include "dist/collectives/on_stream.h"
@@ -32,14 +31,8 @@ constexpr std::size_t kCallBytes = 120;
 }  // namespace
 
 const char* name_of(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::ring: return "ring";
-    case Algorithm::hierarchical: return "hierarchical";
-    case Algorithm::rank_order: return "rank_order";
-    case Algorithm::native: return "native";
-    case Algorithm::automatic: return "auto";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"ring", "hierarchical", "rank_order", "native", "auto"};
+  return kNames[static_cast<std::size_t>(algorithm)];
 }
 
 Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank) {
@@ -134,13 +127,10 @@ std::unique_ptr<Collective> Communicator::make(Phase phase, const Tensor& buffer
   CommunicatorOptions options = options_;
   if (options.algorithm == Algorithm::native) options.algorithm = Algorithm::rank_order;
   const Tensor arriving = reduces ? scratch(scratch_bytes(options, buffer, pieces)) : Tensor();
-  if (options.algorithm == Algorithm::ring)
-    return std::make_unique<Ring>(transport_, world(), phase, buffer, how, arriving, options.segment_bytes,
-                                  std::move(pieces));
-  if (options.algorithm == Algorithm::hierarchical)
-    return hierarchical(transport_, options.node_size, phase, buffer, how, arriving, options.segment_bytes,
-                        pieces);
-  return std::make_unique<RankOrder>(transport_, world(), phase, buffer, how, arriving, std::move(pieces));
+  PhaseOf of{phase, buffer, how, arriving, std::move(pieces), options.segment_bytes};
+  if (options.algorithm == Algorithm::ring) return std::make_unique<Ring>(transport_, world(), std::move(of));
+  if (options.algorithm == Algorithm::hierarchical) return hierarchical(transport_, options.node_size, of);
+  return std::make_unique<RankOrder>(transport_, world(), std::move(of));
 }
 
 std::unique_ptr<Collective> Communicator::all_reduce(const Tensor& buffer, kernels::Combine how,
@@ -165,7 +155,15 @@ std::unique_ptr<Collective> Communicator::broadcast(const Tensor& buffer, int ro
             world_size(), root);
   if (auto own = native({What::broadcast, buffer, kernels::Combine::sum, {}, root}))
     return ready(std::move(own));
-  return ready(std::make_unique<Broadcast>(transport_, world(), root, buffer, options_.segment_bytes));
+  // A ring in which the root's piece is everything: a chain that begins there. Each segment is sent on while
+  // the next arrives, so that a large buffer takes the time of one transfer, whatever P.
+  const std::int64_t count = buffer.numel();
+  std::vector<Range> pieces(static_cast<std::size_t>(world_size()), Range{0, 0});
+  std::fill(pieces.begin() + root, pieces.end(), Range{count, count});
+  pieces[static_cast<std::size_t>(root)].begin = 0;
+  return ready(std::make_unique<Ring>(
+      transport_, world(),
+      PhaseOf{Phase::all_gather, buffer, {}, {}, std::move(pieces), options_.segment_bytes, "broadcast"}));
 }
 
 std::unique_ptr<Collective> Communicator::all_gather_small(const Tensor& buffer) {
@@ -174,8 +172,8 @@ std::unique_ptr<Collective> Communicator::all_gather_small(const Tensor& buffer)
   if (transport_.grouped()) {
     if (auto own = native({What::all_gather, buffer, {}, pieces})) return ready(std::move(own));
   }
-  return ready(std::make_unique<RankOrder>(transport_, world(), Phase::all_gather, buffer,
-                                           kernels::Combine::sum, Tensor(), std::move(pieces)));
+  return ready(std::make_unique<RankOrder>(transport_, world(),
+                                           PhaseOf{Phase::all_gather, buffer, {}, {}, std::move(pieces), 0}));
 }
 
 std::unique_ptr<Collective> Communicator::barrier() {

@@ -37,16 +37,15 @@ struct CommunicatorOptions {
   std::int64_t segment_bytes = 1 << 20;  ///< of rings
   /// How long a collective may stand still before its ranks are given up.
   std::chrono::milliseconds timeout{300'000};
-  /// Before each collective, ranks compare which one they are about to start: an ArgumentError on all of them
-  /// where they differ, instead of a wrong sum or a wait without end. Slow: to look for an error, not to
-  /// train. parse_flags() takes it from ATHANOR_DIST_DEBUG.
+  /// Before each collective, ranks compare which one they are about to start: where they differ, all throw
+  /// ArgumentError, instead of a wrong sum or a wait without end. Slow. ATHANOR_DIST_DEBUG sets it.
   bool compare_calls = false;
 };
 
 /// The piece of `count` elements that is `rank`'s own, all of them about the same size.
 Range piece_of(const CommunicatorOptions& options, std::int64_t count, int world_size, int rank);
-/// The place of a rank's piece among those of all, in the order in which they lie in the buffer: its number;
-/// with hierarchical, ranks of the same place on their nodes follow each other.
+/// The place of a rank's piece in the buffer among those of all: its number; with hierarchical, ranks of the
+/// same place on their nodes follow each other.
 int piece_index(const CommunicatorOptions& options, int world_size, int rank);
 
 /// Bytes for what arrives while `buffer`, cut into `pieces` by rank, is reduced: with rank_order every rank's
@@ -55,9 +54,8 @@ std::int64_t scratch_bytes(const CommunicatorOptions& options, const Tensor& buf
                            std::span<const Range> pieces);
 
 /// The collectives of a job: all its ranks, one algorithm. Every rank makes the same calls in the same order.
-/// Memory for arriving values is shared between its collectives, of which one may be under way at a time, of
-/// all that use the transport: run() throws ArgumentError while a backward pass has buckets under way. After
-/// a PeerLostError nothing can be run any more.
+/// Of all that use the transport one may be under way at a time, for they share memory: run() throws
+/// ArgumentError while a backward pass has buckets under way. After a PeerLostError nothing can be run.
 class Communicator {
  public:
   /// Throws ArgumentError on an option out of range, and on Algorithm::native where the transport has none.
@@ -74,8 +72,8 @@ class Communicator {
   /// piece_of() this job.
   Range piece(std::int64_t count, int rank) const { return piece_of(options_, count, world_size(), rank); }
 
-  /// Takes scratch_bytes() for the largest of several reductions, before they are made. Else each that needs
-  /// more than those before it takes memory of its own.
+  /// Takes scratch_bytes() for the largest of several reductions before they are made; else each that needs
+  /// more takes memory of its own.
   void reserve(std::int64_t bytes) { (void)scratch(bytes); }
 
   // Each is for one dense flat tensor on the transport's device, which it keeps; start() and push, or run().
@@ -95,12 +93,15 @@ class Communicator {
   /// Both: every rank has the same bits then.
   std::unique_ptr<Collective> all_reduce(const Tensor& buffer, kernels::Combine how = kernels::Combine::sum,
                                          std::vector<Range> pieces = {});
-  /// What rank `root` has, to all.
+  /// What rank `root` has, to all, in P - 2 + n / segment steps: n elements received and sent once by
+  /// everyone but the two ends.
   std::unique_ptr<Collective> broadcast(const Tensor& buffer, int root);
   /// Few values: buffer[r * n / P ...) of each rank r to all, in one step: by rank_order, whatever the
   /// algorithm, but native over NCCL, which keeps memory for every pair of ranks that exchange messages.
   std::unique_ptr<Collective> all_gather_small(const Tensor& buffer);
   std::unique_ptr<Collective> barrier();
+  /// One of the caller's own, as it is run where the transport's messages are.
+  std::unique_ptr<Collective> ready(std::unique_ptr<Collective> collective);
 
   /// Puts it on record and starts it, for one who pushes it afterwards (dist/collectives/wait.h).
   /// `launch_us`: when it might have started, by FlightRecord::now_us(); 0: now. Throws as run() where ranks
@@ -114,7 +115,6 @@ class Communicator {
   /// As part of another: on a device, the host is not told when it is done.
   std::unique_ptr<Collective> make(Phase phase, const Tensor& buffer, kernels::Combine how,
                                    std::vector<Range> pieces);
-  std::unique_ptr<Collective> ready(std::unique_ptr<Collective> collective);
   /// Null where it is not for the library below.
   std::unique_ptr<Collective> native(const NativeCall& call) const;
   Tensor scratch(std::int64_t bytes);

@@ -1,5 +1,7 @@
 #include "dist/collectives/hierarchical.h"
 
+#include <span>
+
 #include "dist/collectives/ring.h"
 #include "dist/collectives/slice.h"
 
@@ -31,19 +33,19 @@ struct Rings {
 
 }  // namespace
 
-std::unique_ptr<Collective> hierarchical(Transport& transport, int node_size, Phase phase,
-                                         const Tensor& buffer, kernels::Combine how, const Tensor& scratch,
-                                         std::int64_t segment_bytes, std::span<const Range> pieces) {
-  const Rings at(pieces, node_size, transport.rank());
+std::unique_ptr<Collective> hierarchical(Transport& transport, int node_size, const PhaseOf& of) {
+  const Rings at(of.pieces, node_size, transport.rank());
+  PhaseOf of_node = of, of_rail = of;
+  of_node.pieces = at.parts;
+  of_rail.buffer = slice(of.buffer, at.part);
+  of_rail.pieces = at.of_rail;
   std::vector<std::unique_ptr<Collective>> rings;
-  rings.push_back(
-      std::make_unique<Ring>(transport, at.node, phase, buffer, how, scratch, segment_bytes, at.parts));
-  rings.push_back(std::make_unique<Ring>(transport, at.rail, phase, slice(buffer, at.part), how, scratch,
-                                         segment_bytes, at.of_rail));
-  if (phase == Phase::all_gather) std::swap(rings[0], rings[1]);
-  return std::make_unique<Sequence>(
-      phase == Phase::all_gather ? "hierarchical all_gather" : "hierarchical reduce_scatter",
-      std::move(rings));
+  rings.push_back(std::make_unique<Ring>(transport, at.node, std::move(of_node)));
+  rings.push_back(std::make_unique<Ring>(transport, at.rail, std::move(of_rail)));
+  const bool gathers = of.phase == Phase::all_gather;
+  if (gathers) std::swap(rings[0], rings[1]);
+  return std::make_unique<Sequence>(gathers ? "hierarchical all_gather" : "hierarchical reduce_scatter",
+                                    std::move(rings));
 }
 
 }  // namespace athanor::dist

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <span>
-
 #include "dist/collectives/collective.h"
-#include "kernels/accumulate.h"
 
 // An all-reduce for nodes that are fast inside and slow between, made of rings: P ranks on N nodes of L.
 //
@@ -21,10 +18,8 @@
 
 namespace athanor::dist {
 
-/// `buffer` dense, on the transport's device; `scratch` as Ring takes it. `pieces` by rank; in
-/// the buffer, those of one place on all nodes follow each other, as piece_index() has it.
-std::unique_ptr<Collective> hierarchical(Transport& transport, int node_size, Phase phase,
-                                         const Tensor& buffer, kernels::Combine how, const Tensor& scratch,
-                                         std::int64_t segment_bytes, std::span<const Range> pieces);
+/// As Ring, with pieces by rank; in the buffer, those of one place on all nodes follow each other, as
+/// piece_index() has it.
+std::unique_ptr<Collective> hierarchical(Transport& transport, int node_size, const PhaseOf& of);
 
 }  // namespace athanor::dist

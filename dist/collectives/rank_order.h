@@ -1,9 +1,6 @@
 #pragma once
 
-#include <vector>
-
 #include "dist/collectives/collective.h"
-#include "kernels/accumulate.h"
 
 namespace athanor::dist {
 
@@ -21,10 +18,8 @@ namespace athanor::dist {
 /// from n or where the element lies. For halves the error does not grow with P.
 class RankOrder final : public PointToPoint {
  public:
-  /// As Ring: this rank's piece of the dense `buffer` on the transport's device is what reduce_scatter makes
-  /// and all_gather begins with.
-  RankOrder(Transport& transport, const Group& group, Phase phase, const Tensor& buffer, kernels::Combine how,
-            const Tensor& scratch, std::vector<Range> pieces);
+  /// As Ring: this rank's piece is what reduce_scatter makes and all_gather begins with.
+  RankOrder(Transport& transport, const Group& group, PhaseOf of);
 
   /// This rank's piece as every rank has it: about the size of the buffer where pieces are equal.
   static std::int64_t scratch_bytes(const Tensor& buffer, std::int64_t largest_piece, int ranks);
@@ -33,12 +28,10 @@ class RankOrder final : public PointToPoint {
   bool advance() override;
 
  private:
-  const Range& piece(int index) const { return pieces_[static_cast<std::size_t>(index)]; }
+  const Range& piece(int index) const { return of_.pieces[static_cast<std::size_t>(index)]; }
 
-  Phase phase_;
+  PhaseOf of_;
   Tensor rows_;  // this rank's piece as each rank has it
-  kernels::Combine how_;
-  std::vector<Range> pieces_;  // by index in the group
   bool combined_ = false;
 };
 

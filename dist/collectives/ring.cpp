@@ -18,16 +18,15 @@ std::int64_t Ring::scratch_bytes(const Tensor& buffer, std::int64_t segment_byte
   return kWindow * align_elements(segment * element, kSliceAlignment);
 }
 
-Ring::Ring(Transport& transport, const Group& group, Phase phase, const Tensor& buffer, kernels::Combine how,
-           const Tensor& scratch, std::int64_t segment_bytes, std::vector<Range> pieces)
-    : PointToPoint(phase == Phase::all_gather ? "ring all_gather" : "ring reduce_scatter", transport, group,
-                   buffer, scratch, kWindow),
-      phase_(phase),
-      how_(how),
-      pieces_(std::move(pieces)),
-      segment_(segment_elements(buffer, largest_of(pieces_), segment_bytes)),
+Ring::Ring(Transport& transport, const Group& group, PhaseOf of)
+    : PointToPoint(of.name                         ? of.name
+                   : of.phase == Phase::all_gather ? "ring all_gather"
+                                                   : "ring reduce_scatter",
+                   transport, group, of.buffer, of.scratch, kWindow),
+      of_(std::move(of)),
+      segment_(segment_elements(buffer_, largest_of(of_.pieces), of_.segment_bytes)),
       window_(transport.grouped() ? 1 : kWindow) {
-  per_step_ = (largest_of(pieces_) + segment_ - 1) / segment_;
+  per_step_ = (largest_of(of_.pieces) + segment_ - 1) / segment_;
   messages_ = per_step_ * (group.size - 1);
 }
 
@@ -39,25 +38,25 @@ void Ring::start(Tag tag) {
 // What a message holds: `lag` is 0 for those sent, 1 for those received, which the one before has sent.
 Range Ring::segment(std::int64_t message, int lag) const {
   const int step = static_cast<int>(message / per_step_);
-  const int back = step + lag + (phase_ == Phase::reduce_scatter ? 1 : 0);  // at most P
-  const Range& piece = pieces_[static_cast<std::size_t>((index_ - back + 2 * group_.size) % group_.size)];
+  const int back = step + lag + (of_.phase == Phase::reduce_scatter ? 1 : 0);  // at most P
+  const Range& piece = of_.pieces[static_cast<std::size_t>((index_ - back + 2 * group_.size) % group_.size)];
   const std::int64_t begin = std::min(piece.begin + message % per_step_ * segment_, piece.end);
   return {begin, std::min(begin + segment_, piece.end)};
 }
 
 // Where it arrives.
 Tensor Ring::inbox(std::int64_t message, const Range& range) const {
-  if (phase_ == Phase::all_gather) return slice(buffer_, range);
+  if (of_.phase == Phase::all_gather) return slice(buffer_, range);
   const DType dtype = buffer_.dtype();
   const std::int64_t stride = align_elements(segment_, kSliceAlignment / size_of(dtype));
   return as_type(scratch_, dtype, message % kWindow * stride, range.count());
 }
 
 void Ring::take_in(std::int64_t message) {
-  if (phase_ == Phase::all_gather) return;
+  if (of_.phase == Phase::all_gather) return;
   const Range range = segment(message, 1);
   on_device(buffer_.device(), [&](auto& context) {
-    kernels::accumulate(context, how_, inbox(message, range), slice(buffer_, range));
+    kernels::accumulate(context, of_.how, inbox(message, range), slice(buffer_, range));
   });
 }
 

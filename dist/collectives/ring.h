@@ -1,9 +1,6 @@
 #pragma once
 
-#include <vector>
-
 #include "dist/collectives/collective.h"
-#include "kernels/accumulate.h"
 
 namespace athanor::dist {
 
@@ -25,12 +22,9 @@ namespace athanor::dist {
 /// Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
 class Ring final : public PointToPoint {
  public:
-  /// `buffer` dense, on the transport's device. After reduce_scatter, the piece of this rank's index in the
-  /// group holds the result and the rest is of no use; all_gather takes that piece and fills the rest.
-  /// `pieces` tile the buffer, and some may be empty. `scratch`, u8, at least scratch_bytes(), for
-  /// reduce_scatter alone; others may use it in between.
-  Ring(Transport& transport, const Group& group, Phase phase, const Tensor& buffer, kernels::Combine how,
-       const Tensor& scratch, std::int64_t segment_bytes, std::vector<Range> pieces);
+  /// After reduce_scatter, the piece of this rank's index in the group holds the result and the rest is of no
+  /// use; all_gather takes that piece and fills the rest. Takes scratch_bytes().
+  Ring(Transport& transport, const Group& group, PhaseOf of);
 
   /// Whatever the pieces are.
   static std::int64_t scratch_bytes(const Tensor& buffer, std::int64_t segment_bytes);
@@ -47,9 +41,7 @@ class Ring final : public PointToPoint {
   void post_receives();
   bool post_sends();
 
-  Phase phase_;
-  kernels::Combine how_;
-  std::vector<Range> pieces_;  // by index in the group
+  PhaseOf of_;
   std::int64_t segment_;       // elements
   std::int64_t window_;        // segments under way each way
   std::int64_t per_step_ = 0;  // messages

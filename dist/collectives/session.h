@@ -52,6 +52,9 @@ class Session {
   /// Empty where none has.
   const std::string& failure() const { return failure_; }
 
+  /// The record of another network, on which passes wait (dist/pass_network.h); null: there is none.
+  std::atomic<const FlightRecord*> passes{nullptr};
+
   /// Called where a collective fails, by the thread that pushes it, with the error; before it is thrown.
   std::function<void(Failure, const std::exception&)> on_failure;
 

@@ -154,15 +154,9 @@ void read_nccl(const Environment& environment, RankInfo& info) {
 }  // namespace
 
 std::string_view name_of(Launcher launcher) {
-  switch (launcher) {
-    case Launcher::none: return "nobody";
-    case Launcher::mpirun: return "mpirun";
-    case Launcher::devices: return "--devices";
-    case Launcher::torchrun: return "torchrun";
-    case Launcher::slurm: return "Slurm";
-    case Launcher::nccl_comm: return "NCCL_COMM_ID";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"nobody",   "mpirun", "--devices",
+                                         "torchrun", "Slurm",  "NCCL_COMM_ID"};
+  return kNames[static_cast<std::size_t>(launcher)];
 }
 
 Environment environment() {

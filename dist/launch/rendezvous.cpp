@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <list>
+#include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -29,7 +33,7 @@ constexpr std::size_t kMost = 64 << 10;
 constexpr milliseconds kRetry{50};
 /// How long one who has connected may take to say who it is, and how many rank 0 listens to at a time.
 constexpr milliseconds kHandshake{5000};
-constexpr std::size_t kMostClients = 512;
+constexpr std::size_t kMostGuests = 512;
 
 using Nonce = std::array<std::byte, 16>;  // drawn for one conversation
 using Proof = std::array<std::byte, 32>;
@@ -110,141 +114,106 @@ Socket listen_as_master(const RankInfo& info) {
 
 // Rank 0 ---------------------------------------------------------------------------------------------------
 
-/// What rank 0 knows.
+/// What rank 0 knows. Its conversations share it.
 struct Meeting {
   const RankInfo& info;
   std::span<const std::byte> blob;
   std::vector<bool> served;
+  std::mutex mutex = {};  // of those that are served
 
-  Status judge(const Hello& hello) const {
+  Status judge(const Hello& hello) {
     if (hello.job != kernels::fnv1a(info.job)) return Status::other_job;
     if (hello.world_size != static_cast<std::uint32_t>(info.world_size)) return Status::other_size;
+    const std::lock_guard lock(mutex);
     const bool free = hello.rank > 0 && hello.rank < served.size() && !served[hello.rank];
     return free ? Status::welcome : Status::taken;
   }
+  void has_all(std::uint32_t rank) {
+    const std::lock_guard lock(mutex);
+    served[rank] = true;
+  }
+  std::vector<std::size_t> missing() {
+    const std::lock_guard lock(mutex);
+    std::vector<std::size_t> ranks;
+    for (std::size_t rank = 1; rank < served.size(); ++rank)
+      if (!served[rank]) ranks.push_back(rank);
+    return ranks;
+  }
 };
 
-/// One who has connected to rank 0, be it a rank or a stranger: it is heard and answered bit by bit, as it
-/// comes, so that nobody waits for anybody else.
-class Client {
+/// Rank 0's side of one conversation, be it with a rank or a stranger.
+void answer_once(Meeting& meeting, int socket) {
+  const Clock::time_point until = Clock::now() + kHandshake;
+  Hello hello;
+  if (!receive_all(socket, bytes_of(hello), until) || hello.magic != kMagic) return;
+  Challenge challenge{.status = meeting.judge(hello), .nonce = draw_nonce()};
+  if (!send_all(socket, bytes_of(challenge), until) || challenge.status != Status::welcome) return;
+  Proof proof;
+  if (!receive_all(socket, bytes_of(proof), until)) return;
+  const bool knows = equal(proof, prove(meeting.info, "client", hello, challenge));
+  Answer answer{.status = knows ? meeting.judge(hello) : Status::other_secret};
+  const bool welcome = answer.status == Status::welcome;
+  if (welcome) {
+    answer.bytes = static_cast<std::uint32_t>(meeting.blob.size());
+    answer.proof = prove(meeting.info, "rank 0", hello, challenge, meeting.blob);
+  }
+  std::byte received{};
+  if (send_all(socket, bytes_of(answer), until) && welcome && send_all(socket, meeting.blob, until) &&
+      receive_all(socket, bytes_of(received), until))
+    meeting.has_all(hello.rank);
+}
+
+/// A conversation in a thread of its own, so that nobody waits for anybody else. Broken off when this goes.
+class Guest {
  public:
-  Client(Socket socket, Clock::time_point deadline) : until(deadline), socket_(std::move(socket)) {
-    expect(sizeof(Hello));
-  }
+  Guest(Meeting& meeting, Socket socket)
+      : socket_(std::move(socket)), thread_([this, &meeting] { talk(meeting); }) {}
+  ~Guest() { hang_up(); }
 
-  int fd() const { return socket_.fd(); }
-  short events() const { return out_.empty() ? POLLIN : POLLOUT; }
-  /// The rank that has all it needs; 0: it has not.
-  std::uint32_t served() const { return step_ == Step::served ? hello_.rank : 0; }
-
-  /// As far as it gets without waiting. False: it is over.
-  bool go_on(const Meeting& meeting) {
-    for (;;) {
-      const bool sends = !out_.empty();
-      const ssize_t count = sends ? ::send(fd(), out_.data() + done_, out_.size() - done_, MSG_NOSIGNAL)
-                                  : ::recv(fd(), in_.data() + done_, in_.size() - done_, 0);
-      if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-      if (count <= 0) return false;
-      done_ += static_cast<std::size_t>(count);
-      if (done_ < (sends ? out_ : in_).size()) continue;
-      done_ = 0;
-      if (sends) {
-        out_.clear();
-        if (step_ == Step::refused) return false;
-      } else if (!hear(meeting)) {
-        return false;
-      }
-    }
-  }
-
-  Clock::time_point until;
+  bool over() const { return over_; }
 
  private:
-  enum class Step : std::uint8_t { hello, proof, received, served, refused };
-
-  void expect(std::size_t bytes) { in_.resize(bytes); }
-  template <class T> void read(T& value) const { std::memcpy(&value, in_.data(), sizeof value); }
-  void say(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
-
-  bool hear(const Meeting& meeting) {
-    if (step_ == Step::hello) {
-      read(hello_);
-      if (hello_.magic != kMagic) return false;
-      challenge_ = {.status = meeting.judge(hello_), .nonce = draw_nonce()};
-      say(bytes_of(challenge_));
-      step_ = challenge_.status == Status::welcome ? Step::proof : Step::refused;
-      expect(sizeof(Proof));
-    } else if (step_ == Step::proof) {
-      Proof proof;
-      read(proof);
-      Answer answer{.status = meeting.judge(hello_)};
-      if (!equal(proof, prove(meeting.info, "client", hello_, challenge_)))
-        answer.status = Status::other_secret;
-      step_ = answer.status == Status::welcome ? Step::received : Step::refused;
-      if (step_ == Step::received) {
-        answer.bytes = static_cast<std::uint32_t>(meeting.blob.size());
-        answer.proof = prove(meeting.info, "rank 0", hello_, challenge_, meeting.blob);
-      }
-      say(bytes_of(answer));
-      if (step_ == Step::received) say(meeting.blob);
-      expect(1);
-    } else {
-      step_ = Step::served;
-      return false;
+  void hang_up() const { ::shutdown(socket_.fd(), SHUT_RDWR); }
+  void talk(Meeting& meeting) {
+    try {
+      answer_once(meeting, socket_.fd());
+    } catch (const std::exception&) {  // it asks again
     }
-    return true;
+    hang_up();
+    over_ = true;
   }
 
   Socket socket_;
-  Step step_ = Step::hello;
-  Hello hello_;
-  Challenge challenge_;
-  std::vector<std::byte> in_, out_;
-  std::size_t done_ = 0;  // of out_, or else of in_
+  std::atomic<bool> over_{false};
+  std::jthread thread_;  // last: it uses the above
 };
-
-/// Takes in all who wait at the door. When to try again: at once, or later where the system has no room.
-Clock::time_point accept_all(int listening, std::vector<Client>& clients, Clock::time_point now) {
-  for (;;) {
-    Socket socket(::accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED ? now : now + kRetry;
-    if (clients.size() == kMostClients) clients.erase(clients.begin());  // a rank asks again
-    clients.emplace_back(std::move(socket), now + kHandshake);
-  }
-}
 
 void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listening, Clock::time_point until,
            milliseconds timeout) {
   ::fcntl(listening.fd(), F_SETFL, ::fcntl(listening.fd(), F_GETFL, 0) | O_NONBLOCK);
   ::fcntl(listening.fd(), F_SETFD, FD_CLOEXEC);
   Meeting meeting{info, blob, std::vector<bool>(static_cast<std::size_t>(info.world_size))};
-  std::vector<Client> clients;
-  Clock::time_point now = Clock::now(), accept_at = now;
-  for (int left = info.world_size - 1; left > 0; now = Clock::now()) {
+  std::list<Guest> guests;
+  for (auto missing = meeting.missing(); !missing.empty(); missing = meeting.missing()) {
+    const Clock::time_point now = Clock::now();
     if (now >= until) {
-      std::vector<std::size_t> missing;
-      missing.reserve(meeting.served.size());
-      for (std::size_t rank = 1; rank < meeting.served.size(); ++rank)
-        if (!meeting.served[rank]) missing.push_back(rank);
       detail::fail<PeerLostError>(
           "ranks: all {} must come to rank 0 at port {} within {} s, but these have not: {}", info.world_size,
           info.port, static_cast<double>(timeout.count()) / 1000, fmt::join(missing, ", "));
     }
-    std::vector<pollfd> ends;
-    for (const Client& client : clients) ends.push_back({client.fd(), client.events(), 0});
-    if (accept_at <= now) ends.push_back({listening.fd(), POLLIN, 0});
-    const auto most = std::chrono::ceil<milliseconds>(until - now);
-    ::poll(ends.data(), ends.size(), static_cast<int>(std::min(most, kRetry).count()));
-    for (Client& client : clients) {
-      if (client.go_on(meeting) && now < client.until) continue;
-      if (const std::uint32_t rank = client.served(); rank > 0 && !meeting.served[rank]) {
-        meeting.served[rank] = true;
-        --left;
+    const bool knocks = ready(listening.fd(), POLLIN, std::min(until, now + kRetry));
+    guests.remove_if([](const Guest& guest) { return guest.over(); });
+    if (!knocks) continue;
+    try {
+      Socket socket(::accept4(listening.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (guests.size() == kMostGuests) guests.pop_front();  // a rank asks again
+      if (socket) {
+        guests.emplace_back(meeting, std::move(socket));
+        continue;
       }
-      client.until = {};  // to be removed
+    } catch (const std::system_error&) {  // there is no thread to be had
     }
-    std::erase_if(clients, [](const Client& client) { return client.until == Clock::time_point(); });
-    if (accept_at <= now) accept_at = accept_all(listening.fd(), clients, now);
+    std::this_thread::sleep_for(kRetry);  // nor a descriptor: both may come
   }
 }
 

@@ -20,8 +20,8 @@
 //   rank:   one byte: it has them
 //
 // So both ends prove that they know the secret, which stays where it is, and nothing that was heard once is
-// of use again: no stranger takes a rank's place, or rank 0's. The bytes themselves can be read on the way.
-// Without a secret the key is empty, and anybody can compute it: warn_of_strangers().
+// of use again. The bytes themselves can be read on the way. Without a secret the key is empty, and anybody
+// can take a rank's place: warn_of_strangers().
 //
 // Rank 0 listens to several at a time. One who is cut off asks again; who speaks otherwise (a port scanner,
 // another job's rank) is sent away or left after 5 s; nobody waits longer than the deadline.

@@ -13,6 +13,7 @@
 #include "dist/collectives/detail/mpi_native.h"
 #include "dist/collectives/session.h"
 #include "dist/launch/detail/open_mpi.h"
+#include "dist/transports/slots.h"
 #include "dist/watch/watchdog.h"
 #include "tensor/error.h"
 
@@ -39,6 +40,8 @@ namespace {
 constexpr std::chrono::milliseconds kStartTimeout{60'000};
 /// How long a message that is let go of may take to be cancelled.
 constexpr std::chrono::milliseconds kCancelTime{50};
+/// How much later than this one other ranks may give up, and still say whom they miss.
+constexpr std::chrono::milliseconds kOthersSpeak{1000};
 
 /// Ends the process where a call into MPI that waits for all ranks takes too long: `what`, for the line.
 class MpiDeadline {
@@ -82,8 +85,7 @@ struct MpiTransport::Impl {
   MpiOptions options;
   std::int64_t messages = 0;  // begun so far
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
-  std::vector<Slot> slots;
-  std::vector<std::int32_t> free;
+  Slots<Slot> slots;
   bool threads = false;  // more than one may call
   /// Messages were let go of, on this network or a duplicate of it.
   struct Broken {
@@ -142,6 +144,7 @@ struct MpiTransport::Impl {
     std::fprintf(stderr, "mpi: rank %d ends all ranks: %s%s\n", rank, why,
                  broken->poisoned ? " (and MPI has not let go of their memory)" : "");
     std::fflush(stderr);
+    if (!failure.empty()) std::this_thread::sleep_for(kOthersSpeak);
     MPI_Abort(comm, kExitPeerLost);
     std::_Exit(kExitPeerLost);
   }
@@ -154,13 +157,8 @@ struct MpiTransport::Impl {
   }
 
   Request take(int peer, std::size_t bytes, bool receives) {
-    if (free.empty()) {
-      free.push_back(static_cast<std::int32_t>(slots.size()));
-      slots.emplace_back();
-    }
-    const Request request{free.back()};
-    free.pop_back();
-    Slot& slot = slots[static_cast<std::size_t>(request.slot)];
+    const Request request = slots.take();
+    Slot& slot = slots[request];
     slot.bytes = bytes;
     slot.number = messages++;
     slot.peer = peer;
@@ -194,11 +192,6 @@ struct MpiTransport::Impl {
   int chunk(const Slot& slot, std::size_t i) const {
     return static_cast<int>(std::min(options.chunk_bytes, slot.bytes - i * options.chunk_bytes));
   }
-
-  void release(Request& request) {
-    free.push_back(request.slot);
-    request.slot = -1;
-  }
 };
 
 MpiTransport::MpiTransport(const MpiOptions& options) : MpiTransport(std::make_unique<Impl>(options)) {}
@@ -226,7 +219,7 @@ Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
 Request MpiTransport::post(int peer, Tag tag, std::span<std::byte> bytes, bool receives) {
   check_peer(peer);
   const Request request = impl_->take(peer, bytes.size(), receives);
-  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  Slot& slot = impl_->slots[request];
   const auto turn = mpi_turn(impl_->threads);
   for (std::size_t i = 0; i < slot.requests.size(); ++i) {
     std::byte* chunk = bytes.data() + i * impl_->options.chunk_bytes;
@@ -241,7 +234,7 @@ Request MpiTransport::post(int peer, Tag tag, std::span<std::byte> bytes, bool r
 
 bool MpiTransport::test(Request& request) {
   if (!request.pending()) return true;
-  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  Slot& slot = impl_->slots[request];
   const auto turn = mpi_turn(impl_->threads);
   if (!impl_->complete(slot)) return false;
   for (std::size_t i = 0; slot.receives && i < slot.statuses.size(); ++i) {
@@ -254,13 +247,13 @@ bool MpiTransport::test(Request& request) {
           rank(), impl_->chunk(slot, i), slot.peer, count);
     }
   }
-  impl_->release(request);
+  impl_->slots.release(request);
   return true;
 }
 
 void MpiTransport::cancel(Request& request) noexcept {
   if (!request.pending()) return;
-  Slot& slot = impl_->slots[static_cast<std::size_t>(request.slot)];
+  Slot& slot = impl_->slots[request];
   const auto until = std::chrono::steady_clock::now() + kCancelTime;
   for (MPI_Request& chunk : slot.requests) {
     if (chunk == MPI_REQUEST_NULL) continue;
@@ -276,7 +269,7 @@ void MpiTransport::cancel(Request& request) noexcept {
     impl_->broken->poisoned = true;  // once is enough to wait for
     MPI_Request_free(&chunk);
   }
-  impl_->release(request);
+  impl_->slots.release(request);
 }
 
 // Collectives take messages of each way in the order in which they began: others that are complete help

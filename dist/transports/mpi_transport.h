@@ -11,8 +11,8 @@ namespace athanor::dist {
 struct MpiOptions {
   /// Longer messages travel in several: MPI counts in int, and cuts off what is above without a word.
   std::size_t chunk_bytes = std::size_t{1} << 30;
-  /// One who waits does so inside MPI, without a deadline, and test() only knows what a wait_for_any() has
-  /// seen. For a simulated network (SimGrid), whose clock only waiting moves, not asking.
+  /// One who waits does so inside MPI, without a deadline, and test() knows what a wait_for_any() has seen:
+  /// for a simulated network (SimGrid), whose clock only waiting moves.
   bool wait_inside = false;
   /// How long MPI may wait for other ranks where it starts, duplicates a network or ends; then the process
   /// says so and ends with exit code 74, for nothing else helps. Not with `wait_inside`.
@@ -20,15 +20,13 @@ struct MpiOptions {
 };
 
 /// Ranks as processes started by mpirun or Slurm, over MPI's point-to-point messages of bytes; in the target
-/// athanor_mpi, where the build found MPI. A process that was started otherwise is a world of one.
-///
-/// Starts MPI where the program has not, with settings for ranks that share cores (they yield while they
-/// wait), and ends it again. MPI never waits here: a rank that is stopped is noticed by our own deadlines,
-/// one that has died by mpirun, which ends the others after a second.
+/// athanor_mpi, where the build found MPI. A process that was started otherwise is a world of one. Starts MPI
+/// where the program has not, and ends it again. MPI never waits here: a rank that is stopped is noticed by
+/// our own deadlines, one that has died by mpirun, which ends the others after a second.
 ///
 /// MPI_Finalize waits for all ranks, without end where one is lost. So where this dies while an exception is
-/// on its way, or after messages had to be let go of, it says why on stderr and ends all ranks with exit code
-/// 74. One who wants the exception printed catches it while this lives. A duplicate may die on the way.
+/// on its way, or after messages had to be let go of, it says why on stderr, leaves the others a second to do
+/// so, and ends all ranks with exit code 74. One who wants the exception printed catches it while this lives.
 class MpiTransport final : public Transport {
  public:
   /// Throws BackendError where MPI cannot be started. Where the program has started it for one thread only,

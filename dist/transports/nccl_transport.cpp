@@ -1,10 +1,9 @@
 #include "dist/transports/nccl_transport.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <exception>
-#include <mutex>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "dist/collectives/session.h"
 #include "dist/collectives/wait.h"
 #include "dist/transports/detail/nccl_api.h"
+#include "dist/transports/slots.h"
 #include "optim/flat.h"
 #include "tensor/cuda/device.h"
 
@@ -37,22 +37,10 @@ void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr, boo
 // A call that may hang, in a thread of its own, which is left to itself where it has not come back in time.
 // For ends: where there is no thread to be had, that of the process does it.
 template <class F> void within_5_s(F f) noexcept try {
-  struct Shared {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool done = false;
-  };
-  const auto shared = std::make_shared<Shared>();
-  std::thread helper([shared, f = std::move(f)] {
-    f();
-    const std::lock_guard lock(shared->mutex);
-    shared->done = true;
-    shared->changed.notify_all();
-  });
-  std::unique_lock lock(shared->mutex);
-  const bool done = shared->changed.wait_for(lock, std::chrono::seconds(5), [&] { return shared->done; });
-  lock.unlock();
-  done ? helper.join() : helper.detach();
+  std::packaged_task<void()> task(std::move(f));
+  const std::future<void> done = task.get_future();
+  std::thread helper(std::move(task));
+  done.wait_for(std::chrono::seconds(5)) == std::future_status::ready ? helper.join() : helper.detach();
 } catch (const std::exception&) {
 }
 
@@ -85,14 +73,13 @@ struct NcclTransport::Impl {
   bool together = false;  // all ranks have come
   int exceptions = std::uncaught_exceptions();
   std::vector<char> connected;  // by rank
-  std::vector<Slot> slots;
-  std::vector<std::int32_t> free;
-  std::vector<std::int32_t> pending;  // slots begun since the last flush
-  std::int64_t group = 1;             // the number of those
-  std::int64_t launched = 0;          // groups that are in the stream
-  int peer = -1;                      // of the group under way
-  std::int64_t messages = 0;          // in it
-  std::vector<Sent> sent;             // from `first` on; it is emptied when all are done
+  Slots<Slot> slots;
+  std::vector<Request> pending;  // begun since the last flush
+  std::int64_t group = 1;        // the number of those
+  std::int64_t launched = 0;     // groups that are in the stream
+  int peer = -1;                 // of the group under way
+  std::int64_t messages = 0;     // in it
+  std::vector<Sent> sent;        // from `first` on; it is emptied when all are done
   std::size_t first = 0;
   std::vector<Event> spare;
   std::int64_t arrived = 0;
@@ -210,14 +197,9 @@ void NcclTransport::check_alive() const {
 Request NcclTransport::post(const NcclCall& call) {
   check_alive();
   Impl& my = *impl_;
-  if (my.free.empty()) {
-    my.free.push_back(static_cast<std::int32_t>(my.slots.size()));
-    my.slots.emplace_back();
-  }
-  const Request request{my.free.back()};
-  my.free.pop_back();
-  my.slots[static_cast<std::size_t>(request.slot)] = {call, my.group};
-  my.pending.push_back(request.slot);
+  const Request request = my.slots.take();
+  my.slots[request] = {call, my.group};
+  my.pending.push_back(request);
   return request;
 }
 
@@ -258,14 +240,14 @@ bool NcclTransport::flush() {
   if (my.pending.empty() || !my.settled()) return false;
   const cuda::DeviceGuard guard(device());
   const auto queue = static_cast<cudaStream_t>(stream().native());
-  const NcclCall& first = my.slots[static_cast<std::size_t>(my.pending.front())].call;
+  const NcclCall& first = my.slots[my.pending.front()].call;
   const bool message = first.kind == NcclCall::Kind::send || first.kind == NcclCall::Kind::receive;
   my.peer = message ? first.peer : -1;
   my.messages = static_cast<std::int64_t>(my.pending.size());
   check(nccl_api().group_start(), "nccl group", my.comm, true);
   ncclResult_t result = ncclSuccess;
-  for (const std::int32_t index : my.pending) {
-    const ncclResult_t one = my.slots[static_cast<std::size_t>(index)].call.make(my.comm, queue);
+  for (const Request request : my.pending) {
+    const ncclResult_t one = my.slots[request].call.make(my.comm, queue);
     if (result == ncclSuccess) result = one;
   }
   const ncclResult_t ended = nccl_api().group_end();
@@ -280,10 +262,9 @@ bool NcclTransport::test(Request& request) {
   if (!request.pending()) return true;
   check_alive();
   Impl& my = *impl_;
-  if (my.slots[static_cast<std::size_t>(request.slot)].group > my.launched) my.settled();
-  if (my.slots[static_cast<std::size_t>(request.slot)].group > my.launched) return false;
-  my.free.push_back(request.slot);
-  request.slot = -1;
+  if (my.slots[request].group > my.launched) my.settled();
+  if (my.slots[request].group > my.launched) return false;
+  my.slots.release(request);
   return true;
 }
 
@@ -291,8 +272,7 @@ bool NcclTransport::test(Request& request) {
 void NcclTransport::cancel(Request& request) noexcept {
   if (!request.pending()) return;
   impl_->abort();
-  impl_->free.push_back(request.slot);
-  request.slot = -1;
+  impl_->slots.release(request);
 }
 
 std::int64_t NcclTransport::arrived() {

@@ -12,11 +12,10 @@ namespace athanor::dist {
 
 struct NcclCall;
 
-/// What the ranks of a job have in common: made by one of them and handed round before there is a network
-/// (dist/launch/rendezvous.h). NCCL's own unique id.
+/// NCCL's unique id of a job: made by one rank and handed round before there is a network.
 using NcclId = std::array<std::byte, 128>;
 
-/// Made by rank 0. Throws BackendError where NCCL cannot open a socket; needs no GPU.
+/// Throws BackendError where NCCL cannot open a socket; needs no GPU.
 NcclId new_nccl_id();
 
 struct NcclOptions {
@@ -28,10 +27,9 @@ struct NcclOptions {
 /// Ranks with a GPU each, over NCCL's grouped sends and receives, or its own collectives; in the target
 /// athanor_nccl, where the build found NCCL, or with the emulator, whose ranks are threads.
 ///
-/// Messages begun between two flush() go out as one group, which is one piece of work on stream(). NCCL
-/// connects two ranks when they first exchange a message, and keeps some megabytes of the GPU for the pair
-/// from then on: so only those do that the algorithm needs, and none for native. NCCL knows no tags: messages
-/// between two ranks arrive in their order.
+/// Messages begun between two flush() go out as one group, which is one piece of work on stream(). NCCL keeps
+/// some megabytes of the GPU for each two ranks that have exchanged a message: so only those do that the
+/// algorithm needs, and none for native. It knows no tags: messages between two ranks arrive in order.
 ///
 /// NCCL itself never waits here (blocking = 0): a communicator or group under way is asked after. An error of
 /// NCCL's is a PeerLostError where another process has ended or, once all have come, a call to the system has
@@ -53,15 +51,13 @@ class NcclTransport final : public Transport {
   bool flush() override;
   std::int64_t arrived() override;
   int behind() const override;
-  /// A second communicator, whose id goes over this one, on which nothing may be under way. Waits until all
-  /// ranks have called; throws as the constructor does. On a GPU both are kernels that wait for other ranks,
-  /// and need room at the same time: NCCL takes at most 32 blocks for each.
+  /// A second communicator, whose id goes over this one, on which nothing may be under way; waits and throws
+  /// as the constructor does. Both need room on the GPU at the same time: at most 32 blocks each.
   std::unique_ptr<Transport> duplicate() override;
   /// From 2.26 on.
   bool duplicates_are_concurrent() const override;
-  /// ncclAllReduce, ncclReduceScatter, ncclAllGather and ncclBroadcast. Sums of f16 and bf16 are NCCL's: in
-  /// an order of its own, which may depend on the size, and rounded at every step. Maxima of floating values
-  /// it has not.
+  /// ncclAllReduce, ncclReduceScatter, ncclAllGather and ncclBroadcast. Sums go in an order of NCCL's own,
+  /// which may depend on the size, halves rounded at every step. Maxima of floating values it has not.
   bool has_native() const override { return true; }
   std::unique_ptr<Collective> native(const NativeCall& call) override;
   void abandon() noexcept override;

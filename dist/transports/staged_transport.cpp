@@ -26,13 +26,8 @@ StagedTransport::~StagedTransport() {
 
 Request StagedTransport::take(int peer, Tag tag, std::byte* data, std::size_t bytes, bool sends) {
   check_peer(peer);
-  if (free_.empty()) {
-    free_.push_back(static_cast<std::int32_t>(slots_.size()));
-    slots_.emplace_back(device());
-  }
-  const Request request{free_.back()};
-  free_.pop_back();
-  Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+  const Request request = slots_.take(device());
+  Slot& slot = slots_[request];
   slot.sends = sends;
   slot.peer = peer;
   slot.tag = tag;
@@ -45,20 +40,20 @@ Request StagedTransport::take(int peer, Tag tag, std::byte* data, std::size_t by
 Request StagedTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
   // Never written to: only a receive's memory is.
   const Request request = take(to, tag, const_cast<std::byte*>(bytes.data()), bytes.size(), true);
-  Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+  Slot& slot = slots_[request];
   const StreamGuard here(out_);
   out_.wait(slot.ready);
   athanor::detail::copy_device_bytes(slot.stage.raw_data(), kCpu, bytes.data(), device(), bytes.size(),
                                      Site::current());
   slot.ready.record(out_);
   slot.state = State::copying_out;
-  leaving_.push_back(request.slot);
+  leaving_.push_back(request);
   return request;
 }
 
 Request StagedTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
   const Request request = take(from, tag, bytes.data(), bytes.size(), false);
-  Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+  Slot& slot = slots_[request];
   slot.below = below_.irecv(from, tag, {slot.stage.raw_data(), bytes.size()});
   slot.state = State::travelling;
   return request;
@@ -67,7 +62,7 @@ Request StagedTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
 void StagedTransport::push() {
   // One after the other: messages arrive in the order in which they are handed to the network below.
   for (; !leaving_.empty(); leaving_.erase(leaving_.begin())) {
-    Slot& slot = slots_[static_cast<std::size_t>(leaving_.front())];
+    Slot& slot = slots_[leaving_.front()];
     if (!slot.ready.done()) break;
     slot.below = below_.isend(slot.peer, slot.tag, {slot.stage.raw_data(), slot.stage.bytes()});
     slot.state = State::travelling;
@@ -91,24 +86,24 @@ void StagedTransport::arrive(Slot& slot) {
 bool StagedTransport::test(Request& request) {
   if (!request.pending()) return true;
   push();
-  Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+  Slot& slot = slots_[request];
   if (slot.state != State::done) return false;
-  slot.state = State::idle;
-  slot.stage = Tensor();
-  free_.push_back(request.slot);
-  request.slot = -1;
+  release(request);
   return true;
 }
 
 void StagedTransport::cancel(Request& request) noexcept {
   if (!request.pending()) return;
-  Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+  Slot& slot = slots_[request];
   below_.cancel(slot.below);
-  std::erase(leaving_, request.slot);
-  slot.state = State::idle;
-  slot.stage = Tensor();
-  free_.push_back(request.slot);
-  request.slot = -1;
+  std::erase_if(leaving_, [&](Request one) { return one.slot == request.slot; });
+  release(request);
+}
+
+void StagedTransport::release(Request& request) {
+  slots_[request].state = State::idle;
+  slots_[request].stage = Tensor();
+  slots_.release(request);
 }
 
 // Copies end by themselves, unless the device stands still for good.

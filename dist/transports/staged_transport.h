@@ -1,10 +1,10 @@
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "dist/transports/slots.h"
 #include "dist/transports/transport.h"
 #include "tensor/tensor.h"
 
@@ -54,13 +54,13 @@ class StagedTransport final : public Transport {
   Request take(int peer, Tag tag, std::byte* data, std::size_t bytes, bool sends);
   void push();
   void arrive(Slot& slot);
+  void release(Request& request);
 
   std::unique_ptr<Transport> owned_;  // below_, of a duplicate
   Transport& below_;
   Stream out_, in_;
-  std::deque<Slot> slots_;  // stay where they are
-  std::vector<std::int32_t> free_;
-  std::vector<std::int32_t> leaving_;  // sends whose copies are under way, in their order
+  Slots<Slot> slots_;
+  std::vector<Request> leaving_;  // sends whose copies are under way, in their order
 };
 
 }  // namespace athanor::dist

@@ -2,12 +2,12 @@
 
 #include <atomic>
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "dist/transports/slots.h"
 #include "kernels/context.h"
 #include "kernels/hash.h"
 #include "tensor/error.h"
@@ -45,17 +45,16 @@ struct Mailbox {
 }  // namespace
 
 struct ThreadJob::Shared {
-  /// Who is gone, and who is silent: known on a job's duplicates, too.
-  struct RankStates {
-    explicit RankStates(int world_size)
-        : lost(static_cast<std::size_t>(world_size)), stopped(static_cast<std::size_t>(world_size)) {}
-    std::vector<std::atomic<bool>> lost, stopped;
+  /// Whether a rank is gone, or silent: known on a job's duplicates, too.
+  struct RankState {
+    std::atomic<bool> lost{false}, stopped{false};
   };
+  using RankStates = std::vector<RankState>;
 
   Shared(int world_size, const ThreadFaults& wanted, std::shared_ptr<RankStates> known = nullptr)
       : faults(wanted),
         mailboxes(static_cast<std::size_t>(world_size)),
-        states(known ? std::move(known) : std::make_shared<RankStates>(world_size)) {
+        states(known ? std::move(known) : std::make_shared<RankStates>(mailboxes.size())) {
     // Room for what a few collectives have under way: who meets whom is a matter of timing, and no message
     // should have to allocate for it.
     for (Mailbox& box : mailboxes) {
@@ -65,10 +64,7 @@ struct ThreadJob::Shared {
   }
   static std::size_t room(int world_size) { return 16 + 8 * static_cast<std::size_t>(world_size); }
 
-  bool silent(int a, int b) const {
-    return states->stopped[static_cast<std::size_t>(a)].load() ||
-           states->stopped[static_cast<std::size_t>(b)].load();
-  }
+  RankState& state(int rank) const { return (*states)[static_cast<std::size_t>(rank)]; }
   Clock::time_point arrival() {
     Clock::time_point now = Clock::now();
     if (faults.delay.count() > 0) {
@@ -98,10 +94,7 @@ struct ThreadJob::Shared {
 class ThreadJob::End final : public Transport {
  public:
   End(Shared& shared, int rank, int world_size) : Transport(rank, world_size), shared_(shared) {
-    const std::size_t room = Shared::room(world_size);
-    slots_.resize(room);
-    free_.reserve(2 * room);
-    for (std::size_t i = room; i-- > 0;) free_.push_back(static_cast<std::int32_t>(i));
+    slots_.reserve(Shared::room(world_size));
   }
 
   Request isend(int to, Tag tag, std::span<const std::byte> bytes) override {
@@ -114,11 +107,10 @@ class ThreadJob::End final : public Transport {
 
   bool test(Request& request) override {
     if (!request.pending()) return true;
-    Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+    Slot& slot = slots_[request];
     const State state = slot.state.load(std::memory_order_acquire);
     if (state == State::waiting) {
-      if (!shared_.states->lost[static_cast<std::size_t>(slot.peer)].load(std::memory_order_acquire))
-        return false;
+      if (!shared_.state(slot.peer).lost.load(std::memory_order_acquire)) return false;
       // It may have come just before.
       if (slot.state.load(std::memory_order_acquire) == State::waiting)
         detail::fail<PeerLostError>("rank {} is gone, and rank {} has a message of {} bytes {} it", slot.peer,
@@ -138,7 +130,7 @@ class ThreadJob::End final : public Transport {
 
   void cancel(Request& request) noexcept override {
     if (!request.pending()) return;
-    withdraw(slots_[static_cast<std::size_t>(request.slot)]);
+    withdraw(slots_[request]);
     release(request);
   }
 
@@ -163,13 +155,8 @@ class ThreadJob::End final : public Transport {
 
   Request post(int peer, Tag tag, std::span<std::byte> bytes, bool sends) {
     check_peer(peer);
-    if (free_.empty()) {
-      free_.push_back(static_cast<std::int32_t>(slots_.size()));
-      slots_.emplace_back();
-    }
-    const Request request{free_.back()};
-    free_.pop_back();
-    Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+    const Request request = slots_.take();
+    Slot& slot = slots_[request];
     slot.data = bytes.data();
     slot.bytes = bytes.size();
     slot.peer = peer;
@@ -177,7 +164,7 @@ class ThreadJob::End final : public Transport {
     slot.sends = sends;
     slot.tag = tag;
     slot.state.store(State::waiting, std::memory_order_relaxed);
-    if (shared_.silent(rank(), peer)) return request;
+    if (shared_.state(rank()).stopped || shared_.state(peer).stopped) return request;
 
     Mailbox& box = shared_.mailboxes[static_cast<std::size_t>(slot.mailbox)];
     const int from = sends ? rank() : peer;
@@ -206,15 +193,13 @@ class ThreadJob::End final : public Transport {
   }
 
   void release(Request& request) {
-    slots_[static_cast<std::size_t>(request.slot)].state.store(State::idle, std::memory_order_relaxed);
-    free_.push_back(request.slot);
-    request.slot = -1;
+    slots_[request].state.store(State::idle, std::memory_order_relaxed);
+    slots_.release(request);
   }
 
   Shared& shared_;
   std::size_t duplicates_ = 0;
-  std::deque<Slot> slots_;  // stay where they are
-  std::vector<std::int32_t> free_;
+  Slots<Slot> slots_;
 };
 
 ThreadJob::ThreadJob(int world_size, const ThreadFaults& faults) {
@@ -229,10 +214,10 @@ Transport& ThreadJob::transport(int rank) {
   return *shared_->ends[static_cast<std::size_t>(rank)];
 }
 void ThreadJob::lose(int rank) {
-  shared_->states->lost[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
+  shared_->state(rank).lost.store(true, std::memory_order_release);
 }
 void ThreadJob::stop(int rank) {
-  shared_->states->stopped[static_cast<std::size_t>(rank)].store(true);
+  shared_->state(rank).stopped = true;
 }
 
 void run_ranks(ThreadJob& job, int world_size, const std::function<void(Transport&)>& f) {

@@ -27,10 +27,9 @@ struct Request {
   bool pending() const { return slot >= 0; }
 };
 
-/// One rank's end of the network. Messages are memory of the host, or of a GPU, where all that collectives do
-/// is work queued on one stream, so that the host need not be told of each message
-/// (dist/collectives/on_stream.h). Used by one thread at a time. After the first few messages nothing here
-/// allocates. Errors: PeerLostError where a rank is known to be gone, BackendError from the library below.
+/// One rank's end of the network. Messages are memory of the host, or of a GPU, where collectives queue all
+/// they do on one stream (dist/collectives/on_stream.h). Used by one thread at a time. After the first few
+/// messages nothing here allocates. Throws PeerLostError where a rank is known to be gone; BackendError.
 class Transport {
  public:
   virtual ~Transport();
@@ -48,17 +47,17 @@ class Transport {
   virtual Request isend(int to, Tag tag, std::span<const std::byte> bytes) = 0;
   /// Begins to receive a message of exactly so many bytes.
   virtual Request irecv(int from, Tag tag, std::span<std::byte> bytes) = 0;
-  /// Whether a message is complete, and its memory free again; it is pending no more then. On a device: for
-  /// what is queued on stream() from now on. Never blocks.
+  /// Whether a message is complete, on a device for what is queued on stream() from now on; it is pending no
+  /// more then. Never blocks.
   virtual bool test(Request& request) = 0;
   /// Lets go of a message that may never complete: its memory is not touched again. For clearing up.
   virtual void cancel(Request& request) noexcept = 0;
   /// Lets go of all: nothing that is under way, or queued, touches memory any more. After an error.
   virtual void abandon() noexcept {}
 
-  /// Whether messages travel in groups, one after the other: a message is on its way when flush() has sent
-  /// off its group, and complete when all of the group are. A collective must then begin both ends of a
-  /// message in groups of the same number, whatever the timing, or groups of two ranks wait for each other.
+  /// Whether messages travel in groups: one is on its way when flush() has sent off its group, and complete
+  /// when all of the group are. Both ends of a message must then be begun in groups of the same number,
+  /// whatever the timing, or groups of two ranks wait for each other.
   virtual bool grouped() const { return false; }
   /// Sends off what was begun since; false where that is nothing, or the group before is still being sent
   /// off: to be called again then.
@@ -69,23 +68,20 @@ class Transport {
   virtual int behind() const { return -1; }
 
   /// Waits inside the library below until the oldest message sent, or the oldest received, is complete.
-  /// False, and at once, where the transport does not wait, or nothing is under way: who waits then asks
-  /// again, with a deadline.
+  /// False, at once, where the transport does not wait, or nothing is under way: ask again, with a deadline.
   virtual bool wait_for_any() { return false; }
   /// Whether a thread other than the one that made it may call, in turns.
   virtual bool threads_may_call() const { return true; }
-  /// A second network between the same ranks, which knows nothing of what is under way here and may be used
-  /// by another thread at the same time. Every rank makes its own at the same point; it dies before this one.
-  /// Throws ArgumentError where there is none to be had.
+  /// A second network between the same ranks, for another thread at the same time, say. Every rank makes its
+  /// own at the same point; it dies before this one. Throws ArgumentError where there is none to be had.
   virtual std::unique_ptr<Transport> duplicate();
   /// Whether collectives may be under way on a duplicate and here at the same time, in an order that may
   /// differ between ranks.
   virtual bool duplicates_are_concurrent() const { return true; }
 
-  /// Whether the library below has collectives of its own: Algorithm::native, whose bits and steps are its.
+  /// Whether the library below has collectives of its own: Algorithm::native.
   virtual bool has_native() const { return false; }
-  /// One of them (dist/collectives/native.h); null where it has none that does what kernels::Combine
-  /// promises.
+  /// One of them; null where it has none that does what kernels::Combine promises.
   virtual std::unique_ptr<Collective> native(const NativeCall& call);
 
   /// What all share who communicate over this network (dist/collectives/session.h).

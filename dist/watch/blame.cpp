@@ -1,5 +1,7 @@
 #include "dist/watch/detail/blame.h"
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <thread>
 #include <vector>
@@ -24,6 +26,7 @@ RankRecord::Entry as_read(const FlightRecord::Entry& entry) {
   read.bucket = entry.call.bucket;
   read.last_us = entry.last_us;
   read.end_us = entry.end_us;
+  read.bytes = entry.bytes;
   read.waits_for = entry.waits_for;
   return read;
 }
@@ -43,11 +46,34 @@ RankRecord wait_for_record(const std::filesystem::path& folder, int rank, std::i
   }
 }
 
+// Where all are there, and wait for each other, or for one who has long done its part, a message is lost: the
+// way ends at one of its two ends. `here`: whether a rank is on this host.
+void end_at_lost_message(WaitChain& chain, const std::function<bool(int)>& here, int mine) {
+  using End = WaitChain::End;
+  if (chain.end != End::circle && (chain.end != End::passed || chain.late)) return;
+  if (chain.end == End::circle) {
+    // Who is furthest behind has stood still first, and whoever waits for it stands still because of that.
+    const auto begin = std::find_if(chain.calls.begin(), chain.calls.end(),
+                                    [&](const auto& call) { return call.seq == chain.calls.back().seq; });
+    const auto first = std::min_element(begin, chain.calls.end(),
+                                        [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+    chain.calls.erase(first + 1, chain.calls.end());
+    chain.ranks.resize(chain.calls.size() + 1);
+  }
+  const std::size_t hops = chain.calls.size();
+  if (hops == 1) return;
+  const int last = chain.ranks[hops], before = chain.ranks[hops - 1];
+  const bool behind = chain.calls[hops - 1].seq < chain.calls[hops - 2].seq;
+  if ((behind && chain.end == End::passed) || last == mine || (here(last) && !here(before))) {
+    chain.ranks.pop_back();
+    chain.calls.pop_back();
+  }
+}
+
 }  // namespace
 
 Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
                  std::chrono::microseconds patience) {
-  using End = WaitChain::End;
   const std::int64_t now = FlightRecord::now_us(), until = now + patience.count();
   const FlightRecord::Entry last = mine.last();
   if (last.seq < 0) return {fmt::format("rank {} has not come to its first collective", mine.rank())};
@@ -68,16 +94,9 @@ Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
     if (record.reason == "error") ended = rank;
     return record.damage.empty() ? &record : nullptr;
   });
-  if (chain.end == End::circle) {  // the next is as good as any
-    return {
-        fmt::format("rank {} did not do its part of {}, for {} s", entry.waits_for, named(entry), idle_s)};
-  }
-  const std::size_t hops = chain.calls.size();
-  if (chain.end == End::passed && !chain.late && hops > 1 &&
-      chain.calls[hops - 1].seq < chain.calls[hops - 2].seq) {
-    chain.ranks.pop_back();  // whom the one that is behind waits for has long done its part
-    chain.calls.pop_back();
-  }
+  if (chain.end == WaitChain::End::circle) ended = -1;
+  end_at_lost_message(
+      chain, [&](int rank) { return rank == mine.rank() || records[rank].host == mine.host(); }, mine.rank());
   const std::vector<int>& way = chain.ranks;
   return {fmt::format("rank {} did not do its part of {}, for {} s{}", way.back(), named(chain.calls.back()),
                       idle_s,

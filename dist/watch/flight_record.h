@@ -59,6 +59,7 @@ class FlightRecord {
   // For everybody.
 
   int rank() const { return rank_; }
+  std::string_view host() const { return host_.data(); }
   int world_size() const { return world_size_; }
   /// Number of collectives begun.
   std::int64_t size() const;

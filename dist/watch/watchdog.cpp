@@ -23,8 +23,9 @@
 namespace athanor::dist {
 namespace {
 
-/// How long the records of others are waited for: they give up at about the same time.
-constexpr std::int64_t kOthersUs = 300'000;
+/// How long the records of others are waited for. Those who are told by a signal write at once, or have when
+/// they were told that it would come; those who give up by themselves do so at about the same time.
+constexpr std::int64_t kToldOthersUs = 300'000, kForetoldOthersUs = 100'000, kOthersUs = 1'000'000;
 constexpr std::int64_t kMarginUs = 300'000, kTurnUs = 100'000, kToldUs = 3'000'000;  // see let_others_end()
 /// Without a message for so long, ranks that take short steps stand still.
 constexpr std::int64_t kStillUs = 700'000;
@@ -103,6 +104,7 @@ struct Watchdog::Impl {
   WatchdogOptions options;
   std::filesystem::path path;
   std::atomic<bool> stop{false}, has_agreed{false}, ending{false};
+  std::atomic<bool> foretold{false};                      // its record was written before it was told to end
   std::atomic<int> slow_rank{-1};                         // the others wait for it
   std::atomic<bool> took_long{false};                     // since the last agreed()
   std::atomic<int> silent_code{-1};                       // of an end that is said elsewhere
@@ -224,16 +226,31 @@ struct Watchdog::Impl {
     return true;
   }
 
+  // The record of the network on which this rank waits: the job's, or that of its passes.
+  const FlightRecord& flight() const {
+    const FlightRecord *job = &transport.session().flight(), *passes = transport.session().passes;
+    return passes && !job->last().under_way() && passes->last().under_way() ? *passes : *job;
+  }
+
+  // mpirun announces the end by SIGCONT, a second ahead: who waits then has its record ready when time is
+  // short, for itself and for those who look for it.
+  void foretell() {
+    const FlightRecord::Entry last = flight().last();
+    if (foretold || continued_us == 0 || !last.under_way() || last.last_us > continued_us) return;
+    write_record("SIGTERM", "told to go on while it waited, as mpirun does before it ends all");
+    foretold = true;
+  }
+
   // While one rank is slow: another one, which has no reason to be.
   bool waits_for_another() const {
-    const FlightRecord::Entry last = transport.session().flight().last();
+    const FlightRecord::Entry last = flight().last();
     return last.under_way() && last.waits_for >= 0 && last.waits_for != slow_rank;
   }
 
   // mpirun has announced that it ends all, and this rank waits: since long before, so that there is nobody to
   // agree with, or until there is no more time.
   bool stands_still() const {
-    const FlightRecord::Entry last = transport.session().flight().last();
+    const FlightRecord::Entry last = flight().last();
     const bool waits = last.under_way() && (slow_rank < 0 || last.waits_for != slow_rank);
     if (!waits || continued_us < caught_us - kAnnouncedUs || just_stopped()) return false;
     const std::int64_t now = FlightRecord::now_us(), idle = now - last.last_us;
@@ -253,6 +270,7 @@ struct Watchdog::Impl {
       until.tv_sec += until.tv_nsec / 1'000'000'000;
       until.tv_nsec %= 1'000'000'000;
       sem_clockwait(&wake, CLOCK_MONOTONIC, &until);
+      foretell();
       const double gap = seconds_since(before);
       before = FlightRecord::now_us();
       if (gap > 1.5) {
@@ -270,11 +288,15 @@ struct Watchdog::Impl {
     write_record("error", printable(error.what()));
   }
 
-  // Who was told by a signal, too, has written a record at once.
+  // Records are of the job's network alone: of the other, whom this rank waits for is all it knows.
   Blame blame() const {
-    const std::int64_t told = caught != 0 ? FlightRecord::now_us() - caught_us : 0;
-    return find_blame(transport.session().flight(), options.folder,
-                      std::chrono::microseconds(std::max<std::int64_t>(0, kOthersUs - told)));
+    const FlightRecord& mine = flight();
+    const bool of_job = &mine == &transport.session().flight();
+    std::int64_t patience = kOthersUs;
+    if (caught != 0)
+      patience = (foretold ? kForetoldOthersUs : kToldOthersUs) - (FlightRecord::now_us() - caught_us);
+    return find_blame(mine, of_job ? options.folder : "",
+                      std::chrono::microseconds(std::max<std::int64_t>(0, patience)));
   }
 
   // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks when one has failed, a second apart; but it sleeps
@@ -288,7 +310,7 @@ struct Watchdog::Impl {
       const std::int64_t now = FlightRecord::now_us();
       if (now - began > kToldUs) return;
       if (caught != 0) {
-        if (now - caught_us > kOthersUs + kMarginUs) return;
+        if (now - caught_us > kToldOthersUs + kMarginUs) return;
       } else if (!by_signal && now > turn && continued_us < began - kOthersUs) {
         return;
       }
@@ -314,9 +336,8 @@ struct Watchdog::Impl {
     std::string why = make_line();
     std::replace(why.begin(), why.end(), '\n', ' ');
     why = printable(why);
-    write_record(reason, why);
-    if (!path.empty()) why += fmt::format(" (record: {})", printable(path.string()));
-    const std::string line = fmt::format("rank {}: error: {}\n", transport.rank(), why);
+    const std::string where = path.empty() ? "" : fmt::format(" (record: {})", printable(path.string()));
+    const std::string line = fmt::format("rank {}: error: {}{}\n", transport.rank(), why, where);
     std::fflush(stdout);
     // In one piece: the lines of all ranks come at about the same time.
     for (std::size_t done = 0; done < line.size();) {
@@ -324,6 +345,7 @@ struct Watchdog::Impl {
       if (wrote < 0 && errno != EINTR) break;
       done += static_cast<std::size_t>(std::max<ssize_t>(wrote, 0));
     }
+    write_record(reason, why);
     limit_to(std::chrono::milliseconds(kToldUs / 1000) + options.limit);
     let_others_end();
     _exit(exit_code);
@@ -347,11 +369,11 @@ Watchdog* Watchdog::current() {
 void Watchdog::agreed(bool last) {
   if (!impl_) return;
   const std::int64_t now = FlightRecord::now_us(), before = impl_->agreed_us.exchange(now);
-  impl_->slow_rank = -1;
   const bool took_long = impl_->took_long.exchange(false);
   if (before > 0 && !took_long) impl_->longest_us = std::max(impl_->longest_us.load(), now - before);
-  if (before == 0) impl_->remove_record();  // it goes well
-  impl_->has_agreed = last;                 // the signal may come to this rank after the news of it
+  if (before == 0 || impl_->foretold.exchange(false)) impl_->remove_record();  // it goes well
+  impl_->has_agreed = last;  // the signal may come to this rank after the news of it
+  impl_->slow_rank = -1;     // now: who waits for no slow rank, and has not agreed, stands still
 }
 
 void Watchdog::takes_long(int rank) {
@@ -374,11 +396,6 @@ void Watchdog::end(int exit_code, const std::string& why) {
   std::fprintf(stderr, "error: %s\n", printable(why).c_str());
   std::fflush(stdout);
   _exit(exit_code);
-}
-
-const std::filesystem::path& Watchdog::path() const {
-  static const std::filesystem::path none;
-  return impl_ ? impl_->path : none;
 }
 
 }  // namespace athanor::dist

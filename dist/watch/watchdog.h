@@ -16,10 +16,10 @@ struct WatchdogOptions {
   /// Folder for the record, flight.<rank>.json: the run's, best one that all ranks see. Empty: none is
   /// written.
   std::filesystem::path folder = ".";
-  /// After SIGTERM, SIGINT or SIGHUP, how long the ranks have at least to agree on a last step: three times
-  /// the longest time between two calls of agreed(), for the step under way has to end first, and the votes
-  /// travel with the next one; longer for a checkpoint that is being saved (takes_long()); but 0.4 s where
-  /// mpirun has announced by SIGCONT that it ends all, and this rank waits for another. 0: they do not try.
+  /// How long the ranks have, at least, to agree on a last step after SIGTERM, SIGINT or SIGHUP. Three times
+  /// the longest time between two calls of agreed(): the step under way has to end, and votes travel with the
+  /// next one. Longer while a checkpoint is saved (takes_long()); 0.4 s where mpirun has announced by SIGCONT
+  /// that it ends all, and this rank waits for another. 0: they do not try.
   std::chrono::milliseconds agreement{0};
   /// How long an end may take, with the writing of the record, before the process is ended without.
   std::chrono::milliseconds limit{2000};
@@ -27,16 +27,15 @@ struct WatchdogOptions {
 
 /// Sees to it that this process ends, and says why, when its rank cannot go on: another one is lost (a
 /// deadline of dist/collectives/wait.h, an error of the network), or a signal to end (SIGTERM, SIGINT,
-/// SIGHUP) comes and the ranks do not agree in time on what to do. It first writes the FlightRecord, then one
-/// line to stderr that names the rank that is missing (by the records of the others, where all ranks see the
-/// folder), the collective and its bucket, then ends the process with kExitPeerLost, from whatever thread it
-/// is in: nothing is unwound, for destructors may wait for the rank that is missing. Whoever started the
-/// ranks (mpirun, `--devices`) ends the others; each has about a second then, and does the same in a thread
-/// of its own, even where the rest of the process hangs. Where ranks may agree, the record is written at once
-/// all the same, and removed when they have.
+/// SIGHUP) comes and the ranks do not agree in time on what to do. It writes the FlightRecord, then a line to
+/// stderr that names the collective, its bucket and the rank that is missing (by the records of the others,
+/// where all ranks see the folder), and ends the process with kExitPeerLost, from whatever thread it is in:
+/// nothing is unwound, for destructors may wait for that rank. Whoever started the ranks (mpirun,
+/// `--devices`) ends the others, who have about a second, and do the same in a thread of its own, even where
+/// the rest hangs. Where ranks may agree, the record is written at once, and removed when they have.
 ///
-/// A crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) leaves a record, too, and goes on as it would have. So
-/// does a stack that overflows in the thread that makes the Watchdog, or in one that pushes buckets.
+/// A crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, a stack that overflows in the thread that makes this or
+/// pushes buckets) leaves a record, too, and goes on as it would have.
 ///
 /// One per process, made after the transport and before whoever handles signals for himself (SignalGuard
 /// calls what was there before). In a job of one rank it does nothing.
@@ -61,18 +60,14 @@ class Watchdog {
   /// that it is done, and say so (-1), or agreed() is called.
   void takes_long(int rank = 0);
 
-  /// This rank ends by an error of its own, which the caller says: writes the record, where there is anything
-  /// in it, and from now on a signal ends the process in silence, with that exit code; so does the limit,
-  /// with kExitPeerLost. What is no accident (a wrong flag) leaves the record of an earlier run, and none of
-  /// its own unless agreed() has been called.
+  /// This rank ends by an error of its own, which the caller says: writes the record, if there is anything in
+  /// it. From now on a signal ends the process in silence, with that exit code; so does the limit, with
+  /// kExitPeerLost. What is no accident (a wrong flag) writes none before the first agreed().
   void stand_down(int exit_code, const std::string& why, bool accident = true);
 
   /// Record, line ("rank 1: error: " and `why`), end. For an exception that ends this rank alone: the others
   /// wait for it, and must not be waited for.
   [[noreturn]] void end(int exit_code, const std::string& why);
-
-  /// The record's file; empty where none is written.
-  const std::filesystem::path& path() const;
 
  private:
   struct Impl;

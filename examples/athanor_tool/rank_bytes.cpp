@@ -46,7 +46,7 @@ RankBytes bytes_per_rank(const ParameterArena& arena, const dist::BucketLayout& 
           dist::scratch_bytes(layout.options(), dist::slice(part.gradients, bucket.range), bucket.pieces));
   }
   if (sharded) {
-    for (const dist::BucketLayout::Piece& piece : layout.pieces(dist::Range{0, arena.numel()}))
+    for (const dist::BucketLayout::Piece& piece : layout.pieces())
       add_state(piece.rank, piece.parameter, piece.count);
   } else {
     for (int i = 0; i < arena.size(); ++i) add_state(0, i, arena.slice(i).count);

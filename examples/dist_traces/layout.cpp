@@ -36,9 +36,7 @@ nlohmann::json shares() {
       all += layout.buckets()[b].range.count();
       mine += layout.shard(static_cast<int>(b), world - 1).count();
     }
-    for (int rank = 0; rank < world; ++rank) {
-      for (const auto& piece : layout.pieces(rank)) logical += piece.count;
-    }
+    for (const auto& piece : layout.pieces()) logical += piece.count;
     if (mine * world != all || logical != arena.numel())
       detail::fail<>("layout_trace: {} shards must make up all parameters, but do not", world);
     rows.push_back({{"ranks", world}, {"all", all}, {"mine", mine}, {"padding", all - logical}});

@@ -22,8 +22,9 @@ struct Blame {
 /// In a ring each waits for the one before it, and only one of them for the one that is missing. Follows
 /// "waits for" through the records in `folder` (record_file()), which others write at about the same time:
 /// each may come until `patience` after the call. Ends where WaitChain does, and names the collective in
-/// which the last one is waited for. Where they wait for each other, or `folder` is empty, the rank that this
-/// one waits for is named.
+/// which the last one is waited for. Where they wait for each other, a message is lost: named is one of the
+/// two ends of the wait that has got least far, the one on another host, if any. Where `folder` is empty, it
+/// is the rank that this one waits for.
 Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
                  std::chrono::microseconds patience);
 

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "dist/transports/transport.h"
+
+namespace athanor::dist {
+
+/// What a transport keeps of each message under way, by the number in its Request. Stays where it is.
+template <class Slot> class Slots {
+ public:
+  /// Makes so many, none of them in use.
+  void reserve(std::size_t room) {
+    free_.reserve(2 * room);
+    slots_.resize(room);
+    for (std::size_t i = room; i-- > 0;) free_.push_back(static_cast<std::int32_t>(i));
+  }
+  /// One that is not in use; of `made`, where there is none.
+  template <class... Made> Request take(const Made&... made) {
+    if (free_.empty()) {
+      free_.push_back(static_cast<std::int32_t>(slots_.size()));
+      slots_.emplace_back(made...);
+    }
+    const Request request{free_.back()};
+    free_.pop_back();
+    return request;
+  }
+  void release(Request& request) {
+    free_.push_back(request.slot);
+    request.slot = -1;
+  }
+  Slot& operator[](Request request) { return slots_[static_cast<std::size_t>(request.slot)]; }
+  auto begin() { return slots_.begin(); }
+  auto end() { return slots_.end(); }
+
+ private:
+  std::deque<Slot> slots_;
+  std::vector<std::int32_t> free_;
+};
+
+}  // namespace athanor::dist
