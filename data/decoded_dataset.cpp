@@ -91,9 +91,9 @@ std::int64_t DecodedDataset::transformed(const ImageTransform& transform, const 
 }
 
 void DecodedDataset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const {
-  if (fields_.size() == 2) return Dataset::read_fields(index, epoch, row);
   const ImageTransform& transform = epoch == kEvaluation ? evaluation_ : training_;
   const DrawKey key{seed_, std::max<std::int64_t>(epoch, 0), index};
+  if (fields_.size() == 2) return row.set_label(transformed(transform, key, row.image()));
   const ImageSize wanted{spec_.height, spec_.width};
   ThreadState& mine = thread_state();
   const StoredSample sample = store_->fetch(index, mine.bytes);

@@ -1,6 +1,7 @@
 #include "data/sample_row.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include <fmt/ranges.h>
@@ -77,12 +78,12 @@ void check_fields(const std::vector<FieldSpec>& fields) {
 }
 
 RowLayout::RowLayout(std::vector<FieldSpec> of, std::int64_t count)
-    : fields(std::move(of)), at(fields.size()), rows(count) {
+    : fields(std::move(of)), places(fields.size()), rows(count) {
   bytes = rows * 16;
   const auto place = [&](std::size_t field) {
-    at[field] = bytes;
+    places[field] = {bytes, fields[field].bytes()};
     last_ = field;
-    bytes += rows * fields[field].bytes();
+    bytes += rows * places[field].bytes;
   };
   for (std::size_t i = 0; i < fields.size(); ++i) {
     if (fields[i].name == "label") label = i;
@@ -93,7 +94,7 @@ RowLayout::RowLayout(std::vector<FieldSpec> of, std::int64_t count)
     bytes = (bytes + 63) / 64 * 64;
     place(i);
   }
-  if (label != SIZE_MAX) at[label] = 0;
+  if (label != SIZE_MAX) places[label] = {0, 8};
   bytes = (bytes + 63) / 64 * 64;
 }
 
@@ -126,12 +127,10 @@ void SampleRow::set(std::size_t field, std::span<const std::byte> from) {
   if (!to.empty()) std::memcpy(to.data(), from.data(), to.size());
 }
 
-void SampleRow::check_written() const {
-  for (std::size_t i = 0; i < layout_->fields.size(); ++i) {
-    if ((written_ >> i & 1) == 0)
-      detail::fail<IoError>("field '{}' is missing: read_fields() has not asked for it",
-                            layout_->fields[i].name);
-  }
+void SampleRow::fail_unwritten() const {
+  const auto first = static_cast<std::size_t>(std::countr_one(written_));
+  detail::fail<IoError>("field '{}' is missing: read_fields() has not asked for it",
+                        layout_->fields[first].name);
 }
 
 void SampleRow::check_dtype(std::size_t field, DType dtype) const {

@@ -21,14 +21,17 @@ struct RowLayout {
   /// Of fields that check_fields() has nothing against.
   RowLayout(std::vector<FieldSpec> of, std::int64_t rows);
 
+  struct Place {
+    std::int64_t at = 0, bytes = 0;  ///< where its rows begin, and of one row
+  };
   std::vector<FieldSpec> fields;
-  std::vector<std::int64_t> at;  ///< the byte where each field's rows begin
+  std::vector<Place> places;  ///< of the fields
   std::int64_t rows = 0;
   std::int64_t bytes = 0;                          ///< of all, a multiple of 64
   std::size_t image = SIZE_MAX, label = SIZE_MAX;  ///< which of the fields they are, if any
 
   /// Where the first `count` rows of all fields end.
-  std::int64_t end_of(std::int64_t count) const { return at[last_] + count * fields[last_].bytes(); }
+  std::int64_t end_of(std::int64_t count) const { return places[last_].at + count * places[last_].bytes; }
   /// The field of a name. Throws ArgumentError, naming what there is.
   std::size_t index_of(std::string_view name) const;
 
@@ -65,15 +68,18 @@ class SampleRow {
   /// Field `field` of layout().fields, which counts as written.
   std::span<std::byte> bytes(std::size_t field) {
     written_ |= std::uint32_t{1} << field;
-    const auto size = layout_->fields[field].bytes();
-    return {memory_ + layout_->at[field] + row_ * size, static_cast<std::size_t>(size)};
+    const RowLayout::Place& place = layout_->places[field];
+    return {memory_ + place.at + row_ * place.bytes, static_cast<std::size_t>(place.bytes)};
   }
   /// Copies a field. Throws IoError, naming it, where `from` has another size.
   void set(std::size_t field, std::span<const std::byte> from);
   /// Throws IoError where a field has not been written, naming it.
-  void check_written() const;
+  void check_written() const {
+    if (written_ != (std::uint32_t{1} << layout_->fields.size()) - 1) fail_unwritten();
+  }
 
  private:
+  [[noreturn]] void fail_unwritten() const;
   void check_dtype(std::size_t field, DType dtype) const;
 
   const RowLayout* layout_;

@@ -481,6 +481,9 @@ TEST(FieldTask, GoesOnFromACheckpointWithTheSameBits) {
   config.resume = "auto";
   Finds after;
   EXPECT_EQ(train(after, config).report.weights_hash, expected.report.weights_hash);
+  config.views = 3;
+  EXPECT_SAYS(train(after, config),
+              "pad 2, flip true, cutout 0, 3 views' and was 'pad 2, flip true, cutout 0, 2 views'");
 }
 
 TEST(FieldTask, SetsOfOtherFieldsDoNotFitEachOther) {

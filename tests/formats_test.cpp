@@ -292,8 +292,8 @@ struct Again final : ImageDataset {
 TEST(ImageDataset, IsStoredAsTheRawImagesItReads) {
   const std::shared_ptr<const Dataset> data = synthetic({3, 5, 3, 4}, 17);
   const Again again(*data);
-  EXPECT_EQ(again.fields(),
-            (std::vector<FieldSpec>{{"image", DType::u8, {3, 5, 3}, FieldKind::picture}, {"label", DType::i64}}));
+  EXPECT_EQ(again.fields(), (std::vector<FieldSpec>{{"image", DType::u8, {3, 5, 3}, FieldKind::picture},
+                                                    {"label", DType::i64}}));
   std::vector<OwnedSample> samples;
   for (std::int64_t i = 0; i < data->size(); ++i) {
     OwnedSample sample{std::string(45, '\0'), Codec::raw, 3, 5, 3, 0};

@@ -11,7 +11,7 @@ Classifier::Classifier(nn::Module& model, std::int64_t classes, double smoothing
 }
 
 Tensor Classifier::training_step(const Batch& batch, Step& step) {
-  const Tensor logits = model_(batch.images);
+  const Tensor logits = model_(batch["image"]);
   ATH_CHECK(logits.shape() == (Shape{batch.size(), classes_}),
             "trainer: the model must return logits {}, but got {}", (Shape{batch.size(), classes_}),
             logits.shape());
@@ -22,7 +22,7 @@ Tensor Classifier::training_step(const Batch& batch, Step& step) {
 }
 
 void Classifier::validation_step(const Batch& batch, Step& step) {
-  const Tensor logits = model_(batch.images);
+  const Tensor logits = model_(batch["image"]);
   step.log_classes(cross_entropy(logits, batch.labels, 0, Reduction::none), logits, batch.labels);
 }
 

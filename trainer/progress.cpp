@@ -45,7 +45,7 @@ std::string counted(std::int64_t count, const char* what) {
 std::string describe(const Augment& augment) {
   std::string text;
   if (augment.pad > 0) text += fmt::format(", shifts up to {} px", augment.pad);
-  if (augment.resized_crop) text += ", random parts";
+  if (augment.resized_crop) text += ", resized crops";
   if (augment.flip) text += ", flips";
   if (augment.colour.any()) text += ", colours";
   if (augment.cutout > 0) text += fmt::format(", cutout {}", augment.cutout);
@@ -131,13 +131,14 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
       classifies_ ? fmt::format(", {} classes", info.spec.classes) : ""));
   const std::string epochs = counted(config.epochs, "epoch");
   const bool whole = total_steps_ == config.epochs * steps_per_epoch_;
-  say(fmt::format("{}, batch {}{}{}{}",
-                  whole ? fmt::format("{} of {}", epochs, counted(steps_per_epoch_, "step"))
-                        : fmt::format("{} (of {} of {})", counted(total_steps_, "step"), epochs,
-                                      with_commas(steps_per_epoch_)),
-                  config.batch_size, config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
-                  info.own_rates ? "" : fmt::format(", learning rate up to {}", config.lr),
-                  describe(config.augment)));
+  say(fmt::format(
+      "{}, batch {}{}{}{}",
+      whole ? fmt::format("{} of {}", epochs, counted(steps_per_epoch_, "step"))
+            : fmt::format("{} (of {} of {})", counted(total_steps_, "step"), epochs,
+                          with_commas(steps_per_epoch_)),
+      config.batch_size, config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
+      info.own_rates ? "" : fmt::format(", learning rate up to {}", config.lr),
+      describe(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")));
   print(out_, "\n");
   for (const std::string& note : info.notes) say(note);
   if (idle_) {

@@ -36,6 +36,9 @@ std::string text(const Augment& augment) {
     all += fmt::format(", brightness {}, contrast {}, saturation {}, hue {}", colour.brightness,
                        colour.contrast, colour.saturation, colour.hue);
   }
+  if (const auto& crop = augment.resized_crop)
+    all += fmt::format(", resized crop of area {} to {} and ratio {} to {}", crop->min_area, crop->max_area,
+                       crop->min_ratio, crop->max_ratio);
   return all;
 }
 
@@ -85,7 +88,8 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"weight_decay", "the program's weight decay",
        text(config.weight_decay) + (config.decay == Decay::all ? " of all" : "")},
       {"label_smoothing", "the program's label smoothing", text(config.label_smoothing)},
-      {"augment", "the program's augmentation", text(config.augment)},
+      {"augment", "the program's augmentation",
+       text(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")},
       {"optimizer", "the program's optimizer", optimizer},
       {.name = "learning_rates",
        .called = "the program's learning rate, at five steps,",

@@ -45,7 +45,7 @@ ResidentImages::ResidentImages(const Dataset& source, Device device)
       }
     }
     images_.view_as_strided({count * bytes}, {1}, first * bytes)
-        .copy_bytes_from(piece.view_as_strided({count * bytes}, {1}, layout.at[layout.image]));
+        .copy_bytes_from(piece.view_as_strided({count * bytes}, {1}, layout.places[layout.image].at));
   }
 }
 

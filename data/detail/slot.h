@@ -31,7 +31,7 @@ struct SlotTensors {
     for (std::size_t i = 0; i < layout.fields.size(); ++i) {
       const FieldSpec& field = layout.fields[i];
       Tensor& to = i == layout.label ? labels : i == layout.image ? images : more[next++];
-      to = view(layout.at[i], field.shape, field.dtype);
+      to = view(layout.places[i].at, field.shape, field.dtype);
     }
   }
 };

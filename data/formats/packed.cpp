@@ -213,7 +213,8 @@ StoredSample PackedStore::fetch(std::int64_t index, std::vector<std::byte>& scra
                       static_cast<std::int64_t>(entry.label)};
   // What StoredSample::more is lies in the scratch, too, behind the bytes where they do.
   const std::size_t own = mapped() ? 0 : packed::align_up(entry.length, alignof(std::max_align_t));
-  if (scratch.size() < own + more_ * sizeof(StoredField)) scratch.resize(own + more_ * sizeof(StoredField));
+  if (const std::size_t needed = own + more_ * sizeof(StoredField); scratch.size() < needed) [[unlikely]]
+    scratch.resize(needed);
   if (mapped()) {
     sample.bytes = map_.subspan(entry.offset, entry.length);
     prefetch(sample.bytes);

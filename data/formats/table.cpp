@@ -35,6 +35,11 @@ bool is_mask_name(std::string_view name) {
   return name == "mask" || name.ends_with("_mask");
 }
 
+/// A value for a message, whatever bytes it has.
+std::string text_of(const Json& value) {
+  return detail::printable(value.dump(-1, ' ', true, Json::error_handler_t::replace));
+}
+
 /// One field of all rows.
 struct Column {
   std::string name;
@@ -71,7 +76,9 @@ class Table final : public Dataset {
 
  private:
   template <class... Args> [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
-    detail::fail<IoError>("table: {}, {}", at_.string(), fmt::format(format, std::forward<Args>(args)...));
+    std::string what = fmt::format(format, std::forward<Args>(args)...);
+    for (char& c : what) c = static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // names come from a file
+    detail::fail<IoError>("table: {}, {}", at_.string(), what);
   }
   void add_value(Column& column, const Json& value, const std::string& where);
   void finish_column(Column& column);
@@ -127,7 +134,7 @@ void Table::add_value(Column& column, const Json& value, const std::string& wher
   const std::size_t before = column.numbers.size();
   const auto add = [&](const Json& number) {
     if (!number.is_number())
-      fail("{}: field '{}' must be numbers, but has {}", where, column.name, number.dump());
+      fail("{}: field '{}' must be numbers, but has {}", where, column.name, text_of(number));
     const auto x = number.get<double>();
     column.whole = column.whole && number.is_number_integer() && std::abs(x) < kMostWhole;
     column.numbers.push_back(x);
@@ -148,7 +155,7 @@ void Table::add_value(Column& column, const Json& value, const std::string& wher
   if (rows_ == 0 && before == 0) column.shape = shape;
   if (shape != column.shape || !column.texts.empty() || (rows_ > 0 && before == 0))
     fail("{}: field '{}' must be as in the line before, numbers {}, but is {}", where, column.name,
-         column.shape, value.dump().substr(0, 60));
+         column.shape, text_of(value));
 }
 
 /// What the numbers of a column are, now that all are there.

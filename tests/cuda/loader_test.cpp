@@ -149,6 +149,58 @@ TEST_F(LoaderOnDevice, ASetThatIsKeptThereIsReadByRows) {
   }
 }
 
+/// Pictures with a field of every kind, all a function of the index.
+struct AllKinds final : FieldDataset {
+  AllKinds()
+      : FieldDataset({6, 5, 3, 0}, {{"clean", DType::u8, {6, 5, 1}, FieldKind::target},
+                                    {"mask", DType::u8, {6, 5}, FieldKind::mask},
+                                    {"noisy", DType::u8, {6, 5, 3}, FieldKind::picture},
+                                    {"box", DType::f32, {2, 4}, FieldKind::boxes},
+                                    {"point", DType::f32, {3, 2}, FieldKind::points},
+                                    {"number", DType::i64}}) {}
+  std::int64_t size() const override { return 50; }
+  bool resident() const override { return true; }
+  void read_fields(std::int64_t index, std::int64_t, SampleRow& row) const override {
+    const auto byte = [&](std::uint64_t i) {
+      return static_cast<std::uint8_t>(philox_word({1, static_cast<std::uint64_t>(index)}, i));
+    };
+    std::uint64_t next = 0;
+    for (const char* name : {"image", "clean", "mask", "noisy"}) {
+      for (std::uint8_t& to : row.get<std::uint8_t>(name)) to = byte(next++);
+    }
+    for (const char* name : {"box", "point"}) {
+      for (float& to : row.get<float>(name)) to = static_cast<float>(byte(next++) % 8);
+    }
+    row.get<std::int64_t>("number")[0] = index;
+  }
+};
+
+TEST_F(LoaderOnDevice, FieldsAndViewsAreThoseOfTheCpu) {
+  const AllKinds data;
+  for (const bool kept : {false, true}) {
+    for (const Augment& augment : {Augment{.pad = 2, .flip = true, .cutout = 2},
+                                   Augment{.flip = true, .resized_crop = RandomResizedCrop{}}}) {
+      LoaderOptions options{.batch_size = 8, .shuffle = true, .training = true, .workers = 2};
+      const Normalization pixels{{0.4, 0.5, 0.6}, {0.2, 0.3, 0.4}};
+      const Preprocess host(data.spec(), pixels, DType::f32, kCpu, augment, 3, 2);
+      const Preprocess device(data.spec(), pixels, DType::f32, test::device(), augment, 3, 2);
+      Loader on_host(data, options);
+      options = here(options);
+      options.data_on_device = kept;
+      Loader on_device(data, options);
+      Batch a, b;
+      for (int step = 0; on_host.next(a); ++step) {
+        ASSERT_TRUE(on_device.next(b));
+        const Batch x = host.prepare(a, 0, true), y = device.prepare(b, 0, true);
+        EXPECT_EQ(y.size(), x.size());
+        for (const char* name : {"image", "clean", "mask", "noisy", "box", "point", "number"}) {
+          EXPECT_TRUE(test::same_bits(y.all_views(name).to(kCpu), x.all_views(name))) << name << " " << step;
+        }
+      }
+    }
+  }
+}
+
 // The slots go back while copies into and out of them are still in the queue, and to the next loader.
 TEST_F(LoaderOnDevice, MayEndWithCopiesInTheQueue) {
   const test::MadeUpSet data(64);
