@@ -28,8 +28,8 @@ for model in "${@:-${models[@]}}"; do
   for precision in f32 bf16 f16; do
     rm -f metrics.jsonl
     scale=() # by itself it begins at 65536 and halves, which takes steps
-    [ $precision != f16 ] || scale=(--loss-scale dynamic:16)
-    "$bin/train_imagenet" --data-dir . --model "$model" --image-size 32 --batch-size 4 --lr 0.01 --max-steps 3 \
+    [ $precision != f16 ] || scale=(--loss-scale dynamic:1)
+    "$bin/train_imagenet" --data-dir . --model "$model" --image-size 32 --batch-size 4 --lr 0.0001 --max-steps 3 \
       --precision $precision "${scale[@]}" --metrics metrics.jsonl >out 2>err || die "$model in $precision: code $?"
     [ "$(field metrics.jsonl end applied_steps)" = 3 ] || die "$model in $precision: expected 3 applied steps"
     for loss in "$(field metrics.jsonl epoch train_loss)" "$(field metrics.jsonl end test_loss)"; do
