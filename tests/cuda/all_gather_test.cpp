@@ -1,6 +1,5 @@
-#include "tests/support/all_gather_cases.h"
-
 #include "tests/cuda/device_ranks.h"
+#include "tests/support/all_gather_cases.h"
 
 namespace athanor {
 namespace {
