@@ -167,9 +167,11 @@ void Table::finish_column(Column& column) {
     field.kind = column.name == "image" ? FieldKind::picture : column.kind.value_or(by_name);
     field.shape = field.kind == FieldKind::mask ? Shape{0, 0} : Shape{0, 0, 0};
     for (std::size_t i = 0; i < column.texts.size(); ++i) {
-      if (!codec_of(column.texts[i]))
+      const std::string& file = column.texts[i];
+      const bool plain = std::ranges::none_of(file, [](unsigned char c) { return c < 0x20; });
+      if (!plain || !codec_of(file))
         fail("row {}: field '{}' must be a number, or a file that ends in .png, .jpg or .jpeg, but is '{}'",
-             i + 1, column.name, detail::printable(column.texts[i]));
+             i + 1, column.name, detail::printable(file));
     }
     return;
   }
