@@ -318,6 +318,7 @@ void read_csv(std::string_view text, Table& table, const path& at) {
   std::vector<std::string> keys = names;
   std::vector<bool> listed(names.size());
   std::map<std::string, std::string> of_lists;
+  std::map<std::string, bool> seen;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::size_t dot = names[i].find('.'), colon = std::min(names[i].find(':'), names[i].size());
     listed[i] = dot < colon;
@@ -325,6 +326,10 @@ void read_csv(std::string_view text, Table& table, const path& at) {
       const std::string name = names[i].substr(0, dot);
       keys[i] = of_lists.try_emplace(name, name + names[i].substr(colon)).first->second;
     }
+    const auto [same, is_new] = seen.try_emplace(keys[i], listed[i]);
+    if (keys[i].empty() || (!is_new && !(same->second && listed[i])))
+      detail::fail<IoError>("table: {}, line 1: each column must have a name of its own, but got '{}'",
+                            at.string(), detail::printable(names[i]));
   }
   while (!text.empty()) {
     const std::string where = fmt::format("line {}", line + 1);
