@@ -139,7 +139,8 @@ TEST(Tables, ThatAreWrongSayLineAndField) {
   EXPECT_EQ(said("a.csv", "image,mask\nx.png\n"), "line 2: must have 2 columns like the first, but has 1");
   EXPECT_EQ(said("a.csv", "mask\ny.png\n"), "there must be a row and a column 'image', but there is none");
   EXPECT_EQ(said("a.csv", "image\n"), "there must be a row and a column 'image', but there is none");
-  EXPECT_EQ(said("a.csv", ""), "there must be a row and a column 'image', but there is none");
+  EXPECT_EQ(said("a.csv", ""), "line 1: each column must have a name of its own, but got ''");
+  EXPECT_EQ(said("a.jsonl", ""), "there must be a row and a column 'image', but there is none");
   EXPECT_EQ(said("a.csv", "image,x:colour\ny.png,3\n"),
             "line 2: the kind of 'x:colour' must be values, picture, target, mask, boxes or points");
   EXPECT_EQ(said("a.csv", "image,x\ny.png,3\ny.png,four\n"),
@@ -154,6 +155,10 @@ TEST(Tables, ThatAreWrongSayLineAndField) {
             "line 1: field 'p' must have lists of one length");
   EXPECT_EQ(said("a.jsonl", "{\"image\": \"x.png\"}\n{\"image\": \"x.png\", \"p\": 1}"),
             "line 2: field 'p' is in no line before");
+  EXPECT_EQ(said("a.csv", "image,x,x.0\ny.png,3,4\n"),
+            "line 1: each column must have a name of its own, but got 'x.0'");
+  EXPECT_EQ(said("a.csv", "image,\ny.png,3\n"),
+            "line 1: each column must have a name of its own, but got ''");
   EXPECT_EQ(said("a.jsonl", "[1]"), "line 1: must be an object, but is array");
   EXPECT_EQ(said("a.jsonl", "{\"image\": "), "line 1: must be JSON, but is not");
   EXPECT_EQ(said("a.jsonl", "{\"image\": \"x.png\", \"p\": null}"),

@@ -24,9 +24,9 @@ class JoinedStore final : public Dataset {
       ATH_CHECK(part->class_names() == parts_[0]->class_names(),
                 "join: all stores must have the same class names, but store {} has others than the first",
                 ends_.size());
-      ATH_CHECK(part->fields().size() == parts_[0]->fields().size(),
-                "join: all stores must have the same fields, but store {} has others than the first",
-                ends_.size());
+      ATH_CHECK(
+          std::ranges::equal(part->fields(), parts_[0]->fields(), {}, &FieldSpec::name, &FieldSpec::name),
+          "join: all stores must have the same fields, but store {} has others than the first", ends_.size());
       ends_.push_back(end += part->size());
     }
   }

@@ -167,9 +167,11 @@ void Table::finish_column(Column& column) {
     field.kind = column.name == "image" ? FieldKind::picture : column.kind.value_or(by_name);
     field.shape = field.kind == FieldKind::mask ? Shape{0, 0} : Shape{0, 0, 0};
     for (std::size_t i = 0; i < column.texts.size(); ++i) {
-      if (!codec_of(column.texts[i]))
+      const std::string& file = column.texts[i];
+      const bool plain = std::ranges::none_of(file, [](unsigned char c) { return c < 0x20; });
+      if (!plain || !codec_of(file))
         fail("row {}: field '{}' must be a number, or a file that ends in .png, .jpg or .jpeg, but is '{}'",
-             i + 1, column.name, detail::printable(column.texts[i]));
+             i + 1, column.name, detail::printable(file));
     }
     return;
   }
@@ -316,6 +318,7 @@ void read_csv(std::string_view text, Table& table, const path& at) {
   std::vector<std::string> keys = names;
   std::vector<bool> listed(names.size());
   std::map<std::string, std::string> of_lists;
+  std::map<std::string, bool> seen;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::size_t dot = names[i].find('.'), colon = std::min(names[i].find(':'), names[i].size());
     listed[i] = dot < colon;
@@ -323,6 +326,10 @@ void read_csv(std::string_view text, Table& table, const path& at) {
       const std::string name = names[i].substr(0, dot);
       keys[i] = of_lists.try_emplace(name, name + names[i].substr(colon)).first->second;
     }
+    const auto [same, is_new] = seen.try_emplace(keys[i], listed[i]);
+    if (keys[i].empty() || (!is_new && !(same->second && listed[i])))
+      detail::fail<IoError>("table: {}, line 1: each column must have a name of its own, but got '{}'",
+                            at.string(), detail::printable(names[i]));
   }
   while (!text.empty()) {
     const std::string where = fmt::format("line {}", line + 1);
