@@ -13,7 +13,7 @@ struct Encoder : nn::Sequential {
     std::int64_t in = 3;
     for (const std::int64_t out : {32, 64, 128, 256}) {
       add<nn::Conv2d>(in, out, 3, nn::Conv2dOptions{.stride = in == 3 ? 1 : 2, .padding = 1, .bias = false});
-      add<nn::BatchNorm>(out, nn::BatchNormOptions{.activation = Activation::relu});
+      add<nn::GroupNorm>(8, out).add<nn::Relu>();  // no running statistics, which random weights would lack
       in = out;
     }
     add<nn::AdaptiveAvgPool2d>().add<nn::Flatten>();
