@@ -28,8 +28,7 @@ struct LmdbOptions {
 std::unique_ptr<Dataset> open_lmdb(const std::filesystem::path& path, const LmdbOptions& options = {});
 
 /// Writes such an environment through liblmdb: the file `path` where its name ends in .mdb, else data.mdb in
-/// the folder `path`. Keys are 0, 1, ... as big-endian u64. Throws IoError where the library was built
-/// without liblmdb.
+/// the folder `path`. Keys are 0, 1, ... as big-endian u64. Throws IoError where built without liblmdb.
 std::unique_ptr<SampleWriter> create_lmdb(const std::filesystem::path& path);
 
 }  // namespace athanor

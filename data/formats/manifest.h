@@ -19,8 +19,7 @@ namespace athanor {
 /// manifest is damaged, or a file missing or another one than it names.
 std::unique_ptr<Dataset> open_manifest(const std::filesystem::path& path, const PackedOptions& options = {});
 
-/// The files a manifest lists, in order, with its folder before them. Throws IoError, but does not look at
-/// them.
+/// The files a manifest lists, in order, with its folder before them. Does not look at them. Throws IoError.
 std::vector<std::filesystem::path> manifest_files(const std::filesystem::path& path);
 
 /// Writes NAME-00000.athp, NAME-00001.athp, ... and, when all of them are whole, NAME.athp.json. A file is

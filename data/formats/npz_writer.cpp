@@ -13,8 +13,7 @@ std::uint32_t crc_of(std::span<const std::byte> bytes, std::uint32_t seed = 0) {
       crc32_z(seed, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-// A zip archive of members that are stored as they are, with sizes of 64 bits. (PKWARE, APPNOTE 6.3, 4.3 and
-// 4.5.3.)
+// A zip archive of members stored as they are, with sizes of 64 bits. (PKWARE, APPNOTE 6.3, 4.3 and 4.5.3.)
 struct Member {
   std::string name;
   std::int64_t start = 0;  ///< of its local header

@@ -14,8 +14,7 @@ namespace athanor {
 /// are stored: ImageReader (data/image/transform.h) turns them upright. For one thread at a time.
 class ImageDecoder {
  public:
-  /// Reads the header. `bytes` must stay until decode() is done. Throws IoError that names the offset, not
-  /// the file.
+  /// Reads the header. `bytes` must stay until decode() is done. IoErrors name the offset, not the file.
   ImageSize open(std::span<const std::byte> bytes) {
     is_png_ = PngDecoder::recognises(bytes);
     return is_png_ ? png_.open(bytes) : jpeg_.open(bytes);

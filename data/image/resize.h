@@ -40,8 +40,7 @@ class Resizer {
                   std::int64_t width, std::span<std::uint8_t> out);
 
  private:
-  /// For each pixel of the result: the first of its `taps` source pixels, and their weights, which sum to
-  /// 65535.
+  /// For each pixel of the result: the first of its `taps` source pixels; their weights sum to 65535.
   struct Axis {
     Window window;
     std::int64_t count = 0, taps = 0;

@@ -72,8 +72,7 @@ std::int64_t FileBytes::stated_size() const {
   return load_le<std::uint32_t>(at(std::max<std::int64_t>(size() - 4, 2), 4, "the gzip stream's size"));
 }
 
-/// The first bytes of what a gzip file holds. Memory grows with what comes out, and pages beyond it are not
-/// touched.
+/// The first bytes of what a gzip file holds. Memory grows with what comes out; no page beyond is touched.
 std::vector<std::uint8_t> FileBytes::inflated(std::int64_t most) const {
   constexpr std::size_t kPiece = std::size_t{1} << 24;
   z_stream stream{};

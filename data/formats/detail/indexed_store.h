@@ -13,8 +13,7 @@
 #include "data/dataset.h"
 #include "data/formats/detail/file_bytes.h"
 
-// What readers share: which numbers may be shapes and labels, and samples that lie in a file, each in one
-// piece.
+// What readers share: which numbers may be shapes and labels, and samples that lie in a file piece by piece.
 
 namespace athanor::detail {
 
@@ -64,8 +63,7 @@ struct IndexEntry {
   Codec codec = Codec::raw;
 };
 
-/// Makes a sample of the piece at `at`, in `scratch` where it needs memory. Throws IoError where it is
-/// damaged.
+/// Makes a sample of the piece at `at`, in `scratch` where it needs memory. Throws IoError on a damaged one.
 using ReadEntry =
     std::function<StoredSample(const FileBytes& file, const IndexEntry& at, std::vector<std::byte>& scratch)>;
 

@@ -47,8 +47,7 @@ bool TarReader::next() {
     if (type >= '1' && type <= '6') size_ = 0;  // links, devices and folders
     offset_ = header + kBlock;
     file_.at(offset_, size_, "a member");
-    // Its end padded to a block; that of the last need not be there, but then no zeros follow, which is
-    // found.
+    // Its end padded to a block. That of the last need not be there: that no zeros follow is found.
     at_ = offset_ + size_ + (kBlock - size_ % kBlock) % kBlock;
     if (type == 'S') fail_sparse(header);
     if (type == 'L') {

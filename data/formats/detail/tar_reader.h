@@ -13,8 +13,7 @@ class TarReader {
   /// `file` must outlive it.
   explicit TarReader(const FileBytes& file) : file_(file) {}
 
-  /// Steps to the next file; false at the archive's end. Throws IoError where the archive is damaged or cut
-  /// short.
+  /// Steps to the next file; false at the archive's end. Throws IoError where it is damaged or cut short.
   bool next();
   const std::string& name() const { return name_; }
   /// Where its content lies.

@@ -45,15 +45,13 @@ class FolderOf {
   bool made_ = false;
 };
 
-/// What every writer asks of a sample: bytes, a label in range and, of raw ones, a shape that fits the bytes.
-/// Throws ArgumentError.
+/// Throws ArgumentError unless a sample has bytes, a label in range and, where it is raw, a shape that fits.
 void check_sample(const StoredSample& sample, std::int64_t index, const char* format);
 
 /// Throws ArgumentError where there are no samples: such a file is not written.
 void check_some(std::int64_t samples, const char* format);
 
-/// What writers of images of one size ask: raw samples, all of the first one's shape. Counts them and keeps
-/// their labels.
+/// What writers of images of one size ask: raw samples, all of the first one's shape. Keeps their labels.
 class UniformSamples {
  public:
   explicit UniformSamples(const char* format, std::int64_t classes = 0)

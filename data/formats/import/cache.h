@@ -28,8 +28,7 @@ class SampleSequence {
 /// Told, in one line, that a file is about to be packed into the cache: which, how large, where to.
 using ImportNotice = std::function<void(const std::string& line)>;
 
-/// Where imported files lie: athanor/imported below $XDG_CACHE_HOME or, without one, below ~/.cache. Throws
-/// IoError where neither is known.
+/// Where imported files lie: athanor/imported below $XDG_CACHE_HOME, else below ~/.cache, else an IoError.
 std::filesystem::path import_folder();
 
 /// The samples of `path` in any order. The first time `open` reads them, and they are packed into

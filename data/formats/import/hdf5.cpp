@@ -8,8 +8,7 @@
 #include "data/formats/import/detail/hdf5_work.h"
 #include "tensor/error.h"
 
-// Nothing the child says is believed before it has been compared with the file: a library whose memory is
-// damaged may say anything.
+// What the child says is compared with the file: a library whose memory is damaged may say anything.
 
 namespace athanor {
 namespace {
