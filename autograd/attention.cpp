@@ -38,7 +38,7 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
 // The softmax of the scores that are allowed. The others weigh nothing, even where a query has no other.
 Tensor masked_softmax(const Tensor& scores, const Tensor& allowed) {
   // Finite: no NaN comes of a query without keys, and anomaly mode has nothing to find.
-  const Tensor lowest = full({}, scores.dtype() == DType::f16 ? -65504 : -1e30, scores.options());
+  const Tensor lowest = full({}, -1e30, scores.options());
   const Tensor weights = softmax(where(allowed, scores, lowest));
   return where(allowed, weights, zeros({}, scores.options()));
 }
@@ -50,8 +50,15 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   check_operands(q, k, v);
   const auto& [mask, causal, given] = options;
   ATH_CHECK(!(causal && mask.defined()), "{}: causal must come without a mask, but has one", kOp);
+  const bool added = mask.defined() && mask.dtype() == q.dtype();
+  if (is_half(q.dtype()) && (added || !mask.defined() || mask.dtype() == DType::boolean)) {
+    // Rounded once: scores and weights of a half type lose digits at every step.
+    const AttentionOptions wide{added ? cast(mask, DType::f32) : mask, causal, given};
+    const auto widened = [](const Tensor& x) { return cast(x, DType::f32); };
+    return cast(scaled_dot_product_attention(widened(q), widened(k), widened(v), wide), q.dtype());
+  }
   const double scale = given ? *given : 1 / std::sqrt(static_cast<double>(q.dim(-1)));
-  // The queries are scaled rather than the scores, which are more, and too large for f16 sooner.
+  // The queries are scaled rather than the scores, which are more.
   const Tensor scores = matmul(affine(q, scale), transpose(k, -2, -1));
   if (mask.defined()) {
     ATH_CHECK((mask.dtype() == DType::boolean || mask.dtype() == q.dtype()) && mask.device() == q.device() &&

@@ -17,8 +17,9 @@ struct AttentionOptions {
 };
 /// softmax(scale q k^T + mask) v: for each query a mean of the values, by how well it agrees with their keys.
 /// q [..., L, D], k [..., S, D], v [..., S, E] -> [..., L, E]; leading axes broadcast; one floating dtype and
-/// device. Meant for short sequences: keeps scores [..., L, S]. Throws ArgumentError on dtypes, devices and
-/// shapes that do not fit. Source: Vaswani et al. 2017, arXiv:1706.03762, equation 1.
+/// device; in f32 (f64 for f64), and rounded once. Meant for short sequences: keeps scores [..., L, S].
+/// Throws ArgumentError on dtypes, devices and shapes that do not fit. Source: Vaswani et al. 2017,
+/// arXiv:1706.03762, equation 1.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
 

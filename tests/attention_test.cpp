@@ -141,10 +141,31 @@ TEST(Attention, MaskedScoresAreFiniteAndWeighNothing) {
 }
 
 TEST(Attention, NothingLeaksWhereScoresOverflow) {
-  const Tensor q = cast(Tensor::from(std::vector<float>{-60000}, {1, 1}), DType::f16);
-  const Tensor k = cast(Tensor::from(std::vector<float>{60000, 0}, {2, 1}), DType::f16);
-  const Tensor v = cast(Tensor::from(std::vector<float>{1, 2}, {2, 1}), DType::f16);
+  const Tensor q = Tensor::from(std::vector<float>{-1e25f}, {1, 1});
+  const Tensor k = Tensor::from(std::vector<float>{1e25f, 0}, {2, 1});
+  const Tensor v = Tensor::from(std::vector<float>{1, 2}, {2, 1});
   EXPECT_EQ(scaled_dot_product_attention(q, k, v, {.causal = true}).item(), 0);
+}
+
+TEST(Attention, HalfTypesAreRoundedOnce) {
+  // A score beyond f16's range is one of f32.
+  const Tensor far = cast(Tensor::from(std::vector<float>{-60000}, {1, 1}), DType::f16);
+  const Tensor keys = cast(Tensor::from(std::vector<float>{60000, 0}, {2, 1}), DType::f16);
+  const Tensor pair = cast(Tensor::from(std::vector<float>{1, 2}, {2, 1}), DType::f16);
+  EXPECT_EQ(scaled_dot_product_attention(far, keys, pair, {.causal = true}).item(), 1);
+
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    std::vector<Tensor> half, wide;
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      half.push_back(test::filled({{2, 5, 4}}, dtype, {seed}, -3, 3));
+      wide.push_back(cast(half.back(), DType::f32));
+    }
+    const Tensor y = scaled_dot_product_attention(half[0], half[1], half[2]);
+    const Tensor exact = scaled_dot_product_attention(wide[0], wide[1], wide[2]);
+    EXPECT_TRUE(test::same_bits(y, cast(exact, dtype))) << name_of(dtype);
+    const Tensor wrong = Tensor::zeros({5, 5}, {DType::f32, kCpu});
+    EXPECT_THROW(scaled_dot_product_attention(half[0], half[1], half[2], {.mask = wrong}), ArgumentError);
+  }
 }
 
 TEST(Attention, Gradcheck) {

@@ -110,7 +110,7 @@ Tensor run_instance_norm(Arguments& a) {
   return instance_norm(x, gamma, beta, a.attribute("eps", 1e-5));
 }
 
-template <Tensor (*F)(const Tensor&, const Pool2dParams&)> Tensor run_pool2d(Arguments& a) {
+Pool2dParams pool_params(Arguments& a) {
   Pool2dParams params;
   a.pair("window", params.window);
   a.pair("stride", params.stride);
@@ -118,7 +118,19 @@ template <Tensor (*F)(const Tensor&, const Pool2dParams&)> Tensor run_pool2d(Arg
   params.ceil_mode = a.attribute("ceil_mode", params.ceil_mode);
   a.pair("dilation", params.dilation);
   params.count_padding = a.attribute("count_padding", params.count_padding);
-  return F(a.in("x"), params);
+  return params;
+}
+
+Tensor run_avg_pool2d(Arguments& a) {
+  const Pool2dParams params = pool_params(a);
+  return avg_pool2d(a.in("x"), params);
+}
+
+Tensor run_max_pool2d(Arguments& a) {
+  const Pool2dParams params = pool_params(a);
+  const bool values = a.choice<bool>("result", {{"values", true}, {"indices", false}});
+  const Tensor x = a.in("x");
+  return values ? max_pool2d(x, params) : max_pool2d_with_indices(x, params).indices;
 }
 
 Tensor run_interpolate(Arguments& a) {
@@ -188,9 +200,7 @@ Tensor run_attention(Arguments& a) {
   return scaled_dot_product_attention(q, k, v, options);
 }
 
-}  // namespace
-
-const std::map<std::string, Op>& op_table() {
+const std::map<std::string, Op>& computing_ops() {
   static const std::map<std::string, Op> table = {
       {"adaptive_avg_pool2d",
        [](Arguments& a) {
@@ -203,7 +213,7 @@ const std::map<std::string, Op>& op_table() {
       {"all", over_axes<all>},
       {"any", over_axes<any>},
       {"argmax", over_axis<argmax, argmax>},
-      {"avg_pool2d", run_pool2d<avg_pool2d>},
+      {"avg_pool2d", run_avg_pool2d},
       {"batch_norm", run_batch_norm},
       {"bce_with_logits", run_bce_with_logits},
       {"clamp",
@@ -265,7 +275,7 @@ const std::map<std::string, Op>& op_table() {
        }},
       {"lt", with_number<lt, lt>},
       {"max", over_axis<max, max>},
-      {"max_pool2d", run_pool2d<max_pool2d>},
+      {"max_pool2d", run_max_pool2d},
       {"max_unpool2d",
        [](Arguments& a) {
          const Tensor x = a.in("x"), indices = a.in("indices");
@@ -278,6 +288,7 @@ const std::map<std::string, Op>& op_table() {
       {"mse_loss", run_pair_loss<mse_loss>},
       {"mul", binary<mul>},
       {"ne", with_number<ne, ne>},
+      {"neg", unary<neg>},
       {"nll_loss",
        [](Arguments& a) {
          const Tensor log_probs = a.in("log_probs");
@@ -324,6 +335,17 @@ const std::map<std::string, Op>& op_table() {
       ATH_UNARY_OPS(ATH_ENTRY)
 #undef ATH_ENTRY
   };
+  return table;
+}
+
+}  // namespace
+
+const std::map<std::string, Op>& op_table() {
+  static const std::map<std::string, Op> table = [] {
+    std::map<std::string, Op> all = computing_ops();
+    all.insert(shape_op_table().begin(), shape_op_table().end());
+    return all;
+  }();
   return table;
 }
 

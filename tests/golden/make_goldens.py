@@ -47,7 +47,7 @@ def case(name, op, shapes, compute, attributes=None, buffers=(), given=None):
 
     tensors = dict(inputs)
     tensors["expect.y"] = y
-    if y.is_floating_point():
+    if y.requires_grad:
         tensors["dy"] = torch.randn(y.shape, generator=generator)
         gradients = torch.autograd.grad(y, [work[key] for key in wanted], tensors["dy"].double())
         tensors.update({f"expect.d{key}": gradient for key, gradient in zip(wanted, gradients)})
@@ -483,11 +483,31 @@ def shapes():
          given=lambda g: {"condition": torch.rand(3, 5, generator=g) > 0.5})
 
 
+def views():
+    def view(op, function, attributes, x=(2, 3, 4)):
+        case(op, op, {"x": x}, lambda t: function(t["x"]), attributes)
+
+    view("reshape", lambda x: x.reshape(4, 6), {"shape": [4, -1]})
+    view("flatten", lambda x: x.flatten(1), {})
+    view("permute", lambda x: x.permute(2, 0, 1), {"order": [2, 0, 1]})
+    view("narrow", lambda x: x.narrow(2, 1, 2), {"axis": -1, "start": 1, "length": 2})
+    view("select", lambda x: x.select(1, -1), {"axis": 1, "index": -1})
+    view("squeeze", lambda x: x.squeeze(1), {"axis": 1}, (2, 1, 4))
+    view("unsqueeze", lambda x: x.unsqueeze(-1), {"axis": -1})
+    view("expand", lambda x: x.expand(2, 3, 4), {"shape": [2, 3, 4]}, (3, 1))
+    view("contiguous", torch.clone, {})
+    view("clone", torch.clone, {})
+    view("cast", torch.clone, {"dtype": "f32"})
+    view("neg", torch.neg, {})
+    for op, function in (("cat", torch.cat), ("stack", torch.stack)):
+        case(op, op, {"x0": (2, 3), "x1": (2, 3)}, lambda t, f=function: f([t["x0"], t["x1"]], 1), {"axis": 1})
+
+
 if __name__ == "__main__":
     for old in FOLDER.glob("*.safetensors"):
         old.unlink()
     for family in (convolutions, transposed_convolutions, norms, pools, resampling, products, losses, similarities, attentions,
-                   pointwise, reductions, comparisons, shapes):
+                   pointwise, reductions, comparisons, shapes, views):
         family()
     files = list(FOLDER.glob("*.safetensors"))
     print(f"{len(files)} files, {sum(f.stat().st_size for f in files) / 1024:.0f} KiB")
