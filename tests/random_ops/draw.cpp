@@ -1,0 +1,132 @@
+#include "tests/random_ops/draw.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/compare.h"
+
+namespace athanor::random_ops {
+
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return std::numeric_limits<double>::max();
+    case DType::f32: return std::numeric_limits<float>::max();
+    case DType::bf16: return 0x1.fep127;
+    default: return 65504;
+  }
+}
+
+double smallest(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return std::numeric_limits<double>::denorm_min();
+    case DType::f32: return 0x1p-149;
+    case DType::bf16: return 0x1p-133;
+    default: return 0x1p-24;
+  }
+}
+
+Draw::Draw(std::uint64_t seed, std::uint64_t number) : key_{seed, number} {
+  const double kind = uniform(0, 1);
+  special = kind < 0.3;
+  nonfinite = kind < 0.15;
+}
+
+double Draw::uniform(double low, double high) {
+  return low + (high - low) * random_uniform(philox_word(key_, next_++));
+}
+
+std::int64_t Draw::integer(std::int64_t low, std::int64_t high) {
+  return low +
+         static_cast<std::int64_t>(philox_word(key_, next_++) % static_cast<std::uint64_t>(high - low + 1));
+}
+
+double Draw::number(double low, double high) {
+  return std::round(uniform(low, high) * 8) / 8;
+}
+
+std::int64_t Draw::size(std::int64_t most, std::int64_t least) {
+  if (least == 0 && chance(0.03)) return 0;
+  const std::int64_t lowest = std::max<std::int64_t>(least, 1);
+  if (chance(0.2) || most <= lowest) return lowest;
+  return integer(lowest, most);
+}
+
+Shape Draw::shape(int least_rank, int most_rank, std::int64_t elements) {
+  const auto rank = static_cast<int>(integer(least_rank, most_rank));
+  Shape result;
+  for (int i = 0; i < rank; ++i) {
+    // The last of few axes is long at times: vector code has a beginning and an end.
+    const bool is_long = i == rank - 1 && chance(0.3);
+    result.push_back(size(std::min<std::int64_t>(elements, is_long ? 70 : 9)));
+    elements = result[i] > 1 ? std::max<std::int64_t>(elements / result[i], 1) : elements;
+  }
+  return result;
+}
+
+Shape Draw::broadcasting_to(const Shape& wanted) {
+  if (chance(0.5)) return wanted;
+  Shape result;
+  const int from = chance(0.5) ? static_cast<int>(integer(0, wanted.rank())) : 0;
+  for (int i = from; i < wanted.rank(); ++i) result.push_back(chance(0.4) ? 1 : wanted[i]);
+  return result;
+}
+
+double Draw::special_element(DType dtype, const Values& values) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  const double denormal = smallest(dtype) * static_cast<double>(integer(1, 60));
+  const double value = nonfinite ? choose({kInfinity, -kInfinity, kNaN, 0.0, -0.0, denormal, -denormal})
+                                 : choose({0.0, -0.0, denormal, -denormal});
+  return values.positive ? std::fabs(value) : value;
+}
+
+double Draw::element(DType dtype, const Values& values) {
+  const double least = dtype == DType::u8 ? std::max(values.low, 0.0) : values.low;
+  if (!is_floating(dtype)) return std::floor(uniform(least, values.high));
+  if (special && values.special && chance(0.1)) return special_element(dtype, values);
+  if (!values.wide || chance(0.67)) return uniform(values.low, values.high);
+  const double magnitude = std::exp2(uniform(std::log2(smallest(dtype)), std::log2(largest(dtype))));
+  return values.positive || chance(0.5) ? magnitude : -magnitude;
+}
+
+Tensor Draw::dense(const Shape& shape, DType dtype, const Values& values) {
+  Tensor x = Tensor::empty(shape, {dtype, kCpu});
+  dispatch_any(dtype, [&]<class T>() {
+    T* to = x.data<T>();
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      const double value = element(dtype, values);
+      if constexpr (sizeof(T) == 2) {
+        to[i] = T(static_cast<float>(value));
+      } else if constexpr (std::is_same_v<T, bool>) {
+        to[i] = value > (values.low + values.high) / 2;
+      } else {
+        to[i] = static_cast<T>(value);
+      }
+    }
+  });
+  return x;
+}
+
+Tensor Draw::tensor(const Shape& shape, DType dtype, const Values& values) {
+  if (chance(0.4)) return dense(shape, dtype, values);
+  // Axes lie in memory in any order, each with a step of its own, a few of them with none.
+  std::vector<int> order;
+  for (int i = 0; i < shape.rank(); ++i) order.push_back(i);
+  const bool transposed = chance(0.4), gapped = chance(0.4), expanded = chance(0.25);
+  for (int i = shape.rank() - 1; transposed && i > 0; --i) {
+    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(integer(0, i))]);
+  }
+  Strides strides = shape;
+  std::int64_t step = gapped ? integer(1, 3) : 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    const int axis = order[static_cast<std::size_t>(i)];
+    const bool repeats = expanded && shape[axis] > 1 && chance(0.5);
+    strides[axis] = repeats ? 0 : step;
+    if (!repeats) step *= shape[axis] + (gapped ? integer(0, 2) : 0);
+  }
+  const std::int64_t offset = chance(0.5) ? integer(1, 5) : 0;
+  return dense({offset + std::max<std::int64_t>(step, 1)}, dtype, values)
+      .view_as_strided(shape, strides, offset);
+}
+
+}  // namespace athanor::random_ops

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <string>
+
+#include "tensor/philox.h"
+#include "tensor/tensor.h"
+
+namespace athanor::random_ops {
+
+/// What the elements of a tensor are drawn from.
+struct Values {
+  double low = -3, high = 3;
+  bool wide = false;    ///< every third one of any magnitude its dtype has
+  bool special = true;  ///< may hold NaN, infinities, denormals and zeros of both signs, where the case does
+  bool positive = false;  ///< special values, too
+};
+
+/// The random choices of one case: a function of the seed and the case's number.
+class Draw {
+ public:
+  Draw(std::uint64_t seed, std::uint64_t number);
+
+  bool chance(double probability) { return uniform(0, 1) < probability; }
+  double uniform(double low, double high);
+  /// From both ends on.
+  std::int64_t integer(std::int64_t low, std::int64_t high);
+  template <class T> T choose(std::initializer_list<T> values) {
+    return values.begin()[integer(0, static_cast<std::int64_t>(values.size()) - 1)];
+  }
+  /// A multiple of 1/8, which every floating dtype holds.
+  double number(double low, double high);
+
+  /// The size of an axis, at most `most`: often 1, seldom `least` where that is 0.
+  std::int64_t size(std::int64_t most, std::int64_t least = 0);
+  /// A shape of at most `elements` elements.
+  Shape shape(int least_rank, int most_rank, std::int64_t elements = 200);
+  /// One that broadcasts to `wanted`.
+  Shape broadcasting_to(const Shape& wanted);
+
+  /// A tensor in any layout: dense, transposed, with gaps, off alignment, with axes of stride 0.
+  Tensor tensor(const Shape& shape, DType dtype, const Values& values = {});
+  /// A dense one.
+  Tensor dense(const Shape& shape, DType dtype, const Values& values = {});
+
+  /// Whether special values occur in this case, and whether such that are not finite do.
+  bool special = false, nonfinite = false;
+
+ private:
+  double element(DType dtype, const Values& values);
+  double special_element(DType dtype, const Values& values);
+
+  RandomKey key_;
+  std::uint64_t next_ = 0;
+};
+
+/// The largest finite value and the smallest positive one of a floating dtype.
+double largest(DType dtype);
+double smallest(DType dtype);
+
+}  // namespace athanor::random_ops

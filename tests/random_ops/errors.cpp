@@ -1,0 +1,127 @@
+#include "tests/random_ops/errors.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+
+namespace athanor::random_ops {
+namespace {
+
+std::string shown(double error) {
+  return error < 0     ? ""
+         : error == 0  ? "0"
+         : error < 100 ? fmt::format("{:.2f}", error)
+                       : fmt::format("{:.0f}", error);
+}
+
+constexpr char kIntroduction[] = R"(# How far ops are off
+
+The largest errors of every op over random cases: sizes from 0, broadcast and strided operands, NaN, infinities, zeros
+of both signs and denormals among the values, every option. The reference shares no code with the library: naive loops
+over numbers of 64 bits of fraction, on a tape of its own that gives the gradients (`tests/random_ops`).
+
+The unit is the last place of the result's dtype: of the value, or, where that is more, of the running error bound of
+its evaluation, which for a sum is the sum of the terms' magnitudes. (For a half type the bound counts in places of f32,
+in which it is computed.) 0.5 is a result that was rounded once, 0 one that is exact. `dtype` is that of the result: losses
+of half types are f32. PyTorch ran the same cases on the CPU; twice its error is what ours may have, and half a
+unit; where ours is off by more, `kWider` in `tests/random_ops/run.cpp` says so. An empty cell: nothing was measured, or
+results differ by more than ten thousand units.
+
+    build/cpu/bin/random_ops --cases 100000 --limits tests/random_ops/pytorch.csv --csv cpu.csv
+    tests/random_ops/pytorch.sh build/cpu/bin/random_ops ~/torch/bin/python 40000
+    build/cpu/bin/random_ops --table docs/reference/op_errors.md --column cpu=cpu.csv --column PyTorch=tests/random_ops/pytorch.csv
+
+)";
+
+}  // namespace
+
+void Errors::add(const std::string& op, DType dtype, bool backward, double error) {
+  double& largest = all_[{op, dtype}].error[backward ? 1 : 0];
+  largest = std::max(largest, error);
+}
+
+double Errors::of(const std::string& op, DType dtype, bool backward) const {
+  const auto at = all_.find({op, dtype});
+  return at == all_.end() ? -1 : at->second.error[backward ? 1 : 0];
+}
+
+std::size_t Errors::ops() const {
+  std::set<std::string> names;
+  for (const auto& [key, largest] : all_) names.insert(key.op);
+  return names.size();
+}
+
+Errors Errors::read(const std::string& file) {
+  std::ifstream in(file);
+  ATH_CHECK(in.good(), "random_ops: {} must be readable, but is not", file);
+  Errors result;
+  std::string line, field[4];
+  std::getline(in, line);  // names of columns
+  while (std::getline(in, line)) {
+    std::istringstream fields(line);
+    for (std::string& value : field) {
+      value.clear();
+      std::getline(fields, value, ',');
+    }
+    const auto dtype = dtype_named(field[1]);
+    ATH_CHECK(dtype.has_value(), "random_ops: {} must name a dtype in every line, but has '{}'", file, line);
+    for (const int backward : {0, 1}) {
+      const std::string& error = field[2 + backward];
+      if (!error.empty()) result.add(field[0], *dtype, backward == 1, std::stod(error));
+    }
+  }
+  return result;
+}
+
+void Errors::write(const std::string& file) const {
+  std::ofstream out(file);
+  out << "op,dtype,forward,backward\n";
+  const auto field = [](double error) { return error < 0 ? "" : fmt::format("{:.4g}", error); };
+  for (const auto& [key, largest] : all_)
+    out << fmt::format("{},{},{},{}\n", key.op, key.dtype, field(largest.error[0]), field(largest.error[1]));
+  ATH_CHECK(out.good(), "random_ops: {} must be writable, but is not", file);
+}
+
+std::string Errors::text(const Errors& limits) const {
+  std::string all = fmt::format("{:<30} {:>5} {:>9} {:>9} {:>9} {:>9}\n", "op", "dtype", "forward",
+                                "backward", "peer's", "peer's");
+  for (const auto& [key, largest] : all_) {
+    all += fmt::format("{:<30} {:>5} {:>9} {:>9} {:>9} {:>9}\n", key.op, name_of(key.dtype),
+                       shown(largest.error[0]), shown(largest.error[1]),
+                       shown(limits.of(key.op, key.dtype, false)), shown(limits.of(key.op, key.dtype, true)));
+  }
+  return all;
+}
+
+void write_table(const std::string& file, const std::vector<std::string>& columns) {
+  std::vector<Errors> errors;
+  std::string head = "| op | dtype |", rule = "|---|---|";
+  std::set<Errors::Key> rows;
+  for (const std::string& column : columns) {
+    const std::size_t split = column.find('=');
+    ATH_CHECK(split != std::string::npos, "random_ops: --column must be NAME=FILE, but is '{}'", column);
+    errors.push_back(Errors::read(column.substr(split + 1)));
+    const std::string name = column.substr(0, split);
+    head += fmt::format(" {} forward | {} backward |", name, name);
+    rule += "---:|---:|";
+    for (const auto& [key, largest] : errors.back().all()) rows.insert(key);
+  }
+  std::ofstream out(file);
+  out << kIntroduction << head << "\n" << rule << "\n";
+  std::string last;
+  for (const Errors::Key& key : rows) {
+    out << fmt::format("| {} | {} |", key.op == last ? "" : "`" + key.op + "`", key.dtype);
+    for (const Errors& column : errors) {
+      out << fmt::format(" {} | {} |", shown(column.of(key.op, key.dtype, false)),
+                         shown(column.of(key.op, key.dtype, true)));
+    }
+    out << "\n";
+    last = key.op;
+  }
+  ATH_CHECK(out.good(), "random_ops: {} must be writable, but is not", file);
+}
+
+}  // namespace athanor::random_ops

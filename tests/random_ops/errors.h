@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace athanor::random_ops {
+
+/// The largest error of each op, by the dtype of the result, forward and backward.
+class Errors {
+ public:
+  struct Key {
+    std::string op;
+    DType dtype;
+    bool operator<(const Key& other) const { return std::tie(op, dtype) < std::tie(other.op, other.dtype); }
+  };
+  struct Largest {
+    double error[2] = {-1, -1};  ///< forward, backward; -1: never measured
+  };
+
+  void add(const std::string& op, DType dtype, bool backward, double error);
+  /// -1 where nothing was measured.
+  double of(const std::string& op, DType dtype, bool backward) const;
+  const std::map<Key, Largest>& all() const { return all_; }
+  std::size_t ops() const;
+
+  static Errors read(const std::string& file);
+  void write(const std::string& file) const;
+  /// For a person, with the limits beside it where there are any.
+  std::string text(const Errors& limits) const;
+
+ private:
+  std::map<Key, Largest> all_;
+};
+
+/// A table in Markdown of several files; columns are NAME=FILE.
+void write_table(const std::string& file, const std::vector<std::string>& columns);
+
+}  // namespace athanor::random_ops

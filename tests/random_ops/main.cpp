@@ -1,0 +1,63 @@
+// Random cases of every op, forward and backward, against a reference of its own; and a table of the errors.
+//
+//     random_ops --cases 100000 --limits tests/random_ops/pytorch.csv
+//     random_ops --seed 0 --case 123        one case alone, as a failure names it
+
+#include <cstdio>
+#include <exception>
+
+#include <CLI/CLI.hpp>
+
+#include "tests/random_ops/errors.h"
+#include "tests/random_ops/run.h"
+
+namespace {
+
+using namespace athanor;
+using namespace athanor::random_ops;
+
+int run(int argc, char** argv) {
+  Options options;
+  std::vector<std::string> columns;
+  std::string device = "cpu", table, csv, limits, dump, measure;
+  CLI::App app("Runs every op on random shapes, layouts, dtypes and values, and compares with a reference");
+  app.add_option("--cases", options.cases, "How many")->capture_default_str();
+  app.add_option("--seed", options.seed, "Of all random choices")->capture_default_str();
+  app.add_option("--first", options.first, "Number of the first case")->capture_default_str();
+  const auto* one = app.add_option("--case", options.first, "That case alone");
+  app.add_option("--op", options.op, "Regular expression that the names of ops must match");
+  app.add_option("--device", device, "cpu or cuda")->capture_default_str();
+  app.add_option("--limits", limits, "CSV of a peer's errors: twice as much is a failure");
+  app.add_option("--csv", csv, "Where the largest errors go");
+  app.add_option("--dump", dump, "Folder for the cases' inputs; no op is run");
+  app.add_option("--measure", measure, "Folder of --dump, with a peer's results: measures these");
+  app.add_option("--table", table, "Markdown file; its columns are given by --column");
+  app.add_option("--column", columns, "NAME=FILE of --csv: a column of the table; nothing is run");
+  CLI11_PARSE(app, argc, argv);
+  if (one->count() > 0) options.cases = 1;
+  options.show = one->count() > 0;
+  options.device = Device::parse(device);
+
+  if (!columns.empty()) {
+    write_table(table, columns);
+    return 0;
+  }
+  if (!dump.empty()) {
+    dump_cases(options, dump);
+    return 0;
+  }
+  if (!limits.empty()) options.limits = Errors::read(limits);
+  const Report report = measure.empty() ? run_cases(options) : measure_cases(options, measure);
+  if (!csv.empty()) report.errors.write(csv);
+  std::printf("%s", report.errors.text(options.limits).c_str());
+  std::printf("%lld cases of %zu ops, %lld wrong\n", static_cast<long long>(report.cases),
+              report.errors.ops(), static_cast<long long>(report.failures));
+  return report.failures == 0 || !measure.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try { return run(argc, argv); } catch (const std::exception& error) {
+  std::fprintf(stderr, "random_ops: %s\n", error.what());
+  return 2;
+}

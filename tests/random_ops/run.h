@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+
+#include "tests/random_ops/check.h"
+#include "tests/random_ops/errors.h"
+
+namespace athanor::random_ops {
+
+struct Options {
+  std::int64_t cases = 2000;
+  std::uint64_t seed = 0, first = 0;
+  std::string op = ".*";
+  bool show = false;  ///< prints inputs and results
+  Device device = kCpu;
+  Errors limits;  ///< a peer's errors; ours may be twice as large
+};
+
+struct Report {
+  Errors errors;
+  std::int64_t cases = 0, failures = 0;
+};
+
+/// Runs cases on a device. Prints a line for each that fails.
+Report run_cases(const Options& options);
+
+/// Writes the calls of cases to FOLDER/N.safetensors, a thousand in each: tensors are named CASE/NAME, and
+/// the metadata has `calls`, a list of {case, op, attributes, results}.
+void dump_cases(const Options& options, const std::string& folder);
+/// Measures what a peer has written to FOLDER/N.peer.safetensors: CASE/y, CASE/dx, ...; what it could not
+/// run is not there.
+Report measure_cases(const Options& options, const std::string& folder);
+
+}  // namespace athanor::random_ops
