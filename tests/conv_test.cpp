@@ -1,12 +1,14 @@
 #include "autograd/conv.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <new>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "autograd/creation.h"
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
 #include "autograd/shape.h"
@@ -268,6 +270,19 @@ TEST(Conv2d, EmptyBatchGivesNothingAndZeroGradients) {
     EXPECT_EQ(grad_of(x).shape(), x.shape());
     EXPECT_EQ(grad_of(w).to_vector(), std::vector<double>(108, 0.0));
     EXPECT_EQ(grad_of(bias).to_vector(), std::vector<double>(4, 0.0));
+  }
+}
+
+// oneDNN's own relu makes 0 of NaN, and a diverged run would look well.
+TEST(Conv2d, NaNGoesThroughRelu) {
+  for (const DType dtype : kFloating) {
+    for (const std::int64_t channels : {4, 32}) {
+      const Tensor x = full({2, 6, 6, channels}, 1, {dtype, kCpu}),
+                   w = full({16, 3, 3, channels}, 0.01, {dtype, kCpu}), bias = full({16}, NAN, {dtype, kCpu});
+      const std::vector<double> y = conv2d(x, w, bias, {.activation = Activation::relu}).to_vector();
+      EXPECT_TRUE(std::all_of(y.begin(), y.end(), [](double value) { return std::isnan(value); }))
+          << name_of(dtype) << " " << channels;
+    }
   }
 }
 

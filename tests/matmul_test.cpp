@@ -1,11 +1,13 @@
 #include "autograd/matmul.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
+#include "autograd/shape.h"
 #include "kernels/copy.h"
 #include "kernels/matmul.h"
 #include "tests/support/compare.h"
@@ -243,6 +245,22 @@ TEST(Linear, MatchesDoubleReferenceWithBiasAndActivation) {
       for (const MatmulImpl impl : kImpls)
         EXPECT_TRUE(close(linear(x, w, bias, Activation::relu, impl), expected, tolerance(dtype, k)))
             << name_of(dtype) << " impl " << static_cast<int>(impl);
+    }
+  }
+}
+
+// oneDNN's own relu makes 0 of NaN, and a diverged run would look well.
+TEST(Linear, NaNGoesThroughRelu) {
+  for (const DType dtype : kFloating) {
+    for (const std::int64_t k : {4, 300}) {
+      const Tensor x = values({8, k}, dtype, 1), w = values({16, k}, dtype, 2),
+                   bias = cast(Tensor::from(std::vector<float>{NAN}, {1}), dtype);
+      for (const MatmulImpl impl : kImpls) {
+        const std::vector<double> y =
+            linear(x, w, contiguous(expand(bias, {16})), Activation::relu, impl).to_vector();
+        EXPECT_TRUE(std::all_of(y.begin(), y.end(), [](double value) { return std::isnan(value); }))
+            << name_of(dtype) << " impl " << static_cast<int>(impl);
+      }
     }
   }
 }

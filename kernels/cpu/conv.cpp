@@ -56,7 +56,6 @@ cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const Co
   key.in = in;
   key.out = out;
   key.bias = bias;
-  if (pass == PrimitiveKey::Op::conv_forward) key.activation = params.activation;
   key.threads = context.threads();
   key.sizes = {z.n, z.h,        z.w,        z.c,         z.k,         z.r,          z.s,          z.p,
                z.q, z.stride_h, z.stride_w, z.padding_h, z.padding_w, z.dilation_h, z.dilation_w, z.groups};
@@ -116,8 +115,9 @@ void conv2d_forward(CpuContext& context, const Conv2dParams& params, const Tenso
   if (cpu::Primitive* primitive = multiplies ? vendor(context, params, z, PrimitiveKey::Op::conv_forward,
                                                       x.dtype(), y.dtype(), bias.defined())
                                              : nullptr) {
-    return primitive->run(context, x.raw_data(), w.raw_data(), bias.defined() ? bias.raw_data() : nullptr,
-                          y.raw_data());
+    primitive->run(context, x.raw_data(), w.raw_data(), bias.defined() ? bias.raw_data() : nullptr,
+                   y.raw_data());
+    return activate(context, params.activation, y);
   }
   dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
     cpu::conv_forward_eigen<T>(context, z, params.activation, x.data<T>(), w.data<T>(), data_or_null<T>(bias),

@@ -142,7 +142,7 @@ void without_products(const T* bias, Activation activation, std::int64_t rows, s
 
 /// Null where oneDNN cannot do it well.
 cpu::Primitive* vendor_primitive(CpuContext& context, const MatmulPlan& problem, DType in, DType out,
-                                 bool bias, Activation activation, bool accumulate) {
+                                 bool bias, bool accumulate) {
   const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = problem;
   if (batches.summed_rank > 0 && is_half(out)) return nullptr;  // would round after each product
   if (!blas_like(size.m, size.k, a_row, a_col) || !blas_like(size.k, size.n, b_row, b_col)) return nullptr;
@@ -150,7 +150,6 @@ cpu::Primitive* vendor_primitive(CpuContext& context, const MatmulPlan& problem,
   key.op = cpu::PrimitiveKey::Op::matmul;
   key.in = in;
   key.out = out;
-  key.activation = activation;
   key.bias = bias;
   key.accumulate = accumulate;
   key.threads = context.threads();
@@ -163,7 +162,7 @@ bool vendor(CpuContext& context, const MatmulPlan& problem, const Tensor& a, con
   const Batches& batches = problem.batches;
   const std::int64_t summed = Batches::count(batches.summed, batches.summed_rank);
   const auto find = [&](bool add) {
-    return vendor_primitive(context, problem, a.dtype(), y.dtype(), bias.defined(), activation, add);
+    return vendor_primitive(context, problem, a.dtype(), y.dtype(), bias.defined(), add);
   };
   cpu::Primitive* const first = find(accumulate);
   cpu::Primitive* const next = summed > 1 && !accumulate ? find(true) : first;
@@ -181,6 +180,7 @@ bool vendor(CpuContext& context, const MatmulPlan& problem, const Tensor& a, con
                 bias.defined() ? bias.raw_data() : nullptr, at(y, outer.y));
     }
   }
+  activate(context, activation, y);
   return true;
 }
 

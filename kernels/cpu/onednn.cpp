@@ -60,14 +60,6 @@ struct ConvArguments {
   dnnl::algorithm algorithm;
 };
 
-void append_relu(dnnl::post_ops& ops) {
-#if DNNL_VERSION_MAJOR >= 3
-  ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#else
-  ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#endif
-}
-
 auto forward_desc(const ConvArguments& c, dnnl::prop_kind kind, const memory::desc& x, const memory::desc& w,
                   const memory::desc& bias, const memory::desc& y, const dnnl::primitive_attr& attr) {
   using Forward = dnnl::convolution_forward;
@@ -224,12 +216,12 @@ class Compiled final : public Primitive {
 
 // Making them ----------------------------------------------------------------------------------------------
 
+// Its fused relu is not used: it makes 0 of NaN, and a diverged run would look well.
 dnnl::primitive_attr attributes(const PrimitiveKey& key) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops ops;
   if (key.accumulate) ops.append_sum(1.0f);
-  if (key.activation == Activation::relu) append_relu(ops);
   attr.set_post_ops(ops);
   return attr;
 }
@@ -352,7 +344,7 @@ Made make(const PrimitiveKey& key) {
 struct KeyHash {
   std::size_t operator()(const PrimitiveKey& key) const {
     kernels::HashOf hash;
-    hash.add(key.op, key.in, key.out, key.activation, key.bias, key.accumulate, key.winograd, key.threads);
+    hash.add(key.op, key.in, key.out, key.bias, key.accumulate, key.winograd, key.threads);
     for (const std::int64_t size : key.sizes) hash.add(size);
     return static_cast<std::size_t>(hash.value());
   }

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/activation.h"
 #include "kernels/context.h"
 
 // The only door to oneDNN: onednn.cpp speaks its 2.x and 3.x APIs, onednn_absent.cpp stands in where a build
@@ -20,9 +19,8 @@ struct PrimitiveKey {
   enum class Op : std::uint8_t { conv_forward, conv_backward_data, conv_backward_weights, matmul };
 
   Op op{};
-  DType in{};                                ///< of x and dy, or of both factors
-  DType out{};                               ///< of the result
-  Activation activation = Activation::none;  ///< one that fuses() (kernels/cpu/epilogue.h)
+  DType in{};   ///< of x and dy, or of both factors
+  DType out{};  ///< of the result
   bool bias = false;
   bool accumulate = false;  ///< adds to what the result holds
   bool winograd = false;    ///< asks for Winograd's algorithm
