@@ -258,6 +258,7 @@ std::optional<std::vector<std::byte>> ask_once(const RankInfo& info, int socket,
             info.port);
   std::byte received{1};
   if (!send_all(socket, bytes_of(received), until)) return std::nullopt;
+  receive_all(socket, bytes_of(received), until);  // rank 0 hangs up once it knows: the place is taken
   return blob;
 }
 
