@@ -32,7 +32,10 @@ std::unique_ptr<nn::Module> trained_judge(const std::filesystem::path& folder) {
 
 Tensor drawn_by(const std::filesystem::path& checkpoint) {
   Generator generator;
-  generator.load_state_dict(load_checkpoint(checkpoint).under("model.").under("generator."));
+  const StateDict saved = load_checkpoint(checkpoint);
+  // Of weights that were averaged, the average, as validation sees it.
+  const char* const weights = saved.contains_prefix("ema.") ? "ema." : "model.";
+  generator.load_state_dict(saved.under(weights).under("generator."));
   generator.eval();
   return generator(randn({kSamples, 1, 1, 100}, {7, 0}));
 }
