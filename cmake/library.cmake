@@ -320,9 +320,14 @@ foreach(family ${ATHANOR_OPS_AUTOGRAD})
 endforeach()
 add_library(athanor_ops ${ATHANOR_OPS})
 target_link_libraries(athanor_ops PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags>)
-# Nothing refers to the file that registers its models, and the linker would leave it out.
-target_link_options(athanor_ops INTERFACE
-  "$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:-u,athanor_ops_models>")
+# Nothing refers to the file that registers its models, and the linker would leave it out; or the whole library, where it
+# is a shared one.
+if(BUILD_SHARED_LIBS)
+  target_link_options(athanor_ops INTERFACE LINKER:--no-as-needed)
+else()
+  target_link_options(athanor_ops INTERFACE
+    "$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:-u,athanor_ops_models>")
+endif()
 add_library(athanor_all INTERFACE)
 target_link_libraries(athanor_all INTERFACE athanor_formats athanor_ops athanor)
 add_library(athanor::athanor ALIAS athanor_all)
@@ -400,7 +405,10 @@ endif()
 set_source_files_properties(trainer/parse_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
 
 # Formats that are read or written through a library. A program that uses none of them is not bound to it.
-target_link_options(athanor INTERFACE LINKER:--as-needed)
+if(NOT BUILD_SHARED_LIBS)
+  target_link_options(athanor INTERFACE LINKER:--as-needed)
+endif()
+
 # athanor_format_library(NAME SOURCES file... ABSENT file)
 function(athanor_format_library name)
   cmake_parse_arguments(arg "" "ABSENT" "SOURCES" ${ARGN})
