@@ -63,26 +63,77 @@ void mix_bilinear(CpuContext& context, const InterpolateAxes& axes, const Tensor
                });
 }
 
-constexpr std::int64_t kLanes = 32;  // channels summed at a time
+/// Which outputs read each input of an axis, and what it counts for in them: worked out once per call, so
+/// that sums over channels are all that is left to do for a pixel.
+template <class A> struct ReadTable {
+  struct Entry {
+    Readers outputs;
+    const A* weights;  ///< one for each of them
+  };
+  Entry* entries;
 
-/// dx of one pixel: of every output that reads it, dy times its weight there. dy is one image.
-template <class Mode, class T, class A>
-void gather(const PlacedAxis<A>& height, const PlacedAxis<A>& width, const T* __restrict dy, std::int64_t C,
-            std::int64_t h, std::int64_t w, T* __restrict dx) {
-  const Readers rows = readers<Mode>(height, h), columns = readers<Mode>(width, w);
-  for (std::int64_t first = 0; first < C; first += kLanes) {
-    const std::int64_t lanes = std::min(kLanes, C - first);
-    A sum[kLanes] = {};
-    for (std::int64_t p = rows.begin; p < rows.end; ++p) {
-      const A row = weight_of(Mode::tap(height, p), h);
-      for (std::int64_t q = columns.begin; q < columns.end; ++q) {
-        const A weight = row * weight_of(Mode::tap(width, q), w);
-        const T* __restrict from = dy + (p * width.outputs + q) * C + first;
-        for (std::int64_t l = 0; l < lanes; ++l) sum[l] += weight * A(from[l]);
-      }
-    }
-    for (std::int64_t l = 0; l < lanes; ++l) dx[first + l] = T(sum[l]);
+  /// No output reads more than two inputs; or there is one output, which is read as by all.
+  static std::size_t bytes(const PlacedAxis<A>& axis) {
+    return static_cast<std::size_t>(axis.inputs) * sizeof(Entry) +
+           static_cast<std::size_t>(2 * axis.outputs + axis.inputs + 1) / 2 * 2 * sizeof(A);
   }
+  template <class Mode> static ReadTable make(const PlacedAxis<A>& axis, std::byte* memory) {
+    const ReadTable table{reinterpret_cast<Entry*>(memory)};
+    auto* weight = reinterpret_cast<A*>(table.entries + axis.inputs);
+    for (std::int64_t i = 0; i < axis.inputs; ++i) {
+      const Readers outputs = readers<Mode>(axis, i);
+      table.entries[i] = {outputs, weight};
+      for (std::int64_t o = outputs.begin; o < outputs.end; ++o) *weight++ = weight_of(Mode::tap(axis, o), i);
+    }
+    return table;
+  }
+};
+
+/// dx of some channels of one pixel: of every output that reads it, dy times its weight there. dy is one
+/// image's.
+template <std::int64_t kLanes, class T, class A>
+void sum_readers(const typename ReadTable<A>::Entry& rows, const typename ReadTable<A>::Entry& columns,
+                 const T* __restrict dy, std::int64_t width, std::int64_t C, std::int64_t lanes,
+                 T* __restrict dx) {
+  A sum[kLanes] = {};
+  for (std::int64_t p = rows.outputs.begin; p < rows.outputs.end; ++p) {
+    for (std::int64_t q = columns.outputs.begin; q < columns.outputs.end; ++q) {
+      const A weight = rows.weights[p - rows.outputs.begin] * columns.weights[q - columns.outputs.begin];
+      const T* __restrict from = dy + (p * width + q) * C;
+      for (std::int64_t l = 0; l < lanes; ++l) sum[l] += weight * A(from[l]);
+    }
+  }
+  for (std::int64_t l = 0; l < lanes; ++l) dx[l] = T(sum[l]);
+}
+
+template <class Mode, class T>
+void gather(CpuContext& context, const InterpolateAxes& axes, const Tensor& dy, const Tensor& dx) {
+  using A = Accumulate<T>;
+  constexpr std::int64_t kLanes = 32;
+  const PlacedAxis<A> height(axes.h), width(axes.w);
+  const std::size_t half = ReadTable<A>::bytes(height);
+  const Scratch memory = context.scratch(half + ReadTable<A>::bytes(width));
+  const auto rows = ReadTable<A>::template make<Mode>(height, memory.as<std::byte>());
+  const auto columns = ReadTable<A>::template make<Mode>(width, memory.as<std::byte>() + half);
+  const std::int64_t C = dx.dim(3), H = axes.h.inputs, W = axes.w.inputs, Q = axes.w.outputs;
+  const std::int64_t image = axes.h.outputs * Q * C;
+  const T* in = dy.data<T>();
+  T* out = dx.data<T>();
+  parallel_for(context, dx.dim(0) * H, rows_per_thread(dx), [&](std::int64_t begin, std::int64_t end) {
+    vectorize_if<cpu::kFastType<T>>([&] {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const T* from = in + row / H * image;
+        for (std::int64_t w = 0; w < W; ++w) {
+          const auto &above = rows.entries[row % H], &beside = columns.entries[w];
+          T* to = out + (row * W + w) * C;
+          std::int64_t c = 0;
+          for (; c + kLanes <= C; c += kLanes)  // a constant number of lanes stays in registers
+            sum_readers<kLanes, T, A>(above, beside, from + c, Q, C, kLanes, to + c);
+          if (c < C) sum_readers<kLanes, T, A>(above, beside, from + c, Q, C, C - c, to + c);
+        }
+      }
+    });
+  });
 }
 
 }  // namespace
@@ -98,23 +149,8 @@ void interpolate_forward(CpuContext& context, Interpolation mode, const Interpol
 template <>
 void interpolate_backward(CpuContext& context, Interpolation mode, const InterpolateAxes& axes,
                           const Tensor& dy, const Tensor& dx) {
-  const std::int64_t C = dx.dim(3), image = axes.h.outputs * axes.w.outputs * C;
   dispatch_floating(dx.dtype(), "interpolate", [&]<class T>() {
-    const T* in = dy.data<T>();
-    T* out = dx.data<T>();
-    const PlacedAxis<Accumulate<T>> height(axes.h), width(axes.w);
-    dispatch_interpolation(mode, [&]<class Mode>() {
-      parallel_for(
-          context, dx.dim(0) * axes.h.inputs, rows_per_thread(dx), [&](std::int64_t begin, std::int64_t end) {
-            vectorize_if<cpu::kFastType<T>>([&] {
-              for (std::int64_t row = begin; row < end; ++row) {
-                const std::int64_t n = row / axes.h.inputs, h = row % axes.h.inputs;
-                for (std::int64_t w = 0; w < axes.w.inputs; ++w)
-                  gather<Mode>(height, width, in + n * image, C, h, w, out + (row * axes.w.inputs + w) * C);
-              }
-            });
-          });
-    });
+    dispatch_interpolation(mode, [&]<class Mode>() { gather<Mode, T>(context, axes, dy, dx); });
   });
 }
 

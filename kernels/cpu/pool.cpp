@@ -299,13 +299,20 @@ template <>
 void max_pool_positions(CpuContext& context, const PoolWindows& windows, const Tensor& index,
                         const Tensor& positions) {
   const std::int64_t P = windows.h.outputs, Q = windows.w.outputs, C = index.dim(3);
-  auto* to = positions.data<std::int64_t>();
+  const std::int64_t window = windows.h.window * windows.w.window, origin = position_of(windows, 0, 0, 0);
+  // Where each element of a window lies from its first one.
+  const Scratch memory = context.scratch(static_cast<std::size_t>(window) * sizeof(std::int64_t));
+  auto* steps = memory.as<std::int64_t>();
+  for (std::int64_t i = 0; i < window; ++i) steps[i] = position_of(windows, 0, 0, i) - origin;
   dispatch_index(index, [&]<class I>() {
     const I* places = index.data<I>();
+    auto* to = positions.data<std::int64_t>();
     const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(C, 1));
     parallel_for(context, index.dim(0) * P * Q, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin * C; i < end * C; ++i)
-        to[i] = position_of(windows, i / C / Q % P, i / C % Q, places[i]);
+      for (std::int64_t pixel = begin; pixel < end; ++pixel) {
+        const std::int64_t first = position_of(windows, pixel / Q % P, pixel % Q, 0);
+        for (std::int64_t i = pixel * C; i < (pixel + 1) * C; ++i) to[i] = first + steps[places[i]];
+      }
     });
   });
 }
