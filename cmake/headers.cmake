@@ -224,6 +224,7 @@ set(ATHANOR_HEADERS
   trainer/json_lines.h
   trainer/limits.h
   trainer/metric_sums.h
+  trainer/model_file.h
   trainer/optimized_networks.h
   trainer/overflow.h
   trainer/parallel_strategy.h
@@ -232,11 +233,14 @@ set(ATHANOR_HEADERS
   trainer/reports.h
   trainer/run.h
   trainer/run_checkpoints.h
+  trainer/run_folder.h
   trainer/run_main.h
   trainer/run_on_ranks.h
+  trainer/run_product.h
   trainer/run_state.h
   trainer/samples.h
   trainer/signals.h
+  trainer/state_file.h
   trainer/task.h
   trainer/train_main.h
   trainer/trainer.h

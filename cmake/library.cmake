@@ -252,7 +252,6 @@ set(ATHANOR_SOURCES
   optim/step.cpp
   optim/step_buffer.cpp
   trainer/bottleneck.cpp
-  trainer/checkpoint.cpp
   trainer/checkpoint_folder.cpp
   trainer/classifier.cpp
   trainer/config.cpp
@@ -266,6 +265,7 @@ set(ATHANOR_SOURCES
   trainer/limits.cpp
   trainer/loop.cpp
   trainer/metric_sums.cpp
+  trainer/model_file.cpp
   trainer/optimized_networks.cpp
   trainer/overflow.cpp
   trainer/parallel_strategy.cpp
@@ -274,13 +274,16 @@ set(ATHANOR_SOURCES
   trainer/reports.cpp
   trainer/run.cpp
   trainer/run_checkpoints.cpp
+  trainer/run_folder.cpp
   trainer/run_main.cpp
   trainer/run_networks.cpp
   trainer/run_on_ranks.cpp
+  trainer/run_product.cpp
   trainer/run_state.cpp
   trainer/samples.cpp
   trainer/settings.cpp
   trainer/signals.cpp
+  trainer/state_file.cpp
   trainer/task.cpp
   trainer/train_main.cpp
   trainer/trainer.cpp
@@ -403,6 +406,9 @@ endif()
 
 # Runs once; optimising CLI11's templates takes the compiler as long again.
 set_source_files_properties(trainer/parse_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
+
+set_source_files_properties(trainer/model_file.cpp trainer/run_folder.cpp
+  PROPERTIES COMPILE_DEFINITIONS ATHANOR_VERSION="${PROJECT_VERSION}")
 
 # Formats that are read or written through a library. A program that uses none of them is not bound to it.
 if(NOT BUILD_SHARED_LIBS)

@@ -98,6 +98,9 @@ class Dataset {
   virtual std::vector<FieldSpec> fields() const;
   /// A name for each class, or nothing where there are none.
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// How an image of another size becomes one of these when it is evaluated: scaled until its shorter side
+  /// has so many pixels, and the middle cut out; 0: until it covers height x width.
+  virtual std::int64_t shorter_side() const { return 0; }
 
   /// Sample `index` in [0, size()) as it is stored. Its bytes are valid until the next fetch() with the same
   /// `scratch`, which they may lie in; a data set that maps its file leaves it alone. Thread-safe, with a

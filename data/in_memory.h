@@ -39,6 +39,7 @@ class Subset final : public Dataset {
   const ImageSpec& spec() const override { return source_->spec(); }
   std::vector<FieldSpec> fields() const override { return source_->fields(); }
   std::vector<std::string> class_names() const override { return source_->class_names(); }
+  std::int64_t shorter_side() const override { return source_->shorter_side(); }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,

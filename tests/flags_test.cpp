@@ -375,6 +375,45 @@ TEST(Flags, DataDirComesFromTheFlagThenTheEnvironment) {
   EXPECT_EQ(parse({}).data_dir, "data-cache");
 }
 
+TEST(Flags, RunsGetAFolderBelowRunsUnlessSomebodySaysOtherwise) {
+  unsetenv("ATHANOR_RUNS_DIR");
+  EXPECT_EQ(parse({}).run_root, "runs/train");
+  EXPECT_EQ(parse({}).run_dir, "");
+  EXPECT_EQ(parse({"--resume", "auto"}).run_root, "runs/train");
+  EXPECT_EQ(parse({"--fast-dev-run"}).run_root, "");
+  EXPECT_EQ(parse({"--run-dir", "none"}).run_root, "");
+  const TrainerConfig named = parse({"--run-dir", "mine"});
+  EXPECT_EQ(named.run_root, "");
+  EXPECT_EQ(named.run_dir, "mine");
+  EXPECT_EQ(named.metrics, "mine/metrics.jsonl");
+  setenv("ATHANOR_RUNS_DIR", "/elsewhere", 1);
+  EXPECT_EQ(parse({}).run_root, "/elsewhere/train");
+  setenv("ATHANOR_RUNS_DIR", "none", 1);
+  EXPECT_EQ(parse({}).run_root, "");
+  EXPECT_EQ(
+      refusal({"--resume", "auto"}),
+      "--resume auto: needs --checkpoint-dir or --run-dir, which says where from; or name a checkpoint's "
+      "file");
+}
+
+TEST(Flags, EachIsKeptWithWhereItCameFrom) {
+  setenv("ATHANOR_DATA_DIR", "/from/env", 1);
+  const TrainerConfig config = parse({"--epochs", "7", "--deterministic", "--max-epochs", "8"});
+  const auto flag = [&](const std::string& name) {
+    const auto at = std::find_if(config.flags.begin(), config.flags.end(),
+                                 [&](const FlagValue& one) { return one.name == name; });
+    return at == config.flags.end() ? std::string("none") : at->value + " by " + at->from;
+  };
+  EXPECT_EQ(flag("--epochs"), "8 by flag") << "under its first name, the last value";
+  EXPECT_EQ(flag("--deterministic"), "true by flag");
+  EXPECT_EQ(flag("--sync-bn"), "false by default");
+  EXPECT_EQ(flag("--data-dir"), "/from/env by ATHANOR_DATA_DIR");
+  EXPECT_EQ(flag("--precision"), "f32 by default");
+  EXPECT_EQ(flag("--max-steps"), "no limit by default");
+  EXPECT_EQ(flag("--dist-timeout"), "300 by default");
+  unsetenv("ATHANOR_DATA_DIR");
+}
+
 TEST(Flags, ComparingCallsComesFromTheEnvironment) {
   for (const auto& [value, wanted] : {std::pair{"", false}, {"0", false}, {"1", true}}) {
     setenv("ATHANOR_DIST_DEBUG", value, 1);

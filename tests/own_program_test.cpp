@@ -249,10 +249,11 @@ TEST(Samples, ARunsFolderHasThemAndAllElse) {
   config.run_dir = folder / "run";
   Painter task;
   (void)train(task, config);
-  EXPECT_EQ(files_in(config.run_dir),
-            (std::vector<std::string>{"checkpoints/step-00000010.safetensors",
-                                      "checkpoints/step-00000020.safetensors", "metrics.jsonl",
-                                      "samples/epoch_0001_samples.png", "samples/epoch_0002_samples.png"}));
+  EXPECT_EQ(
+      files_in(config.run_dir),
+      (std::vector<std::string>{"checkpoints/step-00000010.safetensors",
+                                "checkpoints/step-00000020.safetensors", "metrics.jsonl", "model.safetensors",
+                                "samples/epoch_0001_samples.png", "samples/epoch_0002_samples.png"}));
   const fs::path last = config.run_dir / "samples/epoch_0002_samples.png";
   const std::vector<std::byte> png = bytes_of(last);
   PngDecoder decoder;
@@ -274,7 +275,7 @@ TEST(Samples, ARunsFolderHasThemAndAllElse) {
     Painter one;
     (void)train(one, mine, &transport);
   });
-  EXPECT_EQ(files_in(folder / "first").size(), 5u);
+  EXPECT_EQ(files_in(folder / "first").size(), 6u);
   EXPECT_FALSE(fs::exists(folder / "second")) << "rank 0 alone writes";
   const std::vector<std::byte> half = bytes_of(folder / "first/samples/epoch_0002_samples.png");
   EXPECT_EQ(decoder.open(half), (ImageSize{2 * 6 + 2, 8 * 6 + 2})) << "its ten";
@@ -375,7 +376,8 @@ TEST(Phases, EachHasItsFolderAndItsSettings) {
       (std::vector<std::string>{
           "checkpoints/student/step-00000020.safetensors", "checkpoints/student/step-00000030.safetensors",
           "checkpoints/student/step-00000040.safetensors", "checkpoints/teacher/step-00000010.safetensors",
-          "checkpoints/teacher/step-00000020.safetensors", "metrics.jsonl"}));
+          "checkpoints/teacher/step-00000020.safetensors", "metrics.jsonl", "student/model.safetensors",
+          "teacher/model.safetensors"}));
   std::ifstream in(config.run_dir / "metrics.jsonl");
   std::vector<std::string> phases;
   for (std::string line; std::getline(in, line);) phases.push_back(nlohmann::json::parse(line).at("phase"));

@@ -33,8 +33,8 @@ refuses 'abacus' run-op "$golden/relu.safetensors" "${out[@]}" --device abacus
 refuses 'absent' run-op "$golden/relu.safetensors" --out "$folder/absent/out.safetensors"
 refuses 'there is none' pack "$folder/absent" "$folder/a.athp"
 refuses 'DST' pack "$folder"
-refuses '--image-size: must be at least 1, but got -3' predict lenet5 --image-size -3
-refuses '--classes: must be at least 1, but got -1' predict lenet5 --classes -1
+refuses '--image-size: must be at least 1, but got -3' plan lenet5 --image-size -3
+refuses '--classes: must be at least 1, but got -1' plan lenet5 --classes -1
 refuses 'threads' pack "$folder" "$folder/a.athp" --threads -1
 refuses 'must be one of' inspect "$golden/relu.safetensors"
 refuses 'there is none' verify "$folder/absent"
@@ -47,8 +47,8 @@ for command in inspect verify flight; do
   refuses '\\x1b\[31mred' $command "$folder/"$'\e[31mred'
   if grep -q $'\e' "$folder/stderr"; then echo "athanor $command: an escape in a name was printed raw"; exit 1; fi
 done
-"$athanor" predict --help >"$folder/stdout"
+"$athanor" plan --help >"$folder/stdout"
 if grep -v '^Usage:' "$folder/stdout" | grep -E '.{81}' || grep -E '^  --[a-z-]+ [A-Z]+ +\[' "$folder/stdout"; then
-  echo "athanor predict --help: expected lines of 80 columns, and a word on each flag"
+  echo "athanor plan --help: expected lines of 80 columns, and a word on each flag"
   exit 1
 fi

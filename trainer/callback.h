@@ -150,6 +150,9 @@ struct FitReport {
   int world_size = 1;
   Strategy strategy = Strategy::single;
   std::filesystem::path checkpoint;  ///< the newest one this run has saved; empty: none
+  /// In the run's folder: the weights reported, and those of the last step where they are others; empty:
+  /// none.
+  std::filesystem::path model, last_model;
 };
 
 /// Looks on while a Trainer works, and may tell it to stop. Called on the training thread, in the order the

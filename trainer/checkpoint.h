@@ -6,22 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "dist/gather_state.h"
-#include "tensor/state_dict.h"
+#include "trainer/state_file.h"
 
 namespace athanor {
 
-/// Writes `state` as a checkpoint: a safetensors file with the version of its schema and a CRC-32 over all
-/// entries (names, kinds, shapes, dtypes, values) in its metadata. The file appears whole or not at all; what
-/// was at `path` stays until then. Tensors may be strided and on any device (then a counted wait); `read`
-/// gives those that are sharded (dist/gather_state.h), and the file is the same, byte for byte, whatever the
-/// ranks. Throws IoError naming the file and the system's reason; ArgumentError where `read` has but a part.
-void save_checkpoint(const std::filesystem::path& path, const StateDict& state,
-                     const dist::ReadTensor& read = dist::read_whole);
-
-/// Reads one and checks all of it. Tensors are views of the mapped file, as safetensors::load() gives them.
-/// Throws IoError naming the file and what is wrong with it.
-StateDict load_checkpoint(const std::filesystem::path& path);
+/// A checkpoint's file: state_file.h.
+inline void save_checkpoint(const std::filesystem::path& path, const StateDict& state,
+                            const dist::ReadTensor& read = dist::read_whole) {
+  save_state_file(path, StateFile::checkpoint, state, read);
+}
+inline StateDict load_checkpoint(const std::filesystem::path& path) {
+  return load_state_file(path, StateFile::checkpoint);
+}
 
 /// The newest checkpoint of a folder that can be read.
 struct NewestCheckpoint {

@@ -72,9 +72,10 @@ void check(const TrainerConfig& config) {
   ATH_CHECK(config.ema_decay >= 0 && config.ema_decay < 1, "trainer: ema_decay must be in [0, 1), but got {}",
             config.ema_decay);
   if (config.loss_scaling) check(*config.loss_scaling);
-  ATH_CHECK(config.checkpoint_every == 0 || !config.checkpoint_dir.empty(),
+  const bool saves = !config.checkpoint_dir.empty() || !config.run_root.empty();
+  ATH_CHECK(config.checkpoint_every == 0 || saves,
             "--checkpoint-every: needs --checkpoint-dir or --run-dir, which says where");
-  ATH_CHECK(config.resume != "auto" || !config.checkpoint_dir.empty(),
+  ATH_CHECK(config.resume != "auto" || saves,
             "--resume auto: needs --checkpoint-dir or --run-dir, which says where from; or name a "
             "checkpoint's file");
   ATH_CHECK(config.resume.empty() || config.resume == "auto" || std::filesystem::exists(config.resume),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -54,13 +55,22 @@ struct OwnFlag {
   std::string value;
 };
 
+/// A flag that all programs share, or one of the program's own, as config.json tells of it.
+struct FlagValue {
+  std::string name;   ///< "--epochs"
+  std::string value;  ///< as it was given; else the default, in the words of --help
+  std::string from;   ///< "flag", "default", or the name of a variable of the environment
+};
+
 /// What a Trainer does. A program sets its defaults, and parse_flags() lets the user change them.
 struct TrainerConfig {
   std::string program = "athanor";  ///< for messages
   std::string model = {};           ///< a name nn::make_model() knows, where the program asks for one
   /// The names --model accepts; empty: the program has one model of its own.
   std::vector<std::string> models = {};
-  std::string phase = {};  ///< Trainer::phase(); empty: the run has one
+  std::string phase = {};                 ///< Trainer::phase(); empty: the run has one
+  std::vector<std::string> command = {};  ///< the program's arguments, for config.json
+  std::vector<FlagValue> flags = {};      ///< what parse_flags() made of them
   /// Settings of the run beside those below: a run that goes on must have the same.
   std::vector<OwnFlag> own_flags = {};
 
@@ -69,12 +79,15 @@ struct TrainerConfig {
   double max_time_s = std::numeric_limits<double>::infinity();  ///< of training, looked at after each step
   std::int64_t batch_size = 64;     ///< of one backward pass, of all ranks together
   std::int64_t val_batch_size = 0;  ///< 0: the larger of batch_size and 256
-  std::int64_t accumulate = 1;      ///< backward passes per step
-  double lr = 0.1;                  ///< the schedule's highest rate
-  double clip_norm = 0;             ///< of all gradients together; 0: no clipping
-  double clip_value = 0;            ///< of each gradient; 0: no clipping
-  double skip_outliers = 0;         ///< skips steps whose gradient norm is so many deviations off; 0: none
-  double ema_decay = 0;             ///< of a running average of the weights, which is validated; 0: none
+  std::int64_t validated_at_once() const {
+    return val_batch_size > 0 ? val_batch_size : std::max<std::int64_t>(batch_size, 256);
+  }
+  std::int64_t accumulate = 1;  ///< backward passes per step
+  double lr = 0.1;              ///< the schedule's highest rate
+  double clip_norm = 0;         ///< of all gradients together; 0: no clipping
+  double clip_value = 0;        ///< of each gradient; 0: no clipping
+  double skip_outliers = 0;     ///< skips steps whose gradient norm is so many deviations off; 0: none
+  double ema_decay = 0;         ///< of a running average of the weights, which is validated; 0: none
   std::optional<EarlyStop> early_stop = {};
 
   static constexpr int kAllDevices = -1;
@@ -104,9 +117,12 @@ struct TrainerConfig {
   bool fast_dev_run = false;      ///< one step and one batch of validation
   std::int64_t memory_limit = 0;  ///< bytes of tensors; 0: none
   bool profile = false;           ///< say at the end where the time went
-  /// The run's own folder: metrics.jsonl, checkpoints/ and samples/ are in it, unless they are named; empty:
-  /// none
+  /// The run's own folder (run_folder.h): its weights, metrics.jsonl, checkpoints/ and samples/ are in it,
+  /// unless they are named; empty: none, or one below run_root.
   std::filesystem::path run_dir = {};
+  /// Where run_dir is empty, the run makes itself the next folder below this one; with resume = "auto" it
+  /// goes on in that of the newest run that had the same settings and was not finished. Empty: none.
+  std::filesystem::path run_root = {};
   std::filesystem::path checkpoint_dir = {};  ///< checkpoints are saved there; empty: none
   std::int64_t checkpoint_every = 0;          ///< attempted steps; 0: once per epoch. At the end in any case.
   std::int64_t checkpoint_keep = 3;           ///< the newest ones

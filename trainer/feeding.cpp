@@ -57,8 +57,7 @@ Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, 
   train_ = std::make_unique<Loader>(train, of_train);
   if (held_out) {
     LoaderOptions of_held_out = options(config, strategy, *held_out, on_note);
-    of_held_out.batch_size =
-        config.val_batch_size > 0 ? config.val_batch_size : std::max<std::int64_t>(config.batch_size, 256);
+    of_held_out.batch_size = config.validated_at_once();
     held_out_ = std::make_unique<Loader>(*held_out, of_held_out);
   }
   pixels_ = config.pixel_mean.empty()

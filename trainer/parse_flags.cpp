@@ -22,6 +22,18 @@ class FlagTable {
  public:
   explicit FlagTable(CLI::App& app) : app_(app) {}
 
+  /// All flags, when they have been parsed, as config.json has them.
+  std::vector<FlagValue> values() const {
+    std::vector<FlagValue> values;
+    for (const Shown& flag : shown_) {
+      const CLI::Option* const option = app_.get_option(flag.name);
+      const bool given = option->count() > 0;
+      values.push_back(
+          {flag.name, given ? option->results().back() : flag.standard, given ? "flag" : "default"});
+    }
+    return values;
+  }
+
   /// `usage` is names and what --help calls the value, as "--epochs,--max-epochs N": the first name is the
   /// one to read of. `read` makes of a text what `target` gets; "{}" in `help` is its default.
   template <class T, class Read>
@@ -36,9 +48,11 @@ class FlagTable {
         ->type_name(usage.substr(space + 1))
         ->take_last()
         ->group(group_);
+    shown_.push_back({flag, standard_of(help, target)});
   }
   void on(const std::string& name, const std::string& help, bool& target) {
     app_.add_flag(name, target, wrapped(help, target))->group(group_);
+    shown_.push_back({name, target ? "true" : "false"});
   }
   void add_own(const Flags::Flag& flag) {
     const auto take = [&flag](const CLI::results_t& texts) {
@@ -46,6 +60,7 @@ class FlagTable {
       return true;
     };
     const std::string help = terminal::wrapped(flag.help, kHelpColumns, 0);
+    shown_.push_back({flag.name, flag.text ? flag.text() : ""});
     if (flag.value.empty()) {
       app_.add_flag_callback(
               flag.name, [&flag] { flag.read(""); }, help)
@@ -59,6 +74,22 @@ class FlagTable {
   bool has(const std::string& name) const { return app_.get_option_no_throw(name) != nullptr; }
 
  private:
+  struct Shown {
+    std::string name;
+    std::string standard;  ///< the default
+  };
+
+  /// The default, as it is or as help has it in brackets.
+  template <class T> static std::string standard_of(const std::string& help, const T& value) {
+    if constexpr (std::is_same_v<T, std::filesystem::path> || std::is_same_v<T, std::string>) {
+      if (!value.empty()) return std::filesystem::path(value).string();
+    }
+    const std::size_t open = help.rfind('['), close = help.rfind(']');
+    if (open == std::string::npos || close < open) return "";
+    const std::string text = help.substr(open + 1, close - open - 1);
+    if constexpr (std::is_arithmetic_v<T>) return fmt::format(fmt::runtime(text), value);
+    return text;
+  }
   template <class T> static std::string wrapped(const std::string& help, const T& value) {
     if constexpr (std::is_arithmetic_v<T>)
       return terminal::wrapped(fmt::format(fmt::runtime(help), value), kHelpColumns, 0);
@@ -69,6 +100,7 @@ class FlagTable {
 
   CLI::App& app_;
   std::string group_;
+  std::vector<Shown> shown_;
 };
 
 void add_training(FlagTable& flags, TrainerConfig& config) {
@@ -201,21 +233,27 @@ void add_reports(FlagTable& flags, TrainerConfig& config) {
             profile);
   flags.on("--forbid-sync", "a step that waits for the device is an error", config.forbid_sync);
   flags.on("--fast-dev-run", "one step and one batch of validation, to try everything", config.fast_dev_run);
-  flags.add(
-      "--run-dir DIR|none",
-      "folder of the run: metrics.jsonl, checkpoints/ and the pictures of samples/ go there, unless flags "
-      "say where [none]",
-      config.run_dir, [](Text flag, Text text) { return text == "none" ? "" : path(flag, text); });
+  flags.add("--run-dir DIR|none",
+            "folder of the run: its weights, metrics.jsonl, checkpoints/ and the pictures of samples/ go "
+            "there, unless "
+            "flags say where [the next of " +
+                (config.run_root.empty() ? "runs" : config.run_root.string()) + "/1, 2, ...]",
+            config.run_dir, [&config](Text flag, Text text) {
+              config.run_root.clear();
+              return text == "none" ? "" : path(flag, text);
+            });
   flags.add("--checkpoint-dir DIR",
             "save checkpoints there, and keep the newest three [checkpoints/ of --run-dir, else none]",
             config.checkpoint_dir, path);
   flags.add("--checkpoint-every STEPS",
             "save after every so many steps, skipped ones included, and at the end [once per epoch]",
             config.checkpoint_every, whole(1));
-  flags.add("--resume auto|FILE",
-            "resume from a checkpoint, with the flags of its run; auto: the newest valid one in "
-            "--checkpoint-dir, or a fresh start where there is none",
-            config.resume, path);
+  flags.add(
+      "--resume auto|FILE",
+      "resume from a checkpoint, with the flags of its run; auto: the newest valid one in "
+      "--checkpoint-dir or --run-dir, or of the newest run with these settings that was not finished; a "
+      "fresh start where there is none",
+      config.resume, path);
   flags.add("--pretrained FILE",
             "begin with these weights (a checkpoint, or safetensors with this model's names); with other "
             "classes the last layer begins anew [random ones]",
@@ -233,11 +271,30 @@ void add_own(FlagTable& flags, const TrainerConfig& config, const Flags& own) {
   }
 }
 
+/// Of the environment; empty where it is not set.
+std::string variable(const char* name) {
+  const char* const text = std::getenv(name);
+  return text ? text : "";
+}
+
+/// Where a program's runs make their folders; empty: nowhere.
+std::filesystem::path runs_of(const std::string& program) {
+  const std::string root = variable("ATHANOR_RUNS_DIR");
+  if (root == "none") return {};
+  return std::filesystem::path(root.empty() ? "runs" : root) / program;
+}
+
+/// Says where the value of a flag that was not given comes from.
+void set_source(std::vector<FlagValue>& flags, const std::string& name, const std::string& from) {
+  for (FlagValue& flag : flags) {
+    if (flag.name == name && flag.from == "default") flag.from = from;
+  }
+}
+
 /// CommunicatorOptions::compare_calls, for the day on which something is wrong: a variable, because whoever
 /// looks for an error has a command that he need not change.
 bool compare_calls() {
-  const char* text = std::getenv("ATHANOR_DIST_DEBUG");
-  const std::string value = text ? text : "";
+  const std::string value = variable("ATHANOR_DIST_DEBUG");
   ATH_CHECK(value.empty() || value == "0" || value == "1", "ATHANOR_DIST_DEBUG: must be 0 or 1, but is '{}'",
             value);
   return value == "1";
@@ -250,11 +307,14 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
 }
 
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig config, const Flags& own) {
+  const std::string data_folder = variable("ATHANOR_DATA_DIR");
   if (config.data_dir.empty()) {
-    const char* folder = std::getenv("ATHANOR_DATA_DIR");
-    config.data_dir = folder ? folder : "data-cache";  // where scripts/get_data.sh puts things
+    config.data_dir =
+        data_folder.empty() ? "data-cache" : data_folder;  // where scripts/get_data.sh puts things
   }
   config.collectives.compare_calls |= compare_calls();
+  if (config.run_dir.empty() && config.run_root.empty()) config.run_root = runs_of(config.program);
+  config.command.assign(argv, argv + argc);
   CLI::App app(
       "Trains a model. Its held-out images (a data set's test part) serve as validation\n"
       "and test set at once: with --early-stop they also choose the weights, which\n"
@@ -295,6 +355,9 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   for (const Flags::Flag& flag : own.all()) {
     if (flag.text) config.own_flags.push_back({flag.name, flag.text()});
   }
+  config.flags = flags.values();
+  if (!data_folder.empty()) set_source(config.flags, "--data-dir", "ATHANOR_DATA_DIR");
+  if (config.fast_dev_run) config.run_root.clear();  // leaves nothing behind
   config = in_run_dir(std::move(config));
   check(config);
   return config;

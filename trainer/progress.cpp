@@ -139,6 +139,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
       config.batch_size, config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
       info.own_rates ? "" : fmt::format(", learning rate up to {}", config.lr),
       describe(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")));
+  if (!config.run_dir.empty()) say(fmt::format("the run's folder: {}", config.run_dir.string()));
   print(out_, "\n");
   for (const std::string& note : info.notes) say(note);
   if (idle_) {
@@ -255,6 +256,12 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
                   duration(report.wall_s), rate(report.images_per_s), counted(report.steps.applied, "step"),
                   report.steps.skipped() ? fmt::format(" and {} skipped", report.steps.skipped()) : "",
                   bytes(report.peak_bytes), report.weights_hash));
+  if (!report.model.empty()) {
+    say(fmt::format("{} has these weights{}", report.model.string(),
+                    report.last_model.empty()
+                        ? ""
+                        : fmt::format("; {} those of the last step", report.last_model.filename().string())));
+  }
   if (trainer.config().profile) {
     const Times& t = trainer.times();
     print(out_, "\nwhere the time went\n");

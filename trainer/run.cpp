@@ -14,6 +14,7 @@
 #include "trainer/overflow.h"
 #include "trainer/progress.h"
 #include "trainer/reports.h"
+#include "trainer/trainer.h"
 
 namespace athanor {
 namespace {
@@ -69,20 +70,21 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       feeding_(config, strategy, train, held_out,
                [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
       task_(task),
+      train_(train),
       specs_(specs()),
       networks_(make_networks(memory)),
       frozen_(*memory.frozen),
-      settings_(settings_of(data_and_steps(), feeding_.pixels(), schedules(), optimizer_kinds())),
+      settings_(settle(settings_of(data_and_steps(), feeding_.pixels(), schedules(), optimizer_kinds()))),
       scaling_(make_scaling(config)),
       gradient_limits_(make_limits(config)),
       step_(config.device,
             {.seed = dist::rank_seed(config.seed, strategy.rank()), .loss_scale = scaling_.initial}),
       metrics_(config.device),
       checkpoints_(config, strategy, step_, metrics_),
+      product_(config, strategy),
       samples_(sample_folder()),
       validation_(task, feeding_, strategy, limits_, config.device, samples_ ? &*samples_ : nullptr),
       named_(static_cast<std::size_t>(strategy.world_size())) {
-  strategy_.check_same(state_of(settings_));
   for (const auto& networks : networks_) arenas_.push_back(&networks->arena());
   step_.on_known([this](const StepState& state) {
     notify([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
@@ -93,6 +95,13 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
   overlaps_weights_ = strategy_.overlap_weights(
       task.networks(), std::none_of(callbacks_.begin(), callbacks_.end(),
                                     [](const auto& callback) { return callback->reads_weights(); }));
+}
+
+/// Settings that all ranks have. The run's folder may be chosen by them.
+std::vector<Setting> Run::settle(std::vector<Setting> settings) {
+  strategy_.check_same(state_of(settings));
+  trainer_.choose_run_dir(settings);
+  return settings;
 }
 
 // Beginning ------------------------------------------------------------------------------------------------
@@ -175,9 +184,13 @@ std::vector<StatePart> Run::state_parts() {
     const auto average = [](OptimizedNetworks& of) -> Ema& { return *of.average(); };
     parts.push_back(part_of_networks("ema.", average, nullptr));
   }
-  const auto arena = [](OptimizedNetworks& of) -> ParameterArena& { return of.arena(); };
-  parts.push_back(part_of_networks("model.", arena, frozen_.empty() ? nullptr : &frozen_));
+  parts.push_back(weights_part());
   return parts;
+}
+
+StatePart Run::weights_part() {
+  const auto arena = [](OptimizedNetworks& of) -> ParameterArena& { return of.arena(); };
+  return part_of_networks("model.", arena, frozen_.empty() ? nullptr : &frozen_);
 }
 
 // What ranks must have alike, or they would part sooner or later: besides what a run's results depend on,
@@ -303,7 +316,28 @@ std::uint64_t Run::weights_hash() {
   return frozen_.empty() ? trained : kernels::mix64(trained) ^ frozen_.hash();
 }
 
+ModelInfo Run::describe_model() {
+  ModelInfo info{.program = config_.program, .model = config_.model, .classifies = task_.classifies()};
+  info.images = train_.spec();
+  info.class_names = train_.class_names();
+  info.pixels = feeding_.pixels();
+  info.shorter_side = train_.shorter_side();
+  info.precision = config_.precision;
+  info.batch_size = config_.validated_at_once();
+  info.test_loss = info.test_accuracy = std::numeric_limits<double>::quiet_NaN();
+  info.weights_hash = weights_hash();
+  return info;
+}
+
+void Run::save_product(FitReport& report) {
+  ModelInfo info = describe_model();
+  info.test_loss = report.test_loss;
+  info.test_accuracy = report.test_accuracy;
+  product_.save(weights_part().save, std::move(info), report);
+}
+
 FitReport Run::finish() {
+  if (limits_.signal() == 0) product_.save_last(weights_part().save, describe_model());
   notify([&](Callback& c) { c.on_train_end(trainer_); });
   limits_.agree();
   if (!position_.validated && limits_.signal() == 0) validate(position_.epoch);
@@ -324,8 +358,16 @@ FitReport Run::finish() {
   report.peak_bytes = allocator_of(config_.device).stats().peak;
   report.stopped_by = limits_.ended().reason;
   report.checkpoint = checkpoints_.newest();
+  std::exception_ptr no_room;  // is said when the figures have been
+  try {
+    if (report.signal == 0 && test.finite) save_product(report);
+  } catch (const IoError&) {
+    no_room = std::current_exception();
+    report.model.clear();
+  }
   strategy_.end_agreements();
   notify([&](Callback& c) { c.on_fit_end(trainer_, report); });
+  if (no_room) std::rethrow_exception(no_room);
   return report;
 }
 

@@ -14,6 +14,7 @@
 #include "trainer/metric_sums.h"
 #include "trainer/optimized_networks.h"
 #include "trainer/run_checkpoints.h"
+#include "trainer/run_product.h"
 #include "trainer/task.h"
 #include "trainer/validation.h"
 
@@ -54,6 +55,7 @@ class Run : private Minimizer {
   void end_epoch();
 
   std::vector<OptimizerSpec> specs();
+  std::vector<Setting> settle(std::vector<Setting> settings);
   std::vector<std::unique_ptr<OptimizedNetworks>> make_networks(ModelMemory& memory);
   OptimizedNetworks& networks_called(std::string_view optimizer);
   /// Whether a step returns its loss, and the Trainer makes the update: where there is one optimizer.
@@ -73,6 +75,7 @@ class Run : private Minimizer {
   std::optional<SampleFolder> sample_folder() const;
   bool report_epoch(EpochReport report, double epoch_s);
   FitReport finish();
+  void save_product(FitReport& report);
   std::int64_t total_steps() const;
   FitInfo data_and_steps() const;
   FitInfo describe() const;
@@ -80,6 +83,8 @@ class Run : private Minimizer {
   StateDict shared_settings() const;
   std::uint64_t weights_hash();
   std::vector<StatePart> state_parts();
+  StatePart weights_part();
+  ModelInfo describe_model();
   template <class Of> StatePart part_of_networks(const char* prefix, const Of& of, FrozenWeights* frozen);
   std::vector<Ema*> averages();
   template <class F> void notify(const F& f) const {
@@ -101,6 +106,7 @@ class Run : private Minimizer {
   std::unique_ptr<ParallelStrategy, Detach> attached_;  // whatever becomes of the rest, it lets go of it
   Feeding feeding_;
   Task& task_;
+  const Dataset& train_;
   std::vector<OptimizerSpec> specs_;
   std::vector<std::unique_ptr<OptimizedNetworks>> networks_;
   std::vector<const ParameterArena*> arenas_;  // theirs
@@ -111,6 +117,7 @@ class Run : private Minimizer {
   StepBuffer step_;
   MetricSums metrics_;
   RunCheckpoints checkpoints_;
+  RunProduct product_;
   std::optional<SampleFolder> samples_;
   Validation validation_;
   std::optional<dist::PassNetwork> joined_;  // where passes of ranks wait for each other

@@ -12,14 +12,18 @@
 #include "data/detail/cores.h"
 #include "optim/step.h"
 #include "tensor/error.h"
+#include "trainer/checkpoint.h"
 #include "trainer/classifier.h"
 #include "trainer/early_stopping.h"
 #include "trainer/json_lines.h"
 #include "trainer/run.h"
+#include "trainer/run_folder.h"
 #include "trainer/run_main.h"
 
 namespace athanor {
 namespace {
+
+namespace fs = std::filesystem;
 
 class MemoryLimit {
  public:
@@ -87,7 +91,10 @@ Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
       whole_(config_),
       strategy_(ParallelStrategy::make(transport, config_)) {
   check(config_);
-  if (!config_.run_dir.empty() && strategy_->is_rank0()) make_run_dir(config_.run_dir);
+  if (!config_.run_dir.empty() && strategy_->is_rank0()) {
+    make_run_dir(config_.run_dir);
+    if (!config_.flags.empty()) write_config(config_.run_dir, config_);
+  }
   if (!config_.metrics.empty() && strategy_->is_rank0()) add(std::make_unique<JsonLines>(config_.metrics));
   if (config_.early_stop) add(std::make_unique<EarlyStopping>(*config_.early_stop));
 }
@@ -116,6 +123,44 @@ Trainer& Trainer::phase(const std::string& name, const std::function<void(Traine
   config_ = std::move(config);
   phases_.push_back(name);
   return *this;
+}
+
+// The newest run of these settings that has no weights to show yet, and a checkpoint to go on from; empty:
+// there is none.
+fs::path Trainer::unfinished_run(const std::vector<Setting>& settings) const {
+  for (const fs::path& folder : run_folders(config_.run_root)) {
+    if (fs::exists(model_path(folder, ""))) continue;
+    try {
+      const CheckpointFolder checkpoints(folder / "checkpoints" / config_.phase);  // of no run under way
+      const NewestCheckpoint newest = newest_valid(checkpoints.path());
+      if (newest.path.empty()) continue;
+      check_settings(newest.state.under("settings."), settings);
+      return folder;
+    } catch (const Error&) {  // another one's
+    }
+  }
+  return {};
+}
+
+void Trainer::choose_run_dir(const std::vector<Setting>& settings) {
+  if (config_.run_root.empty() || config_.fast_dev_run) return;
+  fs::path chosen;
+  strategy_->run_on_rank0([&] {
+    if (config_.resume == "auto" && config_.checkpoint_dir.empty()) chosen = unfinished_run(settings);
+    if (chosen.empty()) chosen = make_run_folder(config_.run_root);
+  });
+  chosen = strategy_->broadcast_from_rank0(chosen.string());
+  const bool has_metrics = !config_.metrics.empty();
+  for (TrainerConfig* const config : {&whole_, &config_}) {
+    const bool has_checkpoints = !config->checkpoint_dir.empty();
+    config->run_dir = chosen;
+    config->run_root.clear();
+    *config = in_run_dir(std::move(*config));
+    if (!has_checkpoints && !config->phase.empty()) config->checkpoint_dir /= config->phase;
+  }
+  if (!strategy_->is_rank0()) return;
+  if (!config_.flags.empty()) write_config(chosen, config_);
+  if (!has_metrics) callbacks_.insert(callbacks_.begin(), std::make_unique<JsonLines>(config_.metrics));
 }
 
 FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& held_out) {

@@ -20,6 +20,7 @@
 namespace athanor {
 
 class Run;
+struct Setting;
 
 /// Trains a model as a classifier, or whatever a Task says: epochs of steps, validation after each, reports
 /// through callbacks.
@@ -116,7 +117,10 @@ class Trainer {
   Callbacks callbacks_;
   ModelMemory memory_;
   std::unique_ptr<ParallelStrategy> strategy_;
+  friend class Run;
   FitReport fit(Task& task, const Dataset& train, const Dataset* held_out);
+  void choose_run_dir(const std::vector<Setting>& settings);
+  std::filesystem::path unfinished_run(const std::vector<Setting>& settings) const;
   Run& run() const;
   void tell_callbacks(const std::exception& error);
   Run* run_ = nullptr;  // while fit() runs

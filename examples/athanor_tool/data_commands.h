@@ -22,6 +22,12 @@ class Interrupted : public Error {
   int signal_;
 };
 
+/// Some of the files could not be read, as has been said; the others have been dealt with.
+class SomeUnreadable : public Error {
+ public:
+  SomeUnreadable() : Error("some files could not be read") {}
+};
+
 /// Opens FILE, and says on stderr where it is packed into the cache first.
 std::unique_ptr<Dataset> open_data(const std::string& path, const std::string& part);
 

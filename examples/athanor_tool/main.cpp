@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "examples/athanor_tool/data_commands.h"
+#include "examples/athanor_tool/plan.h"
 #include "examples/athanor_tool/predict.h"
 #include "examples/athanor_tool/run_op.h"
 #include "tensor/error.h"
@@ -45,6 +46,7 @@ int run_tool(int argc, char** argv) try {
   athanor::tool::add_verify(app);
   athanor::tool::add_flight(app);
   athanor::tool::add_predict(app);
+  athanor::tool::add_plan(app);
 
   if (argc < 2 || argv[1][0] != '-') check_subcommand(app, argc < 2 ? "" : argv[1]);
   try {
@@ -61,6 +63,8 @@ int run_tool(int argc, char** argv) try {
   return complain(2, error.what());
 } catch (const athanor::IoError& error) {
   return complain(2, error.what());
+} catch (const athanor::tool::SomeUnreadable&) {
+  return 2;
 } catch (const athanor::tool::Interrupted& error) {
   return complain(128 + error.signal(), error.what());  // as shells have it
 } catch (const std::exception& error) {

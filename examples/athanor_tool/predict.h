@@ -4,7 +4,7 @@
 
 namespace athanor::tool {
 
-/// athanor predict MODEL --devices N: bytes per rank with DDP and with ZeRO-1, before anything is started.
+/// athanor predict MODEL IMAGE...: what a model that a run has left says of pictures.
 void add_predict(CLI::App& app);
 
 }  // namespace athanor::tool

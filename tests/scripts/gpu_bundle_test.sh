@@ -40,7 +40,7 @@ bundle=$folder/there/athanor-gpu
 ldd "$bundle/bin/athanor" >"$folder/out"
 says "libfmt.* => $bundle/bin/\.\./lib/libfmt"
 ! grep -q 'stdc.*there' "$folder/out" || die "the machine's own C++ library comes first"
-env -i PATH=/usr/bin:/bin bash -c 'set -e; cd "$0"; source env.sh; bin/athanor predict lenet5' "$bundle" \
+env -i PATH=/usr/bin:/bin bash -c 'set -e; cd "$0"; source env.sh; bin/athanor plan lenet5' "$bundle" \
   >"$folder/out" 2>&1 || die "an unpacked program does not run"
 
 code=0

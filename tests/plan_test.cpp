@@ -1,4 +1,4 @@
-// What `athanor predict` says, against numbers worked out by hand. ZeroOne.MemoryIsTheFormulaAtItsPeak holds
+// What `athanor plan` says, against numbers worked out by hand. ZeroOne.MemoryIsTheFormulaAtItsPeak holds
 // the formulas against what is allocated, tag by tag.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/checkpoint.h"
+#include "trainer/state_file.h"
 
 #include <bit>
 #include <charconv>
@@ -17,8 +17,7 @@
 namespace athanor {
 namespace {
 
-constexpr std::int64_t kSchema = 1;  // of the entries' encoding, not of what a run saves
-constexpr char kFormat[] = "athanor.checkpoint";
+constexpr std::int64_t kSchema = 1;       // of the entries' encoding, not of what a run saves
 constexpr std::uint64_t kTensorKind = 0;  // of StateDict::Value
 
 constexpr uLong kNothing = 0;  // the CRC-32 of no bytes
@@ -87,11 +86,22 @@ std::string checksum_of(const StateDict& state, const std::map<std::string, Tens
   return sum.str();
 }
 
-safetensors::Metadata metadata_with(const std::string& checksum) {
-  return {{"format", kFormat}, {"schema", fmt::to_string(kSchema)}, {"checksum", checksum}};
+std::string format_of(StateFile kind) {
+  return kind == StateFile::checkpoint ? "athanor.checkpoint" : "athanor.model";
+}
+StateFile other_than(StateFile kind) {
+  return kind == StateFile::checkpoint ? StateFile::model : StateFile::checkpoint;
+}
+/// As messages call it.
+const char* name_of(StateFile kind) {
+  return kind == StateFile::checkpoint ? "checkpoint" : "model";
 }
 
-void check_schema(const std::filesystem::path& path, const safetensors::Metadata& metadata) {
+safetensors::Metadata metadata_with(StateFile kind, const std::string& checksum) {
+  return {{"format", format_of(kind)}, {"schema", fmt::to_string(kSchema)}, {"checksum", checksum}};
+}
+
+void check_schema(const std::filesystem::path& path, StateFile kind, const safetensors::Metadata& metadata) {
   const auto value = [&](const char* key) {
     const auto at = metadata.find(key);
     return at == metadata.end() ? std::string() : at->second;
@@ -99,14 +109,16 @@ void check_schema(const std::filesystem::path& path, const safetensors::Metadata
   const std::string text = value("schema");
   std::int64_t schema = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), schema);
-  if (value("format") != kFormat || error != std::errc() || end != text.data() + text.size() || schema < 1) {
+  if (value("format") != format_of(kind) || error != std::errc() || end != text.data() + text.size() ||
+      schema < 1) {
+    const bool other = value("format") == format_of(other_than(kind));
     detail::fail<IoError>(
-        "checkpoint: {} must be a checkpoint of a run, but is a safetensors file of something else",
-        path.string());
+        "{}: {} must be a {} of a run, but is {}", name_of(kind), path.string(), name_of(kind),
+        other ? fmt::format("a {}", name_of(other_than(kind))) : "a safetensors file of something else");
   }
   if (schema > kSchema) {
     detail::fail<IoError>(
-        "checkpoint: {} must be of schema {} or older, but is of schema {}: a newer version wrote it",
+        "{}: {} must be of schema {} or older, but is of schema {}: a newer version wrote it", name_of(kind),
         path.string(), kSchema, schema);
   }
 }
@@ -114,7 +126,7 @@ void check_schema(const std::filesystem::path& path, const safetensors::Metadata
 }  // namespace
 
 // The checksum is known when the last tensor is written, and then takes its place at the top.
-void save_checkpoint(const std::filesystem::path& path, const StateDict& state,
+void save_state_file(const std::filesystem::path& path, StateFile kind, const StateDict& state,
                      const dist::ReadTensor& read) {
   std::map<std::string, TensorSum> sums;
   const auto summed = [&](const StateDict::Entry& entry, const safetensors::Source::Sink& sink) {
@@ -124,11 +136,12 @@ void save_checkpoint(const std::filesystem::path& path, const StateDict& state,
       sink(bytes);
     });
   };
-  safetensors::save(path, state, metadata_with(Checksum().str()),
-                    {.read = summed, .metadata = [&] { return metadata_with(checksum_of(state, sums)); }});
+  const auto metadata = [&] { return metadata_with(kind, checksum_of(state, sums)); };
+  safetensors::save(path, state, metadata_with(kind, Checksum().str()),
+                    {.read = summed, .metadata = metadata});
 }
 
-StateDict load_checkpoint(const std::filesystem::path& path) {
+StateDict load_state_file(const std::filesystem::path& path, StateFile kind) {
   safetensors::Metadata metadata;
   StateDict state;
   try {
@@ -136,10 +149,10 @@ StateDict load_checkpoint(const std::filesystem::path& path) {
   } catch (const IoError& error) {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored) || ::access(path.c_str(), R_OK) != 0) throw;
-    detail::fail<IoError>(
-        "checkpoint: the file must be whole, but is truncated, damaged or no checkpoint; {}", error.what());
+    detail::fail<IoError>("{0}: the file must be whole, but is truncated, damaged or no {0}; {1}",
+                          name_of(kind), error.what());
   }
-  check_schema(path, metadata);
+  check_schema(path, kind, metadata);
   std::map<std::string, TensorSum> sums;
   for (const StateDict::Entry& entry : state) {
     if (const auto* tensor = std::get_if<Tensor>(&entry.value))
@@ -147,8 +160,8 @@ StateDict load_checkpoint(const std::filesystem::path& path) {
   }
   const std::string said = metadata["checksum"], is = checksum_of(state, sums);
   if (said != is) {
-    detail::fail<IoError>("checkpoint: {} is damaged: its entries must have the checksum '{}', but have '{}'",
-                          path.string(), said.substr(0, 40), is);
+    detail::fail<IoError>("{}: {} is damaged: its entries must have the checksum '{}', but have '{}'",
+                          name_of(kind), path.string(), said.substr(0, 40), is);
   }
   return state;
 }

@@ -1,0 +1,118 @@
+#include "examples/athanor_tool/plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "examples/athanor_tool/rank_bytes.h"
+#include "nn/models/model.h"
+#include "tensor/error.h"
+#include "tensor/nearest.h"
+#include "trainer/progress.h"
+
+namespace athanor::tool {
+namespace {
+
+struct Options {
+  std::string model, precision = "f32", optimizer = "sgd";
+  int devices = 2;
+  bool accumulate = false;
+  nn::ModelOptions size;
+  dist::BucketOptions buckets;
+};
+
+bool is_muon(const Options& options) {
+  return options.optimizer == "muon";
+}
+
+StatesOf states_of(const std::string& optimizer) {
+  const std::vector<std::string> names{"sgd", "adam", "adamw", "muon"};
+  ATH_CHECK(std::find(names.begin(), names.end(), optimizer) != names.end(),
+            "--optimizer: must be sgd (with momentum), adam, adamw or muon, but got '{}'{}", optimizer,
+            did_you_mean(optimizer, names));
+  return [=](const Parameter& parameter) {
+    return optimizer == "sgd" || (optimizer == "muon" && parameter.tensor.rank() >= 2) ? 1 : 2;
+  };
+}
+
+struct Plan {
+  RankBytes bytes;
+  std::int64_t sent = 0, parameters = 0;
+  std::size_t buckets = 0;
+};
+
+Plan plan(const Options& options, Precision precision, bool sharded) {
+  const auto model = nn::make_model(options.model, options.size, 0);
+  dist::BucketOptions buckets = options.buckets;
+  buckets.whole_parameters = sharded && is_muon(options);
+  const ParameterArena arena(model->parameters(), model->buffers(),
+                             dist::bucketed({.precision = precision, .f32_gradients = options.accumulate},
+                                            options.devices, buckets));
+  const dist::BucketLayout layout(arena, options.devices);
+  return {bytes_per_rank(arena, layout, states_of(options.optimizer), sharded),
+          sent_per_step(arena, layout, sharded), arena.numel(), layout.buckets().size()};
+}
+
+std::string megabytes(std::int64_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / 1e6);
+}
+
+void plan(const Options& options) {
+  const auto precision = precision_named(options.precision);
+  ATH_CHECK(precision, "--precision: must be f32, tf32, bf16 or f16, but got '{}'", options.precision);
+  ATH_CHECK(options.devices >= 1 && options.devices <= 65536, "--devices: must be in [1, 65536], but got {}",
+            options.devices);
+  const auto at_least_one = [](const char* flag, std::int64_t value) {
+    ATH_CHECK(value >= 0, "{}: must be at least 1, but got {}", flag, value);  // 0: it is not given
+  };
+  at_least_one("--classes", options.size.classes);
+  at_least_one("--image-size", options.size.image_size);
+  const Plan of_ddp = plan(options, *precision, false), of_zero1 = plan(options, *precision, true);
+  const RankBytes &ddp = of_ddp.bytes, &zero1 = of_zero1.bytes;
+  fmt::print("{}: {} parameters, {}, {}, {} rank{}, {} bucket{}\n\n", options.model,
+             with_commas(of_ddp.parameters), name_of(*precision), options.optimizer, options.devices,
+             options.devices == 1 ? "" : "s", of_ddp.buckets, of_ddp.buckets == 1 ? "" : "s");
+  fmt::print("MB per rank    {:>12} {:>12}\n", "ddp", "zero1");
+  const auto row = [](const char* what, std::int64_t a, std::int64_t b) {
+    fmt::print("{:<14} {:>12} {:>12}\n", what, megabytes(a), megabytes(b));
+  };
+  row("weights", ddp.weights, zero1.weights);
+  row("gradients", ddp.gradients, zero1.gradients);
+  row("masters", ddp.masters, zero1.masters);
+  row("optimizer", ddp.optimizer, zero1.optimizer);
+  row("buffers", ddp.buffers, zero1.buffers);
+  row("communication", ddp.comm, zero1.comm);
+  row("all", ddp.total(), zero1.total());
+  row("sent per step", of_ddp.sent, of_zero1.sent);
+  const std::int64_t spared = ddp.total() - zero1.total();
+  fmt::print("\nActivations{} come on top, the same for both. ",
+             is_muon(options) ? " and Muon's workspace" : "");
+  if (zero1_pays(ddp, zero1)) {
+    fmt::print("zero1 saves {} MB per rank ({:.0f} %).\n", megabytes(spared),
+               100 * static_cast<double>(spared) / static_cast<double>(ddp.total()));
+  } else {
+    fmt::print("zero1 is not worth it: it spares {} MB per rank; use ddp.\n", megabytes(spared));
+  }
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("plan", "memory per rank with --strategy ddp and zero1, before a training begins");
+  const auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "model, by the name that --model takes")->required();
+  command->add_option("--devices", options->devices, "ranks that share the work [2]");
+  command->add_option("--precision", options->precision, "of weights: f32, tf32, bf16 or f16 [f32]");
+  command->add_option("--optimizer", options->optimizer, "sgd (with momentum), adam, adamw or muon [sgd]");
+  command->add_flag("--accumulate", options->accumulate, "gradients are f32, as --accumulate makes them");
+  command->add_option("--classes", options->size.classes, "outputs of the last layer [the model's own]");
+  command->add_option("--image-size", options->size.image_size,
+                      "side of an image in pixels [the model's own]");
+  command->callback([options] { plan(*options); });
+}
+
+}  // namespace athanor::tool
