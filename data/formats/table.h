@@ -8,11 +8,13 @@
 namespace athanor {
 
 /// Samples that a table lists: a CSV file (.csv, RFC 4180, names in the first row) or JSON lines (.jsonl, an
-/// object a line). Each column is a field. Files lie where the table does.
+/// object a line). Each column is a field. File names are relative to the table.
 ///
-///     image,mask,label,centre.0,centre.1         {"image": "a.jpg", "box:boxes": [[4, 4, 20, 30]], "label":
-///     2} photos/a.jpg,masks/a.png,cat,12.5,8        {"image": "b.jpg", "box:boxes": [[0, 9, 7, 12]],
-///     "label": 0}
+///     image,mask,label,centre.0,centre.1
+///     photos/a.jpg,masks/a.png,cat,12.5,8
+///
+///     {"image": "a.jpg", "box:boxes": [[4, 4, 20, 30]], "label": 2}
+///     {"image": "b.jpg", "box:boxes": [[0, 9, 7, 12]], "label": 0}
 ///
 /// "image" is a file and must be there. "label" is a whole number, or a class by its name. Of the others,
 /// names of image files are masks where the column is "mask" or ends in "_mask", else targets; numbers are
