@@ -15,6 +15,12 @@ run() { # run CODE COMMAND...
   "$@" >out 2>err || code=$?
   [ "$code" -eq "$want" ] || die "$*: expected code $want, but got $code"
 }
+same_models() { # same_models RUN OTHER: the weights that they leave, of each phase
+  local models
+  models=$(cd "$1" && find . -name model.safetensors)
+  [ -n "$models" ] || return 1
+  for model in $models; do cmp "$1/$model" "$2/$model" || return 1; done
+}
 hash_of() { sed -n '/"event":"end"/s/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' "$1" | tail -1; }
 
 # Noise in the four files of MNIST, 28x28.
@@ -64,6 +70,7 @@ for name in "$@"; do
       wait $pid 2>/dev/null || true
       run 0 "${train[@]}" --run-dir run --checkpoint-every 1 --resume auto
       [ "$(hash_of run/metrics.jsonl)" = "$straight" ] || die "$name $precision: killed and resumed, it ends elsewhere"
+      same_models straight run || die "$name $precision: resumed, it leaves another model"
       [ ! -d straight/samples ] || diff -r straight/samples run/samples || die "$name $precision: resumed, it draws other pictures"
     done
     [ "$name" != denoise ] || [ "$(ls run/samples)" = "$(printf 'epoch_000%d_samples.png\n' 1 2 3)" ] || die "$name: no pictures"
@@ -71,6 +78,7 @@ for name in "$@"; do
     if [ "$mpi" = 1 ]; then
       for strategy in ddp zero1; do run 0 "${train[@]}" --devices 2 --strategy $strategy --run-dir $strategy; done
       [ "$(hash_of ddp/metrics.jsonl)" = "$(hash_of zero1/metrics.jsonl)" ] || die "$name $precision: ZeRO-1 is not DDP"
+      same_models ddp zero1 || die "$name $precision: ZeRO-1 leaves another model"
     fi
     rm -rf straight run ddp zero1
   done

@@ -64,6 +64,18 @@ athanor 2 predict $run pictures pictures/pipe.png absent.png --top 1
 [ "$(wc -l <err)" -eq 4 ] || die "expected a line for each of four"
 for name in zz.jpg cut.png pipe.png absent.png; do grep -q "$name" err || die "$name is not named"; done
 
+# The file's weights are a beginning for another training.
+"$bin/train_digits" --device cpu --epochs 1 --max-steps 5 --pretrained $run/model.safetensors --run-dir more >out 2>err ||
+  die "--pretrained takes no model"
+grep -q "^pretrained: 17 tensors from $run/model.safetensors$" out || die "it does not say what it took"
+# A model that cannot be written is an error of one line, behind the figures. What was there stays.
+mkdir -p taken/model.safetensors/is/taken
+code=0
+"$bin/train_digits" --device cpu --epochs 1 --max-steps 5 --run-dir taken >out 2>err || code=$?
+[ $code -eq 2 ] && [ "$(wc -l <err)" -eq 1 ] && grep -q "taken/model.safetensors" err || die "expected one line and code 2, not $code"
+grep -q "^test accuracy" out || die "the figures are lost"
+[ -d taken/model.safetensors/is/taken ] || die "what was there is gone"
+
 # A run that is not over has none yet; other files are refused, and damaged ones.
 refuses "there must be a JPEG or PNG, but there is none in $run" $run $run
 refuses "must be a model of a run, but is a checkpoint" $run/checkpoints/*220.safetensors pictures

@@ -115,6 +115,11 @@ StateDict model_state(const ModelInfo& info, const StateDict& weights) {
   return state;
 }
 
+bool is_model(const safetensors::Metadata& metadata) {
+  const auto format = metadata.find("format");
+  return format != metadata.end() && format->second == format_of(StateFile::model);
+}
+
 ModelFile load_model(const std::filesystem::path& path) {
   const StateDict all = load_state_file(path, StateFile::model);
   ModelFile file;

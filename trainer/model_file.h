@@ -8,6 +8,7 @@
 #include "data/dataset.h"
 #include "data/preprocess.h"
 #include "optim/precision.h"
+#include "tensor/safetensors.h"
 #include "tensor/state_dict.h"
 #include "trainer/state_file.h"
 
@@ -40,6 +41,8 @@ struct ModelFile {
 
 /// What save_state_file() is to be given: the weights, and `info` in the file's metadata.
 StateDict model_state(const ModelInfo& info, const StateDict& weights);
+/// Whether a safetensors file with this metadata says that it is one.
+bool is_model(const safetensors::Metadata& metadata);
 /// Reads one and checks all of it. Throws IoError naming the file and what is wrong with it.
 ModelFile load_model(const std::filesystem::path& path);
 

@@ -86,9 +86,6 @@ std::string checksum_of(const StateDict& state, const std::map<std::string, Tens
   return sum.str();
 }
 
-std::string format_of(StateFile kind) {
-  return kind == StateFile::checkpoint ? "athanor.checkpoint" : "athanor.model";
-}
 StateFile other_than(StateFile kind) {
   return kind == StateFile::checkpoint ? StateFile::model : StateFile::checkpoint;
 }

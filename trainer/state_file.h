@@ -11,6 +11,11 @@ namespace athanor {
 /// What a run saves: all that the rest of it depends on, or the weights it ends with, to be used.
 enum class StateFile : std::uint8_t { checkpoint, model };
 
+/// The value of "format" in a file's metadata.
+constexpr const char* format_of(StateFile kind) {
+  return kind == StateFile::checkpoint ? "athanor.checkpoint" : "athanor.model";
+}
+
 /// Writes `state` as a safetensors file with its kind, the version of its schema and a CRC-32 over all
 /// entries (names, kinds, shapes, dtypes, values) in its metadata. The file appears whole or not at all; what
 /// was at `path` stays until then. Tensors may be strided and on any device (then a counted wait); `read`

@@ -96,7 +96,7 @@ void print(const Options& options, const ModelInfo& info, const fs::path& file,
     const auto index = static_cast<std::int64_t>(classes[i]);
     const std::string name = class_name(info, index);
     json["predictions"].push_back({{"class", name}, {"index", index}, {"probability", probabilities[i]}});
-    text += fmt::format("{}{} {:.1f} %", i > 0 ? ", " : "", name, 100 * probabilities[i]);
+    text += fmt::format("{}{} ({:.1f} %)", i > 0 ? ", " : "", name, 100 * probabilities[i]);
   }
   if (options.json) {
     fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));

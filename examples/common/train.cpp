@@ -8,14 +8,17 @@
 #include "tensor/printable.h"
 #include "tensor/safetensors.h"
 #include "trainer/checkpoint.h"
+#include "trainer/model_file.h"
 #include "trainer/train_main.h"
 
 namespace athanor::examples {
 namespace {
 
-/// Weights of a checkpoint, which is checked, or of any safetensors file.
+/// Weights of a run's model or checkpoint, which is checked, or of any safetensors file.
 StateDict weights_of(const std::filesystem::path& file) {
-  const StateDict all = safetensors::load(file);
+  safetensors::Metadata metadata;
+  const StateDict all = safetensors::load(file, &metadata);
+  if (is_model(metadata)) return load_model(file).weights;
   return all.contains_prefix("model.") ? load_checkpoint(file).under("model.") : all;
 }
 
