@@ -34,7 +34,9 @@ InMemoryDataset::InMemoryDataset(const ImageSpec& spec, std::vector<std::uint8_t
   for (std::int64_t i = 0; i < n; ++i) checked_label(labels_[static_cast<std::size_t>(i)], i, spec_);
 }
 
-InMemoryDataset::InMemoryDataset(const Dataset& source) : spec_(source.spec()) {
+InMemoryDataset::InMemoryDataset(const Dataset& source, std::vector<std::string> class_names)
+    : spec_(source.spec()),
+      class_names_(class_names.empty() ? source.class_names() : std::move(class_names)) {
   for (const FieldSpec& field : source.fields()) {
     ATH_CHECK(field.name == "image" || field.name == "label",
               "dataset: must have image and label alone, but has '{}', too", field.name);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "data/dataset.h"
@@ -13,11 +14,13 @@ class InMemoryDataset : public Dataset {
  public:
   /// pixels: [N, H, W, C] bytes; labels: N, each in [0, classes). Throws ArgumentError where they disagree.
   InMemoryDataset(const ImageSpec& spec, std::vector<std::uint8_t> pixels, std::vector<std::int64_t> labels);
-  /// Reads all of `source`, whose images have one size: decodes every file once.
-  explicit InMemoryDataset(const Dataset& source);
+  /// Reads all of `source`, whose images have one size: decodes every file once. Classes are called as there,
+  /// unless names are given, one for each.
+  explicit InMemoryDataset(const Dataset& source, std::vector<std::string> class_names = {});
 
   std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
   const ImageSpec& spec() const override { return spec_; }
+  std::vector<std::string> class_names() const override { return class_names_; }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   bool resident() const override { return true; }
 
@@ -28,6 +31,7 @@ class InMemoryDataset : public Dataset {
   ImageSpec spec_;
   std::vector<std::uint8_t> pixels_;
   std::vector<std::int64_t> labels_;
+  std::vector<std::string> class_names_;
 };
 
 /// The images `indices` of another data set, in that order: a split, or a part to try things on.

@@ -210,6 +210,8 @@ TEST(Cifar100, TakesTheFineLabelAndTurnsPlanesIntoPixels) {
 TEST(Cifar10, ReadsTheOfficialFiles) {
   ATHANOR_NEEDS_DATA(folder, "cifar10");
   const auto train = cifar10(folder, Split::train);
+  ASSERT_EQ(train->class_names().size(), 10u);
+  EXPECT_EQ(train->class_names()[3], "cat");
   EXPECT_EQ(train->size(), 50'000);
   const Normalization known = measure(*train);
   const double mean[] = {0.49139968, 0.48215841, 0.44653091};

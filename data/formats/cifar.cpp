@@ -77,7 +77,10 @@ std::unique_ptr<Dataset> open_folder(const std::filesystem::path& folder, std::i
 }  // namespace
 
 std::unique_ptr<InMemoryDataset> cifar10(const std::filesystem::path& folder, Split split) {
-  return std::make_unique<InMemoryDataset>(*open_folder(folder, 10, split, 10'000));
+  return std::make_unique<InMemoryDataset>(
+      *open_folder(folder, 10, split, 10'000),
+      std::vector<std::string>{"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse",
+                               "ship", "truck"});
 }
 
 std::unique_ptr<InMemoryDataset> cifar100(const std::filesystem::path& folder, Split split) {
