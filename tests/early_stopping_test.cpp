@@ -70,6 +70,22 @@ TEST(EarlyStop, PutsTheBestWeightsBack) {
   EXPECT_EQ(result.report.test_loss, best->val_loss);
 }
 
+TEST(EarlyStop, AMonitorKeepsTheBestWeightsAndNeverStops) {
+  TrainerConfig config = test::small_config();
+  config.epochs = 6;
+  config.early_stop = EarlyStop{"val_loss", EarlyStop::kNever};
+  config.schedule = [](double, std::int64_t) { return schedules::constant(2.0); };  // far too much
+  config.momentum = 0;
+  const test::RecordedRun result = test::run(config);
+  EXPECT_EQ(result.report.stopped_by, StoppedBy::epochs);
+  ASSERT_EQ(result.epochs.size(), 6u);
+  const auto best = std::min_element(result.epochs.begin(), result.epochs.end(),
+                                     [](auto& a, auto& b) { return a.val_loss < b.val_loss; });
+  ASSERT_NE(best, result.epochs.end() - 1);
+  EXPECT_EQ(result.report.weights_hash, best->weights_hash);
+  EXPECT_EQ(result.report.test_loss, best->val_loss);
+}
+
 // Its loss is that of the epoch before, which is no better; those after it are worse.
 TEST(EarlyStop, AnEpochWithoutAnAppliedStepCostsNoPatience) {
   TrainerConfig config = test::small_config();

@@ -308,7 +308,8 @@ std::vector<std::pair<std::string, std::string>> flags_with_values() {
 
 // Neither wraps around, becomes 0 on the way to f32, nor ends in another flag's name, or in none.
 TEST(Flags, NumbersThatNothingCanBeDoneWithAreRefusedByName) {
-  const std::vector<std::string> texts{"NAME", "DIR", "PATH", "P", "T", "D", "S", "A", "O", "FILE", "KIND"};
+  const std::vector<std::string> texts{"NAME", "DIR", "PATH", "P",    "T",    "D",
+                                       "S",    "A",   "O",    "FILE", "KIND", "METRIC"};
   int numeric = 0;
   for (const auto& [flag, shown] : flags_with_values()) {
     SCOPED_TRACE(flag);
@@ -327,7 +328,7 @@ TEST(Flags, NumbersThatNothingCanBeDoneWithAreRefusedByName) {
       EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 0) << message;
     }
   }
-  EXPECT_EQ(numeric, 22);
+  EXPECT_EQ(numeric, 23);
 }
 
 TEST(Flags, HelpFitsATerminal) {
@@ -394,6 +395,24 @@ TEST(Flags, RunsGetAFolderBelowRunsUnlessSomebodySaysOtherwise) {
       refusal({"--resume", "auto"}),
       "--resume auto: needs --checkpoint-dir or --run-dir, which says where from; or name a checkpoint's "
       "file");
+}
+
+TEST(Flags, MonitorKeepsTheBestWeightsAndNeverStops) {
+  const TrainerConfig config = parse({"--monitor", "val_accuracy"});
+  ASSERT_TRUE(config.early_stop);
+  EXPECT_EQ(config.early_stop->metric, "val_accuracy");
+  EXPECT_EQ(config.early_stop->patience, EarlyStop::kNever);
+  EXPECT_EQ(config.early_stop->goal_or_default(), Goal::maximum);
+  EXPECT_EQ(parse({"--monitor", "val_psnr:max"}).early_stop->goal, Goal::maximum);
+  EXPECT_EQ(refusal({"--monitor", "val_psnr"}),
+            "--monitor: must say whether less or more of val_psnr is better: val_psnr:min or val_psnr:max");
+  EXPECT_EQ(
+      refusal({"--monitor", "val_los"}),
+      "--monitor: the metric must be one of val_loss val_accuracy train_loss, or what the program logs, but "
+      "got 'val_los'; did you mean 'val_loss'?");
+  EXPECT_EQ(refusal({"--monitor", "val_loss", "--early-stop", "val_loss:3"}),
+            "--monitor: --early-stop keeps the best weights, too: give one of them");
+  EXPECT_EQ(parse({"--keep", "7"}).checkpoint_keep, 7);
 }
 
 TEST(Flags, EachIsKeptWithWhereItCameFrom) {

@@ -153,6 +153,7 @@ struct FitReport {
   /// In the run's folder: the weights reported, and those of the last step where they are others; empty:
   /// none.
   std::filesystem::path model, last_model;
+  std::string weights;  ///< which they are: "best val_loss", "running average", "last step"
 };
 
 /// Looks on while a Trainer works, and may tell it to stop. Called on the training thread, in the order the

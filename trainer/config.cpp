@@ -14,8 +14,8 @@ Goal EarlyStop::goal_or_default() const {
   if (goal) return *goal;
   if (metric.ends_with("accuracy")) return Goal::maximum;
   ATH_CHECK(metric.ends_with("loss") || metric.ends_with("error"),
-            "--early-stop: must say whether less or more of {0} is better: {0}:{1}:min or {0}:{1}:max",
-            metric, patience);
+            "{0}: must say whether less or more of {1} is better: {1}{2}:min or {1}{2}:max", flag(), metric,
+            patience == kNever ? "" : fmt::format(":{}", patience));
   return Goal::minimum;
 }
 
@@ -32,7 +32,7 @@ void check(const EarlyStop& options) {
   const std::string meant = known ? "" : did_you_mean(options.metric, metrics);
   const bool may_be_logged = options.metric.starts_with("val_") || options.metric.starts_with("train_");
   ATH_CHECK(meant.empty() && (known || may_be_logged),
-            "--early-stop: the metric must be one of {}, or what the program logs, but got '{}'{}",
+            "{}: the metric must be one of {}, or what the program logs, but got '{}'{}", options.flag(),
             fmt::join(metrics, " "), options.metric, meant);
   (void)options.goal_or_default();
   ATH_CHECK(options.patience >= 1, "--early-stop: patience must be at least 1, but got {}", options.patience);

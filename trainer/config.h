@@ -25,8 +25,11 @@ namespace athanor {
 /// Whether less of a metric is better, or more.
 enum class Goal : std::uint8_t { minimum, maximum };
 
-/// --early-stop METRIC:PATIENCE[:min|max].
+/// --early-stop METRIC:PATIENCE[:min|max], and --monitor METRIC[:min|max], which keeps the best weights and
+/// never stops.
 struct EarlyStop {
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
   std::string metric;         ///< val_loss, val_accuracy, train_loss, or what a task logs: val_psnr
   std::int64_t patience = 0;  ///< validations in a row without a better value
   std::optional<Goal> goal = {};
@@ -34,6 +37,7 @@ struct EarlyStop {
   /// As said; else less of what ends in "loss" or "error" is better, and more of what ends in "accuracy".
   /// Throws ArgumentError on other names.
   Goal goal_or_default() const;
+  const char* flag() const { return patience == kNever ? "--monitor" : "--early-stop"; }
 };
 
 /// What several ranks share: nothing, because there is one; gradients; or also masters and optimizer state.

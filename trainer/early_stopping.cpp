@@ -70,7 +70,8 @@ void EarlyStopping::check_measured(const EpochReport& report, double value) cons
     if (one.name == metric_) return;
     names.push_back(one.name);
   }
-  detail::fail<>("--early-stop: the metric must be one of {}, but got '{}'", fmt::join(names, ", "), metric_);
+  detail::fail<>("{}: the metric must be one of {}, but got '{}'", options_.flag(), fmt::join(names, ", "),
+                 metric_);
 }
 
 void EarlyStopping::keep(const Trainer& trainer) {

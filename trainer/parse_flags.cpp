@@ -71,6 +71,7 @@ class FlagTable {
   }
   /// The heading in --help of those added from now on.
   void group(std::string heading) { group_ = std::move(heading); }
+  bool given(const std::string& name) const { return app_.get_option(name)->count() > 0; }
   bool has(const std::string& name) const { return app_.get_option_no_throw(name) != nullptr; }
 
  private:
@@ -139,6 +140,11 @@ void add_training(FlagTable& flags, TrainerConfig& config) {
             "stop when val_loss, val_accuracy or train_loss has not improved for that many validations, and "
             "keep the best weights; of another metric that the program logs: METRIC:PATIENCE:min or :max",
             config.early_stop, early_stop);
+  flags.add("--monitor METRIC",
+            "keep the weights of the best validation, and do not stop: val_loss, val_accuracy or train_loss; "
+            "another "
+            "metric that the program logs as METRIC:min or :max [the last weights are kept]",
+            config.early_stop, monitor);
   flags.add("--seed N", "of random numbers: first weights, order and augmentation of images, dropout [0]",
             config.seed, seed);
 }
@@ -243,11 +249,12 @@ void add_reports(FlagTable& flags, TrainerConfig& config) {
               return text == "none" ? "" : path(flag, text);
             });
   flags.add("--checkpoint-dir DIR",
-            "save checkpoints there, and keep the newest three [checkpoints/ of --run-dir, else none]",
+            "save checkpoints there, and keep the newest [checkpoints/ of --run-dir, else none]",
             config.checkpoint_dir, path);
   flags.add("--checkpoint-every STEPS",
             "save after every so many steps, skipped ones included, and at the end [once per epoch]",
             config.checkpoint_every, whole(1));
+  flags.add("--keep N", "checkpoints that are kept, the newest ones [{}]", config.checkpoint_keep, whole(1));
   flags.add(
       "--resume auto|FILE",
       "resume from a checkpoint, with the flags of its run; auto: the newest valid one in "
@@ -355,6 +362,8 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   for (const Flags::Flag& flag : own.all()) {
     if (flag.text) config.own_flags.push_back({flag.name, flag.text()});
   }
+  ATH_CHECK(!flags.given("--early-stop") || !flags.given("--monitor"),
+            "--monitor: --early-stop keeps the best weights, too: give one of them");
   config.flags = flags.values();
   if (!data_folder.empty()) set_source(config.flags, "--data-dir", "ATHANOR_DATA_DIR");
   if (config.fast_dev_run) config.run_root.clear();  // leaves nothing behind

@@ -260,7 +260,8 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
     say(fmt::format("{} has these weights{}", report.model.string(),
                     report.last_model.empty()
                         ? ""
-                        : fmt::format("; {} those of the last step", report.last_model.filename().string())));
+                        : fmt::format(" ({}), {} those of the last step", report.weights,
+                                      report.last_model.filename().string())));
   }
   if (trainer.config().profile) {
     const Times& t = trainer.times();

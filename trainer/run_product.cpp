@@ -34,7 +34,7 @@ void RunProduct::save_last(const Weights& weights, ModelInfo info) {
 
 void RunProduct::save(const Weights& weights, ModelInfo info, FitReport& report) {
   if (!wanted()) return;
-  info.weights = describe_weights(config_);
+  report.weights = info.weights = describe_weights(config_);
   report.model = model_path(config_.run_dir, config_.phase);
   write(report.model, weights, info);
   const std::filesystem::path last = last_model_path(config_.run_dir, config_.phase);

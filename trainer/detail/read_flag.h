@@ -103,16 +103,27 @@ inline std::int64_t byte_count(Text flag, Text text) {
 }
 
 /// "METRIC:PATIENCE", "METRIC:PATIENCE:max"; check() knows the metrics.
+inline std::optional<Goal> take_goal(std::string& text) {
+  std::optional<Goal> goal;
+  if (text.ends_with(":min")) goal = Goal::minimum;
+  if (text.ends_with(":max")) goal = Goal::maximum;
+  if (goal) text.resize(text.size() - 4);
+  return goal;
+}
 inline EarlyStop early_stop(Text flag, Text text) {
   std::string rest = text;
-  std::optional<Goal> goal;
-  if (rest.ends_with(":min")) goal = Goal::minimum;
-  if (rest.ends_with(":max")) goal = Goal::maximum;
-  if (goal) rest.resize(rest.size() - 4);
+  const std::optional<Goal> goal = take_goal(rest);
   const std::size_t colon = rest.rfind(':');
   ATH_CHECK(colon != std::string::npos, "{}: must be METRIC:PATIENCE, as in val_loss:3, but got '{}'", flag,
             text);
   return {rest.substr(0, colon), whole(1)(flag, rest.substr(colon + 1)), goal};
+}
+
+/// "val_loss", "val_psnr:max".
+inline EarlyStop monitor(Text /*flag*/, Text text) {
+  std::string metric = text;
+  const std::optional<Goal> goal = take_goal(metric);
+  return {metric, EarlyStop::kNever, goal};
 }
 
 /// "strict", "skip" or "skip:20".
