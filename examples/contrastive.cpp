@@ -1,7 +1,8 @@
-// Contrastive learning on CIFAR-10: two views of each picture are to be alike, and unlike those of all
-// others; no label is seen. A linear probe then tells how much of the classes the network has found, and a
-// probe of a network with random weights what that is worth. build/cpu/bin/contrastive --help Source: Chen et
-// al. 2020, arXiv:2002.05709 (SimCLR), with a small network.
+// Contrastive learning on CIFAR-10, without labels: an encoder learns to give two views of a picture similar
+// features, and views of different pictures different ones. Two linear probes then classify features: those
+// of an encoder with random weights, and those that were learned. build/cpu/bin/contrastive --help
+//
+// Source: Chen et al. 2020, arXiv:2002.05709 (SimCLR), with a small network.
 
 #include <athanor.h>
 
@@ -13,7 +14,8 @@ struct Encoder : nn::Sequential {
     std::int64_t in = 3;
     for (const std::int64_t out : {32, 64, 128, 256}) {
       add<nn::Conv2d>(in, out, 3, nn::Conv2dOptions{.stride = in == 3 ? 1 : 2, .padding = 1, .bias = false});
-      add<nn::GroupNorm>(8, out).add<nn::Relu>();  // no running statistics, which random weights would lack
+      // Group norm, not batch norm: random weights would have no running statistics.
+      add<nn::GroupNorm>(8, out).add<nn::Relu>();
       in = out;
     }
     add<nn::AdaptiveAvgPool2d>().add<nn::Flatten>();
@@ -22,13 +24,13 @@ struct Encoder : nn::Sequential {
 
 struct Contrast : Task {
   Encoder encoder;
-  nn::Linear hidden{256, 256, {.activation = Activation::relu}}, out{256, 64};
+  nn::Linear hidden{256, 256, {.activation = Activation::relu}}, out{256, 64};  // the projection head
   Contrast() { network("encoder", encoder), network("hidden", hidden), network("out", out); }
   bool gathers() const override { return true; }
 
   Tensor loss_of(const Batch& batch, Step& step) {
     const Tensor both = out(hidden(encoder(batch.all_views("image"))));
-    const auto view = [&](std::int64_t i) {
+    const auto view = [&](std::int64_t i) {  // of the samples of all ranks
       return step.all_gather(narrow(both, 0, i * batch.size(), batch.size()));
     };
     return nt_xent_loss(view(0), view(1));
@@ -36,11 +38,11 @@ struct Contrast : Task {
   Tensor training_step(const Batch& batch, Step& step) override { return loss_of(batch, step); }
 };
 
-/// A linear classifier of what a frozen encoder sees.
+/// A linear classifier on the features of a frozen encoder.
 struct Probe : Task {
   Encoder& encoder;
   nn::Linear head{256, 10};
-  explicit Probe(Encoder& of) : encoder(of) { frozen("encoder", encoder), network("head", head); }
+  explicit Probe(Encoder& probed) : encoder(probed) { frozen("encoder", encoder), network("head", head); }
   bool classifies() const override { return true; }
 
   Tensor training_step(const Batch& batch, Step&) override {
@@ -69,7 +71,7 @@ int main(int argc, char** argv) {
     };
     trainer.phase("contrast", views).fit(task, *train);
 
-    const auto accuracy_of = [&](const char* phase, Encoder& encoder) {
+    const auto fit_probe = [&](const char* phase, Encoder& encoder) {
       Probe probe(encoder);
       probe.head.initialize(seed);
       const auto shorter = [](TrainerConfig& own) { own.epochs = (own.epochs + 1) / 2; };
@@ -77,7 +79,7 @@ int main(int argc, char** argv) {
     };
     Encoder random;
     random.initialize(seed);
-    accuracy_of("random_probe", random);
-    return accuracy_of("probe", task.encoder);
+    fit_probe("random_probe", random);
+    return fit_probe("probe", task.encoder);
   });
 }

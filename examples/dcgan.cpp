@@ -1,5 +1,5 @@
 // A deep convolutional GAN on MNIST: one network draws digits from noise, another tells them from real ones.
-// The networks, losses and rates of PyTorch's C++ tutorial. build/cpu/bin/dcgan --help
+// Networks, losses and learning rates are those of PyTorch's C++ tutorial. build/cpu/bin/dcgan --help
 // Source: Radford et al. 2016, arXiv:1511.06434.
 
 #include <athanor.h>
@@ -65,8 +65,8 @@ struct Dcgan : Task {
   }
   void validation_step(const Batch& batch, Step& step) override {
     const Tensor fake = draw(batch, step);
-    step.log("real_taken_for_real", mean(sigmoid(discriminator(batch["image"]))));
-    step.log("fake_taken_for_real", mean(sigmoid(discriminator(fake))));
+    step.log("d_of_real", mean(sigmoid(discriminator(batch["image"]))));  // 1: all taken for real
+    step.log("d_of_fake", mean(sigmoid(discriminator(fake))));
     step.images("samples", fake, {.low = -1});
   }
 };

@@ -1,6 +1,6 @@
 // Distillation on the embedded digits, in two phases: a wide network learns them, and then teaches a narrow
-// one, which sees its softened answers beside the labels. The narrow one gets 95.4 % of the test images
-// right, and 92.1 % without a teacher (--share 0; means of seeds 0 to 2).
+// one, which learns from the teacher's softened answers and from the labels. The narrow network gets 95.4 %
+// of the test images right, and 92.1 % without a teacher (--share 0; means of seeds 0 to 2).
 // build/cpu/bin/distill --run-dir runs/distill
 // Source: Hinton, Vinyals, Dean 2015, arXiv:1503.02531.
 
@@ -32,22 +32,22 @@ struct Distill : Task {
   Net student{8};
   Net& teacher;
   double temperature, share;
-  Distill(Net& taught_by, double of_softmax, double of_teacher)
-      : teacher(taught_by), temperature(of_softmax), share(of_teacher) {
+  Distill(Net& trained, double of_softmax, double of_teacher)
+      : teacher(trained), temperature(of_softmax), share(of_teacher) {
     network("student", student);
     frozen("teacher", teacher);
   }
   bool classifies() const override { return true; }
 
-  /// Logarithms of the softened answers, in f32.
+  /// Log-probabilities at the temperature, in f32.
   Tensor soften(const Tensor& logits) {
     return log_softmax(affine(cast(logits, DType::f32), 1 / temperature));
   }
 
   Tensor training_step(const Batch& batch, Step&) override {
     const Tensor logits = student(batch["image"]), taught = soften(teacher(batch["image"]));
-    const Tensor differs = kl_div(soften(logits), taught, true, KlReduction::batchmean);
-    return affine(differs, share * temperature * temperature) +
+    const Tensor divergence = kl_div(soften(logits), taught, true, KlReduction::batchmean);
+    return affine(divergence, share * temperature * temperature) +
            affine(cross_entropy(logits, batch["label"]), 1 - share);
   }
   void validation_step(const Batch& batch, Step& step) override {
@@ -61,6 +61,9 @@ int main(int argc, char** argv) {
   config.augment = {.pad = 1};
   double temperature = 4, share = 0.5;
   const auto fit = [&](Trainer& trainer) {
+    ATH_CHECK(temperature > 0 && share >= 0 && share <= 1,
+              "distill: --temperature must be above 0 and --share in [0, 1], but got {} and {}", temperature,
+              share);
     const auto train = digits(Split::train), test = digits(Split::test);
     Net teacher(32);
     teacher.initialize(trainer.config().seed);
@@ -71,7 +74,8 @@ int main(int argc, char** argv) {
     return trainer.phase("student").fit(task, *train, *test);
   };
   return train_main(argc, argv, config, dist::networks(), fit, [&](Flags& flags) {
-    flags.add("--temperature T", temperature, "that both softmaxes are softened by [{}]");
-    flags.add("--share S", share, "of the loss that is the teacher's; the rest is the labels' [{}]");
+    flags.add("--temperature T", temperature, "temperature of both softmaxes [{}]");
+    flags.add("--share S", share,
+              "weight of the teacher's answers in the loss; the labels have the rest [{}]");
   });
 }

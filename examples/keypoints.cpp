@@ -1,6 +1,7 @@
-// Where three discs are, to a fraction of a pixel: points regressed as the mean place of a heat map each. The
-// program draws its pictures; points are mirrored with them. build/cpu/bin/keypoints --help
-// Source: Levine et al. 2016, arXiv:1504.00702, section 5.1.
+// Keypoints: a network finds the centres of three discs to a fraction of a pixel, each as the mean position
+// of a heat map (soft-argmax). The program draws its pictures; points are mirrored with them.
+// build/cpu/bin/keypoints --help
+// Source: Levine et al. 2016, arXiv:1504.00702, section 5.1 (spatial softmax).
 
 #include <random>
 
@@ -10,7 +11,7 @@ using namespace athanor;
 
 constexpr int kSide = 48, kPoints = 3;
 
-/// A red, a green and a blue disc on noise and grey rectangles, and the middle of each.
+/// A red, a green and a blue disc on noise and grey rectangles, and their centres.
 struct Discs : FieldDataset {
   Discs(std::int64_t count, std::uint64_t seed)
       : FieldDataset({.height = kSide, .width = kSide, .channels = 3},
@@ -41,9 +42,9 @@ struct Discs : FieldDataset {
       const int cx = 4 + below(kSide - 8), cy = 4 + below(kSide - 8), r = 3 + below(4);
       paint([=](int x, int y) { return (x - cx) * (x - cx) + (y - cy) * (y - cy) <= r * r; }, 255 * (k == 0),
             255 * (k == 1), 255 * (k == 2));
-      centres[static_cast<std::size_t>(2 * k)] =
-          static_cast<float>(cx) + 0.5f;  // in the middle of that pixel
-      centres[static_cast<std::size_t>(2 * k + 1)] = static_cast<float>(cy) + 0.5f;
+      const auto x = static_cast<std::size_t>(2 * k), y = x + 1;
+      centres[x] = static_cast<float>(cx) + 0.5f;  // the middle of that pixel
+      centres[y] = static_cast<float>(cy) + 0.5f;
     }
   }
 
@@ -64,9 +65,9 @@ struct Locator : nn::Module {
   Tensor forward(const Tensor& x) override {
     const Tensor heat = reshape(cast(maps(conv2(conv1(x))), DType::f32), {x.dim(0), kSide, kSide, kPoints});
     const Tensor share = reshape(softmax(reshape(heat, {x.dim(0), -1, kPoints}), 1), heat.shape());
-    const Tensor place = arange(0.5, kSide, 1, {DType::f32, x.device()});
-    const Tensor of_column = reshape(place, {kSide, 1}), of_row = reshape(place, {kSide, 1, 1});
-    return stack({sum(share * of_column, {1, 2}), sum(share * of_row, {1, 2})}, 2);
+    const Tensor middles = arange(0.5, kSide, 1, {DType::f32, x.device()});  // of pixels
+    const Tensor columns = reshape(middles, {kSide, 1}), rows = reshape(middles, {kSide, 1, 1});
+    return stack({sum(share * columns, {1, 2}), sum(share * rows, {1, 2})}, 2);
   }
 };
 
@@ -78,9 +79,9 @@ struct Keypoints : Task {
     return smooth_l1_loss(locator(batch["image"]), batch["centres"]);
   }
   void validation_step(const Batch& batch, Step& step) override {
-    const Tensor off = locator(batch["image"]) - batch["centres"];
-    step.log("loss", smooth_l1_loss(off, affine(off, 0)));
-    step.log("pixels", sqrt(sum(square(off), {2})));
+    const Tensor found = locator(batch["image"]), centres = batch["centres"];
+    step.log("loss", smooth_l1_loss(found, centres));
+    step.log("pixels", sqrt(sum(square(found - centres), {2})));  // how far off each point is
   }
 };
 

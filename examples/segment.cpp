@@ -1,5 +1,5 @@
-// Which shape each pixel belongs to: a U-Net learns it from pictures that this program draws, each with its
-// mask. build/cpu/bin/segment --help
+// Segmentation: a U-Net learns which shape each pixel belongs to, from pictures and masks that this program
+// draws. build/cpu/bin/segment --help
 
 #include <random>
 
@@ -7,7 +7,7 @@
 
 using namespace athanor;
 
-/// Discs, squares and triangles in colours of their own on noise; the mask says what each pixel shows.
+/// Discs, squares and triangles in random colours on noise; the mask says what each pixel shows.
 struct Shapes : FieldDataset {
   enum Shape : std::uint8_t { nothing, disc, square, triangle, kShapes };
   static constexpr int kSide = 64;
@@ -55,21 +55,24 @@ struct Segment : Task {
   Segment() { network("unet", unet); }
 
   Tensor training_step(const Batch& batch, Step&) override {
-    // What cropping has moved in from outside is 255 in the mask.
+    // 255 would mark what a crop moves in from outside; this program only mirrors.
     return cross_entropy(unet(batch["image"]), batch["mask"], {.ignore_index = 255});
   }
   void validation_step(const Batch& batch, Step& step) override {
     const Tensor logits = unet(batch["image"]), mask = cast(batch["mask"], DType::i64);
-    const Tensor seen = argmax(logits, -1);
-    const auto pixels = [](const Tensor& of) { return sum(cast(of, DType::f32), {1, 2}); };
-    const Tensor both = pixels(logical_and(eq(seen, mask), gt(mask, 0))),
-                 either = pixels(logical_or(gt(seen, 0), gt(mask, 0)));
+    const Tensor predicted = argmax(logits, -1);
     step.log("loss", cross_entropy(logits, batch["mask"], {}));
-    step.log("iou", both / either);
-    const auto painted = [&](const Tensor& shapes) {  // from black, nothing, to white
+
+    // Of each picture: pixels with the right shape, among those where the mask or the network has one.
+    const auto count = [](const Tensor& pixels) { return sum(cast(pixels, DType::f32), {1, 2}); };
+    const Tensor right = logical_and(eq(predicted, mask), gt(mask, 0)),
+                 either = logical_or(gt(predicted, 0), gt(mask, 0));
+    step.log("iou", count(right) / count(either));
+
+    const auto painted = [&](const Tensor& shapes) {  // 0, nothing, is black, and 3 is white
       return expand(unsqueeze(affine(cast(shapes, DType::f32), 2.0 / 3, -1), -1), batch["image"].shape());
     };
-    step.images("samples", cat({cast(batch["image"], DType::f32), painted(mask), painted(seen)}, 2),
+    step.images("samples", cat({cast(batch["image"], DType::f32), painted(mask), painted(predicted)}, 2),
                 {.low = -1, .columns = 4, .at_most = 24});
   }
 };

@@ -6,6 +6,7 @@
 # folder of mnist/, cifar10/ and imagenet-sample/; programs without their data are left out, and named.
 # Prints a row per run: its name, both weights_hash, "equal" or "DIFFERENT". Ends with 1 where a row differs.
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/photos.sh"
 
 fail() { echo "compare_runs.sh: $*" >&2; exit 2; }
 [ $# -ge 2 ] || fail "usage: scripts/compare_runs.sh BIN_A BIN_B [--steps N] [--only PATTERN]"
@@ -24,17 +25,6 @@ data=${ATHANOR_DATA_DIR:-/nowhere}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 [ "$(id -u)" -ne 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-
-# Three classes of eight photos, for training and for validation.
-lay_out_photos() {
-  local i=0 photo
-  for photo in "$data"/imagenet-sample/*.JPEG; do
-    mkdir -p "$folder/imagenet/$((i / 24))/class$((i % 3))"
-    ln -s "$photo" "$folder/imagenet/$((i / 24))/class$((i % 3))/"
-    i=$((i + 1))
-    [ $i -lt 48 ] || break
-  done
-}
 
 hash_of() { # hash_of BIN PROGRAM ARGUMENTS...: that of the weights after training, or why there is none
   local bin=$1 program=$2 code=0
@@ -68,14 +58,14 @@ for set in mnist cifar10 imagenet-sample; do
     echo "train_${set%-sample}: left out, for ATHANOR_DATA_DIR names no folder with $set"
   fi
 done
-[ ! -d "$data/imagenet-sample" ] || lay_out_photos
+[ ! -d "$photos" ] || link_photos "$folder/imagenet" 3 24 24
 
 for program in "${programs[@]}"; do
   arguments=(--epochs 100 --max-steps "$steps")
   case $program in
     train_mnist | train_cifar10) arguments+=(--data-dir "$data") ;;
     train_imagenet)
-      arguments=(--epochs 100 --max-steps 10 --train "$folder/imagenet/0" --val "$folder/imagenet/1" --image-size 64 --batch-size 16) ;;
+      arguments=(--epochs 100 --max-steps 10 --train "$folder/imagenet/train" --val "$folder/imagenet/val" --image-size 64 --batch-size 16) ;;
   esac
   for precision in f32 bf16 f16; do
     for strategy in single ddp zero1; do

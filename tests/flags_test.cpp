@@ -13,6 +13,9 @@
 namespace athanor {
 namespace {
 
+// Tests make no folders.
+const bool no_runs = ::setenv("ATHANOR_RUNS_DIR", "none", 1) == 0;
+
 TrainerConfig parse(const std::vector<std::string>& arguments) {
   std::vector<const char*> argv{"train"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
@@ -377,6 +380,7 @@ TEST(Flags, DataDirComesFromTheFlagThenTheEnvironment) {
 }
 
 TEST(Flags, RunsGetAFolderBelowRunsUnlessSomebodySaysOtherwise) {
+  ASSERT_TRUE(no_runs);
   unsetenv("ATHANOR_RUNS_DIR");
   EXPECT_EQ(parse({}).run_root, "runs/train");
   EXPECT_EQ(parse({}).run_dir, "");

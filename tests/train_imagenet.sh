@@ -2,9 +2,9 @@
 # train_imagenet.sh BIN: a small training on photos: goes on where it was stopped, takes weights over, names bad files.
 # Ends with 77 where $ATHANOR_DATA_DIR has no imagenet-sample.
 set -euo pipefail
+source "$(dirname "$0")/../scripts/photos.sh"
 bin=$1
-photos=${ATHANOR_DATA_DIR:-/nowhere}/imagenet-sample
-[ -d "$photos" ] || { printf '%s: Skipped\nATHANOR_DATA_DIR names no folder with imagenet-sample\n' "$0"; exit 77; }
+need_photos
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -25,15 +25,7 @@ refuses() { # refuses PATTERN ARGUMENTS...: code 2, one line
 }
 field() { sed -n "/\"event\":\"$2\"/s/.*\"$3\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -1; }
 
-i=0
-for photo in "$photos"/*.JPEG; do
-  part=train
-  [ $((i / 3 % 4)) -lt 3 ] || part=val
-  mkdir -p "imagenet/$part/class$((i % 3))"
-  ln -s "$photo" "imagenet/$part/class$((i % 3))/"
-  i=$((i + 1))
-  [ $i -lt 48 ] || break
-done
+link_photos imagenet 3 36 12
 
 run 0 --help
 grep -q -- '--image-size' out || die "--help lacks --image-size"

@@ -2,10 +2,10 @@
 # train_models.sh BIN: the models of athanor_ops train on photos in every precision: some steps, finite losses, other weights.
 # Ends with 77 where $ATHANOR_DATA_DIR has no imagenet-sample.
 set -euo pipefail
+source "$(dirname "$0")/../scripts/photos.sh"
 bin=$1
 shift
-photos=${ATHANOR_DATA_DIR:-/nowhere}/imagenet-sample
-[ -d "$photos" ] || { printf '%s: Skipped\nATHANOR_DATA_DIR names no folder with imagenet-sample\n' "$0"; exit 77; }
+need_photos
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -13,15 +13,7 @@ cd "$folder"
 die() { echo "$*"; cat out err 2>/dev/null; exit 1; }
 field() { sed -n "/\"event\":\"$2\"/s/.*\"$3\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -1; }
 
-i=0
-for photo in "$photos"/*.JPEG; do
-  part=train
-  [ $i -lt 12 ] || part=val
-  mkdir -p "imagenet/$part/class$((i % 2))"
-  ln -s "$photo" "imagenet/$part/class$((i % 2))/"
-  i=$((i + 1))
-  [ $i -lt 16 ] || break
-done
+link_photos imagenet 2 12 4
 
 models=(mobilenet_v2 mobilenet_v3_large mobilenet_v3_small efficientnet_b0 convnext_tiny vit_tiny)
 for model in "${@:-${models[@]}}"; do

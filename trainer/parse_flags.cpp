@@ -128,24 +128,25 @@ void add_training(FlagTable& flags, TrainerConfig& config) {
   flags.add("--lr RATE", "highest learning rate [{}]", config.lr, positive());
   flags.add("--accumulate,--accumulate-grad-batches N", "backward passes per step [1]", config.accumulate,
             whole(1, 1'000'000));
-  flags.add("--clip-norm,--gradient-clip-val X", "limit of the gradients' norm [none]", config.clip_norm,
-            positive(1e-30, 1e15));
-  flags.add("--clip-value X", "limit of each gradient, after --clip-norm [none]", config.clip_value,
+  flags.add("--clip-norm,--gradient-clip-val X", "clip gradients to this norm, of all together [none]",
+            config.clip_norm, positive(1e-30, 1e15));
+  flags.add("--clip-value X", "clip each gradient to [-X, X], after --clip-norm [none]", config.clip_value,
             positive(1e-30, 1e15));
   flags.add("--skip-outliers Z", "skip steps whose gradient norm is Z deviations above its mean [none]",
             config.skip_outliers, positive(1e-3, 1e6));
   flags.add("--ema DECAY", "validate and keep a running average of the weights [none]", config.ema_decay,
             below_1);
-  flags.add("--early-stop METRIC:PATIENCE",
-            "stop when val_loss, val_accuracy or train_loss has not improved for that many validations, and "
-            "keep the best weights; of another metric that the program logs: METRIC:PATIENCE:min or :max",
-            config.early_stop, early_stop);
-  flags.add("--monitor METRIC",
-            "keep the weights of the best validation, and do not stop: val_loss, val_accuracy or train_loss; "
-            "another "
-            "metric that the program logs as METRIC:min or :max [the last weights are kept]",
-            config.early_stop, monitor);
-  flags.add("--seed N", "of random numbers: first weights, order and augmentation of images, dropout [0]",
+  flags.add(
+      "--early-stop METRIC:PATIENCE",
+      "stop when val_loss, val_accuracy or train_loss has not improved for PATIENCE validations, and keep "
+      "the best weights; for another metric that the program logs: METRIC:PATIENCE:min or :max",
+      config.early_stop, early_stop);
+  flags.add(
+      "--monitor METRIC",
+      "keep the weights of the best validation, without stopping: val_loss, val_accuracy, train_loss, or "
+      "for another metric that the program logs METRIC:min or :max [the last weights]",
+      config.early_stop, monitor);
+  flags.add("--seed N", "random seed: initial weights, order and augmentation of images, dropout [0]",
             config.seed, seed);
 }
 
@@ -161,13 +162,14 @@ void add_data(FlagTable& flags, TrainerConfig& config) {
   }
   flags.add("--workers,--num-workers N", "loader threads; auto, or 0 to load in the training thread [auto]",
             config.workers, word_or("auto", LoaderOptions::kAuto, whole(0, 1024)));
-  flags.add("--prefetch N", "batches there is memory for [{}]", config.prefetch, whole(1, 1024));
+  flags.add("--prefetch N", "batches held in memory, the one in use included [{}]", config.prefetch,
+            whole(1, 1024));
   flags.add("--bad-samples POLICY",
             "strict: a sample that cannot be read ends the run; skip[:LIMIT]: another takes its place, at "
             "most LIMIT times an epoch [strict]",
             config.bad_samples, bad_samples);
-  flags.add("--order O", "of images: random, or pages: for files larger than memory [random]", config.order,
-            one_of<Order>({{"random", Order::random}, {"pages", Order::page_random}}));
+  flags.add("--order O", "order of images: random, or pages, for files larger than memory [random]",
+            config.order, one_of<Order>({{"random", Order::random}, {"pages", Order::page_random}}));
   flags.on("--data-on-device", "keep data sets that are in memory on the device", config.data_on_device);
 }
 
@@ -179,7 +181,8 @@ void add_machine(FlagTable& flags, TrainerConfig& config) {
             config.precision, precision);
   flags.add("--loss-scale S", "dynamic, dynamic:FIRST, or the scale to keep [dynamic for f16, else 1]",
             config.loss_scaling, loss_scaling);
-  flags.add("--grad-dtype T", "of gradients: auto or f32 [auto: the precision's; f32 with --accumulate]",
+  flags.add("--grad-dtype T",
+            "dtype of gradients: auto or f32 [auto: the precision's; f32 with --accumulate]",
             config.f32_gradients, one_of<bool>({{"auto", false}, {"f32", true}}));
   flags.add("--device,--accelerator D", "auto, cpu or cuda[:N] [auto]", config.device,
             [&config](Text flag, Text text) {
@@ -187,7 +190,7 @@ void add_machine(FlagTable& flags, TrainerConfig& config) {
               config.device_note = choice.note;
               return choice.device;
             });
-  flags.add("--memory-limit BYTES", "limit of the memory tensors take, as 500000000 or 2G [none]",
+  flags.add("--memory-limit BYTES", "most memory that tensors may take, as 500000000 or 2G [none]",
             config.memory_limit, byte_count);
   flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
            config.deterministic);
@@ -235,7 +238,7 @@ void add_reports(FlagTable& flags, TrainerConfig& config) {
   flags.add("--metrics FILE",
             "append JSON lines: one per epoch, one at the end [metrics.jsonl of --run-dir, else none]",
             config.metrics, path);
-  flags.add("--profile,--profiler KIND", "simple: say at the end where the time went", config.profile,
+  flags.add("--profile,--profiler KIND", "simple: show at the end where the time went", config.profile,
             profile);
   flags.on("--forbid-sync", "a step that waits for the device is an error", config.forbid_sync);
   flags.on("--fast-dev-run", "one step and one batch of validation, to try everything", config.fast_dev_run);
@@ -262,8 +265,8 @@ void add_reports(FlagTable& flags, TrainerConfig& config) {
       "fresh start where there is none",
       config.resume, path);
   flags.add("--pretrained FILE",
-            "begin with these weights (a checkpoint, or safetensors with this model's names); with other "
-            "classes the last layer begins anew [random ones]",
+            "initial weights: a checkpoint, or safetensors with this model's names; if the number of classes "
+            "differs, the last layer starts from random weights [random]",
             config.pretrained, path);
 }
 

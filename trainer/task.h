@@ -151,11 +151,11 @@ class Step {
 /// What a run trains: networks, how a batch becomes a loss, and what is measured.
 ///
 ///     struct Denoise : Task {
-///       UNet net{3, 3};
+///       nn::Conv2d net{3, 3, 5, {.padding = 2}};
 ///       Denoise() { network("net", net); }
 ///       Tensor training_step(const Batch& batch, Step& step) override {
 ///         const Tensor clean = batch["image"];
-///         return mse_loss(net(with_noise(clean)), clean);
+///         return mse_loss(net(clean + step.randn(clean.shape())), clean);
 ///       }
 ///     };
 ///

@@ -41,7 +41,7 @@ struct CommonCall {
   ncclRedOp_t op = ncclSum;
   int root = 0;
   bool over = false;
-  std::uint64_t round = 0;  ///< the how manieth of its communicator
+  std::uint64_t round = 0;  ///< its number among those of its communicator
 };
 
 /// An end of a message, or of a common call, that has been entered.
