@@ -117,14 +117,18 @@ set(ATHANOR_SOURCES
   data/digits.cpp
   data/formats/cifar.cpp
   data/formats/crc32c.cpp
+  data/formats/detail/csv.cpp
+  data/formats/detail/image_files.cpp
   data/formats/detail/indexed_store.cpp
   data/formats/detail/file_bytes.cpp
   data/formats/detail/lmdb_tree.cpp
   data/formats/detail/npy_header.cpp
   data/formats/detail/packed_layout.cpp
+  data/formats/detail/sample_table.cpp
   data/formats/detail/tar_reader.cpp
   data/formats/detail/writing.cpp
   data/formats/example.cpp
+  data/formats/folder_pairs.cpp
   data/formats/idx.cpp
   data/formats/image_folder.cpp
   data/formats/image_folder_writer.cpp

@@ -81,7 +81,7 @@ class ReadAhead {
       for (; slot.good < slot.count; ++slot.good) {
         Item& item = slot.items[slot.good];
         fetch(order_[slot.first + slot.good], item, change);
-        bytes += std::ssize(item.sample.bytes);
+        bytes += item.sample.stored_bytes();
       }
     } catch (...) {
       slot.error = std::current_exception();
@@ -148,7 +148,7 @@ bool convert(const Dataset& from, SampleWriter& to, const ConvertOptions& option
   for (std::size_t i = 0; i < order.size(); ++i) {
     const StoredSample& sample = samples.take();
     to.add(sample);
-    bytes += std::ssize(sample.bytes);
+    bytes += sample.stored_bytes();
     if (options.progress && !options.progress(static_cast<std::int64_t>(i) + 1, bytes)) return false;
   }
   return true;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "data/detail/thread_scratch.h"
 #include "data/sample_row.h"
 #include "tensor/error.h"
 
@@ -16,6 +17,12 @@ const char* name_of(Codec codec) {
   return "unknown";
 }
 
+std::int64_t StoredSample::stored_bytes() const {
+  std::int64_t all = std::ssize(bytes);
+  for (const StoredField& field : more) all += std::ssize(field.bytes);
+  return all;
+}
+
 std::vector<FieldSpec> Dataset::fields() const {
   const ImageSpec& image = spec();
   return {{"image", DType::u8, {image.height, image.width, image.channels}, FieldKind::picture},
@@ -24,13 +31,12 @@ std::vector<FieldSpec> Dataset::fields() const {
 
 void Dataset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const {
   const RowLayout& layout = row.layout();
-  const std::size_t simple = layout.label == SIZE_MAX ? 1 : 2;
-  if (layout.fields.size() == simple) {
+  if (layout.others() == 0) {
     row.set_label(epoch == kEvaluation ? read(index, row.image()) : read_in_epoch(index, epoch, row.image()));
     return;
   }
-  thread_local std::vector<std::byte> scratch;
-  const StoredSample sample = fetch(index, scratch);
+  detail::ThreadScratch scratch;
+  const StoredSample sample = fetch(index, scratch.bytes());
   row.set_label(sample.label);
   std::size_t next = 0;
   for (std::size_t i = 0; i < layout.fields.size(); ++i) {
@@ -47,11 +53,11 @@ void Dataset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row
 }
 
 std::int64_t Dataset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
-  thread_local std::vector<std::byte> scratch;
   ATH_CHECK(index >= 0 && index < size() && std::ssize(pixels) == spec().bytes() && !pixels.empty(),
             "dataset: image {} of {} cannot be read into {} bytes, which must be {}", index, size(),
             pixels.size(), spec().bytes());
-  const StoredSample sample = fetch(index, scratch);
+  detail::ThreadScratch scratch;
+  const StoredSample sample = fetch(index, scratch.bytes());
   ATH_CHECK(sample.codec == Codec::raw && sample.bytes.size() == pixels.size(),
             "dataset: image {} must be raw and of {} bytes, but is {} of {}: a DecodedDataset decodes it",
             index, pixels.size(), name_of(sample.codec), sample.bytes.size());

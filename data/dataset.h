@@ -78,6 +78,9 @@ struct StoredSample {
   std::int64_t height = 0, width = 0, channels = 0;
   std::int64_t label = 0;
   std::span<const StoredField> more = {};
+
+  /// Bytes of all fields.
+  std::int64_t stored_bytes() const;
 };
 
 /// Samples in a fixed order: in memory, in a file, in a folder, or made up. Who has images of one size and

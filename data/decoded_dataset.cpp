@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "data/detail/thread_scratch.h"
 #include "data/sample_row.h"
 #include "kernels/augment.h"
 #include "tensor/error.h"
@@ -10,14 +11,9 @@
 namespace athanor {
 namespace {
 
-/// What a thread keeps from image to image, whatever the data set.
-struct ThreadState {
-  std::vector<std::byte> bytes;
-  ImageReader reader;
-};
-
-ThreadState& thread_state() {
-  thread_local ThreadState mine;
+/// Kept from image to image, whatever the data set.
+ImageReader& thread_reader() {
+  thread_local ImageReader mine;
   return mine;
 }
 
@@ -80,10 +76,10 @@ std::int64_t DecodedDataset::transformed(const ImageTransform& transform, const 
   ATH_CHECK(key.sample >= 0 && key.sample < size() && std::ssize(pixels) == spec_.bytes(),
             "decoded data set: image {} of {} cannot be read into {} bytes, which must be {}", key.sample,
             size(), pixels.size(), spec_.bytes());
-  ThreadState& mine = thread_state();
-  const StoredSample sample = store_->fetch(key.sample, mine.bytes);
+  detail::ThreadScratch scratch;
+  const StoredSample sample = store_->fetch(key.sample, scratch.bytes());
   try {
-    mine.reader.read(sample, transform, key, spec_.channels, pixels);
+    thread_reader().read(sample, transform, key, spec_.channels, pixels);
   } catch (const IoError& error) {
     detail::fail<IoError>("{}: {}; replace it or leave it out", where(key.sample), error.what());
   }
@@ -93,15 +89,16 @@ std::int64_t DecodedDataset::transformed(const ImageTransform& transform, const 
 void DecodedDataset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const {
   const ImageTransform& transform = epoch == kEvaluation ? evaluation_ : training_;
   const DrawKey key{seed_, std::max<std::int64_t>(epoch, 0), index};
-  if (fields_.size() == 2) return row.set_label(transformed(transform, key, row.image()));
+  if (row.layout().others() == 0) return row.set_label(transformed(transform, key, row.image()));
   const ImageSize wanted{spec_.height, spec_.width};
-  ThreadState& mine = thread_state();
-  const StoredSample sample = store_->fetch(index, mine.bytes);
+  detail::ThreadScratch scratch;
+  const StoredSample sample = store_->fetch(index, scratch.bytes());
+  ImageReader& reader = thread_reader();
   const std::string* of = &fields_[row.layout().image].name;
   try {
-    const ImageSize size = mine.reader.open(sample);
+    const ImageSize size = reader.open(sample);
     const Placement at = place(transform, size, key);
-    mine.reader.read(sample, transform, key, spec_.channels, row.image());
+    reader.read(sample, transform, key, spec_.channels, row.image());
     row.set_label(sample.label);
     std::size_t next = 0;
     for (std::size_t i = 0; i < fields_.size(); ++i) {
@@ -115,21 +112,22 @@ void DecodedDataset::read_fields(std::int64_t index, std::int64_t epoch, SampleR
         if (field.kind != FieldKind::values) move(at, wanted, field.kind, row.get<float>(field.name));
         continue;
       }
-      const ImageSize own =
-          mine.reader.open({stored.bytes, stored.codec, stored.height, stored.width, stored.channels});
-      if (own != size)
-        detail::fail<IoError>("must have the image's size, {}x{}, but is {}x{}", size.height, size.width,
-                              own.height, own.width);
+      must_have_size(size,
+                     reader.open({stored.bytes, stored.codec, stored.height, stored.width, stored.channels}));
       const auto pixels = row.get<std::uint8_t>(field.name);
       if (field.kind == FieldKind::mask) {
-        mine.reader.read_nearest(at, wanted, pixels);
+        reader.read_nearest(at, wanted, pixels);
       } else {
-        mine.reader.read(at, wanted, transform.random_crop.has_value(), field.shape[2], pixels);
+        reader.read(at, wanted, transform.random_crop.has_value(), field.shape[2], pixels);
       }
     }
   } catch (const IoError& error) {
     detail::fail<IoError>("{}: field '{}': {}; replace it or leave it out", where(index), *of, error.what());
   }
+}
+
+StoredSample DecodedDataset::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
+  return fetch_row(*this, index, scratch);
 }
 
 std::int64_t DecodedDataset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {

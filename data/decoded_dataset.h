@@ -37,6 +37,7 @@ class DecodedDataset final : public ImageDataset {
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;
   void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const override;
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::string where(std::int64_t index) const override { return store_->where(index); }
   void will_need(std::int64_t first, std::int64_t count) const override { store_->will_need(first, count); }
 

@@ -88,6 +88,10 @@ std::int64_t Subset::read_in_epoch(std::int64_t index, std::int64_t epoch,
   return source_->read_in_epoch(in_source(index), epoch, pixels);
 }
 
+void Subset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const {
+  source_->read_fields(in_source(index), epoch, row);
+}
+
 std::string Subset::where(std::int64_t index) const {
   return source_->where(in_source(index));
 }

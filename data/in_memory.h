@@ -48,6 +48,7 @@ class Subset final : public Dataset {
   std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;
+  void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const override;
   std::string where(std::int64_t index) const override;
   bool resident() const override { return source_->resident(); }
   void will_need(std::int64_t first, std::int64_t count) const override;

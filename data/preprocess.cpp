@@ -86,6 +86,10 @@ void check_augment(const Augment& augment, const ImageSpec& spec) {
   }
   if (!augment.resized_crop) return;
   kernels::check(*augment.resized_crop);
+  constexpr std::int64_t kMostSide = 1 << 14;  // kernels::Tap
+  ATH_CHECK(spec.height <= kMostSide && spec.width <= kMostSide,
+            "preprocess: images must have sides of at most {} for a resized crop, but have {}x{}", kMostSide,
+            spec.height, spec.width);
   ATH_CHECK(augment.pad == 0, "preprocess: pad must be 0 beside a resized crop, but is {}", augment.pad);
 }
 

@@ -36,10 +36,7 @@ class Recoder {
   }
 
   StoredSample checked(const StoredSample& sample) {
-    if (options_.check) reader_.check(sample);
-    for (const StoredField& field : sample.more) {
-      if (options_.check && field.codec != Codec::raw) reader_.check({field.bytes, field.codec});
-    }
+    if (options_.check) reader_.check(sample, options_.fields);
     return sample;
   }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "data/convert.h"
 #include "data/image/image.h"
@@ -17,6 +18,8 @@ struct RecodeOptions {
   ImageSize raw = {};
   /// Images that stay as they are, too, are decoded: those that cannot be are found.
   bool check = true;
+  /// Dataset::fields(), to check those of a sample against each other; none: images alone are looked at.
+  std::vector<FieldSpec> fields = {};
 };
 
 /// Decodes, resizes and encodes, for ConvertOptions::make_change. Encoded images become RGB; raw ones keep

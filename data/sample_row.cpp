@@ -6,7 +6,9 @@
 
 #include <fmt/ranges.h>
 
+#include "data/detail/thread_scratch.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 
 namespace athanor {
 namespace {
@@ -51,30 +53,39 @@ std::optional<FieldKind> field_kind_named(std::string_view name) {
   return static_cast<FieldKind>(at - std::begin(kKinds));
 }
 
-void check_fields(const std::vector<FieldSpec>& fields) {
-  const auto named = [&](const char* name) {
-    return std::find_if(fields.begin(), fields.end(), [&](auto& field) { return field.name == name; });
+void check_field_names(const std::vector<FieldSpec>& fields) {
+  const auto count = [&](const std::string& name) {
+    return std::ranges::count(fields, name, &FieldSpec::name);
   };
-  const auto image = named("image"), label = named("label");
-  ATH_CHECK(image != fields.end() && image->dtype == DType::u8 && image->shape.rank() == 3,
-            "fields: samples must have an 'image', u8 [H, W, C]");
-  ATH_CHECK(label == fields.end() || (label->dtype == DType::i64 && label->shape.rank() == 0),
-            "fields: 'label' must be i64 [], but is {}: numbers of another kind need another name",
-            describe(*label));
-  const std::size_t others = fields.size() - (label == fields.end() ? 1 : 2);
+  ATH_CHECK(count("image") > 0, "fields: samples must have an 'image', u8 [H, W, C]");
+  for (const FieldSpec& field : fields) {
+    const std::string& name = field.name;
+    ATH_CHECK(printable(name) == name, "fields: a name must be UTF-8 without control characters, but is '{}'",
+              printable(name));
+    ATH_CHECK(!name.empty() && count(name) == 1,
+              "fields: each must have a name of its own, but '{}' is there twice or empty", name);
+  }
+  const std::size_t others = fields.size() - (count("label") == 0 ? 1 : 2);
   ATH_CHECK(others <= RowLayout::kMostFields,
             "fields: there must be at most {} beside image and label, but there are {}: several numbers can "
             "be one field",
             RowLayout::kMostFields, others);
+}
+
+void check_fields(const std::vector<FieldSpec>& fields) {
+  check_field_names(fields);
+  const FieldSpec& image = *std::ranges::find(fields, "image", &FieldSpec::name);
   for (const FieldSpec& field : fields) {
-    const auto same = [&](const FieldSpec& other) { return other.name == field.name; };
-    ATH_CHECK(!field.name.empty() && std::count_if(fields.begin(), fields.end(), same) == 1,
-              "fields: each must have a name of its own, but '{}' is there twice or empty", field.name);
+    ATH_CHECK(field.name != "image" || (field.dtype == DType::u8 && field.shape.rank() == 3),
+              "fields: 'image' must be u8 [H, W, C], but is {}", describe(field));
+    ATH_CHECK(field.name != "label" || (field.dtype == DType::i64 && field.shape.rank() == 0),
+              "fields: 'label' must be i64 [], but is {}: numbers of another kind need another name",
+              describe(field));
     ATH_CHECK(std::all_of(field.shape.begin(), field.shape.end(), [](auto side) { return side > 0; }),
               "fields: '{}' must have one size, but has {}: a DecodedDataset brings pictures to one",
               field.name, field.shape);
-    check_kind(field, *image);
   }
+  for (const FieldSpec& field : fields) check_kind(field, image);
 }
 
 RowLayout::RowLayout(std::vector<FieldSpec> of, std::int64_t count)
@@ -141,6 +152,36 @@ void SampleRow::check_dtype(std::size_t field, DType dtype) const {
 
 // ----------------------------------------------------------------------------------------------------------
 
+/// In `scratch`: one row, and behind it what StoredSample::more is.
+StoredSample fetch_row(const Dataset& data, std::int64_t index, std::vector<std::byte>& scratch) {
+  ATH_CHECK(index >= 0 && index < data.size(), "dataset: index must be in [0, {}), but got {}", data.size(),
+            index);
+  const RowLayout layout(data.fields(), 1);
+  const auto bytes = static_cast<std::size_t>(layout.bytes);
+  scratch.resize(bytes + layout.fields.size() * sizeof(StoredField));
+  SampleRow row(layout, scratch.data(), 0);
+  data.read_fields(index, kEvaluation, row);
+  row.check_written();
+  auto* const more = reinterpret_cast<StoredField*>(scratch.data() + bytes);
+  std::size_t count = 0;
+  StoredSample sample;
+  sample.label = row.label();
+  for (std::size_t i = 0; i < layout.fields.size(); ++i) {
+    const Shape& shape = layout.fields[i].shape;
+    const auto side = [&](int axis) { return axis < shape.rank() ? shape[axis] : 1; };
+    if (i == layout.image) {
+      sample.bytes = row.bytes(i);
+      sample.height = side(0);
+      sample.width = side(1);
+      sample.channels = side(2);
+    } else if (i != layout.label) {
+      new (more + count++) StoredField{row.bytes(i), Codec::raw, side(0), side(1), side(2)};
+    }
+  }
+  sample.more = {more, count};
+  return sample;
+}
+
 FieldDataset::FieldDataset(const ImageSpec& image, std::vector<FieldSpec> more) : image_(image) {
   fields_.push_back({"image", DType::u8, {image.height, image.width, image.channels}, FieldKind::picture});
   if (image.classes > 0) fields_.push_back({"label", DType::i64});
@@ -148,25 +189,8 @@ FieldDataset::FieldDataset(const ImageSpec& image, std::vector<FieldSpec> more) 
   check_fields(fields_);
 }
 
-/// In `scratch`: one row, and behind it what StoredSample::more is.
 StoredSample FieldDataset::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
-  ATH_CHECK(index >= 0 && index < size(), "dataset: index must be in [0, {}), but got {}", size(), index);
-  const RowLayout layout(fields_, 1);
-  const auto bytes = static_cast<std::size_t>(layout.bytes);
-  scratch.resize(bytes + fields_.size() * sizeof(StoredField));
-  SampleRow row(layout, scratch.data(), 0);
-  read_fields(index, kEvaluation, row);
-  row.check_written();
-  auto* const more = reinterpret_cast<StoredField*>(scratch.data() + bytes);
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < fields_.size(); ++i) {
-    if (i == layout.image || i == layout.label) continue;
-    const Shape& shape = fields_[i].shape;
-    const auto side = [&](int axis) { return axis < shape.rank() ? shape[axis] : 1; };
-    new (more + count++) StoredField{row.bytes(i), Codec::raw, side(0), side(1), side(2)};
-  }
-  return {row.bytes(layout.image), Codec::raw,  image_.height, image_.width,
-          image_.channels,         row.label(), {more, count}};
+  return fetch_row(*this, index, scratch);
 }
 
 std::int64_t FieldDataset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
@@ -175,10 +199,10 @@ std::int64_t FieldDataset::read(std::int64_t index, std::span<std::uint8_t> pixe
 
 std::int64_t FieldDataset::read_in_epoch(std::int64_t index, std::int64_t epoch,
                                          std::span<std::uint8_t> pixels) const {
-  thread_local std::vector<std::byte> memory;
+  detail::ThreadScratch scratch;
   const RowLayout layout(fields_, 1);
-  memory.resize(static_cast<std::size_t>(layout.bytes));
-  SampleRow row(layout, memory.data(), 0);
+  scratch.bytes().resize(static_cast<std::size_t>(layout.bytes));
+  SampleRow row(layout, scratch.bytes().data(), 0);
   read_fields(index, epoch, row);
   const std::span<const std::uint8_t> image = row.image();
   ATH_CHECK(pixels.size() == image.size(), "dataset: an image has {} bytes, but {} are asked for",

@@ -32,6 +32,8 @@ struct RowLayout {
 
   /// Where the first `count` rows of all fields end.
   std::int64_t end_of(std::int64_t count) const { return places[last_].at + count * places[last_].bytes; }
+  /// How many fields there are beside image and label.
+  std::size_t others() const { return fields.size() - (label == SIZE_MAX ? 1 : 2); }
   /// The field of a name. Throws ArgumentError, naming what there is.
   std::size_t index_of(std::string_view name) const;
 
@@ -39,8 +41,10 @@ struct RowLayout {
   std::size_t last_ = 0;  // in memory
 };
 
-/// Throws ArgumentError on fields that are not what their kind says, have no one size, or no name of their
-/// own; on samples without an image; on a label that is no i64.
+/// Throws ArgumentError on samples without an image or with too many fields, and on fields without a name of
+/// their own, one of UTF-8 and of one line.
+void check_field_names(const std::vector<FieldSpec>& fields);
+/// The same, and on fields that are not what their kind says or have no one size; on a label that is no i64.
 void check_fields(const std::vector<FieldSpec>& fields);
 
 /// The fields of one sample in memory, each of its fixed size: what a data set writes.
@@ -87,6 +91,9 @@ class SampleRow {
   std::int64_t row_;
   std::uint32_t written_ = 0;
 };
+
+/// What read_fields() of a data set writes to be evaluated, as raw fields in `scratch`.
+StoredSample fetch_row(const Dataset& data, std::int64_t index, std::vector<std::byte>& scratch);
 
 /// Samples of several fields, written one at a time: what a user writes to train on masks, points or targets
 /// of their own.

@@ -1,4 +1,4 @@
-// Samples of several fields in files: decoded, packed, listed by tables and in pairs of folders.
+// Samples of several fields in files: decoded, packed, in tables, and behind other data sets.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,12 +10,14 @@
 #include "data/decoded_dataset.h"
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/packed_layout.h"
+#include "data/formats/manifest.h"
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
 #include "data/formats/packed_writer.h"
-#include "data/formats/table.h"
 #include "data/image/png.h"
+#include "data/in_memory.h"
 #include "data/loader.h"
+#include "data/recode.h"
 #include "support/image_files.h"
 #include "support/says.h"
 #include "support/temp_dir.h"
@@ -23,12 +25,7 @@
 namespace athanor {
 namespace {
 
-using test::Pixels;
-
-void write(const std::filesystem::path& path, std::string_view text) {
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << text;
-}
+using test::Pixels, test::write_file;
 
 std::string png_of(const Pixels& image) {
   std::vector<std::byte> file;
@@ -80,12 +77,12 @@ std::filesystem::path write_table(const test::TempDir& folder) {
   for (std::int64_t i = 0; i < kCount; ++i) {
     const Pixels photo = test::photo(40 + 3 * i, 50 - 2 * i, 3, static_cast<std::uint64_t>(i));
     const Pixels mask = mask_of(i, photo.height, photo.width);
-    write(folder / fmt::format("photos/{}.png", i), png_of(photo));
-    write(folder / fmt::format("masks/{}.png", i), i % 2 == 0 ? palette_png(mask) : png_of(mask));
+    write_file(folder / fmt::format("photos/{}.png", i), png_of(photo));
+    write_file(folder / fmt::format("masks/{}.png", i), i % 2 == 0 ? palette_png(mask) : png_of(mask));
     csv += fmt::format("photos/{0}.png,\"photos/{0}.png\",masks/{0}.png,1,2,{1},{2},{0}.5,{3}\n", i,
                        photo.width, photo.height, i % 3 == 0 ? "cat" : "\"a \"\"dog\"\"\"");
   }
-  write(folder / "train.csv", csv);
+  write_file(folder / "train.csv", csv);
   return folder / "train.csv";
 }
 
@@ -112,85 +109,6 @@ TEST(Tables, OfCsvAreFilesNumbersAndClasses) {
   EXPECT_EQ(numbers[2], 44);
   std::memcpy(numbers, sample.more[3].bytes.data(), 4);
   EXPECT_EQ(numbers[0], 3.5f);
-}
-
-TEST(Tables, OfJsonLinesHaveVectors) {
-  const test::TempDir folder;
-  write(folder / "a.jsonl",
-        "{\"image\": \"x.png\", \"ids\": [1, 2], \"eyes:points\": [[1, 2], [3.5, 4]], \"label\": 7}\n\n"
-        "{\"image\": \"y.png\", \"ids\": [3, 4], \"eyes\": [[5, 6], [7, 8]], \"label\": 0}\n");
-  const auto table = open_samples(folder / "a.jsonl");
-  EXPECT_EQ(table->size(), 2);
-  EXPECT_EQ(table->spec().classes, 8);
-  EXPECT_EQ(table->fields()[1], (FieldSpec{"ids", DType::i64, {2}}));
-  EXPECT_EQ(table->fields()[2], (FieldSpec{"eyes", DType::f32, {2, 2}, FieldKind::points}));
-}
-
-TEST(Tables, ThatAreWrongSayLineAndField) {
-  const test::TempDir folder;
-  const auto said = [&](const char* name, const std::string& text) {
-    write(folder / name, text);
-    const std::string line = message_of([&] { open_table(folder / name); });
-    EXPECT_EQ(line.find('\n'), std::string::npos);
-    const std::size_t at = line.find(name);
-    return at == std::string::npos ? line : line.substr(at + std::strlen(name) + 2);
-  };
-  EXPECT_EQ(said("a.csv", "image,mask\nx.png,y.png\nx.png,\n"), "line 3: field 'mask' is missing");
-  EXPECT_EQ(said("a.csv", "image,mask\nx.png\n"), "line 2: must have 2 columns like the first, but has 1");
-  EXPECT_EQ(said("a.csv", "mask\ny.png\n"), "there must be a row and a column 'image', but there is none");
-  EXPECT_EQ(said("a.csv", "image\n"), "there must be a row and a column 'image', but there is none");
-  EXPECT_EQ(said("a.csv", ""), "line 1: each column must have a name of its own, but got ''");
-  EXPECT_EQ(said("a.jsonl", ""), "there must be a row and a column 'image', but there is none");
-  EXPECT_EQ(said("a.csv", "image,x:colour\ny.png,3\n"),
-            "line 2: the kind of 'x:colour' must be values, picture, target, mask, boxes or points");
-  EXPECT_EQ(said("a.csv", "image,x\ny.png,3\ny.png,four\n"),
-            "line 3: field 'x' must be numbers, but has \"four\"");
-  EXPECT_EQ(said("a.csv", "image,x\ny.png,two\n"),
-            "row 1: field 'x' must be a number, or a file that ends in .png, .jpg or .jpeg, but is 'two'");
-  EXPECT_EQ(said("a.csv", "image,label\ny.png,-1\n"),
-            "field 'label' must be whole numbers from 0 on, or names of classes, but has -1");
-  EXPECT_EQ(said("a.jsonl", "{\"image\": \"x.png\", \"p\": [1, 2]}\n{\"image\": \"x.png\", \"p\": [1]}"),
-            "line 2: field 'p' must be as in the line before, numbers [2], but is [1]");
-  EXPECT_EQ(said("a.jsonl", "{\"image\": \"x.png\", \"p\": [[1, 2], [3]]}"),
-            "line 1: field 'p' must have lists of one length");
-  EXPECT_EQ(said("a.jsonl", "{\"image\": \"x.png\"}\n{\"image\": \"x.png\", \"p\": 1}"),
-            "line 2: field 'p' is in no line before");
-  EXPECT_EQ(said("a.csv", "image,x,x.0\ny.png,3,4\n"),
-            "line 1: each column must have a name of its own, but got 'x.0'");
-  EXPECT_EQ(said("a.csv", "image,\ny.png,3\n"),
-            "line 1: each column must have a name of its own, but got ''");
-  EXPECT_EQ(said("a.jsonl", "[1]"), "line 1: must be an object, but is array");
-  EXPECT_EQ(said("a.jsonl", "{\"image\": "), "line 1: must be JSON, but is not");
-  EXPECT_EQ(said("a.jsonl", "{\"image\": \"x.png\", \"p\": null}"),
-            "line 1: field 'p' must be numbers, but has null");
-  write(folder / "a.csv", "image\nnone.png\n");
-  std::vector<std::byte> scratch;
-  const std::string line = message_of([&] { open_table(folder / "a.csv")->fetch(0, scratch); });
-  EXPECT_NE(line.find("none.png"), std::string::npos) << line;
-}
-
-TEST(FolderPairs, HaveFilesOfTheSameNames) {
-  const test::TempDir folder;
-  for (const char* name : {"b", "a"}) {
-    write(folder / "set/images" / (std::string(name) + ".jpg"), name);
-    write(folder / "set/masks" / (std::string(name) + ".png"), std::string("mask ") + name);
-    write(folder / "set/clean" / (std::string(name) + ".PNG"), std::string("clean ") + name);
-  }
-  const auto pairs = open_samples(folder / "set");
-  EXPECT_EQ(format_of(folder / "set"), "folders of images and masks or targets");
-  ASSERT_EQ(pairs->size(), 2);
-  EXPECT_EQ(pairs->fields()[1].name, "clean");
-  EXPECT_EQ(pairs->fields()[2], (FieldSpec{"mask", DType::u8, {0, 0}, FieldKind::mask}));
-  std::vector<std::byte> scratch;
-  const StoredSample sample = pairs->fetch(1, scratch);
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(sample.more[1].bytes.data()), 6), "mask b");
-  EXPECT_EQ(sample.codec, Codec::jpeg);
-  EXPECT_EQ(sample.more[0].codec, Codec::png) << "of a suffix in capitals";
-  std::filesystem::remove(folder / "set/masks/b.png");
-  EXPECT_NE(message_of([&] {
-              open_samples(folder / "set");
-            }).find("images/b.jpg must have a file of the same name in masks/, but has none"),
-            std::string::npos);
 }
 
 // Decoded --------------------------------------------------------------------------------------------------
@@ -249,15 +167,67 @@ TEST(DecodedFields, OfAnotherSizeAreNamedWithTheirSample) {
     EXPECT_NE(said().find("sample 2 "), std::string::npos) << said();
     EXPECT_NE(said().find(what), std::string::npos) << said();
   };
-  write(folder / "masks/2.png", png_of(mask_of(2, 46, 45)));
+  write_file(folder / "masks/2.png", png_of(mask_of(2, 46, 45)));
   holds("photos/2.png: field 'mask': must have the image's size, 46x46, but is 46x45");
-  write(folder / "masks/2.png", png_of(test::photo(46, 46, 3)));
+  write_file(folder / "masks/2.png", png_of(test::photo(46, 46, 3)));
   holds(
       "field 'mask': png: a mask must be grey or have a palette, of at most 8 bits, but has 3 channels of 8");
-  write(folder / "masks/2.png", test::jpeg_file(test::photo(46, 46, 3), {}));
+  write_file(folder / "masks/2.png", test::jpeg_file(test::photo(46, 46, 3), {}));
   holds("field 'mask': jpeg: a mask must be a PNG or raw: JPEG changes its classes");
-  write(folder / "masks/2.png", "rubbish");
+  write_file(folder / "masks/2.png", "rubbish");
   holds("field 'mask': ");
+}
+
+TEST(DecodedFields, NeedNoLabel) {
+  const test::TempDir folder;
+  for (const char* name : {"a", "b"}) {
+    const Pixels photo = test::photo(30, 40, 3);
+    write_file(folder / fmt::format("set/images/{}.png", name), png_of(photo));
+    write_file(folder / fmt::format("set/masks/{}.png", name), png_of(mask_of(1, 30, 40)));
+  }
+  const DecodedDataset data(open_samples(folder / "set"), {.height = 30, .width = 40});
+  Loader loader(data, {.batch_size = 2, .workers = 0});
+  Batch batch;
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_FALSE(batch.labels.defined());
+  const std::vector<std::uint8_t> mask = mask_of(1, 30, 40).bytes;
+  EXPECT_TRUE(std::equal(mask.begin(), mask.end(), batch["mask"].data<std::uint8_t>()));
+}
+
+void expect_same_rows(const Dataset& a, const Dataset& b) {
+  ASSERT_EQ(a.fields(), b.fields());
+  Loader of_a(a, {.batch_size = a.size(), .training = true, .workers = 0}),
+      of_b(b, {.batch_size = b.size(), .training = true, .workers = 0});
+  for (const std::int64_t epoch : {0, 3}) {
+    of_a.start_epoch(epoch);
+    of_b.start_epoch(epoch);
+    Batch x, y;
+    ASSERT_TRUE(of_a.next(x) && of_b.next(y));
+    for (const FieldSpec& field : a.fields())
+      EXPECT_EQ(x[field.name].to_vector(), y[field.name].to_vector()) << field.name << ", epoch " << epoch;
+  }
+}
+
+TEST(DecodedFields, OfASubsetAreAsTrainingSeesThem) {
+  const test::TempDir folder;
+  const auto data = std::make_shared<DecodedDataset>(
+      open_samples(write_table(folder)),
+      ImageTransform{.height = 16, .width = 24, .random_crop = RandomResizedCrop{}},
+      ImageTransform{.height = 16, .width = 24}, 5);
+  expect_same_rows(*data, Subset(data, {0, 1, 2, 3, 4, 5, 6}));
+}
+
+// Each of them reads through memory of its own.
+TEST(DecodedFields, OfDecodedSamplesAreTheirs) {
+  const test::TempDir folder;
+  const std::shared_ptr<const Dataset> table = open_samples(write_table(folder));
+  const ImageTransform as_is{.height = 16, .width = 24};
+  const auto once = std::make_shared<DecodedDataset>(table, as_is);
+  expect_same_rows(*once, DecodedDataset(once, as_is));
+  const auto packed = create_samples(folder / "a.athp", {.fields = once->fields()});
+  EXPECT_TRUE(convert(*once, *packed, {.threads = 1}));
+  packed->finish();
+  expect_same_rows(*once, PackedStore(folder / "a.athp", {.access = PackedAccess::read}));
 }
 
 // Packed ---------------------------------------------------------------------------------------------------
@@ -310,13 +280,98 @@ TEST(PackedFields, ComeBackAsTheyWere) {
 TEST(PackedFields, OtherFormatsSayThatTheyHoldNone) {
   const test::TempDir folder;
   const auto table = open_samples(write_table(folder));
-  EXPECT_SAYS(
-      pack(*table, folder / "a.tar"),
-      "a.tar must be a packed file (.athp) to hold more than image and label, but the samples have 'clean'");
+  std::vector<std::byte> pixels(12), scratch;
+  std::vector<StoredField> more{{pixels}, {pixels}};
+  const StoredSample raw{pixels, Codec::raw, 2, 2, 3, 0, more}, photo = table->fetch(0, scratch);
+  for (const char* name : {"a.npy", "images.npy", "a.npz", "a.h5", "a.tar", "a.tfrecord", "a.lmdb", "a.bin",
+                           "a-images-idx3-ubyte", "folder"}) {
+    std::unique_ptr<SampleWriter> writer;
+    try {
+      writer = create_samples(folder / name);
+    } catch (const Error&) {
+      continue;  // built without its library, or a name that images cannot have
+    }
+    EXPECT_SAYS(writer->add(raw),
+                "must have image and label alone, but has 2 more fields; a packed file (.athp) holds them");
+    EXPECT_SAYS(writer->add(photo),
+                "must have image and label alone, but has 4 more fields; a packed file (.athp) holds them");
+    writer.reset();
+    EXPECT_FALSE(std::filesystem::exists(folder / name)) << name;
+  }
   PackedWriter writer(folder / "a.athp");
-  std::vector<std::byte> scratch;
-  EXPECT_SAYS(writer.add(table->fetch(0, scratch)),
+  EXPECT_SAYS(writer.add(photo),
               "packed file: sample 0 must have 0 fields beside image and label, but has 4");
+}
+
+TEST(PackedFields, ThatCouldNotBeReadAreNotWritten) {
+  const test::TempDir folder;
+  const FieldSpec image{"image", DType::u8, {0, 0, 0}, FieldKind::picture},
+      mask{"mask", DType::u8, {0, 0}, FieldKind::mask};
+  const auto create = [&](const std::vector<FieldSpec>& fields) {
+    (void)PackedWriter(folder / "a.athp", {.fields = fields});
+  };
+  EXPECT_SAYS(create({mask}), "fields: samples must have an 'image'");
+  EXPECT_SAYS(create({image, mask, mask}),
+              "fields: each must have a name of its own, but 'mask' is there twice");
+  EXPECT_SAYS(create({image,
+                      {"gr\xf6\xdf"
+                       "e"}}),
+              "fields: a name must be UTF-8 without control characters, but is 'gr\\xf6\\xdfe'");
+  EXPECT_SAYS(create({image, {""}}), "fields: each must have a name");
+  PackedWriter writer(folder / "a.athp", {.fields = {image, {"weight", DType::f32}}});
+  std::vector<std::byte> bytes(8);
+  std::vector<StoredField> more{{bytes}};
+  EXPECT_SAYS(writer.add({bytes, Codec::png, 0, 0, 0, 0, more}),
+              "packed file: 'weight' of sample 0 must have 4 bytes, but has 8");
+  more[0] = {std::span(bytes).first(4), Codec::raw, -1};
+  EXPECT_SAYS(writer.add({bytes, Codec::png, 0, 0, 0, 0, more}),
+              "packed file: height, width and channels of 'weight' of sample 0 must be in [0, 4294967295], "
+              "but are -1x0x0");
+}
+
+// Before they are packed, not in the middle of a training.
+TEST(PackedFields, ThatNobodyCouldTrainOnAreFoundByPacking) {
+  const test::TempDir folder;
+  const auto path = write_table(folder);
+  const auto said = [&](bool check) {
+    const auto table = open_samples(path);
+    const auto writer = create_samples(folder / "a.athp", {.fields = table->fields()});
+    const RecodeOptions recode{.check = check, .fields = table->fields()};
+    return message_of([&] {
+      convert(*table, *writer, {.threads = 1, .make_change = [&] { return make_recoder(recode); }});
+    });
+  };
+  EXPECT_EQ(said(true), "");
+  write_file(folder / "masks/2.png", png_of(mask_of(2, 46, 45)));
+  EXPECT_NE(said(true).find("photos/2.png: field 'mask': must have the image's size, 46x46, but is 46x45"),
+            std::string::npos)
+      << said(true);
+  EXPECT_EQ(said(false), "");
+  write_file(folder / "masks/2.png", test::jpeg_file(test::photo(46, 46, 3), {}));
+  EXPECT_NE(said(true).find("field 'mask': jpeg: a mask must be a PNG or raw"), std::string::npos)
+      << said(true);
+}
+
+// A limit of bytes is one of all fields.
+TEST(PackedFields, CountInTheSizesOfFilesAndInProgress) {
+  const test::TempDir folder;
+  const auto table = open_samples(write_table(folder));
+  std::vector<std::byte> scratch;
+  std::int64_t all = 0, told = 0;
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    const StoredSample sample = table->fetch(i, scratch);
+    all += std::ssize(sample.bytes);
+    for (const StoredField& field : sample.more) all += std::ssize(field.bytes);
+  }
+  const auto writer =
+      create_samples(folder / "a.athp.json", {.file_bytes = all - 1, .fields = table->fields()});
+  EXPECT_TRUE(convert(*table, *writer, {.threads = 1, .progress = [&](std::int64_t, std::int64_t bytes) {
+                                          told = bytes;
+                                          return true;
+                                        }}));
+  writer->finish();
+  EXPECT_EQ(told, all);
+  EXPECT_EQ(manifest_files(folder / "a.athp.json").size(), 2u);
 }
 
 TEST(PackedFields, OfImageAndLabelAloneAreVersionOne) {

@@ -69,6 +69,25 @@ TEST(ImageFolder, ReadsFilesInByteOrder) {
             std::string::npos);
 }
 
+// macOS leaves ._a.jpg beside a.jpg; notebooks leave .ipynb_checkpoints/, which must not become a class.
+TEST(ImageFolder, HiddenFilesAndFoldersAreNoSamples) {
+  const TempDir dir;
+  for (const char* name : {".ipynb_checkpoints/a.jpg", "a/.hidden.jpg", "a/._a.jpg", "a/a.jpg"})
+    write_file(dir / name, name);
+  const ImageFolder data(dir.path());
+  EXPECT_EQ(data.class_names(), std::vector<std::string>{"a"});
+  ASSERT_EQ(data.size(), 1);
+  EXPECT_EQ(data.where(0), dir / "a/a.jpg");
+}
+
+TEST(ImageFolder, MayBeCalledWhatItLikes) {
+  const TempDir dir;
+  write_file(dir / "photos-of-pets/cat/a.jpg", "a");
+  EXPECT_EQ(format_of(dir / "photos-of-pets"), "image folder");
+  write_file(dir / "train-00000-of-00002", "a");
+  EXPECT_EQ(format_of(dir / "train-00000-of-00002"), "TFRecord file");
+}
+
 TEST(ImageFolder, AnEmptyOrMissingFolderIsAnIoError) {
   const TempDir dir;
   EXPECT_NE(error_of<IoError>([&] { ImageFolder(dir.path()); }).find("must hold one folder per class"),

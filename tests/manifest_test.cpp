@@ -125,6 +125,13 @@ TEST(Manifest, NamesWhatDoesNotFit) {
   EXPECT_NE(with("\"samples\": 10", "\"samples\": 11").find("11 samples"), std::string::npos);
   EXPECT_NE(with("\"samples\": 10", "\"samples\": \"x\"").find("must be a whole number"), std::string::npos);
   EXPECT_NE(with("\"samples\": 10", "\"samples\": 10.5").find("must be a whole number"), std::string::npos);
+  EXPECT_NE(with("set-00001.athp", "set\\n00001.athp").find("beside it, with names of one line"),
+            std::string::npos);
+  EXPECT_EQ(message().find('\n'), std::string::npos);
+  // The message must not go down as deep as the file does.
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  EXPECT_NE(with("\"version\": 1", "\"version\": " + deep).find("but has \"athanor manifest\" and array"),
+            std::string::npos);
   for (std::size_t length = 0; length + 1 < text.size(); length += 7) {
     write_file(path, text.substr(0, length));
     EXPECT_NE(message().find("set.athp.json"), std::string::npos) << length << ": " << message();

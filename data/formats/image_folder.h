@@ -9,9 +9,9 @@
 
 namespace athanor {
 
-/// One folder per class, with JPEG (.jpg, .jpeg) and PNG files (.png, any case) in each; others are not
-/// looked at. Classes are the folders' names in byte order, samples go class by class, in the byte order of
-/// their files' names. Constructor and fetch() throw IoError naming the file or folder.
+/// One folder per class, with JPEG (.jpg, .jpeg) and PNG files (.png, any case) in each; others, and hidden
+/// ones, are not looked at. Classes are the folders' names in byte order, samples go class by class, in the
+/// byte order of their files' names. Constructor and fetch() throw IoError naming the file or folder.
 class ImageFolder final : public Dataset {
  public:
   explicit ImageFolder(std::filesystem::path folder);
@@ -32,7 +32,6 @@ class ImageFolder final : public Dataset {
   };
 
   const char* name(std::int64_t index) const;
-  [[noreturn]] void fail(std::int64_t index, const std::string& message) const;
 
   std::filesystem::path folder_;
   int directory_ = -1;  // names are opened below it

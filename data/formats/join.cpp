@@ -1,6 +1,7 @@
 #include "data/formats/join.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "data/formats/detail/indexed_store.h"
 #include "tensor/error.h"
@@ -24,9 +25,13 @@ class JoinedStore final : public Dataset {
       ATH_CHECK(part->class_names() == parts_[0]->class_names(),
                 "join: all stores must have the same class names, but store {} has others than the first",
                 ends_.size());
-      ATH_CHECK(
-          std::ranges::equal(part->fields(), parts_[0]->fields(), {}, &FieldSpec::name, &FieldSpec::name),
-          "join: all stores must have the same fields, but store {} has others than the first", ends_.size());
+      // Sizes of images may differ.
+      const auto form = [](const FieldSpec& field) {
+        return std::tuple(field.name, field.kind, field.dtype);
+      };
+      ATH_CHECK(std::ranges::equal(part->fields(), parts_[0]->fields(), {}, form, form),
+                "join: all stores must have the same fields, but store {} has others than the first",
+                ends_.size());
       ends_.push_back(end += part->size());
     }
   }

@@ -1,7 +1,5 @@
 #include "data/formats/manifest.h"
 
-#include <algorithm>
-
 #include <nlohmann/json.hpp>
 
 #include "data/formats/detail/bytes.h"
@@ -9,6 +7,7 @@
 #include "data/formats/join.h"
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 
 namespace athanor {
 namespace {
@@ -33,7 +32,7 @@ std::vector<File> read_files(const std::filesystem::path& path) {
     const nlohmann::json all = nlohmann::json::parse(detail::text_of(text.bytes()));
     if (all.at("format") != kFormat || all.at("version") != 1) {
       fail(path, "must have \"format\": \"{}\" and \"version\": 1, but has {} and {}", kFormat,
-           all.at("format").dump(), all.at("version").dump());
+           detail::shown(all.at("format")), detail::shown(all.at("version")));
     }
     for (const nlohmann::json& entry : all.at("files")) {
       for (const char* number : {"samples", "bytes"}) {
@@ -43,14 +42,13 @@ std::vector<File> read_files(const std::filesystem::path& path) {
                       entry.at("samples").get<std::int64_t>(), entry.at("bytes").get<std::int64_t>()});
       // A manifest that was fetched must not lead anywhere else.
       const std::string& name = list.back().name;
-      if (name.empty() || name.find('/') != std::string::npos) {
-        fail(path, "files must lie beside it, but \"name\" is {}", entry.at("name").dump());
+      if (name.empty() || name.find('/') != std::string::npos || printable(name) != name) {
+        fail(path, "files must lie beside it, with names of one line, but \"name\" is {}",
+             entry.at("name").dump());
       }
     }
   } catch (const nlohmann::json::exception& error) {
-    std::string what = error.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    fail(path, "must be a manifest, but: {}", what);
+    fail(path, "must be a manifest, but: {}", printable(error.what()));
   }
   return list;
 }
@@ -74,7 +72,7 @@ class ManifestWriter final : public SampleWriter {
   }
 
   void add(const StoredSample& sample) override {
-    const std::int64_t bytes = std::ssize(sample.bytes);
+    const std::int64_t bytes = sample.stored_bytes();
     if (writer_ && bytes_ > 0 && bytes > most_bytes_ - bytes_) end_file();
     if (!writer_) begin_file();
     writer_->add(sample);
@@ -141,9 +139,9 @@ std::unique_ptr<Dataset> open_manifest(const std::filesystem::path& path, const 
     auto store = std::make_unique<PackedStore>(path.parent_path() / file.name, options);
     if (store->content_id() != file.content_id || store->size() != file.samples ||
         store->file_bytes() != file.bytes) {
-      fail(path, "{} must have content id {}, {} samples and {} bytes, but has {}, {} and {}", file.name,
-           file.content_id, file.samples, file.bytes, store->content_id(), store->size(),
-           store->file_bytes());
+      fail(path, "{} must have content id {}, {} samples and {} bytes, but has {}, {} and {}",
+           detail::printable(file.name), detail::printable(file.content_id), file.samples, file.bytes,
+           store->content_id(), store->size(), store->file_bytes());
     }
     files.push_back(std::move(store));
   }

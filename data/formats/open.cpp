@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -33,8 +32,7 @@ using Store = std::unique_ptr<Dataset>;
 using Writer = std::unique_ptr<SampleWriter>;
 
 bool ends_with(const path& at, std::initializer_list<const char*> any_of) {
-  std::string name = at.filename().string();
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string name = detail::lower_case(at.filename().string());
   return std::any_of(any_of.begin(), any_of.end(),
                      [&](const char* suffix) { return name.ends_with(suffix); });
 }
@@ -61,6 +59,13 @@ bool is_manifest(const path& at) {
 bool is_idx(const path& at) {
   const std::string name = at.filename().string();
   return name.find("idx3-ubyte") != std::string::npos || name.find("idx4-ubyte") != std::string::npos;
+}
+
+/// The usual name of a shard: train-00000-of-01024, or with something behind it.
+bool is_shard(const std::string& name) {
+  const auto digit = [&](std::size_t at) { return at < name.size() && name[at] >= '0' && name[at] <= '9'; };
+  const std::size_t of = name.rfind("-of-");
+  return of != std::string::npos && of > 0 && digit(of - 1) && digit(of + 4);
 }
 
 /// A file of bare pixels is known by what lies beside it.
@@ -103,9 +108,7 @@ constexpr Format kFormats[] = {
      [](const path& at, const OpenOptions&) { return open_tar(at); }},
     {"TFRecord file",
      [](const path& at) {
-       // The usual name of a shard: train-00000-of-01024.
-       return ends_with(at, {".tfrecord", ".tfrecords"}) ||
-              at.filename().string().find("-of-") != std::string::npos;
+       return ends_with(at, {".tfrecord", ".tfrecords"}) || is_shard(at.filename().string());
      },
      [](const path& at, const OpenOptions&) { return open_tfrecord(at); }},
     {"LMDB environment", [](const path& at) { return ends_with(at, {".mdb"}) || holds(at, {"data.mdb"}); },
@@ -174,13 +177,6 @@ Writer create_samples(const path& named, const CreateOptions& options) {
                                    .fields = options.fields};
   if (is_manifest(at)) return create_manifest(at, options.file_bytes, packed);
   if (ends_with(at, {".athp"})) return std::make_unique<PackedWriter>(at, packed);
-  for (const FieldSpec& field : options.fields) {
-    ATH_CHECK(
-        field.name == "image" || field.name == "label",
-        "data: {} must be a packed file (.athp) to hold more than image and label, but the samples have "
-        "'{}'",
-        at.string(), field.name);
-  }
   if (ends_with(at, {".npy"})) return create_npy(at);
   if (ends_with(at, {".npz"})) return create_npz(at);
   if (ends_with(at, {".h5", ".hdf5"})) return create_hdf5(at);

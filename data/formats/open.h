@@ -42,8 +42,8 @@ struct CreateOptions {
 
 /// A writer of the format that `path` ends like: .athp (a packed file), .athp.json (a manifest and its
 /// files), .npy, .npz, .h5, .hdf5, .tar, .tfrecord, .tfrecords, .mdb, .lmdb (a folder), .bin, idx3-ubyte, or
-/// no suffix (ImageFolderWriter). Of these packed files hold more than image and label. Throws ArgumentError
-/// on any other end, IoError where it cannot be written.
+/// no suffix (ImageFolderWriter). Of these packed files hold more than image and label; the others refuse
+/// such samples. Throws ArgumentError on any other end, IoError where it cannot be written.
 std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
                                              const CreateOptions& options = {});
 

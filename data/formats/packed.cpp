@@ -12,7 +12,6 @@
 
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/packed_layout.h"
-#include "data/sample_row.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -145,14 +144,9 @@ void PackedStore::read_tail() {
     fail(header.names_offset(), fmt::format("must name {} classes, but does not", header.classes));
   }
   if (fields.empty()) return;
-  const auto of = packed::decode_fields(fields);
-  const auto is = [](const char* name) {
-    return [name](const FieldSpec& field) { return field.name == name; };
-  };
-  if (of && std::ranges::count_if(*of, is("image")) == 1) fields_ = *of;
-  more_ = fields_.size() - std::min<std::size_t>(fields_.size(), 1) -
-          static_cast<std::size_t>(std::ranges::count_if(fields_, is("label")));
-  if (more_ == 0 || more_ > RowLayout::kMostFields)
+  fields_ = packed::decode_fields(fields);
+  more_ = static_cast<std::size_t>(std::ranges::count_if(fields_, packed::is_more));
+  if (more_ == 0)
     fail(header.names_offset() + header.name_bytes, "must be a table of fields, with an image, but is none");
 }
 

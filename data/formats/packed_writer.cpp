@@ -1,6 +1,7 @@
 #include "data/formats/packed_writer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "data/formats/crc32c.h"
@@ -13,6 +14,12 @@
 namespace athanor {
 
 using packed::Entry;
+
+namespace {
+
+constexpr std::int64_t kMost = UINT32_MAX;
+
+}  // namespace
 
 /// Consecutive pages that no sample straddles at either end: one page, or the pages of a sample larger than
 /// one and what fits behind it. The caller decides what lies where; whoever seals a chunk computes CRCs and
@@ -39,11 +46,8 @@ PackedWriter::PackedWriter(const std::filesystem::path& path, PackedWriterOption
             "packed file: there must be no class names or one for each of {} classes, but there are {}",
             classes_, names);
   if (names > 0) options_.classes = classes_ = names;
-  for (const FieldSpec& field : options_.fields)
-    more_ += field.name != "image" && field.name != "label" ? 1 : 0;
-  ATH_CHECK(more_ <= RowLayout::kMostFields, "packed file: there must be at most {} fields, but are {}",
-            RowLayout::kMostFields, more_);
-  if (more_ == 0) options_.fields = {};
+  if (!options_.fields.empty()) check_field_names(options_.fields);
+  std::ranges::copy_if(options_.fields, std::back_inserter(more_), packed::is_more);
   file_ = std::make_unique<AtomicFile>(path);
 }
 
@@ -55,36 +59,46 @@ void PackedWriter::check(const StoredSample& sample) const {
   ATH_CHECK(sample.label >= 0 && sample.label < classes,
             "packed file: the label of sample {} must be in [0, {}), but got {}", samples_, classes,
             sample.label);
-  ATH_CHECK(sample.more.size() == more_,
-            "packed file: sample {} must have {} fields beside image and label, but has {}", samples_, more_,
-            sample.more.size());
-  constexpr std::int64_t kMost = UINT32_MAX;
-  ATH_CHECK(std::ssize(sample.bytes) <= kMost,
+  ATH_CHECK(sample.more.size() == more_.size(),
+            "packed file: sample {} must have {} fields beside image and label, but has {}", samples_,
+            more_.size(), sample.more.size());
+  ATH_CHECK(sample.stored_bytes() <= kMost,
             "packed file: sample {} must have less than 4 GiB, but has {} bytes", samples_,
-            sample.bytes.size());
-  const std::int64_t h = sample.height, w = sample.width, c = sample.channels;
-  const bool sizes = h >= 0 && h <= kMost && w >= 0 && w <= kMost && c >= 0 && c <= kMost;
-  if (sample.codec != Codec::raw) {
-    ATH_CHECK(sizes,
-              "packed file: height, width and channels of sample {} must not be negative, but are {}x{}x{}",
-              samples_, h, w, c);
-    return;
+            sample.stored_bytes());
+  const StoredField image{sample.bytes, sample.codec, sample.height, sample.width, sample.channels};
+  check_sides("image", image);
+  for (std::size_t i = 0; i < more_.size(); ++i) {
+    const auto bytes = std::ssize(sample.more[i].bytes);
+    check_sides(more_[i].name, sample.more[i]);
+    ATH_CHECK(sample.more[i].codec != Codec::raw || more_[i].bytes() == 0 || more_[i].bytes() == bytes,
+              "packed file: '{}' of sample {} must have {} bytes, but has {}", more_[i].name, samples_,
+              more_[i].bytes(), bytes);
   }
+  if (sample.codec != Codec::raw) return;
   // Neither product can overflow: the first factors fit 32 bits, and the area fits the sample.
+  const std::int64_t h = sample.height, w = sample.width, c = sample.channels;
   const std::int64_t bytes = std::ssize(sample.bytes);
-  ATH_CHECK(sizes && bytes > 0 && h > 0 && w > 0 && h <= bytes / w && c <= bytes && h * w * c == bytes,
+  ATH_CHECK(bytes > 0 && h > 0 && w > 0 && h <= bytes / w && c <= bytes && h * w * c == bytes,
             "packed file: sample {} must have height x width x channels bytes, but has {}x{}x{} and {} bytes",
             samples_, h, w, c, bytes);
+}
+
+void PackedWriter::check_sides(const std::string& name, const StoredField& field) const {
+  const auto fits = [](std::int64_t side) { return side >= 0 && side <= kMost; };
+  ATH_CHECK(
+      fits(field.height) && fits(field.width) && fits(field.channels),
+      "packed file: height, width and channels of '{}' of sample {} must be in [0, {}], but are {}x{}x{}",
+      name, samples_, kMost, field.height, field.width, field.channels);
 }
 
 void PackedWriter::add(const StoredSample& sample) {
   ATH_CHECK(!finished_, "packed file: add() must come before finish()");
   check(sample);
   std::span<const std::byte> bytes = sample.bytes;
-  if (more_ > 0) {
+  if (!more_.empty()) {
     packed::join_fields(sample, joined_);
     bytes = joined_;
-    ATH_CHECK(bytes.size() <= UINT32_MAX,
+    ATH_CHECK(std::ssize(bytes) <= kMost,
               "packed file: sample {} must have less than 4 GiB, but has {} bytes", samples_, bytes.size());
   }
   const auto page = static_cast<std::uint64_t>(options_.page_bytes);
@@ -175,7 +189,7 @@ void PackedWriter::finish() {
   }
   std::vector<std::byte> names = packed::encode_names(options_.class_names);
   header.name_bytes = names.size();
-  if (more_ > 0) {
+  if (!more_.empty()) {
     const std::vector<std::byte> fields = packed::encode_fields(options_.fields);
     header.version = packed::kFieldsVersion;
     header.field_bytes = fields.size();

@@ -26,10 +26,11 @@ struct PackedWriterOptions {
 };
 
 /// Writes a packed file (data/formats/packed.h) that appears under its name when it is whole and on the disk.
-/// Its bytes are a function of the samples, their order, page_bytes, classes and class_names alone. Holds the
-/// index (40 bytes a sample) and threads + 2 pages in memory.
-/// add() throws ArgumentError where a sample has other fields, a label is negative or not below `classes`, a
-/// raw sample is not height x width x channels bytes, or any has 4 GiB or more.
+/// Its bytes are a function of the samples, their order, page_bytes, classes, class_names and fields alone.
+/// Holds the index (40 bytes a sample) and threads + 2 pages in memory. Throws ArgumentError on `fields` that
+/// check_field_names() has something against. add() throws it where a sample has other fields, a label is
+/// negative or not below `classes`, a raw sample is not height x width x channels bytes, or any has 4 GiB or
+/// more.
 class PackedWriter final : public SampleWriter {
  public:
   explicit PackedWriter(const std::filesystem::path& path, PackedWriterOptions options = {});
@@ -46,13 +47,14 @@ class PackedWriter final : public SampleWriter {
   struct Chunk;
 
   void check(const StoredSample& sample) const;
+  void check_sides(const std::string& name, const StoredField& field) const;
   void begin_chunk(std::uint64_t offset);
   void end_chunk(std::uint64_t bytes);
   void seal(Chunk& chunk) const;
 
   PackedWriterOptions options_;
   std::unique_ptr<class AtomicFile> file_;
-  std::size_t more_ = 0;                          ///< fields beside image and label
+  std::vector<FieldSpec> more_;                   ///< of options_.fields, those beside image and label
   std::vector<std::byte> joined_;                 ///< a sample of several fields
   std::deque<Chunk> chunks_;                      ///< in the order of the file; the last one is being filled
   std::deque<std::shared_future<void>> sealing_;  ///< a failure stays in front, so that nothing goes on

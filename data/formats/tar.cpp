@@ -26,10 +26,7 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
   const std::size_t slash = name.rfind('/');
   const std::size_t dot = name.find('.', slash == std::string::npos ? 0 : slash + 1);
   if (dot == std::string::npos) return {name, {}};
-  std::string suffix = name.substr(dot + 1);
-  std::transform(suffix.begin(), suffix.end(), suffix.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return {name.substr(0, dot), std::move(suffix)};
+  return {name.substr(0, dot), detail::lower_case(name.substr(dot + 1))};
 }
 
 void refuse_compressed(const FileBytes& file) {
@@ -144,12 +141,11 @@ class TarWriter final : public SampleWriter {
   explicit TarWriter(const std::filesystem::path& path) : file_(path) {}
 
   void add(const StoredSample& sample) override {
+    detail::check_sample(sample, count_, "tar");
     ATH_CHECK(sample.codec != Codec::raw,
               "tar: holds JPEG and PNG only, but sample {} is raw; encode it first, or write a format that "
-              "holds raw "
-              "images: packed, TFRecord, LMDB or npz",
+              "holds raw images: packed, TFRecord, LMDB or npz",
               count_);
-    detail::check_sample(sample, count_, "tar");
     const std::string name = fmt::format("{:09}", count_);
     member(name + (sample.codec == Codec::jpeg ? ".jpg" : ".png"), sample.bytes);
     member(name + ".cls", detail::bytes_of(std::to_string(sample.label)));

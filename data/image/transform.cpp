@@ -54,6 +54,12 @@ bool is_as_wanted(const StoredSample& sample, const ImageTransform& transform, s
 
 }  // namespace
 
+void must_have_size(const ImageSize& image, const ImageSize& field) {
+  if (field == image) return;
+  detail::fail<IoError>("must have the image's size, {}x{}, but is {}x{}", image.height, image.width,
+                        field.height, field.width);
+}
+
 Box draw(const RandomResizedCrop& crop, const ImageSize& size, const DrawKey& key) {
   const kernels::CropBox box =
       kernels::draw_crop(crop, size.height, size.width, {key.seed, key.epoch}, key.sample);
@@ -192,11 +198,16 @@ void ImageReader::read_raw(const Placement& at, const Box& box, const ImageSize&
   }
 }
 
-void ImageReader::read_nearest(const Placement& at, const ImageSize& wanted, std::span<std::uint8_t> out) {
+ImageView ImageReader::classes() {
   ImageView view{reinterpret_cast<const std::uint8_t*>(sample_.bytes.data()), size_.height, size_.width,
                  sample_.channels, sample_.width * sample_.channels};
   if (sample_.codec != Codec::raw) view = decoder_.decode_classes({0, 0, size_.height, size_.width});
   if (view.channels != 1) detail::fail<IoError>("mask: must have one channel, but has {}", view.channels);
+  return view;
+}
+
+void ImageReader::read_nearest(const Placement& at, const ImageSize& wanted, std::span<std::uint8_t> out) {
+  const ImageView view = classes();
   const auto nearest = [](const Window& window, std::int64_t i) {
     const double centre = (static_cast<double>(i) + 0.5) * window.scale + window.offset;
     return std::clamp(static_cast<std::int64_t>(std::floor(centre)), window.low, window.high - 1);
@@ -208,11 +219,35 @@ void ImageReader::read_nearest(const Placement& at, const ImageSize& wanted, std
   }
 }
 
-void ImageReader::check(const StoredSample& sample) {
-  open(sample);
-  if (sample.codec == Codec::raw) return;
-  const int reduce = decoder_.reduces() ? 8 : 1;  // every code is read all the same
-  decoder_.decode({0, 0, (size_.height + reduce - 1) / reduce, (size_.width + reduce - 1) / reduce}, reduce);
+/// Decodes for the defects alone; returns the upright size.
+ImageSize ImageReader::decode_all(const StoredSample& sample, bool mask) {
+  const ImageSize upright = open(sample);
+  if (mask) {
+    classes();
+  } else if (sample.codec != Codec::raw) {
+    const int reduce = decoder_.reduces() ? 8 : 1;  // every code is read all the same
+    const auto reduced = [reduce](std::int64_t side) { return (side + reduce - 1) / reduce; };
+    decoder_.decode({0, 0, reduced(size_.height), reduced(size_.width)}, reduce);
+  }
+  return upright;
+}
+
+void ImageReader::check(const StoredSample& sample, std::span<const FieldSpec> fields) {
+  const ImageSize size = decode_all(sample, false);
+  std::size_t next = 0;
+  for (const FieldSpec& field : fields) {
+    if (field.name == "image" || field.name == "label" || next == sample.more.size()) continue;
+    const StoredField& stored = sample.more[next++];
+    const bool is_picture = field.kind == FieldKind::picture || field.kind == FieldKind::target;
+    if (!is_picture && field.kind != FieldKind::mask) continue;
+    try {
+      must_have_size(size,
+                     decode_all({stored.bytes, stored.codec, stored.height, stored.width, stored.channels},
+                                !is_picture));
+    } catch (const IoError& error) {
+      detail::fail<IoError>("field '{}': {}", field.name, error.what());
+    }
+  }
 }
 
 }  // namespace athanor

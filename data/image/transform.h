@@ -46,6 +46,9 @@ struct Placement {
 };
 Placement place(const ImageTransform& transform, const ImageSize& size, const DrawKey& key);
 
+/// Throws IoError where a field that goes with an image has another size.
+void must_have_size(const ImageSize& image, const ImageSize& field);
+
 /// Decodes samples and brings them to one size. Decodes no more than the part that is wanted and, where that
 /// is drawn and is to shrink twice or more, not all its pixels (see JpegDecoder::decode). Photos that a
 /// camera held sideways are turned upright. For one thread at a time: once its memory has grown to the
@@ -65,10 +68,14 @@ class ImageReader {
   /// As read(), of a mask: the nearest pixel's class, which is what a palette's pixels or bytes of grey are.
   /// Throws IoError of a JPEG, or where a raw one has several channels.
   void read_nearest(const Placement& at, const ImageSize& wanted, std::span<std::uint8_t> out);
-  /// Decodes all of an encoded sample, for its defects alone. Throws IoError that does not name the sample.
-  void check(const StoredSample& sample);
+  /// Decodes all of a sample that is encoded, for its defects alone: of each of its `fields` what is no
+  /// number must be an image of the same size, and a mask one that read_nearest() takes. Throws IoError that
+  /// names the field beside the image, and not the sample.
+  void check(const StoredSample& sample, std::span<const FieldSpec> fields = {});
 
  private:
+  ImageView classes();
+  ImageSize decode_all(const StoredSample& sample, bool mask);
   void read_raw(const Placement& at, const Box& box, const ImageSize& result, std::int64_t channels,
                 std::span<std::uint8_t> out);
 

@@ -48,7 +48,7 @@ Json describe_samples(const Dataset& store) {
   std::vector<std::byte> scratch;
   for (std::int64_t i = 0; i < store.size(); ++i) {
     const StoredSample sample = store.fetch(i, scratch);
-    sizes.push_back(std::ssize(sample.bytes));
+    sizes.push_back(sample.stored_bytes());
     ++codecs[name_of(sample.codec)];
     if (!per_class.empty()) ++per_class[static_cast<std::size_t>(sample.label)];
   }

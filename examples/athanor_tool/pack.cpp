@@ -55,6 +55,7 @@ void run_pack(const PackArguments& arguments) {
   (void)make_recoder(recode);  // throws, before anything is opened, where they do not go together
   const SignalGuard signals;
   const std::unique_ptr<Dataset> from = open_data(arguments.source, arguments.part);
+  recode.fields = from->fields();
   const int threads = arguments.threads > 0
                           ? arguments.threads
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

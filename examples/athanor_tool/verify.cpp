@@ -34,7 +34,7 @@ class Decoding {
  public:
   /// Samples in `known` are damaged already, and left out.
   Decoding(const Dataset& store, bool decode, std::set<std::int64_t> known)
-      : store_(store), decode_(decode), known_(std::move(known)) {}
+      : store_(store), fields_(store.fields()), decode_(decode), known_(std::move(known)) {}
 
   /// Prints a line for each that fails, behind `prefix`. Returns how many do.
   std::size_t run(int threads, const std::string& prefix) {
@@ -79,10 +79,7 @@ class Decoding {
       return error.what();
     }
     try {
-      if (decode_) reader.check(sample);
-      for (const StoredField& field : sample.more) {
-        if (decode_ && field.codec != Codec::raw) reader.check({field.bytes, field.codec});
-      }
+      if (decode_) reader.check(sample, fields_);
     } catch (const IoError& error) {
       return fmt::format("{}: {}", store_.where(i), error.what());
     }
@@ -90,6 +87,7 @@ class Decoding {
   }
 
   const Dataset& store_;
+  const std::vector<FieldSpec> fields_;
   const bool decode_;
   const std::set<std::int64_t> known_;
   std::atomic<std::int64_t> next_{0};

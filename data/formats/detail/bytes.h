@@ -76,9 +76,22 @@ inline std::optional<std::int64_t> product(std::initializer_list<std::int64_t> f
   return result;
 }
 
+/// With A to Z as a to z.
+inline std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower;
+}
+
 /// Text from a file for a message of one line, cut at 80.
 inline std::string printable(std::string_view text) {
   return athanor::printable(text.substr(0, 80)) + (text.size() > 80 ? "..." : "");
+}
+
+/// A JSON value for a message of one line. Of a list or an object, which may be of any depth, its type.
+template <class Json> std::string shown(const Json& value) {
+  if (value.is_structured()) return value.type_name();
+  return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace athanor::detail

@@ -69,8 +69,7 @@ Header read_dictionary(const FileBytes& file, std::int64_t start, const std::str
   Header header{descr.get<std::string>(), order.get<bool>(), {}, 0};
   for (const json& dim : shape) {
     if (!dim.is_number_unsigned() || dim.get<std::uint64_t>() > INT64_MAX) {
-      file.fail(start, "a dimension must be a number in [0, 2^63), but is {}",
-                dim.is_number() ? dim.dump() : dim.type_name());
+      file.fail(start, "a dimension must be a number in [0, 2^63), but is {}", shown(dim));
     }
     header.shape.push_back(dim.get<std::int64_t>());
   }

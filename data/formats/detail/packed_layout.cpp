@@ -11,6 +11,7 @@
 #include "data/formats/detail/bytes.h"
 #include "data/sample_row.h"
 #include "tensor/detail/sha256.h"
+#include "tensor/error.h"
 
 namespace athanor::packed {
 namespace {
@@ -172,8 +173,8 @@ std::vector<std::byte> encode_fields(const std::vector<FieldSpec>& fields) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::optional<std::vector<FieldSpec>> decode_fields(std::span<const std::byte> bytes) {
-  constexpr std::size_t kMostFields = 18, kMostSides = 8;
+std::vector<FieldSpec> decode_fields(std::span<const std::byte> bytes) {
+  constexpr std::size_t kMostSides = 8;
   constexpr std::int64_t kMostSide = std::int64_t{1} << 31;
   std::vector<FieldSpec> fields;
   try {
@@ -182,22 +183,24 @@ std::optional<std::vector<FieldSpec>> decode_fields(std::span<const std::byte> b
       const auto dtype = dtype_named(entry.at("dtype").get<std::string>());
       const auto kind = field_kind_named(entry.at("kind").get<std::string>());
       const nlohmann::json& shape = entry.at("shape");
-      if (!dtype || !kind || shape.size() > kMostSides) return std::nullopt;
+      if (!dtype || !kind || !shape.is_array() || shape.size() > kMostSides) return {};
       std::int64_t elements = 1;
       for (const nlohmann::json& side : shape) {
         const auto length = side.is_number_integer() ? side.get<std::int64_t>() : -1;
-        if (length < 0 || length > kMostSide) return std::nullopt;
+        if (length < 0 || length > kMostSide) return {};
         field.shape.push_back(length);
         elements *= length;
-        if (elements > kMostSide) return std::nullopt;
+        if (elements > kMostSide) return {};
       }
       field.dtype = *dtype;
       field.kind = *kind;
       fields.push_back(std::move(field));
-      if (fields.size() > kMostFields) return std::nullopt;
     }
+    check_field_names(fields);
   } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
+    return {};
+  } catch (const ArgumentError&) {
+    return {};
   }
   return fields;
 }

@@ -105,9 +105,14 @@ Entry decode_entry(const std::byte* at, std::uint32_t entry_bytes, const Form& c
 std::vector<std::byte> encode_names(const std::vector<std::string>& names);
 bool decode_names(std::span<const std::byte> bytes, std::uint64_t count, std::vector<std::string>& names);
 
-/// The table of fields, as JSON; decode_fields() gives nothing where `bytes` are none.
+/// The table of fields, as JSON. decode_fields() gives none where `bytes` are no such table, or one that
+/// check_field_names() has something against.
 std::vector<std::byte> encode_fields(const std::vector<FieldSpec>& fields);
-std::optional<std::vector<FieldSpec>> decode_fields(std::span<const std::byte> bytes);
+std::vector<FieldSpec> decode_fields(std::span<const std::byte> bytes);
+/// Whether a field is none of those that version 1 has.
+inline bool is_more(const FieldSpec& field) {
+  return field.name != "image" && field.name != "label";
+}
 
 /// Of version 2, the bytes of a sample: its image and its other fields, each from a multiple of 8 on, and
 /// then for each of them its length and form, kPartBytes. divide_fields() makes of a sample with all of these

@@ -44,6 +44,10 @@ FolderOf::~FolderOf() {
 }
 
 void check_sample(const StoredSample& sample, std::int64_t index, const char* format) {
+  ATH_CHECK(sample.more.empty(),
+            "{}: sample {} must have image and label alone, but has {} more fields; a packed file (.athp) "
+            "holds them",
+            format, index, sample.more.size());
   ATH_CHECK(sample.label >= 0 && sample.label < kMaxClasses,
             "{}: the label of sample {} must be in [0, {}), but got {}", format, index, kMaxClasses,
             sample.label);
@@ -60,6 +64,7 @@ void check_some(std::int64_t samples, const char* format) {
 }
 
 void UniformSamples::add(const StoredSample& sample) {
+  check_sample(sample, size(), format_);
   ATH_CHECK(classes_ == 0 || sample.label < classes_, "{}: labels must be below {}, but got {}", format_,
             classes_, sample.label);
   ATH_CHECK(
@@ -67,13 +72,11 @@ void UniformSamples::add(const StoredSample& sample) {
       "{}: holds raw images only, but sample {} is {}; decode it first, or write a format that keeps it: "
       "packed, TFRecord, LMDB or tar",
       format_, size(), name_of(sample.codec));
-  check_sample(sample, size(), format_);
   const ImageSpec spec{sample.height, sample.width, sample.channels, 0};
   if (labels_.empty()) spec_ = spec;
   ATH_CHECK(spec == spec_,
             "{}: holds images of one size only, but sample {} is {}x{}x{} and those before it {}x{}x{}; "
-            "resize them "
-            "first, or write a format that holds any: packed, TFRecord or LMDB",
+            "resize them first, or write a format that holds any: packed, TFRecord or LMDB",
             format_, size(), spec.height, spec.width, spec.channels, spec_.height, spec_.width,
             spec_.channels);
   labels_.push_back(sample.label);

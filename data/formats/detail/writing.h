@@ -45,7 +45,8 @@ class FolderOf {
   bool made_ = false;
 };
 
-/// Throws ArgumentError unless a sample has bytes, a label in range and, where it is raw, a shape that fits.
+/// Throws ArgumentError where a sample has more than image and label, and unless it has bytes, a label in
+/// range and, where it is raw, a shape that fits.
 void check_sample(const StoredSample& sample, std::int64_t index, const char* format);
 
 /// Throws ArgumentError where there are no samples: such a file is not written.

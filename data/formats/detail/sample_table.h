@@ -1,0 +1,78 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "data/dataset.h"
+
+namespace athanor::detail {
+
+/// Samples of several fields that somebody lists row by row: files, and numbers, which it holds in memory.
+class SampleTable final : public Dataset {
+ public:
+  /// A field's key, NAME or NAME:KIND, and of each the name of a file, a number, or a list of numbers or of
+  /// such lists.
+  using Row = nlohmann::ordered_json;
+  /// Whether labels that are text, all of them numbers, are these numbers. (A CSV file has nothing but text.)
+  enum class LabelText : bool { names, names_or_numbers };
+
+  /// `name`: what messages begin with. Names of files are below `folder`.
+  SampleTable(std::string name, std::filesystem::path folder, LabelText text = LabelText::names)
+      : name_(std::move(name)), folder_(std::move(folder)), label_text_(text) {}
+
+  /// A number where all of the text is a finite one that fits; else the text.
+  static Row typed(const std::string& text);
+  /// Throws IoError, "NAME, WHERE: ...", on anything but an object with the fields of the rows before, in the
+  /// shapes that they had.
+  void add_row(const Row& row, const std::string& where);
+  /// After the last row. Throws IoError where there is none.
+  void finish();
+
+  std::int64_t size() const override { return rows_; }
+  const ImageSpec& spec() const override { return spec_; }
+  std::vector<FieldSpec> fields() const override;
+  std::vector<std::string> class_names() const override { return class_names_; }
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
+  std::string where(std::int64_t index) const override;
+
+ private:
+  struct Column {
+    FieldSpec field;
+    bool is_text = false;
+    std::int64_t rows = 0;
+    std::vector<std::string> texts;  // names of files, or of classes
+    std::vector<double> numbers;
+    Shape listed;                   // of each row's
+    bool whole = true;              // all of them
+    std::vector<std::byte> values;  // the numbers, as batches hold them
+
+    bool is_label() const { return field.name == "label"; }
+    bool is_file() const { return is_text && !is_label(); }
+    const std::string& text(std::int64_t row) const { return texts[static_cast<std::size_t>(row)]; }
+  };
+
+  template <class... Args>
+  [[noreturn]] void fail(const std::string& where, fmt::format_string<Args...> message, Args&&... args) const;
+  Column& column_of(const std::string& key, const Row& value, const std::string& where);
+  Column declared(FieldSpec field, bool has_kind, const Row& value, const std::string& where) const;
+  void add_text(Column& column, const Row& value, const std::string& where) const;
+  void add_numbers(Column& column, const Row& value, const std::string& where) const;
+  void set_shape(Column& column, const Shape& listed, const std::string& where) const;
+  void check_image(const Row& first) const;
+  void check_label(const Row& value, const std::string& where) const;
+  void read_classes(Column& column);
+
+  std::string name_;
+  std::filesystem::path folder_;
+  LabelText label_text_;
+  std::int64_t rows_ = 0;
+  std::vector<Column> columns_;
+  std::vector<std::string> class_names_;
+  ImageSpec spec_;
+};
+
+}  // namespace athanor::detail

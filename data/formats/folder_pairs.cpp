@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "data/formats/detail/image_files.h"
+#include "data/formats/detail/sample_table.h"
+#include "data/formats/table.h"
+#include "tensor/error.h"
+
+namespace athanor {
+namespace {
+
+using std::filesystem::path;
+constexpr char kFormat[] = "folder pairs";
+
+/// The image files of a folder by their names without the suffix.
+using Files = std::map<std::string, std::string>;
+
+template <class... Args>
+[[noreturn]] void fail(const path& folder, fmt::format_string<Args...> message, Args&&... args) {
+  detail::fail<IoError>("{}: {}: {}", kFormat, folder.string(),
+                        fmt::format(message, std::forward<Args>(args)...));
+}
+
+Files files_of(const path& folder, const std::string& part) {
+  Files files;
+  for (const std::string& file : detail::sorted_names(folder / part, kFormat)) {
+    if (!detail::codec_named(file)) continue;
+    const auto [at, is_new] = files.try_emplace(path(file).stem().string(), file);
+    if (!is_new)
+      fail(folder, "{}/ must have one file of each name, but has {} and {}", part, at->second, file);
+  }
+  return files;
+}
+
+void must_have_all(const path& folder, const std::string& part, const Files& files, const std::string& of,
+                   const Files& others) {
+  for (const auto& [stem, file] : others) {
+    if (!files.contains(stem))
+      fail(folder, "{}/{} must have a file of the same name in {}/, but has none", of, file, part);
+  }
+}
+
+}  // namespace
+
+bool is_folder_pairs(const path& folder) {
+  std::error_code error;
+  const auto has = [&](const char* name) { return std::filesystem::is_directory(folder / name, error); };
+  return has("images") && (has("masks") || has("targets"));
+}
+
+std::unique_ptr<Dataset> open_folder_pairs(const path& folder) {
+  struct Part {
+    std::string folder;
+    Files files;
+  };
+  std::map<std::string, Part> parts;  // by the names of their fields
+  for (const std::string& part : detail::sorted_names(folder, kFormat)) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(folder / part, error)) continue;
+    Files files = files_of(folder, part);
+    const bool must = part == "images" || part == "masks" || part == "targets";
+    if (files.empty() && must) fail(folder, "{}/ must hold .png, .jpg or .jpeg files, but holds none", part);
+    if (files.empty()) continue;
+    const std::string field = part.ends_with('s') ? part.substr(0, part.size() - 1) : part;
+    if (field == "label")
+      fail(folder, "{}/ must not hold images: a label is a class; are they masks or targets?", part);
+    const auto [at, is_new] = parts.try_emplace(field, Part{part, std::move(files)});
+    if (!is_new)
+      fail(folder, "each folder must be a field of its own, but {}/ and {}/ are both '{}'", at->second.folder,
+           part, field);
+  }
+  const Files& images = parts["image"].files;
+  for (const auto& [field, part] : parts) {
+    must_have_all(folder, part.folder, part.files, "images", images);
+    must_have_all(folder, "images", images, part.folder, part.files);
+  }
+  auto table = std::make_unique<detail::SampleTable>(fmt::format("{}: {}", kFormat, folder.string()), folder);
+  for (const auto& [stem, image] : images) {
+    detail::SampleTable::Row row{{"image", "images/" + image}};
+    for (const auto& [field, part] : parts) {
+      if (field != "image") row[field] = part.folder + "/" + part.files.at(stem);
+    }
+    table->add_row(row, "images/" + image);
+  }
+  table->finish();
+  return table;
+}
+
+}  // namespace athanor
