@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/says.h"
 #include "tensor/error.h"
 #include "tensor/stream.h"
 #include "trainer/config.h"
@@ -417,6 +418,13 @@ TEST(Flags, MonitorKeepsTheBestWeightsAndNeverStops) {
   EXPECT_EQ(refusal({"--monitor", "val_loss", "--early-stop", "val_loss:3"}),
             "--monitor: --early-stop keeps the best weights, too: give one of them");
   EXPECT_EQ(parse({"--keep", "7"}).checkpoint_keep, 7);
+}
+
+TEST(Flags, ProgramsWithoutAChoiceOfModelsLoadNone) {
+  TrainerConfig defaults;
+  defaults.program = "dcgan";
+  const std::vector<const char*> argv{"dcgan", "--pretrained", "x"};
+  EXPECT_SAYS(parse_flags(3, argv.data(), defaults), "there is no flag '--pretrained'");
 }
 
 TEST(Flags, EachIsKeptWithWhereItCameFrom) {

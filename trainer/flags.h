@@ -14,7 +14,7 @@ namespace athanor {
 ///
 ///     double temperature = 4;
 ///     return train_main(argc, argv, config, dist::networks(), fit, [&](Flags& flags) {
-///       flags.add("--temperature T", temperature, "of both softmaxes [{}]");
+///       flags.add("--temperature T", temperature, "temperature of both softmaxes [{}]");
 ///     });
 ///
 /// --help lists them under the program's name. What they were set to is a setting of the run: one that goes

@@ -104,11 +104,11 @@ void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
 }
 
 void JsonLines::on_note(Trainer&, const std::string& note) {
-  append(text_of(Json{{"event", "note"}, {"text", note}}));
+  append(line_of(phase_, Json{{"event", "note"}, {"text", note}}));
 }
 
 void JsonLines::on_exception(Trainer&, const std::exception& error) {
-  append(text_of(Json{{"event", "error"}, {"text", error.what()}}));
+  append(line_of(phase_, Json{{"event", "error"}, {"text", error.what()}}));
 }
 
 void JsonLines::on_fit_end(Trainer&, const FitReport& report) {

@@ -264,6 +264,7 @@ void add_reports(FlagTable& flags, TrainerConfig& config) {
       "--checkpoint-dir or --run-dir, or of the newest run with these settings that was not finished; a "
       "fresh start where there is none",
       config.resume, path);
+  if (config.models.empty()) return;  // a task's networks are the program's to fill
   flags.add("--pretrained FILE",
             "initial weights: a checkpoint, or safetensors with this model's names; if the number of classes "
             "differs, the last layer starts from random weights [random]",

@@ -94,7 +94,7 @@ void plan(const Options& options) {
     fmt::print("zero1 saves {} MB per rank ({:.0f} %).\n", megabytes(spared),
                100 * static_cast<double>(spared) / static_cast<double>(ddp.total()));
   } else {
-    fmt::print("zero1 is not worth it: it spares {} MB per rank; use ddp.\n", megabytes(spared));
+    fmt::print("zero1 is not worth it: it saves only {} MB per rank; use ddp.\n", megabytes(spared));
   }
 }
 
