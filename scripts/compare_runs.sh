@@ -24,6 +24,7 @@ done
 data=${ATHANOR_DATA_DIR:-/nowhere}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+export ATHANOR_RUNS_DIR=none # what is compared is in the metrics
 [ "$(id -u)" -ne 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 hash_of() { # hash_of BIN PROGRAM ARGUMENTS...: that of the weights after training, or why there is none

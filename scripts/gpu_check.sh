@@ -143,6 +143,7 @@ fi
 
 use_bundle "${bundle:-$root/build/cuda}"
 export ATHANOR_PLANS_DIR=$raw/plans # where a test writes down the properties of the device
+export ATHANOR_RUNS_DIR=none # the report has what counts
 python3 "$root/scripts/gpu_report.py" versions >>"$raw/meta.tsv"
 
 total=$(awk -v m="$minutes" 'BEGIN { printf "%d", 60 * m }')
