@@ -10,6 +10,7 @@
 #include "data/decoded_dataset.h"
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/packed_layout.h"
+#include "data/formats/join.h"
 #include "data/formats/manifest.h"
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
@@ -327,6 +328,27 @@ TEST(PackedFields, ThatCouldNotBeReadAreNotWritten) {
   EXPECT_SAYS(writer.add({bytes, Codec::png, 0, 0, 0, 0, more}),
               "packed file: height, width and channels of 'weight' of sample 0 must be in [0, 4294967295], "
               "but are -1x0x0");
+}
+
+TEST(PackedFields, OfTheSameNamesMustBeOfTheSameKinds) {
+  const test::TempDir folder;
+  std::vector<std::byte> bytes(12);
+  const std::vector<StoredField> more{{bytes}};
+  const auto parts = [&](FieldKind kind) {
+    std::vector<std::unique_ptr<Dataset>> all;
+    for (const FieldKind of : {FieldKind::values, kind}) {
+      const auto path = folder / fmt::format("{}.athp", name_of(of));
+      PackedWriter writer(path, {.fields = {{"image", DType::u8, {2, 2, 3}, FieldKind::picture},
+                                            {"x", DType::u8, {2, 2, 3}, of}}});
+      writer.add({bytes, Codec::raw, 2, 2, 3, 0, more});
+      writer.finish();
+      all.push_back(open_samples(path));
+    }
+    return all;
+  };
+  EXPECT_EQ(join(parts(FieldKind::values))->size(), 2);
+  EXPECT_SAYS(join(parts(FieldKind::target)),
+              "join: all stores must have the same fields, but store 1 has others");
 }
 
 // Before they are packed, not in the middle of a training.
