@@ -413,6 +413,21 @@ TEST(PackedFields, OfImageAndLabelAloneAreVersionOne) {
   EXPECT_EQ(files[0][8], 1);
 }
 
+// Else they would come back as samples of a class.
+TEST(PackedFields, OfAnImageAloneHaveNoLabel) {
+  const test::TempDir folder;
+  std::vector<std::byte> pixels(12, std::byte{3}), scratch;
+  const std::vector<FieldSpec> fields{{"image", DType::u8, {2, 2, 3}, FieldKind::picture}};
+  PackedWriter writer(folder / "a.athp", {.fields = fields});
+  writer.add({pixels, Codec::raw, 2, 2, 3, 0});
+  writer.finish();
+  const PackedStore store(folder / "a.athp");
+  EXPECT_EQ(store.fields(), fields);
+  EXPECT_EQ(store.spec(), (ImageSpec{2, 2, 3, 0}));
+  EXPECT_TRUE(std::ranges::equal(store.fetch(0, scratch).bytes, pixels));
+  EXPECT_TRUE(store.verify().empty());
+}
+
 /// A packed file of which some bytes are others, and every CRC fits.
 void forge(const std::filesystem::path& path,
            const std::function<void(std::string& file, packed::Header& header)>& change) {
