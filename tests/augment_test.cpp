@@ -380,6 +380,9 @@ TEST(Preprocess, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Preprocess({8, 8, 3, 10}, three, DType::f32, kCpu, {.colour = {.contrast = -1}}),
                ArgumentError);
   EXPECT_THROW(Preprocess({8, 8, 1, 10}, one, DType::i64, kCpu), ArgumentError);
+  const Augment crop{.resized_crop = RandomResizedCrop{}};  // computes in 32 bits
+  EXPECT_NO_THROW(Preprocess({16384, 1, 1, 10}, one, DType::f32, kCpu, crop));
+  EXPECT_THROW(Preprocess({16385, 1, 1, 10}, one, DType::f32, kCpu, crop), ArgumentError);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "data/decoded_dataset.h"
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/packed_layout.h"
+#include "data/formats/join.h"
 #include "data/formats/manifest.h"
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
@@ -329,6 +330,27 @@ TEST(PackedFields, ThatCouldNotBeReadAreNotWritten) {
               "but are -1x0x0");
 }
 
+TEST(PackedFields, OfTheSameNamesMustBeOfTheSameKinds) {
+  const test::TempDir folder;
+  std::vector<std::byte> bytes(12);
+  const std::vector<StoredField> more{{bytes}};
+  const auto parts = [&](FieldKind kind) {
+    std::vector<std::unique_ptr<Dataset>> all;
+    for (const FieldKind of : {FieldKind::values, kind}) {
+      const auto path = folder / fmt::format("{}.athp", name_of(of));
+      PackedWriter writer(path, {.fields = {{"image", DType::u8, {2, 2, 3}, FieldKind::picture},
+                                            {"x", DType::u8, {2, 2, 3}, of}}});
+      writer.add({bytes, Codec::raw, 2, 2, 3, 0, more});
+      writer.finish();
+      all.push_back(open_samples(path));
+    }
+    return all;
+  };
+  EXPECT_EQ(join(parts(FieldKind::values))->size(), 2);
+  EXPECT_SAYS(join(parts(FieldKind::target)),
+              "join: all stores must have the same fields, but store 1 has others");
+}
+
 // Before they are packed, not in the middle of a training.
 TEST(PackedFields, ThatNobodyCouldTrainOnAreFoundByPacking) {
   const test::TempDir folder;
@@ -389,6 +411,21 @@ TEST(PackedFields, OfImageAndLabelAloneAreVersionOne) {
   }
   EXPECT_EQ(files[0], files[1]);
   EXPECT_EQ(files[0][8], 1);
+}
+
+// Else they would come back as samples of a class.
+TEST(PackedFields, OfAnImageAloneHaveNoLabel) {
+  const test::TempDir folder;
+  std::vector<std::byte> pixels(12, std::byte{3}), scratch;
+  const std::vector<FieldSpec> fields{{"image", DType::u8, {2, 2, 3}, FieldKind::picture}};
+  PackedWriter writer(folder / "a.athp", {.fields = fields});
+  writer.add({pixels, Codec::raw, 2, 2, 3, 0});
+  writer.finish();
+  const PackedStore store(folder / "a.athp");
+  EXPECT_EQ(store.fields(), fields);
+  EXPECT_EQ(store.spec(), (ImageSpec{2, 2, 3, 0}));
+  EXPECT_TRUE(std::ranges::equal(store.fetch(0, scratch).bytes, pixels));
+  EXPECT_TRUE(store.verify().empty());
 }
 
 /// A packed file of which some bytes are others, and every CRC fits.

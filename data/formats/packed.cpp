@@ -146,7 +146,7 @@ void PackedStore::read_tail() {
   if (fields.empty()) return;
   fields_ = packed::decode_fields(fields);
   more_ = static_cast<std::size_t>(std::ranges::count_if(fields_, packed::is_more));
-  if (more_ == 0)
+  if (fields_.empty())
     fail(header.names_offset() + header.name_bytes, "must be a table of fields, with an image, but is none");
 }
 

@@ -46,8 +46,10 @@ PackedWriter::PackedWriter(const std::filesystem::path& path, PackedWriterOption
             "packed file: there must be no class names or one for each of {} classes, but there are {}",
             classes_, names);
   if (names > 0) options_.classes = classes_ = names;
-  if (!options_.fields.empty()) check_field_names(options_.fields);
-  std::ranges::copy_if(options_.fields, std::back_inserter(more_), packed::is_more);
+  std::vector<FieldSpec>& fields = options_.fields;
+  if (!fields.empty()) check_field_names(fields);
+  std::ranges::copy_if(fields, std::back_inserter(more_), packed::is_more);
+  if (more_.empty() && fields.size() == 2) fields = {};  // image and label, as version 1 has them
   file_ = std::make_unique<AtomicFile>(path);
 }
 
@@ -189,7 +191,7 @@ void PackedWriter::finish() {
   }
   std::vector<std::byte> names = packed::encode_names(options_.class_names);
   header.name_bytes = names.size();
-  if (!more_.empty()) {
+  if (!options_.fields.empty()) {
     const std::vector<std::byte> fields = packed::encode_fields(options_.fields);
     header.version = packed::kFieldsVersion;
     header.field_bytes = fields.size();
