@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/creation.h"
+#include "autograd/dropout.h"
 #include "autograd/elementwise.h"
 #include "autograd/matmul.h"
 #include "autograd/shape.h"
@@ -48,12 +49,13 @@ Tensor masked_softmax(const Tensor& scores, const Tensor& allowed) {
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options) {
   check_operands(q, k, v);
-  const auto& [mask, causal, given] = options;
+  const auto& [mask, causal, given, p] = options;
+  ATH_CHECK(p >= 0 && p <= 1, "{}: dropout must be in [0, 1], but got {}", kOp, p);
   ATH_CHECK(!(causal && mask.defined()), "{}: causal must come without a mask, but has one", kOp);
   const bool added = mask.defined() && mask.dtype() == q.dtype();
   if (is_half(q.dtype()) && (added || !mask.defined() || mask.dtype() == DType::boolean)) {
     // Rounded once: scores and weights of a half type lose digits at every step.
-    const AttentionOptions wide{added ? cast(mask, DType::f32) : mask, causal, given};
+    const AttentionOptions wide{added ? cast(mask, DType::f32) : mask, causal, given, p};
     const auto widened = [](const Tensor& x) { return cast(x, DType::f32); };
     return cast(scaled_dot_product_attention(widened(q), widened(k), widened(v), wide), q.dtype());
   }
@@ -67,9 +69,12 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
               kOp, q.dtype(), q.device().str(), scores.shape(), mask.dtype(), mask.device().str(),
               mask.shape());
   }
-  if (mask.defined() && mask.dtype() == DType::boolean) return matmul(masked_softmax(scores, mask), v);
-  if (causal) return matmul(masked_softmax(scores, causal_mask(q.dim(-2), k.dim(-2), q.device())), v);
-  return matmul(softmax(mask.defined() ? scores + mask : scores), v);
+  const Tensor weights = [&, mask = mask, causal = causal] {
+    if (mask.defined() && mask.dtype() == DType::boolean) return masked_softmax(scores, mask);
+    if (causal) return masked_softmax(scores, causal_mask(q.dim(-2), k.dim(-2), q.device()));
+    return softmax(mask.defined() ? scores + mask : scores);
+  }();
+  return matmul(dropout(weights, p, true), v);
 }
 
 }  // namespace athanor

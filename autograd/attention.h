@@ -14,6 +14,9 @@ struct AttentionOptions {
   bool causal = false;
   /// What scores are multiplied by; 1 / sqrt(D) where it is left out.
   std::optional<double> scale = {};
+  /// Of a weight, after the softmax: the probability of being zeroed, while the rest are scaled by 1 / (1 -
+  /// p) (dropout()). For training: whoever evaluates leaves it at 0.
+  float dropout = 0;
 };
 /// softmax(scale q k^T + mask) v: for each query a mean of the values, by how well it agrees with their keys.
 /// q [..., L, D], k [..., S, D], v [..., S, E] -> [..., L, E]; leading axes broadcast; one floating dtype and

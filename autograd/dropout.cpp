@@ -11,9 +11,9 @@ Tensor dropout(const Tensor& x, float p, bool training) {
   ATH_CHECK(p >= 0 && p <= 1, "dropout: p must be in [0, 1], but got {}", p);
   if (!training || p == 0) return x;
   const Tensor y = empty_like(x);
-  std::int64_t op = 0;
+  RandomOp op;
   on_device(x.device(), [&](auto& context) {
-    op = context.next_random_op();
+    op = next_random_op(context, x.shape());
     kernels::dropout(context, p, op, dense(x), y);
   });
   return record("dropout", y, {x}, [p, op](const Tensor& dy, Grads& dx) {

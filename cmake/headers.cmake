@@ -135,6 +135,7 @@ set(ATHANOR_HEADERS
   kernels/pool.h
   kernels/pool_ops.h
   kernels/random.h
+  kernels/random_op.h
   kernels/random_ops.h
   kernels/reduce.h
   kernels/reduce_plan.h

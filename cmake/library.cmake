@@ -211,6 +211,7 @@ set(ATHANOR_SOURCES
   tensor/tensor.cpp
   tensor/trace.cpp
   kernels/conv.cpp
+  kernels/random_op.cpp
   kernels/cpu/batch_norm_backward.cpp
   kernels/cpu/batch_norm_statistics.cpp
   kernels/cpu/context.cpp

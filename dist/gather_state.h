@@ -19,7 +19,7 @@
 //     });
 //
 // Nothing is sent for what every rank has as a whole (all of it, in DDP); of that, rank 0's values count: so
-// settle() and broadcast_buffers() come first, and StepState::seed is rank 0's, the run's (rank_seed()).
+// settle() and broadcast_buffers() come first.
 //
 // Loading needs no messages: every rank maps the file, on which they must agree, and takes its own runs out
 // of the whole tensors. Any number of ranks, DDP or ZeRO-1, loads what any other has saved.

@@ -7,7 +7,6 @@
 #include "dist/collectives/slice.h"
 #include "kernels/accumulate.h"
 #include "kernels/copy.h"
-#include "kernels/hash.h"
 #include "optim/step.h"
 
 namespace athanor::dist {
@@ -17,14 +16,6 @@ float batch_weight(std::int64_t samples, std::int64_t samples_of_all) {
             "batch_weight: samples must be among those of all ranks, but got {} of {}", samples,
             samples_of_all);
   return static_cast<float>(static_cast<double>(samples) / static_cast<double>(samples_of_all));
-}
-
-std::uint64_t rank_seed(std::uint64_t seed, int rank) {
-  ATH_CHECK(rank >= 0, "rank_seed: rank must be at least 0, but got {}", rank);
-  if (rank == 0) return seed;
-  kernels::HashOf hash;
-  hash.add(seed, rank);
-  return hash.value();
 }
 
 namespace {
@@ -41,17 +32,23 @@ void release(Leaf& leaf) {
   leaf.on_use = nullptr;
 }
 
-// What Exchange has a row of: the squares of all buckets, a vote, and a flag for every parameter.
-std::int64_t row_bytes(const BucketLayout& layout, const ParameterArena& arena) {
-  const auto squares = static_cast<std::int64_t>(layout.buckets().size() * sizeof(double) + sizeof(StopVote));
-  return align_elements(squares + arena.size(), sizeof(double));
-}
-
 }  // namespace
+
+// In a row, between the squares of all buckets and a flag for every parameter.
+struct GradientSync::Said {
+  StopVote vote;
+  std::int32_t number;
+
+  static std::int64_t row_bytes(const BucketLayout& layout, const ParameterArena& arena) {
+    const auto squares = static_cast<std::int64_t>(layout.buckets().size() * sizeof(double) + sizeof(Said));
+    return align_elements(squares + arena.size(), sizeof(double));
+  }
+};
 
 GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, Communicator& comm,
                            const SyncOptions& options)
     : name_(name),
+      number_(options.number),
       kind_(kind),
       arena_(arena),
       comm_(comm),
@@ -59,7 +56,7 @@ GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, C
       watched_(static_cast<std::size_t>(arena.size())),
       arrived_(static_cast<std::size_t>(arena.size())),
       missing_(layout_.buckets().size()),
-      rows_(comm, row_bytes(layout_, arena)),
+      rows_(comm, Said::row_bytes(layout_, arena)),
       votes_(static_cast<std::size_t>(comm.world_size())),
       runner_(comm, options.overlap, make_collectives(kind)) {
   ATH_CHECK(arena.sharded() == (kind == Kind::reduce_scatter),
@@ -236,12 +233,13 @@ StopVote GradientSync::agree(StepBuffer& step, const GradientLimits& limits, con
     }
   });
   for (int i = 0; i < arena_.size(); ++i) flags_of(rank)[i] = arena_.has_gradient(i);
-  std::memcpy(vote_of(rank), &vote, sizeof vote);
+  said_by(rank) = {vote, number_};
   rows_.upload(count * static_cast<std::int64_t>(sizeof(double)));
   rows_.run();
 
+  check_numbers();
   for (int other = 0; other < comm_.world_size(); ++other)
-    std::memcpy(&votes_[static_cast<std::size_t>(other)], vote_of(other), sizeof vote);
+    votes_[static_cast<std::size_t>(other)] = said_by(other).vote;
   const StopVote all = outcome(votes_);
   if (all.stops()) return all;
   take_flags();
@@ -252,6 +250,15 @@ StopVote GradientSync::agree(StepBuffer& step, const GradientLimits& limits, con
     kernels::measure_squares(context, squares_, limits);
   });
   return all;
+}
+
+void GradientSync::check_numbers() const {
+  for (int other = 0; other < comm_.world_size(); ++other) {
+    ATH_CHECK(said_by(other).number == said_by(0).number,
+              "{}: all ranks must update the same optimizers in the same order, but rank {} is at number {} "
+              "where rank 0 is at number {}",
+              name_, other, said_by(other).number + 1, said_by(0).number + 1);
+  }
 }
 
 // A gradient that is there on any rank is there on all: the others have joined with zeros.
@@ -271,12 +278,12 @@ void GradientSync::take_flags() {
   }
 }
 
-std::byte* GradientSync::vote_of(int rank) const {
-  return rows_.row(rank) + layout_.buckets().size() * sizeof(double);
+GradientSync::Said& GradientSync::said_by(int rank) const {
+  return *reinterpret_cast<Said*>(rows_.row(rank) + layout_.buckets().size() * sizeof(double));
 }
 
 char* GradientSync::flags_of(int rank) const {
-  return reinterpret_cast<char*>(vote_of(rank)) + sizeof(StopVote);
+  return reinterpret_cast<char*>(&said_by(rank) + 1);
 }
 
 std::vector<std::string> GradientSync::unused(int rank) const {

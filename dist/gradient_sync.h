@@ -9,6 +9,7 @@
 #include "dist/collectives/communicator.h"
 #include "dist/collectives/exchange.h"
 #include "dist/stop_vote.h"
+#include "kernels/random_op.h"
 #include "kernels/step_rules.h"
 #include "optim/arena.h"
 #include "optim/step_buffer.h"
@@ -17,21 +18,27 @@ namespace athanor::dist {
 
 struct SyncOptions {
   Overlap overlap = Overlap::thread;
+  /// Which of several arenas this is: ranks that reduce others at a time are told, instead of adding up what
+  /// does not belong together.
+  std::int32_t number = 0;
 };
 
 /// What DDP and ZeRO-1 share: the gradients of all ranks are added up while the backward pass still runs, and
 /// ranks agree on what the step does with them.
 ///
-///     StepBuffer step(kCpu, {.seed = rank_seed(seed, comm.rank())});
-///     ...
 ///     arena.zero_grad();
-///     backward_scaled(loss, step, batch_weight(samples, samples of all ranks));
+///     {
+///       const SampleScope scope({first of this rank's samples in the batch of all, how many});
+///       loss = ...
+///       backward_scaled(loss, step, batch_weight(how many, samples of all ranks));
+///     }
 ///     sync.reduce(step, limits);        // instead of GradientMeter::measure()
 ///     optimizer.step(step);
 ///     finish_step(step);
 ///     zero1.gather_weights();           // where it is ZeRO-1
 ///
-/// Gradients are summed over ranks: the weight makes the sum the mean over all samples. With micro-batches,
+/// Gradients are summed over ranks: the weight makes the sum the mean over all samples. The scope has masks
+/// (dropout) belong to samples: `step` has the same seed on all ranks. With micro-batches,
 /// the samples are those of all ranks and micro-batches of the step, and all passes but the last run under a
 /// NoSync.
 ///
@@ -72,7 +79,7 @@ class GradientSync {
   /// bits on every rank. A parameter with a gradient on any rank has one on all then. Waits once for the
   /// other ranks, and for the device: counted. Returns the outcome() of all votes; where it stops(), nothing
   /// is measured, and the step must not be made. Throws PeerLostError; ArgumentError where it was called
-  /// since zero_grad().
+  /// since zero_grad(), and, on all ranks, where they reduce different arenas (SyncOptions::number).
   StopVote reduce(StepBuffer& step, const GradientLimits& limits = {}, const StopVote& vote = {});
 
   /// Names of parameters that asked for a gradient in the last step, and had none on that rank.
@@ -112,11 +119,14 @@ class GradientSync {
   void launch_complete();
   void join_with_zeros(int bucket);
   StopVote agree(StepBuffer& step, const GradientLimits& limits, const StopVote& vote);
+  void check_numbers() const;
   void take_flags();
+  struct Said;
+  Said& said_by(int rank) const;
   char* flags_of(int rank) const;
-  std::byte* vote_of(int rank) const;
 
   const char* name_;
+  std::int32_t number_;
   Kind kind_;
   ParameterArena& arena_;
   Communicator& comm_;
@@ -127,7 +137,7 @@ class GradientSync {
   std::vector<Ref<AutogradState>> watched_;  // per parameter: the leaf that has the hook
   std::vector<char> arrived_;                // per parameter: is complete in this step
   std::vector<int> missing_;                 // per bucket: parameters that are not
-  // The agreement: of every rank a row of the squares of its shards, its vote, and a flag per parameter.
+  // The agreement: of every rank a row of the squares of its shards, what it says, and a flag per parameter.
   Exchange rows_;
   std::vector<StopVote> votes_;
   Tensor squares_;
@@ -137,9 +147,5 @@ class GradientSync {
 /// What a rank's mean loss weighs in that of all samples: its part of them. With micro-batches, `samples` are
 /// those of one, and `samples_of_all` those of all ranks and micro-batches.
 float batch_weight(std::int64_t samples, std::int64_t samples_of_all);
-
-/// The seed for a rank's StepState, whatever the world: ranks that share one would drop the same elements of
-/// their different samples. That of rank 0 is `seed`.
-std::uint64_t rank_seed(std::uint64_t seed, int rank);
 
 }  // namespace athanor::dist

@@ -97,9 +97,14 @@ template <class Operation> struct FromOutput {
 };
 
 /// dL/dx from the sums over a channel's n values: offset = sum(g) / n, slope = sum(g d) / (n var); both 0
-/// where the statistics are no function of x.
+/// where the statistics are no function of x, whose infinities then stay out of it.
 template <class A> ATH_HD inline A batch_norm_dx(A g, A d, A scale, A slope, A offset) {
-  return scale * (std::fma(-slope, d, g) - offset);
+  const A through_variance = std::fma(-slope, d, g);
+  return scale * ((slope == A(0) ? g : through_variance) - offset);
+}
+/// Such a mean; `share` is 1 / n, or 0 where the statistics are no function of x.
+ATH_HD inline double batch_norm_mean(double sum, double share) {
+  return share == 0 ? 0 : sum * share;
 }
 
 /// Sizes of a group norm, from x [N, ..., C] and stats [N, G, 2].

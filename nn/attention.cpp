@@ -13,6 +13,8 @@ MultiheadAttention::MultiheadAttention(std::int64_t channels, const MultiheadAtt
            {.bias = options.bias, .bias_init = [](const Tensor& b, RandomKey) { init::constant(b, 0); }}) {
   ATH_CHECK(options.heads > 0 && channels % options.heads == 0,
             "MultiheadAttention: heads must divide the channels, but are {} of {}", options.heads, channels);
+  ATH_CHECK(options.dropout >= 0 && options.dropout <= 1,
+            "MultiheadAttention: dropout must be in [0, 1], but got {}", options.dropout);
   in_weight_ = register_parameter("in_proj_weight", Tensor::zeros({3 * channels, channels}));
   if (options.bias)
     in_bias_ = register_parameter("in_proj_bias", Tensor::zeros({3 * channels}), {.decay = false});
@@ -35,7 +37,9 @@ Tensor MultiheadAttention::attend(const Tensor& x, const Tensor& mask) {
   const Tensor by_head = permute(all, {2, 0, 3, 1, 4});
   const Tensor heads =
       scaled_dot_product_attention(select(by_head, 0, 0), select(by_head, 0, 1), select(by_head, 0, 2),
-                                   {.mask = mask, .causal = options_.causal});
+                                   {.mask = mask,
+                                    .causal = options_.causal,
+                                    .dropout = training() ? static_cast<float>(options_.dropout) : 0});
   return out_(reshape(permute(heads, {0, 2, 1, 3}), {batch, length, channels_}));
 }
 

@@ -12,6 +12,7 @@ struct MultiheadAttentionOptions {
   std::int64_t heads = 1;
   bool bias = true;
   bool causal = false;  ///< a position takes nothing from those after it
+  double dropout = 0;   ///< probability of an attention weight being zeroed in training
 };
 
 /// Self-attention with several heads: x [B, T, E] -> [B, T, E]. Each head attends with E / heads of the

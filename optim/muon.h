@@ -43,8 +43,8 @@ struct MuonOptions {
 ///
 /// By default lambda is 0 where Parameter::decay is off (MuonOptions::decay); `rest` has options of its own.
 /// An iteration of a matrix with n = min(rows, columns), m the other, costs 4 n^2 m + 2 n^3 FLOPs. Everything
-/// else (biases, norms, and what the selector leaves out, often the first and the last layer) goes to `rest`,
-/// an optimizer of its own. State: one f32 per parameter.
+/// else (biases, norms, tokens, and what the selector leaves out, often the first and the last layer) goes to
+/// `rest`, an optimizer of its own. State: one f32 per parameter.
 ///
 /// Matrices of one shape, dtype and set of options are worked on together, one launch for all: as many of
 /// them as fit into batch_bytes(), or one. Workspace is at most five times that or, where it is larger, the
@@ -71,9 +71,9 @@ class Muon final : public Optimizer {
   /// it may be null where they leave none. Throws ArgumentError otherwise, and on options out of range.
   Muon(ParameterArena& arena, const std::vector<Group>& groups, int first_slot,
        std::unique_ptr<Optimizer> rest);
-  /// Muon for every matrix, from StepState::learning_rate[0]; AdamW for everything else, from
-  /// learning_rate[1], which set_learning_rates() makes rest_lr_scale times as large. Throws ArgumentError
-  /// where either is empty.
+  /// Muon for what selectors::matrices() selects, from StepState::learning_rate[0]; AdamW for everything
+  /// else, from learning_rate[1], which set_learning_rates() makes rest_lr_scale times as large. Throws
+  /// ArgumentError where either is empty.
   Muon(ParameterArena& arena, const MuonOptions& options, const AdamWOptions& rest, float rest_lr_scale);
   /// The same with SGD for everything else.
   Muon(ParameterArena& arena, const MuonOptions& options, const SgdOptions& rest, float rest_lr_scale);

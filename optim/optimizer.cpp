@@ -63,7 +63,7 @@ Selector under(std::string prefix) {
       [prefix = std::move(prefix)](const Parameter& parameter) { return parameter.name.starts_with(prefix); };
 }
 Selector matrices() {
-  return [](const Parameter& parameter) { return parameter.tensor.rank() >= 2; };
+  return [](const Parameter& parameter) { return parameter.tensor.rank() >= 2 && parameter.decay; };
 }
 Selector none_of(Selector selector) {
   return [selector = std::move(selector)](const Parameter& parameter) { return !selector(parameter); };

@@ -24,7 +24,8 @@ Selector all();
 Selector named(std::vector<std::string> names);
 /// Those whose name begins with `prefix`.
 Selector under(std::string prefix);
-/// Weights of convolutions and linear layers: rank 2 or more.
+/// Weights of convolutions and linear layers: rank 2 or more, and Parameter::decay. So not what merely has
+/// the shape of one (class tokens, position embeddings, the scales of layers).
 Selector matrices();
 Selector none_of(Selector selector);
 }  // namespace selectors

@@ -12,6 +12,8 @@
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
 #include "nn/attention.h"
+#include "nn/init.h"
+#include "nn/models/vision_transformer.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
 #include "tests/support/says.h"
@@ -183,6 +185,45 @@ TEST(Attention, Gradcheck) {
             std::array{q, k, v, added});
 }
 
+// With the unit matrix as values, a query's result is its weights.
+TEST(Attention, DropoutZeroesWeightsAndScalesTheRest) {
+  constexpr std::int64_t kKeys = 100, kQueries = 400;
+  const Tensor q = values({2, kQueries, 4}, 1), k = values({2, kKeys, 4}, 2);
+  std::vector<double> unit(kKeys * kKeys);
+  for (std::size_t i = 0; i < kKeys; ++i) unit[i * kKeys + i] = 1;
+  const Tensor v = Tensor::from(unit, {kKeys, kKeys});
+  const Tensor some = test::filled({{kQueries, kKeys}}, DType::boolean, {5});
+  for (const AttentionOptions& plain : {AttentionOptions{}, {.mask = some}, {.causal = true}}) {
+    AttentionOptions drops = plain;
+    drops.dropout = 0.3f;
+    const std::vector<double> weights = scaled_dot_product_attention(q, k, v, plain).to_vector(),
+                              found = scaled_dot_product_attention(q, k, v, drops).to_vector();
+    double positive = 0, dropped = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] == 0) continue;  // masked
+      positive += 1;
+      dropped += found[i] == 0 ? 1 : 0;
+      if (found[i] == 0) continue;
+      ASSERT_NEAR(found[i], weights[i] / (1 - double{0.3f}), 1e-12);
+    }
+    EXPECT_NEAR(dropped / positive, 0.3, 5 * std::sqrt(0.21 / positive));
+  }
+  EXPECT_EQ(scaled_dot_product_attention(q, k, v, {.dropout = 1}).to_vector(),
+            std::vector<double>(2 * kQueries * kKeys, 0));
+}
+
+TEST(Attention, GradcheckWithDropout) {
+  const Tensor q = values({2, 3, 4}, 1), k = values({2, 5, 4}, 2), v = values({2, 5, 3}, 3);
+  for (const Tensor& x : {q, k, v}) require_grad(x);
+  for (const bool causal : {false, true}) {
+    gradcheck(
+        [&](auto in) {
+          return scaled_dot_product_attention(in[0], in[1], in[2], {.causal = causal, .dropout = 0.4f});
+        },
+        std::array{q, k, v});
+  }
+}
+
 TEST(Attention, SaysWhatIsWrong) {
   const Tensor q = Tensor::zeros({2, 4, 5}), k = Tensor::zeros({2, 6, 5});
   const Tensor flags = Tensor::zeros({4, 6}, {DType::boolean, kCpu});
@@ -206,6 +247,10 @@ TEST(Attention, SaysWhatIsWrong) {
               "scaled_dot_product_attention: mask must be bool or f32");
   EXPECT_SAYS(nn::MultiheadAttention(6, {.heads = 4}),
               "MultiheadAttention: heads must divide the channels, but are 4 of 6");
+  EXPECT_SAYS(nn::MultiheadAttention(6, {.dropout = 1.5}),
+              "MultiheadAttention: dropout must be in [0, 1], but got 1.5");
+  EXPECT_SAYS(scaled_dot_product_attention(q, k, k, {.dropout = -1}),
+              "scaled_dot_product_attention: dropout must be in [0, 1], but got -1");
   nn::MultiheadAttention layer(6, {.heads = 2});
   layer.initialize(1);
   EXPECT_SAYS(layer(Tensor::zeros({2, 5})), "MultiheadAttention: input must be [B, T, 6], but got [2, 5]");
@@ -298,6 +343,46 @@ TEST(MultiheadAttention, TakesAMaskForEveryHead) {
   EXPECT_TRUE(test::same_bits(layer.forward(x, mask), causal(x)));
   EXPECT_EQ(layer(Tensor::zeros({0, 3, 4})).shape(), Shape({0, 3, 4}));
   EXPECT_EQ(layer(Tensor::zeros({2, 0, 4})).shape(), Shape({2, 0, 4}));
+}
+
+TEST(MultiheadAttention, DropsWeightsInTrainingAlone) {
+  nn::MultiheadAttention layer(4, {.heads = 2, .dropout = 0.5}), plain(4, {.heads = 2});
+  for (nn::MultiheadAttention* each : {&layer, &plain}) {
+    each->to(DType::f64);
+    each->load_state_dict(waves());
+  }
+  const Tensor x = values({64, 3, 4}, 1), y = plain(x);
+  const Tensor first = layer(x), second = layer(x);
+  EXPECT_FALSE(test::same_bits(first, y));
+  EXPECT_FALSE(test::same_bits(first, second)) << "a mask of its own in every call";
+  layer.eval();
+  EXPECT_TRUE(test::same_bits(layer(x), y));
+  // What is dropped is made up for: the mean over many masks is the result without.
+  layer.train();
+  const Tensor same = expand(contiguous(narrow(x, 0, 0, 1)), {20000, 3, 4});
+  EXPECT_TRUE(close(mean(layer(same), {0}), plain(narrow(x, 0, 0, 1)).to_vector(), 0.05));
+}
+
+// The last layer is zero at first.
+void init_head(nn::Module& model) {
+  for (const Parameter& parameter : model.parameters()) {
+    if (parameter.name == "heads.head.weight") nn::init::normal(parameter.tensor, {3, 1}, 0, 1);
+  }
+}
+
+TEST(VisionTransformer, AttentionDropoutIsOfTraining) {
+  const nn::ModelOptions size{3, 3, 16};
+  nn::VisionTransformerOptions options{.patch = 8, .layers = 2, .heads = 2, .width = 8, .mlp = 16};
+  nn::VisionTransformer plain(size, options);
+  options.attention_dropout = 0.5;
+  nn::VisionTransformer drops(size, options);
+  plain.initialize(1);
+  init_head(plain);
+  drops.load_state_dict(plain.state_dict());
+  const Tensor x = values({2, 16, 16, 3}, 1, DType::f32);
+  EXPECT_FALSE(test::same_bits(drops(x), plain(x)));
+  drops.eval();
+  EXPECT_TRUE(test::same_bits(drops(x), plain(x)));
 }
 
 }  // namespace

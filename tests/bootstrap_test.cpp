@@ -332,6 +332,28 @@ TEST_F(Rendezvous, ARankTooManyIsSentAway) {
   EXPECT_EQ(share(rank_info(2), ""), "blob");
 }
 
+// Both are told that they are welcome before either has all.
+TEST_F(Rendezvous, OfTwoWhoClaimOnePlaceAtATimeOneHasIt) {
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 7), "blob"), "blob"); });
+  for (int rank = 1; rank < 6; ++rank) {
+    std::atomic<int> in{0}, out{0};
+    std::vector<std::jthread> claims;
+    for (int i = 0; i < 4; ++i) {
+      claims.emplace_back([&] {
+        try {
+          in += share(rank_info(rank, 7), "") == "blob";
+        } catch (const ArgumentError& error) {
+          out += std::string(error.what()).find("has that rank already") != std::string::npos;
+        }
+      });
+    }
+    claims.clear();
+    EXPECT_EQ(in, 1) << rank;
+    EXPECT_EQ(out, 3) << rank;
+  }
+  EXPECT_EQ(share(rank_info(6, 7), ""), "blob");
+}
+
 TEST_F(Rendezvous, WhoDoesNotComeIsNamed) {
   const auto began = std::chrono::steady_clock::now();
   std::jthread guest([&] { EXPECT_EQ(share(rank_info(2, 4), ""), "blob"); });

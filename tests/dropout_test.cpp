@@ -9,7 +9,7 @@
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
 #include "autograd/shape.h"
-#include "kernels/context.h"
+#include "kernels/random_op.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
 
@@ -72,6 +72,63 @@ TEST_F(Dropout, MaskChangesWithStepSeedAndOpAndNothingElse) {
     cpu_context().set_random_ops(0);
     EXPECT_FALSE(test::same_bits(first, dropout(x, 0.5f, true)));
   }
+}
+
+// What ranks draw for their parts of a batch, one after the other: y, and the gradient of its sum.
+std::array<Tensor, 2> by_parts(const Tensor& x, std::span<const std::int64_t> counts, std::int64_t samples) {
+  std::vector<Tensor> parts, gradients;
+  const std::int64_t rows = x.dim(0) / samples;
+  std::int64_t first = 0;
+  for (const std::int64_t count : counts) {
+    cpu_context().set_random_ops(0);
+    const SampleScope scope({first, count});
+    const Tensor part = contiguous(narrow(x, 0, first * rows, count * rows));
+    require_grad(part);
+    parts.push_back(dropout(part, 0.4f, true));
+    backward(parts.back(), ones(part.shape(), x.options()));
+    gradients.push_back(grad_of(part));
+    first += count;
+  }
+  return {cat(parts, 0), cat(gradients, 0)};
+}
+
+TEST_F(Dropout, MasksBelongToSamplesHoweverManyRanksThereAre) {
+  const std::int64_t seven[] = {7}, uneven[] = {2, 1, 0, 4}, halves[] = {3, 4};
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    // One value a sample; an odd number; several rows a sample; more than a thread takes.
+    for (const Shape& shape : {Shape{7}, Shape{7, 1, 1}, Shape{7, 3, 5}, Shape{21, 3}, Shape{7, 40001}}) {
+      const Tensor x = ones(shape, {dtype, kCpu});
+      cpu_context().set_random_ops(0);
+      const Tensor whole = dropout(x, 0.4f, true);
+      for (const std::span<const std::int64_t> counts :
+           {std::span<const std::int64_t>(seven), std::span<const std::int64_t>(uneven),
+            std::span<const std::int64_t>(halves)}) {
+        const auto [y, dx] = by_parts(x, counts, 7);
+        EXPECT_TRUE(test::same_bits(y, whole)) << shape.str();
+        EXPECT_TRUE(test::same_bits(dx, whole)) << shape.str();
+      }
+    }
+  }
+  EXPECT_EQ(SampleScope::current().count, 0) << "a scope leaves nothing behind";
+}
+
+// As ranks with seeds of their own would.
+TEST_F(Dropout, WhereRowsAreNoSamplesRanksDrawTheirOwn) {
+  const Tensor x = ones({4097});
+  std::vector<std::vector<double>> masks;
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    cpu_context().set_random_ops(0);
+    const SampleScope scope({10 * rank, 10});
+    masks.push_back(dropout(x, 0.5f, true).to_vector());
+    for (std::int64_t other = 0; other < rank; ++other) {
+      int same = 0;
+      for (std::size_t i = 0; i < 4097; ++i)
+        same += masks.back()[i] == masks[static_cast<std::size_t>(other)][i];
+      EXPECT_NEAR(same, 2048.5, 5 * 32) << rank << " " << other;
+    }
+  }
+  cpu_context().set_random_ops(0);
+  EXPECT_EQ(dropout(x, 0.5f, true).to_vector(), masks[0]) << "the first is as if it were alone";
 }
 
 TEST_F(Dropout, GradcheckAndSameMaskBackward) {

@@ -395,30 +395,5 @@ TEST(GradientSync, AccumulationInEveryAlgorithmAndPrecision) {
   for (const int world : {1, 2, 4}) run_ranks(world, test::check_accumulation_everywhere);
 }
 
-TEST(DistributedDataParallel, RanksDropOtherElements) {
-  const Tensor x = ones({4096});
-  const auto mask = [&](int rank) {
-    StepState step{.seed = dist::rank_seed(7, rank)};
-    cpu_context().bind_step(&step);
-    cpu_context().set_random_ops(0);
-    const Tensor y = dropout(x, 0.5f, true);
-    cpu_context().bind_step(nullptr);
-    return y;
-  };
-  // By the rank alone, whatever the world; and a rank alone is as if it were no job.
-  EXPECT_EQ(dist::rank_seed(7, 0), 7u);
-  EXPECT_TRUE(test::same_bits(mask(1), mask(1)));
-  for (int a = 0; a < 8; ++a) {
-    for (int b = 0; b < a; ++b) {
-      const std::vector<double> first = mask(a).to_vector(), second = mask(b).to_vector();
-      int same = 0;
-      for (std::size_t i = 0; i < first.size(); ++i) same += first[i] == second[i];
-      EXPECT_NEAR(same, 2048, 5 * 32) << a << " " << b;
-    }
-  }
-  EXPECT_NE(dist::rank_seed(7, 1), dist::rank_seed(8, 1));
-  EXPECT_THROW((void)dist::rank_seed(7, -1), ArgumentError);
-}
-
 }  // namespace
 }  // namespace athanor

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "nn/models/convnext.h"
+#include "nn/models/vision_transformer.h"
 #include "tests/support/optim_training.h"
 
 namespace athanor {
@@ -156,6 +158,27 @@ TEST(Muon, GroupsOfOneShapeKeepTheirRates) {
   for (int i = 0; i < 4; ++i) {
     const float start = static_cast<float>(i + 1);
     EXPECT_NEAR(a.data<float>()[i] - start, 2 * (b.data<float>()[i] - start), 1e-6);
+  }
+}
+
+// Tokens, embeddings and scales have the shape of a matrix, and are none.
+TEST(Muon, TakesTheWeightsOfLayersAlone) {
+  const nn::ModelOptions size{3, 3, 32};
+  const nn::VisionTransformer vit(size, {.patch = 16, .layers = 1, .heads = 1, .width = 4, .mlp = 8});
+  const nn::ConvNeXt convnext(size, {.blocks = {1, 1, 1, 1}, .widths = {2, 2, 2, 2}});
+  for (const nn::Module* model :
+       {static_cast<const nn::Module*>(&vit), static_cast<const nn::Module*>(&convnext)}) {
+    ParameterArena arena(model->parameters(), {});
+    const Muon muon(arena, {}, AdamWOptions{}, 0.1f);
+    const StateDict state = muon.state_dict();
+    int matrices = 0;
+    for (const Parameter& parameter : arena.parameters()) {
+      const bool is_weight = parameter.name.ends_with("weight") && parameter.tensor.rank() >= 2;
+      matrices += is_weight;
+      EXPECT_EQ(state.contains("momentum." + parameter.name), is_weight) << parameter.name;
+      EXPECT_EQ(state.contains("rest.first_moment." + parameter.name), !is_weight) << parameter.name;
+    }
+    EXPECT_GT(matrices, 5);
   }
 }
 

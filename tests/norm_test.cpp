@@ -1,6 +1,7 @@
 #include "autograd/norm.h"
 
 #include <cmath>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -145,6 +146,37 @@ TEST(BatchNorm, EvaluationUsesRunningStatisticsAndLeavesThem) {
     EXPECT_TRUE(close(norm(x, false), reference(x, norm, mean, var), 4 * test::epsilon_of(dtype)));
     EXPECT_EQ(norm.mean.to_vector(), mean);
     EXPECT_EQ(norm.mean.version(), 1u);
+  }
+}
+
+// As in PyTorch: what is infinite, or no number, in x or dy is so in its own place and in the sums over it.
+TEST(BatchNorm, InEvaluationGradientsOfOtherElementsStayFinite) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (const DType dtype : kFloating) {
+    for (const double bad : {inf, -inf, nan}) {
+      for (const bool in_x : {true, false}) {
+        const Norm norm(3, stats_dtype(dtype));
+        std::vector<double> x = wave({40, 3}, 1).to_vector(), dy = wave({40, 3}, 0, 2).to_vector();
+        (in_x ? x : dy)[7] = bad;
+        const Tensor in = cast_to(Tensor::from(x, {40, 3}), dtype);
+        require_grad(in);
+        backward(norm(in, false), cast_to(Tensor::from(dy, {40, 3}), dtype));
+        const std::vector<double> gamma = norm.gamma.to_vector(), dx = grad_of(in).to_vector(),
+                                  dgamma = grad_of(norm.gamma).to_vector(),
+                                  dbeta = grad_of(norm.beta).to_vector();
+        for (std::size_t i = 0; i < dx.size(); ++i) {
+          if (!in_x && i == 7) {
+            EXPECT_FALSE(std::isfinite(dx[i]));
+          } else {
+            EXPECT_NEAR(dx[i], dy[i] * gamma[i % 3] / std::sqrt(1 + 1e-5), 8 * test::epsilon_of(dtype)) << i;
+          }
+        }
+        for (std::size_t c = 0; c < 3; ++c) {
+          EXPECT_EQ(std::isfinite(dgamma[c]), c != 1);
+          EXPECT_EQ(std::isfinite(dbeta[c]), in_x || c != 1);
+        }
+      }
+    }
   }
 }
 

@@ -14,6 +14,7 @@
 namespace athanor {
 namespace {
 
+using test::DroppingNet;
 using test::expect_alike;
 using test::NormedNet;
 using test::PlainNet;
@@ -36,6 +37,23 @@ TEST(Ranks, DdpIsOneRankOnTheSameSamples) {
     EXPECT_GE(times.update, 0);  // agreements between two steps are none of its
     EXPECT_NEAR(many[0].epochs[0].train_loss, one.epochs[0].train_loss, 1e-3);
     EXPECT_NEAR(many[0].epochs[0].val_loss, one.epochs[0].val_loss, 1e-3);
+  }
+}
+
+// Two passes a step, of 27 samples: no rank's part begins where a block of random words does.
+TEST(Ranks, MasksBelongToSamples) {
+  TrainerConfig config = ranks_config();
+  config.max_steps = 10;
+  config.accumulate = 2;
+  const RecordedRun one = train_ranks<DroppingNet>(1, config)[0];
+  for (const int world : {2, 3}) {
+    SCOPED_TRACE(world);
+    const auto many = train_ranks<DroppingNet>(world, config);
+    expect_alike(many);
+    ASSERT_EQ(many[0].weights.size(), one.weights.size());
+    for (std::size_t i = 0; i < one.weights.size(); ++i)
+      ASSERT_NEAR(many[0].weights[i], one.weights[i], 1e-5) << i;
+    EXPECT_NEAR(many[0].epochs[0].train_loss, one.epochs[0].train_loss, 1e-5);
   }
 }
 

@@ -210,6 +210,82 @@ TEST(SeveralOptimizers, AnOverflowSkipsItsUpdateAndThoseBehindIt) {
   }
 }
 
+/// Two networks of one shape, which a rank may update in an order of its own.
+struct Twins : Task {
+  nn::Linear a{16, 1}, b{16, 1};
+  std::vector<std::string_view> order{"a", "b"};
+  Twins() {
+    network("a", a);
+    network("b", b);
+    networks().initialize(7);
+  }
+  std::vector<OptimizerSpec> optimizers() const override {
+    return {optimizer<Adam>("a", {"a"}, {}, schedules::constant(0.01)),
+            optimizer<Adam>("b", {"b"}, {}, schedules::constant(0.01))};
+  }
+  Tensor training_step(const Batch& batch, Step& step) override {
+    const Tensor x = flatten(batch["image"]);
+    for (const std::string_view name : order) step.minimize(name, mean(square((name == "a" ? a : b)(x))));
+    return {};
+  }
+};
+
+// The sums would be of gradients that do not belong together.
+TEST(SeveralOptimizers, RanksThatUpdateOthersAtATimeAreTold) {
+  const std::vector<std::string_view> orders[] = {{"b", "a"}, {"b"}, {"a"}};
+  for (const auto& order : orders) {
+    for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+      TrainerConfig config = small_config();
+      config.threads = 1;
+      config.strategy = strategy;
+      std::vector<std::string> messages(2);
+      dist::run_ranks(2, [&](dist::Transport& transport) {
+        Twins task;
+        if (transport.rank() == 1) task.order = order;
+        try {
+          (void)train(task, config, &transport);
+        } catch (const ArgumentError& error) {
+          messages[static_cast<std::size_t>(transport.rank())] = error.what();
+        }
+      });
+      const std::string numbers = order[0] == "b" ? "is at number 2 where rank 0 is at number 1"
+                                                  : "is at number 1 where rank 0 is at number 2";
+      for (const std::string& message : messages)
+        EXPECT_EQ(
+            message,
+            fmt::format("{}: all ranks must update the same optimizers in the same order, but rank 1 {}",
+                        name_of(strategy), numbers));
+    }
+  }
+}
+
+TEST(SeveralOptimizers, OneIsUpdatedInAllPassesOfAStepOrInNone) {
+  struct EverySecond : Adversarial {
+    std::int64_t passes = 0;
+    bool first = true;
+    Tensor training_step(const Batch& batch, Step& step) override {
+      const Tensor x = flatten(batch["image"]), fake = g(seed_of(x));
+      step.minimize("d", loss_of_d(x, fake));
+      if ((passes++ % 2 == 0) == first) step.minimize("g", distance(d(fake), 1));
+      return {};
+    }
+  };
+  TrainerConfig config = small_config();
+  config.accumulate = 2;
+  for (const bool first : {true, false}) {
+    EverySecond task;
+    task.first = first;
+    try {
+      (void)train(task, config);
+      ADD_FAILURE() << "a gradient was lost";
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "minimize: 'g' must be minimized in all passes of a step (--accumulate), or in none, but was "
+                "in 1 of the 2 of step 0");
+    }
+  }
+}
+
 TEST(SeveralOptimizers, TheBestWeightsOfAllNetworksAreKept) {
   TrainerConfig config = small_config();
   config.epochs = 12;

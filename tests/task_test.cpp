@@ -88,21 +88,24 @@ TEST(Task, RanksEndWithOneModelAlsoWithoutValidation) {
       return mean(square(norm(flatten(batch["image"]))));
     }
   };
-  TrainerConfig config = adam_config();
-  config.threads = 1;
-  config.strategy = Strategy::ddp;
-  std::vector<std::vector<double>> means(2);
-  dist::run_ranks(2, [&](dist::Transport& transport) {
-    Normed task;
-    Trainer(config, &transport).fit(task, *synthetic(test::kSmallSpec, 160, 1));
-    for (const NamedTensor& buffer : task.norm.buffers()) {
-      const std::vector<double> values = buffer.tensor.to_vector();
-      auto& to = means[static_cast<std::size_t>(transport.rank())];
-      to.insert(to.end(), values.begin(), values.end());
-    }
-  });
-  ASSERT_EQ(means[0].size(), 32u);
-  EXPECT_EQ(means[0], means[1]);
+  for (const double ema_decay : {0.0, 0.9}) {
+    TrainerConfig config = adam_config();
+    config.threads = 1;
+    config.strategy = Strategy::ddp;
+    config.ema_decay = ema_decay;
+    std::vector<std::vector<double>> means(2);
+    dist::run_ranks(2, [&](dist::Transport& transport) {
+      Normed task;
+      Trainer(config, &transport).fit(task, *synthetic(test::kSmallSpec, 160, 1));
+      for (const NamedTensor& buffer : task.norm.buffers()) {
+        const std::vector<double> values = buffer.tensor.to_vector();
+        auto& to = means[static_cast<std::size_t>(transport.rank())];
+        to.insert(to.end(), values.begin(), values.end());
+      }
+    });
+    ASSERT_EQ(means[0].size(), 32u);
+    EXPECT_EQ(means[0], means[1]) << ema_decay;
+  }
 }
 
 TEST(Task, GoesOnFromACheckpointWithTheSameBits) {

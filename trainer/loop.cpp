@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/random_op.h"
 #include "optim/step.h"
 #include "tensor/counters.h"
 #include "trainer/reports.h"
@@ -72,9 +73,13 @@ void Run::run_passes(std::int64_t samples, bool updates) {
     const bool joins = updates && (joined_ || !returns_loss());
     if (batch.size() > 0 || joins) run_pass(batch);
   }
+  if (!updates || returns_loss()) return;
+  const std::int64_t passes = (samples + config_.batch_size - 1) / config_.batch_size;
+  for (const auto& networks : networks_) networks->check_passes(passes, position_.attempted);
 }
 
 void Run::run_pass(const Batch& batch) {
+  const SampleScope samples({now_.pass.first, now_.pass.samples});
   for (const auto& networks : networks_) networks->begin_pass();
   const Tensor loss = [&] {
     const auto timed = times_.scope(&Times::forward);

@@ -57,11 +57,22 @@ OptimizedNetworks::OptimizedNetworks(const OptimizerSpec& spec, ParameterArena& 
 void OptimizedNetworks::begin_step() {
   arena_.snapshot_buffers();
   arena_.zero_grad();
+  passes_ = 0;
 }
 
 void OptimizedNetworks::count_pass() {
   ATH_CHECK(!std::exchange(counted_, true), "minimize: '{}' must be minimized once a step, but is again",
             name_);
+  ++passes_;
+}
+
+// What the others have given would be lost with the step, or weigh too little in it.
+void OptimizedNetworks::check_passes(std::int64_t passes, std::int64_t step) const {
+  ATH_CHECK(
+      passes_ == 0 || passes_ == passes,
+      "minimize: '{}' must be minimized in all passes of a step (--accumulate), or in none, but was in {} "
+      "of the {} of step {}",
+      name_, passes_, passes, step);
 }
 
 void OptimizedNetworks::add_gradients(const Tensor& loss, StepBuffer& step, float weight) {

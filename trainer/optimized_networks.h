@@ -47,6 +47,8 @@ class OptimizedNetworks {
   void begin_pass() { counted_ = false; }
   /// Throws ArgumentError the second time since begin_pass().
   void count_pass();
+  /// After all passes of a step: throws ArgumentError where some were counted, and some were not.
+  void check_passes(std::int64_t passes, std::int64_t step) const;
   /// Adds the gradients of a loss, times `weight` and the loss scale: to these networks alone, whatever the
   /// loss has gone through.
   void add_gradients(const Tensor& loss, StepBuffer& step, float weight);
@@ -60,8 +62,9 @@ class OptimizedNetworks {
   Schedule schedule_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<Ema> average_;
-  bool are_all_;  ///< of the task: then every gradient is wanted
-  bool counted_ = false;
+  bool are_all_;             ///< of the task: then every gradient is wanted
+  bool counted_ = false;     ///< in this pass,
+  std::int64_t passes_ = 0;  ///< and in so many of the step
 };
 
 }  // namespace athanor

@@ -97,7 +97,8 @@ class SyncedStrategy : public ParallelStrategy {
 
   void attach(ParameterArena& arena, PhaseTimes& times) override {
     settle();
-    syncs_.push_back(make_sync(arena, {.overlap = overlap_}));
+    syncs_.push_back(
+        make_sync(arena, {.overlap = overlap_, .number = static_cast<std::int32_t>(syncs_.size())}));
     times_ = &times;
   }
   void detach() override {

@@ -77,8 +77,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       settings_(settle(settings_of(data_and_steps(), feeding_.pixels(), schedules(), optimizer_kinds()))),
       scaling_(make_scaling(config)),
       gradient_limits_(make_limits(config)),
-      step_(config.device,
-            {.seed = dist::rank_seed(config.seed, strategy.rank()), .loss_scale = scaling_.initial}),
+      step_(config.device, {.seed = config.seed, .loss_scale = scaling_.initial}),
       metrics_(config.device),
       checkpoints_(config, strategy, step_, metrics_),
       product_(config, strategy),
@@ -162,11 +161,7 @@ std::vector<StatePart> Run::state_parts() {
                      position_ = position;
                    }});
   parts.push_back({"step.", [this] { return state_of(step_.read()); },
-                   [this](const StateDict& state) {
-                     StepState step = step_from(state);
-                     step.seed = dist::rank_seed(config_.seed, strategy_.rank());  // saved is rank 0's
-                     step_.write(step);
-                   }});
+                   [this](const StateDict& state) { step_.write(step_from(state)); }});
   for (const auto& callback : callbacks_) {
     if (callback->state_name().empty()) continue;
     parts.push_back(
@@ -350,6 +345,7 @@ FitReport Run::finish() {
     shown->swap();
     strategy_.complete_weights();
   }
+  strategy_.broadcast_buffers();  // of the averages, where they have just come in
   report.signal = limits_.signal();
   report.weights_hash = weights_hash();
   report.world_size = strategy_.world_size();

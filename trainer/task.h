@@ -103,9 +103,10 @@ class Step {
   /// Updates the networks of an optimizer by the gradients of `loss`, the mean of the batch, [] f32, at once;
   /// with several batches a step (--accumulate), with the last. Other networks that the loss went through
   /// collect nothing. The loss is logged as "NAME_loss". A task of several optimizers makes all its updates
-  /// so, in the same order on all ranks, each at most once a step, and returns no loss. Where a gradient is
-  /// not finite, this update and those behind it in the step are skipped, and the step counts as skipped.
-  /// Throws ArgumentError on another name or loss.
+  /// so, in the same order on all ranks, each at most once a step (of several batches: in all of them), and
+  /// returns no loss. Where a gradient is not finite, this update and those behind it in the step are
+  /// skipped, and the step counts as skipped. Throws ArgumentError on another name or loss, and, on all
+  /// ranks, where they update different optimizers at a time.
   void minimize(std::string_view optimizer, const Tensor& loss);
 
   /// Measures something under a name: over the batches of an epoch and over all ranks, weighted by their

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "autograd/grad_mode.h"
+#include "kernels/random_op.h"
 #include "trainer/gather_metrics.h"
 
 namespace athanor {
@@ -27,8 +28,9 @@ std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseT
   for (std::int64_t done = 0; done != most && held_out->next(batch); ++done) {
     const std::int64_t of_ranks = std::min(left, held_out->options().batch_size);
     left -= of_ranks;
-    Step step(feeding_.place(0, 0, of_ranks, false), draws,
-              {.metrics = sums_, .times = times, .ranks = ranks, .samples = samples_});
+    const BatchPlace place = feeding_.place(0, 0, of_ranks, false);
+    const SampleScope samples({place.first, place.samples});
+    Step step(place, draws, {.metrics = sums_, .times = times, .ranks = ranks, .samples = samples_});
     if (batch.size() > 0 || ranks) task_.validation_step(feeding_.prepare(batch, 0, false), step);
     limits_.agree();
     if (limits_.signal() != 0) break;

@@ -18,7 +18,7 @@ void add_dropout() {
              [=] {
                return call({{pattern(shape, dtype)}, result(Role::first_result, shape, dtype)},
                            epsilon_of(dtype), [](auto& context, std::span<const Tensor> t) {
-                             kernels::dropout(context, 0.1f, 1, t[0], t[1]);
+                             kernels::dropout(context, 0.1f, {1}, t[0], t[1]);
                            });
              },
          .tiles = tiles_for(shape, dtype)});

@@ -110,7 +110,7 @@ template <class Sync> Result train(dist::Transport& transport, Algorithm algorit
                        kSharded ? dist::sharded(bf16, comm, buckets) : dist::bucketed(bf16, world, buckets));
   Sync sync(arena, comm, {.overlap = dist::Overlap::pumped});
   AdamW adam(arena, AdamWOptions{.weight_decay = 0.01f});
-  StepBuffer step(kCpu, {.seed = dist::rank_seed(1, rank)});
+  StepBuffer step(kCpu, {.seed = 1});
   Result result;
   Batch batch;
   std::int64_t epoch = 0;

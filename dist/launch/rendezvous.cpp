@@ -28,7 +28,7 @@ namespace {
 using namespace tcp;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kMagic = 0x33726f6e61687441;  // "Athanor3"
+constexpr std::uint64_t kMagic = 0x34726f6e61687441;  // "Athanor4"
 constexpr std::size_t kMost = 64 << 10;
 constexpr milliseconds kRetry{50};
 /// How long one who has connected may take to say who it is, and how many rank 0 listens to at a time.
@@ -118,25 +118,33 @@ Socket listen_as_master(const RankInfo& info) {
 struct Meeting {
   const RankInfo& info;
   std::span<const std::byte> blob;
-  std::vector<bool> served;
-  std::mutex mutex = {};  // of those that are served
+  enum class Place : std::uint8_t { free, claimed, served };
+  std::vector<Place> places;
+  std::mutex mutex = {};  // of these
 
   Status judge(const Hello& hello) {
     if (hello.job != kernels::fnv1a(info.job)) return Status::other_job;
     if (hello.world_size != static_cast<std::uint32_t>(info.world_size)) return Status::other_size;
     const std::lock_guard lock(mutex);
-    const bool free = hello.rank > 0 && hello.rank < served.size() && !served[hello.rank];
+    const bool free = hello.rank > 0 && hello.rank < places.size() && places[hello.rank] == Place::free;
     return free ? Status::welcome : Status::taken;
   }
-  void has_all(std::uint32_t rank) {
+  /// Of two that come for one place at a time, the first has it.
+  Status claim(std::uint32_t rank) {
     const std::lock_guard lock(mutex);
-    served[rank] = true;
+    if (places[rank] != Place::free) return Status::taken;
+    places[rank] = Place::claimed;
+    return Status::welcome;
+  }
+  void settle(std::uint32_t rank, bool knows) {
+    const std::lock_guard lock(mutex);
+    places[rank] = knows ? Place::served : Place::free;
   }
   std::vector<std::size_t> missing() {
     const std::lock_guard lock(mutex);
     std::vector<std::size_t> ranks;
-    for (std::size_t rank = 1; rank < served.size(); ++rank)
-      if (!served[rank]) ranks.push_back(rank);
+    for (std::size_t rank = 1; rank < places.size(); ++rank)
+      if (places[rank] != Place::served) ranks.push_back(rank);
     return ranks;
   }
 };
@@ -158,9 +166,12 @@ void answer_once(Meeting& meeting, int socket) {
     answer.proof = prove(meeting.info, "rank 0", hello, challenge, meeting.blob);
   }
   std::byte received{};
-  if (send_all(socket, bytes_of(answer), until) && welcome && send_all(socket, meeting.blob, until) &&
-      receive_all(socket, bytes_of(received), until))
-    meeting.has_all(hello.rank);
+  if (!send_all(socket, bytes_of(answer), until) || !welcome || !send_all(socket, meeting.blob, until) ||
+      !receive_all(socket, bytes_of(received), until))
+    return;
+  Status place = meeting.claim(hello.rank);
+  const bool knows_place = send_all(socket, bytes_of(place), until);
+  if (place == Status::welcome) meeting.settle(hello.rank, knows_place);
 }
 
 /// A conversation in a thread of its own, so that nobody waits for anybody else. Broken off when this goes.
@@ -192,7 +203,7 @@ void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listeni
            milliseconds timeout) {
   ::fcntl(listening.fd(), F_SETFL, ::fcntl(listening.fd(), F_GETFL, 0) | O_NONBLOCK);
   ::fcntl(listening.fd(), F_SETFD, FD_CLOEXEC);
-  Meeting meeting{info, blob, std::vector<bool>(static_cast<std::size_t>(info.world_size))};
+  Meeting meeting{info, blob, std::vector<Meeting::Place>(static_cast<std::size_t>(info.world_size))};
   std::list<Guest> guests;
   for (auto missing = meeting.missing(); !missing.empty(); missing = meeting.missing()) {
     const Clock::time_point now = Clock::now();
@@ -257,8 +268,10 @@ std::optional<std::vector<std::byte>> ask_once(const RankInfo& info, int socket,
             "ranks: rank 0 must be at {}:{}, but who is there does not know ATHANOR_SECRET", info.host,
             info.port);
   std::byte received{1};
-  if (!send_all(socket, bytes_of(received), until)) return std::nullopt;
-  receive_all(socket, bytes_of(received), until);  // rank 0 hangs up once it knows: the place is taken
+  Status place{};
+  if (!send_all(socket, bytes_of(received), until) || !receive_all(socket, bytes_of(place), until))
+    return std::nullopt;
+  check_status(info, place);
   return blob;
 }
 

@@ -18,6 +18,7 @@
 //   rank:   HMAC-SHA-256 over "client" and both messages, keyed by the job's secret
 //   rank 0: a status, a length, the same over "rank 0", both messages and the bytes; so many bytes
 //   rank:   one byte: it has them
+//   rank 0: a status: the place is the rank's, or another has come for it meanwhile
 //
 // So both ends prove that they know the secret, which stays where it is, and nothing that was heard once is
 // of use again. The bytes themselves can be read on the way. Without a secret the key is empty, and anybody

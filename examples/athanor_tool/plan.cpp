@@ -9,6 +9,7 @@
 
 #include "examples/athanor_tool/rank_bytes.h"
 #include "nn/models/model.h"
+#include "optim/optimizer.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
 #include "trainer/progress.h"
@@ -34,7 +35,7 @@ StatesOf states_of(const std::string& optimizer) {
             "--optimizer: must be sgd (with momentum), adam, adamw or muon, but got '{}'{}", optimizer,
             did_you_mean(optimizer, names));
   return [=](const Parameter& parameter) {
-    return optimizer == "sgd" || (optimizer == "muon" && parameter.tensor.rank() >= 2) ? 1 : 2;
+    return optimizer == "sgd" || (optimizer == "muon" && selectors::matrices()(parameter)) ? 1 : 2;
   };
 }
 

@@ -110,8 +110,8 @@ void run_dx(CpuContext& context, const BatchNormBackward& args, const Wide& wide
   for (std::int64_t c = 0; c < wide.channels; ++c) {
     const JoinedSums sums = joined_sums(rows, ranks, wide.channels, c);
     const double share = args.training ? 1 / sums.n : 0, scale = static_cast<double>(inverse[c]);
-    offset[c] = A(sums.first * share);
-    slope[c] = A(sums.second * scale * scale * share);
+    offset[c] = A(batch_norm_mean(sums.first, share));
+    slope[c] = A(batch_norm_mean(sums.second * scale * scale, share));
   }
   wide.repeat(offset, [=](std::int64_t c) { return offset[c]; });
   wide.repeat(slope, [=](std::int64_t c) { return slope[c]; });

@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(1024)
   const double inverse = static_cast<double>(inverses[total.channel]), product = total.second * inverse;
   dgamma.put(total.channel, product);
   dbeta.put(total.channel, total.first);
-  coefficients[total.channel] = A(total.first * share);
-  coefficients[channels + total.channel] = A(product * inverse * share);
+  coefficients[total.channel] = A(batch_norm_mean(total.first, share));
+  coefficients[channels + total.channel] = A(batch_norm_mean(product * inverse, share));
 }
 
 /// The parameters' gradients, and the row of batch_norm_backward_sums().

@@ -11,7 +11,7 @@ constexpr int kThreads = 256;
 
 struct Drop {
   const StepState* step;  // on the device
-  std::uint64_t op;
+  std::uint64_t op, first;
   std::uint32_t threshold;
   bool all;  // the threshold lets one word in 2^32 pass
 
@@ -19,7 +19,26 @@ struct Drop {
     return {step->seed,
             random_stream(RandomPurpose::dropout, static_cast<std::uint64_t>(step->applied_steps), op)};
   }
-  __device__ __forceinline__ bool keeps(std::uint32_t word) const { return word >= threshold && !all; }
+  /// Words i .. i + 3 of the tensor, for i a multiple of 4: of one block, or of two where it begins within
+  /// one.
+  __device__ __forceinline__ PhiloxBlock words(const RandomKey& key, std::uint64_t i) const {
+    PhiloxBlock found = philox(key, (first + i) / 4);
+    const auto others = static_cast<unsigned>(first % 4);
+    if (others == 0) return found;  // the same for all threads
+    const PhiloxBlock next = philox(key, (first + i) / 4 + 1);
+#pragma unroll
+    for (unsigned shifts = 1; shifts < 4; ++shifts) {
+      if (shifts > others) break;
+      found.word[0] = found.word[1];
+      found.word[1] = found.word[2];
+      found.word[2] = found.word[3];
+      found.word[3] = next.word[shifts - 1];
+    }
+    return found;
+  }
+  __device__ __forceinline__ bool keeps(std::uint32_t word) const {
+    return word >= threshold && !all;
+  }
 };
 
 /// W elements a thread from W / 4 Philox blocks: one read and one write of an element, about 20 integer
@@ -40,7 +59,7 @@ __global__ void __launch_bounds__(kThreads) drop(Drop mask, A scale, const T* x,
     }
 #pragma unroll
     for (int i = 0; i < W; i += 4) {
-      const PhiloxBlock random = philox(key, static_cast<std::uint64_t>((at + i) / 4));
+      const PhiloxBlock random = mask.words(key, static_cast<std::uint64_t>(at + i));
 #pragma unroll
       for (int k = 0; k < 4; ++k)
         value[i + k] = mask.keeps(random.word[k]) ? T(A(value[i + k]) * scale) : T(A(0));
@@ -58,8 +77,10 @@ __global__ void __launch_bounds__(kThreads) drop(Drop mask, A scale, const T* x,
 
 }  // namespace
 
-template <> void dropout(CudaContext& context, float p, std::int64_t op, const Tensor& x, const Tensor& y) {
-  const Drop mask{context.step(), static_cast<std::uint64_t>(op), drop_threshold(p), p >= 1};
+template <>
+void dropout(CudaContext& context, float p, const RandomOp& op, const Tensor& x, const Tensor& y) {
+  const Drop mask{context.step(), static_cast<std::uint64_t>(op.number), static_cast<std::uint64_t>(op.first),
+                  drop_threshold(p), p >= 1};
   const std::int64_t n = x.numel();
   dispatch_floating(x.dtype(), "dropout", [&]<class T>() {
     using A = Accumulate<T>;

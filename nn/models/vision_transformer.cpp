@@ -39,7 +39,7 @@ class EncoderBlock final : public Module {
   explicit EncoderBlock(const VisionTransformerOptions& options)
       : ln_1({options.width}, kNorm),
         ln_2({options.width}, kNorm),
-        self_attention(options.width, {.heads = options.heads}),
+        self_attention(options.width, {.heads = options.heads, .dropout = options.attention_dropout}),
         dropout(static_cast<float>(options.dropout)) {
     mlp.add_named<Linear>("0", options.width, options.mlp, mlp_layer(Activation::gelu));
     mlp.add_named<Dropout>("2", static_cast<float>(options.dropout));

@@ -10,12 +10,13 @@ namespace athanor::nn {
 
 /// The tiny one (ViT-Ti/16) as it stands.
 struct VisionTransformerOptions {
-  std::int64_t patch = 16;   ///< pixels along each side of a patch
-  int layers = 12;           ///< blocks of attention and MLP
-  std::int64_t heads = 3;    ///< of the attention
-  std::int64_t width = 192;  ///< channels of a token
-  std::int64_t mlp = 768;    ///< channels within the MLPs
-  double dropout = 0;        ///< of the tokens, after the attention and within the MLPs
+  std::int64_t patch = 16;       ///< pixels along each side of a patch
+  int layers = 12;               ///< blocks of attention and MLP
+  std::int64_t heads = 3;        ///< of the attention
+  std::int64_t width = 192;      ///< channels of a token
+  std::int64_t mlp = 768;        ///< channels within the MLPs
+  double dropout = 0;            ///< of the tokens, after the attention and within the MLPs
+  double attention_dropout = 0;  ///< of the attention's weights
 };
 inline constexpr VisionTransformerOptions kVitTiny{};
 inline constexpr VisionTransformerOptions kVitB16{.heads = 12, .width = 768, .mlp = 3072};

@@ -1,6 +1,8 @@
 #include <cmath>
 
+#include "autograd/shape.h"
 #include "kernels/activate.h"
+#include "kernels/copy.h"
 #include "kernels/norm.h"
 #include "tests/cuda/device.h"
 #include "tests/support/activations.h"
@@ -195,6 +197,21 @@ TEST_F(BatchNormOnDevice, BackwardEqualsCpu) {
           expect_close(found.dresidual, expected.dresidual, tolerance(dtype));
         }
       }
+    }
+  }
+}
+
+TEST_F(BatchNormOnDevice, InEvaluationAnInfinityStaysInItsPlace) {
+  for (const DType dtype : kFloating) {
+    for (const bool in_x : {true, false}) {
+      const Case c({{40, 16}}, dtype);
+      const Tensor& spoilt = in_x ? c.x : c.dy;
+      kernels::fill(cpu_context(), narrow(narrow(spoilt, 0, 3, 1), 1, 5, 1), INFINITY);
+      const Gradients found = backward(c, Activation::none, false, false, Which::all, test::device());
+      const std::vector<double> dx = found.dx.to_vector(), dgamma = found.dgamma.to_vector();
+      for (std::size_t i = 0; i < dx.size(); ++i)
+        EXPECT_EQ(std::isfinite(dx[i]), in_x || i != 3 * 16 + 5) << dtype << " " << i;
+      for (std::size_t i = 0; i < dgamma.size(); ++i) EXPECT_EQ(std::isfinite(dgamma[i]), i != 5);
     }
   }
 }

@@ -36,6 +36,7 @@ class BoundStep {
 };
 
 TEST_F(DropoutOnDevice, HasTheBitsOfTheCpu) {
+  std::int64_t first = 0;
   for (const auto& [seed, steps] : {std::pair<std::uint64_t, std::int64_t>{0, 0}, {1234567890123, 77}}) {
     StepState step;
     step.seed = seed;
@@ -48,11 +49,13 @@ TEST_F(DropoutOnDevice, HasTheBitsOfTheCpu) {
           if (wanted.shape.numel() > 50000 && p != 0.1f) continue;
           const Tensor x = test::filled(wanted, dtype, {1}), y = empty_like(x);
           const Tensor on = test::on_device_like(x), y_on = empty_like(on);
-          kernels::dropout(cpu_context(), p, 3, x, y);
-          kernels::dropout(context(), p, 3, on, y_on);
+          const RandomOp op{3, first};
+          kernels::dropout(cpu_context(), p, op, x, y);
+          kernels::dropout(context(), p, op, on, y_on);
           EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y))
-              << fmt::format("{} {} p {} step {}", dtype, wanted.shape, p, steps);
-          kernels::dropout(context(), p, 3, on, on);  // in place
+              << fmt::format("{} {} p {} step {} from {}", dtype, wanted.shape, p, steps, first);
+          first = (first + 1) % 5;
+          kernels::dropout(context(), p, op, on, on);  // in place
           EXPECT_TRUE(test::same_bits(test::on_cpu_like(on), y));
         }
       }
@@ -64,7 +67,7 @@ TEST_F(DropoutOnDevice, HasTheBitsOfTheCpu) {
 TEST_F(DropoutOnDevice, TheContextsOwnStepIsThereForEveryStream) {
   const Tensor ones = Tensor::from(std::vector<float>(512, 1), {512}, test::device());
   const Tensor expected = Tensor::empty({512}, {DType::f32, kCpu});
-  kernels::dropout(cpu_context(), 0.5f, 1, ones.to(kCpu), expected);
+  kernels::dropout(cpu_context(), 0.5f, {1}, ones.to(kCpu), expected);
   synchronize(test::device());
   const Stream first = Stream::create(test::device()), second = Stream::create(test::device());
   const Tensor y = empty_like(ones);
@@ -77,7 +80,7 @@ TEST_F(DropoutOnDevice, TheContextsOwnStepIsThereForEveryStream) {
     spoil();
     CudaContext fresh(test::device());
     const StreamGuard used_on(second);
-    kernels::dropout(fresh, 0.5f, 1, ones, y);
+    kernels::dropout(fresh, 0.5f, {1}, ones, y);
   }
   const StreamGuard guard(first);
   spoil();
@@ -93,7 +96,7 @@ TEST_F(DropoutOnDevice, StreamsDifferByOpSeedAndStep) {
     step.applied_steps = steps;
     const BoundStep bound(step);
     const Tensor y = empty_like(ones);
-    kernels::dropout(context(), 0.5f, op, ones, y);
+    kernels::dropout(context(), 0.5f, {op}, ones, y);
     return y.to(kCpu);
   };
   const Tensor first = mask(1, 0, 0);

@@ -99,7 +99,7 @@ TEST_F(ModelsOnDevice, ConvNeXt) {
 
 TEST_F(ModelsOnDevice, VisionTransformer) {
   const VisionTransformerOptions options{
-      .patch = 8, .layers = 2, .heads = 2, .width = 16, .mlp = 32, .dropout = 0.1};
+      .patch = 8, .layers = 2, .heads = 2, .width = 16, .mlp = 32, .dropout = 0.1, .attention_dropout = 0.2};
   expect_equal_steps([&] { return std::make_unique<VisionTransformer>(kSize, options); }, {2, 32, 32, 3});
 }
 

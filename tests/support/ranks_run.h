@@ -13,7 +13,9 @@
 #include "dist/transports/thread_transport.h"
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
+#include "nn/dropout.h"
 #include "nn/linear.h"
+#include "nn/stochastic_depth.h"
 #include "resumed_run.h"
 #include "trainer/trainer.h"
 
@@ -49,6 +51,24 @@ class NormedNet final : public nn::Module {
   nn::Conv2d conv{1, 6, 3, {.padding = 1, .bias = false}};
   nn::BatchNorm norm{6, {.activation = Activation::relu}};
   nn::Linear out{6 * 64, 10};
+};
+
+/// With masks, which are the sample's own, whichever rank has it.
+class DroppingNet final : public nn::Module {
+ public:
+  DroppingNet() {
+    register_module("conv", conv);
+    register_module("depth", depth);
+    register_module("dropout", dropout);
+    register_module("out", out);
+    initialize(1);
+  }
+  Tensor forward(const Tensor& x) override { return out(dropout(flatten(depth(conv(x))))); }
+
+  nn::Conv2d conv{1, 5, 3, {.padding = 1, .activation = Activation::relu}};
+  nn::StochasticDepth depth{0.3};
+  nn::Dropout dropout{0.5f};
+  nn::Linear out{5 * 64, 10};
 };
 
 /// 27 samples a batch, which no number of ranks but 3 divides; 53 batches an epoch.
