@@ -43,10 +43,10 @@ bool is_thread_local(const char* address) {
   return std::any_of(ranges.of, ranges.of + ranges.count, contains);
 }
 
-bool in_program(const char* address) {
+ProgramMemory program_memory(const char* address) {
   struct Query {
     const char* address;
-    bool found = false;
+    ProgramMemory found = ProgramMemory::none;
   } query{address};
   dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* data) {
@@ -56,7 +56,7 @@ bool in_program(const char* address) {
           const auto* begin = reinterpret_cast<const char*>(info->dlpi_addr + segment.p_vaddr);
           if (segment.p_type == PT_LOAD && asked.address >= begin &&
               asked.address < begin + segment.p_memsz) {
-            asked.found = true;
+            asked.found = (segment.p_flags & PF_W) != 0 ? ProgramMemory::variable : ProgramMemory::constant;
           }
         }
         return 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 // What of the memory that kernels reach is neither the device's nor on their stacks.
 
 namespace simt::race {
@@ -13,7 +15,9 @@ struct Range {
 /// In a thread_local block of this thread of the host: static shared memory lies there.
 bool is_thread_local(const char* address);
 
-/// A constant or global of the program, or of a library it has loaded.
-bool in_program(const char* address);
+/// Where the program, or a library it has loaded, has its constants or globals; __device__ and __constant__
+/// variables are among the latter.
+enum class ProgramMemory : std::uint8_t { none, constant, variable };
+ProgramMemory program_memory(const char* address);
 
 }  // namespace simt::race

@@ -255,7 +255,13 @@ Space space_of(const char* address, bool write) {
     return Space::global;
   }
   if (now.parameters.contains(address)) return Space::untracked;
-  return !write && in_program(address) ? Space::untracked : Space::forbidden;
+  switch (program_memory(address)) {
+    case ProgramMemory::none: break;
+    case ProgramMemory::constant: return write ? Space::forbidden : Space::untracked;
+    case ProgramMemory::variable:  // where accesses are counted, __constant__ variables are not global memory
+      return write || !counting::on() ? Space::global : Space::untracked;
+  }
+  return Space::forbidden;
 }
 
 Stamp current_stamp(const void* pc, bool atomic) {

@@ -60,6 +60,7 @@ cudaError_t partial_mask(float* out);
 cudaError_t plain_add(float* out);
 cudaError_t two_blocks_one_cell(float* out);
 cudaError_t atomic_and_plain(float* out);
+cudaError_t blocks_one_variable(float* out);
 cudaError_t memory_of_the_host(float* out);
 cudaError_t beyond_global(float* out, int count);
 cudaError_t beyond_static(float* out, int offset);

@@ -191,6 +191,12 @@ __global__ void atomic_and_plain_kernel(float* out) {
   }
 }
 
+__device__ float last_block;
+
+__global__ void blocks_one_variable_kernel(float* out) {
+  if (threadIdx.x == 5) last_block = out[0];  // line: blocks_one_variable
+}
+
 struct Table {
   const float* values;
 };
@@ -390,6 +396,9 @@ cudaError_t atomic_and_plain(float* out) {
 }
 cudaError_t two_blocks_one_cell(float* out) {
   return launch(nullptr, {"two_blocks_one_cell", {3, 2}, 32}, two_blocks_one_cell_kernel, out);
+}
+cudaError_t blocks_one_variable(float* out) {
+  return launch(nullptr, {"blocks_one_variable", {3, 2}, 32}, blocks_one_variable_kernel, out);
 }
 cudaError_t memory_of_the_host(float* out) {
   static const std::vector<float> values(64, 1.0f);
