@@ -210,7 +210,7 @@ TEST_F(BatchNormOnDevice, InEvaluationAnInfinityStaysInItsPlace) {
       const Gradients found = backward(c, Activation::none, false, false, Which::all, test::device());
       const std::vector<double> dx = found.dx.to_vector(), dgamma = found.dgamma.to_vector();
       for (std::size_t i = 0; i < dx.size(); ++i)
-        EXPECT_EQ(std::isfinite(dx[i]), in_x || i != 3 * 16 + 5) << dtype << " " << i;
+        EXPECT_EQ(std::isfinite(dx[i]), in_x || i != 3 * 16 + 5) << name_of(dtype) << " " << i;
       for (std::size_t i = 0; i < dgamma.size(); ++i) EXPECT_EQ(std::isfinite(dgamma[i]), i != 5);
     }
   }
