@@ -127,8 +127,8 @@ SampleTable::Column SampleTable::declared(FieldSpec field, bool has_kind, const 
   const std::vector<FieldKind> kinds = kinds_of(name, is_text);
   if (!has_kind) field.kind = kinds.front();
   if (std::ranges::find(kinds, field.kind) == kinds.end()) {
-    std::vector<const char*> names;
-    for (const FieldKind kind : kinds) names.push_back(athanor::name_of(kind));
+    std::vector<const char*> names(kinds.size());
+    std::ranges::transform(kinds, names.begin(), [](FieldKind kind) { return athanor::name_of(kind); });
     fail(where, "field '{}' must be {}, but is said to be {}", name, fmt::join(names, " or "),
          athanor::name_of(field.kind));
   }
