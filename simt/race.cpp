@@ -255,13 +255,10 @@ Space space_of(const char* address, bool write) {
     return Space::global;
   }
   if (now.parameters.contains(address)) return Space::untracked;
-  switch (program_memory(address)) {
-    case ProgramMemory::none: break;
-    case ProgramMemory::constant: return write ? Space::forbidden : Space::untracked;
-    case ProgramMemory::variable:  // where accesses are counted, __constant__ variables are not global memory
-      return write || !counting::on() ? Space::global : Space::untracked;
-  }
-  return Space::forbidden;
+  const ProgramMemory kind = program_memory(address);
+  // Where accesses are counted, __constant__ variables are not global memory.
+  if (kind == ProgramMemory::variable && (write || !counting::on())) return Space::global;
+  return write || kind == ProgramMemory::none ? Space::forbidden : Space::untracked;
 }
 
 Stamp current_stamp(const void* pc, bool atomic) {

@@ -24,7 +24,7 @@ std::string text(const std::optional<LossScaling>& scaling) {
 std::string text(const std::optional<EarlyStop>& stop) {
   if (!stop) return "none";
   const char* const goal = !stop->goal ? "" : stop->goal == Goal::minimum ? ":min" : ":max";
-  if (stop->patience == EarlyStop::kNever) return stop->metric + goal;
+  if (stop->patience == EarlyStop::kNever) return fmt::format("{}{} (--monitor)", stop->metric, goal);
   return fmt::format("{}:{}{}", stop->metric, stop->patience, goal);
 }
 
@@ -84,8 +84,7 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"ema", "--ema", text(config.ema_decay), "0"},
       {"loss_scale", "--loss-scale", text(config.loss_scaling), "automatic"},
       {"f32_gradients", "--grad-dtype f32", text(config.f32_gradients), "false"},
-      {"early_stop", config.early_stop ? config.early_stop->flag() : "--early-stop or --monitor",
-       text(config.early_stop), "none"},
+      {"early_stop", "--early-stop", text(config.early_stop), "none"},
       {"momentum", "the program's momentum", text(config.momentum)},
       {"weight_decay", "the program's weight decay",
        text(config.weight_decay) + (config.decay == Decay::all ? " of all" : "")},
