@@ -133,7 +133,7 @@ template <class Sync> Result train(dist::Transport& transport, Algorithm algorit
     result.loss = loss.item();
     result.alike = alike(comm, hash_of_weights(arena)) && result.alike;
   }
-  result.hash = arena.weights_hash();
+  result.hash = sync.weights_hash();
   result.applied = step->applied_steps;
   result.skipped = step->overflow_steps;
   return result;
