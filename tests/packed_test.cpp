@@ -464,7 +464,9 @@ TEST(Packed, TheWriterRefusesWhatItCannotHold) {
   expect_argument_error("height x width x channels", [&] {
     add({test::noise(1, 1), Codec::raw, huge, huge, huge, 0});
   });
-  expect_argument_error("must be in [0, 4294967295]", [&] { add({test::noise(1, 1), Codec::jpeg, -1, 1, 1, 0}); });
+  expect_argument_error("must be in [0, 4294967295]", [&] {
+    add({test::noise(1, 1), Codec::jpeg, -1, 1, 1, 0});
+  });
   const auto open = [&](const std::function<void(PackedWriterOptions&)>& change) {
     PackedWriterOptions options = small_pages();
     change(options);

@@ -62,7 +62,8 @@ PictureReader::PictureReader(const ModelInfo& info)
 
 void PictureReader::read(const fs::path& file, std::span<std::uint8_t> pixels) {
   const detail::FileBytes bytes(file, "image", "it must be a JPEG or PNG");
-  const StoredSample sample{.bytes = bytes.bytes(), .codec = Codec::jpeg};  // or a PNG, which its first bytes say
+  const StoredSample sample{.bytes = bytes.bytes(),
+                            .codec = Codec::jpeg};  // or a PNG, which its first bytes say
   const bool grey = info_.images.channels == 1;
   if (grey) rgb_.resize(pixels.size() * 3);
   try {
