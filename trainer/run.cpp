@@ -311,7 +311,7 @@ std::uint64_t Run::weights_hash() {
   return frozen_.empty() ? trained : kernels::mix64(trained) ^ frozen_.hash();
 }
 
-ModelInfo Run::describe_model() {
+ModelInfo Run::describe_model(std::uint64_t hash) {
   ModelInfo info{.program = config_.program, .model = config_.model, .classifies = task_.classifies()};
   info.images = train_.spec();
   info.class_names = train_.class_names();
@@ -320,19 +320,20 @@ ModelInfo Run::describe_model() {
   info.precision = config_.precision;
   info.batch_size = config_.validated_at_once();
   info.test_loss = info.test_accuracy = std::numeric_limits<double>::quiet_NaN();
-  info.weights_hash = weights_hash();
+  info.weights_hash = hash;
   return info;
 }
 
 void Run::save_product(FitReport& report) {
-  ModelInfo info = describe_model();
+  ModelInfo info = describe_model(report.weights_hash);
   info.test_loss = report.test_loss;
   info.test_accuracy = report.test_accuracy;
   product_.save(weights_part().save, std::move(info), report);
 }
 
 FitReport Run::finish() {
-  if (limits_.signal() == 0) product_.save_last(weights_part().save, describe_model());
+  if (limits_.signal() == 0 && product_.may_differ())
+    product_.save_last(weights_part().save, describe_model(weights_hash()));
   notify([&](Callback& c) { c.on_train_end(trainer_); });
   limits_.agree();
   if (!position_.validated && limits_.signal() == 0) validate(position_.epoch);
@@ -356,7 +357,7 @@ FitReport Run::finish() {
   report.checkpoint = checkpoints_.newest();
   std::exception_ptr no_room;  // is said when the figures have been
   try {
-    if (report.signal == 0 && test.finite) save_product(report);
+    if (report.signal == 0 && test.finite && product_.wanted()) save_product(report);
   } catch (const IoError&) {
     no_room = std::current_exception();
     report.model.clear();

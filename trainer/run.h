@@ -84,7 +84,7 @@ class Run : private Minimizer {
   std::uint64_t weights_hash();
   std::vector<StatePart> state_parts();
   StatePart weights_part();
-  ModelInfo describe_model();
+  ModelInfo describe_model(std::uint64_t hash);
   template <class Of> StatePart part_of_networks(const char* prefix, const Of& of, FrozenWeights* frozen);
   std::vector<Ema*> averages();
   template <class F> void notify(const F& f) const {

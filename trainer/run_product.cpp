@@ -25,7 +25,6 @@ void RunProduct::write(const std::filesystem::path& path, const Weights& weights
 }
 
 void RunProduct::save_last(const Weights& weights, ModelInfo info) {
-  if (!wanted() || (!config_.early_stop && config_.ema_decay == 0)) return;
   info.weights = "last step";
   write(last_model_path(config_.run_dir, config_.phase), weights, info);
   has_last_ = true;
@@ -33,7 +32,6 @@ void RunProduct::save_last(const Weights& weights, ModelInfo info) {
 }
 
 void RunProduct::save(const Weights& weights, ModelInfo info, FitReport& report) {
-  if (!wanted()) return;
   report.weights = info.weights = describe_weights(config_);
   report.model = model_path(config_.run_dir, config_.phase);
   write(report.model, weights, info);

@@ -20,13 +20,16 @@ class RunProduct {
   RunProduct(const TrainerConfig& config, ParallelStrategy& strategy)
       : config_(config), strategy_(strategy) {}
 
-  /// Keeps the last step's weights, where others may take their place: the best ones, or their average.
+  /// Whether the run leaves its weights, and whether others may take the place of the last step's: the best
+  /// ones, or their average.
+  bool wanted() const { return !config_.run_dir.empty() && !config_.fast_dev_run; }
+  bool may_differ() const { return wanted() && (config_.early_stop || config_.ema_decay > 0); }
+  /// Keeps the last step's weights.
   void save_last(const Weights& weights, ModelInfo info);
   /// Saves the weights of `report`, and enters the files in it.
   void save(const Weights& weights, ModelInfo info, FitReport& report);
 
  private:
-  bool wanted() const { return !config_.run_dir.empty() && !config_.fast_dev_run; }
   void write(const std::filesystem::path& path, const Weights& weights, const ModelInfo& info);
 
   const TrainerConfig& config_;

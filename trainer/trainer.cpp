@@ -129,9 +129,10 @@ Trainer& Trainer::phase(const std::string& name, const std::function<void(Traine
 // there is none.
 fs::path Trainer::unfinished_run(const std::vector<Setting>& settings) const {
   for (const fs::path& folder : run_folders(config_.run_root)) {
-    if (fs::exists(model_path(folder, ""))) continue;
+    const fs::path saved = folder / "checkpoints" / config_.phase;
+    if (fs::exists(model_path(folder, "")) || !fs::is_directory(saved)) continue;
     try {
-      const CheckpointFolder checkpoints(folder / "checkpoints" / config_.phase);  // of no run under way
+      const CheckpointFolder checkpoints(saved);  // of no run under way
       const NewestCheckpoint newest = newest_valid(checkpoints.path());
       if (newest.path.empty()) continue;
       check_settings(newest.state.under("settings."), settings);
