@@ -53,16 +53,6 @@ std::string palette_png(const Pixels& classes) {
   return bytes;
 }
 
-/// What the error of a kind says; empty where there is none.
-std::string message_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const IoError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 constexpr std::int64_t kCount = 7;
 
 Pixels mask_of(std::int64_t i, std::int64_t height, std::int64_t width) {
@@ -161,7 +151,7 @@ TEST(DecodedFields, OfAnotherSizeAreNamedWithTheirSample) {
     const DecodedDataset data(open_samples(path), {.height = 16, .width = 24});
     Loader loader(data, {.batch_size = kCount, .workers = 0});
     Batch batch;
-    return message_of([&] { loader.next(batch); });
+    return test::message_of<IoError>([&] { loader.next(batch); });
   };
   EXPECT_EQ(said(), "");
   const auto holds = [&](const std::string& what) {
@@ -359,7 +349,7 @@ TEST(PackedFields, ThatNobodyCouldTrainOnAreFoundByPacking) {
     const auto table = open_samples(path);
     const auto writer = create_samples(folder / "a.athp", {.fields = table->fields()});
     const RecodeOptions recode{.check = check, .fields = table->fields()};
-    return message_of([&] {
+    return test::message_of<IoError>([&] {
       convert(*table, *writer, {.threads = 1, .make_change = [&] { return make_recoder(recode); }});
     });
   };
@@ -455,7 +445,7 @@ TEST(PackedFields, ThatAreForgedAreRefused) {
   const auto said = [&](const std::function<void(std::string&, packed::Header&)>& change) {
     const auto path = pack(*table, folder / "a.athp");
     forge(path, change);
-    return message_of([&] {
+    return test::message_of<IoError>([&] {
       const PackedStore store(path, {.check = false});
       std::vector<std::byte> scratch;
       for (std::int64_t i = 0; i < store.size(); ++i) (void)store.fetch(i, scratch);

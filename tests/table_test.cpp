@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "data/formats/open.h"
+#include "support/says.h"
 #include "support/temp_dir.h"
 #include "tensor/error.h"
 
@@ -14,16 +15,6 @@ namespace athanor {
 namespace {
 
 using test::write_file;
-
-/// What the IoError says; empty where there is none.
-std::string message_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const IoError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 struct Opened {
   test::TempDir folder;
@@ -109,7 +100,7 @@ class WrongTables : public testing::Test {
   /// What opening a file of that text says, behind the file's name.
   std::string said(const char* name, const std::string& text) {
     write_file(folder_ / name, text);
-    const std::string line = message_of([&] { open_samples(folder_ / name); });
+    const std::string line = test::message_of<IoError>([&] { open_samples(folder_ / name); });
     EXPECT_EQ(line.find('\n'), std::string::npos);
     const std::size_t at = line.find(name);
     return at == std::string::npos ? line : line.substr(at + std::strlen(name) + 2);
@@ -246,7 +237,7 @@ TEST_F(WrongTables, MayBeNestedAsDeepAsTheyLike) {
 
 TEST(TableFiles, ThatAreMissingAreNamed) {
   Opened it("a.csv", "image\nnone.png\n");
-  const std::string line = message_of([&] { it.image(0); });
+  const std::string line = test::message_of<IoError>([&] { it.image(0); });
   EXPECT_NE(line.find("none.png: must be readable, but got: No such file"), std::string::npos) << line;
 }
 
@@ -258,7 +249,7 @@ class FolderPairs : public testing::Test {
   std::filesystem::path set() const { return folder_ / "set"; }
   /// What opening them says behind "folder pairs: FOLDER".
   std::string said() {
-    const std::string line = message_of([&] { open_folder_pairs(set()); });
+    const std::string line = test::message_of<IoError>([&] { open_folder_pairs(set()); });
     return line.substr(std::min(line.size(), line.find("set") + 5));
   }
 

@@ -9,11 +9,11 @@
 
 namespace athanor::test {
 
-/// What the ArgumentError says that `run` throws; empty where it throws none.
-inline std::string message_of(const std::function<void()>& run) {
+/// What the error of that kind says that `run` throws; empty where it throws none.
+template <class Kind = ArgumentError> std::string message_of(const std::function<void()>& run) {
   try {
     run();
-  } catch (const ArgumentError& error) {
+  } catch (const Kind& error) {
     return error.what();
   }
   return "";
