@@ -60,9 +60,12 @@ struct GeluTanh {
     // The sigmoid has long been 0 or 1 at 100; further out the slope would be infinite, and NaN times 0.
     constexpr A kMost = A(100);
     const A x = wide > kMost ? kMost : wide < -kMost ? -kMost : wide;
-    const A s = math::sigmoid(twice_u(x));
+    // sigmoid(z) is large or small, and sigmoid(z) sigmoid(-z) their product: 1 - sigmoid(z) would lose what
+    // that rounds near 1.
+    const A z = twice_u(x), e = math::exp(-std::fabs(z));
+    const A large = A(1) / (A(1) + e), small = e * large;
     const A slope = kLinear * std::fma(kCubic3 * x, x, A(1));
-    return dy * s * std::fma(x * slope, A(1) - s, A(1));
+    return dy * std::fma(x * slope, small * large, z < A(0) ? small : large);
   }
 };
 
