@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/creation.h"
+#include "autograd/detail/dense.h"
 #include "autograd/dropout.h"
 #include "autograd/elementwise.h"
 #include "autograd/matmul.h"
@@ -19,8 +20,9 @@ void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
             kOp);
   for (const Tensor* other : {&k, &v}) {
     ATH_CHECK(is_floating(q.dtype()) && other->dtype() == q.dtype() && other->device() == q.device(),
-              "{}: q, k and v must have one floating dtype and device, but got {} on {} and {} on {}", kOp,
-              q.dtype(), q.device().str(), other->dtype(), other->device().str());
+              "{}: q, k and v must have one floating dtype and device, but got {} on {} and {} on {}{}", kOp,
+              q.dtype(), q.device().str(), other->dtype(), other->device().str(),
+              how_to_match("q", q, other == &k ? "k" : "v", *other));
   }
   ATH_CHECK(
       q.rank() >= 2 && k.rank() >= 2 && v.rank() >= 2 && k.dim(-1) == q.dim(-1) && v.dim(-2) == k.dim(-2),
@@ -65,9 +67,9 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   if (mask.defined()) {
     ATH_CHECK((mask.dtype() == DType::boolean || mask.dtype() == q.dtype()) && mask.device() == q.device() &&
                   broadcasts_to(mask.shape(), scores.shape()),
-              "{}: mask must be bool or {} on {} of a shape that broadcasts to {}, but got {} on {} of {}",
+              "{}: mask must be bool or {} on {} of a shape that broadcasts to {}, but got {} on {} of {}{}",
               kOp, q.dtype(), q.device().str(), scores.shape(), mask.dtype(), mask.device().str(),
-              mask.shape());
+              mask.shape(), how_to_match("mask", mask, q.dtype(), q.device()));
   }
   const Tensor weights = [&, mask = mask, causal = causal] {
     if (mask.defined() && mask.dtype() == DType::boolean) return masked_softmax(scores, mask);

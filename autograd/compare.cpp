@@ -1,5 +1,6 @@
 #include "autograd/compare.h"
 
+#include "autograd/detail/dense.h"
 #include "autograd/detail/scalar_tensor.h"
 #include "kernels/compare.h"
 
@@ -12,9 +13,8 @@ Tensor compare(const char* op, Predicate predicate, const Tensor& a, const Tenso
   ATH_CHECK(a.defined() && b.defined(), "{}: both tensors must be defined, but the {} is not", op,
             a.defined() ? "second" : "first");
   ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device(),
-            "{}: both tensors must have one dtype and device (see cast() and Tensor::to()), but got {} on {} "
-            "and {} on {}",
-            op, a.dtype(), a.device().str(), b.dtype(), b.device().str());
+            "{}: both tensors must have one dtype and device, but got {} on {} and {} on {}{}", op, a.dtype(),
+            a.device().str(), b.dtype(), b.device().str(), how_to_match("a", a, "b", b, /*floating=*/false));
   const Tensor y = Tensor::empty(broadcast_shapes(a.shape(), b.shape(), op), {DType::boolean, a.device()});
   on_device(a.device(), [&](auto& context) { kernels::compare(context, predicate, a, b, y); });
   return y;

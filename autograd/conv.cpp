@@ -1,6 +1,7 @@
 #include "autograd/conv.h"
 
 #include "autograd/detail/activation.h"
+#include "autograd/detail/dense.h"
 #include "autograd/detail/zeros.h"
 #include "autograd/node.h"
 
@@ -30,8 +31,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   }
   ATH_CHECK(x.defined() && w.defined(), "conv2d: x and w must be defined");
   ATH_CHECK(is_floating(x.dtype()) && x.dtype() == w.dtype() && x.device() == w.device(),
-            "conv2d: x and w must have one floating dtype and device, but got {} on {} and {} on {}",
-            x.dtype(), x.device().str(), w.dtype(), w.device().str());
+            "conv2d: x and w must have one floating dtype and device, but got {} on {} and {} on {}{}",
+            x.dtype(), x.device().str(), w.dtype(), w.device().str(), how_to_match("x", x, "w", w));
   const Shape shape = conv2d_shape(x.shape(), w.shape(), params);
   if (params.same_padding) return conv2d_same(x, w, bias, params);
   if (bias.defined()) check_dense("conv2d", "bias", bias, x.dtype(), {w.shape()[0]}, x.device());

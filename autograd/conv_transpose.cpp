@@ -62,8 +62,8 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
   ATH_CHECK(x.defined() && w.defined(), "conv_transpose2d: x and w must be defined");
   ATH_CHECK(
       is_floating(x.dtype()) && x.dtype() == w.dtype() && x.device() == w.device(),
-      "conv_transpose2d: x and w must have one floating dtype and device, but got {} on {} and {} on {}",
-      x.dtype(), x.device().str(), w.dtype(), w.device().str());
+      "conv_transpose2d: x and w must have one floating dtype and device, but got {} on {} and {} on {}{}",
+      x.dtype(), x.device().str(), w.dtype(), w.device().str(), how_to_match("x", x, "w", w));
   const Shape shape = conv_transpose2d_shape(x.shape(), w.shape(), params);
   if (bias.defined()) check_dense("conv_transpose2d", "bias", bias, x.dtype(), {shape[3]}, x.device());
   // The convolution takes a result with a whole stride of output padding to an image larger than x. Zeros

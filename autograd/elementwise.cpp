@@ -35,11 +35,15 @@ template <class Op> Tensor binary(const char* op, const Tensor& a, const Tensor&
   check_operand<Op>(op, a);
   check_operand<Op>(op, b);
   ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device(),
-            "{}: both tensors must have one dtype and device (see cast() and Tensor::to()), but got {} on {} "
-            "and {} on {}",
-            op, a.dtype(), a.device().str(), b.dtype(), b.device().str());
+            "{}: both tensors must have one dtype and device, but got {} on {} and {} on {}{}", op, a.dtype(),
+            a.device().str(), b.dtype(), b.device().str(),
+            how_to_match("a", a, "b", b, !kernels::kTakesIntegers<Op>));
   const Tensor y = Tensor::empty(
       a.shape() == b.shape() ? a.shape() : broadcast_shapes(a.shape(), b.shape(), op), a.options());
+  if constexpr (kernels::kRefusesZero<Op>) {
+    if (!is_floating(b.dtype()) && y.numel() > 0)
+      on_device(b.device(), [&](auto& context) { kernels::check_divisors(context, op, b); });
+  }
   on_device(a.device(), [&](auto& context) { kernels::binary_forward<Op>(context, a, b, y); });
   return y;
 }
@@ -117,6 +121,14 @@ Tensor div(const Tensor& a, const Tensor& b) {
                   if (dx.wants(0)) dx[0] = sum_to(q, a_shape);
                   if (dx.wants(1)) dx[1] = sum_to(scaled(binary<kernels::Mul>("div", q, y), -1), b_shape);
                 });
+}
+
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  const Tensor y = binary<kernels::FloorDivide>("floor_divide", a, b);
+  return record("floor_divide", y, {a, b}, [a = a.shape(), b = b.shape()](const Tensor& dy, Grads& dx) {
+    if (dx.wants(0)) dx[0] = Tensor::zeros(a, dy.options());
+    if (dx.wants(1)) dx[1] = Tensor::zeros(b, dy.options());
+  });
 }
 
 #define ATH_DEFINE(Op, name)                                \

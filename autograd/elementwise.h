@@ -13,6 +13,13 @@ Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 /// a / b by IEEE rules: no check for zero. Floating.
 Tensor div(const Tensor& a, const Tensor& b);
+/// The largest integer not above a / b, by the rules of Python: -2 for -3 and 2, and a / b by IEEE rules
+/// where b is a floating 0. Its gradients are 0. Throws ArgumentError where an integer b holds 0 (CPU;
+/// elsewhere the result is 0).
+Tensor floor_divide(const Tensor& a, const Tensor& b);
+/// a - floor_divide(a, b) b: 0 or of b's sign, NaN where b is a floating 0. The gradients are dy and
+/// -dy floor_divide(a, b). Integers as there.
+Tensor remainder(const Tensor& a, const Tensor& b);
 /// The larger element of each pair, NaN where one is. Equal ones get half of the gradient each.
 Tensor maximum(const Tensor& a, const Tensor& b);
 /// The smaller one, likewise.

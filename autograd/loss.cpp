@@ -26,7 +26,8 @@ void check_classes(const char* op, const Tensor& x, const Tensor& target) {
   ATH_CHECK(is_floating(x.dtype()) && x.rank() == 2 && x.shape()[1] > 0,
             "{}: input must be floating [N, C] with C > 0, but got {} {}", op, x.dtype(), x.shape());
   ATH_CHECK(target.dtype() == DType::i64 && target.shape() == Shape({x.shape()[0]}),
-            "{}: target must be i64 [{}], but got {} {}", op, x.shape()[0], target.dtype(), target.shape());
+            "{}: target must be i64 [{}], but got {} {}{}", op, x.shape()[0], target.dtype(), target.shape(),
+            how_to_match("target", target, DType::i64, target.device()));
   ATH_CHECK(x.device() == target.device(), "{}: target must be on {}, but is on {}", op, x.device().str(),
             target.device().str());
   on_device(x.device(), [&](auto& context) { kernels::check_target(context, op, target, x.shape()[1]); });
@@ -111,8 +112,9 @@ struct Rows {
     soft = is_floating(t.dtype());
     if (soft) {
       ATH_CHECK(t.dtype() == x.dtype() && t.shape() == x.shape() && t.device() == x.device(),
-                "cross_entropy: distributions must be {} {} on {} like the input, but got {} {} on {}",
-                x.dtype(), x.shape(), x.device().str(), t.dtype(), t.shape(), t.device().str());
+                "cross_entropy: distributions must be {} {} on {} like the input, but got {} {} on {}{}",
+                x.dtype(), x.shape(), x.device().str(), t.dtype(), t.shape(), t.device().str(),
+                how_to_match("target", t, x.dtype(), x.device()));
     } else {
       ATH_CHECK((t.dtype() == DType::i64 || t.dtype() == DType::i32 || t.dtype() == DType::u8) &&
                     t.shape() == shape,

@@ -3,17 +3,19 @@
 #include <algorithm>
 
 #include "autograd/detail/activation.h"
+#include "autograd/detail/dense.h"
 #include "autograd/node.h"
 #include "kernels/matmul.h"
 
 namespace athanor {
 namespace {
 
-void check_operands(const char* op, const Tensor& a, const Tensor& b) {
+void check_operands(const char* op, const Tensor& a, const Tensor& b, const char* a_name = "a",
+                    const char* b_name = "b") {
   ATH_CHECK(a.defined() && b.defined(), "{}: both operands must be defined", op);
   ATH_CHECK(is_floating(a.dtype()) && a.dtype() == b.dtype() && a.device() == b.device(),
-            "{}: both operands must have one floating dtype and device, but got {} on {} and {} on {}", op,
-            a.dtype(), a.device().str(), b.dtype(), b.device().str());
+            "{}: both operands must have one floating dtype and device, but got {} on {} and {} on {}{}", op,
+            a.dtype(), a.device().str(), b.dtype(), b.device().str(), how_to_match(a_name, a, b_name, b));
   ATH_CHECK(a.rank() >= 1 && b.rank() >= 1, "{}: operands must have rank >= 1, but got {} and {}", op,
             a.shape(), b.shape());
 }
@@ -101,7 +103,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl) {
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, MatmulImpl impl) {
   if (detail::needs_its_input(activation))
     return detail::activate(activation, linear(x, w, bias, Activation::none, impl));
-  check_operands("linear", x, w);
+  check_operands("linear", x, w, "x", "w");
   const std::int64_t k = x.dim(-1), n = w.shape()[0];
   ATH_CHECK(w.rank() == 2 && w.shape()[1] == k, "linear: w must be [N, {}] for x {}, but got {}", k,
             x.shape(), w.shape());

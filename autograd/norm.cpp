@@ -45,8 +45,9 @@ void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
   }
   if (!residual.defined()) return;
   ATH_CHECK(residual.shape() == x.shape() && residual.dtype() == x.dtype() && residual.device() == x.device(),
-            "batch_norm: residual must be {} {} on {} like x, but is {} {} on {}", x.dtype(), x.shape(),
-            x.device().str(), residual.dtype(), residual.shape(), residual.device().str());
+            "batch_norm: residual must be {} {} on {} like x, but is {} {} on {}{}", x.dtype(), x.shape(),
+            x.device().str(), residual.dtype(), residual.shape(), residual.device().str(),
+            how_to_match("residual", residual, x.dtype(), x.device()));
 }
 
 kernels::Sink target(Grads& dx, int input, const Tensor& like) {

@@ -18,8 +18,9 @@ void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   ATH_CHECK(a.defined() && b.defined(), "{}: both inputs must be tensors, but one is undefined", op);
   ATH_CHECK(
       is_floating(a.dtype()) && a.dtype() == b.dtype() && a.shape() == b.shape() && a.device() == b.device(),
-      "{}: both inputs must have one shape, floating dtype and device, but got {} {} on {} and {} {} on {}",
-      op, a.dtype(), a.shape(), a.device().str(), b.dtype(), b.shape(), b.device().str());
+      "{}: both inputs must have one shape, floating dtype and device, but got {} {} on {} and {} {} on {}{}",
+      op, a.dtype(), a.shape(), a.device().str(), b.dtype(), b.shape(), b.device().str(),
+      how_to_match("a", a, "b", b));
 }
 
 // The loss of each element, or (not `each`) scale times their sum. `weight`, where the op has one, is dense
@@ -64,9 +65,9 @@ void check_weight(const char* name, const Tensor& weight, const Tensor& logits) 
   const DType dtype = loss_options(logits).dtype;
   ATH_CHECK(weight.dtype() == dtype && weight.device() == logits.device() &&
                 broadcasts_to(weight.shape(), logits.shape()),
-            "bce_with_logits: {} must be {} on {} of a shape that broadcasts to {}, but got {} on {} of {}",
+            "bce_with_logits: {} must be {} on {} of a shape that broadcasts to {}, but got {} on {} of {}{}",
             name, dtype, logits.device().str(), logits.shape(), weight.dtype(), weight.device().str(),
-            weight.shape());
+            weight.shape(), how_to_match(name, weight, dtype, logits.device()));
 }
 
 }  // namespace

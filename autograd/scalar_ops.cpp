@@ -54,6 +54,16 @@ Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> h
   return scalar_op("clamp", kernels::Clamp{bound(low), bound(high)}, x);
 }
 
+Tensor floor_divide(const Tensor& x, double divisor) {
+  ATH_CHECK(x.defined(), "floor_divide: tensor must be defined, but is not");
+  return floor_divide(x, detail::scalar_like("floor_divide", "divisor", divisor, x));
+}
+
+Tensor remainder(const Tensor& x, double divisor) {
+  ATH_CHECK(x.defined(), "remainder: tensor must be defined, but is not");
+  return remainder(x, detail::scalar_like("remainder", "divisor", divisor, x));
+}
+
 Tensor pow(const Tensor& x, double exponent) {
   if (exponent == 2 && x.defined() && is_floating(x.dtype())) return square(x);  // one product
   return scalar_op("pow", kernels::Power{exponent}, x);

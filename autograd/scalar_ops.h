@@ -22,6 +22,11 @@ Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
 /// ArgumentError without a bound and where one is NaN.
 Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> high = std::nullopt);
 
+/// floor_divide() and remainder() of two tensors (elementwise.h), one of them a number, which an integer
+/// dtype of x must hold.
+Tensor floor_divide(const Tensor& x, double divisor);
+Tensor remainder(const Tensor& x, double divisor);
+
 /// x^exponent by IEEE rules: 1 where exponent is 0, NaN where x < 0 and exponent is no integer. The gradient
 /// is exponent x^(exponent - 1), and 0 where exponent is 0.
 Tensor pow(const Tensor& x, double exponent);

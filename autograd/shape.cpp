@@ -249,8 +249,9 @@ void check_part(const char* op, std::span<const Tensor> parts, std::size_t i, in
   ATH_CHECK(fits, "{}: part {} must have the shape of the first, {}{}, but has {}", op, i, first.shape(),
             free_axis >= 0 ? fmt::format(" but for axis {}", free_axis) : "", part.shape());
   ATH_CHECK(part.dtype() == first.dtype() && part.device() == first.device(),
-            "{}: part {} must be {} on {} like the first, but is {} on {}", op, i, first.dtype(),
-            first.device().str(), part.dtype(), part.device().str());
+            "{}: part {} must be {} on {} like the first, but is {} on {}{}", op, i, first.dtype(),
+            first.device().str(), part.dtype(), part.device().str(),
+            how_to_match(fmt::format("parts[{}]", i).c_str(), part, first.dtype(), first.device()));
 }
 
 }  // namespace
@@ -307,8 +308,8 @@ Tensor checked_index(const char* op, const Tensor& x, const Tensor& index, std::
   check_defined(op, index);
   const bool integer = !is_floating(index.dtype()) && index.dtype() != DType::boolean;
   ATH_CHECK(integer && index.device() == x.device(),
-            "{}: index must be i64, i32 or u8 on {}, but is {} on {}", op, x.device().str(), index.dtype(),
-            index.device().str());
+            "{}: index must be i64, i32 or u8 on {}, but is {} on {}{}", op, x.device().str(), index.dtype(),
+            index.device().str(), how_to_match("index", index, DType::i64, x.device()));
   const Tensor flat = index.dtype() == DType::i64 ? dense(index) : copy_of(index, DType::i64);
   on_device(x.device(), [&](auto& context) { kernels::check_indices(context, op, flat, size); });
   return flat;
@@ -361,8 +362,9 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
             condition.dtype());
   ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device() && a.device() == condition.device(),
             "where: both choices must have one dtype and be on {} like the condition, but got {} on {} and "
-            "{} on {}",
-            condition.device().str(), a.dtype(), a.device().str(), b.dtype(), b.device().str());
+            "{} on {}{}",
+            condition.device().str(), a.dtype(), a.device().str(), b.dtype(), b.device().str(),
+            how_to_match("a", a, "b", b, /*floating=*/false));
   const Shape shape =
       broadcast_shapes(broadcast_shapes(condition.shape(), a.shape(), "where"), b.shape(), "where");
   const Tensor y = Tensor::empty(shape, a.options());

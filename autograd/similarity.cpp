@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "autograd/compare.h"
 #include "autograd/creation.h"
 #include "autograd/detail/dense.h"
 #include "autograd/detail/losses.h"
@@ -20,8 +21,8 @@ void check_alike(const char* op, const Tensor& a, const Tensor& b) {
   check_floating(op, a);
   check_floating(op, b);
   ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device(),
-            "{}: inputs must have one dtype and device, but got {} on {} and {} on {}", op, a.dtype(),
-            a.device().str(), b.dtype(), b.device().str());
+            "{}: inputs must have one dtype and device, but got {} on {} and {} on {}{}", op, a.dtype(),
+            a.device().str(), b.dtype(), b.device().str(), how_to_match("a", a, "b", b));
 }
 
 // Squares of half types overflow, and their sums lose digits.
@@ -32,9 +33,9 @@ Tensor widened(const Tensor& x) {
 // The length of vectors along an axis, at least `least`. The bound is put on the square: the root's slope is
 // infinite at 0, where the bound's is 0.
 Tensor length(const Tensor& x, int axis, double least, bool keepdim = false) {
-  const double bound = least * least;
   const Tensor squares = sum(square(x), std::array{axis}, keepdim);
-  return sqrt(affine(relu(affine(squares, 1, -bound)), 1, bound));
+  const Tensor bound = full({}, least * least, squares.options());
+  return sqrt(where(lt(squares, bound), bound, squares));  // NaN stays NaN, unlike with clamp()'s gradient
 }
 
 // The least length whose square is more than 0 in f32.

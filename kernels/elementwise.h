@@ -20,6 +20,10 @@ void unary_backward(Context& context, const Tensor& saved, const Tensor& dy, con
 template <class Op, class Context>
 void binary_forward(Context& context, const Tensor& a, const Tensor& b, const Tensor& y);
 
+/// Throws ArgumentError naming op where an element of b, integers of any strides, is 0. On the CPU alone, as
+/// check_indices().
+template <class Context> void check_divisors(Context& context, const char* op, const Tensor& b);
+
 /// dx = Op::first(a, b, dy), or Op::second: the derivative by `operand` 0 or 1, for the ops of
 /// ATH_BINARY_OPS_WITH_GRADIENTS. All broadcast to dx's shape; any strides but dx, which is dense; one
 /// floating dtype. Moves at most 4 elements per element.

@@ -24,6 +24,10 @@ template <class A, class F> ATH_HD A wrapped(A a, A b, const F& f) {
 template <class Op> inline constexpr bool kTakesIntegers = requires {
   requires Op::kTakesIntegers;
 };
+/// Whether an op divides integers, which have no quotient by 0.
+template <class Op> inline constexpr bool kRefusesZero = requires {
+  requires Op::kRefusesZero;
+};
 
 /// max(x, 0); NaN stays NaN. The derivative at 0 is 0.
 struct Relu {
@@ -60,9 +64,12 @@ struct GeluTanh {
     // The sigmoid has long been 0 or 1 at 100; further out the slope would be infinite, and NaN times 0.
     constexpr A kMost = A(100);
     const A x = wide > kMost ? kMost : wide < -kMost ? -kMost : wide;
-    const A s = math::sigmoid(twice_u(x));
+    // sigmoid(z) is large or small, and sigmoid(z) sigmoid(-z) their product: 1 - sigmoid(z) would lose what
+    // that rounds near 1.
+    const A z = twice_u(x), e = math::exp(-std::fabs(z));
+    const A large = A(1) / (A(1) + e), small = e * large;
     const A slope = kLinear * std::fma(kCubic3 * x, x, A(1));
-    return dy * s * std::fma(x * slope, A(1) - s, A(1));
+    return dy * std::fma(x * slope, small * large, z < A(0) ? small : large);
   }
 };
 
@@ -208,6 +215,45 @@ struct Minimum {
   template <class A> ATH_HD static A second(A a, A b, A dy) { return first(b, a, dy); }
 };
 
+/// The largest integer not above a / b, by the rules of Python and PyTorch: from the exact remainder, so that
+/// no quotient is rounded up to the next integer. Of integers it wraps, and is 0 for b = 0, which the CPU
+/// refuses.
+struct FloorDivide {
+  static constexpr bool kTakesIntegers = true, kRefusesZero = true;
+  template <class A> ATH_HD static A forward(A a, A b) {
+    if constexpr (std::is_integral_v<A>) {
+      if (b == A(0)) return A(0);
+      if constexpr (std::is_signed_v<A>) {
+        if (b == A(-1)) return wrapped(A(0), a, std::minus<>());
+        return a / b - A(a % b != 0 && (a < 0) != (b < 0));
+      }
+      return static_cast<A>(a / b);
+    } else {
+      const A rest = std::fmod(a, b), quotient = a / b;
+      const A whole = (a - rest) / b - A(rest != A(0) && (rest < A(0)) != (b < A(0)));
+      const A below = std::floor(whole), nearest = whole - below > A(0.5) ? below + A(1) : below;
+      return b == A(0) ? quotient : whole == A(0) ? std::copysign(A(0), quotient) : nearest;
+    }
+  }
+};
+
+/// a - floor_divide(a, b) b, exactly: 0 or of b's sign. The derivatives are 1 and -floor_divide(a, b).
+struct Remainder {
+  static constexpr bool kTakesIntegers = true, kRefusesZero = true;
+  template <class A> ATH_HD static A forward(A a, A b) {
+    if constexpr (std::is_integral_v<A>) {
+      if (b == A(0) || b == static_cast<A>(-1)) return b == A(0) || std::is_signed_v<A> ? A(0) : A(a % b);
+      const A rest = static_cast<A>(a % b);
+      return rest != A(0) && (rest < A(0)) != (b < A(0)) ? static_cast<A>(rest + b) : rest;
+    } else {
+      const A rest = std::fmod(a, b);
+      return rest != A(0) && (rest < A(0)) != (b < A(0)) ? rest + b : rest;
+    }
+  }
+  template <class A> ATH_HD static A first(A, A, A dy) { return dy; }
+  template <class A> ATH_HD static A second(A a, A b, A dy) { return -dy * FloorDivide::forward(a, b); }
+};
+
 /// a^b. The derivatives are b a^(b - 1), 0 for b = 0, and a^b log(a), 0 for a = 0 <= b.
 struct Pow {
   template <class A> ATH_HD static A forward(A a, A b) { return math::pow(a, b); }
@@ -244,10 +290,15 @@ struct Pow {
   X(Square, square)           \
   X(Abs, abs)
 /// Binary ops whose gradients are functors, too, and every binary op.
-#define ATH_BINARY_OPS_WITH_GRADIENTS(X) X(Maximum, maximum) X(Minimum, minimum) X(Pow, pow)
-#define ATH_BINARY_OPS(X) \
-  X(Add, add)             \
-  X(Sub, sub)             \
-  X(Mul, mul)             \
-  X(Div, div)             \
+#define ATH_BINARY_OPS_WITH_GRADIENTS(X) \
+  X(Maximum, maximum)                    \
+  X(Minimum, minimum)                    \
+  X(Remainder, remainder)                \
+  X(Pow, pow)
+#define ATH_BINARY_OPS(X)      \
+  X(Add, add)                  \
+  X(Sub, sub)                  \
+  X(Mul, mul)                  \
+  X(Div, div)                  \
+  X(FloorDivide, floor_divide) \
   ATH_BINARY_OPS_WITH_GRADIENTS(X)

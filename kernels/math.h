@@ -15,8 +15,8 @@
 // Errors, in units in the last place of the result, against values of higher precision (tests/math_test.cpp):
 //
 //             exp    log    tanh   erf    sigmoid   expm1   log1p   pow
-//   float     1.0    0.8    1.4    1.1    2.3       4.0     1.5     3.0
-//   double    1.0    0.8    1.4    1.1    2.4       4.0     1.5     8.0
+//   float     1.0    0.8    1.1    1.1    2.3       4.0     1.5     3.0
+//   double    1.0    0.8    1.1    1.1    2.4       4.0     1.5     8.0
 //
 // Infinities, NaN, signed zeros, denormal arguments and denormal results are handled like std:: does.
 //
@@ -74,15 +74,16 @@ template <class A> ATH_HD inline A log_tail(A z) {
   }
 }
 
-/// (tanh(x) - x) / x^3 in z = x^2, for |x| <= 0.625.
+/// (tanh(x) - x) / x^3 in z = x^2, for |x| <= 0.8.
 template <class A> ATH_HD inline A tanh_tail(A z) {
   if constexpr (std::is_same_v<A, float>) {
-    return polynomial(z, -0.33333282f, 0.133314432f, -0.0537397695f, 0.0206391917f, -0.0057050444f);
+    return polynomial(z, -0.333333f, 0.13332221f, -0.05385233f, 0.02130299f, -0.0074095563f, 0.0015847557f);
   } else {
-    return polynomial(z, -0x1.5555555555552p-2, 0x1.1111111110c04p-3, -0x1.ba1ba1b9ce67cp-5,
-                      0x1.664f4870379eap-6, -0x1.226e32c135f8dp-7, 0x1.d6d3584ee42e8p-9,
-                      -0x1.7d9c1d60c530ap-10, 0x1.350ae1bf91223p-11, -0x1.f10cb59f3c83dp-13,
-                      0x1.80061d12be33ap-14, -0x1.fa752fede2f5ep-16, 0x1.9580e9faf821cp-18);
+    return polynomial(z, -0x1.5555555555521p-2, 0x1.111111110deb6p-3, -0x1.ba1ba1b7f7c75p-5,
+                      0x1.664f4824a6bc8p-6, -0x1.226e2bcce7687p-7, 0x1.d6d28f53f67c5p-9,
+                      -0x1.7d950c5f9755ep-10, 0x1.34e55bf1419afp-11, -0x1.f061007e4241dp-13,
+                      0x1.81a4935ef9255p-14, -0x1.0cee21dbfe926p-15, 0x1.1ee58293b0621p-17,
+                      -0x1.4b33ba07916b0p-20);
   }
 }
 
@@ -118,25 +119,41 @@ template <class A> ATH_HD inline A log_erfc(A t) {
 
 }  // namespace detail
 
-/// e^x, as 2^n e^r with x = n ln(2) + r.
+namespace detail {
+
+/// e^x = power 2^n, with x = n ln(2) + r and power = e^r.
+template <class A> struct Exponential {
+  A power;
+  typename Format<A>::Bits n;  // may be negative, as an unsigned number
+
+  ATH_HD explicit Exponential(A x) {
+    using F = Format<A>;
+    using Bits = typename F::Bits;
+    // Adding 1.5 * 2^fraction rounds to an integer, which then sits in the low bits.
+    constexpr A kRound = static_cast<A>(Bits{3} << (F::kFraction - 1));
+    constexpr A kLog2E = static_cast<A>(1.44269504088896340736L);
+    const A shifted = std::fma(x, kLog2E, kRound);
+    const A whole = shifted - kRound;
+    const A r = std::fma(whole, -F::kLn2Low, std::fma(whole, -F::kLn2High, x));
+    power = A(1) + std::fma(r * r, exp_tail(r), r);
+    n = std::bit_cast<Bits>(shifted) - std::bit_cast<Bits>(kRound);
+  }
+};
+
+}  // namespace detail
+
+/// e^x
 template <class A> ATH_HD inline A exp(A x) {
   using F = detail::Format<A>;
   using Bits = typename F::Bits;
-  // Adding 1.5 * 2^fraction rounds to an integer, which then sits in the low bits.
-  constexpr A kRound = static_cast<A>(Bits{3} << (F::kFraction - 1));
-  constexpr A kLog2E = static_cast<A>(1.44269504088896340736L);
-
   A bounded = x < F::kExpLow ? F::kExpLow : x;
   bounded = bounded > F::kExpHigh ? F::kExpHigh : bounded;  // NaN passes both
-  const A shifted = std::fma(bounded, kLog2E, kRound);
-  const A n = shifted - kRound;
-  const A r = std::fma(n, -F::kLn2Low, std::fma(n, -F::kLn2High, bounded));
-  const A power = A(1) + std::fma(r * r, detail::exp_tail(r), r);
+  const detail::Exponential<A> e(bounded);
 
   // 2^n in two factors, each a normal number, so that denormal results are rounded once.
-  const Bits twice = std::bit_cast<Bits>(shifted) - std::bit_cast<Bits>(kRound) + Bits{2 * F::kBias};
+  const Bits twice = e.n + Bits{2 * F::kBias};
   const Bits half = twice >> 1;
-  return power * std::bit_cast<A>(half << F::kFraction) * std::bit_cast<A>((twice - half) << F::kFraction);
+  return e.power * std::bit_cast<A>(half << F::kFraction) * std::bit_cast<A>((twice - half) << F::kFraction);
 }
 
 namespace detail {
@@ -248,8 +265,12 @@ template <class A> ATH_HD inline A tanh(A x) {
   const A a = std::fabs(x);
   const A z = a * a;
   const A near = std::fma(a * z, detail::tanh_tail(z), a);
-  const A far = A(1) - A(2) / (exp(a + a) + A(1));
-  return std::copysign(a < A(0.625) ? near : far, x);
+  // From 20 on, tanh is 1; so far e^2a is a normal number, which exp() cannot know.
+  using F = detail::Format<A>;
+  const detail::Exponential<A> e(a > A(20) ? A(40) : a + a);
+  const A squared = e.power * std::bit_cast<A>((e.n + typename F::Bits{F::kBias}) << F::kFraction);
+  const A far = A(1) - A(2) / (squared + A(1));
+  return std::copysign(a < A(0.8) ? near : far, x);
 }
 
 /// Error function, 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.

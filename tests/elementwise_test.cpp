@@ -6,6 +6,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
+#include "autograd/scalar_ops.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "tests/support/compare.h"
@@ -290,7 +291,8 @@ TEST_P(BinaryOp, TakesStridedInput) {
 TEST_P(BinaryOp, Gradcheck) {
   for (const auto& [first, second] : kPairs) {
     if (first.numel() * second.numel() > 3000) continue;
-    const Tensor a = values(first, DType::f64, true), b = values(second, DType::f64, true, 5);
+    // No value of a is one of b: there floor_divide and remainder jump.
+    const Tensor a = values(first, DType::f64, true), b = values(second, DType::f64, true, 1005);
     require_grad(a), require_grad(b);
     gradcheck([](std::span<const Tensor> in) { return GetParam().op(in[0], in[1]); }, std::array{a, b});
   }
@@ -380,6 +382,25 @@ TEST(Binary, EqualOperandsShareTheGradientAndNaNPassesIt) {
                {1, 0.5, 0, 1, 1, 1, 0.5, 0.5});
   expect_pairs(minimum, a, b, {1, 2, 1, NAN, NAN, NAN, inf, -inf}, {1, 0.5, 0, 1, 1, 1, 0.5, 0.5},
                {0, 0.5, 1, 1, 1, 1, 0.5, 0.5});
+}
+
+TEST(Binary, FloorDivideAndRemainderHaveTheSignsOfPyTorch) {
+  const double inf = INFINITY, nan = NAN;
+  const std::vector<double> a{7, -7, 7, -7, 6, -6, 1, -1, 5, 0, inf, NAN, 0.3, 1, -1};
+  const std::vector<double> b{2, 2, -2, -2, 3, 3, inf, inf, 0, 0, 2, 1, 0.1, -inf, 0};
+  const std::vector<double> zeros(a.size(), 0), ones(a.size(), 1);
+  expect_pairs(floor_divide, a, b, {3, -4, -4, 3, 2, -2, 0, -1, inf, nan, nan, nan, 2, -1, -inf}, zeros,
+               zeros);
+  expect_pairs(remainder, a, b, {1, 1, -1, -1, 0, 0, 1, inf, nan, nan, nan, nan, 0.1, -inf, nan}, ones,
+               {-3, 4, 4, -3, -2, 2, 0, 1, -inf, nan, nan, nan, -2, 1, inf});
+}
+
+// The quotient of floats is rounded, to the next integer now and then; its floor must not be.
+TEST(Binary, FloorDivideDoesNotRoundUp) {
+  const Tensor a = Tensor::from(std::vector<float>{0.3f, 1, -1}, {3});
+  EXPECT_EQ(floor_divide(a, 0.1).to_vector(), (std::vector<double>{3, 9, -10}));
+  EXPECT_EQ(remainder(Tensor::from(std::vector<float>{6, -6, 5}, {3}), -4).to_vector(),
+            (std::vector<double>{-2, -2, -3}));
 }
 
 TEST(Binary, PowHasTheEdgesOfPyTorch) {

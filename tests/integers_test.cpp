@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/elementwise.h"
+#include "autograd/scalar_ops.h"
 #include "autograd/shape.h"
 #include "tests/support/compare.h"
 
@@ -24,6 +25,8 @@ template <class T> void check_integers() {
   expect(mul(a, b), {14, 0, static_cast<T>(-2), 6});
   expect(maximum(a, b), {7, std::max<T>(low, 2), high, 3});
   expect(minimum(a, b), {2, std::min<T>(low, 2), 2, 2});
+  expect(floor_divide(a, b), {3, static_cast<T>(low / 2), static_cast<T>(high / 2), 1});
+  expect(remainder(a, b), {1, 0, 1, 1});
   expect(-b, {static_cast<T>(-2)});
   const T minus = static_cast<T>(-5);
   expect(abs(Tensor::from(std::vector<T>{minus, low}, {2})), {std::is_signed_v<T> ? T(5) : minus, low});
@@ -40,6 +43,41 @@ TEST(Integers, AreAddedSubtractedAndMultiplied) {
   check_integers<std::uint8_t>();
 }
 
+using Binary = Tensor (*)(const Tensor&, const Tensor&);
+
+// By Python's rules: the quotient is rounded down, the remainder has the divisor's sign.
+template <class T> void check_floors() {
+  const T low = std::numeric_limits<T>::min();
+  const Tensor a = Tensor::from(std::vector<T>{7, -7, 7, -7, -6, low}, {6}),
+               b = Tensor::from(std::vector<T>{2, 2, -2, -2, 3, -1}, {6});
+  EXPECT_TRUE(test::same_bits(floor_divide(a, b), Tensor::from(std::vector<T>{3, -4, -4, 3, -2, low}, {6})));
+  EXPECT_TRUE(test::same_bits(remainder(a, b), Tensor::from(std::vector<T>{1, 1, -1, -1, 0, 0}, {6})));
+  EXPECT_TRUE(test::same_bits(floor_divide(a, -2), floor_divide(a, Tensor::from(std::vector<T>{-2}, {1}))));
+}
+
+TEST(Integers, AreDividedByTheRulesOfPython) {
+  check_floors<std::int64_t>();
+  check_floors<std::int32_t>();
+}
+
+TEST(Integers, AreNotDividedByZero) {
+  const Tensor a = Tensor::from(std::vector<std::int32_t>{1, 2, 3, 4}, {2, 2});
+  const Tensor b = Tensor::from(std::vector<std::int32_t>{1, 2, 0, 4}, {2, 2});
+  for (const Binary op : {Binary{floor_divide}, Binary{remainder}}) {
+    try {
+      op(a, b.view_as_strided({2, 2}, {1, 2}, 0));
+      ADD_FAILURE() << "nothing thrown";
+    } catch (const ArgumentError& error) {
+      EXPECT_NE(std::string(error.what()).find("integers must not be divided by 0, but element 1 of"),
+                std::string::npos)
+          << error.what();
+    }
+    EXPECT_NO_THROW(op(Tensor::zeros({0}, {DType::i32, kCpu}), Tensor::zeros({1}, {DType::i32, kCpu})));
+  }
+  EXPECT_THROW(remainder(a, 0), ArgumentError);
+  EXPECT_THROW(remainder(a, 1.5), ArgumentError);
+}
+
 TEST(Integers, AreNeitherDividedNorMixed) {
   const Tensor i = Tensor::zeros({2}, {DType::i32, kCpu}), f = Tensor::zeros({2});
   const auto message = [](const auto& call) -> std::string {
@@ -52,8 +90,7 @@ TEST(Integers, AreNeitherDividedNorMixed) {
   };
   EXPECT_NE(message([&] { div(i, i); }).find("div: tensors must be floating, but the first is i32: cast()"),
             std::string::npos);
-  EXPECT_NE(message([&] { add(i, f); }).find("must have one dtype and device (see cast()"),
-            std::string::npos);
+  EXPECT_NE(message([&] { add(i, f); }).find("; write cast(a, DType::f32)"), std::string::npos);
   EXPECT_NE(message([&] {
               add(cast(f, DType::boolean), cast(f, DType::boolean));
             }).find("add: tensor must hold numbers, but got bool"),

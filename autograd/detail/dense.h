@@ -19,12 +19,33 @@ inline void check_floating(const char* op, const Tensor& x) {
             x.defined() ? name_of(x.dtype()) : "an undefined tensor");
 }
 
+/// What to write to give x that dtype and device: "; write cast(x, DType::f32)". Empty where it has them.
+inline std::string how_to_match(const char* name, const Tensor& x, DType dtype, Device device) {
+  const std::string type = dtype == DType::boolean ? "boolean" : std::string(name_of(dtype));
+  std::string what = x.dtype() == dtype ? "" : fmt::format("; write cast({}, DType::{})", name, type);
+  if (x.device() != device)
+    what +=
+        fmt::format("{} {}.to(Device::parse(\"{}\"))", what.empty() ? "; write" : " and", name, device.str());
+  return what;
+}
+/// The same for two operands, which must have one dtype: that of a floating one, the first if both are.
+/// `floating`: integers of one dtype do not do.
+inline std::string how_to_match(const char* a_name, const Tensor& a, const char* b_name, const Tensor& b,
+                                bool floating = true) {
+  const bool neither = !is_floating(a.dtype()) && !is_floating(b.dtype());
+  const DType dtype = neither && floating                 ? DType::f32
+                      : neither || is_floating(a.dtype()) ? a.dtype()
+                                                          : b.dtype();
+  return how_to_match(a_name, a, dtype, a.device()) + how_to_match(b_name, b, dtype, a.device());
+}
+
 /// Throws ArgumentError where a parameter is not what kernels read.
 inline void check_dense(const char* op, const char* name, const Tensor& p, DType dtype, const Shape& shape,
                         Device device) {
   ATH_CHECK(p.dtype() == dtype && p.shape() == shape && p.device() == device && p.is_contiguous(),
-            "{}: {} must be dense {} {} on {}, but is {} {} on {}{}", op, name, dtype, shape, device.str(),
-            p.dtype(), p.shape(), p.device().str(), p.is_contiguous() ? "" : ", with strides");
+            "{}: {} must be dense {} {} on {}, but is {} {} on {}{}{}", op, name, dtype, shape, device.str(),
+            p.dtype(), p.shape(), p.device().str(), p.is_contiguous() ? "" : ", with strides",
+            how_to_match(name, p, dtype, device));
 }
 
 }  // namespace athanor

@@ -232,6 +232,7 @@ const std::map<std::string, Op>& computing_ops() {
       {"div", binary<div>},
       {"elu", [](Arguments& a) { return elu(a.in("x"), a.attribute("alpha", 1.0)); }},
       {"eq", with_number<eq, eq>},
+      {"floor_divide", with_number<floor_divide, floor_divide>},
       {"gather",
        [](Arguments& a) {
          const Tensor x = a.in("x");
@@ -304,6 +305,7 @@ const std::map<std::string, Op>& computing_ops() {
       {"pixel_unshuffle",
        [](Arguments& a) { return pixel_unshuffle(a.in("x"), a.attribute<std::int64_t>("r", 1)); }},
       {"pow", with_number<pow, pow>},
+      {"remainder", with_number<remainder, remainder>},
       {"scaled_dot_product_attention", run_attention},
       {"smooth_l1_loss",
        [](Arguments& a) {

@@ -1,5 +1,8 @@
 #include "kernels/elementwise.h"
 
+#include <algorithm>
+#include <atomic>
+
 #include "kernels/cpu/elementwise_map.h"
 
 namespace athanor::kernels {
@@ -39,6 +42,25 @@ template <> void affine(CpuContext& context, const Tensor& x, double scale, doub
         context, [scale = A(scale), shift = A(shift)](A value) { return std::fma(value, scale, shift); }, y,
         x);
   });
+}
+
+template <> void check_divisors(CpuContext& context, const char* op, const Tensor& b) {
+  std::atomic<bool> bad{false};  // threads may not throw
+  dispatch_number(b.dtype(), op, [&]<class T>() {
+    using A = ComputeType<T>;
+    const cpu::Walk<1> walk(b.shape(), {&b});
+    const T* from = b.data<T>();
+    const std::int64_t step = walk.row_stride(0);
+    cpu::for_each_row(context, walk, [&, from, step](const auto& offset, std::int64_t n) {
+      bool any = false;
+      for (std::int64_t i = 0; i < n; ++i) any |= A(from[offset[0] + i * step]) == A(0);
+      if (any) bad.store(true, std::memory_order_relaxed);
+    });
+  });
+  if (!bad.load(std::memory_order_relaxed)) return;
+  const std::vector<double> values = b.to_vector();
+  athanor::detail::fail<>("{}: integers must not be divided by 0, but element {} of the divisor {} is", op,
+                          std::find(values.begin(), values.end(), 0.0) - values.begin(), b.shape());
 }
 
 #define ATH_SPECIALISE(Op, name)                                                               \

@@ -15,6 +15,7 @@ using cpu::parallel_for;
 // what threads share, and a second pass adds them up in order.
 
 constexpr std::int64_t kUnit = 8192;     // terms of a unit of a row sum
+constexpr std::int64_t kStrided = 16;    // terms added in f32 before they go to f64, where they are not dense
 constexpr std::int64_t kRowBlock = 128;  // rows added in f32 before they go to f64, in a column sum
 constexpr std::int64_t kRowUnit = 4096;  // rows of a unit
 constexpr std::int64_t kColumns = 256;   // columns of a unit
@@ -71,9 +72,12 @@ void sum_rows(CpuContext& context, const ReducePlan& plan, const Layout& layout,
         if (step == 1) {
           total += cpu::sum_lanes<A>(length, [&](std::int64_t i) { return f(A(in[i]), base.y); });
         } else {
-          A four[4] = {};
-          for (std::int64_t i = 0; i < length; ++i) four[i & 3] += f(A(in[i * step]), base.y);
-          total += (four[0] + four[1]) + (four[2] + four[3]);
+          for (std::int64_t i = 0; i < length;) {
+            A four[4] = {};
+            for (const std::int64_t to = std::min(i + kStrided, length); i < to; ++i)
+              four[i & 3] += f(A(in[i * step]), base.y);
+            total += (four[0] + four[1]) + (four[2] + four[3]);
+          }
         }
       }
       sums[task] = total;

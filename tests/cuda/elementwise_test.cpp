@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "autograd/compare.h"
 #include "autograd/elementwise.h"
+#include "autograd/shape.h"
 #include "kernels/copy.h"
 #include "tests/cuda/device.h"
 
@@ -91,6 +93,8 @@ template <class Op> void check_binary_backward(const Tensor& a, const Tensor& b,
   }
 ATH_BINARY_OPS_WITH_GRADIENTS(ATH_CHECK_BINARY_BACKWARD)
 
+using Binary = Tensor (*)(const Tensor&, const Tensor&);
+
 // Numbers of both signs, wherever they lie.
 TEST_F(ElementwiseOnDevice, IntegersEqualCpu) {
   for (const DType dtype : {DType::i64, DType::i32, DType::u8}) {
@@ -102,10 +106,20 @@ TEST_F(ElementwiseOnDevice, IntegersEqualCpu) {
       const Tensor a_on = test::on_device_like(a), b_on = test::on_device_like(b);
       for (Tensor (*op)(const Tensor&, const Tensor&) : {add, sub, mul, maximum, minimum})
         EXPECT_TRUE(test::same_bits(op(a_on, b_on).to(kCpu), op(a, b)));
+      const Tensor some = add(a, cast(eq(a, 0), dtype));  // none of them 0
+      for (const Binary op : {Binary{floor_divide}, Binary{remainder}})
+        EXPECT_TRUE(test::same_bits(op(b_on, some.to(test::device())).to(kCpu), op(b, some)));
       EXPECT_TRUE(test::same_bits(abs(a_on).to(kCpu), abs(a)));
       EXPECT_TRUE(test::same_bits(neg(a_on).to(kCpu), neg(a)));
     }
   }
+}
+
+// The host has no time to look.
+TEST_F(ElementwiseOnDevice, IntegersDividedByZeroAreZero) {
+  const Tensor a = Tensor::from(std::vector<std::int32_t>{7, -7}, {2}, test::device());
+  for (const Binary op : {Binary{floor_divide}, Binary{remainder}})
+    EXPECT_EQ(op(a, Tensor::zeros({1}, a.options())).to_vector(), (std::vector<double>{0, 0}));
 }
 
 TEST_F(ElementwiseOnDevice, AffineRoundsOnce) {

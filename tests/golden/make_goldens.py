@@ -432,6 +432,15 @@ def pointwise():
     case("pow", "pow", {"b": (4, 1)}, lambda t: torch.pow(t["a"], t["b"]),
          given=lambda g: {"a": torch.rand(3, 1, 5, generator=g) + 0.1})
     case("pow_number", "pow", {"a": (5, 7)}, lambda t: torch.pow(t["a"], 3), {"number": 3.0})
+    for op, function in (("floor_divide", lambda a, b: torch.div(a, b, rounding_mode="floor")),
+                         ("remainder", torch.remainder)):
+        case(op, op, {}, lambda t, f=function: f(t["a"], t["b"]),
+             given=lambda g: {"a": 5 * torch.randn(5, 1, 7, generator=g), "b": torch.randn(3, 7, generator=g)})
+        case(f"{op}_number", op, {}, lambda t, f=function: f(t["a"], -1.5), {"number": -1.5},
+             given=lambda g: {"a": 5 * torch.randn(5, 7, generator=g)})
+        case(f"{op}_integers", op, {}, lambda t, f=function: f(t["a"], t["b"]),
+             given=lambda g: {"a": torch.randint(-50, 50, (6, 7), generator=g),
+                              "b": torch.tensor([[1], [-1], [7], [-7], [2], [-60]])})
     case("div", "div", {"a": (5, 1, 7)}, lambda t: t["a"] / t["b"],
          given=lambda g: {"b": torch.rand(3, 7, generator=g) + 0.5})
     case("affine", "affine", {"x": (5, 7)}, lambda t: t["x"] * 0.75 - 2, {"scale": 0.75, "shift": -2.0})

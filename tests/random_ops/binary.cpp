@@ -1,6 +1,9 @@
 #include <cmath>
 
+#include "autograd/creation.h"
+#include "autograd/elementwise.h"
 #include "tests/random_ops/op.h"
+#include "tests/random_ops/precision.h"
 
 // Ops of two tensors that broadcast: arithmetic, comparisons, logic, where.
 
@@ -13,8 +16,9 @@ void draw_pair(Case& c, const Values& values) {
   c.input("b", c.draw.broadcasting_to(shape), values);
 }
 void draw_arithmetic(Case& c) {
-  // Of integers, all that i32 holds: products wrap.
-  const double edge = c.dtype == DType::u8 ? 256 : 2e9;
+  // Of integers, all that u8 and i32 hold, and as much as makes a product of two i64 wrap but still fits into
+  // 64 bits of fraction.
+  const double edge = c.dtype == DType::u8 ? 256 : c.dtype == DType::i32 ? 2147483648.0 : 4e9;
   if (is_floating(c.dtype)) return draw_pair(c, {.wide = c.draw.chance(0.4)});
   draw_pair(c, {.low = c.dtype == DType::u8 ? 0 : -edge, .high = edge});
 }
@@ -25,22 +29,24 @@ void draw_div(Case& c) {
   c.input("b", c.draw.broadcasting_to(shape), {.special = false});
 }
 // Few different ones: equal elements are what matters.
-void draw_compared(Case& c) {
-  const Values values{.low = c.dtype == DType::u8 ? 0.0 : -2.0, .high = 3};
-  const bool few = is_floating(c.dtype) && c.draw.chance(0.5);
-  const Shape shape = c.draw.shape(0, 4);
-  for (const char* name : {"a", "b"}) {
-    const Shape own = c.draw.broadcasting_to(shape);
-    if (few) {
-      c.give(name, cast(c.draw.tensor(own, DType::i32, {.low = -2, .high = 3}), c.dtype));
-    } else {
-      c.input(name, own, values);
-    }
+void draw_few(Case& c, const char* name, const Shape& shape, bool few, const Values& others) {
+  if (!few || !is_floating(c.dtype)) {
+    c.input(name, shape, others);
+  } else {
+    c.give(name, cast(c.draw.tensor(shape, DType::i32, {.low = -2, .high = 3}), c.dtype));
   }
+}
+void draw_few(Case& c, const char* name, const Shape& shape, bool few) {
+  draw_few(c, name, shape, few, {.low = c.dtype == DType::u8 ? 0.0 : -2.0, .high = 3, .wide = !few});
+}
+void draw_compared(Case& c) {
+  const bool few = c.draw.chance(0.5);
+  const Shape shape = c.draw.shape(0, 4);
+  for (const char* name : {"a", "b"}) draw_few(c, name, c.draw.broadcasting_to(shape), few);
 }
 void draw_comparison(Case& c) {
   if (c.dtype == DType::boolean || c.draw.chance(0.6)) return draw_compared(c);
-  c.input("a", c.draw.shape(0, 4), {.low = 0, .high = 3});
+  draw_few(c, "a", c.draw.shape(0, 4), c.draw.chance(0.7));
   c.set("number", static_cast<double>(c.draw.integer(0, 2)));
 }
 void draw_pow(Case& c) {
@@ -55,19 +61,38 @@ void draw_pow(Case& c) {
   c.input("a", c.draw.broadcasting_to(shape), base);
   c.input("b", c.draw.broadcasting_to(shape));
 }
+// Few different ones, too: quotients that are whole numbers, of every sign.
+void draw_floor(Case& c) {
+  const Shape shape = c.draw.shape(0, 4);
+  const bool few = c.draw.chance(0.4);
+  const double edge = c.dtype == DType::u8 ? 256 : 60;
+  const Values any{.low = is_floating(c.dtype) ? -9 : -edge, .high = is_floating(c.dtype) ? 9 : edge};
+  draw_few(c, "a", c.draw.broadcasting_to(shape), few, any);
+  if (is_floating(c.dtype) && c.draw.chance(0.7)) {
+    draw_few(c, "b", c.draw.broadcasting_to(shape), few, {.special = c.draw.nonfinite});
+  } else if (c.draw.chance(0.4)) {
+    c.set("number",
+          c.draw.choose({1.0, 2.0, 3.0, 7.0}) * (c.dtype != DType::u8 && c.draw.chance(0.5) ? -1 : 1));
+  } else {  // integers that are not 0
+    const Shape own = c.draw.broadcasting_to(shape);
+    const Tensor size = c.draw.tensor(own, DType::i32, {.low = 1, .high = c.draw.chance(0.5) ? 4.0 : 100.0});
+    const double sign = c.dtype != DType::u8 && c.draw.chance(0.5) ? -1 : 1;
+    c.give("b", cast(mul(size, cast(full({}, sign), DType::i32)), c.dtype));
+  }
+}
 void draw_where(Case& c) {
   const Shape shape = c.draw.shape(0, 4);
   c.give("condition", c.draw.tensor(c.draw.broadcasting_to(shape), DType::boolean));
-  c.input("a", c.draw.broadcasting_to(shape), {.low = 0, .high = 9});
-  c.input("b", c.draw.broadcasting_to(shape), {.low = 0, .high = 9});
+  c.input("a", c.draw.broadcasting_to(shape), {.low = 0, .high = 9, .wide = true});
+  c.input("b", c.draw.broadcasting_to(shape), {.low = 0, .high = 9, .wide = true});
 }
 void draw_logical(Case& c) {
   const Shape shape = c.draw.shape(0, 4);
-  c.input("a", c.draw.broadcasting_to(shape), {.low = 0, .high = 2});
-  c.input("b", c.draw.broadcasting_to(shape), {.low = 0, .high = 2});
+  c.input("a", c.draw.broadcasting_to(shape), {.zeros = true});
+  c.input("b", c.draw.broadcasting_to(shape), {.zeros = true});
 }
 void draw_logical_not(Case& c) {
-  c.input("x", c.draw.shape(0, 4), {.low = 0, .high = 2});
+  c.input("x", c.draw.shape(0, 4), {.zeros = true});
 }
 
 template <class F> Array broadcast_pair(const Array& a, const Array& b, const F& f) {
@@ -76,9 +101,20 @@ template <class F> Array broadcast_pair(const Array& a, const Array& b, const F&
       shape, [&](const Index& i) { return f(a.broadcast(i, shape.rank()), b.broadcast(i, shape.rank())); });
 }
 
+// The gradient of an operand that is broadcast is the sum of those of its elements, each as it was kept.
+Array summed_as_kept(Array x, const Shape& shape) {
+  if (x.shape == shape || precision().kept == 1) return x;
+  for (Var& v : x.v)
+    v = Tape::current().record(v.value(), 0, std::initializer_list<Edge>{{v, 1, precision().kept}});
+  return x;
+}
 template <class F> Array arithmetic(Given& given, const F& f) {
-  const Array a = given.in("a");
-  return broadcast_pair(a, given.in("b"), f);
+  const Array a = given.in("a"), b = given.in("b");
+  const Shape shape = broadcast_shapes(a.shape, b.shape, "reference");
+  const auto repeated = [&](const Array& x) {
+    return generate(shape, [&](const Index& i) { return x.broadcast(i, shape.rank()); });
+  };
+  return broadcast_pair(summed_as_kept(repeated(a), a.shape), summed_as_kept(repeated(b), b.shape), f);
 }
 
 // The larger or the smaller of two; NaN where one is, which passes the gradient to both; equal ones share it.
@@ -97,11 +133,28 @@ Var power(Var a, Var b) {
   const Real of_b = x == 0 && y >= 0 ? 0 : value * std::log(x);
   return Tape::current().record(value, std::fabs(value), std::initializer_list<Edge>{{a, of_a}, {b, of_b}});
 }
-Array pow_op(Given& given) {
-  if (!given.given("number")) return arithmetic(given, power);
+// The largest integer not above a / b.
+Real floor_quotient(Real x, Real y) {
+  if (y == 0) return x / y;
+  const Real rest = std::fmod(x, y);
+  const Real quotient = std::rint((x - rest) / y) - (rest != 0 && (rest < 0) != (y < 0) ? 1 : 0);
+  return std::isinf(y) && std::isfinite(x) ? (rest != 0 && (rest < 0) != (y < 0) ? -1 : 0) : quotient;
+}
+Var floor_divided(Var a, Var b) {
+  const Real y = floor_quotient(a.value(), b.value());
+  return Tape::current().record(y, std::fabs(y), std::initializer_list<Edge>{{a, 0}, {b, 0}});
+}
+Var remainder_of(Var a, Var b) {
+  const Real x = a.value(), y = b.value(), rest = std::fmod(x, y);
+  const Real value = rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+  return Tape::current().record(value, std::fabs(value),
+                                std::initializer_list<Edge>{{a}, {b, -floor_quotient(x, y)}});
+}
+template <Var (*F)(Var, Var)> Array with_number(Given& given) {
+  if (!given.given("number")) return arithmetic(given, F);
   const Array a = given.in("a");
   const Var number(given.attribute("number", 0.0));
-  return generate(a.shape, [&](const Index& i) { return power(a.at(i), number); });
+  return generate(a.shape, [&](const Index& i) { return F(a.at(i), number); });
 }
 
 template <class F> Array comparison(Given& given) {
@@ -153,7 +206,9 @@ RandomOps binary_ops() {
        [](Given& g) { return arithmetic(g, [](Var a, Var b) { return extremum(a, b, true); }); }},
       {"minimum", Types::numbers, draw_compared,
        [](Given& g) { return arithmetic(g, [](Var a, Var b) { return extremum(a, b, false); }); }},
-      {"pow", Types::floating, draw_pow, pow_op},
+      {"floor_divide", Types::numbers, draw_floor, with_number<floor_divided>},
+      {"remainder", Types::numbers, draw_floor, with_number<remainder_of>},
+      {"pow", Types::floating, draw_pow, with_number<power>},
       {"eq", Types::any, draw_comparison, comparison<std::equal_to<>>},
       {"ne", Types::any, draw_comparison, comparison<std::not_equal_to<>>},
       {"lt", Types::any, draw_comparison, comparison<std::less<>>},

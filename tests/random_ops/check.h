@@ -28,18 +28,18 @@ struct Drawn {
   std::string describe() const;
 };
 
-/// Case `number`, a function of it and the seed alone. Ops take turns.
-Drawn draw_case(std::uint64_t seed, std::uint64_t number);
-/// The op of that case.
-const RandomOp& op_of(std::uint64_t number);
+/// Case `number` of an op: a function of these and the seed alone.
+Drawn draw_case(std::uint64_t seed, const RandomOp& op, std::uint64_t number);
 
 /// How far a result is off, in units of the last place: of the value, or of the terms it is the sum of where
 /// those are larger. Not finite results must be of the same kind.
 struct Difference {
   double error = 0;
-  std::string wrong;  ///< what no tolerance allows: shape, dtype, kind, an integer. Empty: nothing
-  std::size_t at = 0;
+  std::string wrong;       ///< what no tolerance allows: shape, dtype, kind, an integer. Empty: nothing
+  bool comparable = true;  ///< shape and dtype are right
+  std::size_t at = 0;      ///< where the error is largest
   double got = 0;
+  std::int64_t skipped = 0;  ///< elements of which the order of steps decides whether they overflow
 };
 Difference difference(const Tensor& got, const Expected& expected);
 

@@ -13,8 +13,28 @@ Pair draw_pair(Case& c, const char* name, std::int64_t least, std::int64_t most)
   return c.set(name, Pair{c.draw.size(most, least), c.draw.size(most, least)});
 }
 
+void draw_operands(Case& c, const Shape& x, const Shape& w, std::int64_t filters) {
+  // Winograd's algorithm and vendors' spread what is not finite within a tile.
+  const Values finite{.special = !c.draw.nonfinite && c.dtype != DType::bf16};
+  c.input("x", x, finite);
+  c.input("w", w, finite);
+  if (c.draw.chance(0.6)) c.give("bias", c.draw.dense({filters}, c.dtype, finite));
+}
+
+// So many channels that f32 would be computed by Winograd's algorithm, whose errors are those of the largest
+// values of a tile: conv_test measures it against these.
+void draw_many_channels(Case& c) {
+  const std::int64_t padding = c.draw.integer(0, 1), filters = 16 * c.draw.integer(2, 3);
+  for (const char* name : {"stride", "dilation"}) c.set(name, Pair{1, 1});
+  c.set("padding", Pair{padding, padding});
+  c.set("groups", 1);
+  c.set("same_padding", false);
+  draw_operands(c, {1, c.draw.integer(3, 6), c.draw.integer(3, 6), 32}, {filters, 3, 3, 32}, filters);
+}
+
 // x [N, H, W, C], w [K, R, S, C / groups]: a window, or all of it, lies within the padding around x.
 void draw_conv(Case& c) {
+  if (c.draw.chance(0.03) && c.dtype != DType::f32) return draw_many_channels(c);
   const std::int64_t groups = c.draw.chance(0.6) ? 1 : c.draw.integer(1, 4);
   const bool depthwise = c.draw.chance(0.15);
   const std::int64_t in_group = depthwise ? 1 : c.draw.size(c.draw.chance(0.2) ? 17 : 5, 1);
@@ -34,11 +54,7 @@ void draw_conv(Case& c) {
     const std::int64_t least = std::max<std::int64_t>(same ? 1 : extent - 2 * padding[axis], 1);
     x[1 + static_cast<int>(axis)] = least + c.draw.integer(0, 4);
   }
-  // Winograd's algorithm and vendors' spread what is not finite within a tile.
-  const Values finite{.special = !c.draw.nonfinite && c.dtype != DType::bf16};
-  c.input("x", x, finite);
-  c.input("w", {filters, window[0], window[1], in_group}, finite);
-  if (c.draw.chance(0.6)) c.give("bias", c.draw.dense({filters}, c.dtype, finite));
+  draw_operands(c, x, {filters, window[0], window[1], in_group}, filters);
   if (c.draw.chance(0.3)) c.set("activation", std::string(c.draw.choose({"relu", "gelu", "silu"})));
 }
 

@@ -25,7 +25,19 @@ double smallest(DType dtype) {
   }
 }
 
-Draw::Draw(std::uint64_t seed, std::uint64_t number) : key_{seed, number} {
+namespace {
+
+// FNV-1a: the same everywhere, unlike std::hash.
+std::uint64_t hash_of(const std::string& name) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+}  // namespace
+
+Draw::Draw(std::uint64_t seed, const std::string& op, std::uint64_t number)
+    : key_{seed ^ hash_of(op), number} {
   const double kind = uniform(0, 1);
   special = kind < 0.3;
   nonfinite = kind < 0.15;
@@ -52,6 +64,8 @@ std::int64_t Draw::size(std::int64_t most, std::int64_t least) {
 }
 
 Shape Draw::shape(int least_rank, int most_rank, std::int64_t elements) {
+  // Longer than what vector code works on at a time, and than what it sums in its widest loops.
+  if (least_rank <= 1 && elements >= 200 && chance(0.015)) return {integer(500, 1100)};
   const auto rank = static_cast<int>(integer(least_rank, most_rank));
   Shape result;
   for (int i = 0; i < rank; ++i) {
@@ -74,15 +88,23 @@ Shape Draw::broadcasting_to(const Shape& wanted) {
 double Draw::special_element(DType dtype, const Values& values) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-  const double denormal = smallest(dtype) * static_cast<double>(integer(1, 60));
+  const double tiny = smallest(dtype) * static_cast<double>(integer(1, 60));
+  const double denormal = values.denormal ? tiny : 0.0;
   const double value = nonfinite ? choose({kInfinity, -kInfinity, kNaN, 0.0, -0.0, denormal, -denormal})
                                  : choose({0.0, -0.0, denormal, -denormal});
   return values.positive ? std::fabs(value) : value;
 }
 
 double Draw::element(DType dtype, const Values& values) {
+  if (values.zeros && chance(0.3)) return 0;
   const double least = dtype == DType::u8 ? std::max(values.low, 0.0) : values.low;
-  if (!is_floating(dtype)) return std::floor(uniform(least, values.high));
+  if (dtype == DType::boolean) return chance(0.5) ? 1 : 0;
+  if (!is_floating(dtype)) {
+    if (!values.wide || chance(0.5)) return std::floor(uniform(least, values.high));
+    const int bits = static_cast<int>(8 * size_of(dtype)) - (dtype == DType::u8 ? 0 : 1);
+    const double size = std::floor(std::exp2(uniform(0, bits)));
+    return dtype == DType::u8 || chance(0.5) ? size : -size;
+  }
   if (special && values.special && chance(0.1)) return special_element(dtype, values);
   if (!values.wide || chance(0.67)) return uniform(values.low, values.high);
   const double magnitude = std::exp2(uniform(std::log2(smallest(dtype)), std::log2(largest(dtype))));
@@ -98,7 +120,7 @@ Tensor Draw::dense(const Shape& shape, DType dtype, const Values& values) {
       if constexpr (sizeof(T) == 2) {
         to[i] = T(static_cast<float>(value));
       } else if constexpr (std::is_same_v<T, bool>) {
-        to[i] = value > (values.low + values.high) / 2;
+        to[i] = value != 0;
       } else {
         to[i] = static_cast<T>(value);
       }

@@ -13,15 +13,18 @@ namespace athanor::random_ops {
 /// What the elements of a tensor are drawn from.
 struct Values {
   double low = -3, high = 3;
-  bool wide = false;    ///< every third one of any magnitude its dtype has
+  bool wide = false;    ///< every third one of any magnitude its dtype has, of integers every second
   bool special = true;  ///< may hold NaN, infinities, denormals and zeros of both signs, where the case does
   bool positive = false;  ///< special values, too
+  bool zeros = false;     ///< every third one is 0
+  bool denormal = true;   ///< whether special values may be denormal
 };
 
-/// The random choices of one case: a function of the seed and the case's number.
+/// The random choices of one case: a function of the seed, the op and the case's number, whatever other ops
+/// there are.
 class Draw {
  public:
-  Draw(std::uint64_t seed, std::uint64_t number);
+  Draw(std::uint64_t seed, const std::string& op, std::uint64_t number);
 
   bool chance(double probability) { return uniform(0, 1) < probability; }
   double uniform(double low, double high);

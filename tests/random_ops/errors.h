@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -34,6 +35,23 @@ class Errors {
 
  private:
   std::map<Key, Largest> all_;
+};
+
+/// Results of cases, by op, number of the case and name of the result.
+class Results {
+ public:
+  void add(const std::string& op, std::uint64_t number, const std::string& name) {
+    all_.insert({op, number, name});
+  }
+  bool contains(const std::string& op, std::uint64_t number, const std::string& name) const {
+    return all_.count({op, number, name}) != 0;
+  }
+
+  static Results read(const std::string& file);
+  void write(const std::string& file) const;
+
+ private:
+  std::set<std::tuple<std::string, std::uint64_t, std::string>> all_;
 };
 
 /// A table in Markdown of several files; columns are NAME=FILE.

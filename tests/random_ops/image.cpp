@@ -16,7 +16,7 @@ void draw_interpolate(Case& c) {
   c.set("mode", std::string(bilinear ? "bilinear" : "nearest"));
   const bool aligned = bilinear && c.set("align_corners", c.draw.chance(0.4));
   c.input("x", {c.draw.size(2, 1), c.draw.size(7, 1), c.draw.size(7, 1), c.draw.size(5, 1)},
-          {.low = 0, .high = 9});
+          {.low = 0, .high = 9, .wide = !bilinear});
   if (!aligned && c.draw.chance(0.4)) {
     c.set("scale", Scales{c.draw.choose({1.0, 1.5, 2.0, 3.0}), c.draw.choose({1.0, 2.5, 2.0, 1.25})});
   } else {
@@ -26,12 +26,12 @@ void draw_interpolate(Case& c) {
 void draw_shuffle(Case& c) {
   const auto r = c.set("r", c.draw.size(3, 1));
   c.input("x", {c.draw.size(2), c.draw.size(4), c.draw.size(4), c.draw.size(3, 1) * r * r},
-          {.low = 0, .high = 9});
+          {.low = 0, .high = 9, .wide = true});
 }
 void draw_unshuffle(Case& c) {
   const auto r = c.set("r", c.draw.size(3, 1));
   c.input("x", {c.draw.size(2), c.draw.size(4) * r, c.draw.size(4) * r, c.draw.size(3, 1)},
-          {.low = 0, .high = 9});
+          {.low = 0, .high = 9, .wide = true});
 }
 
 // Where an output lies, and what its two neighbours count for. Positions have the precision A.

@@ -5,7 +5,7 @@
 namespace athanor::random_ops {
 namespace {
 
-constexpr Values kSmall{.low = 0, .high = 9};
+constexpr Values kAny{.low = 0, .high = 9, .wide = true};
 
 Tensor draw_indices(Case& c, const Shape& shape, std::int64_t size) {
   const DType dtype = c.draw.choose({DType::i64, DType::i32, DType::u8});
@@ -15,7 +15,7 @@ Shape draw_x(Case& c) {
   Shape shape = c.draw.shape(1, 4);
   const auto axis = c.set("axis", static_cast<int>(c.draw.integer(0, shape.rank() - 1)));
   shape[axis] = std::max<std::int64_t>(shape[axis], 1);
-  c.input("x", shape, kSmall);
+  c.input("x", shape, kAny);
   return shape;
 }
 void draw_index_select(Case& c) {

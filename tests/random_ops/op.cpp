@@ -5,11 +5,23 @@ namespace {
 
 Array leaves_of(const Tensor& x) {
   Array values = {x.shape(), {}};
-  for (const double value : x.to_vector()) values.v.push_back(Var(value));
+  for (const Real value : numbers_of(x)) values.v.push_back(Var(value));
   return values;
 }
 
 }  // namespace
+
+std::vector<Real> numbers_of(const Tensor& x) {
+  std::vector<Real> numbers;
+  if (x.dtype() == DType::i64) {
+    const Tensor dense = contiguous(x.to(kCpu));
+    for (std::int64_t i = 0; i < x.numel(); ++i)
+      numbers.push_back(static_cast<Real>(dense.data<std::int64_t>()[i]));
+    return numbers;
+  }
+  for (const double value : x.to_vector()) numbers.push_back(value);
+  return numbers;
+}
 
 Array Given::in(const std::string& name) {
   if (!has(name)) return {};

@@ -11,6 +11,9 @@
 
 namespace athanor::random_ops {
 
+/// All elements, in row-major order; i64 with all of its digits, of which a double holds 53.
+std::vector<Real> numbers_of(const Tensor& x);
+
 /// A call that is being drawn.
 struct Case {
   Draw& draw;

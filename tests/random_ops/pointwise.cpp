@@ -36,12 +36,21 @@ Real change_with_result(const std::string& op, Real y, Real slope) {
 }
 
 // What the result may be off by, beside its own rounding, and its derivative, in roundings: of the formula
-// x (1 + erf(x / sqrt(2))) / 2, and that with tanh, which lose digits where both terms of the sum cancel.
+// x (1 + erf(x / sqrt(2))) / 2, and that with tanh, which lose digits where both terms of the sum cancel; and
+// of x g(x) where g(x) is denormal.
 Real lost_by_formula(const std::string& op, Real x) {
-  return op == "gelu" || op == "gelu_tanh" ? std::fabs(x) : 0;
+  if (op == "gelu" || op == "gelu_tanh") return std::fabs(x);
+  if ((op != "silu" && op != "mish") || std::isinf(x)) return 0;
+  return std::fabs(x) * precision().smallest / precision().epsilon;
 }
+// The derivative of x g(x) is g + x g', whose terms cancel where it is 0: the sum of their magnitudes.
 Real lost_by_derivative(const std::string& op, Real x) {
-  return op == "gelu" || op == "gelu_tanh" ? 1 + std::fabs(x) : 0;
+  if (op == "gelu" || op == "gelu_tanh") return 1 + std::fabs(x);
+  if (std::isinf(x)) return 0;
+  if (op == "silu") return sigmoid(x) * (1 + std::fabs(x) * sigmoid(-x)) + lost_by_formula(op, x);
+  if (op != "mish") return 0;
+  const Real t = std::tanh(softplus(x));
+  return t + std::fabs(x) * sigmoid(x) * (1 - t * t) + lost_by_formula(op, x);
 }
 
 Array unary(Given& given) {
@@ -80,9 +89,11 @@ Array elu(Given& given) {
 }
 Array softplus_op(Given& given) {
   const Real beta = given.attribute("beta", 1.0), threshold = given.attribute("threshold", 20.0);
-  return scalar_op(
-      given, [=](Real x) { return beta * x > threshold ? x : softplus(beta * x) / beta; },
-      [=](Real x) { return beta * x > threshold ? 1 : sigmoid(beta * x); });
+  const Array x = given.in("x");
+  return generate(x.shape, [&](const Index& i) {
+    const Var z = x.at(i) * Var(beta);
+    return z.value() > threshold ? x.at(i) : apply(z, softplus, sigmoid) / Var(beta);
+  });
 }
 Array clamp(Given& given) {
   const bool has_low = given.given("low"), has_high = given.given("high");
@@ -190,7 +201,7 @@ const std::map<std::string, Scalar>& scalars() {
 Var activate(Var x, const std::string& name) {
   if (name == "none") return x;
   const Scalar& op = scalars().at(name);
-  if (lost_by_formula(name, 1) == 0) return apply(x, op.f, op.derivative);
+  if (lost_by_derivative(name, 1) == 0) return apply(x, op.f, op.derivative);
   const Real at = x.value(), y = op.f(at);
   const Edge edge{x, op.derivative(at), lost_by_derivative(name, at) + x.error()};  // |f''| is less than 1
   return Tape::current().record(y, std::fabs(y) + lost_by_formula(name, at), std::span(&edge, 1));

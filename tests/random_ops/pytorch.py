@@ -228,6 +228,9 @@ for name in ("silu", "mish", "hardswish", "relu"):
     OPS[name] = unary(getattr(F, name))
 for name in ("sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "square", "abs", "neg", "logical_not"):
     OPS[name] = unary(getattr(torch, name))
+# By this name of the op, its derivative is 0; torch.floor_divide refuses it.
+OPS["floor_divide"] = binary(lambda a, b: torch.div(a, b, rounding_mode="floor"))
+OPS["remainder"] = binary(torch.remainder)
 for name in ("add", "sub", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and",
              "logical_or", "logical_xor"):
     OPS[name] = binary(getattr(torch, name))

@@ -10,9 +10,9 @@ namespace athanor::random_ops {
 namespace {
 
 // x, and some of its axes; none stands for all.
-void draw_axes(Case& c) {
+void draw_some_axes(Case& c, const Values& values) {
   const Shape shape = c.draw.shape(0, 4, 400);
-  c.input("x", shape, {.low = c.dtype == DType::u8 || c.dtype == DType::boolean ? 0.0 : -3.0});
+  c.input("x", shape, values);
   std::vector<int> axes;
   for (int i = 0; i < shape.rank(); ++i) {
     if (c.draw.chance(0.5)) axes.push_back(c.draw.chance(0.5) ? i : i - shape.rank());
@@ -20,8 +20,14 @@ void draw_axes(Case& c) {
   c.set("axes", axes);
   c.set("keepdim", c.draw.chance(0.5));
 }
+void draw_axes(Case& c) {
+  draw_some_axes(c, {.wide = c.draw.chance(0.15)});
+}
+void draw_truth(Case& c) {
+  draw_some_axes(c, {.zeros = true});
+}
 void draw_var(Case& c) {
-  draw_axes(c);
+  draw_some_axes(c, {});
   c.set("correction", static_cast<int>(c.draw.integer(0, 2)));
 }
 // Any axis of a shape, which is not empty.
@@ -40,7 +46,7 @@ void draw_extremum(Case& c) {
   }
   Shape shape = c.draw.shape(0, 4);
   for (int i = 0; i < shape.rank(); ++i) shape[i] = std::max<std::int64_t>(shape[i], 1);
-  c.input("x", shape);
+  c.input("x", shape, {.wide = c.draw.chance(0.3)});
 }
 void draw_softmax(Case& c) {
   draw_axis(c);
@@ -89,7 +95,7 @@ Array var_op(Given& given) {
     std::vector<Edge> edges;
     for (const Var element : x) {
       const Real deviation = element.value() - mean.value();
-      const Real outside = deviation == 0 ? std::nan("") : HUGE_VALL;
+      const Real outside = deviation == 0 || std::isnan(deviation) ? std::nan("") : HUGE_VALL;
       const Real slope = of_all && divisor <= 0 ? outside : 2 * deviation / divisor;
       edges.push_back({element, slope, 2 * mean.error() / std::fabs(divisor)});
     }
@@ -220,8 +226,8 @@ RandomOps reduce_ops() {
       {"var", Types::floating, draw_var, var_op},
       {"max", Types::floating, draw_extremum, max_op},
       {"argmax", Types::floating, draw_extremum, argmax_op},
-      {"any", Types::any, draw_axes, [](Given& g) { return truth(g, false); }},
-      {"all", Types::any, draw_axes, [](Given& g) { return truth(g, true); }},
+      {"any", Types::any, draw_truth, [](Given& g) { return truth(g, false); }},
+      {"all", Types::any, draw_truth, [](Given& g) { return truth(g, true); }},
       {"topk", Types::numbers, draw_topk, topk_op},
       {"softmax", Types::floating, draw_softmax, softmax_op},
       {"log_softmax", Types::floating, draw_softmax, softmax_op},

@@ -17,28 +17,9 @@ constexpr double kWithoutPeer = 4;  // units allowed where no peer has measured 
 constexpr double kRounded = 0.5;
 constexpr double kOther = 1e4;  // what is as far off is another result, and no error
 
-// Where ours is off by more than twice a peer's error, so far: how much, in units, and why.
-struct Wider {
-  const char* op;
-  DType dtype;
-  bool backward;
-  double units;
-};
-constexpr Wider kWider[] = {
-    {"conv2d", DType::f32, true, 6},             // Winograd's algorithm
-    {"cosine_similarity", DType::f32, true, 4},  // a chain of ops, each of which rounds
-    {"gelu_tanh", DType::f64, true, 2},          // 1 - s is rounded before it is multiplied
-    {"gelu_tanh", DType::f32, true, 2},
-    {"mean", DType::f32, false, 1.5},  // times 1 / n, which is rounded
-    {"tanh", DType::f32, false, 1.5},  // kernels/math.h says 1.4
-};
-
 // Units that a result may be off by. What moves numbers and rounds none must be exact; a result that is
 // rounded once is right.
 double limit_of(const Errors& limits, const std::string& op, DType dtype, bool backward) {
-  for (const Wider& known : kWider) {
-    if (known.op == op && known.dtype == dtype && known.backward == backward) return known.units;
-  }
   const double peer = limits.of(op, dtype, backward);
   if (peer < 0) return kWithoutPeer;
   return peer == 0 && !backward ? 0 : std::max(2 * peer, kRounded);
@@ -47,18 +28,16 @@ double limit_of(const Errors& limits, const std::string& op, DType dtype, bool b
 // visit(case) for as many as asked for, of the ops asked for.
 template <class F> std::int64_t for_each_case(const Options& options, const F& visit) {
   const std::regex wanted(options.op);
-  std::int64_t done = 0;
-  for (std::uint64_t number = options.first, skipped = 0; done < options.cases; ++number) {
-    if (!std::regex_match(op_of(number).name, wanted)) {
-      ATH_CHECK(++skipped < 1000, "random_ops: --op must match the name of an op, but '{}' does not",
-                options.op);
-      continue;
-    }
-    skipped = 0;
-    visit(draw_case(options.seed, number));
-    ++done;
+  RandomOps ops;
+  for (const RandomOp& op : random_ops()) {
+    if (std::regex_match(op.name, wanted)) ops.push_back(op);
   }
-  return done;
+  ATH_CHECK(!ops.empty(), "random_ops: --op must match the name of an op, but '{}' does not", options.op);
+  for (std::int64_t done = 0; done < options.cases; ++done) {
+    const auto turn = static_cast<std::uint64_t>(done);
+    visit(draw_case(options.seed, ops[turn % ops.size()], options.first + turn / ops.size()));
+  }
+  return options.cases;
 }
 
 // The same tensor on a device, with the same strides.
@@ -84,13 +63,24 @@ StateDict run_on(Device device, const Drawn& drawn) {
   }
 }
 
+// All bytes of all inputs, gaps between elements included.
+std::string bytes_of(const StateDict& tensors) {
+  std::string bytes;
+  for (const auto& [name, value] : tensors) {
+    const auto& storage = *std::get<Tensor>(value).storage();
+    bytes.append(reinterpret_cast<const char*>(storage.data()), storage.bytes());
+  }
+  return bytes;
+}
+
 bool is_backward(const Expected& expected) {
   return expected.name.starts_with("d");
 }
 
 // Counts what a case's results are off by; says what is wrong with them, or nothing.
-std::string compare(const Drawn& drawn, const StateDict& results, const Options& options, Errors& errors) {
+std::string compare(const Drawn& drawn, const StateDict& results, const Options& options, Report& report) {
   std::string wrong;
+  const std::string& op = drawn.call.op;
   const bool limited = !options.limits.all().empty();
   for (const Expected& expected : drawn.expected) {
     const bool backward = is_backward(expected);
@@ -99,10 +89,18 @@ std::string compare(const Drawn& drawn, const StateDict& results, const Options&
       continue;
     }
     const Difference d = difference(results.tensor(expected.name), expected);
+    Compared& compared =
+        report.compared[fmt::format("{} {} {}", op, drawn.dtype, backward ? "backward" : "forward")];
+    compared.elements += static_cast<std::int64_t>(expected.values.size());
+    compared.skipped += d.skipped;
+    if (d.comparable && is_floating(expected.dtype) && (!d.wrong.empty() || d.error >= kOther)) {
+      report.others.add(op, drawn.number, expected.name);
+      if (options.seed == 0 && options.others.contains(op, drawn.number, expected.name)) continue;
+    }
     if (!d.wrong.empty()) wrong += fmt::format(" {}.", d.wrong);
     if (!is_floating(expected.dtype)) continue;
-    if (d.error < kOther) errors.add(drawn.call.op, expected.dtype, backward, d.error);
-    const double limit = limited ? limit_of(options.limits, drawn.call.op, expected.dtype, backward) : kOther;
+    if (d.comparable && d.error < kOther) report.errors.add(op, expected.dtype, backward, d.error);
+    const double limit = limited ? limit_of(options.limits, op, expected.dtype, backward) : kOther;
     if (d.error > limit) {
       wrong +=
           fmt::format(" {}[{}] must be {:.17g} within {:.3g} units, but is {:.17g}, {:.3g} off.",
@@ -112,6 +110,9 @@ std::string compare(const Drawn& drawn, const StateDict& results, const Options&
   return wrong;
 }
 
+std::string case_name(const Drawn& drawn) {
+  return fmt::format("{}.{}", drawn.call.op, drawn.number);
+}
 std::string file_name(const std::string& folder, std::int64_t chunk, const char* ending) {
   return fmt::format("{}/{:05}{}", folder, chunk, ending);
 }
@@ -120,7 +121,7 @@ nlohmann::json description_of(const Drawn& drawn) {
   nlohmann::json results = nlohmann::json::object();
   for (const Expected& expected : drawn.expected)
     results[expected.name] = std::string(name_of(expected.dtype));
-  return {{"case", drawn.number},
+  return {{"case", case_name(drawn)},
           {"op", drawn.call.op},
           {"attributes", drawn.call.attributes},
           {"results", results}};
@@ -147,21 +148,32 @@ void show(const Drawn& drawn, const StateDict& results) {
 
 }  // namespace
 
+std::vector<std::string> Report::never_compared() const {
+  std::vector<std::string> names;
+  for (const auto& [name, count] : compared) {
+    if (count.elements == count.skipped) names.push_back(name);
+  }
+  return names;
+}
+
 Report run_cases(const Options& options) {
   Report report;
   report.cases = for_each_case(options, [&](const Drawn& drawn) {
     std::string wrong;
     try {
+      const std::string before = bytes_of(drawn.call.tensors);
       const StateDict results = run_on(options.device, drawn);
       if (options.show) show(drawn, results);
-      wrong = compare(drawn, results, options, report.errors);
+      wrong = compare(drawn, results, options, report);
+      if (bytes_of(drawn.call.tensors) != before) wrong += " The inputs must stay as they are, but do not.";
     } catch (const std::exception& error) {
       wrong = std::string(" threw ") + error.what();
     }
     if (wrong.empty()) return;
     if (++report.failures <= 50) {
-      std::printf("--seed %llu --case %llu:%s %s\n", static_cast<unsigned long long>(options.seed),
-                  static_cast<unsigned long long>(drawn.number), wrong.c_str(), drawn.describe().c_str());
+      std::printf("--seed %llu --op %s --case %llu:%s %s\n", static_cast<unsigned long long>(options.seed),
+                  drawn.call.op.c_str(), static_cast<unsigned long long>(drawn.number), wrong.c_str(),
+                  drawn.describe().c_str());
     }
   });
   return report;
@@ -179,7 +191,7 @@ void dump_cases(const Options& options, const std::string& folder) {
   };
   for_each_case(options, [&](const Drawn& drawn) {
     for (const auto& [name, value] : drawn.call.tensors)
-      tensors.set(fmt::format("{}/{}", drawn.number, name), contiguous(std::get<Tensor>(value)));
+      tensors.set(fmt::format("{}/{}", case_name(drawn), name), contiguous(std::get<Tensor>(value)));
     calls.push_back(description_of(drawn));
     if (static_cast<std::int64_t>(calls.size()) == kCasesPerFile) write();
   });
@@ -194,13 +206,13 @@ Report measure_cases(const Options& options, const std::string& folder) {
     if (next % kCasesPerFile == 0)
       results = safetensors::load(file_name(folder, next / kCasesPerFile, ".peer.safetensors"));
     ++next;
-    const StateDict own = results.under(std::to_string(drawn.number) + "/");
+    const StateDict own = results.under(case_name(drawn) + "/");
     if (own.empty()) return;
-    const std::string wrong = compare(drawn, own, {}, report.errors);
+    const std::string wrong = compare(drawn, own, {}, report);
     if (wrong.empty()) return;
     ++report.failures;
-    std::printf("case %llu:%s %s\n", static_cast<unsigned long long>(drawn.number), wrong.c_str(),
-                drawn.describe().c_str());
+    std::printf("--op %s --case %llu:%s %s\n", drawn.call.op.c_str(),
+                static_cast<unsigned long long>(drawn.number), wrong.c_str(), drawn.describe().c_str());
   });
   return report;
 }

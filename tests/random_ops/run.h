@@ -13,19 +13,31 @@ struct Options {
   std::string op = ".*";
   bool show = false;  ///< prints inputs and results
   Device device = kCpu;
-  Errors limits;  ///< a peer's errors; ours may be twice as large
+  Errors limits;   ///< a peer's errors; ours may be twice as large
+  Results others;  ///< where a peer's result is another number: there ours may be one, too. Of seed 0
+};
+
+/// Elements of an op's results for a dtype: how many there were, and how many of them were not compared since
+/// the order of steps decides whether they overflow.
+struct Compared {
+  std::int64_t elements = 0, skipped = 0;
 };
 
 struct Report {
   Errors errors;
+  Results others;  ///< results that are other numbers: not finite where they must be, or far off
+  std::map<std::string, Compared> compared;  ///< by "op dtype forward" or "... backward"
   std::int64_t cases = 0, failures = 0;
+
+  /// What was drawn, but never compared, in words.
+  std::vector<std::string> never_compared() const;
 };
 
 /// Runs cases on a device. Prints a line for each that fails.
 Report run_cases(const Options& options);
 
 /// Writes the calls of cases to FOLDER/N.safetensors, a thousand in each: tensors are named CASE/NAME, and
-/// the metadata has `calls`, a list of {case, op, attributes, results}.
+/// CASE being OP.NUMBER, and the metadata has `calls`, a list of {case, op, attributes, results}.
 void dump_cases(const Options& options, const std::string& folder);
 /// Measures what a peer has written to FOLDER/N.peer.safetensors: CASE/y, CASE/dx, ...; what it could not
 /// run is not there.

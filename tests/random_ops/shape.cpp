@@ -7,11 +7,11 @@
 namespace athanor::random_ops {
 namespace {
 
-constexpr Values kSmall{.low = 0, .high = 9};
+constexpr Values kAny{.low = 0, .high = 9, .wide = true};
 
 Shape draw_x(Case& c, int least_rank = 1) {
   const Shape shape = c.draw.shape(least_rank, 4);
-  c.input("x", shape, kSmall);
+  c.input("x", shape, kAny);
   return shape;
 }
 int draw_axis(Case& c, const Shape& shape) {
@@ -57,14 +57,14 @@ void draw_select(Case& c) {
   const auto axis = static_cast<int>(c.draw.integer(0, x.rank() - 1));
   x[axis] = std::max<std::int64_t>(x[axis], 1);
   c.set("axis", axis);
-  c.input("x", x, kSmall);
+  c.input("x", x, kAny);
   c.set("index", c.draw.integer(-x[axis], x[axis] - 1));
 }
 void draw_squeeze(Case& c) {
   Shape x = c.draw.shape(1, 4);
   const auto axis = c.set("axis", static_cast<int>(c.draw.integer(0, x.rank() - 1)));
   x[axis] = 1;
-  c.input("x", x, kSmall);
+  c.input("x", x, kAny);
 }
 void draw_unsqueeze(Case& c) {
   const Shape x = draw_x(c, 0);
@@ -72,7 +72,7 @@ void draw_unsqueeze(Case& c) {
 }
 void draw_expand(Case& c) {
   const Shape shape = c.draw.shape(0, 4);
-  c.input("x", c.draw.broadcasting_to(shape), kSmall);
+  c.input("x", c.draw.broadcasting_to(shape), kAny);
   std::vector<std::int64_t> sizes;
   for (int i = 0; i < shape.rank(); ++i) sizes.push_back(shape[i]);
   c.set("shape", sizes);
@@ -85,9 +85,7 @@ void draw_cast(Case& c) {
   const DType to = kDTypes[c.draw.integer(0, 7)];
   c.set("dtype", std::string(name_of(to)));
   c.input("x", shape,
-          {.low = c.dtype == DType::u8 ? 0.0 : -300.0,
-           .high = is_floating(c.dtype) ? 300.0 : 200.0,
-           .wide = c.draw.chance(0.3)});
+          {.low = -300.0, .high = is_floating(c.dtype) ? 300.0 : 200.0, .wide = c.draw.chance(0.3)});
 }
 void draw_cat(Case& c) {
   Shape shape = c.draw.shape(1, 3, 60);
@@ -95,14 +93,14 @@ void draw_cat(Case& c) {
   const std::int64_t parts = c.draw.integer(1, 4);
   for (std::int64_t i = 0; i < parts; ++i) {
     shape[axis] = c.draw.size(5);
-    c.input("x" + std::to_string(i), shape, kSmall);
+    c.input("x" + std::to_string(i), shape, kAny);
   }
 }
 void draw_stack(Case& c) {
   const Shape shape = c.draw.shape(0, 3, 60);
   c.set("axis", static_cast<int>(c.draw.integer(-shape.rank() - 1, shape.rank())));
   const std::int64_t parts = c.draw.integer(1, 4);
-  for (std::int64_t i = 0; i < parts; ++i) c.input("x" + std::to_string(i), shape, kSmall);
+  for (std::int64_t i = 0; i < parts; ++i) c.input("x" + std::to_string(i), shape, kAny);
 }
 
 Array same_elements(Array x, const Shape& shape) {

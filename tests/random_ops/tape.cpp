@@ -41,9 +41,14 @@ void Tape::backward(std::span<const Var> of, std::span<const Real> gradients) {
   gradients_.assign(nodes_.size(), 0);
   gradient_errors_.assign(nodes_.size(), 0);
   std::vector<bool> reached(nodes_.size(), false);
+  // A number that is there several times, as one that was broadcast, gets the sum of their gradients.
+  std::vector<Real> magnitudes(nodes_.size(), 0);
   for (std::size_t i = 0; i < of.size(); ++i) {
-    gradients_[static_cast<std::size_t>(of[i].id())] += gradients[i];
-    reached[static_cast<std::size_t>(of[i].id())] = true;
+    const auto at = static_cast<std::size_t>(of[i].id());
+    gradients_[at] += gradients[i];
+    magnitudes[at] += std::fabs(gradients[i]);
+    if (reached[at]) gradient_errors_[at] = magnitudes[at];
+    reached[at] = true;
   }
   std::size_t end = edges_.size();
   for (std::size_t i = nodes_.size(); i-- > 0; end = nodes_[i].first_edge) {
