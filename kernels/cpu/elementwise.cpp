@@ -21,14 +21,14 @@ template <class Op, class F> void dispatch_operand(DType dtype, const F& f) {
 
 template <class Op> void run_unary(CpuContext& context, const Tensor& x, const Tensor& y) {
   dispatch_operand<Op>(y.dtype(), [&]<class T>() {
-    map<T>(
+    map<T, T, cpu::kOpGrain<Op>>(
         context, [](auto value) { return Op::forward(value); }, y, x);
   });
 }
 
 template <class Op> void run_binary(CpuContext& context, const Tensor& a, const Tensor& b, const Tensor& y) {
   dispatch_operand<Op>(y.dtype(), [&]<class T>() {
-    map<T>(
+    map<T, T, cpu::kOpGrain<Op>>(
         context, [](auto left, auto right) { return Op::forward(left, right); }, y, a, b);
   });
 }

@@ -53,13 +53,14 @@ template <int N> struct Walk : StridedWalk<N> {
 /// Calls f(offsets, n) for every innermost row (or piece of one), in parallel: `offsets[k]` is operand k's
 /// first element, and its elements lie walk.row_stride(k) apart. f is compiled as in vectorize(), rows and
 /// all, so that short rows do not pay a call each, or as in
-/// vectorize_if<kFast>().
+/// vectorize_if<kFast>(). A thread gets `elements` of them at least, if there are as many.
 template <bool kFast = true, int N, class F>
-void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f) {
+void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f,
+                  std::int64_t elements = kGrain) {
   const std::int64_t row = walk.row(), rows = walk.rows();
   if (row <= 0 || rows <= 0) return;
   const bool single = rows == 1;  // then threads share the row itself
-  const std::int64_t grain = single ? kGrain : std::max<std::int64_t>(1, kGrain / row);
+  const std::int64_t grain = single ? elements : std::max<std::int64_t>(1, elements / row);
   parallel_for(context, single ? row : rows, grain, [&](std::int64_t begin, std::int64_t end) {
     std::array<std::int64_t, kMaxRank> index{};
     std::array<std::int64_t, N> offset{};
