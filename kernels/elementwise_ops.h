@@ -241,8 +241,10 @@ struct FloorDivide {
 struct Remainder {
   static constexpr bool kTakesIntegers = true, kRefusesZero = true;
   template <class A> ATH_HD static A forward(A a, A b) {
-    if constexpr (std::is_integral_v<A>) {
-      if (b == A(0) || b == static_cast<A>(-1)) return b == A(0) || std::is_signed_v<A> ? A(0) : A(a % b);
+    if constexpr (std::is_unsigned_v<A>) {
+      return b == A(0) ? A(0) : static_cast<A>(a % b);
+    } else if constexpr (std::is_integral_v<A>) {
+      if (b == A(0) || b == A(-1)) return A(0);
       const A rest = static_cast<A>(a % b);
       return rest != A(0) && (rest < A(0)) != (b < A(0)) ? static_cast<A>(rest + b) : rest;
     } else {

@@ -259,7 +259,8 @@ TEST(ConvTranspose2d, MistakesAreNamed) {
   EXPECT_EQ(message({}, w), "conv_transpose2d: x and w must be defined");
   EXPECT_EQ(
       message(x, Tensor::zeros({2, 3, 3, 3}, {DType::f64})),
-      "conv_transpose2d: x and w must have one floating dtype and device, but got f32 on cpu and f64 on cpu");
+      "conv_transpose2d: x and w must have one floating dtype and device, but got f32 on cpu and f64 on cpu; "
+      "write cast(w, DType::f32)");
   EXPECT_EQ(message(Tensor::zeros({4, 4, 2}), w),
             "conv_transpose2d: x must be [N, H, W, C] with H and W at least 1, but got [4, 4, 2]");
   EXPECT_EQ(message(Tensor::zeros({1, 0, 4, 2}), w),

@@ -228,10 +228,11 @@ TEST(GroupNorm, MistakesAreNamed) {
   EXPECT_EQ(message([&] { group_norm(Tensor::zeros({2, 1, 4}), 4); }), "no error");  // as PyTorch
   EXPECT_EQ(message([&] { group_norm(x, 2, wrong); }),
             "group_norm: gamma must be dense f32 [4] on cpu, but is f32 [3] on cpu");
-  EXPECT_EQ(message([&] {
-              group_norm(x, 2, {}, Tensor::zeros({4}, {DType::f64, kCpu}));
-            }),
-            "group_norm: beta must be dense f32 [4] on cpu, but is f64 [4] on cpu");
+  EXPECT_EQ(
+      message([&] {
+        group_norm(x, 2, {}, Tensor::zeros({4}, {DType::f64, kCpu}));
+      }),
+      "group_norm: beta must be dense f32 [4] on cpu, but is f64 [4] on cpu; write cast(beta, DType::f32)");
   EXPECT_EQ(message([&] {
               instance_norm(Tensor::zeros({2, 4}));
             }),
