@@ -66,7 +66,8 @@ void map(CpuContext& context, const F& f, const Tensor& y, const std::array<cons
 
 }  // namespace detail
 
-// y = f(x...) for x of T, broadcast to y, which is dense and of To; each thread gets kElements at least.
+// y = f(x...) for x of T, broadcast to y, which is dense and of To. A second thread is used from
+// kElements elements on.
 template <class T, class To = T, std::int64_t kElements = kGrain, class F, class... Tensors>
 void map(CpuContext& context, const F& f, const Tensor& y, const Tensors&... x) {
   detail::map<T, To, kElements>(context, f, y, {&x...}, std::index_sequence_for<Tensors...>());

@@ -52,8 +52,8 @@ template <int N> struct Walk : StridedWalk<N> {
 
 /// Calls f(offsets, n) for every innermost row (or piece of one), in parallel: `offsets[k]` is operand k's
 /// first element, and its elements lie walk.row_stride(k) apart. f is compiled as in vectorize(), rows and
-/// all, so that short rows do not pay a call each, or as in
-/// vectorize_if<kFast>(). A thread gets `elements` of them at least, if there are as many.
+/// all, so that short rows do not pay a call each, or as in vectorize_if<kFast>(). A second thread is used
+/// from `elements` elements on.
 template <bool kFast = true, int N, class F>
 void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f,
                   std::int64_t elements = kGrain) {
