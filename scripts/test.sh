@@ -30,23 +30,24 @@ minutes() { awk -v s="$1" 'BEGIN { printf "%.1f", s / 60 }'; }
 
 # Counts and skipped tests of a JUnit file: "passed failed skipped", then "name: why" for each skipped one, or, where
 # more than a few say the same, "n tests, such as name: why". Why is the line GoogleTest prints after
-# `file:line: Skipped`.
+# `file:line: Skipped`, else the first line of all.
 summarise() {
   awk '
     function attribute(line, key) {
       return match(line, key "=\"[^\"]*\"") ? substr(line, RSTART + length(key) + 2, RLENGTH - length(key) - 3) : ""
     }
     /<testcase / {
-      name = attribute($0, "name"); status = attribute($0, "status"); why = ""; reason_next = 0
+      name = attribute($0, "name"); status = attribute($0, "status"); why = ""; first = ""; reason_next = 0
       if (status == "run") passed++
       else if (status == "notrun" || status == "disabled") skipped++
       else failed++
     }
     reason_next { why = $0; reason_next = 0 }
+    sub(/.*<system-out>/, "") { sub(/<\/system-out>.*/, ""); first = $0 }
     /: Skipped/ { reason_next = 1 }
     /<\/testcase>/ {
       if (status == "notrun" || status == "disabled") {
-        if (why == "") why = "did not say why"
+        if (why == "") why = first == "" ? "did not say why" : first
         if (!(why in count)) reasons[++kinds] = why
         names[why, ++count[why]] = name
       }

@@ -245,23 +245,47 @@ memory::desc filter(DType dtype, const PrimitiveKey& key, bool any) {
   return {dims, type_of(dtype), strides};
 }
 
-/// Whether some filter tap of `taps` meets nothing but padding along an axis.
-bool meets_only_padding(memory::dim size, memory::dim out, memory::dim taps, memory::dim stride,
-                        memory::dim padding, memory::dim dilation) {
-  for (memory::dim tap = 0; tap < taps; ++tap) {
-    const memory::dim first = tap * dilation - padding;
-    bool meets = false;
-    for (memory::dim i = 0; i < out && !meets; ++i) {
-      const memory::dim at = first + i * stride;
-      meets = at >= 0 && at < size;
+/// One axis of a convolution: its output i reads, through each tap, the pixel i * stride + tap * dilation -
+/// padding.
+struct Axis {
+  memory::dim size, padding, outputs, stride, taps, dilation;
+
+  /// Whether there is a tap that meets nothing but padding, whatever the output.
+  bool has_unused_tap() const { return exceeds_image(taps, dilation, outputs, stride); }
+  /// Whether there is an output that reads nothing but padding, through whatever tap.
+  bool has_empty_output() const { return exceeds_image(outputs, stride, taps, dilation); }
+
+ private:
+  bool exceeds_image(memory::dim each, memory::dim step, memory::dim of, memory::dim inner_step) const {
+    for (memory::dim i = 0; i < each; ++i) {
+      bool meets = false;
+      for (memory::dim j = 0; j < of && !meets; ++j) {
+        const memory::dim at = i * step + j * inner_step - padding;
+        meets = at >= 0 && at < size;
+      }
+      if (!meets) return true;
     }
-    if (!meets) return true;
+    return false;
   }
+};
+
+/// What oneDNN 3.6's convolution as small matmuls gets wrong. Where an output reads nothing but padding, it
+/// reads through a null pointer. With one channel a group (not depthwise: that is other code), one output a
+/// row and a stride along it, it reads beyond the row. 2.6 computes both as it should.
+bool is_wrong_in_onednn_3([[maybe_unused]] const Axis& rows, [[maybe_unused]] const Axis& columns,
+                          [[maybe_unused]] memory::dim group_channels, [[maybe_unused]] bool depthwise) {
+#if DNNL_VERSION_MAJOR >= 3
+  return rows.has_empty_output() || columns.has_empty_output() ||
+         (group_channels == 1 && !depthwise && columns.outputs == 1 && columns.stride > 1);
+#else
   return false;
+#endif
 }
 
 Made make_convolution(const PrimitiveKey& key) {
   const auto [n, h, w, c, k, r, s, p, q, sh, sw, ph, pw, dh, dw, g] = key.sizes;
+  const Axis rows{h, ph, p, sh, r, dh}, columns{w, pw, q, sw, s, dw};
+  if (is_wrong_in_onednn_3(rows, columns, c / g, g > 1 && k == g)) return {};
   const ConvArguments arguments{
       {sh, sw},
       {dh - 1, dw - 1},  // oneDNN counts the gaps
@@ -305,7 +329,7 @@ Made make_convolution(const PrimitiveKey& key) {
   operands[0] = {DNNL_ARG_SRC, plain_x, desc.src_desc()};
   operands[1] = {DNNL_ARG_DIFF_DST, plain_y, desc.diff_dst_desc()};
   operands[3] = {DNNL_ARG_DIFF_WEIGHTS, filter(key.out, key, false), desc.diff_weights_desc()};
-  const bool clears = meets_only_padding(h, p, r, sh, ph, dh) || meets_only_padding(w, q, s, sw, pw, dw);
+  const bool clears = rows.has_unused_tap() || columns.has_unused_tap();
   return {std::make_unique<Compiled>(dnnl::convolution_backward_weights(desc), operands,
                                      desc.scratchpad_desc(), clears),
           desc.impl_info_str()};

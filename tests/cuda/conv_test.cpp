@@ -40,14 +40,14 @@ void check_case(const ConvCase& c, DType dtype, test::Layout layout = test::Layo
     kernels::conv2d_forward(cpu_context(), params, x, w, offsets, y);
     kernels::conv2d_forward(context(), params, x_on, w_on, offsets.defined() ? on_device_like(bias) : offsets,
                             y_on);
-    EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y)) << "forward";
+    EXPECT_TRUE(test::same_values(y_on.to(kCpu), y)) << "forward";
   }
   params.activation = Activation::none;
 
   const Tensor dx = Tensor::empty(c.x, {dtype}), dx_on = on_device_like(dx);
   kernels::conv2d_backward_data(cpu_context(), params, dy, w, dx);
   kernels::conv2d_backward_data(context(), params, dy_on, w_on, dx_on);
-  EXPECT_TRUE(test::same_bits(dx_on.to(kCpu), dx)) << "backward data";
+  EXPECT_TRUE(test::same_values(dx_on.to(kCpu), dx)) << "backward data";
 
   for (const DType to : {dtype, dtype == DType::f64 ? dtype : DType::f32}) {
     for (const Write write : {Write::overwrite, Write::accumulate}) {
@@ -55,8 +55,8 @@ void check_case(const ConvCase& c, DType dtype, test::Layout layout = test::Layo
       const Tensor dw_on = on_device_like(dw), dbias_on = on_device_like(dbias);
       kernels::conv2d_backward_weights(cpu_context(), params, x, dy, dw, write, dbias, write);
       kernels::conv2d_backward_weights(context(), params, x_on, dy_on, dw_on, write, dbias_on, write);
-      EXPECT_TRUE(test::same_bits(dw_on.to(kCpu), dw)) << "backward weights to " << name_of(to);
-      EXPECT_TRUE(test::same_bits(dbias_on.to(kCpu), dbias)) << "bias to " << name_of(to);
+      EXPECT_TRUE(test::same_values(dw_on.to(kCpu), dw)) << "backward weights to " << name_of(to);
+      EXPECT_TRUE(test::same_values(dbias_on.to(kCpu), dbias)) << "bias to " << name_of(to);
     }
   }
 }

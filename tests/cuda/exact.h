@@ -1,6 +1,9 @@
 #pragma once
 
+#include <vector>
+
 #include "tests/cuda/device.h"
+#include "tests/support/compare.h"
 
 namespace athanor::test {
 
@@ -16,6 +19,19 @@ inline Tensor exact(const ShapeCase& wanted, DType dtype, RandomKey key) {
     });
   });
   return x;
+}
+
+/// Same shape, dtype and values, whatever the strides. 0 equals -0: where an output of a convolution sees
+/// padding alone, the sign depends on whether a sum begins with 0 or with the first product.
+inline testing::AssertionResult same_values(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return same_bits(a, b);
+  const std::vector<double> in_a = a.to_vector(), in_b = b.to_vector();
+  for (std::size_t i = 0; i < in_a.size(); ++i) {
+    if (in_a[i] != in_b[i])
+      return testing::AssertionFailure()
+             << fmt::format("element {} of {} is {}, not {}", i, a.shape(), in_a[i], in_b[i]);
+  }
+  return testing::AssertionSuccess();
 }
 
 }  // namespace athanor::test

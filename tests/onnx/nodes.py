@@ -20,7 +20,7 @@ try:
     import numpy as np
     import onnx
 except ModuleNotFoundError as missing:
-    print(f"skipped: {missing}; pip install onnx")
+    print(f"{missing}; pip install onnx ml_dtypes")
     sys.exit(77)
 
 import convert_elementwise

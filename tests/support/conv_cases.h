@@ -43,6 +43,10 @@ inline std::vector<ConvCase> conv_cases() {
       {{1, 2, 2, 2}, {3, 3, 3, 2}, {.padding = {1, 1}}},  // the input is smaller than the kernel
       {{1, 6, 6, 2}, {2, 2, 2, 2}, {.stride = {4, 4}}},   // rows and columns that no output sees
       {{1, 2, 3, 4}, {2, 1, 1, 4}, {.stride = {5, 7}}},   // a stride beyond the image
+      {{2, 3, 1, 3}, {5, 2, 1, 3}, {.stride = {1, 2}, .padding = {1, 1}}},  // outputs that see padding alone
+      {{2, 2, 1, 1}, {5, 3, 3, 1}, {.stride = {1, 2}, .padding = {2, 1}}},  // one channel, one column
+      {{2, 6, 4, 1}, {16, 5, 4, 1}, {.stride = {2, 2}}},
+      {{1, 4, 2, 5}, {10, 2, 2, 1}, {.stride = {1, 2}, .groups = 5}},
   };
 }
 
