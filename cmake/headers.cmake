@@ -212,6 +212,7 @@ set(ATHANOR_HEADERS
   tensor/stream.h
   tensor/tensor.h
   tensor/trace.h
+  trainer/background_save.h
   trainer/bottleneck.h
   trainer/callback.h
   trainer/checkpoint.h

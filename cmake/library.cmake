@@ -256,6 +256,7 @@ set(ATHANOR_SOURCES
   optim/sgd.cpp
   optim/step.cpp
   optim/step_buffer.cpp
+  trainer/background_save.cpp
   trainer/bottleneck.cpp
   trainer/checkpoint_folder.cpp
   trainer/classifier.cpp

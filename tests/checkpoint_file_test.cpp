@@ -192,7 +192,8 @@ TEST_F(CheckpointFile, TheChecksumCoversEveryPartOfAnEntry) {
 TEST_F(CheckpointFile, TheFolderKeepsTheNewest) {
   CheckpointFolder folder(path("new/deep"), 3);
   for (const std::int64_t step : {1, 2, 5, 9}) {
-    EXPECT_EQ(folder.save(step, sample(step)), folder.path_of(step));
+    folder.save(step, sample(step));
+    EXPECT_TRUE(std::filesystem::exists(folder.path_of(step)));
     EXPECT_EQ(newest_valid(folder.path()).path, folder.path_of(step));
   }
   EXPECT_EQ(folder.steps(), (std::vector<std::int64_t>{2, 5, 9}));

@@ -345,13 +345,17 @@ struct Saved : Parts {
   MetricSums metrics{kCpu};
   RunCheckpoints checkpoints{config, *strategy, step, metrics};
   RunPosition position;
-  std::vector<Setting> settings{{"lr", "--lr", "0.1"}};
+  std::vector<Setting> settings{{"lr", "--lr", "0.1"}, {"schedule_steps", "--max-steps", "30"}};
   std::vector<StatePart> parts() {
     return {{"settings.", [this] { return state_of(settings); },
-             [](const StateDict& state) { (void)state.text("lr"); }},
+             [this](const StateDict& state) { check_settings(state, settings, true); }},
             {"run.", [this] { return state_of(position); },
              [this](const StateDict& state) { position = position_from(state); }},
             checkpoints.metrics_part()};
+  }
+  std::optional<RunPosition> open(std::int64_t total_steps) {
+    return checkpoints.open([this](std::int64_t) -> const std::vector<Setting>& { return settings; },
+                            total_steps);
   }
   void save() { checkpoints.save(position, limits, clock, times, parts()); }
 };
@@ -363,7 +367,7 @@ TEST(RunCheckpoints, APositionIsSavedOnceAndGoneOnFrom) {
   config.checkpoint_every = 2;
   {
     Saved run(config);
-    EXPECT_FALSE(run.checkpoints.open(run.settings, 30));
+    EXPECT_FALSE(run.open(30));
     EXPECT_TRUE(run.checkpoints.due(4));
     EXPECT_FALSE(run.checkpoints.due(5));
     run.metrics.write("", {4, 3, 8});
@@ -377,7 +381,7 @@ TEST(RunCheckpoints, APositionIsSavedOnceAndGoneOnFrom) {
   }
   config.resume = "auto";
   Saved again(config);
-  const auto position = again.checkpoints.open(again.settings, 30);
+  const auto position = again.open(30);
   ASSERT_TRUE(position);
   EXPECT_EQ(position->attempted, 4);
   EXPECT_NE(again.checkpoints.notes().at(0).find(": 4 of 30 steps done"), std::string::npos);
@@ -390,7 +394,7 @@ TEST(RunCheckpoints, WhatHasDivergedIsNotSaved) {
   TrainerConfig config = small_config();
   config.checkpoint_dir = folder / "saved";
   Saved run(config);
-  (void)run.checkpoints.open(run.settings, 30);
+  (void)run.open(30);
   run.position.attempted = 1;
   run.step->stuck_steps = 1;
   run.save();

@@ -173,7 +173,8 @@ class Callback {
   /// Before each validation, and after it, where no signal has ended it.
   virtual void on_validation_begin(Trainer&) {}
   virtual void on_validation_end(Trainer&, const Metrics&) {}
-  /// After a checkpoint was saved, on rank 0: other ranks get no path.
+  /// After a checkpoint was saved, on rank 0: other ranks get no path. With --async-checkpoints that is known
+  /// when the next one is saved, or at the end.
   virtual void on_checkpoint(Trainer&, const std::filesystem::path&) {}
   /// What training ends with, before it goes on its way. What this throws is dropped.
   virtual void on_exception(Trainer&, const std::exception&) {}

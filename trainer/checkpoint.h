@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@ inline void save_checkpoint(const std::filesystem::path& path, const StateDict& 
                             const dist::ReadTensor& read = dist::read_whole) {
   save_state_file(path, StateFile::checkpoint, state, read);
 }
-inline StateDict load_checkpoint(const std::filesystem::path& path) {
-  return load_state_file(path, StateFile::checkpoint);
+inline StateDict load_checkpoint(const std::filesystem::path& path, Verify verify = Verify::all) {
+  return load_state_file(path, StateFile::checkpoint, verify);
 }
 
 /// The newest checkpoint of a folder that can be read.
@@ -44,11 +45,11 @@ class CheckpointFolder {
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
-  /// Saves the checkpoint of a step; when it is safely there, removes the oldest of those up to this step
-  /// until `keep` are left. Later steps, which this run has not come to yet, are left alone. Returns the
-  /// file. Throws as save_checkpoint() does, and then has removed nothing.
-  std::filesystem::path save(std::int64_t step, const StateDict& state,
-                             const dist::ReadTensor& read = dist::read_whole);
+  /// Saves the checkpoint of a step; when it is safely there, removes those before it but the newest `keep`,
+  /// itself included, and those of the steps `best`. Later steps, which this run has not come to yet, are
+  /// left alone. Throws as save_checkpoint() does, and then has removed nothing.
+  void save(std::int64_t step, const StateDict& state, const dist::ReadTensor& read = dist::read_whole,
+            std::span<const std::int64_t> best = {});
 
   /// The steps there are files of, valid or not, in ascending order.
   std::vector<std::int64_t> steps() const;

@@ -114,15 +114,16 @@ CheckpointFolder::~CheckpointFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-fs::path CheckpointFolder::save(std::int64_t step, const StateDict& state, const dist::ReadTensor& read) {
+void CheckpointFolder::save(std::int64_t step, const StateDict& state, const dist::ReadTensor& read,
+                            std::span<const std::int64_t> best) {
   save_checkpoint(path_of(step), state, read);
   std::vector<std::int64_t> old = steps();
   old.erase(std::upper_bound(old.begin(), old.end(), step), old.end());
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep_) < old.size(); ++i) {
+    if (std::find(best.begin(), best.end(), old[i]) != best.end()) continue;
     std::error_code ignored;  // one file too many is no reason to end a training
     fs::remove(path_of(old[i]), ignored);
   }
-  return path_of(step);
 }
 
 std::vector<std::int64_t> CheckpointFolder::steps() const {

@@ -56,6 +56,7 @@ void check(const TrainerConfig& config) {
   at_least(1, "prefetch", config.prefetch);
   at_least(0, "checkpoint_every", config.checkpoint_every);
   at_least(1, "checkpoint_keep", config.checkpoint_keep);
+  at_least(0, "save_top_k", config.save_top_k);
   ATH_CHECK(std::isfinite(config.lr) && config.lr > 0,
             "trainer: the learning rate must be above 0, but got {}", config.lr);
   ATH_CHECK(config.precision != Precision::tf32 || config.device.is_cuda(),
@@ -73,7 +74,9 @@ void check(const TrainerConfig& config) {
             config.ema_decay);
   if (config.loss_scaling) check(*config.loss_scaling);
   const bool saves = !config.checkpoint_dir.empty() || !config.run_root.empty();
-  ATH_CHECK(config.checkpoint_every == 0 || saves,
+  ATH_CHECK(config.checkpoint_every_s > 0, "trainer: checkpoint_every_s must be above 0, but got {}",
+            config.checkpoint_every_s);
+  ATH_CHECK((config.checkpoint_every == 0 && std::isinf(config.checkpoint_every_s)) || saves,
             "--checkpoint-every: needs --checkpoint-dir or --run-dir, which says where");
   ATH_CHECK(config.resume != "auto" || saves,
             "--resume auto: needs --checkpoint-dir or --run-dir, which says where from; or name a "
@@ -84,6 +87,10 @@ void check(const TrainerConfig& config) {
             "--fast-dev-run: must go without --resume, as it makes one step of its own");
   ATH_CHECK(config.pretrained.empty() || std::filesystem::exists(config.pretrained),
             "--pretrained: must be a file of weights, but there is no {}", config.pretrained.string());
+  ATH_CHECK(config.save_top_k == 0 || config.early_stop,
+            "--save-top-k: needs --monitor METRIC, which says what the best are; or --early-stop");
+  ATH_CHECK(config.save_top_k == 0 || saves,
+            "--save-top-k: needs --checkpoint-dir or --run-dir, which says where");
   if (config.early_stop) check(*config.early_stop);
 }
 

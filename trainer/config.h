@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -128,8 +129,15 @@ struct TrainerConfig {
   /// goes on in that of the newest run that had the same settings and was not finished. Empty: none.
   std::filesystem::path run_root = {};
   std::filesystem::path checkpoint_dir = {};  ///< checkpoints are saved there; empty: none
-  std::int64_t checkpoint_every = 0;          ///< attempted steps; 0: once per epoch. At the end in any case.
-  std::int64_t checkpoint_keep = 3;           ///< the newest ones
+  /// Attempted steps, or seconds of training; neither: once per epoch. At the end in any case.
+  std::int64_t checkpoint_every = 0;
+  double checkpoint_every_s = std::numeric_limits<double>::infinity();
+  bool saves_each_epoch() const {
+    return save_top_k > 0 || (checkpoint_every == 0 && std::isinf(checkpoint_every_s));
+  }
+  std::int64_t checkpoint_keep = 3;  ///< the newest ones
+  std::int64_t save_top_k = 0;       ///< kept besides: the best ones by early_stop's metric
+  bool async_checkpoints = false;    ///< training goes on while a copy is written
   std::string resume = {};  ///< "auto": the newest in checkpoint_dir, if any; a checkpoint; empty: begin
   std::filesystem::path pretrained = {};  ///< weights to begin with, see nn/pretrained.h; empty: random ones
   std::filesystem::path metrics = {};     ///< JSON lines are appended there; empty: none

@@ -16,9 +16,13 @@ void Limits::end(Ended how) {
   if (!ended_) ended_ = std::move(how);
 }
 
-dist::StopVote Limits::vote(bool may_be_out_of_time) const {
+dist::StopVote Limits::vote(bool between_steps) {
   dist::StopVote vote{.signal = signals_.caught()};
-  vote.out_of_time = may_be_out_of_time && clock_.seconds() >= config_.max_time_s;
+  if (between_steps) {
+    const double now_s = clock_.seconds();
+    vote.out_of_time = now_s >= config_.max_time_s;
+    vote.save = signals_.take_save_request() || now_s - saved_at_s_ >= config_.checkpoint_every_s;
+  }
   if (wanted_) vote.reason = static_cast<std::int32_t>(wanted_->reason);
   return vote;
 }
@@ -31,6 +35,7 @@ void Limits::after_step(std::int64_t attempted) {
 }
 
 bool Limits::take(const dist::StopVote& outcome) {
+  save_requested_ |= outcome.save != 0;
   if (outcome.reason >= 0) {
     const auto reason = static_cast<StoppedBy>(outcome.reason);
     if (ended_ && ended_->reason != reason) ended_.reset();  // other ranks have had another before
@@ -50,8 +55,8 @@ void Limits::diverged(std::string why) {
   ended_ = {StoppedBy::diverged, std::move(why)};
 }
 
-void Limits::agree(bool may_be_out_of_time) {
-  take(strategy_.agree(vote(may_be_out_of_time)));
+void Limits::agree(bool between_steps) {
+  take(strategy_.agree(vote(between_steps)));
 }
 
 }  // namespace athanor

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "trainer/callback.h"
 #include "trainer/config.h"
@@ -14,6 +15,7 @@ namespace athanor {
 
 /// Whether training goes on: limits of steps and of time, signals, what callbacks want, what other ranks say.
 /// Ranks must leave the same loop at the same step: what ends training is what all of them have voted for.
+/// The same votes say that a checkpoint is due by the clock, or because SIGUSR1 asked for one.
 class Limits {
  public:
   /// While it lives, signals are noted.
@@ -30,18 +32,23 @@ class Limits {
   /// reason.
   int signal() const { return signal_; }
 
+  /// Whether a checkpoint is wanted at this step, for the first time: the same on all ranks.
+  bool take_save_request() { return std::exchange(save_requested_, false); }
+  /// One has been saved: --checkpoint-every Nmin counts from now on.
+  void saved() { saved_at_s_ = clock_.seconds(); }
+
   /// After each step; `attempted` counts those of the run. One rank takes its vote at once; of several, the
   /// votes travel with their next step, whose outcome they take().
   void after_step(std::int64_t attempted);
   /// True where training ends.
   bool take(const dist::StopVote& outcome);
   /// Votes, and takes the outcome at once: a call of all ranks.
-  void agree(bool may_be_out_of_time = false);
+  void agree(bool between_steps = false);
   /// The run has come to nothing, whatever ended it.
   void diverged(std::string why);
 
  private:
-  dist::StopVote vote(bool may_be_out_of_time) const;
+  dist::StopVote vote(bool between_steps);
   void end(Ended how);
 
   const TrainerConfig& config_;
@@ -50,6 +57,8 @@ class Limits {
   const SignalGuard signals_;
   std::optional<Ended> wanted_, ended_;  // by this rank; by all
   int signal_ = 0;
+  double saved_at_s_ = 0;
+  bool save_requested_ = false;
 };
 
 }  // namespace athanor

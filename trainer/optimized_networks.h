@@ -35,6 +35,7 @@ class OptimizedNetworks {
   const std::string& name() const { return name_; }
   const std::string& loss_name() const { return loss_name_; }
   const Schedule& schedule() const { return schedule_; }
+  void set_schedule(Schedule schedule) { schedule_ = std::move(schedule); }
   ParameterArena& arena() const { return arena_; }
   Optimizer& optimizer() const { return *optimizer_; }
   /// Null where there is none.

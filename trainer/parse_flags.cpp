@@ -254,10 +254,22 @@ void add_reports(FlagTable& flags, TrainerConfig& config) {
   flags.add("--checkpoint-dir DIR",
             "save checkpoints there, and keep the newest [checkpoints/ of --run-dir, else none]",
             config.checkpoint_dir, path);
-  flags.add("--checkpoint-every STEPS",
-            "save after every so many steps, skipped ones included, and at the end [once per epoch]",
-            config.checkpoint_every, whole(1));
+  flags.add(
+      "--checkpoint-every STEPS|Nmin",
+      "save after every so many steps, skipped ones included, or minutes, and at the end; SIGUSR1 saves "
+      "at once [once per epoch]",
+      config.checkpoint_every, [&config](Text flag, Text text) -> std::int64_t {
+        if (!text.ends_with("min")) return whole(1)(flag, text);
+        config.checkpoint_every_s = 60 * positive(1e-3, 1e7)(flag, text.substr(0, text.size() - 3));
+        return 0;
+      });
   flags.add("--keep N", "checkpoints that are kept, the newest ones [{}]", config.checkpoint_keep, whole(1));
+  flags.add("--save-top-k K", "save after each epoch, and keep the best K by --monitor, too [none]",
+            config.save_top_k, whole(1));
+  flags.on(
+      "--async-checkpoints",
+      "write checkpoints from a copy in memory while training goes on: takes memory for all that is saved",
+      config.async_checkpoints);
   flags.add(
       "--resume auto|FILE",
       "resume from a checkpoint, with the flags of its run; auto: the newest valid one in "

@@ -74,7 +74,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       specs_(specs()),
       networks_(make_networks(memory)),
       frozen_(*memory.frozen),
-      settings_(settle(settings_of(data_and_steps(), feeding_.pixels(), schedules(), optimizer_kinds()))),
+      settings_(settle(settings_over(total_steps()))),
       scaling_(make_scaling(config)),
       gradient_limits_(make_limits(config)),
       step_(config.device, {.seed = config.seed, .loss_scale = scaling_.initial}),
@@ -96,6 +96,10 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
                                     [](const auto& callback) { return callback->reads_weights(); }));
 }
 
+std::vector<Setting> Run::settings_over(std::int64_t schedule_steps) const {
+  return settings_of(data_and_steps(), feeding_.pixels(), schedules(), schedule_steps, optimizer_kinds());
+}
+
 /// Settings that all ranks have. The run's folder may be chosen by them.
 std::vector<Setting> Run::settle(std::vector<Setting> settings) {
   strategy_.check_same(state_of(settings));
@@ -107,7 +111,7 @@ std::vector<Setting> Run::settle(std::vector<Setting> settings) {
 
 void Run::begin() {
   (void)state_parts();  // callbacks whose names clash are an error now, not at the first save
-  const auto found = checkpoints_.open(settings_, total_steps());
+  const auto found = checkpoints_.open([this](std::int64_t steps) { return plan(steps); }, total_steps());
   if (found) position_ = *found;
   notify([&](Callback& c) { c.on_fit_begin(trainer_, describe()); });
   clock_.start();
@@ -116,11 +120,21 @@ void Run::begin() {
   limits_.agree(found.has_value());
 }
 
+/// A run that goes on for longer than it was begun for keeps its learning rates, and then the last of them.
+const std::vector<Setting>& Run::plan(std::int64_t schedule_steps) {
+  if (schedule_steps < total_steps()) {
+    hold_rates_after(schedule_steps);
+    settings_ = settings_over(schedule_steps);
+  }
+  return settings_;
+}
+
 void Run::resume() {
   checkpoints_.resume(state_parts());
   scale_learning_rates(1);
   strategy_.complete_weights();
   clock_.add(position_.elapsed_s);
+  limits_.saved();
   if (position_.ended) limits_.stop(*position_.ended);
   limits_.after_step(position_.attempted);
 }
@@ -151,7 +165,7 @@ template <class Of> StatePart Run::part_of_networks(const char* prefix, const Of
 std::vector<StatePart> Run::state_parts() {
   std::vector<StatePart> parts;
   parts.push_back({"settings.", [this] { return state_of(settings_); },
-                   [this](const StateDict& state) { check_settings(state, settings_); }});
+                   [this](const StateDict& state) { check_settings(state, settings_, true); }});
   parts.push_back({"run.", [this] { return state_of(position_); },
                    [this](const StateDict& state) {
                      const RunPosition position = position_from(state);
@@ -169,6 +183,7 @@ std::vector<StatePart> Run::state_parts() {
          [this, &callback](const StateDict& state) { callback->load_state_dict(trainer_, state); }});
   }
   parts.push_back(checkpoints_.metrics_part());
+  parts.push_back(checkpoints_.best_part());
   for (const auto& networks : networks_) {
     Optimizer& optimizer = networks->optimizer();
     parts.push_back({returns_loss() ? "optimizer." : fmt::format("optimizer.{}.", networks->name()),
@@ -200,10 +215,12 @@ StateDict Run::shared_settings() const {
   set("fast_dev_run", config_.fast_dev_run);
   set("checkpoint_dir", given(!config_.checkpoint_dir.empty()));
   set("checkpoint_every", config_.checkpoint_every);
+  set("checkpoint_every_s", config_.checkpoint_every_s);
   set("phase", config_.phase);
   set("resume", given(!config_.resume.empty()));
   set("patience_at_floor", config_.patience_at_floor);
-  for (const Setting& setting : settings_of(data_and_steps(), feeding_.pixels(), schedules(), "")) {
+  for (const Setting& setting :
+       settings_of(data_and_steps(), feeding_.pixels(), schedules(), total_steps(), "")) {
     if (!shared.contains(setting.name)) shared.set(setting.name, setting.value);
   }
   return shared;
@@ -241,6 +258,12 @@ void Run::weights_changed() {
 void Run::save() {
   strategy_.complete_weights();
   if (!checkpoints_.save(position_, limits_, clock_, times_, state_parts())) return;
+  limits_.saved();
+  tell_of_checkpoint();
+}
+
+void Run::tell_of_checkpoint() {
+  if (!checkpoints_.take_written()) return;
   notify([&](Callback& c) { c.on_checkpoint(trainer_, checkpoints_.newest()); });
 }
 
@@ -301,6 +324,7 @@ bool Run::report_epoch(EpochReport report, double epoch_s) {
   report.weights_hash = weights_hash();
   strategy_.check_weights(report.weights_hash);
   feeding_.add_bad_samples(report, strategy_);
+  if (config_.save_top_k > 0) checkpoints_.measured(report.value_of(config_.early_stop->metric));
   notify([&](Callback& c) { c.on_epoch_end(trainer_, report); });
   return true;
 }
@@ -337,6 +361,10 @@ FitReport Run::finish() {
   notify([&](Callback& c) { c.on_train_end(trainer_); });
   limits_.agree();
   if (!position_.validated && limits_.signal() == 0) validate(position_.epoch);
+  checkpoints_.wait();
+  tell_of_checkpoint();
+  if (const std::string best = checkpoints_.describe_best(); !best.empty())
+    notify([&](Callback& c) { c.on_note(trainer_, "best checkpoints by " + best); });
   const Metrics test = position_.validated ? position_.validation : Metrics::not_measured();
   if (!test.finite)
     limits_.diverged(fmt::format("the last validation's {}; {}", not_finite(test),

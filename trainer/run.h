@@ -55,7 +55,10 @@ class Run : private Minimizer {
   void end_epoch();
 
   std::vector<OptimizerSpec> specs();
+  std::vector<Setting> settings_over(std::int64_t schedule_steps) const;
   std::vector<Setting> settle(std::vector<Setting> settings);
+  const std::vector<Setting>& plan(std::int64_t schedule_steps);
+  void hold_rates_after(std::int64_t steps);
   std::vector<std::unique_ptr<OptimizedNetworks>> make_networks(ModelMemory& memory);
   OptimizedNetworks& networks_called(std::string_view optimizer);
   /// Whether a step returns its loss, and the Trainer makes the update: where there is one optimizer.
@@ -68,6 +71,7 @@ class Run : private Minimizer {
   void begin();
   void resume();
   void save();
+  void tell_of_checkpoint();
   void check_overflows(const StepState& known, std::int64_t patience);
   void repeat_step();
   void name_unused();

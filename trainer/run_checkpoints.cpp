@@ -57,11 +57,10 @@ void RunCheckpoints::choose(NewestCheckpoint& found) {
   const fs::path chosen = strategy_.broadcast_from_rank0(found.path.string());
   if (strategy_.is_rank0() || chosen.empty()) return;
   found.path = chosen;
-  found.state = load_checkpoint(chosen);
+  found.state = load_checkpoint(chosen, Verify::header);  // rank 0 has read all of it
 }
 
-std::optional<RunPosition> RunCheckpoints::open(const std::vector<Setting>& settings,
-                                                std::int64_t total_steps) {
+std::optional<RunPosition> RunCheckpoints::open(const SettingsOver& settings, std::int64_t total_steps) {
   if (config_.checkpoint_dir.empty() && config_.resume.empty()) return std::nullopt;
   NewestCheckpoint found;
   choose(found);
@@ -74,14 +73,21 @@ std::optional<RunPosition> RunCheckpoints::open(const std::vector<Setting>& sett
   }
   // What is known to be wrong is said before anything else begins.
   RunPosition position;
+  std::int64_t schedule_steps = total_steps;
   try {
-    check_settings(found.state.under("settings."), settings);
+    const StateDict saved = found.state.under("settings.");
+    schedule_steps = std::min(saved_schedule_steps(saved), total_steps);
+    check_settings(saved, settings(schedule_steps), true);
     position = position_from(found.state.under("run."));
   } catch (const ArgumentError& error) {
     detail::fail<>("--resume: {}: {}", found.path.string(), error.what());
   }
   notes_.push_back(fmt::format("resumed from {}: {} of {} steps done", found.path.string(),
                                position.attempted, total_steps));
+  if (schedule_steps < total_steps)
+    notes_.push_back(fmt::format(
+        "it was begun for {} steps: learning rates are those of then, and after that the last of them",
+        schedule_steps));
   found_ = std::move(found);
   return position;
 }
@@ -137,6 +143,60 @@ StatePart RunCheckpoints::metrics_part() {
   return {"metrics.", save, load};
 }
 
+// The best
+// ----------------------------------------------------------------------------------------------------
+
+StatePart RunCheckpoints::best_part() {
+  const auto save = [this] {
+    StateDict state;
+    if (best_.empty()) return state;
+    std::vector<std::int64_t> steps;
+    std::vector<double> values;
+    for (const Best& one : best_) {
+      steps.push_back(one.step);
+      values.push_back(one.value);
+    }
+    const auto count = std::ssize(best_);
+    state.set("steps", Tensor::from(steps, {count}));
+    state.set("values", Tensor::from(values, {count}));
+    return state;
+  };
+  const auto load = [this](const StateDict& state) {
+    std::vector<Best> best;
+    if (!state.empty()) {
+      const Tensor steps = state.tensor("steps"), values = state.tensor("values", steps.shape());
+      state.require_all_used("best");
+      ATH_CHECK(steps.dtype() == DType::i64 && values.dtype() == DType::f64 && steps.rank() == 1,
+                "best: steps must be i64 [K] and values f64 [K], but they are {} {} and {}", steps.dtype(),
+                steps.shape(), values.dtype());
+      for (std::int64_t i = 0; i < steps.numel(); ++i)
+        best.push_back({steps.data<std::int64_t>()[i], values.data<double>()[i]});
+    }
+    best_ = std::move(best);
+  };
+  return {"best.", save, load};
+}
+
+// Of two equal ones, the older stays.
+void RunCheckpoints::rank_among_best(std::int64_t step) {
+  const std::optional<double> value = std::exchange(measured_, std::nullopt);
+  if (config_.save_top_k == 0 || !value || !std::isfinite(*value)) return;
+  const bool less = config_.early_stop->goal_or_default() == Goal::minimum;
+  std::erase_if(best_, [&](const Best& one) { return one.step == step; });
+  const auto worse = [&](const Best& one) { return less ? *value < one.value : *value > one.value; };
+  best_.insert(std::find_if(best_.begin(), best_.end(), worse), {step, *value});
+  if (std::ssize(best_) > config_.save_top_k) best_.resize(static_cast<std::size_t>(config_.save_top_k));
+}
+
+std::string RunCheckpoints::describe_best() const {
+  std::string all;
+  for (const Best& one : best_)
+    all += fmt::format("{}{:.4g} after {} steps", all.empty() ? "" : ", ", one.value, one.step);
+  return all.empty() ? "" : fmt::format("{}: {}", config_.early_stop->metric, all);
+}
+
+// Saving ---------------------------------------------------------------------------------------------------
+
 bool RunCheckpoints::has_diverged(const RunPosition& position) const {
   return step_.read().stuck_steps > 0 || (position.validated && !position.validation.finite);
 }
@@ -154,12 +214,38 @@ bool RunCheckpoints::save(RunPosition& position, const Limits& limits, const Run
   (void)step_.read();  // waits: after it, every step's result is here
   (void)step_.known();
   sums_of_all_ = gather(metrics_, strategy_);
-  strategy_.write_state([&] { return save_parts(parts); },
-                        [&](const StateDict& state, const dist::ReadTensor& read) {
-                          newest_ = folder_->save(position.attempted, state, read);
-                        });
+  rank_among_best(position.attempted);
+  strategy_.write_state(
+      [&] { return save_parts(parts); },
+      [&](const StateDict& state, const dist::ReadTensor& read) { write(position.attempted, state, read); });
+  note_written();
+  under_way_ = position.attempted;
+  if (!config_.async_checkpoints) note_written();
   saved_ = here;
   return true;
+}
+
+// On rank 0.
+void RunCheckpoints::write(std::int64_t step, const StateDict& state, const dist::ReadTensor& read) {
+  std::vector<std::int64_t> best;
+  for (const Best& one : best_) best.push_back(one.step);
+  if (!config_.async_checkpoints) return folder_->save(step, state, read, best);
+  background_.start(state, read, [this, step, best](const StateDict& copy) {
+    folder_->save(step, copy, dist::read_whole, best);
+  });
+}
+
+void RunCheckpoints::note_written() {
+  if (!under_way_) return;
+  if (folder_) newest_ = folder_->path_of(*under_way_);
+  under_way_.reset();
+  written_ = true;
+}
+
+void RunCheckpoints::wait() {
+  if (!under_way_) return;
+  strategy_.run_on_rank0([&] { background_.wait(); });
+  note_written();
 }
 
 }  // namespace athanor

@@ -136,6 +136,14 @@ void Run::check_result(const Tensor& returned) const {
             networks_.size());
 }
 
+void Run::hold_rates_after(std::int64_t steps) {
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    if (task_.optimizers().size() > i && task_.optimizers()[i].schedule) continue;  // the task's own
+    specs_[i].schedule = held_after(make_schedule(config_, steps), steps);
+    networks_[i]->set_schedule(specs_[i].schedule);
+  }
+}
+
 std::vector<Schedule> Run::schedules() const {
   std::vector<Schedule> all;
   for (const OptimizerSpec& spec : specs_) all.push_back(spec.schedule);

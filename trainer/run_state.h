@@ -60,14 +60,23 @@ struct Setting {
   std::string value;
   std::string unset = {};  ///< the value that stands for a flag that is not given
   bool may_lack = false;   ///< is not written where it is unset, as in checkpoints older than the flag
+  bool may_grow = false;   ///< a whole number, which the run that goes on may have more of
   /// Where one of these differs, so does this, and nothing is said of it.
   std::vector<std::string> follows = {};
 };
+/// `schedule_steps` are those that the learning rates were made for: in a run that goes on for longer than it
+/// was begun for, fewer than it makes.
 std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels,
-                                 const std::vector<Schedule>& schedules, const std::string& optimizer);
+                                 const std::vector<Schedule>& schedules, std::int64_t schedule_steps,
+                                 const std::string& optimizer);
 StateDict state_of(const std::vector<Setting>& settings);
-/// Throws ArgumentError naming each setting that is another in `saved` than in `mine`, and both values.
-void check_settings(const StateDict& saved, const std::vector<Setting>& mine);
+/// Of saved settings: the number of steps that learning rates were made for.
+std::int64_t saved_schedule_steps(const StateDict& saved);
+/// Throws ArgumentError naming each setting that is another in `saved` than in `mine`, and both values; but
+/// those that may have grown, where the run `goes_on`.
+void check_settings(const StateDict& saved, const std::vector<Setting>& mine, bool goes_on);
+/// `schedule`, and from step `steps` on the rate of the step before.
+Schedule held_after(Schedule schedule, std::int64_t steps);
 
 /// A part of a run: `load` takes over what `save` gave, or throws before it has changed anything.
 struct StatePart {

@@ -1,6 +1,9 @@
 // What must be the same in a run that goes on: written to checkpoints, and compared in the user's words.
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
 
 #include "tensor/error.h"
 #include "trainer/config.h"
@@ -43,6 +46,13 @@ std::string text(const Augment& augment) {
   return all;
 }
 
+std::optional<std::int64_t> whole_number(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 // A schedule is a function: here are some of its values.
 std::string text(const std::vector<Schedule>& schedules, std::int64_t steps) {
   std::vector<std::string> all;
@@ -57,7 +67,8 @@ std::string text(const std::vector<Schedule>& schedules, std::int64_t steps) {
 }  // namespace
 
 std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels,
-                                 const std::vector<Schedule>& schedules, const std::string& optimizer) {
+                                 const std::vector<Schedule>& schedules, std::int64_t schedule_steps,
+                                 const std::string& optimizer) {
   const TrainerConfig& config = info.config;
   std::vector<Setting> all{
       {"model", "--model", config.model},
@@ -72,10 +83,10 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
        .unset = "false",
        .may_lack = true},
       {"accumulate", "--accumulate", text(config.accumulate)},
-      {"epochs", "--epochs", text(config.epochs)},
+      {.name = "epochs", .called = "--epochs", .value = text(config.epochs), .may_grow = true},
       {.name = "schedule_steps",
        .called = "the number of steps (--max-steps)",
-       .value = text(info.total_steps),
+       .value = text(schedule_steps),
        .follows = {"epochs", "batch_size", "accumulate", "train_samples"}},
       {"lr", "--lr", text(config.lr)},
       {"clip_norm", "--clip-norm", text(config.clip_norm), "0"},
@@ -94,7 +105,7 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"optimizer", "the program's optimizer", optimizer},
       {.name = "learning_rates",
        .called = "the program's learning rate, at five steps,",
-       .value = text(schedules, info.total_steps),
+       .value = text(schedules, schedule_steps),
        .follows = {"lr", "schedule_steps"}},
       {"images", "the images' size",
        fmt::format("{}x{}x{}, {} classes", info.spec.height, info.spec.width, info.spec.channels,
@@ -118,13 +129,29 @@ StateDict state_of(const std::vector<Setting>& settings) {
   return state;
 }
 
-void check_settings(const StateDict& saved, const std::vector<Setting>& mine) {
+std::int64_t saved_schedule_steps(const StateDict& saved) {
+  const std::optional<std::int64_t> steps = whole_number(saved.text("schedule_steps"));
+  ATH_CHECK(steps && *steps >= 0, "settings: schedule_steps must be a number, but is '{}'",
+            saved.text("schedule_steps"));
+  return *steps;
+}
+
+Schedule held_after(Schedule schedule, std::int64_t steps) {
+  return [schedule = std::move(schedule), last = std::max<std::int64_t>(steps - 1, 0)](std::int64_t step) {
+    return schedule(std::min(step, last));
+  };
+}
+
+void check_settings(const StateDict& saved, const std::vector<Setting>& mine, bool goes_on) {
   std::vector<std::string> differ;
   const auto was = [&](const Setting& setting) {
     return setting.may_lack && !saved.contains(setting.name) ? setting.unset : saved.text(setting.name);
   };
+  const auto has_grown = [&](const Setting& setting) {
+    return setting.may_grow && goes_on && whole_number(was(setting)) < whole_number(setting.value);
+  };
   for (const Setting& setting : mine) {
-    if (was(setting) != setting.value) differ.push_back(setting.name);
+    if (was(setting) != setting.value && !has_grown(setting)) differ.push_back(setting.name);
   }
   saved.require_all_used("settings");
   const auto any_differs = [&](const std::vector<std::string>& names) {

@@ -9,8 +9,11 @@ namespace {
 
 constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
 
-volatile std::sig_atomic_t caught_signal = 0;
+constexpr int kSaves = SIGUSR1;
+
+volatile std::sig_atomic_t caught_signal = 0, save_requested = 0;
 std::array<struct sigaction, kEnding.size()> before{};
+struct sigaction before_saves {};
 std::mutex guards_mutex;
 int guards = 0;  // several, where ranks are threads: the first takes over, the last gives back
 
@@ -21,6 +24,10 @@ void note(int signal) {
     const bool none = (before[i].sa_flags & SA_SIGINFO) || other == SIG_DFL || other == SIG_IGN;
     if (kEnding[i] == signal && !none) other(signal);
   }
+}
+
+void note_save(int) {
+  save_requested = 1;
 }
 
 }  // namespace
@@ -38,16 +45,27 @@ SignalGuard::SignalGuard() {
     action.sa_flags = static_cast<int>(kEnding[i] == SIGHUP ? SA_RESTART : SA_RESETHAND | SA_RESTART);
     if (before[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &action, nullptr);
   }
+  save_requested = 0;
+  action.sa_handler = note_save;
+  action.sa_flags = SA_RESTART;
+  sigaction(kSaves, &action, &before_saves);
 }
 
 SignalGuard::~SignalGuard() {
   const std::scoped_lock lock(guards_mutex);
   if (--guards > 0) return;
   for (std::size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before[i], nullptr);
+  sigaction(kSaves, &before_saves, nullptr);
 }
 
 int SignalGuard::caught() const {
   return caught_signal;
+}
+
+bool SignalGuard::take_save_request() const {
+  const bool requested = save_requested != 0;
+  if (requested) save_requested = 0;
+  return requested;
 }
 
 }  // namespace athanor

@@ -24,8 +24,12 @@ constexpr const char* format_of(StateFile kind) {
 void save_state_file(const std::filesystem::path& path, StateFile kind, const StateDict& state,
                      const dist::ReadTensor& read = dist::read_whole);
 
-/// Reads one and checks all of it. Tensors are views of the mapped file, as safetensors::load() gives them.
+/// Whether a file's checksum is computed, which reads all of it. Of several ranks that load the same file,
+/// one does.
+enum class Verify : std::uint8_t { all, header };
+
+/// Reads one and checks it. Tensors are views of the mapped file, as safetensors::load() gives them.
 /// Throws IoError naming the file and what is wrong with it; of another kind, too.
-StateDict load_state_file(const std::filesystem::path& path, StateFile kind);
+StateDict load_state_file(const std::filesystem::path& path, StateFile kind, Verify verify = Verify::all);
 
 }  // namespace athanor

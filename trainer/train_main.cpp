@@ -1,5 +1,6 @@
 #include "trainer/train_main.h"
 
+#include <csignal>
 #include <cstdio>
 #include <memory>
 
@@ -13,6 +14,7 @@ namespace athanor {
 int train_main(int argc, char** argv, const TrainerConfig& defaults, const dist::Networks& networks,
                const std::function<FitReport(Trainer&)>& fit, const std::function<void(Flags&)>& own) {
   return run_main(argc, argv, [&](int count, char** arguments) {
+    std::signal(SIGUSR1, SIG_IGN);  // until there is something to save
     Flags flags;
     if (own) own(flags);
     TrainerConfig config = parse_flags(count, arguments, defaults, flags);

@@ -135,7 +135,7 @@ fs::path Trainer::unfinished_run(const std::vector<Setting>& settings) const {
       const CheckpointFolder checkpoints(saved);  // of no run under way
       const NewestCheckpoint newest = newest_valid(checkpoints.path());
       if (newest.path.empty()) continue;
-      check_settings(newest.state.under("settings."), settings);
+      check_settings(newest.state.under("settings."), settings, false);
       return folder;
     } catch (const Error&) {  // another one's
     }

@@ -222,6 +222,7 @@ class Processes {
       ::sigaction(signal, nullptr, &action);
       if (action.sa_handler != SIG_IGN) sigaddset(&wanted, signal);  // signalfd would hear it all the same
     }
+    sigaddset(&wanted, SIGUSR1);
     ::sigprocmask(SIG_BLOCK, &wanted, &mask_before_);
     signals_ = ::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
     try {
@@ -272,6 +273,8 @@ class Processes {
       if (signal == SIGCHLD) continue;
       if (signal == SIGTSTP) {
         stop_and_go_on();
+      } else if (signal == SIGUSR1) {
+        send_to_ranks(SIGUSR1);
       } else if (signal_) {
         if (signal != SIGHUP) kill_all();  // the system and the shell both say that a terminal is gone
       } else {
