@@ -31,10 +31,11 @@ one_line 2 "^error: stdout: must be open"
 "${short[@]}" --metrics quiet.jsonl <&- >out 2>&- || die "without stdin and stderr: got $?"
 [ "$(grep -cv '^{"event"' quiet.jsonl)" -eq 0 ] || die "quiet.jsonl holds other than metrics"
 
-# begin COMMAND...: until it trains. (A script's background jobs ignore SIGINT: --default-signal.)
+# begin COMMAND...: until it trains, with the flags in `more`. (A script's background jobs ignore SIGINT: --default-signal.)
+more=()
 begin() {
   rm -f signal.jsonl
-  "$@" "$bin/train_digits" --device cpu --epochs 100000 --metrics signal.jsonl >out 2>err &
+  "$@" "$bin/train_digits" --device cpu --epochs 100000 --metrics signal.jsonl "${more[@]}" >out 2>err &
   pid=$!
   for _ in $(seq 1200); do
     [ -s signal.jsonl ] && return
@@ -64,6 +65,23 @@ for ignored in INT HUP; do
   kill "-$ignored" $pid
   sleep 0.5
   kill -0 $pid 2>/dev/null || die "SIG$ignored is not ignored"
+  kill -TERM $pid
+  finish 143 TERM
+done
+
+# SIGUSR1 saves, and ends nothing; of ranks, the program that started them is told.
+for ranks in 1 2; do
+  rm -rf asked
+  more=(--devices $ranks --checkpoint-dir asked --checkpoint-every 10000min)
+  begin env --default-signal
+  kill -USR1 $pid
+  for _ in $(seq 600); do
+    [ -z "$(find asked -name 'step-*.safetensors' 2>/dev/null)" ] || break
+    sleep 0.05
+  done
+  [ "$(find asked -name 'step-*.safetensors' | wc -l)" -eq 1 ] || die "SIGUSR1 on $ranks ranks: expected one checkpoint"
+  sleep 0.3
+  kill -0 $pid 2>/dev/null || die "SIGUSR1 on $ranks ranks has ended it"
   kill -TERM $pid
   finish 143 TERM
 done

@@ -92,6 +92,18 @@ TEST_F(RanksResume, ShardsGoOnWhole) {
   }
 }
 
+// Rank 0 writes from a copy of all shards.
+TEST_F(RanksResume, ShardsAreWrittenInTheBackground) {
+  const auto straight = train_ranks(2, saved_config());
+  TrainerConfig config = with(saving(saved_config(), 4), Strategy::zero1);
+  config.async_checkpoints = true;
+  const auto saved = train_ranks(2, config);
+  expect_alike(saved);
+  EXPECT_EQ(saved[0].report.weights_hash, straight[0].report.weights_hash);
+  const auto resumed = train_ranks(2, with(from(saved_config(), file(8).string()), Strategy::zero1));
+  EXPECT_EQ(resumed[0].report.weights_hash, straight[0].report.weights_hash);
+}
+
 // With batch norm, dropout and augmentation: rank 0's statistics, and the seed of the masks of all samples.
 TEST_F(RanksResume, RanksHaveOneSeedAndKeepIt) {
   TrainerConfig config = test::resume_config();

@@ -354,8 +354,7 @@ struct Saved : Parts {
             checkpoints.metrics_part()};
   }
   std::optional<RunPosition> open(std::int64_t total_steps) {
-    return checkpoints.open([this](std::int64_t) -> const std::vector<Setting>& { return settings; },
-                            total_steps);
+    return checkpoints.open([this](std::int64_t) { return settings; }, total_steps);
   }
   void save() { checkpoints.save(position, limits, clock, times, parts()); }
 };

@@ -121,7 +121,7 @@ void Run::begin() {
 }
 
 /// A run that goes on for longer than it was begun for keeps its learning rates, and then the last of them.
-const std::vector<Setting>& Run::plan(std::int64_t schedule_steps) {
+std::vector<Setting> Run::plan(std::int64_t schedule_steps) {
   if (schedule_steps < total_steps()) {
     hold_rates_after(schedule_steps);
     settings_ = settings_over(schedule_steps);

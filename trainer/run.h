@@ -57,7 +57,7 @@ class Run : private Minimizer {
   std::vector<OptimizerSpec> specs();
   std::vector<Setting> settings_over(std::int64_t schedule_steps) const;
   std::vector<Setting> settle(std::vector<Setting> settings);
-  const std::vector<Setting>& plan(std::int64_t schedule_steps);
+  std::vector<Setting> plan(std::int64_t schedule_steps);
   void hold_rates_after(std::int64_t steps);
   std::vector<std::unique_ptr<OptimizedNetworks>> make_networks(ModelMemory& memory);
   OptimizedNetworks& networks_called(std::string_view optimizer);

@@ -31,7 +31,7 @@ class RunCheckpoints {
   /// `settings` are this run's, with learning rates made for so many steps: those of the run that it goes on
   /// with, or `total_steps`, which is less or the same. Throws ArgumentError where that was a run with other
   /// settings; IoError.
-  using SettingsOver = std::function<const std::vector<Setting>&(std::int64_t schedule_steps)>;
+  using SettingsOver = std::function<std::vector<Setting>(std::int64_t schedule_steps)>;
   std::optional<RunPosition> open(const SettingsOver& settings, std::int64_t total_steps);
   /// The file that open() has found; empty: none.
   std::filesystem::path resumed_from() const { return found_ ? found_->path : std::filesystem::path(); }
