@@ -172,7 +172,9 @@ void check_settings(const StateDict& saved, const std::vector<Setting>& mine, bo
             "settings must be those of the run that is resumed, but {}{}; set back what differs, or begin a "
             "run of its own with these weights: --pretrained FILE and another --checkpoint-dir",
             differences,
-            any_differs({"lr", "schedule_steps"}) ? " (the learning rate's course depends on it)" : "");
+            any_differs({"lr", "schedule_steps", "batch_size", "accumulate", "train_samples"})
+                ? " (the learning rate's course depends on it)"
+                : "");
 }
 
 }  // namespace athanor
