@@ -63,6 +63,10 @@ DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const Image
             training.height, training.width, evaluation.height, evaluation.width);
   constexpr std::int64_t kRgb = 3;
   const ImageSpec& stored = store_->spec();
+  const bool resized = stored.height != training.height || stored.width != training.width;
+  ATH_CHECK(stored.channels <= kMaxResizedChannels || !resized,
+            "decoded data set: images must have at most {} channels to be resized, but theirs are {}",
+            kMaxResizedChannels, stored.channels);
   spec_ = {training.height, training.width, stored.channels > 0 ? stored.channels : kRgb, stored.classes};
   for (const FieldSpec& field : store_->fields()) fields_.push_back(decoded(field, spec_));
   check_fields(fields_);

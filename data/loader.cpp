@@ -252,7 +252,12 @@ void Loader::Impl::tune() {
 // ----------------------------------------------------------------------------------------------------------
 
 const Tensor& Batch::all_views(std::string_view field) const {
-  if (field == "image") return images;
+  if (field == "image") {
+    ATH_CHECK(!rows.defined(),
+              "batch: 'image' must be taken from a prepared batch, for here the images are those of all "
+              "samples, on the device; call prepare() first");
+    return images;
+  }
   if (field == "label" && labels.defined()) return labels;
   for (std::size_t i = 0; fields && i < fields->size(); ++i) {
     if ((*fields)[i].name == field) return more[i];

@@ -29,6 +29,10 @@ class Recoder {
   StoredSample to_raw(const StoredSample& sample, std::vector<std::byte>& bytes) {
     const ImageTransform transform{.height = options_.raw.height, .width = options_.raw.width};
     const std::int64_t channels = sample.codec == Codec::raw ? sample.channels : 3;
+    if (channels > kMaxResizedChannels &&
+        (sample.height != transform.height || sample.width != transform.width))
+      detail::fail<IoError>("a raw image must have at most {} channels to be resized, but has {}",
+                            kMaxResizedChannels, channels);
     bytes.resize(static_cast<std::size_t>(transform.height * transform.width * channels));
     reader_.read(sample, transform, {}, channels,
                  {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()});

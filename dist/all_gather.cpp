@@ -20,8 +20,12 @@ std::int64_t width_of(const Shape& shape) {
   return width;
 }
 
-// What each rank has of the elements of all, in their order.
-std::vector<Range> pieces_of_all(const Tensor& t, Communicator& comm) {
+/// What each rank has of the elements of all, in their order; and all rows.
+struct Pieces {
+  std::vector<Range> of_ranks;
+  std::int64_t rows = 0;
+};
+Pieces pieces_of_all(const Tensor& t, Communicator& comm) {
   kernels::HashOf kind;
   kind.add(static_cast<int>(t.dtype()), t.rank());
   for (int axis = 1; axis < t.rank(); ++axis) kind.add(t.dim(axis));
@@ -30,7 +34,7 @@ std::vector<Range> pieces_of_all(const Tensor& t, Communicator& comm) {
     std::uint64_t kind;
   };
   const std::vector<Rows> all = gather_values(comm, Rows{t.dim(0), kind.value()});
-  std::vector<Range> pieces;
+  Pieces pieces;
   std::int64_t begin = 0;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     ATH_CHECK(all[rank].kind == all[0].kind,
@@ -38,7 +42,8 @@ std::vector<Range> pieces_of_all(const Tensor& t, Communicator& comm) {
               "what rank 0 has; rank {} has {} {}",
               kOp, rank, comm.rank(), t.dtype(), t.shape());
     const std::int64_t end = begin + all[rank].count * width_of(t.shape());
-    pieces.push_back({begin, end});
+    pieces.of_ranks.push_back({begin, end});
+    pieces.rows += all[rank].count;
     begin = end;
   }
   return pieces;
@@ -59,10 +64,10 @@ Tensor all_gather(const Tensor& t, const PassNetwork& network) {
             t.defined() ? "a single value" : "an undefined tensor");
   if (network.alone()) return t;
   return PassNetwork::named(kOp, [&] {
-    const std::vector<Range> pieces = pieces_of_all(t, network.comm());
+    const auto [pieces, rows] = pieces_of_all(t, network.comm());
     const Range mine = pieces[static_cast<std::size_t>(network.comm().rank())];
     Shape shape = t.shape();
-    if (const std::int64_t width = width_of(shape)) shape[0] = pieces.back().end / width;
+    shape[0] = rows;
     const Tensor y = Tensor::empty(shape, t.options());
     if (y.numel() > 0) {
       copy(t, slice_of(y, mine.begin, t.shape()));
@@ -70,7 +75,7 @@ Tensor all_gather(const Tensor& t, const PassNetwork& network) {
     }
     // A result that is kept must not keep the network.
     const std::weak_ptr<Communicator> there = network.comm_;
-    return record(kOp, y, {t}, [there, pieces, mine, own = t.shape()](const Tensor& dy, Grads& dx) {
+    return record(kOp, y, {t}, [there, pieces = pieces, mine, own = t.shape()](const Tensor& dy, Grads& dx) {
       const auto comm = there.lock();
       ATH_CHECK(comm, "{}: the network must last until the backward pass, but is gone", kOp);
       const Tensor sums = Tensor::empty(dy.shape(), dy.options());  // dy is not this op's to write to

@@ -22,13 +22,13 @@ struct Duplicate {
         held(hold_buckets(of)),
         network(of.transport().duplicate()),
         comm(*network, in_rank_order(of.options())) {
-    job.passes = &comm.session().flight();
+    job.set_passes(comm.session().shared_flight());
     comm.session().on_failure = [this](Failure kind, const std::exception& error) {
       if (job.on_failure) job.on_failure(kind, error);
     };
   }
   ~Duplicate() {
-    job.passes = nullptr;
+    job.set_passes(nullptr);
     if (held) job.set_concurrent(true);
   }
   Duplicate(const Duplicate&) = delete;

@@ -76,6 +76,7 @@ TEST(PackedFields, OtherFormatsSayThatTheyHoldNone) {
   std::vector<std::byte> pixels(12), scratch;
   std::vector<StoredField> more{{pixels}, {pixels}};
   const StoredSample raw{pixels, Codec::raw, 2, 2, 3, 0, more}, photo = table->fetch(0, scratch);
+  int writers = 0;
   for (const char* name : {"a.npy", "images.npy", "a.npz", "a.h5", "a.tar", "a.tfrecord", "a.lmdb", "a.bin",
                            "a-images-idx3-ubyte", "folder"}) {
     std::unique_ptr<SampleWriter> writer;
@@ -84,6 +85,7 @@ TEST(PackedFields, OtherFormatsSayThatTheyHoldNone) {
     } catch (const Error&) {
       continue;  // built without its library, or a name that images cannot have
     }
+    ++writers;
     EXPECT_SAYS(writer->add(raw),
                 "must have image and label alone, but has 2 more fields; a packed file (.athp) holds them");
     EXPECT_SAYS(writer->add(photo),
@@ -91,6 +93,7 @@ TEST(PackedFields, OtherFormatsSayThatTheyHoldNone) {
     writer.reset();
     EXPECT_FALSE(std::filesystem::exists(folder / name)) << name;
   }
+  EXPECT_GE(writers, 6);
   PackedWriter writer(folder / "a.athp");
   EXPECT_SAYS(writer.add(photo),
               "packed file: sample 0 must have 0 fields beside image and label, but has 4");

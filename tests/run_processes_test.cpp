@@ -57,6 +57,15 @@ TEST(RunProcesses, TheSignalThatCameIsTheOneThatIsPassedOn) {
   }
 }
 
+// One rank has saved at once; the other takes longer than ranks get that have lost one.
+TEST(RunProcesses, WhoIsStillSavingIsNotEndedByWhoIsDone) {
+  const std::string quick = "trap 'exit 143' TERM; sleep 0.2; kill -TERM $PPID; sleep 30 & wait",
+                    slow = "trap 'sleep 7; echo saved >&2; exit 143' TERM; sleep 30 & wait";
+  const Outcome outcome = run({shell(0, slow), shell(1, quick)});
+  EXPECT_EQ(outcome.code, 143);
+  EXPECT_EQ(outcome.errors, "rank 0: saved\n");
+}
+
 // Ranks under mpirun: the first is there when the signal comes, the second starts later.
 TEST(RunProcesses, ARankThatStartsLaterIsToldToo) {
   const Outcome outcome =

@@ -51,8 +51,13 @@ ImageFolderWriter::ImageFolderWriter(const std::filesystem::path& folder,
     detail::fail<IoError>("image folder: {} must not exist yet: remove it, or choose another name",
                           folder_.string());
   }
-  make_folder(temporary_);
-  for (const std::string& name : class_folders_) make_folder(temporary_ / name);
+  try {
+    make_folder(temporary_);
+    for (const std::string& name : class_folders_) make_folder(temporary_ / name);
+  } catch (...) {
+    std::filesystem::remove_all(temporary_, error);
+    throw;
+  }
 }
 
 ImageFolderWriter::~ImageFolderWriter() {

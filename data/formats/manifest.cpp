@@ -65,9 +65,10 @@ class ManifestWriter final : public SampleWriter {
     check_absent(path_);
   }
   ~ManifestWriter() override {
-    if (finished_) return;
-    writer_.reset();
     std::error_code ignored;
+    // The manifest may be there although finish() has failed: when its folder could not be flushed.
+    if (finished_ || std::filesystem::exists(path_, ignored)) return;
+    writer_.reset();
     for (const File& file : files_) std::filesystem::remove(path_.parent_path() / file.name, ignored);
   }
 

@@ -61,8 +61,11 @@ bool is_idx(const path& at) {
   return name.find("idx3-ubyte") != std::string::npos || name.find("idx4-ubyte") != std::string::npos;
 }
 
-/// The usual name of a shard: train-00000-of-01024, or with something behind it.
-bool is_shard(const std::string& name) {
+/// The usual name of a shard, which is a file: train-00000-of-01024, or with something behind it.
+bool is_shard(const path& at) {
+  std::error_code error;
+  if (std::filesystem::is_directory(at, error)) return false;
+  const std::string name = at.filename().string();
   const auto digit = [&](std::size_t at) { return at < name.size() && name[at] >= '0' && name[at] <= '9'; };
   const std::size_t of = name.rfind("-of-");
   return of != std::string::npos && of > 0 && digit(of - 1) && digit(of + 4);
@@ -106,9 +109,14 @@ constexpr Format kFormats[] = {
      [](const path& at, const OpenOptions& options) { return open_hdf5(at, {}, options.on_import); }},
     {"tar archive", [](const path& at) { return ends_with(at, {".tar"}) || has(at, "ustar", 257); },
      [](const path& at, const OpenOptions&) { return open_tar(at); }},
+    {"table of samples",
+     [](const path& at) {
+       return ends_with(at, {".csv", ".jsonl"});
+     },
+     [](const path& at, const OpenOptions&) { return open_table(at); }},
     {"TFRecord file",
      [](const path& at) {
-       return ends_with(at, {".tfrecord", ".tfrecords"}) || is_shard(at.filename().string());
+       return ends_with(at, {".tfrecord", ".tfrecords"}) || is_shard(at);
      },
      [](const path& at, const OpenOptions&) { return open_tfrecord(at); }},
     {"LMDB environment", [](const path& at) { return ends_with(at, {".mdb"}) || holds(at, {"data.mdb"}); },
@@ -130,11 +138,6 @@ constexpr Format kFormats[] = {
        return holds(at, {"train.bin", "test.bin"});
      },
      [](const path& at, const OpenOptions& options) { return open_cifar(at, 100, options.split); }},
-    {"table of samples",
-     [](const path& at) {
-       return ends_with(at, {".csv", ".jsonl"});
-     },
-     [](const path& at, const OpenOptions&) { return open_table(at); }},
     {"folders of images and masks or targets", is_folder_pairs,
      [](const path& at, const OpenOptions&) { return open_folder_pairs(at); }},
     {"image folder", has_folders,

@@ -106,8 +106,9 @@ void PackedStore::read_head() {
       header.samples <= length / header.entry_bytes && header.name_bytes <= length &&
       header.field_bytes <= length && fields == (header.field_bytes > 0) &&
       header.classes <= packed::kMaxClasses;
-  const bool form =
-      header.form.codec == packed::kVaries ? header.form == packed::Form{} : header.form.codec <= kPng;
+  // Sizes that are the same for all samples can be checked against them alone.
+  const bool same = header.samples > 0 && header.entry_bytes == packed::kShortEntry;
+  const bool form = header.form == packed::Form{} || (same && header.form.codec <= kPng);
   if (!sizes || !form) fail(32, "the header's numbers must fit the file, but contradict it");
   if (header.file_bytes() != length) {
     fail(std::min(length, header.file_bytes()),

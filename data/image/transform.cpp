@@ -131,8 +131,11 @@ ImageSize ImageReader::open(const StoredSample& sample) {
   turned_ = {};
   if (sample.codec == Codec::raw) {
     size_ = {sample.height, sample.width};
-    const std::int64_t stride = sample.width * sample.channels;
-    if (sample.height < 1 || stride < 1 || std::ssize(sample.bytes) != sample.height * stride) {
+    std::int64_t stride = 0, bytes = 0;  // a file may say anything
+    const bool fits = sample.height >= 1 && sample.width >= 1 && sample.channels >= 1 &&
+                      !__builtin_mul_overflow(sample.width, sample.channels, &stride) &&
+                      !__builtin_mul_overflow(sample.height, stride, &bytes);
+    if (!fits || std::ssize(sample.bytes) != bytes) {
       detail::fail<IoError>(
           "raw: image must have height x width x channels bytes, but is {}x{}x{} in {} bytes", sample.height,
           sample.width, sample.channels, sample.bytes.size());
@@ -181,9 +184,9 @@ void ImageReader::read_raw(const Placement& at, const Box& box, const ImageSize&
   if (sample_.channels != channels && (sample_.channels != 1 || channels != 3)) {
     detail::fail<IoError>("raw: image must have {} channels, but has {}", channels, sample_.channels);
   }
-  if (sample_.channels > 4) {
-    detail::fail<IoError>("raw: image must have at most 4 channels to be resized, but has {}",
-                          sample_.channels);
+  if (sample_.channels > kMaxResizedChannels) {
+    detail::fail<IoError>("raw: image must have at most {} channels to be resized, but has {}",
+                          kMaxResizedChannels, sample_.channels);
   }
   const std::int64_t stride = sample_.width * sample_.channels;
   const auto* pixels = reinterpret_cast<const std::uint8_t*>(sample_.bytes.data());

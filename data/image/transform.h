@@ -15,6 +15,9 @@
 
 namespace athanor {
 
+/// Of images that are brought to another size.
+inline constexpr std::int64_t kMaxResizedChannels = 4;
+
 /// What a draw is a function of.
 struct DrawKey {
   std::uint64_t seed = 0;

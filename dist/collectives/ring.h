@@ -14,7 +14,7 @@ namespace athanor::dist {
 ///
 /// Pieces travel in segments, two of them under way at a time: a segment is added, and sent on, while the
 /// next is still arriving. Where messages travel in groups (Transport::grouped()), a group is one segment out
-/// and one in, the same ones on all ranks.
+/// and one in.
 ///
 /// Each phase takes P - 1 steps and sends n (P - 1) / P elements per rank, which no algorithm can beat; time
 /// is (P - 1)(latency + n / (P bandwidth)). The order in which a piece is summed follows from its number: the

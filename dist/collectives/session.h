@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "dist/transports/transport.h"
 #include "dist/watch/flight_record.h"
@@ -23,16 +26,18 @@ enum class Failure : std::uint8_t {
 class Session {
  public:
   explicit Session(Transport& transport)
-      : transport_(transport), flight_(transport.rank(), transport.world_size()) {}
+      : transport_(transport),
+        flight_(std::make_shared<FlightRecord>(transport.rank(), transport.world_size())) {}
 
   /// Tag of the next collective: the same on all ranks, which start the same ones in the same order.
   Tag next_tag() { return static_cast<Tag>(next_seq_++ % kTags); }
   /// The same for one that is put on record, under its number.
   Tag begin(const Call& call, std::int64_t launch_us = 0) {
-    flight_.begin(next_seq_, call, launch_us);
+    flight_->begin(next_seq_, call, launch_us);
     return next_tag();
   }
-  FlightRecord& flight() { return flight_; }
+  FlightRecord& flight() { return *flight_; }
+  std::shared_ptr<const FlightRecord> shared_flight() const { return flight_; }
 
   /// Throws where `who` must not start a collective: PeerLostError after give_up(), ArgumentError while
   /// another than `owner` holds it.
@@ -52,8 +57,16 @@ class Session {
   /// Empty where none has.
   const std::string& failure() const { return failure_; }
 
-  /// The record of another network, on which passes wait (dist/pass_network.h); null: there is none.
-  std::atomic<const FlightRecord*> passes{nullptr};
+  /// The record of another network, on which passes wait (dist/pass_network.h); null: there is none. The
+  /// watchdog's thread reads on in it while the network goes.
+  void set_passes(std::shared_ptr<const FlightRecord> record) {
+    const std::scoped_lock lock(passes_mutex_);
+    passes_ = std::move(record);
+  }
+  std::shared_ptr<const FlightRecord> passes() const {
+    const std::scoped_lock lock(passes_mutex_);
+    return passes_;
+  }
 
   /// Called where a collective fails, by the thread that pushes it, with the error; before it is thrown.
   std::function<void(Failure, const std::exception&)> on_failure;
@@ -64,7 +77,9 @@ class Session {
   const void* owner_ = nullptr;
   std::atomic<bool> concurrent_{true};
   std::string failure_;
-  FlightRecord flight_;
+  const std::shared_ptr<FlightRecord> flight_;
+  mutable std::mutex passes_mutex_;
+  std::shared_ptr<const FlightRecord> passes_;
 };
 
 }  // namespace athanor::dist

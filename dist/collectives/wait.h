@@ -36,7 +36,7 @@ struct WaitOptions {
 };
 
 /// advance(), with the operation's name and bucket in the error where a rank is gone. Puts on record how far
-/// it is, and calls the transport's on_failure where it fails, but not where it is stopped.
+/// it is, and calls the Session's on_failure where it fails, but not where it is stopped.
 bool push(Collective& collective, Transport& transport, const WaitOptions& options = {});
 
 /// Pushes a collective that has been started until it is done. Throws PeerLostError naming the operation, the

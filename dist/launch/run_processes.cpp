@@ -245,7 +245,7 @@ class Processes {
       collect();
       if (signal_ && !killing_) pass_signal_on();
       if (signal_ && !killing_ && Clock::now() > kill_at_) give_up();
-      if (first_failure_ && !killing_) end_all(SIGTERM);
+      if (failed_ && !killing_) end_all(SIGTERM);
       if (killing_ && Clock::now() > kill_at_) kill_all();
     }
     for (Child& child : children_) drain(child);
@@ -342,6 +342,7 @@ class Processes {
       child.running = false;
       const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (first_failure_ == 0) first_failure_ = code;
+      failed_ |= code != 0 && (signal_ == 0 || code != 128 + signal_);  // others may still be saving
       if (WIFSIGNALED(status) && child.rank >= 0 && !killing_)
         std::fprintf(stderr, "rank %d: error: was ended by signal %d\n", child.rank, WTERMSIG(status));
     }
@@ -403,6 +404,7 @@ class Processes {
   sigset_t mask_before_{};
   int signals_ = -1;
   int first_failure_ = 0, signal_ = 0;  // the first that came
+  bool failed_ = false;                 // one has, and not because of that signal
   std::set<pid_t> told_;                // ranks that have been sent it
   bool killing_ = false, gave_up_ = false;
   Clock::time_point kill_at_{};

@@ -24,8 +24,9 @@ std::unique_ptr<Collective> Transport::native(const NativeCall&) {
 
 std::unique_ptr<Transport> Transport::duplicate() {
   detail::fail<>(
-      "transport: batch norms over all ranks need a second network beside the gradients', of which this kind "
-      "has none; use MPI or NCCL, or norms of each rank's own");
+      "transport: batch norms and gathers over all ranks need a second network beside the gradients', of "
+      "which "
+      "this kind has none; use MPI or NCCL");
 }
 
 }  // namespace athanor::dist

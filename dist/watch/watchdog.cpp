@@ -227,15 +227,15 @@ struct Watchdog::Impl {
   }
 
   // The record of the network on which this rank waits: the job's, or that of its passes.
-  const FlightRecord& flight() const {
-    const FlightRecord *job = &transport.session().flight(), *passes = transport.session().passes;
-    return passes && !job->last().under_way() && passes->last().under_way() ? *passes : *job;
+  std::shared_ptr<const FlightRecord> flight() const {
+    auto job = transport.session().shared_flight(), passes = transport.session().passes();
+    return passes && !job->last().under_way() && passes->last().under_way() ? passes : job;
   }
 
   // mpirun announces the end by SIGCONT, a second ahead: who waits then has its record ready when time is
   // short, for itself and for those who look for it.
   void foretell() {
-    const FlightRecord::Entry last = flight().last();
+    const FlightRecord::Entry last = flight()->last();
     if (foretold || continued_us == 0 || !last.under_way() || last.last_us > continued_us) return;
     write_record("SIGTERM", "told to go on while it waited, as mpirun does before it ends all");
     foretold = true;
@@ -243,14 +243,14 @@ struct Watchdog::Impl {
 
   // While one rank is slow: another one, which has no reason to be.
   bool waits_for_another() const {
-    const FlightRecord::Entry last = flight().last();
+    const FlightRecord::Entry last = flight()->last();
     return last.under_way() && last.waits_for >= 0 && last.waits_for != slow_rank;
   }
 
   // mpirun has announced that it ends all, and this rank waits: since long before, so that there is nobody to
   // agree with, or until there is no more time.
   bool stands_still() const {
-    const FlightRecord::Entry last = flight().last();
+    const FlightRecord::Entry last = flight()->last();
     const bool waits = last.under_way() && (slow_rank < 0 || last.waits_for != slow_rank);
     if (!waits || continued_us < caught_us - kAnnouncedUs || just_stopped()) return false;
     const std::int64_t now = FlightRecord::now_us(), idle = now - last.last_us;
@@ -290,7 +290,8 @@ struct Watchdog::Impl {
 
   // Records are of the job's network alone: of the other, whom this rank waits for is all it knows.
   Blame blame() const {
-    const FlightRecord& mine = flight();
+    const std::shared_ptr<const FlightRecord> record = flight();
+    const FlightRecord& mine = *record;
     const bool of_job = &mine == &transport.session().flight();
     std::int64_t patience = kOthersUs;
     if (caught != 0)

@@ -1,8 +1,9 @@
 // Random cases of every op, forward and backward, against a reference of its own; and a table of the errors.
 //
-//     random_ops --cases 100000 --limits tests/random_ops/pytorch.csv --others
-//     tests/random_ops/pytorch_others.csv random_ops --seed 0 --op pow --case 123        one case alone, as a
-//     failure names it
+//     random_ops --cases 100000 --limits pytorch.csv --others pytorch_others.csv
+//     random_ops --seed 0 --op pow --case 123
+//
+// The second runs one case alone, as a failure names it; the files are in tests/random_ops/.
 
 #include <cstdio>
 #include <exception>

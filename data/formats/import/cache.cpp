@@ -73,12 +73,17 @@ void pack(SampleSequence& from, const fs::path& to) {
   writer.finish();
 }
 
-/// Those made of the same file when it was another.
+constexpr std::string_view kPacked = ".athp";
+
+/// Those made of the same file when it was another, and what an import that was killed has left.
 void remove_stale(const fs::path& folder, const std::string& prefix) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (name.starts_with(prefix) && name.ends_with(".athp")) fs::remove(at->path(), error);
+    const std::size_t end = name.find(kPacked);
+    if (!name.starts_with(prefix) || end == std::string::npos) continue;
+    const std::string_view behind = std::string_view(name).substr(end + kPacked.size());
+    if (behind.empty() || AtomicFile::is_suffix(behind)) fs::remove(at->path(), error);
   }
 }
 

@@ -142,7 +142,11 @@ Handle open_labels(const Handle& file, const std::string& name, std::uint64_t im
 
 /// Rows that are read together: those of a chunk, or about 1 MiB.
 std::uint64_t rows_at_once(const Handle& images, const Hdf5Shape& shape) {
-  const std::uint64_t image_bytes = shape.dims[1] * shape.dims[2] * shape.dims[3];
+  std::uint64_t image_bytes = 1;
+  for (int axis = 1; axis < 4; ++axis) {
+    if (__builtin_mul_overflow(image_bytes, shape.dims[axis], &image_bytes))
+      refuse(fmt::format("images must fit in memory, but the shape is [{}]", fmt::join(shape.dims, ", ")));
+  }
   std::uint64_t rows = std::max<std::uint64_t>(1, kChunkBytes / std::max<std::uint64_t>(image_bytes, 1));
   const Handle created(H5Dget_create_plist(images.get()), &H5Pclose);
   if (H5Pget_layout(created.get()) == H5D_CHUNKED) {
