@@ -27,7 +27,8 @@ class JoinedStore final : public Dataset {
                 ends_.size());
       // Sizes of images may differ.
       const auto form = [](const FieldSpec& field) {
-        const bool has_pixels = field.kind == FieldKind::image || field.kind == FieldKind::mask;
+        const bool has_pixels = field.kind == FieldKind::picture || field.kind == FieldKind::target ||
+                                field.kind == FieldKind::mask;
         return std::tuple(field.name, field.kind, field.dtype, has_pixels ? Shape{} : field.shape);
       };
       ATH_CHECK(std::ranges::equal(part->fields(), parts_[0]->fields(), {}, form, form),

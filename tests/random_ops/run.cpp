@@ -8,6 +8,7 @@
 #include "autograd/shape.h"
 #include "tensor/error.h"
 #include "tensor/safetensors.h"
+#include "tests/support/compare.h"
 
 namespace athanor::random_ops {
 namespace {

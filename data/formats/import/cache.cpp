@@ -12,6 +12,7 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/packed.h"
 #include "data/formats/packed_writer.h"
+#include "tensor/atomic_file.h"
 #include "tensor/error.h"
 #include "tensor/regular_file.h"
 
@@ -80,9 +81,9 @@ void remove_stale(const fs::path& folder, const std::string& prefix) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    const std::size_t end = name.find(kPacked);
-    if (!name.starts_with(prefix) || end == std::string::npos) continue;
-    const std::string_view behind = std::string_view(name).substr(end + kPacked.size());
+    const std::size_t packed = name.find(kPacked);
+    if (!name.starts_with(prefix) || packed == std::string::npos) continue;
+    const std::string_view behind = std::string_view(name).substr(packed + kPacked.size());
     if (behind.empty() || AtomicFile::is_suffix(behind)) fs::remove(at->path(), error);
   }
 }
