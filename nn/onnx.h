@@ -21,8 +21,9 @@ struct OnnxOptions {
   ImageLayout input = ImageLayout::nchw;
   /// One each per channel: the input is u8 pixels, and (pixel / 255 - mean) / deviation is in the graph.
   /// Empty: the input is f32, and whoever runs the graph normalises.
-  std::vector<double> pixel_mean, pixel_deviation;
-  std::vector<std::pair<std::string, std::string>> metadata;  ///< the file's metadata_props: names and texts
+  std::vector<double> pixel_mean = {}, pixel_deviation = {};
+  /// The file's metadata_props: names and texts.
+  std::vector<std::pair<std::string, std::string>> metadata = {};
 };
 
 /// Writes a model as an ONNX file (opset 17, IR 8), in evaluation mode, f32. It has one input, "images" [N,

@@ -44,8 +44,9 @@ void convert(const Options& options) {
   const fs::path out = options.out;
   ATH_CHECK(out.extension() == ".onnx", "convert: OUT must end in .onnx, but is '{}': unknown file type",
             out.string());
+  const fs::path given = options.in;
   std::error_code ignored;
-  const fs::path path = fs::is_directory(options.in, ignored) ? model_path(options.in, "") : options.in;
+  const fs::path path = fs::is_directory(given, ignored) ? model_path(given, "") : given;
   const ModelFile file = load_model(path);
   const auto network = network_of(file, path);
   write_onnx(*network, file.info, out, options.onnx);

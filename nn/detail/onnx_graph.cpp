@@ -65,6 +65,8 @@ std::string Graph::tensor(Value& value, Layout layout) {
   const bool fixed = !value.varies && value.has_fixed_shape();
   if (fixed && (layout == Layout::ours || value.rank() == 0)) return constant(value, straight(value.rank()));
   if (fixed) return constant(value, kToNchw);
+  if (const auto images = flattened_.find(&value); images != flattened_.end() && !places_.contains(&value))
+    define(value, node("Flatten", {in_our_order(*images->second)}, {{"axis", std::int64_t{1}}}));
   if (!places_.contains(&value)) {
     ATH_CHECK(!value.varies, "export_onnx: every value must have been computed before it is read");
     define(value, expanded(value));
@@ -78,6 +80,12 @@ std::string Graph::tensor(Value& value, Layout layout) {
   return name;
 }
 
+std::string Graph::in_our_order(Value& value) {
+  const Shape& shape = value.two.shape();
+  const bool same = value.rank() == 4 && (shape[3] == 1 || shape[1] * shape[2] == 1);
+  return tensor(value, same ? layout_of(value) : Layout::ours);
+}
+
 Layout Graph::layout_of(const Value& value) const {
   const auto place = places_.find(&value);
   return place == places_.end() ? Layout::ours : place->second.first;
@@ -87,6 +95,12 @@ void Graph::define(const Value& value, const std::string& name, Layout layout) {
   Place& place = places_[&value];
   place.first = layout;
   place.name[index_of(layout)] = name;
+}
+
+Value* Graph::flattened_images(const Value& y) const {
+  const auto images = flattened_.find(&y);
+  if (images == flattened_.end() || layout_of(*images->second) == Layout::ours) return nullptr;
+  return images->second;
 }
 
 void Graph::alias(const Value& y, Value& x) {
@@ -129,10 +143,14 @@ std::vector<std::string> Graph::nodes(const std::string& op, std::vector<std::st
 
 // Constants ------------------------------------------------------------------------------------------------
 
+void Graph::check_constant(const Value& value) const {
+  check_fixed(!value.varies && value.has_fixed_shape() && same_bytes(value.two, value.three), value);
+}
+
 std::string Graph::constant(const Value& value, std::span<const int> order) {
   const std::pair key(&value, std::vector<int>(order.begin(), order.end()));
   if (const auto known = constants_.find(key); known != constants_.end()) return known->second;
-  check_fixed(!value.varies && value.has_fixed_shape() && same_bytes(value.two, value.three), value);
+  check_constant(value);
   Tensor tensor = value.two.detach();
   if (tensor.rank() < std::ssize(order)) {  // as one that broadcasts to images
     Shape shape;
@@ -143,6 +161,13 @@ std::string Graph::constant(const Value& value, std::span<const int> order) {
   const std::string name = fresh(value.name.empty() ? "constant" : value.name);
   add_tensor(name, on_host(tensor, order));
   return constants_[key] = name;
+}
+
+std::string Graph::constant_of_nchw(const Value& value, const Shape& images) {
+  check_constant(value);
+  const Tensor w = value.two.detach();
+  const Tensor filters = reshape(w, {w.dim(0), images[0], images[1], images[2]});
+  return constant(reshape(permute(filters, kToNchw), w.shape()), value.name);
 }
 
 std::string Graph::constant(const Tensor& tensor, const std::string& base) {

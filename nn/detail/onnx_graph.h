@@ -27,10 +27,16 @@ class Graph {
 
   /// The name of the tensor that holds a value, made where it must be: a constant, a transposed one.
   std::string tensor(Value& value, Layout layout = Layout::ours);
+  /// The name of a tensor that holds the elements of a value in our order, whatever its shape.
+  std::string in_our_order(Value& value);
   /// The layout in which a value is there already; of a constant, nchw where `preferred` is.
   Layout layout_of(const Value& value) const;
   /// Says that a value is in the tensor of that name.
   void define(const Value& value, const std::string& name, Layout layout = Layout::ours);
+  /// Says that y [N, H W C] are the images x, flattened: a node only where an op asks for y as it is.
+  void define_flattened(const Value& y, Value& x) { flattened_[&y] = &x; }
+  /// Those images, if they are in nchw; or null.
+  Value* flattened_images(const Value& y) const;
   /// Says that value y is what value x is, but for its name.
   void alias(const Value& y, Value& x);
 
@@ -48,6 +54,8 @@ class Graph {
   /// for all inputs.
   std::string constant(const Value& value, std::span<const int> order);
   std::string constant(const Tensor& tensor, const std::string& name = "");
+  /// A weight [K, H W C] for images [H, W, C] that are flattened as C, H, W.
+  std::string constant_of_nchw(const Value& value, const Shape& images);
   std::string numbers(std::vector<float> values, const Shape& shape = {});
   std::string integers(const std::vector<std::int64_t>& values);
   std::string integer(std::int64_t value);
@@ -65,10 +73,12 @@ class Graph {
 
   std::string fresh(const std::string& base);
   std::string expanded(const Value& value);
+  void check_constant(const Value& value) const;
   void add_tensor(const std::string& name, const Tensor& dense);
   std::string batch();
 
   std::map<const Value*, Place> places_;
+  std::map<const Value*, Value*> flattened_;
   std::map<std::pair<const Value*, std::vector<int>>, std::string> constants_;
   std::map<std::vector<std::int64_t>, std::string> integers_;
   std::map<std::string, int> names_;  // how often each has been asked for

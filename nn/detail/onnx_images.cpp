@@ -131,17 +131,24 @@ void lower_adaptive_avg_pool2d(Graph& graph, const Op& op) {
 
 // Interpolation --------------------------------------------------------------------------------------------
 
-// By scales where they say the size of the result to the pixel, else by that.
+// Whether a size times its scale is that of the result, whatever a reader rounds: exactly, or far from a
+// whole number.
+bool is_certain(std::int64_t in, float scale, std::int64_t out) {
+  const double beyond = static_cast<double>(in) * scale - static_cast<double>(out);
+  return beyond == 0 || (beyond > 1e-3 && beyond < 1 - 1e-3);
+}
+
+// By scales where they certainly give the size of the result, else by that.
 void lower_interpolate(Graph& graph, const Op& op) {
   const std::vector<double> steps = op.numbers("scale");  // of the input, per pixel of the result
   const bool align = op.integer("align_corners") != 0;
   std::vector<float> scales{1, 1};
-  bool exact = true;
+  bool certain = true;
   for (int i = 0; i < 2; ++i) {
-    const auto in = static_cast<float>(op.x().two.dim(1 + i)),
-               out = static_cast<float>(op.y().two.dim(1 + i));
-    scales.push_back(align ? out / in : static_cast<float>(1 / steps[static_cast<std::size_t>(i)]));
-    exact = exact && std::floor(in * scales.back()) == out;
+    const std::int64_t in = op.x().two.dim(1 + i), out = op.y().two.dim(1 + i);
+    scales.push_back(align ? static_cast<float>(out) / static_cast<float>(in)
+                           : static_cast<float>(1 / steps[static_cast<std::size_t>(i)]));
+    certain = certain && is_certain(in, scales.back(), out);
   }
   const bool nearest = static_cast<Interpolation>(op.integer("mode")) == Interpolation::nearest;
   std::vector<Attribute> attributes{{"coordinate_transformation_mode", std::string(nearest ? "asymmetric"
@@ -150,7 +157,7 @@ void lower_interpolate(Graph& graph, const Op& op) {
                                     {"mode", std::string(nearest ? "nearest" : "linear")}};
   if (nearest) attributes.push_back({"nearest_mode", std::string("floor")});
   std::vector<std::string> inputs{graph.tensor(op.x(), Layout::nchw), ""};
-  if (exact) {
+  if (certain) {
     inputs.push_back(graph.numbers(scales, {4}));
   } else {
     inputs.insert(inputs.end(), {"", graph.sizes(op.y(), Layout::nchw)});

@@ -8,12 +8,6 @@ namespace {
 
 // Views ----------------------------------------------------------------------------------------------------
 
-/// Whether images have their elements in one order in both layouts.
-bool is_same_in_both(const Value& value) {
-  const Shape& shape = value.two.shape();
-  return value.rank() == 4 && (shape[3] == 1 || shape[1] * shape[2] == 1);
-}
-
 // Sizes of Reshape: 0 is the input's own, -1 what is left.
 std::string reshape_sizes(Graph& graph, const Value& x, const Value& y) {
   std::vector<std::int64_t> sizes;
@@ -28,9 +22,15 @@ std::string reshape_sizes(Graph& graph, const Value& x, const Value& y) {
   return left > 1 ? graph.sizes(y) : graph.integers(sizes);
 }
 
+// [N, H, W, C] to [N, H W C]
+bool is_flattened(const Value& x, const Value& y) {
+  return x.rank() == 4 && y.rank() == 2 && x.batches_in(0) == 1 && y.batches_in(0) == 1 && x.varies;
+}
+
 void lower_reshape(Graph& graph, const Op& op) {
   Value &x = op.x(), &y = op.y();
-  const std::string from = graph.tensor(x, is_same_in_both(x) ? graph.layout_of(x) : Layout::ours);
+  if (is_flattened(x, y)) return graph.define_flattened(y, x);
+  const std::string from = graph.in_our_order(x);
   const bool flat =
       y.rank() == 2 && x.rank() > 2 && x.two.dim(0) == y.two.dim(0) && x.three.dim(0) == y.three.dim(0);
   graph.define(y, flat ? graph.node("Flatten", {from}, {{"axis", std::int64_t{1}}})

@@ -171,7 +171,7 @@ const std::vector<Case>& cases() {
          const Tensor c = interpolate(x, {.mode = Interpolation::bilinear, .size = {9, 11}});
          const Tensor d =
              interpolate(x, {.mode = Interpolation::bilinear, .align_corners = true, .size = {9, 11}});
-         const Tensor e = interpolate(x, {.mode = Interpolation::bilinear, .scale = {0.5, 1.6}});
+         const Tensor e = interpolate(x, {.mode = Interpolation::bilinear, .scale = {0.5, 1.7}});
          return cat({flatten(a), flatten(b), flatten(c), flatten(d), flatten(e),
                      flatten(pixel_unshuffle(a, 2)), flatten(pixel_shuffle(cat({x, x, x, x}, 3), 2))},
                     1);
