@@ -186,8 +186,10 @@ void Graph::add_tensor(const std::string& name, const Tensor& dense) {
                    tensor_message(name, dense.dtype(), dense.shape(), {dense.raw_data(), dense.bytes()}));
 }
 
-std::string Graph::numbers(std::vector<float> values, const Shape& shape) {
-  return constant(Tensor::from(values, shape));
+std::string Graph::numbers(const std::vector<float>& values, const Shape& shape) {
+  std::string& name = numbers_[{{shape.begin(), shape.end()}, values}];
+  if (name.empty()) name = constant(Tensor::from(values, shape));
+  return name;
 }
 
 std::string Graph::integers(const std::vector<std::int64_t>& values) {

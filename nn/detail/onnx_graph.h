@@ -56,7 +56,7 @@ class Graph {
   std::string constant(const Tensor& tensor, const std::string& name = "");
   /// A weight [K, H W C] for images [H, W, C] that are flattened as C, H, W.
   std::string constant_of_nchw(const Value& value, const Shape& images);
-  std::string numbers(std::vector<float> values, const Shape& shape = {});
+  std::string numbers(const std::vector<float>& values, const Shape& shape = {});
   std::string integers(const std::vector<std::int64_t>& values);
   std::string integer(std::int64_t value);
   /// The sizes of a value's axes, i64, with N taken from the input.
@@ -81,6 +81,7 @@ class Graph {
   std::map<const Value*, Value*> flattened_;
   std::map<std::pair<const Value*, std::vector<int>>, std::string> constants_;
   std::map<std::vector<std::int64_t>, std::string> integers_;
+  std::map<std::pair<std::vector<std::int64_t>, std::vector<float>>, std::string> numbers_;  // by shape, too
   std::map<std::string, int> names_;  // how often each has been asked for
   std::vector<Node> nodes_;
   Message tensors_;
