@@ -2,6 +2,7 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/detail/scalar_tensor.h"
+#include "autograd/op_trace.h"
 #include "kernels/compare.h"
 
 namespace athanor {
@@ -17,6 +18,7 @@ Tensor compare(const char* op, Predicate predicate, const Tensor& a, const Tenso
             a.device().str(), b.dtype(), b.device().str(), how_to_match("a", a, "b", b, /*floating=*/false));
   const Tensor y = Tensor::empty(broadcast_shapes(a.shape(), b.shape(), op), {DType::boolean, a.device()});
   on_device(a.device(), [&](auto& context) { kernels::compare(context, predicate, a, b, y); });
+  if (OpTrace* const trace = op_trace()) trace->add("compare", {y}, {a, b}, {{"predicate", {predicate}}});
   return y;
 }
 

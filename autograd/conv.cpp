@@ -4,6 +4,7 @@
 #include "autograd/detail/dense.h"
 #include "autograd/detail/zeros.h"
 #include "autograd/node.h"
+#include "autograd/op_trace.h"
 
 namespace athanor {
 namespace {
@@ -41,6 +42,13 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   on_device(x.device(),
             [&](auto& context) { kernels::conv2d_forward(context, params, input, filter, bias, y); });
   const Tensor result = params.activation == Activation::none ? Tensor() : y;
+  if (OpTrace* const trace = op_trace())
+    trace->add("conv2d", {y}, {x, w, bias},
+               {{"stride", {params.stride[0], params.stride[1]}},
+                {"padding", {params.padding[0], params.padding[1]}},
+                {"dilation", {params.dilation[0], params.dilation[1]}},
+                {"groups", {params.groups}},
+                {"activation", {params.activation}}});
 
   return record(
       "conv2d", y, {x, w, bias},

@@ -5,6 +5,7 @@
 #include "autograd/detail/dense.h"
 #include "autograd/detail/zeros.h"
 #include "autograd/node.h"
+#include "autograd/op_trace.h"
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
@@ -82,6 +83,14 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
     kernels::conv2d_backward_data(context, conv, input, filter, y);
     if (bias.defined()) kernels::binary_forward<kernels::Add>(context, y, bias, y);
   });
+  if (OpTrace* const trace = op_trace()) {
+    trace->add("conv_transpose2d", {y}, {x, w, bias},
+               {{"stride", {params.stride[0], params.stride[1]}},
+                {"padding", {params.padding[0], params.padding[1]}},
+                {"output_padding", {params.output_padding[0], params.output_padding[1]}},
+                {"dilation", {params.dilation[0], params.dilation[1]}},
+                {"groups", {params.groups}}});
+  }
   return record("conv_transpose2d", y, {x, w, bias},
                 [input = Saved(input), filter = Saved(filter), conv](const Tensor& seed, Grads& dx) {
                   const Tensor dy = dense(seed);

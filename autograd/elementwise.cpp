@@ -2,6 +2,7 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
+#include "autograd/op_trace.h"
 #include "autograd/reduce.h"
 #include "kernels/elementwise.h"
 
@@ -22,6 +23,7 @@ template <class Op> Tensor unary(const char* op, const Tensor& x) {
   check_operand<Op>(op, x);
   const Tensor y = empty_like(x);
   on_device(x.device(), [&](auto& context) { kernels::unary_forward<Op>(context, x, y); });
+  if (OpTrace* const trace = op_trace()) trace->add(op, {y}, {x});
   return record(op, y, {x},
                 [saved = Op::kFromOutput ? Saved::output(y) : Saved(x)](const Tensor& dy, Grads& dx) {
                   dx[0] = empty_like(dy);
@@ -45,6 +47,7 @@ template <class Op> Tensor binary(const char* op, const Tensor& a, const Tensor&
       on_device(b.device(), [&](auto& context) { kernels::check_divisors(context, op, b); });
   }
   on_device(a.device(), [&](auto& context) { kernels::binary_forward<Op>(context, a, b, y); });
+  if (OpTrace* const trace = op_trace()) trace->add(op, {y}, {a, b});
   return y;
 }
 
@@ -146,8 +149,10 @@ Tensor neg(const Tensor& x) {
 
 Tensor affine(const Tensor& x, double scale, double shift) {
   check_floating("affine", x);
-  return record("affine", scaled(x, scale, shift), {x},
-                [scale](const Tensor& dy, Grads& dx) { dx[0] = scaled(dy, scale); });
+  const Tensor y = scaled(x, scale, shift);
+  if (OpTrace* const trace = op_trace())
+    trace->add("affine", {y}, {x}, {{"scale", {scale}}, {"shift", {shift}}});
+  return record("affine", y, {x}, [scale](const Tensor& dy, Grads& dx) { dx[0] = scaled(dy, scale); });
 }
 
 }  // namespace athanor

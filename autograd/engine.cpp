@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "autograd/detail/dense.h"
+#include "autograd/op_trace.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
@@ -38,6 +39,7 @@ bool anomaly_mode() {
 void finish_result(const char* op, const Tensor& y) {
   if (inference_mode()) y.mark_inference(op);
   if (anomaly) check_finite(op, "forward", -1, y);
+  if (OpTrace* const trace = op_trace()) trace->made(op, y);
 }
 
 }  // namespace detail

@@ -5,6 +5,7 @@
 #include "autograd/detail/activation.h"
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
+#include "autograd/op_trace.h"
 #include "kernels/matmul.h"
 
 namespace athanor {
@@ -76,6 +77,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl) {
   if (b.rank() > 1) shape.push_back(n);
   const Tensor y = Tensor::empty(shape, a.options());
   run(impl, left, right, y.view_as_strided(product, contiguous_strides(product), 0));
+  if (OpTrace* const trace = op_trace()) trace->add("matmul", {y}, {a, b});
 
   return record(
       "matmul", y, {a, b}, [a = Saved(a), b = Saved(b), impl, product](const Tensor& dy, Grads& dx) {
@@ -113,6 +115,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation a
   shape[x.rank() - 1] = n;
   const Tensor input = dense(x), y = Tensor::empty(shape, x.options());
   run(impl, rows_of(input), transposed(w.detach()), rows_of(y), Write::overwrite, bias, activation);
+  if (OpTrace* const trace = op_trace())
+    trace->add("linear", {y}, {x, w, bias}, {{"activation", {activation}}});
 
   return record(
       "linear", y, {x, w, bias},

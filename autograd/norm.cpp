@@ -5,6 +5,7 @@
 #include "autograd/detail/dense.h"
 #include "autograd/detail/rounded.h"
 #include "autograd/node.h"
+#include "autograd/op_trace.h"
 #include "kernels/activate.h"
 #include "kernels/norm.h"
 
@@ -133,6 +134,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
   on_device(x.device(), [&](auto& context) {
     kernels::batch_norm_forward(context, activation, in, gamma, beta, stats, plus, y);
   });
+  if (OpTrace* const trace = op_trace())
+    trace->add("batch_norm", {y}, {x, gamma, beta, running_mean, running_var, residual},
+               {{"eps", {params.eps}}, {"activation", {activation}}, {"training", {training}}});
   const bool mixes = residual.defined() && activation != Activation::none;
   return record("batch_norm", y, {x, gamma, beta, residual},
                 [in = Saved(in), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(stats),
@@ -177,6 +181,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
   on_device(x.device(), [&](auto& context) {
     kernels::layer_norm_forward(context, in, gamma, beta, rounded(eps, x), stats, y);
   });
+  if (OpTrace* const trace = op_trace())
+    trace->add("layer_norm", {y}, {x, gamma, beta}, {{"eps", {eps}}, {"axes", {axes}}});
   return record_norm("layer_norm", y, x, in, gamma, beta, stats,
                      [](auto& context, auto&... args) { kernels::layer_norm_backward(context, args...); });
 }
@@ -193,6 +199,8 @@ Tensor normalize_groups(const char* op, const Tensor& x, std::int64_t groups, co
   on_device(x.device(), [&](auto& context) {
     kernels::group_norm_forward(context, in, gamma, beta, rounded(eps, x), stats, y);
   });
+  if (OpTrace* const trace = op_trace())
+    trace->add(op, {y}, {x, gamma, beta}, {{"eps", {eps}}, {"groups", {groups}}});
   return record_norm(op, y, x, in, gamma, beta, stats,
                      [](auto& context, auto&... args) { kernels::group_norm_backward(context, args...); });
 }

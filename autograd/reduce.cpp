@@ -7,6 +7,7 @@
 #include "autograd/detail/dense.h"
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
+#include "autograd/op_trace.h"
 #include "autograd/shape.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
@@ -82,6 +83,19 @@ struct Extremum {
   Tensor values, index;
 };
 
+// The axes that are reduced, as an op's attribute.
+std::vector<TracedNumber> axes_of(const Tensor& x, unsigned bits) {
+  std::vector<TracedNumber> axes;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (bits >> i & 1u) axes.emplace_back(i);
+  }
+  return axes;
+}
+
+void tell(const char* op, const Tensor& y, const Tensor& x, unsigned axes) {
+  if (OpTrace* const trace = op_trace()) trace->add(op, {y}, {x}, {{"axes", axes_of(x, axes)}});
+}
+
 // Values and indices along an axis; with_values and with_index say which.
 Extremum extremum(const char* op, const Tensor& x, int axis, bool keepdim, bool with_values,
                   bool with_index) {
@@ -116,19 +130,21 @@ Tensor any_of(const char* op, const Tensor& condition, std::span<const int> axes
 
 Tensor sum(const Tensor& x, std::span<const int> axes, bool keepdim) {
   const Reduced shapes = reduced("sum", x, axes);
-  return record("sum", scaled_sum(x, shapes, keepdim, 1), {x},
-                [shape = x.shape(), axes = shapes.axes](const Tensor& dy, Grads& dx) {
-                  dx[0] = repeated(dy, shape, axes);
-                });
+  const Tensor y = scaled_sum(x, shapes, keepdim, 1);
+  tell("sum", y, x, shapes.axes);
+  return record("sum", y, {x}, [shape = x.shape(), axes = shapes.axes](const Tensor& dy, Grads& dx) {
+    dx[0] = repeated(dy, shape, axes);
+  });
 }
 
 Tensor mean(const Tensor& x, std::span<const int> axes, bool keepdim) {
   const Reduced shapes = reduced("mean", x, axes);
   const double scale = 1 / static_cast<double>(shapes.count);
-  return record("mean", scaled_sum(x, shapes, keepdim, scale), {x},
-                [shape = x.shape(), axes = shapes.axes, scale](const Tensor& dy, Grads& dx) {
-                  dx[0] = repeated(scaled(dy, scale), shape, axes);
-                });
+  const Tensor y = scaled_sum(x, shapes, keepdim, scale);
+  tell("mean", y, x, shapes.axes);
+  return record("mean", y, {x}, [shape = x.shape(), axes = shapes.axes, scale](const Tensor& dy, Grads& dx) {
+    dx[0] = repeated(scaled(dy, scale), shape, axes);
+  });
 }
 
 Tensor var(const Tensor& x, std::span<const int> axes, int correction, bool keepdim) {
@@ -143,6 +159,8 @@ Tensor var(const Tensor& x, std::span<const int> axes, int correction, bool keep
   });
   const double freedom = static_cast<double>(shapes.count - correction);
   const bool undefined = freedom <= 0 && (axes.empty() || x.rank() == 0);
+  if (OpTrace* const trace = op_trace())
+    trace->add("var", {y}, {x}, {{"axes", axes_of(x, shapes.axes)}, {"correction", {correction}}});
   return record("var", y, {x}, [x = Saved(x), center, freedom, undefined](const Tensor& dy, Grads& dx) {
     const Tensor& input = x;
     const Tensor slope =
@@ -159,6 +177,7 @@ Tensor var(const Tensor& x, std::span<const int> axes, int correction, bool keep
 
 Tensor max(const Tensor& x, int axis, bool keepdim) {
   const Extremum found = extremum("max", x, axis, keepdim, true, grad_enabled() && x.requires_grad());
+  tell("max", found.values, x, 1u << found.axis);
   return record("max", found.values, {x},
                 [shape = x.shape(), axis = found.axis, index = found.index](const Tensor& dy, Grads& dx) {
                   dx[0] = Tensor::empty(shape, dy.options());
@@ -169,13 +188,16 @@ Tensor max(const Tensor& x, int axis, bool keepdim) {
 }
 
 Tensor argmax(const Tensor& x, int axis, bool keepdim) {
-  return extremum("argmax", x, axis, keepdim, false, true).index;
+  const Extremum found = extremum("argmax", x, axis, keepdim, false, true);
+  tell("argmax", found.index, x, 1u << found.axis);
+  return found.index;
 }
 
 Tensor max(const Tensor& x) {
   check_floating("max", x);
   const Tensor y = Tensor::empty({}, x.options());
   extremum_of_all("max", x, y, {});
+  tell("max", y, x, ~0u);
   return record("max", y, {x}, [x = Saved(x), y = Saved::output(y)](const Tensor& dy, Grads& dx) {
     const Tensor largest = logical_or(eq(x, y), logical_and(ne(x, x), ne(y, y)));  // NaN is no equal of NaN
     const DType wide = dy.dtype() == DType::f64 ? DType::f64 : DType::f32;

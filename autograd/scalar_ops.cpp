@@ -7,15 +7,34 @@
 #include "autograd/detail/scalar_tensor.h"
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
+#include "autograd/op_trace.h"
 #include "kernels/scalar_ops.h"
 
 namespace athanor {
 namespace {
 
+// What a functor holds, as an op's attribute.
+std::vector<TracedNumber> numbers_of(const kernels::LeakyRelu& op) {
+  return {op.slope};
+}
+std::vector<TracedNumber> numbers_of(const kernels::Elu& op) {
+  return {op.alpha};
+}
+std::vector<TracedNumber> numbers_of(const kernels::Softplus& op) {
+  return {op.beta, op.threshold};
+}
+std::vector<TracedNumber> numbers_of(const kernels::Clamp& op) {
+  return {op.low, op.high};
+}
+std::vector<TracedNumber> numbers_of(const kernels::Power& op) {
+  return {op.exponent};
+}
+
 template <class Op> Tensor scalar_op(const char* name, const Op& op, const Tensor& x) {
   check_floating(name, x);
   const Tensor y = empty_like(x);
   on_device(x.device(), [&](auto& context) { kernels::scalar_forward(context, op, x, y); });
+  if (OpTrace* const trace = op_trace()) trace->add(name, {y}, {x}, {{"numbers", numbers_of(op)}});
   return record(name, y, {x}, [op, x = Saved(x)](const Tensor& dy, Grads& dx) {
     dx[0] = empty_like(dy);
     on_device(dy.device(), [&](auto& context) { kernels::scalar_backward(context, op, x.get(), dy, dx[0]); });

@@ -2,6 +2,7 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
+#include "autograd/op_trace.h"
 #include "autograd/reduce.h"
 #include "kernels/copy.h"
 #include "kernels/index.h"
@@ -89,10 +90,11 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
   const Shape shape = resolved(wanted, x);
   if (shape == x.shape()) return x;
   const Tensor from = contiguous(x);
-  return record("reshape", view(from, shape, contiguous_strides(shape)), {from},
-                [before = x.shape()](const Tensor& dy, Grads& dx) {
-                  dx[0] = view(dense(dy), before, contiguous_strides(before));
-                });
+  const Tensor y = view(from, shape, contiguous_strides(shape));
+  if (OpTrace* const trace = op_trace()) trace->add("reshape", {y}, {from});
+  return record("reshape", y, {from}, [before = x.shape()](const Tensor& dy, Grads& dx) {
+    dx[0] = view(dense(dy), before, contiguous_strides(before));
+  });
 }
 
 Tensor flatten(const Tensor& x, int start, int end) {
@@ -131,7 +133,13 @@ Tensor permute(const Tensor& x, std::span<const int> order) {
     strides[i] = x.strides()[from];
     inverse[static_cast<std::size_t>(from)] = i;
   }
-  return record("permute", view(x, shape, strides), {x}, [inverse](const Tensor& dy, Grads& dx) {
+  const Tensor y = view(x, shape, strides);
+  if (OpTrace* const trace = op_trace()) {
+    std::vector<TracedNumber> axes;
+    for (const int axis : order) axes.emplace_back(normalize_axis(axis, rank, "permute"));
+    trace->add("permute", {y}, {x}, {{"order", std::move(axes)}});
+  }
+  return record("permute", y, {x}, [inverse](const Tensor& dy, Grads& dx) {
     Shape back = dy.shape();
     Strides steps = dy.strides();
     for (int i = 0; i < dy.rank(); ++i) {
@@ -158,8 +166,11 @@ Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length
   ATH_CHECK(start >= 0 && length >= 0 && start <= size && length <= size - start,
             "narrow: [start, start + length) must lie in axis {} of {}, but got start {}, length {}", along,
             x.shape(), start, length);
+  const Tensor y = slice(x, along, start, length);
+  if (OpTrace* const trace = op_trace())
+    trace->add("narrow", {y}, {x}, {{"axis", {along}}, {"start", {start}}});
   return record(
-      "narrow", slice(x, along, start, length), {x},
+      "narrow", y, {x},
       [shape = x.shape(), options = x.options(), along, start, length](const Tensor& dy, Grads& dx) {
         add_into(dy, slice(dx.accumulator(0, shape, options), along, start, length));
       });
@@ -170,7 +181,9 @@ Tensor select(const Tensor& x, int axis, std::int64_t index) {
   const int along = normalize_axis(axis, x.rank(), "select");
   const std::int64_t size = x.shape()[along], at = index < 0 ? index + size : index;
   ATH_CHECK(at >= 0 && at < size, "select: index must be in [{}, {}), but got {}", -size, size, index);
-  return record("select", slice_at(x, along, at), {x},
+  const Tensor y = slice_at(x, along, at);
+  if (OpTrace* const trace = op_trace()) trace->add("select", {y}, {x}, {{"axis", {along}}, {"index", {at}}});
+  return record("select", y, {x},
                 [shape = x.shape(), options = x.options(), along, at](const Tensor& dy, Grads& dx) {
                   add_into(dy, slice_at(dx.accumulator(0, shape, options), along, at));
                 });
@@ -181,19 +194,21 @@ Tensor squeeze(const Tensor& x, int axis) {
   const int along = normalize_axis(axis, x.rank(), "squeeze");
   ATH_CHECK(x.shape()[along] == 1, "squeeze: axis {} must have size 1, but {} has {}", along, x.shape(),
             x.shape()[along]);
-  return record("squeeze", view(x, without(x.shape(), along), without(x.strides(), along)), {x},
-                [along](const Tensor& dy, Grads& dx) {
-                  dx[0] = view(dy, with(dy.shape(), along, 1), with(dy.strides(), along, 1));
-                });
+  const Tensor y = view(x, without(x.shape(), along), without(x.strides(), along));
+  if (OpTrace* const trace = op_trace()) trace->add("squeeze", {y}, {x}, {{"axis", {along}}});
+  return record("squeeze", y, {x}, [along](const Tensor& dy, Grads& dx) {
+    dx[0] = view(dy, with(dy.shape(), along, 1), with(dy.strides(), along, 1));
+  });
 }
 
 Tensor unsqueeze(const Tensor& x, int axis) {
   check_defined("unsqueeze", x);
   const int along = normalize_axis(axis, x.rank() + 1, "unsqueeze");
-  return record("unsqueeze", view(x, with(x.shape(), along, 1), with(x.strides(), along, 1)), {x},
-                [along](const Tensor& dy, Grads& dx) {
-                  dx[0] = view(dy, without(dy.shape(), along), without(dy.strides(), along));
-                });
+  const Tensor y = view(x, with(x.shape(), along, 1), with(x.strides(), along, 1));
+  if (OpTrace* const trace = op_trace()) trace->add("unsqueeze", {y}, {x}, {{"axis", {along}}});
+  return record("unsqueeze", y, {x}, [along](const Tensor& dy, Grads& dx) {
+    dx[0] = view(dy, without(dy.shape(), along), without(dy.strides(), along));
+  });
 }
 
 Tensor expand(const Tensor& x, const Shape& shape) {
@@ -205,7 +220,9 @@ Tensor expand(const Tensor& x, const Shape& shape) {
     const int own = i - (shape.rank() - x.rank());
     strides[i] = own < 0 || (x.shape()[own] == 1 && shape[i] != 1) ? 0 : x.strides()[own];
   }
-  return record("expand", view(x, shape, strides), {x},
+  const Tensor y = view(x, shape, strides);
+  if (OpTrace* const trace = op_trace()) trace->add("expand", {y}, {x});
+  return record("expand", y, {x},
                 [before = x.shape()](const Tensor& dy, Grads& dx) { dx[0] = sum_to(dy, before); });
 }
 
@@ -218,14 +235,17 @@ Tensor contiguous(const Tensor& x) {
 
 Tensor clone(const Tensor& x) {
   check_defined("clone", x);
-  return record("clone", copy_of(x, x.dtype()), {x}, [](const Tensor& dy, Grads& dx) { dx[0] = dy; });
+  const Tensor y = copy_of(x, x.dtype());
+  if (OpTrace* const trace = op_trace()) trace->add("clone", {y}, {x});
+  return record("clone", y, {x}, [](const Tensor& dy, Grads& dx) { dx[0] = dy; });
 }
 
 Tensor cast(const Tensor& x, DType dtype) {
   check_defined("cast", x);
   if (x.dtype() == dtype) return x;
-  const Tensor none;
-  return record("cast", copy_of(x, dtype), {is_floating(dtype) ? x : none},
+  const Tensor none, y = copy_of(x, dtype);
+  if (OpTrace* const trace = op_trace()) trace->add("cast", {y}, {x});
+  return record("cast", y, {is_floating(dtype) ? x : none},
                 [before = x.dtype()](const Tensor& dy, Grads& dx) { dx[0] = copy_of(dy, before); });
 }
 
@@ -273,6 +293,8 @@ Tensor cat(std::span<const Tensor> parts, int axis) {
     copy_into(part, slice(y, along, start, part.shape()[along]));
     start += part.shape()[along];
   }
+  if (OpTrace* const trace = op_trace())
+    trace->add("cat", {y}, {parts.begin(), parts.end()}, {{"axis", {along}}});
   return record_many("cat", y, parts, [along, sizes = std::move(sizes)](const Tensor& dy, Grads& dx) {
     std::int64_t from = 0;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -290,6 +312,8 @@ Tensor stack(std::span<const Tensor> parts, int axis) {
   const Tensor y = Tensor::empty(with(parts[0].shape(), along, count), parts[0].options());
   for (std::int64_t i = 0; i < count; ++i)
     copy_into(parts[static_cast<std::size_t>(i)], slice_at(y, along, i));
+  if (OpTrace* const trace = op_trace())
+    trace->add("stack", {y}, {parts.begin(), parts.end()}, {{"axis", {along}}});
   return record_many("stack", y, parts, [along, count](const Tensor& dy, Grads& dx) {
     for (std::int64_t i = 0; i < count; ++i) {
       if (dx.wants(static_cast<int>(i))) dx[static_cast<int>(i)] = slice_at(dy, along, i);
@@ -326,6 +350,7 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& index) {
   shape[along] = at.numel();
   const Tensor y = Tensor::empty(shape, x.options());
   on_device(x.device(), [&](auto& context) { kernels::index_select(context, dense(x), along, at, y); });
+  if (OpTrace* const trace = op_trace()) trace->add("index_select", {y}, {x, index}, {{"axis", {along}}});
   return record(
       "index_select", y, {x},
       [at = Saved(at), before = x.shape(), options = x.options(), along](const Tensor& dy, Grads& dx) {
@@ -345,6 +370,7 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
             along, at.shape(), x.shape());
   const Tensor y = Tensor::empty(at.shape(), x.options());
   on_device(x.device(), [&](auto& context) { kernels::gather(context, x, along, at, y); });
+  if (OpTrace* const trace = op_trace()) trace->add("gather", {y}, {x, index}, {{"axis", {along}}});
   return record(
       "gather", y, {x},
       [at = Saved(at), before = x.shape(), options = x.options(), along](const Tensor& dy, Grads& dx) {
@@ -369,6 +395,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
       broadcast_shapes(broadcast_shapes(condition.shape(), a.shape(), "where"), b.shape(), "where");
   const Tensor y = Tensor::empty(shape, a.options());
   on_device(a.device(), [&](auto& context) { kernels::where(context, condition, a, b, y); });
+  if (OpTrace* const trace = op_trace()) trace->add("where", {y}, {condition, a, b});
   return record(
       "where", y, {a, b},
       [condition = Saved(condition), shapes = std::array{a.shape(), b.shape()}](const Tensor& dy, Grads& dx) {

@@ -2,6 +2,7 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
+#include "autograd/op_trace.h"
 #include "kernels/index.h"
 #include "kernels/topk.h"
 
@@ -21,6 +22,8 @@ TopK topk(const Tensor& x, std::int64_t k, int axis, bool largest) {
     on_device(x.device(),
               [&](auto& context) { kernels::topk(context, dense(x), along, largest, values, indices); });
   }
+  if (OpTrace* const trace = op_trace())
+    trace->add("topk", {values, indices}, {x}, {{"axis", {along}}, {"largest", {largest}}});
   return {record("topk", values, {x},
                  [indices = Saved(indices), before = x.shape(), options = x.options(), along](
                      const Tensor& dy, Grads& dx) {

@@ -18,6 +18,7 @@ set(ATHANOR_HEADERS
   autograd/matmul.h
   autograd/node.h
   autograd/norm.h
+  autograd/op_trace.h
   autograd/parameter.h
   autograd/pool.h
   autograd/reduce.h
@@ -171,6 +172,7 @@ set(ATHANOR_HEADERS
   nn/models/vgg.h
   nn/models/vision_transformer.h
   nn/module.h
+  nn/onnx.h
   nn/pool.h
   nn/pretrained.h
   nn/sequential.h

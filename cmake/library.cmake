@@ -226,6 +226,7 @@ set(ATHANOR_SOURCES
   autograd/gradcheck.cpp
   autograd/grad_mode.cpp
   autograd/node.cpp
+  autograd/op_trace.cpp
   nn/batch_norm.cpp
   nn/conv2d.cpp
   nn/conv_transpose2d.cpp
@@ -318,6 +319,16 @@ set(ATHANOR_OPS
   nn/models/ops_models.cpp
   nn/models/unet.cpp
   nn/models/vision_transformer.cpp
+  nn/detail/onnx_elementwise.cpp
+  nn/detail/onnx_graph.cpp
+  nn/detail/onnx_images.cpp
+  nn/detail/onnx_norms.cpp
+  nn/detail/onnx_products.cpp
+  nn/detail/onnx_proto.cpp
+  nn/detail/onnx_reduces.cpp
+  nn/detail/onnx_shapes.cpp
+  nn/detail/onnx_trace.cpp
+  nn/onnx.cpp
   nn/squeeze_excitation.cpp
   nn/stochastic_depth.cpp
 )
@@ -413,7 +424,7 @@ endif()
 # Runs once; optimising CLI11's templates takes the compiler as long again.
 set_source_files_properties(trainer/parse_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
 
-set_source_files_properties(trainer/model_file.cpp trainer/run_folder.cpp
+set_source_files_properties(nn/onnx.cpp trainer/model_file.cpp trainer/run_folder.cpp
   PROPERTIES COMPILE_DEFINITIONS ATHANOR_VERSION="${PROJECT_VERSION}")
 
 # Formats that are read or written through a library. A program that uses none of them is not bound to it.

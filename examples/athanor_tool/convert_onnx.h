@@ -1,0 +1,23 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "nn/module.h"
+#include "trainer/model_file.h"
+
+namespace athanor::tool {
+
+/// How the graph takes images.
+struct OnnxForm {
+  std::string input;        ///< nchw or nhwc; empty: nhwc for pixels, else nchw
+  bool preprocess = false;  ///< u8 pixels, which the graph normalises
+};
+
+/// Writes a network as an ONNX file, with what is known of it in the file's metadata: class_names,
+/// pixel_mean, pixel_deviation (JSON arrays), shorter_side, model, program, version. Throws what
+/// nn::export_onnx() throws.
+void write_onnx(nn::Module& network, const ModelInfo& info, const std::filesystem::path& out,
+                const OnnxForm& form);
+
+}  // namespace athanor::tool

@@ -1,0 +1,212 @@
+#include <cmath>
+#include <numbers>
+
+#include "kernels/compare.h"
+#include "nn/detail/onnx_ops.h"
+
+namespace athanor::nn::onnx {
+namespace {
+
+bool is_fixed(const Value& value) {
+  return !value.varies && value.has_fixed_shape();
+}
+
+// One node, or a known formula, of one value in the layout it has.
+void lower_unary(Graph& graph, const Op& op) {
+  const Layout layout = graph.layout_of(op.x());
+  graph.define(op.y(), unary(graph, op.name, graph.tensor(op.x(), layout)), layout);
+}
+
+void lower_affine(Graph& graph, const Op& op) {
+  const Layout layout = graph.layout_of(op.x());
+  const std::string x = graph.tensor(op.x(), layout);
+  graph.define(op.y(), scaled(graph, x, op.number("scale"), op.number("shift")), layout);
+}
+
+template <const char* const& node> void lower_binary(Graph& graph, const Op& op) {
+  const Operands operands = aligned(graph, op.inputs);
+  graph.define(op.y(), graph.node(node, operands.names), operands.layout);
+}
+
+constexpr const char *kAdd = "Add", *kSub = "Sub", *kMul = "Mul", *kDiv = "Div", *kMax = "Max", *kMin = "Min",
+                     *kPow = "Pow";
+
+void lower_floor_divide(Graph& graph, const Op& op) {
+  if (!is_floating(op.y().two.dtype())) op.refuse("it is of integers");
+  const Operands operands = aligned(graph, op.inputs);
+  graph.define(op.y(), graph.node("Floor", {graph.node("Div", operands.names)}), operands.layout);
+}
+
+void lower_remainder(Graph& graph, const Op& op) {
+  if (!is_floating(op.y().two.dtype())) op.refuse("it is of integers");
+  const Operands operands = aligned(graph, op.inputs);
+  const std::string whole = graph.node("Floor", {graph.node("Div", operands.names)});
+  const std::string part = graph.node("Mul", {whole, operands.names[1]});
+  graph.define(op.y(), graph.node("Sub", {operands.names[0], part}), operands.layout);
+}
+
+void lower_compare(Graph& graph, const Op& op) {
+  Operands operands = aligned(graph, op.inputs);
+  const auto predicate = static_cast<kernels::Predicate>(op.integer("predicate"));
+  const auto as_bool = [&] {
+    for (std::string& name : operands.names)
+      name = graph.node("Cast", {name}, {{"to", data_type(DType::boolean)}});
+  };
+  const auto of = [&](const char* node) { return graph.node(node, operands.names); };
+  const auto result = [&] {
+    switch (predicate) {
+      case kernels::Predicate::equal: return of("Equal");
+      case kernels::Predicate::not_equal: return graph.node("Not", {of("Equal")});
+      case kernels::Predicate::less: return of("Less");
+      case kernels::Predicate::less_equal: return of("LessOrEqual");
+      case kernels::Predicate::logical_and: as_bool(); return of("And");
+      case kernels::Predicate::logical_or: as_bool(); return of("Or");
+      case kernels::Predicate::logical_xor: as_bool(); return of("Xor");
+    }
+    op.refuse("the comparison is not known");
+  }();
+  graph.define(op.y(), result, operands.layout);
+}
+
+void lower_where(Graph& graph, const Op& op) {
+  const Operands operands = aligned(graph, op.inputs);
+  graph.define(op.y(), graph.node("Where", operands.names), operands.layout);
+}
+
+// Ops of one tensor and numbers ----------------------------------------------------------------------------
+
+template <class Make> void lower_numbers(Graph& graph, const Op& op, const Make& make) {
+  const Layout layout = graph.layout_of(op.x());
+  graph.define(op.y(), make(graph.tensor(op.x(), layout), op.numbers("numbers")), layout);
+}
+
+void lower_leaky_relu(Graph& graph, const Op& op) {
+  lower_numbers(graph, op, [&](const std::string& x, const std::vector<double>& given) {
+    return graph.node("LeakyRelu", {x}, {{"alpha", static_cast<float>(given[0])}});
+  });
+}
+
+void lower_elu(Graph& graph, const Op& op) {
+  lower_numbers(graph, op, [&](const std::string& x, const std::vector<double>& given) {
+    return graph.node("Elu", {x}, {{"alpha", static_cast<float>(given[0])}});
+  });
+}
+
+// The threshold only spares work: beyond it the formula gives x to the last bit but one.
+void lower_softplus(Graph& graph, const Op& op) {
+  lower_numbers(graph, op, [&](const std::string& x, const std::vector<double>& given) {
+    if (given[1] < 10) op.refuse(fmt::format("its threshold {} is below 10", given[1]));
+    return scaled(graph, graph.node("Softplus", {scaled(graph, x, given[0])}), 1 / given[0]);
+  });
+}
+
+void lower_clamp(Graph& graph, const Op& op) {
+  lower_numbers(graph, op, [&](const std::string& x, const std::vector<double>& given) {
+    const auto bound = [&](double value) {
+      return std::isnan(value) ? "" : graph.numbers({static_cast<float>(value)});
+    };
+    return graph.node("Clip", {x, bound(given[0]), bound(given[1])});
+  });
+}
+
+void lower_power(Graph& graph, const Op& op) {
+  if (op.inputs.size() == 2) return lower_binary<kPow>(graph, op);
+  lower_numbers(graph, op, [&](const std::string& x, const std::vector<double>& given) {
+    return graph.node("Pow", {x, graph.numbers({static_cast<float>(given[0])})});
+  });
+}
+
+std::string gelu(Graph& graph, const std::string& x) {
+  const std::string erf = graph.node("Erf", {scaled(graph, x, std::numbers::sqrt2 / 2)});
+  return scaled(graph, graph.node("Mul", {x, scaled(graph, erf, 1, 1)}), 0.5);
+}
+
+// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+std::string gelu_tanh(Graph& graph, const std::string& x) {
+  const std::string square = graph.node("Mul", {x, x});
+  const std::string inner = graph.node("Mul", {x, scaled(graph, square, 0.044715, 1)});
+  const double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  const std::string tanh = graph.node("Tanh", {scaled(graph, inner, scale)});
+  return scaled(graph, graph.node("Mul", {x, scaled(graph, tanh, 1, 1)}), 0.5);
+}
+
+}  // namespace
+
+std::string scaled(Graph& graph, const std::string& x, double scale, double shift) {
+  std::string y = x;
+  if (scale != 1) y = graph.node("Mul", {y, graph.numbers({static_cast<float>(scale)})});
+  if (shift != 0) y = graph.node("Add", {y, graph.numbers({static_cast<float>(shift)})});
+  return y;
+}
+
+std::string unary(Graph& graph, std::string_view op, const std::string& x) {
+  static const std::map<std::string_view, const char*> kNodes{
+      {"relu", "Relu"}, {"hardswish", "HardSwish"}, {"sigmoid", "Sigmoid"}, {"tanh", "Tanh"}, {"exp", "Exp"},
+      {"log", "Log"},   {"sqrt", "Sqrt"},           {"abs", "Abs"}};
+  if (const auto node = kNodes.find(op); node != kNodes.end()) return graph.node(node->second, {x});
+  if (op == "gelu") return gelu(graph, x);
+  if (op == "gelu_tanh") return gelu_tanh(graph, x);
+  if (op == "silu") return graph.node("Mul", {x, graph.node("Sigmoid", {x})});
+  if (op == "hardsigmoid") return graph.node("HardSigmoid", {x}, {{"alpha", 1.0f / 6}, {"beta", 0.5f}});
+  if (op == "mish") return graph.node("Mul", {x, graph.node("Tanh", {graph.node("Softplus", {x})})});
+  if (op == "rsqrt") return graph.node("Reciprocal", {graph.node("Sqrt", {x})});
+  if (op == "square") return graph.node("Mul", {x, x});
+  detail::fail<>("export_onnx: every op must have a form in ONNX, but '{}' has none", op);
+}
+
+std::string activated(Graph& graph, std::int64_t activation, const std::string& x) {
+  switch (static_cast<Activation>(activation)) {
+    case Activation::none: return x;
+#define ATH_CASE(Op, name) \
+  case Activation::name: return unary(graph, #name, x);
+      ATH_ACTIVATIONS(ATH_CASE)
+#undef ATH_CASE
+  }
+  return x;
+}
+
+Operands aligned(Graph& graph, std::span<Value* const> values) {
+  bool images = true, there = false;
+  for (Value* value : values) {
+    if (is_fixed(*value)) {
+      images = images && value->rank() <= 4;
+      continue;
+    }
+    images = images && (value->rank() == 4 || value->rank() == 0);
+    there = there || graph.layout_of(*value) == Layout::nchw;
+  }
+  const Layout layout = images && there ? Layout::nchw : Layout::ours;
+  Operands operands{layout, {}};
+  for (Value* value : values)
+    operands.names.push_back(graph.tensor(*value, value->rank() == 0 ? Layout::ours : layout));
+  return operands;
+}
+
+const LowerTable& elementwise_ops() {
+  static const LowerTable kTable = [] {
+    LowerTable table{{"affine", lower_affine},
+                     {"add", lower_binary<kAdd>},
+                     {"sub", lower_binary<kSub>},
+                     {"neg", lower_binary<kSub>},  // of integers: zero less x
+                     {"mul", lower_binary<kMul>},
+                     {"div", lower_binary<kDiv>},
+                     {"maximum", lower_binary<kMax>},
+                     {"minimum", lower_binary<kMin>},
+                     {"pow", lower_power},
+                     {"floor_divide", lower_floor_divide},
+                     {"remainder", lower_remainder},
+                     {"compare", lower_compare},
+                     {"where", lower_where},
+                     {"leaky_relu", lower_leaky_relu},
+                     {"elu", lower_elu},
+                     {"softplus", lower_softplus},
+                     {"clamp", lower_clamp}};
+#define ATH_ADD(Op, name) table[#name] = lower_unary;
+    ATH_UNARY_OPS(ATH_ADD)
+#undef ATH_ADD
+    return table;
+  }();
+  return kTable;
+}
+
+}  // namespace athanor::nn::onnx

@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/interpolate.h"
+#include "kernels/pool.h"
+#include "nn/detail/onnx_ops.h"
+
+namespace athanor::nn::onnx {
+namespace {
+
+using kernels::PoolAxis;
+
+constexpr int kFilterOrder[] = {0, 3, 1, 2};  // [K, R, S, C] to [K, C, R, S], and likewise transposed ones
+
+bool is_fixed(const Value& value) {
+  return !value.varies && value.has_fixed_shape();
+}
+
+// Convolutions ---------------------------------------------------------------------------------------------
+
+// x, w and the bias there may be; [K, R, S, C] as ONNX has filters.
+std::vector<std::string> filter_inputs(Graph& graph, const Op& op) {
+  Value& w = op.x(1);
+  std::vector<std::string> inputs{graph.tensor(op.x(), Layout::nchw), is_fixed(w)
+                                                                          ? graph.constant(w, kFilterOrder)
+                                                                          : graph.tensor(w, Layout::nchw)};
+  if (Value* const bias = op.optional(2)) inputs.push_back(graph.tensor(*bias));
+  return inputs;
+}
+
+std::vector<std::int64_t> kernel_of(const Op& op) {
+  const Shape& w = op.x(1).two.shape();
+  return {w[1], w[2]};
+}
+
+void lower_conv2d(Graph& graph, const Op& op) {
+  const std::string y = graph.node("Conv", filter_inputs(graph, op),
+                                   {{"dilations", op.integers("dilation")},
+                                    {"group", op.integer("groups")},
+                                    {"kernel_shape", kernel_of(op)},
+                                    {"pads", twice(op.integers("padding"))},
+                                    {"strides", op.integers("stride")}});
+  graph.define(op.y(), activated(graph, op.integer("activation"), y), Layout::nchw);
+}
+
+void lower_conv_transpose2d(Graph& graph, const Op& op) {
+  const std::string y = graph.node("ConvTranspose", filter_inputs(graph, op),
+                                   {{"dilations", op.integers("dilation")},
+                                    {"group", op.integer("groups")},
+                                    {"kernel_shape", kernel_of(op)},
+                                    {"output_padding", op.integers("output_padding")},
+                                    {"pads", twice(op.integers("padding"))},
+                                    {"strides", op.integers("stride")}});
+  graph.define(op.y(), y, Layout::nchw);
+}
+
+// Pools ----------------------------------------------------------------------------------------------------
+
+struct PoolSizes {
+  std::vector<std::int64_t> window, stride, padding, dilation, behind;
+};
+
+// With as much padding behind as makes the number of results that the op has: more than `padding` where it
+// rounds up.
+PoolSizes pool_sizes(const Op& op) {
+  PoolSizes sizes{
+      op.integers("window"), op.integers("stride"), op.integers("padding"), op.integers("dilation"), {}};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const int axis = static_cast<int>(i) + 1;
+    const std::int64_t extent = sizes.dilation[i] * (sizes.window[i] - 1) + 1;
+    const std::int64_t covered = (op.y().two.dim(axis) - 1) * sizes.stride[i] + extent;
+    sizes.behind.push_back(std::max(sizes.padding[i], covered - op.x().two.dim(axis) - sizes.padding[i]));
+  }
+  return sizes;
+}
+
+std::vector<Attribute> pool_attributes(const PoolSizes& sizes) {
+  std::vector<std::int64_t> pads = sizes.padding;
+  pads.insert(pads.end(), sizes.behind.begin(), sizes.behind.end());
+  return {{"kernel_shape", sizes.window}, {"pads", pads}, {"strides", sizes.stride}};
+}
+
+void lower_max_pool2d(Graph& graph, const Op& op) {
+  const PoolSizes sizes = pool_sizes(op);
+  std::vector<Attribute> attributes = pool_attributes(sizes);
+  attributes.push_back({"dilations", sizes.dilation});
+  graph.define(op.y(), graph.node("MaxPool", {graph.tensor(op.x(), Layout::nchw)}, attributes), Layout::nchw);
+}
+
+void lower_avg_pool2d(Graph& graph, const Op& op) {
+  const PoolSizes sizes = pool_sizes(op);
+  const bool counts = op.integer("count_padding") != 0;
+  if (counts && sizes.behind != sizes.padding)
+    op.refuse("it rounds its size up and counts padding; use count_padding = false");
+  std::vector<Attribute> attributes = pool_attributes(sizes);
+  attributes.push_back({"count_include_pad", std::int64_t{counts}});
+  graph.define(op.y(), graph.node("AveragePool", {graph.tensor(op.x(), Layout::nchw)}, attributes),
+               Layout::nchw);
+}
+
+// [outputs, inputs]: what each result takes of each input along an axis.
+std::vector<float> shares(std::int64_t inputs, std::int64_t outputs, bool transposed) {
+  const PoolAxis axis{inputs, outputs, 1, 1, 0, true};
+  std::vector<float> matrix(static_cast<std::size_t>(inputs * outputs));
+  for (std::int64_t i = 0; i < outputs; ++i) {
+    const std::int64_t begin = axis.start(i), end = axis.end(i);
+    for (std::int64_t j = begin; j < end; ++j)
+      matrix[static_cast<std::size_t>(transposed ? j * outputs + i : i * inputs + j)] =
+          1 / static_cast<float>(end - begin);
+  }
+  return matrix;
+}
+
+// Windows of one size are an average pool, others a product from each side.
+void lower_adaptive_avg_pool2d(Graph& graph, const Op& op) {
+  const std::int64_t h = op.x().two.dim(1), w = op.x().two.dim(2), p = op.y().two.dim(1),
+                     q = op.y().two.dim(2);
+  if (h == p && w == q) return graph.alias(op.y(), op.x());
+  std::string y = graph.tensor(op.x(), Layout::nchw);
+  if (p == 1 && q == 1) {
+    y = graph.node("GlobalAveragePool", {y});
+  } else if (h % p == 0 && w % q == 0) {
+    const std::vector<std::int64_t> window{h / p, w / q};
+    y = graph.node("AveragePool", {y}, {{"kernel_shape", window}, {"strides", window}});
+  } else {
+    y = graph.node("MatMul", {graph.numbers(shares(h, p, false), {p, h}), y});
+    y = graph.node("MatMul", {y, graph.numbers(shares(w, q, true), {w, q})});
+  }
+  graph.define(op.y(), y, Layout::nchw);
+}
+
+// Interpolation --------------------------------------------------------------------------------------------
+
+// Whether a size times its scale is that of the result, whatever a reader rounds: exactly, or far from a
+// whole number.
+bool is_certain(std::int64_t in, float scale, std::int64_t out) {
+  const double beyond = static_cast<double>(in) * scale - static_cast<double>(out);
+  return beyond == 0 || (beyond > 1e-3 && beyond < 1 - 1e-3);
+}
+
+// By scales where they certainly give the size of the result, else by that.
+void lower_interpolate(Graph& graph, const Op& op) {
+  const std::vector<double> steps = op.numbers("scale");  // of the input, per pixel of the result
+  const bool align = op.integer("align_corners") != 0;
+  std::vector<float> scales{1, 1};
+  bool certain = true;
+  for (int i = 0; i < 2; ++i) {
+    const std::int64_t in = op.x().two.dim(1 + i), out = op.y().two.dim(1 + i);
+    scales.push_back(align ? static_cast<float>(out) / static_cast<float>(in)
+                           : static_cast<float>(1 / steps[static_cast<std::size_t>(i)]));
+    certain = certain && is_certain(in, scales.back(), out);
+  }
+  const bool nearest = static_cast<Interpolation>(op.integer("mode")) == Interpolation::nearest;
+  std::vector<Attribute> attributes{{"coordinate_transformation_mode", std::string(nearest ? "asymmetric"
+                                                                                   : align ? "align_corners"
+                                                                                           : "half_pixel")},
+                                    {"mode", std::string(nearest ? "nearest" : "linear")}};
+  if (nearest) attributes.push_back({"nearest_mode", std::string("floor")});
+  std::vector<std::string> inputs{graph.tensor(op.x(), Layout::nchw), ""};
+  if (certain) {
+    inputs.push_back(graph.numbers(scales, {4}));
+  } else {
+    inputs.insert(inputs.end(), {"", graph.sizes(op.y(), Layout::nchw)});
+  }
+  graph.define(op.y(), graph.node("Resize", inputs, attributes), Layout::nchw);
+}
+
+}  // namespace
+
+const LowerTable& image_ops() {
+  static const LowerTable kTable{{"conv2d", lower_conv2d},
+                                 {"conv_transpose2d", lower_conv_transpose2d},
+                                 {"max_pool2d", lower_max_pool2d},
+                                 {"avg_pool2d", lower_avg_pool2d},
+                                 {"adaptive_avg_pool2d", lower_adaptive_avg_pool2d},
+                                 {"interpolate", lower_interpolate}};
+  return kTable;
+}
+
+}  // namespace athanor::nn::onnx

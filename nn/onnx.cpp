@@ -1,0 +1,144 @@
+#include "nn/onnx.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <span>
+
+#include "autograd/grad_mode.h"
+#include "nn/detail/onnx_ops.h"
+#include "tensor/atomic_file.h"
+
+namespace athanor::nn {
+namespace {
+
+constexpr std::int64_t kIrVersion = 8, kOpset = 17;
+constexpr const char *kInput = "images", *kOutput = "logits";
+
+/// The whole tree in evaluation mode; then each module is in its own again.
+class Evaluation {
+ public:
+  explicit Evaluation(Module& model) : model_(model) {
+    model.for_each_module([&](Module& module, const auto&) { modes_.push_back(module.training()); });
+    model.eval();
+  }
+  ~Evaluation() {
+    std::size_t next = 0;  // parents first, so that the last word is a module's own
+    model_.for_each_module([&](Module& module, const auto&) { module.train(modes_[next++]); });
+  }
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
+
+ private:
+  Module& model_;
+  std::vector<bool> modes_;
+};
+
+void check(const Module& model, const Shape& sample, const OnnxOptions& options) {
+  for (const std::int64_t size : sample)
+    ATH_CHECK(size > 0, "export_onnx: a sample must have elements, but is {}", sample);
+  for (const Parameter& parameter : model.parameters())
+    ATH_CHECK(parameter.tensor.dtype() == DType::f32,
+              "export_onnx: weights must be f32, but '{}' is {}; write model.to(DType::f32)", parameter.name,
+              parameter.tensor.dtype());
+  const std::size_t means = options.pixel_mean.size(), deviations = options.pixel_deviation.size();
+  ATH_CHECK(
+      means == deviations &&
+          (means == 0 || (sample.rank() == 3 && std::ssize(options.pixel_mean) == sample[2])),
+      "export_onnx: there must be a mean and a deviation of pixels per channel of {}, but there are {} and "
+      "{}",
+      sample, means, deviations);
+}
+
+onnx::Layout layout_of(const OnnxOptions& options, int rank) {
+  return rank == 4 && options.input == ImageLayout::nchw ? onnx::Layout::nchw : onnx::Layout::ours;
+}
+
+/// A value's axes as the file names them.
+std::vector<onnx::Dimension> dimensions(const onnx::Value& value, onnx::Layout layout) {
+  std::vector<onnx::Dimension> result(static_cast<std::size_t>(value.rank()));
+  for (int axis = 0; axis < value.rank(); ++axis) {
+    const std::int64_t batches = value.batches_in(axis);
+    onnx::Dimension& dimension = result[static_cast<std::size_t>(onnx::axis_in(layout, axis))];
+    if (batches == 0) {
+      dimension = value.two.dim(axis);
+    } else {
+      dimension = batches == 1 ? "N" : fmt::format("{}N", batches);
+    }
+  }
+  return result;
+}
+
+/// Bytes to what the model takes, in front of everything else.
+void normalize(onnx::Graph& graph, onnx::Value& input, onnx::Layout layout, const OnnxOptions& options) {
+  const std::size_t channels = options.pixel_mean.size();
+  std::vector<float> mean(channels), scale(channels);
+  for (std::size_t c = 0; c < channels; ++c) {
+    mean[c] = static_cast<float>(options.pixel_mean[c] * 255);
+    scale[c] = static_cast<float>(1 / (options.pixel_deviation[c] * 255));
+  }
+  const auto count = static_cast<std::int64_t>(channels);
+  const Shape shape = layout == onnx::Layout::nchw ? Shape{1, count, 1, 1} : Shape{count};
+  const std::string pixels = graph.node("Cast", {kInput}, {{"to", onnx::data_type(DType::f32)}});
+  const std::string centered = graph.node("Sub", {pixels, graph.numbers(mean, shape)});
+  graph.define(input, graph.node("Mul", {centered, graph.numbers(scale, shape)}), layout);
+}
+
+void lower(onnx::Graph& graph, const onnx::Op& op) {
+  if (!op.y().known) op.refuse("export_onnx() knows the ops of autograd/ alone; make it of those");
+  for (const auto* table : {&onnx::elementwise_ops(), &onnx::image_ops(), &onnx::norm_ops(),
+                            &onnx::product_ops(), &onnx::reduce_ops(), &onnx::shape_ops()}) {
+    const auto found = table->find(op.name);
+    if (found == table->end()) continue;
+    graph.set_layer(op.layer);
+    return found->second(graph, op);
+  }
+  op.refuse("export_onnx() does not know it");
+}
+
+onnx::Message graph_message(Module& model, const Shape& sample, const OnnxOptions& options) {
+  const NoGrad no_grad;
+  const std::vector<Parameter> parameters = model.parameters();
+  const onnx::Program program(model, sample, parameters.empty() ? kCpu : parameters[0].tensor.device());
+  onnx::Value &input = program.input(), &output = program.output();
+  const onnx::Layout input_layout = layout_of(options, input.rank()),
+                     output_layout = layout_of(options, output.rank());
+  onnx::Graph graph(input, kInput, input_layout);
+  const bool pixels = !options.pixel_mean.empty();
+  if (pixels) normalize(graph, input, input_layout, options);
+  for (const onnx::Op* op : program.ops()) lower(graph, *op);
+  onnx::Message message = graph.finish(output, kOutput, output_layout);
+  message.bytes(2, "athanor");
+  message.message(
+      11, onnx::value_message(kInput, pixels ? DType::u8 : DType::f32, dimensions(input, input_layout)));
+  message.message(12, onnx::value_message(kOutput, output.two.dtype(), dimensions(output, output_layout)));
+  return message;
+}
+
+}  // namespace
+
+void export_onnx(Module& model, const Shape& sample, const std::filesystem::path& path,
+                 const OnnxOptions& options) {
+  check(model, sample, options);
+  const onnx::Message graph = [&] {
+    const Evaluation evaluation(model);
+    return graph_message(model, sample, options);
+  }();
+  onnx::Message file, opset;
+  file.integer(1, kIrVersion);
+  file.bytes(2, "athanor");
+  file.bytes(3, ATHANOR_VERSION);
+  opset.bytes(1, "");
+  opset.integer(2, kOpset);
+  file.message(8, opset);
+  for (const auto& [name, text] : options.metadata) file.message(14, onnx::pair_message(name, text));
+  file.head_of_bytes(7, graph.text().size());
+  ATH_CHECK(file.text().size() + graph.text().size() < std::numeric_limits<std::int32_t>::max(),
+            "export_onnx: an ONNX file must be smaller than 2 GB, but {} has {} bytes", path.string(),
+            file.text().size() + graph.text().size());
+  AtomicFile out(path);
+  for (const std::string* part : {&file.text(), &graph.text()}) out.write(std::as_bytes(std::span(*part)));
+  out.commit();
+}
+
+}  // namespace athanor::nn
