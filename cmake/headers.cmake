@@ -62,6 +62,7 @@ set(ATHANOR_HEADERS
   data/recode.h
   data/sample_row.h
   data/sample_writer.h
+  data/stratified_split.h
   data/synthetic.h
   dist/all_gather.h
   dist/bucket_layout.h
@@ -212,12 +213,18 @@ set(ATHANOR_HEADERS
   tensor/stream.h
   tensor/tensor.h
   tensor/trace.h
+  tool/commands.h
+  tool/named_data.h
+  tool/pictures.h
+  tool/tool_main.h
   trainer/bottleneck.h
   trainer/callback.h
   trainer/checkpoint.h
   trainer/classifier.h
   trainer/config.h
   trainer/early_stopping.h
+  trainer/evaluate.h
+  trainer/evaluation.h
   trainer/feeding.h
   trainer/flags.h
   trainer/frozen_weights.h
