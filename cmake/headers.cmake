@@ -63,6 +63,7 @@ set(ATHANOR_HEADERS
   data/recode.h
   data/sample_row.h
   data/sample_writer.h
+  data/stratified_split.h
   data/synthetic.h
   dist/all_gather.h
   dist/bucket_layout.h
@@ -214,6 +215,10 @@ set(ATHANOR_HEADERS
   tensor/stream.h
   tensor/tensor.h
   tensor/trace.h
+  tool/commands.h
+  tool/named_data.h
+  tool/pictures.h
+  tool/tool_main.h
   trainer/background_save.h
   trainer/bottleneck.h
   trainer/callback.h
@@ -221,6 +226,8 @@ set(ATHANOR_HEADERS
   trainer/classifier.h
   trainer/config.h
   trainer/early_stopping.h
+  trainer/evaluate.h
+  trainer/evaluation.h
   trainer/feeding.h
   trainer/flags.h
   trainer/frozen_weights.h

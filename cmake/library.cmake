@@ -1,7 +1,8 @@
-# The library, in three archives: athanor_formats holds what reads and writes data files, athanor_ops the ops, layers and
-# models that train_digits and the Trainer do without, athanor everything else, which calls nothing in them
-# (models of athanor_ops register themselves). A program that needs neither
-# (train_digits) is built without them. athanor::athanor is all three.
+# The library, in four archives: athanor_formats holds what reads and writes data files, athanor_ops the ops, layers and
+# models that train_digits and the Trainer do without, athanor_predict decodes pictures and says what a
+# model makes of them, athanor everything else, which calls nothing in them
+# (models of athanor_ops register themselves). A program that needs none of them
+# (train_digits) is built without them. athanor::athanor is all four.
 # Files are listed, never globbed: a missing one fails at configure.
 
 # One op family has the same base name everywhere: kernels/F.h, kernels/cpu/F.cpp, autograd/F.{h,cpp},
@@ -160,6 +161,7 @@ set(ATHANOR_SOURCES
   data/recode.cpp
   data/sample_row.cpp
   data/dataset.cpp
+  data/stratified_split.cpp
   data/synthetic.cpp
   dist/all_gather.cpp
   dist/bucket_layout.cpp
@@ -257,6 +259,13 @@ set(ATHANOR_SOURCES
   optim/sgd.cpp
   optim/step.cpp
   optim/step_buffer.cpp
+  tool/evaluate.cpp
+  tool/named_data.cpp
+  tool/picture.cpp
+  tool/pictures.cpp
+  tool/predict.cpp
+  tool/run_tool.cpp
+  tool/tool_main.cpp
   trainer/background_save.cpp
   trainer/bottleneck.cpp
   trainer/checkpoint_folder.cpp
@@ -264,6 +273,11 @@ set(ATHANOR_SOURCES
   trainer/config.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
+  trainer/evaluate.cpp
+  trainer/evaluation.cpp
+  trainer/evaluation_json.cpp
+  trainer/evaluation_svg.cpp
+  trainer/evaluation_text.cpp
   trainer/feeding.cpp
   trainer/flags.cpp
   trainer/frozen_weights.cpp
@@ -298,18 +312,26 @@ set(ATHANOR_SOURCES
 )
 # Which of them are formats: these folders, and what in data/ and trainer/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
-list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode)\\.cpp$|^trainer/samples\\.cpp$")
+list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^tool/|^data/(formats|image)/|^data/(convert|decoded_dataset|recode|stratified_split)\\.cpp$|^trainer/(evaluation_json|evaluation_svg|samples)\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
+# What `athanor predict` takes, which scripts/quickstart.sh builds, too.
+set(ATHANOR_PREDICT ${ATHANOR_FORMATS})
+list(FILTER ATHANOR_PREDICT INCLUDE REGEX "^data/image/|^tool/(picture|pictures|predict|run_tool)\\.cpp$")
+list(REMOVE_ITEM ATHANOR_FORMATS ${ATHANOR_PREDICT})
 add_library(athanor ${ATHANOR_SOURCES})
+add_library(athanor_predict ${ATHANOR_PREDICT} autograd/topk.cpp kernels/cpu/topk.cpp)
 add_library(athanor_formats ${ATHANOR_FORMATS})
-target_link_libraries(athanor_formats PUBLIC athanor
-  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> JPEG::JPEG PNG::PNG ZLIB::ZLIB
-  ${ISAL_LIBRARY})
+target_link_libraries(athanor_predict PUBLIC athanor
+  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:CLI11::CLI11>
+  JPEG::JPEG PNG::PNG)
+target_link_libraries(athanor_formats PUBLIC athanor_predict athanor
+  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:CLI11::CLI11>
+  JPEG::JPEG PNG::PNG ZLIB::ZLIB ${ISAL_LIBRARY})
 target_include_directories(athanor_formats SYSTEM PRIVATE ${ISAL_INCLUDE_DIR})
 # What train_digits does without: families of kernels and ops, layers made of them, and models made of those.
-set(ATHANOR_OPS_KERNELS interpolate pair_loss scalar_ops target_loss topk)
-set(ATHANOR_OPS_AUTOGRAD attention interpolate pair_loss scalar_ops similarity topk)
+set(ATHANOR_OPS_KERNELS interpolate pair_loss scalar_ops target_loss)
+set(ATHANOR_OPS_AUTOGRAD attention interpolate pair_loss scalar_ops similarity)
 set(ATHANOR_OPS
   nn/attention.cpp
   nn/models/convnext.cpp
@@ -339,7 +361,7 @@ foreach(family ${ATHANOR_OPS_AUTOGRAD})
   list(APPEND ATHANOR_OPS autograd/${family}.cpp)
 endforeach()
 add_library(athanor_ops ${ATHANOR_OPS})
-target_link_libraries(athanor_ops PUBLIC athanor PRIVATE $<BUILD_INTERFACE:athanor_flags>)
+target_link_libraries(athanor_ops PUBLIC athanor_predict athanor PRIVATE $<BUILD_INTERFACE:athanor_flags>)
 # Nothing refers to the file that registers its models, and the linker would leave it out; or the whole library, where it
 # is a shared one.
 if(BUILD_SHARED_LIBS)
@@ -349,10 +371,11 @@ else()
     "$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:-u,athanor_ops_models>")
 endif()
 add_library(athanor_all INTERFACE)
-target_link_libraries(athanor_all INTERFACE athanor_formats athanor_ops athanor)
+target_link_libraries(athanor_all INTERFACE athanor_formats athanor_ops athanor_predict athanor)
 add_library(athanor::athanor ALIAS athanor_all)
 set_target_properties(athanor PROPERTIES EXPORT_NAME core)
 set_target_properties(athanor_formats PROPERTIES EXPORT_NAME formats)
+set_target_properties(athanor_predict PROPERTIES EXPORT_NAME predict)
 set_target_properties(athanor_ops PROPERTIES EXPORT_NAME ops)
 set_target_properties(athanor_all PROPERTIES EXPORT_NAME athanor)
 
@@ -413,6 +436,7 @@ target_include_directories(athanor PUBLIC
 if(ATHANOR_OPENMP)
   target_link_libraries(athanor PRIVATE OpenMP::OpenMP_CXX)
   target_link_libraries(athanor_ops PRIVATE OpenMP::OpenMP_CXX)
+  target_link_libraries(athanor_predict PRIVATE OpenMP::OpenMP_CXX)
 endif()
 if(ATHANOR_WITH_ONEDNN)
   target_sources(athanor PRIVATE kernels/cpu/onednn.cpp)

@@ -10,7 +10,7 @@ set(ATHANOR_CONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/athanor)
 
 # Generic folder names (tensor/, kernels/) stay below include/athanor: the same #include "tensor/tensor.h" works
 # in the tree and installed.
-install(TARGETS athanor athanor_formats athanor_ops athanor_all EXPORT athanorTargets
+install(TARGETS athanor athanor_formats athanor_ops athanor_predict athanor_all EXPORT athanorTargets
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/athanor)
 foreach(network athanor_mpi athanor_nccl)
   if(TARGET ${network})

@@ -1,15 +1,29 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds train_digits and what of the library it needs, trains a small CNN on the embedded
-# digits and shows the result: on a GPU where one is found with nvcc and cuDNN, else on the CPU, saying what is missing.
+# digits, and asks the model that it leaves for a digit that it has not seen: on a GPU where one is found with nvcc and
+# cuDNN, else on the CPU, saying what is missing.
 # Arguments go to train_digits: scripts/quickstart.sh --epochs 5
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 arguments=("$@")
 
 set_up
 
+# The whole tool `athanor` takes minutes to build. Until somebody does, its name stands for the part that is here.
+link_tool() { # link_tool BIN
+  [ -e "$1/athanor" ] || [ ! -e "$1/small/athanor" ] || ln -sf small/athanor "$1/athanor"
+}
+
+# Shows what the model of a run says of a test image.
+ask() { # ask TOOL RUN
+  local picture=$2/digit.png
+  say "What the model says of a digit that it has not been trained on"
+  echo "$1 picture digits 7 $picture" && "$1" picture digits 7 "$picture"
+  echo "$1 predict $2 $picture" && "$1" predict "$2" "$picture"
+}
+
 build() { # build PRESET [-DNAME=VALUE...]
   say "Building train_digits (build/$1, shared with scripts/test.sh)"
-  configure "$@" && cmake --build --preset "$1" --target train_digits
+  configure "$@" && cmake --build --preset "$1" --target train_digits athanor-small && link_tool "build/$1/bin"
 }
 
 # Builds for the GPU that is here, or says in a line why not and returns 1.
@@ -38,7 +52,18 @@ build_for_gpu || { preset=cpu; build cpu; }
 
 say "Training a CNN on handwritten digits"
 [ $preset = cpu ] || use_libraries build/cuda/bin/train_digits
+began=$(mktemp)
+trap 'rm -f "$began"' EXIT
 build/$preset/bin/train_digits "${arguments[@]}"
+
+# Its folder, unless flags say that there is none, or name another.
+runs=${ATHANOR_RUNS_DIR:-runs}/train_digits
+run=$runs/$(readlink "$runs/latest" || true)
+if [ "$run/model.safetensors" -nt "$began" ]; then
+  echo
+  ask "build/$preset/bin/athanor" "$run"
+  echo
+fi
 
 say "Next: build/$preset/bin/train_digits --help, or scripts/test.sh"
 echo "The other programs: cmake --build --preset $preset --target examples"

@@ -1,18 +1,26 @@
 #include "data/formats/image_folder.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "data/decoded_dataset.h"
 #include "data/formats/open.h"
 #include "data/image/png.h"
+#include "data/stratified_split.h"
 #include "support/temp_dir.h"
 #include "tensor/error.h"
 
 namespace athanor {
 namespace {
 
+namespace fs = std::filesystem;
 using test::TempDir;
 using test::write_file;
 
@@ -33,6 +41,59 @@ StoredSample encoded(const std::string& bytes, Codec codec, std::int64_t label) 
   return {.bytes = {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()},
           .codec = codec,
           .label = label};
+}
+
+TEST(ImageFolder, NamesPhotosThatItDoesNotReadWhereAClassHasNoOthers) {
+  const TempDir dir;
+  write_file(dir / "cat/1.jpg", "x");
+  write_file(dir / "cat/2.heic", "x");
+  EXPECT_EQ(ImageFolder(dir.path()).size(), 1) << "converted, and the original kept";
+  write_file(dir / "dog/1.HEIC", "x");
+  const std::string line = error_of<IoError>([&] { ImageFolder data(dir.path()); });
+  EXPECT_NE(line.find("dog/1.HEIC is HEIC, which is not read"), std::string::npos) << line;
+  EXPECT_NE(line.find("heif-convert"), std::string::npos) << line;
+  EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+}
+
+TEST(ImageFolder, SaysHowToConvertAPhotoOfATelephone) {
+  const TempDir dir;
+  const char head[] =
+      "\0\0\0\x18"
+      "ftypheic\0\0\0\0mif1heic";
+  write_file(dir / "cat/1.jpg", std::string(head, sizeof head - 1));
+  const DecodedDataset data(std::make_shared<ImageFolder>(dir.path()), {.height = 8, .width = 8});
+  std::vector<std::uint8_t> pixels(8 * 8 * 3);
+  const std::string line = error_of<IoError>([&] { data.read(0, pixels); });
+  EXPECT_NE(line.find("cat/1.jpg: heic: is not read"), std::string::npos) << line;
+}
+
+TEST(StratifiedSplit, TakesTheShareOfEachClassAndAlwaysTheSame) {
+  const TempDir dir;
+  const std::vector<std::pair<std::string, int>> classes{{"a", 10}, {"b", 3}, {"c", 1}, {"d", 2}};
+  for (const auto& [name, count] : classes) {
+    for (int i = 0; i < count; ++i) write_file(dir / name / fmt::format("{}.jpg", i), "x");
+  }
+  const auto folder = std::make_shared<ImageFolder>(dir.path());
+  const auto names = [](const Dataset& data) {
+    std::vector<std::string> all;
+    for (std::int64_t i = 0; i < data.size(); ++i) all.push_back(data.where(i));
+    return all;
+  };
+  const auto [train, val] = stratified_split(folder, 0.2, 7);
+  std::map<std::string, int> of_class;
+  for (const std::string& name : names(*val)) ++of_class[fs::path(name).parent_path().filename()];
+  EXPECT_EQ(of_class, (std::map<std::string, int>{{"a", 2}, {"b", 1}, {"d", 1}}))
+      << "the only c is trained on";
+  std::vector<std::string> both = names(*train), again = names(*stratified_split(folder, 0.2, 7).second);
+  EXPECT_EQ(again, names(*val));
+  EXPECT_NE(names(*stratified_split(folder, 0.2, 8).second), again);
+  both.insert(both.end(), again.begin(), again.end());
+  std::sort(both.begin(), both.end());
+  EXPECT_EQ(both, names(*folder)) << "each is in one of them";
+  EXPECT_THROW(stratified_split(folder, 1.0, 0), ArgumentError);
+  const TempDir single;
+  write_file(single / "a/1.jpg", "x");
+  EXPECT_THROW(stratified_split(std::make_shared<ImageFolder>(single.path()), 0.5, 0), ArgumentError);
 }
 
 TEST(ImageFolder, ReadsFilesInByteOrder) {

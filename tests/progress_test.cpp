@@ -12,6 +12,7 @@
 
 #include "support/resumed_run.h"
 #include "support/small_training.h"
+#include "support/temp_dir.h"
 #include "trainer/detail/terminal.h"
 
 namespace athanor {
@@ -53,6 +54,31 @@ TEST(Progress, OverwritesNothingWithoutATerminal) {
     EXPECT_TRUE(has(text, "\n    3   ")) << text;
     EXPECT_TRUE(has(text, "test accuracy ")) << text;
   }
+}
+
+TEST(Progress, EndsWithWhatIsSavedAndWhatToTypeNext) {
+  const test::TempDir dir;
+  TrainerConfig config = test::small_config();
+  const std::string run = (dir / "a run").string();
+  config.run_dir = run;
+  config.command = {(dir / "program").string()};
+  config.model = "net";
+  EXPECT_TRUE(has(said(config), "\n\nsaved   " + run + "/model.safetensors\n")) << "and no more";
+  EXPECT_FALSE(has(said(config), "predict")) << "there is no tool";
+  test::write_file(dir / "athanor", "");
+  config.ema_decay = 0.9;
+  for (const int columns : {0, 40}) {  // what is to be copied is not broken
+    const std::string text = said(config, columns);
+    EXPECT_TRUE(has(text, "\nsaved   " + run + "/model.safetensors   ")) << text;
+    EXPECT_TRUE(has(text, " %, running average\n        " + run + "/last.safetensors    ")) << text;
+    EXPECT_TRUE(text.ends_with(" %, last step\nnext    " + (dir / "athanor").string() + " predict '" + run +
+                               "' IMAGE...\n"))
+        << text;
+  }
+  config.tool = "own";
+  EXPECT_TRUE(has(said(config), "\nnext    own predict '"));
+  config.model.clear();
+  EXPECT_FALSE(has(said(config), "predict")) << "the program alone knows how to use it";
 }
 
 TEST(Progress, SaysWhoChoseTheThreads) {

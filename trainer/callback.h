@@ -154,6 +154,7 @@ struct FitReport {
   /// none.
   std::filesystem::path model, last_model;
   std::string weights;  ///< which they are: "best val_loss", "running average", "last step"
+  Metrics last = Metrics::not_measured();  ///< of the weights in last_model
 };
 
 /// Looks on while a Trainer works, and may tell it to stop. Called on the training thread, in the order the

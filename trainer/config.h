@@ -75,7 +75,10 @@ struct TrainerConfig {
   std::vector<std::string> models = {};
   std::string phase = {};                 ///< Trainer::phase(); empty: the run has one
   std::vector<std::string> command = {};  ///< the program's arguments, for config.json
-  std::vector<FlagValue> flags = {};      ///< what parse_flags() made of them
+  /// The program that predicts with its models, to be named at the end: itself, where it has tool_main().
+  /// Empty: `athanor`, if it lies beside.
+  std::filesystem::path tool = {};
+  std::vector<FlagValue> flags = {};  ///< what parse_flags() made of them
   /// Settings of the run beside those below: a run that goes on must have the same.
   std::vector<OwnFlag> own_flags = {};
 
@@ -140,12 +143,16 @@ struct TrainerConfig {
   bool async_checkpoints = false;    ///< training goes on while a copy is written
   std::string resume = {};  ///< "auto": the newest in checkpoint_dir, if any; a checkpoint; empty: begin
   std::filesystem::path pretrained = {};  ///< weights to begin with, see nn/pretrained.h; empty: random ones
+  bool validate_only = false;             ///< evaluate.h: train nothing, measure what a run has left
   std::filesystem::path metrics = {};     ///< JSON lines are appended there; empty: none
   std::filesystem::path data_dir = {};    ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
 
   // Of programs whose images have any size: with image_size 0 there are no such flags.
   std::int64_t image_size = 0;                           ///< pixels a side that they are brought to
   std::filesystem::path train_data = {}, val_data = {};  ///< where they are; empty: below data_dir
+  std::filesystem::path photos = {};     ///< both in one place: of each class val_split are validated on
+  double val_split = 0.2;                ///< in (0, 1)
+  std::filesystem::path test_data = {};  ///< what is measured once, at the end; empty: nothing
 
   // The recipe, which has no flags.
   dist::CommunicatorOptions collectives{.algorithm = dist::Algorithm::automatic};  ///< of several ranks

@@ -42,6 +42,7 @@ StateDict state_of(const ModelInfo& info) {
   about.set("shorter_side", info.shorter_side);
   about.set("precision", std::string(name_of(info.precision)));
   about.set("batch_size", info.batch_size);
+  about.set("ranks", std::int64_t{info.ranks});
   about.set("weights", info.weights);
   about.set("test_loss", info.test_loss);
   about.set("test_accuracy", info.test_accuracy);
@@ -63,6 +64,11 @@ std::uint64_t hash_from(const std::string& text) {
   return hash;
 }
 
+int ranks_from(std::int64_t count) {
+  ATH_CHECK(count >= 1 && count <= 1 << 20, "'ranks' must be at least 1, but is {}", count);
+  return static_cast<int>(count);
+}
+
 ModelInfo info_from(const StateDict& about) {
   ModelInfo info;
   info.version = about.text("version");
@@ -78,6 +84,7 @@ ModelInfo info_from(const StateDict& about) {
   info.shorter_side = about.integer("shorter_side");
   info.precision = precision_from(about.text("precision"));
   info.batch_size = about.integer("batch_size");
+  if (about.contains("ranks")) info.ranks = ranks_from(about.integer("ranks"));  // else of an earlier version
   info.weights = about.text("weights");
   info.test_loss = about.real("test_loss");
   info.test_accuracy = about.real("test_accuracy");
@@ -123,6 +130,7 @@ bool is_model(const safetensors::Metadata& metadata) {
 ModelFile load_model(const std::filesystem::path& path) {
   const StateDict all = load_state_file(path, StateFile::model);
   ModelFile file;
+  file.path = path;
   try {
     file.info = info_from(all.under(kAbout));
     check(file.info);

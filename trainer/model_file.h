@@ -27,7 +27,8 @@ struct ModelInfo {
   /// until it covers height x width.
   std::int64_t shorter_side = 0;
   Precision precision = Precision::f32;
-  std::int64_t batch_size = 0;  ///< of the validation that measured the figures below
+  std::int64_t batch_size = 0;  ///< of the validation that measured the figures below, and how many
+  int ranks = 1;                ///< ranks shared each batch of it
   std::string weights = {};     ///< which they are: "best val_loss", "running average", "last step"
   double test_loss = 0, test_accuracy = 0;  ///< NaN where they were not measured
   std::uint64_t weights_hash = 0;
@@ -35,6 +36,7 @@ struct ModelInfo {
 
 /// A model as a run leaves it: weights under their modules' names, f32, and what they are.
 struct ModelFile {
+  std::filesystem::path path;  ///< for messages
   ModelInfo info;
   StateDict weights;
 };

@@ -157,6 +157,14 @@ void add_data(FlagTable& flags, TrainerConfig& config) {
   if (config.image_size > 0) {
     flags.add("--image-size PIXELS", "side that images are brought to [{}]", config.image_size,
               whole(1, 65536));
+    flags.add("PHOTOS PATH",
+              "all images: a folder for each class, or other data; --val-split of them are validated on, and "
+              "the others trained on",
+              config.photos, path);
+    flags.add("--val-split SHARE", "the share of PHOTOS, of each class, to validate on [{}]",
+              config.val_split, positive(1e-6, 1 - 1e-6));
+    flags.add("--test PATH", "images that choose nothing, and are measured once, at the end [none]",
+              config.test_data, path);
     flags.add("--train PATH", "training images [DIR/train below --data-dir]", config.train_data, path);
     flags.add("--val PATH", "images to validate on [DIR/val below --data-dir]", config.val_data, path);
   }
@@ -281,6 +289,11 @@ void add_reports(FlagTable& flags, TrainerConfig& config) {
             "initial weights: a checkpoint, or safetensors with this model's names; if the number of classes "
             "differs, the last layer starts from random weights [random]",
             config.pretrained, path);
+  flags.on(
+      "--validate-only",
+      "train nothing: measure the model.safetensors of --pretrained, or of the newest run, on the images "
+      "to validate on, as athanor evaluate does",
+      config.validate_only);
 }
 
 /// Those of the program itself.
@@ -378,12 +391,17 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   for (const Flags::Flag& flag : own.all()) {
     if (flag.text) config.own_flags.push_back({flag.name, flag.text()});
   }
+  // The images that are validated on must stay the same ones.
+  if (!config.photos.empty() && config.val_data.empty())
+    config.own_flags.push_back({"--val-split", fmt::format("{}", config.val_split)});
+  ATH_CHECK(config.photos.empty() || config.train_data.empty(),
+            "--train: PHOTOS are the images to train on: give one of them");
   ATH_CHECK(!flags.given("--early-stop") || !flags.given("--monitor"),
             "--monitor: --early-stop keeps the best weights, too: give one of them");
   config.flags = flags.values();
   if (!data_folder.empty()) set_source(config.flags, "--data-dir", "ATHANOR_DATA_DIR");
   if (config.fast_dev_run) config.run_root.clear();  // leaves nothing behind
-  config = in_run_dir(std::move(config));
+  if (!config.validate_only) config = in_run_dir(std::move(config));
   check(config);
   return config;
 }

@@ -1,8 +1,12 @@
 #include "trainer/progress.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -70,6 +74,28 @@ std::string listed(const std::vector<NamedValue>& values) {
   for (const auto& [name, value] : values)
     text += fmt::format("{}{} {:.4g}", text.empty() ? "" : ", ", name, value);
   return text;
+}
+
+/// As a shell takes it for one word.
+std::string quoted(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("_./+-=,:@%").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+/// The tool that predicts with the run's model, as whoever called this program would call it; empty: there is
+/// none beside it.
+std::string tool_of(const TrainerConfig& config) {
+  if (!config.tool.empty()) return quoted(config.tool.string());
+  const std::filesystem::path program = config.command.empty() ? "" : config.command[0];
+  const std::filesystem::path tool = program.parent_path() / "athanor";
+  std::error_code ignored;
+  return program.has_parent_path() && std::filesystem::exists(tool, ignored) ? quoted(tool.string()) : "";
 }
 
 }  // namespace
@@ -238,6 +264,31 @@ std::string Progress::result_of(const FitReport& report) const {
                      report.others.empty() ? "" : ", " + listed(report.others));
 }
 
+// What the run has left, and what to type next: in lines of their own, which are not broken.
+void Progress::say_product(const TrainerConfig& config, const FitReport& report) {
+  if (report.model.empty()) return;
+  const std::string model = report.model.string(), last = report.last_model.string();
+  const auto figure = [&](double loss_of, double accuracy, const std::vector<NamedValue>& others) {
+    if (classifies_) return percent(accuracy) + ", ";
+    if (!std::isnan(loss_of)) return fmt::format("loss {}, ", loss(loss_of));
+    return others.empty() ? "" : fmt::format("{} {:.4g}, ", others[0].name, others[0].value);
+  };
+  if (last.empty()) {
+    print(out_, "\nsaved   {}\n", printable(model));
+  } else {
+    const std::size_t width = std::max(model.size(), last.size());
+    print(out_, "\nsaved   {:<{}}   {}{}\n", printable(model), width,
+          figure(report.test_loss, report.test_accuracy, report.others), report.weights);
+    print(out_, "        {:<{}}   {}last step\n", printable(last), width,
+          figure(report.last.loss, report.last.accuracy, report.last.others));
+  }
+  if (!classifies_ || config.model.empty()) return;  // the program alone knows how to use it
+  const std::string tool = tool_of(config);
+  if (!tool.empty())
+    print(out_, "next    {} predict {} IMAGE...\n", printable(tool),
+          printable(quoted(report.model.parent_path().string())));
+}
+
 void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
   erase_live_line();
   if (report.signal != 0) {
@@ -256,13 +307,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
                   duration(report.wall_s), rate(report.images_per_s), counted(report.steps.applied, "step"),
                   report.steps.skipped() ? fmt::format(" and {} skipped", report.steps.skipped()) : "",
                   bytes(report.peak_bytes), report.weights_hash));
-  if (!report.model.empty()) {
-    say(fmt::format("{} has these weights{}", report.model.string(),
-                    report.last_model.empty()
-                        ? ""
-                        : fmt::format(" ({}), {} those of the last step", report.weights,
-                                      report.last_model.filename().string())));
-  }
+  say_product(trainer.config(), report);
   if (trainer.config().profile) {
     const Times& t = trainer.times();
     print(out_, "\nwhere the time went\n");

@@ -34,6 +34,7 @@ class Progress final : public Callback {
   void say(const std::string& text, int indent = 0);
   void begin_table();
   std::string result_of(const FitReport& report) const;
+  void say_product(const TrainerConfig& config, const FitReport& report);
   void erase_live_line();
 
   std::FILE* out_;

@@ -343,6 +343,7 @@ ModelInfo Run::describe_model(std::uint64_t hash) {
   info.shorter_side = train_.shorter_side();
   info.precision = config_.precision;
   info.batch_size = config_.validated_at_once();
+  info.ranks = strategy_.world_size();
   info.test_loss = info.test_accuracy = std::numeric_limits<double>::quiet_NaN();
   info.weights_hash = hash;
   return info;
@@ -355,9 +356,23 @@ void Run::save_product(FitReport& report) {
   product_.save(weights_part().save, std::move(info), report);
 }
 
+// The weights of the last step, and what they are worth: validation has seen the averages in their place.
+Metrics Run::keep_last() {
+  std::optional<Metrics> last = position_.validation;
+  if (!position_.validated || !averages().empty()) {
+    Validation of_last(task_, feeding_, strategy_, limits_, config_.device);
+    last = of_last.run({}, times_, gathering());
+  }
+  if (!last) return Metrics::not_measured();  // a signal has come
+  ModelInfo info = describe_model(weights_hash());
+  info.test_loss = last->loss;
+  info.test_accuracy = last->accuracy;
+  product_.save_last(weights_part().save, std::move(info));
+  return *last;
+}
+
 FitReport Run::finish() {
-  if (limits_.signal() == 0 && product_.may_differ())
-    product_.save_last(weights_part().save, describe_model(weights_hash()));
+  const Metrics last = limits_.signal() == 0 && product_.may_differ() ? keep_last() : Metrics::not_measured();
   notify([&](Callback& c) { c.on_train_end(trainer_); });
   limits_.agree();
   if (!position_.validated && limits_.signal() == 0) validate(position_.epoch);
@@ -383,6 +398,7 @@ FitReport Run::finish() {
   report.peak_bytes = allocator_of(config_.device).stats().peak;
   report.stopped_by = limits_.ended().reason;
   report.checkpoint = checkpoints_.newest();
+  report.last = last;
   std::exception_ptr no_room;  // is said when the figures have been
   try {
     if (report.signal == 0 && test.finite && product_.wanted()) save_product(report);

@@ -79,6 +79,7 @@ class Run : private Minimizer {
   std::optional<SampleFolder> sample_folder() const;
   bool report_epoch(EpochReport report, double epoch_s);
   FitReport finish();
+  Metrics keep_last();
   void save_product(FitReport& report);
   std::int64_t total_steps() const;
   FitInfo data_and_steps() const;

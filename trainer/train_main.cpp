@@ -11,23 +11,27 @@
 
 namespace athanor {
 
+int train_on_ranks(TrainerConfig config, char** arguments, const dist::Networks& networks,
+                   const std::function<FitReport(Trainer&)>& fit) {
+  return run_on_ranks(config, arguments, networks, [&](dist::Transport* transport) {
+    Trainer trainer(config, transport);
+    // mpirun's ranks believe they write to a terminal.
+    if (!transport) {
+      trainer.add(std::make_unique<Progress>());
+    } else if (trainer.rank() == 0) {
+      trainer.add(std::make_unique<Progress>(stdout, dist::launcher_has_terminal()));
+    }
+    return exit_code(fit(trainer));
+  });
+}
+
 int train_main(int argc, char** argv, const TrainerConfig& defaults, const dist::Networks& networks,
                const std::function<FitReport(Trainer&)>& fit, const std::function<void(Flags&)>& own) {
   return run_main(argc, argv, [&](int count, char** arguments) {
     std::signal(SIGUSR1, SIG_IGN);  // until there is something to save
     Flags flags;
     if (own) own(flags);
-    TrainerConfig config = parse_flags(count, arguments, defaults, flags);
-    return run_on_ranks(config, arguments, networks, [&](dist::Transport* transport) {
-      Trainer trainer(config, transport);
-      // mpirun's ranks believe they write to a terminal.
-      if (!transport) {
-        trainer.add(std::make_unique<Progress>());
-      } else if (trainer.rank() == 0) {
-        trainer.add(std::make_unique<Progress>(stdout, dist::launcher_has_terminal()));
-      }
-      return exit_code(fit(trainer));
-    });
+    return train_on_ranks(parse_flags(count, arguments, defaults, flags), arguments, networks, fit);
   });
 }
 

@@ -25,4 +25,8 @@ namespace athanor {
 int train_main(int argc, char** argv, const TrainerConfig& defaults, const dist::Networks& networks,
                const std::function<FitReport(Trainer&)>& fit, const std::function<void(Flags&)>& own = {});
 
+/// What it does when the flags are known: starts or joins the ranks, and so on. `arguments`: of main().
+int train_on_ranks(TrainerConfig config, char** arguments, const dist::Networks& networks,
+                   const std::function<FitReport(Trainer&)>& fit);
+
 }  // namespace athanor

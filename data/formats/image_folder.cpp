@@ -16,14 +16,25 @@ ImageFolder::ImageFolder(std::filesystem::path folder) : folder_(std::move(folde
     if (!std::filesystem::is_directory(folder_ / entry, error)) continue;
     const auto label = static_cast<std::int32_t>(class_names_.size());
     class_names_.push_back(entry);
+    std::filesystem::path unread;
+    const std::size_t before = samples_.size();
     for (const std::string& file : detail::sorted_names(folder_ / entry, "image folder")) {
       const std::optional<Codec> codec = detail::codec_named(file);
+      if (!codec && detail::is_heic_named(file)) unread = folder_ / entry / file;
       if (!codec) continue;
       samples_.push_back({names_.size(), label, *codec});
       names_.insert(names_.end(), entry.begin(), entry.end());
       names_.push_back('/');
       names_.insert(names_.end(), file.begin(), file.end());
       names_.push_back('\0');
+    }
+    if (!unread.empty() && samples_.size() == before) {
+      detail::fail<IoError>(
+          "image folder: {} is HEIC, which is not read, and its class has nothing else: make them JPEGs "
+          "first: "
+          "for f in {}/*/*.[hH][eE][iI][cC]; do heif-convert \"$f\" \"${{f%.*}}.jpg\"; done (package "
+          "libheif-examples)",
+          unread.string(), folder_.string());
     }
   }
   if (samples_.empty()) {

@@ -23,6 +23,8 @@ class ImageFolder final : public Dataset {
   /// Reads the file into `scratch`, which grows to the largest file and keeps its size.
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::string where(std::int64_t index) const override;
+  /// Of a sample, without reading its file.
+  std::int64_t label(std::int64_t index) const { return samples_.at(static_cast<std::size_t>(index)).label; }
 
  private:
   struct Sample {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "data/image/jpeg.h"
 #include "data/image/png.h"
@@ -16,8 +17,21 @@ class ImageDecoder {
  public:
   /// Reads the header. `bytes` must stay until decode() is done. IoErrors name the offset, not the file.
   ImageSize open(std::span<const std::byte> bytes) {
+    if (is_heic(bytes)) {
+      detail::fail<IoError>(
+          "heic: is not read: make it a JPEG first, by heif-convert IMAGE.heic IMAGE.jpg (package "
+          "libheif-examples)");
+    }
     is_png_ = PngDecoder::recognises(bytes);
     return is_png_ ? png_.open(bytes) : jpeg_.open(bytes);
+  }
+  /// Whether they begin as a picture of a telephone does: HEIF in one of its brands.
+  static bool is_heic(std::span<const std::byte> bytes) {
+    if (bytes.size() < 12) return false;
+    const std::string_view head(reinterpret_cast<const char*>(bytes.data()), 12);
+    const std::string_view brand = head.substr(8);
+    return head.substr(4, 4) == "ftyp" &&
+           (brand == "heic" || brand == "heix" || brand == "hevc" || brand == "mif1");
   }
   /// How to hold the image that open() read.
   Orientation orientation() const { return is_png_ ? Orientation() : jpeg_.orientation(); }

@@ -6,27 +6,11 @@
 #include <CLI/CLI.hpp>
 
 #include "data/dataset.h"
-#include "tensor/error.h"
+#include "tool/commands.h"
 
 // Subcommands for files of samples.
 
 namespace athanor::tool {
-
-/// The user ended it by a signal.
-class Interrupted : public Error {
- public:
-  Interrupted(int signal, const std::string& what) : Error(what), signal_(signal) {}
-  int signal() const { return signal_; }
-
- private:
-  int signal_;
-};
-
-/// Some of the files could not be read, as has been said; the others have been dealt with.
-class SomeUnreadable : public Error {
- public:
-  SomeUnreadable() : Error("some files could not be read") {}
-};
 
 /// Opens FILE, and says on stderr where it is packed into the cache first.
 std::unique_ptr<Dataset> open_data(const std::string& path, const std::string& part);

@@ -16,9 +16,9 @@
 #include "data/image/resize.h"
 #include "data/recode.h"
 #include "examples/athanor_tool/data_commands.h"
-#include "examples/athanor_tool/live_line.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "tool/detail/live_line.h"
 #include "trainer/progress.h"
 #include "trainer/signals.h"
 

@@ -15,9 +15,9 @@
 #include "data/formats/packed.h"
 #include "data/image/transform.h"
 #include "examples/athanor_tool/data_commands.h"
-#include "examples/athanor_tool/live_line.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "tool/detail/live_line.h"
 #include "trainer/progress.h"
 
 namespace athanor::tool {

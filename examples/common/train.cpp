@@ -1,14 +1,22 @@
 #include "common/train.h"
 
+#include <algorithm>
+#include <optional>
+#include <vector>
+
 #include <fmt/ranges.h>
 
+#include "kernels/context.h"
 #include "nn/models/model.h"
 #include "nn/pretrained.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "tensor/safetensors.h"
 #include "trainer/checkpoint.h"
+#include "trainer/evaluate.h"
 #include "trainer/model_file.h"
+#include "trainer/run_folder.h"
+#include "trainer/run_main.h"
 #include "trainer/train_main.h"
 
 namespace athanor::examples {
@@ -38,18 +46,75 @@ void begin_with(nn::Module& model, const std::filesystem::path& file, std::int64
   fmt::print("\n");
 }
 
+std::string text_of(const ModelFile& model, const TrainerConfig& config, const Dataset& images,
+                    const std::string& name) {
+  if (config.threads > 0) cpu_context().set_threads(config.threads);
+  const Evaluation evaluation = evaluate(model, images, {.device = config.device, .workers = config.workers});
+  const auto where = [&](std::int64_t sample) { return images.where(sample); };
+  return summary_of(model.info, evaluation, {model.path.string(), name, where});
+}
+
+/// --validate-only: of the weights that a run has left.
+int validate(const TrainerConfig& config, const Dataset& held_out) {
+  ATH_CHECK(!config.pretrained.empty() || !config.run_dir.empty() || !config.run_root.empty(),
+            "--validate-only: needs --pretrained FILE, the model of a run, or --run-dir DIR");
+  const std::filesystem::path run = config.run_dir.empty() ? config.run_root / "latest" : config.run_dir;
+  const ModelFile model = load_model(config.pretrained.empty() ? model_path(run, "") : config.pretrained);
+  fmt::print("{}", text_of(model, config, held_out, "the images to validate on of " + config.program));
+  return kExitDone;
+}
+
+/// --test: of the weights that this run has left, on images that have chosen nothing.
+void test_at_the_end(const TrainerConfig& config, const FitReport& report, const Dataset& images) {
+  if (report.model.empty()) return;
+  fmt::print("\n{}", text_of(load_model(report.model), config, images, config.test_data.string()));
+}
+
+FitReport fit(Trainer& trainer, const Data& data) {
+  const TrainerConfig& config = trainer.config();
+  const ImageSpec& spec = data.train->spec();
+  const auto model = nn::make_model(config.model, {spec.classes, spec.channels, spec.height}, config.seed);
+  if (!config.pretrained.empty()) begin_with(*model, config.pretrained, spec.classes, trainer.rank() == 0);
+  FitReport report = trainer.fit(*model, *data.train, *data.test);
+  if (data.last && trainer.rank() == 0) test_at_the_end(config, report, *data.last);
+  return report;
+}
+
+FlagValue* find_flag(std::vector<FlagValue>& flags, const std::string& name) {
+  const auto found = std::find_if(flags.begin(), flags.end(), [&](auto& flag) { return flag.name == name; });
+  return found == flags.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
+bool is_default(const TrainerConfig& config, const std::string& flag) {
+  auto flags = config.flags;
+  const FlagValue* const found = find_flag(flags, flag);
+  return found && found->from == "default";
+}
+
+void set_default(TrainerConfig& config, const std::string& flag, const std::string& value) {
+  if (FlagValue* const found = find_flag(config.flags, flag)) found->value = value;
+}
+
 int train(int argc, char** argv, TrainerConfig defaults,
-          const std::function<Data(const TrainerConfig&)>& data) {
+          const std::function<Data(const TrainerConfig&)>& data,
+          const std::function<void(TrainerConfig&, std::int64_t images)>& fit_to_size) {
   defaults.models = nn::model_names();
-  return train_main(argc, argv, defaults, dist::networks(), [&](Trainer& trainer) {
-    const TrainerConfig& config = trainer.config();
-    const auto [training, test] = data(config);
-    const ImageSpec& spec = training->spec();
-    const auto model = nn::make_model(config.model, {spec.classes, spec.channels, spec.height}, config.seed);
-    if (!config.pretrained.empty()) begin_with(*model, config.pretrained, spec.classes, trainer.rank() == 0);
-    return trainer.fit(*model, *training, *test);
+  return run_main(argc, argv, [&](int count, char** arguments) {
+    TrainerConfig config = parse_flags(count, arguments, defaults);
+    ATH_CHECK(config.test_data.empty() || !config.run_dir.empty() || !config.run_root.empty(),
+              "--test: measures the model that the run leaves: must go without --run-dir none");
+    if (config.validate_only) return validate(config, *data(config).test);
+    std::optional<Data> opened;
+    if (fit_to_size) {
+      opened = data(config);
+      fit_to_size(config, opened->train->size());
+    }
+    return train_on_ranks(config, arguments, dist::networks(), [&](Trainer& trainer) {
+      if (!opened) opened = data(trainer.config());
+      return fit(trainer, *opened);
+    });
   });
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "data/dataset.h"
 #include "trainer/config.h"
@@ -10,11 +12,18 @@ namespace athanor::examples {
 
 struct Data {
   std::unique_ptr<Dataset> train, test;
+  std::unique_ptr<Dataset> last = {};  ///< measured once, when all is over; null: nothing is
 };
 
 /// The body of a training program: reads the flags over `defaults`, gets the data, makes the model of
 /// --model for it, trains, and reports. Returns the exit code.
+/// `fit_to_size` may change what no flag has set, when it is known how many images are trained on.
 int train(int argc, char** argv, TrainerConfig defaults,
-          const std::function<Data(const TrainerConfig&)>& data);
+          const std::function<Data(const TrainerConfig&)>& data,
+          const std::function<void(TrainerConfig&, std::int64_t images)>& fit_to_size = {});
+
+/// Whether no flag has set it; and what it is now, for config.json.
+bool is_default(const TrainerConfig& config, const std::string& flag);
+void set_default(TrainerConfig& config, const std::string& flag, const std::string& value);
 
 }  // namespace athanor::examples

@@ -33,6 +33,22 @@ PATH=$folder/toolkit/bin:$PATH run
 says 'A GPU is here (NVIDIA H200), but not cuBLAS beside nvcc'
 says 'trained by build/cpu/bin/train_digits'
 
+# The model of the run is asked for a digit.
+cat >"$folder/programs/train_digits" <<'END'
+#!/bin/sh
+mkdir -p runs/train_digits/3 && ln -sfn 3 runs/train_digits/latest && echo model >runs/train_digits/3/model.safetensors
+END
+mkdir -p "$folder/programs/small"
+# shellcheck disable=SC2016
+printf '#!/bin/sh\necho "told by $0 $*"\n' >"$folder/programs/small/athanor"
+chmod +x "$folder/programs/small/athanor"
+FAKE_GPU=none run
+says 'told by build/cpu/bin/athanor picture digits 7 runs/train_digits/3/digit.png'
+says 'told by build/cpu/bin/athanor predict runs/train_digits/3 runs/train_digits/3/digit.png'
+printf '#!/bin/sh\necho nothing left\n' >"$folder/programs/train_digits"
+FAKE_GPU=none run --run-dir none
+! grep -q 'told by' "$folder/out" || die "an earlier model is asked"
+
 # Warnings are errors in CI alone.
 CI=true FAKE_GPU=none run
 says 'ATHANOR_WERROR=ON'

@@ -16,6 +16,11 @@ std::optional<Codec> codec_named(std::string_view file) {
   return std::nullopt;
 }
 
+bool is_heic_named(std::string_view file) {
+  const std::string end = lower_case(file.substr(std::min(file.rfind('.'), file.size())));
+  return end == ".heic" || end == ".heif";
+}
+
 std::vector<std::string> sorted_names(const std::filesystem::path& folder, const char* format) {
   std::vector<std::string> names;
   std::error_code error;

@@ -17,6 +17,9 @@ namespace athanor::detail {
 /// What the end of a file's name says, in any case: .png, .jpg or .jpeg; else nothing.
 std::optional<Codec> codec_named(std::string_view file);
 
+/// Whether it ends in .heic or .heif, in any case: as telephones call their photos.
+bool is_heic_named(std::string_view file);
+
 /// The names in a folder, in byte order; hidden ones, which begin with a dot, are passed over. Throws
 /// IoError.
 std::vector<std::string> sorted_names(const std::filesystem::path& folder, const char* format);

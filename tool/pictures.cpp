@@ -1,4 +1,4 @@
-#include "examples/athanor_tool/pictures.h"
+#include "tool/pictures.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,3 @@
-#include "examples/athanor_tool/predict.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -16,11 +15,11 @@
 #include "autograd/softmax.h"
 #include "autograd/topk.h"
 #include "data/preprocess.h"
-#include "examples/athanor_tool/data_commands.h"
-#include "examples/athanor_tool/pictures.h"
 #include "nn/models/model.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "tool/commands.h"
+#include "tool/pictures.h"
 #include "trainer/model_file.h"
 #include "trainer/run_folder.h"
 

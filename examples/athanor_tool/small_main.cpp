@@ -1,0 +1,20 @@
+// The tool `athanor` without the commands that read data files: what scripts/quickstart.sh has time to build.
+
+#include "data/digits.h"
+#include "tensor/error.h"
+#include "tool/commands.h"
+#include "tool/tool_main.h"
+
+int main(int argc, char** argv) {
+  using namespace athanor;
+  return tool::run_tool(argc, argv, [](CLI::App& app) {
+    tool::add_predict(app);
+    tool::add_picture(app, [](const std::string& data) {
+      ATH_CHECK(data == "digits",
+                "picture: this athanor was built by scripts/quickstart.sh, and knows digits only, "
+                "but got {}; cmake --build --preset cpu --target athanor-tool builds the whole",
+                data);
+      return digits(Split::test);
+    });
+  });
+}

@@ -1,0 +1,129 @@
+#include "trainer/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include "data/digits.h"
+#include "data/in_memory.h"
+#include "data/synthetic.h"
+#include "dist/transports/thread_transport.h"
+#include "nn/models/model.h"
+#include "support/says.h"
+#include "support/temp_dir.h"
+#include "trainer/trainer.h"
+
+// What evaluate() measures is what the run reported of the weights that it has left, bit for bit.
+
+namespace athanor {
+namespace {
+
+class EvaluateTest : public testing::Test {
+ protected:
+  /// A short training on the digits, by one rank or by more.
+  FitReport train(TrainerConfig config, int ranks = 1) const {
+    config.program = "train_digits";
+    config.model = "digits_cnn";
+    config.batch_size = 32;
+    config.val_batch_size = 47;  // the last batch is a smaller one, and no rank's part is another's
+    config.threads = 1;
+    config.run_dir = dir_ / "run";
+    FitReport report;
+    const auto fit = [&](dist::Transport* transport) {
+      const auto model = nn::make_model(config.model, {10, 1, 8}, 1);
+      Trainer trainer(config, transport);
+      const FitReport mine = trainer.fit(*model, *digits(Split::train), *test_);
+      if (!transport || transport->rank() == 0) report = mine;
+    };
+    if (ranks == 1) {
+      fit(nullptr);
+    } else {
+      dist::run_ranks(ranks, [&](dist::Transport& transport) { fit(&transport); });
+    }
+    return report;
+  }
+  void expect_reported(const FitReport& report) const {
+    const Evaluation found = evaluate(load_model(report.model), *test_);
+    EXPECT_EQ(found.images(), 360);
+    EXPECT_EQ(found.loss(), report.test_loss);
+    EXPECT_EQ(found.top1(), report.test_accuracy);
+    EXPECT_GT(found.mistakes(), 0) << "else it shows little";
+  }
+
+  test::TempDir dir_;
+  std::unique_ptr<Dataset> test_ = digits(Split::test);
+};
+
+TEST_F(EvaluateTest, OfTheLastWeightsIsWhatTheRunReported) {
+  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
+    SCOPED_TRACE(name_of(precision));
+    expect_reported(train({.epochs = 2, .precision = precision}));
+  }
+}
+
+TEST_F(EvaluateTest, OfAnAverageAndOfTheLastWeightsIsWhatTheRunReported) {
+  const FitReport report = train({.epochs = 2, .ema_decay = 0.95});
+  expect_reported(report);
+  const ModelFile last = load_model(report.last_model);
+  const Evaluation found = evaluate(last, *test_);
+  EXPECT_EQ(found.loss(), report.last.loss);
+  EXPECT_EQ(found.top1(), report.last.accuracy);
+  EXPECT_EQ(last.info.test_loss, report.last.loss);
+  EXPECT_NE(report.last.loss, report.test_loss);
+}
+
+TEST_F(EvaluateTest, OfTheBestEpochIsWhatTheRunReported) {
+  TrainerConfig config{.epochs = 4, .early_stop = EarlyStop{"val_loss", EarlyStop::kNever}};
+  config.schedule = [](double, std::int64_t steps) {  // worse again at the end
+    return Schedule([steps](std::int64_t step) { return step < steps / 2 ? 0.1f : 3.0f; });
+  };
+  const FitReport report = train(config);
+  expect_reported(report);
+  ASSERT_FALSE(report.last_model.empty());
+  EXPECT_EQ(evaluate(load_model(report.last_model), *test_).loss(), report.last.loss);
+  EXPECT_GT(report.last.loss, report.test_loss);
+}
+
+TEST_F(EvaluateTest, OfSeveralRanksIsWhatTheyReported) {
+  for (const int ranks : {2, 3}) {
+    SCOPED_TRACE(ranks);
+    TrainerConfig config{.epochs = 1, .precision = Precision::f16, .ema_decay = 0.9};
+    config.strategy = Strategy::zero1;
+    expect_reported(train(config, ranks));
+    EXPECT_EQ(load_model(dir_ / "run/model.safetensors").info.ranks, ranks);
+  }
+}
+
+TEST_F(EvaluateTest, RefusesImagesThatAreNotTheModels) {
+  const ModelFile model = load_model(train({.epochs = 1}).model);
+  const auto line = [](const ModelFile& file, const Dataset& data) {
+    return test::message_of([&] { (void)evaluate(file, data); });
+  };
+  EXPECT_EQ(line(model, *synthetic({28, 28, 1, 10}, 4)),
+            "evaluate: images must be 8x8x1, as the model takes them, but are 28x28x1");
+  EXPECT_EQ(line(model, *synthetic({8, 8, 3, 10}, 4)),
+            "evaluate: images must be 8x8x1, as the model takes them, but are 8x8x3");
+  EXPECT_EQ(line(model, *synthetic({8, 8, 1, 11}, 44)),
+            "evaluate: there must be at most 10 classes, as the model has, but there are 11");
+  ModelFile named = model;
+  named.info.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+  std::vector<std::string> names = named.info.class_names;
+  names[3] = "x";
+  EXPECT_EQ(line(named, InMemoryDataset(*test_, names)),
+            "evaluate: images must have the classes of the model, but class 3 is 'd' there and 'x' here");
+  names[3] = "d";
+  EXPECT_EQ(line(named, InMemoryDataset(*test_, names)), "");
+}
+
+TEST_F(EvaluateTest, RefusesNetworksThatTheirProgramAloneKnows) {
+  ModelFile model = load_model(train({.epochs = 1}).model);
+  model.info.model = "mine";
+  EXPECT_SAYS((void)evaluate(model, *test_),
+              "holds mine of train_digits: its own program knows how to use it");
+  model.info.model = "lenet5";  // takes no images of 8x8
+  EXPECT_NE(test::message_of<IoError>([&] {
+              (void)evaluate(model, *test_);
+            }).find("run/model.safetensors cannot be used"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# train_images.sh BIN: one folder of photos is enough: a part of each class is kept, the same one in every run and in
+# evaluate, and --test measures what chose nothing. Ends with 77 where $ATHANOR_DATA_DIR has no imagenet-sample.
+set -euo pipefail
+source "$(dirname "$0")/../scripts/photos.sh"
+bin=$1
+need_photos
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+unset ATHANOR_RUNS_DIR
+cd "$folder"
+
+die() { echo "$*"; cat out err 2>/dev/null; exit 1; }
+run() { # run CODE PROGRAM ARGUMENTS...
+  local want=$1 code=0
+  shift
+  "$bin/$@" >out 2>err || code=$?
+  [ "$code" -eq "$want" ] || die "$*: expected code $want, but got $code"
+}
+refuses() { # refuses PATTERN PROGRAM ARGUMENTS...: code 2, one line
+  local pattern=$1
+  shift
+  run 2 "$@"
+  [ "$(wc -l <err)" -eq 1 ] || die "$*: expected one line on stderr"
+  grep -qE -- "$pattern" err || die "$*: expected '$pattern'"
+}
+end() { sed -n "/\"event\":\"end\"/s/.*\"$2\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1/metrics.jsonl"; }
+
+link_photos all 3 36 12
+mv all/train photos
+few=(--device cpu --model resnet18 --image-size 32 --epochs 1)
+
+# 36 photos of 3 classes: 2 of each 12 are a fifth, and batches are small ones.
+run 0 train_images photos "${few[@]}"
+one=runs/train_images/1
+grep -q "30 images to train on, 6 to test" out || die "expected a fifth of each class"
+grep -q "batch 8, learning rate up to 0.0156" out || die "expected small batches"
+python3 -c '
+import json
+flags = json.load(open("runs/train_images/1/config.json"))["flags"]
+assert flags["PHOTOS"]["value"] == "photos" and flags["--batch-size"]["value"] == "8", flags
+' || die "config.json"
+run 0 train_imagenet photos "${few[@]}" --batch-size 8 --lr 0.015625
+[ "$(end $one weights_hash)" = "$(end runs/train_images/2 weights_hash)" ] || die "the earlier name, or the same flags, train otherwise"
+
+# evaluate takes the same images, and names them.
+run 0 athanor evaluate $one --device cpu --json all.json
+grep -q "^as its run reported$" out || die "evaluate does not find the run's images"
+grep -q "^the 6 of photos that its run validated on: 6 images$" out || die "which images"
+grep -qE "photos/class[012]/.*JPEG: class[012], said class[012]" out || die "mistakes are not named"
+run 0 train_images photos --val-split 0.5 --seed 3 "${few[@]}" --max-steps 1 --test all/val
+grep -q "^all/val: 12 images$" out || die "--test is not measured"
+run 0 athanor evaluate runs/train_images/3 --device cpu
+grep -q "^as its run reported$" out || die "evaluate does not know --val-split and --seed"
+
+# train/ and val/ below the folder are what they are called.
+mkdir both && mv photos both/train && cp -r all/val both/val
+run 0 train_images both "${few[@]}" --max-steps 1
+grep -q "36 images to train on, 12 to test" out || die "train/ and val/"
+
+refuses "--val-split: must be .* but got 1.5" train_images both --val-split 1.5
+refuses "--train: PHOTOS are the images to train on" train_images both --train both
+refuses "data: nowhere must be" train_images nowhere
+refuses "there are only flags, but got 'more'" train_images both more
+refuses "--test: measures the model that the run leaves" train_images both --test both/val --run-dir none
+# A resumed run must have the same images to validate on.
+run 0 train_images both/train "${few[@]}" --run-dir named
+refuses "--val-split is 0.3 and was 0.2" train_images both/train --val-split 0.3 "${few[@]}" --run-dir named --resume auto
+mkdir -p phone/cat && cp both/train/class0/*.JPEG phone/cat && mkdir phone/dog && echo x >phone/dog/1.heic
+refuses "phone/dog/1.heic is HEIC.*heif-convert" train_images phone

@@ -1,0 +1,108 @@
+#include "trainer/evaluate.h"
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "data/decoded_dataset.h"
+#include "kernels/context.h"
+#include "tensor/atomic_file.h"
+#include "tensor/error.h"
+#include "tool/commands.h"
+#include "tool/detail/live_line.h"
+#include "tool/named_data.h"
+#include "trainer/detail/read_flag.h"
+#include "trainer/progress.h"
+#include "trainer/run_folder.h"
+
+namespace athanor::tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string model, data, data_dir, device = "auto", json, svg;
+  std::int64_t top = 5, worst = 10;
+  int threads = 0, workers = LoaderOptions::kAuto;
+};
+
+/// Images as the run's own validation got them.
+std::shared_ptr<const Dataset> as_validated(std::shared_ptr<const Dataset> stored, const ModelInfo& model) {
+  if (stored->spec().height > 0 && model.shorter_side == 0) return stored;
+  return std::make_shared<DecodedDataset>(
+      std::move(stored),
+      ImageTransform{
+          .height = model.images.height, .width = model.images.width, .shorter_side = model.shorter_side});
+}
+
+void write(const fs::path& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
+void evaluate(const Options& options) {
+  const auto at_least = [](const char* flag, std::int64_t low, std::int64_t value) {
+    ATH_CHECK(value >= low, "{}: must be at least {}, but got {}", flag, low, value);
+  };
+  at_least("--top", 1, options.top);
+  at_least("--worst", 0, options.worst);
+  at_least("--threads", 0, options.threads);
+  at_least("--workers", LoaderOptions::kAuto, options.workers);
+  const fs::path given = options.model;
+  std::error_code ignored;
+  const ModelFile model = load_model(fs::is_directory(given, ignored) ? model_path(given, "") : given);
+  const Device device = read_flag::device("--device", options.device).device;
+  if (options.threads > 0) cpu_context().set_threads(options.threads);
+  const ValidatedData validated =
+      options.data.empty() ? open_validated(model.path, options.data_dir)
+                           : ValidatedData{options.data, open_named(options.data, options.data_dir)};
+  const std::shared_ptr<const Dataset> data = as_validated(validated.stored, model.info);
+  LiveLine line;
+  const auto all = with_commas(data->size());
+  const Evaluation evaluation =
+      athanor::evaluate(model, *data,
+                        {.top = options.top,
+                         .worst = options.worst,
+                         .device = device,
+                         .workers = options.workers,
+                         .on_progress = [&](std::int64_t images) {
+                           if (line.due())
+                             line.show(fmt::format("{} of {} images", with_commas(images), all));
+                         }});
+  line.clear();
+  const Evaluated of{model.path.string(), validated.name,
+                     [&](std::int64_t sample) { return data->where(sample); }};
+  if (!options.json.empty() && options.json != "-") write(options.json, json_of(evaluation, of));
+  if (!options.svg.empty()) write(options.svg, svg_of(evaluation));
+  fmt::print("{}", options.json == "-" ? json_of(evaluation, of) : summary_of(model.info, evaluation, of));
+}
+
+}  // namespace
+
+void add_evaluate(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("evaluate", "how good a trained classifier is on labelled images");
+  const auto options = std::make_shared<Options>();
+  command->add_option("MODEL", options->model, "folder of a run, or its model.safetensors")->required();
+  command->add_option(
+      "--val", options->data,
+      "digits, mnist, cifar10 (their test images), or whatever `athanor inspect` takes: a folder "
+      "for each class, a packed file, ... [what its run validated on]");
+  command->add_option("--top", options->top, "top-K accuracy [5]");
+  command->add_option("--worst", options->worst, "so many mistakes are named [10]");
+  command->add_option("--json", options->json, "all figures as a JSON object; - for standard output");
+  command->add_option("--svg", options->svg, "the confusion matrix as a picture");
+  command->add_option("--data-dir", options->data_dir,
+                      "folder that holds mnist/ and cifar10/ [$ATHANOR_DATA_DIR, else data-cache]");
+  command->add_option("--threads", options->threads, "CPU threads [all cores]");
+  command->add_option("--workers", options->workers, "threads that read images [auto]");
+  command->add_option("--device", options->device, "auto, cpu or cuda[:N] [auto]");
+  command->callback([options] { evaluate(*options); });
+}
+
+}  // namespace athanor::tool

@@ -1,0 +1,75 @@
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
+
+#include "tensor/error.h"
+#include "tensor/nearest.h"
+#include "tensor/printable.h"
+#include "tool/commands.h"
+#include "tool/tool_main.h"
+#include "trainer/run_main.h"
+
+namespace athanor::tool {
+namespace {
+
+/// CLI11 only says that a subcommand is required; this says which one was meant.
+void check_subcommand(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  for (const std::string& known : names) {
+    if (name == known) return;
+  }
+  detail::fail<>("the first argument must be a subcommand ({}), but is '{}'{}", fmt::join(names, ", "), name,
+                 did_you_mean(name, names));
+}
+
+int run(int argc, char** argv, const std::string& program, const AddCommands& add) {
+  const auto complain = [&](int code, const char* what) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), printable(what).c_str());
+    return code;
+  };
+  try {
+    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, not the end
+    CLI::App app("What to do with models and data", program);
+    app.require_subcommand(1);
+    add(app);
+    if (argc < 2 || argv[1][0] != '-') check_subcommand(app, argc < 2 ? "" : argv[1]);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& help) {
+      return app.exit(help);
+    } catch (const CLI::ParseError& error) {
+      return complain(kExitBadInput, error.what());
+    }
+    return kExitDone;
+  } catch (const std::system_error& error) {  // fmt's, of a standard output that cannot be written
+    return complain(kExitBadInput, error.what());
+  } catch (const ArgumentError& error) {
+    return complain(kExitBadInput, error.what());
+  } catch (const IoError& error) {
+    return complain(kExitBadInput, error.what());
+  } catch (const SomeUnreadable&) {
+    return kExitBadInput;
+  } catch (const Interrupted& error) {
+    return complain(128 + error.signal(), error.what());  // as shells have it
+  } catch (const std::exception& error) {
+    return complain(kExitBackend, error.what());
+  }
+}
+
+}  // namespace
+
+int run_tool(int argc, char** argv, const AddCommands& add) {
+  const std::string program =
+      argc > 0 ? printable(std::filesystem::path(argv[0]).filename().string()) : "athanor";
+  return with_standard_files([&] { return run(argc, argv, program, add); });
+}
+
+}  // namespace athanor::tool

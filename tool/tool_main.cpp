@@ -1,0 +1,17 @@
+#include "tool/tool_main.h"
+
+#include "tool/commands.h"
+#include "tool/named_data.h"
+
+namespace athanor {
+
+int tool_main(int argc, char** argv, const tool::AddCommands& more) {
+  return tool::run_tool(argc, argv, [&](CLI::App& app) {
+    tool::add_predict(app);
+    tool::add_evaluate(app);
+    tool::add_picture(app, [](const std::string& data) { return tool::open_named(data); });
+    if (more) more(app);
+  });
+}
+
+}  // namespace athanor

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace athanor {
+
+namespace tool {
+
+/// Adds subcommands to the app, as tool/commands.h does.
+using AddCommands = std::function<void(CLI::App& app)>;
+
+/// The body of a main() that has these subcommands: parses, runs the one that was called, and says what is
+/// wrong in one line. Returns the exit code (trainer/run_main.h).
+int run_tool(int argc, char** argv, const AddCommands& add);
+
+}  // namespace tool
+
+/// The main() of the tool `athanor`: predict, evaluate, picture and what `more` adds. A program with networks
+/// of its own has the same commands for their models:
+///
+///     int main(int argc, char** argv) {
+///       nn::register_model("my_net", make_my_net);
+///       return tool_main(argc, argv);
+///     }
+int tool_main(int argc, char** argv, const tool::AddCommands& more = {});
+
+}  // namespace athanor
