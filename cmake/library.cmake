@@ -295,6 +295,7 @@ set(ATHANOR_SOURCES
   trainer/reports.cpp
   trainer/run.cpp
   trainer/run_checkpoints.cpp
+  trainer/run_description.cpp
   trainer/run_folder.cpp
   trainer/run_main.cpp
   trainer/run_networks.cpp

@@ -336,6 +336,19 @@ bool compare_calls() {
   return value == "1";
 }
 
+/// What is left over: a flag that there is not, or a word that belongs to none.
+void refuse_extras(const CLI::App& app, const std::string& program) {
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) return;
+  const std::string name = extras[0].substr(0, extras[0].find('='));
+  ATH_CHECK(name.starts_with("-"), "{}: there are only flags, but got '{}'; see --help", program, name);
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
+  }
+  detail::fail<>("{}: there is no flag '{}'{}; see --help", program, name, did_you_mean(name, names));
+}
+
 }  // namespace
 
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig config) {
@@ -377,17 +390,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     std::replace(line.begin(), line.end(), '\n', ' ');
     detail::fail<>("{}: {}; see --help", config.program, line);
   }
-  if (const std::vector<std::string> extras = app.remaining(); !extras.empty()) {
-    const std::string name = extras[0].substr(0, extras[0].find('='));
-    ATH_CHECK(name.starts_with("-"), "{}: there are only flags, but got '{}'; see --help", config.program,
-              name);
-    std::vector<std::string> names;
-    for (const CLI::Option* option : app.get_options()) {
-      for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
-    }
-    detail::fail<>("{}: there is no flag '{}'{}; see --help", config.program, name,
-                   did_you_mean(name, names));
-  }
+  refuse_extras(app, config.program);
   for (const Flags::Flag& flag : own.all()) {
     if (flag.text) config.own_flags.push_back({flag.name, flag.text()});
   }
