@@ -126,6 +126,7 @@ int with_standard_files(const std::function<int()>& body) {
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   return with_standard_files([&] {
     restart_with_quiet_threads(argv);
+    std::signal(SIGUSR1, SIG_IGN);  // it asks a training for a checkpoint: until there is one
     std::signal(SIGXFSZ, SIG_IGN);  // past a limit of ulimit -f, a write fails, and that is said in one line
     try {
       return body(argc, argv);

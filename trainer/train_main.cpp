@@ -1,6 +1,5 @@
 #include "trainer/train_main.h"
 
-#include <csignal>
 #include <cstdio>
 #include <memory>
 
@@ -28,7 +27,6 @@ int train_on_ranks(TrainerConfig config, char** arguments, const dist::Networks&
 int train_main(int argc, char** argv, const TrainerConfig& defaults, const dist::Networks& networks,
                const std::function<FitReport(Trainer&)>& fit, const std::function<void(Flags&)>& own) {
   return run_main(argc, argv, [&](int count, char** arguments) {
-    std::signal(SIGUSR1, SIG_IGN);  // until there is something to save
     Flags flags;
     if (own) own(flags);
     return train_on_ranks(parse_flags(count, arguments, defaults, flags), arguments, networks, fit);
