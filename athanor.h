@@ -78,6 +78,7 @@
 #include "nn/models/model.h"
 #include "nn/models/unet.h"
 #include "nn/module.h"
+#include "nn/onnx.h"
 #include "nn/pool.h"
 #include "nn/pretrained.h"
 #include "nn/sequential.h"

@@ -13,6 +13,7 @@ namespace athanor::nn {
 namespace {
 
 constexpr std::int64_t kIrVersion = 8, kOpset = 17;
+constexpr std::size_t kMostBytes = std::numeric_limits<std::int32_t>::max();
 constexpr const char *kInput = "images", *kOutput = "logits";
 
 /// The whole tree in evaluation mode; then each module is in its own again.
@@ -37,6 +38,12 @@ class Evaluation {
 void check(const Module& model, const Shape& sample, const OnnxOptions& options) {
   for (const std::int64_t size : sample)
     ATH_CHECK(size > 0, "export_onnx: a sample must have elements, but is {}", sample);
+  std::size_t bytes = 0;
+  const StateDict state = model.state_dict();
+  for (const StateDict::Entry& entry : state) bytes += std::get<Tensor>(entry.value).bytes();
+  ATH_CHECK(bytes < kMostBytes,
+            "export_onnx: an ONNX file must be smaller than 2 GB, but the weights are {:.2f} GB",
+            static_cast<double>(bytes) / 1e9);
   for (const Parameter& parameter : model.parameters())
     ATH_CHECK(parameter.tensor.dtype() == DType::f32,
               "export_onnx: weights must be f32, but '{}' is {}; write model.to(DType::f32)", parameter.name,
@@ -133,7 +140,7 @@ void export_onnx(Module& model, const Shape& sample, const std::filesystem::path
   file.message(8, opset);
   for (const auto& [name, text] : options.metadata) file.message(14, onnx::pair_message(name, text));
   file.head_of_bytes(7, graph.text().size());
-  ATH_CHECK(file.text().size() + graph.text().size() < std::numeric_limits<std::int32_t>::max(),
+  ATH_CHECK(file.text().size() + graph.text().size() < kMostBytes,
             "export_onnx: an ONNX file must be smaller than 2 GB, but {} has {} bytes", path.string(),
             file.text().size() + graph.text().size());
   AtomicFile out(path);

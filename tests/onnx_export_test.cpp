@@ -263,6 +263,18 @@ TEST(OnnxExport, RefusesWeightsThatAreNotF32AndLeavesTheFileThatWasThere) {
   EXPECT_EQ(test::read_file(folder / "x.onnx"), "before");
 }
 
+TEST(OnnxExport, RefusesWeightsOfTwoGigabytesBeforeItRuns) {
+  struct Large final : Module {
+    // No memory but for one element.
+    Large() { register_parameter("w", Tensor::zeros({1, 1}).view_as_strided({32768, 16384}, {0, 0}, 0)); }
+    Tensor forward(const Tensor&) override { throw std::runtime_error("it ran"); }
+  };
+  const TempDir folder;
+  Large model;
+  EXPECT_SAYS(export_onnx(model, {4}, folder / "x.onnx"),
+              "an ONNX file must be smaller than 2 GB, but the weights are 2.15 GB");
+}
+
 TEST(OnnxExport, LeavesModulesInTheModeTheyWereIn) {
   const TempDir folder;
   WithFunction model([](const Tensor& x) { return x; });

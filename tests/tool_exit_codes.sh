@@ -32,6 +32,8 @@ refuses '--impl' run-op "$golden/relu.safetensors" "${out[@]}" --impl eigen
 refuses 'abacus' run-op "$golden/relu.safetensors" "${out[@]}" --device abacus
 refuses 'absent' run-op "$golden/relu.safetensors" --out "$folder/absent/out.safetensors"
 refuses 'there is none' pack "$folder/absent" "$folder/a.athp"
+refuses 'absent' convert "$folder/absent" "$folder/a.onnx"
+refuses 'relu.safetensors' convert "$golden/relu.safetensors" "$folder/a.onnx"
 refuses 'DST' pack "$folder"
 refuses '--image-size: must be at least 1, but got -3' plan lenet5 --image-size -3
 refuses '--classes: must be at least 1, but got -1' plan lenet5 --classes -1
