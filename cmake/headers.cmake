@@ -230,6 +230,7 @@ set(ATHANOR_HEADERS
   trainer/evaluation.h
   trainer/feeding.h
   trainer/flags.h
+  trainer/free_memory.h
   trainer/frozen_weights.h
   trainer/gather_metrics.h
   trainer/json_lines.h

@@ -280,6 +280,7 @@ set(ATHANOR_SOURCES
   trainer/evaluation_text.cpp
   trainer/feeding.cpp
   trainer/flags.cpp
+  trainer/free_memory.cpp
   trainer/frozen_weights.cpp
   trainer/gather_metrics.cpp
   trainer/json_lines.cpp

@@ -82,15 +82,13 @@ examples::Data images(const TrainerConfig& flags) {
 
 /// Few images make steps of few, and those are small ones: a fortieth of the set, and a rate in proportion.
 void fit_to_size(TrainerConfig& config, std::int64_t images) {
+  if (!examples::is_default(config, "--batch-size")) return;
   const std::int64_t usual = config.batch_size;
-  if (examples::is_default(config, "--batch-size")) {
-    while (config.batch_size > 8 && config.batch_size * 40 > images) config.batch_size /= 2;
-    examples::set_default(config, "--batch-size", fmt::format("{}", config.batch_size));
-  }
-  if (examples::is_default(config, "--lr")) {
-    config.lr *= static_cast<double>(config.batch_size) / static_cast<double>(usual);
-    examples::set_default(config, "--lr", fmt::format("{}", config.lr));
-  }
+  while (config.batch_size > 8 && config.batch_size * 40 > images) config.batch_size /= 2;
+  examples::set_default(config, "--batch-size", fmt::format("{}", config.batch_size));
+  if (!examples::is_default(config, "--lr")) return;
+  config.lr *= static_cast<double>(config.batch_size) / static_cast<double>(usual);
+  examples::set_default(config, "--lr", fmt::format("{}", config.lr));
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST_F(EvaluateTest, OfTheBestEpochIsWhatTheRunReported) {
 TEST_F(EvaluateTest, OfSeveralRanksIsWhatTheyReported) {
   for (const int ranks : {2, 3}) {
     SCOPED_TRACE(ranks);
-    TrainerConfig config{.epochs = 1, .precision = Precision::f16, .ema_decay = 0.9};
+    TrainerConfig config{.epochs = 1, .ema_decay = 0.9, .precision = Precision::f16};
     config.strategy = Strategy::zero1;
     expect_reported(train(config, ranks));
     EXPECT_EQ(load_model(dir_ / "run/model.safetensors").info.ranks, ranks);

@@ -134,9 +134,9 @@ Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& 
 
 std::string summary_of(const ModelInfo& model, const Evaluation& evaluation, const Evaluated& of) {
   std::string text =
-      fmt::format("{}: {}, {} of {}, {}\n", printable(of.model),
-                  model.model.empty() ? "a network" : printable(model.model), printable(model.weights),
-                  printable(model.program), name_of(model.precision));
+      fmt::format("{}: {} of {}, {}, {}\n", printable(of.model),
+                  model.model.empty() ? "a network" : printable(model.model), printable(model.program),
+                  name_of(model.precision), printable(model.weights));
   text += fmt::format("{}: {} images\n\n{}", printable(of.data), with_commas(evaluation.images()),
                       figures(evaluation.loss(), evaluation.top1()));
   if (evaluation.top() > 1)

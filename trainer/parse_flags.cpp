@@ -198,7 +198,8 @@ void add_machine(FlagTable& flags, TrainerConfig& config) {
               config.device_note = choice.note;
               return choice.device;
             });
-  flags.add("--memory-limit BYTES", "most memory that tensors may take, as 500000000 or 2G [none]",
+  flags.add("--memory-limit BYTES",
+            "most memory that tensors may take, as 500000000 or 2G [on the CPU, nearly all that is free]",
             config.memory_limit, byte_count);
   flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
            config.deterministic);
@@ -349,6 +350,17 @@ void refuse_extras(const CLI::App& app, const std::string& program) {
   detail::fail<>("{}: there is no flag '{}'{}; see --help", program, name, did_you_mean(name, names));
 }
 
+/// What flags say of each other.
+void check_together(const FlagTable& flags, TrainerConfig& config) {
+  // The images that are validated on must stay the same ones.
+  if (!config.photos.empty() && config.val_data.empty())
+    config.own_flags.push_back({"--val-split", fmt::format("{}", config.val_split)});
+  ATH_CHECK(config.photos.empty() || config.train_data.empty(),
+            "--train: PHOTOS are the images to train on: give one of them");
+  ATH_CHECK(!flags.given("--early-stop") || !flags.given("--monitor"),
+            "--monitor: --early-stop keeps the best weights, too: give one of them");
+}
+
 }  // namespace
 
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig config) {
@@ -394,13 +406,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   for (const Flags::Flag& flag : own.all()) {
     if (flag.text) config.own_flags.push_back({flag.name, flag.text()});
   }
-  // The images that are validated on must stay the same ones.
-  if (!config.photos.empty() && config.val_data.empty())
-    config.own_flags.push_back({"--val-split", fmt::format("{}", config.val_split)});
-  ATH_CHECK(config.photos.empty() || config.train_data.empty(),
-            "--train: PHOTOS are the images to train on: give one of them");
-  ATH_CHECK(!flags.given("--early-stop") || !flags.given("--monitor"),
-            "--monitor: --early-stop keeps the best weights, too: give one of them");
+  check_together(flags, config);
   config.flags = flags.values();
   if (!data_folder.empty()) set_source(config.flags, "--data-dir", "ATHANOR_DATA_DIR");
   if (config.fast_dev_run) config.run_root.clear();  // leaves nothing behind

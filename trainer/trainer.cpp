@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "trainer/checkpoint.h"
 #include "trainer/classifier.h"
 #include "trainer/early_stopping.h"
+#include "trainer/free_memory.h"
 #include "trainer/json_lines.h"
 #include "trainer/run.h"
 #include "trainer/run_folder.h"
@@ -25,11 +27,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// --memory-limit; without it, on the CPU, what the system or the control group has left for this rank: more
+/// would end the process without a word. A part stays for what is no tensor. 0: none.
+std::int64_t memory_limit(const TrainerConfig& config) {
+  if (config.memory_limit > 0 || !config.device.is_cpu()) return config.memory_limit;
+  const AllocatorStats now = allocator_of(config.device).stats();
+  const std::optional<std::int64_t> free = free_memory();
+  return free ? now.current + now.cached + *free / config.local_ranks / 10 * 9 : 0;
+}
+
 class MemoryLimit {
  public:
-  MemoryLimit(Device device, std::int64_t bytes) : allocator_(allocator_of(device)) {
-    if (bytes > 0) check_against_what_is_held(bytes);
-    allocator_.set_limit(static_cast<std::size_t>(bytes));
+  explicit MemoryLimit(const TrainerConfig& config) : allocator_(allocator_of(config.device)) {
+    if (config.memory_limit > 0) check_against_what_is_held(config.memory_limit);
+    allocator_.set_limit(static_cast<std::size_t>(memory_limit(config)));
     allocator_.reset_peak();
   }
   ~MemoryLimit() { allocator_.set_limit(0); }
@@ -180,7 +191,7 @@ FitReport Trainer::fit(Task& task, const Dataset& train) {
 FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out) {
   if (ended_phases_) return *ended_phases_;
   why_stopped_.clear();
-  const MemoryLimit limit(config_.device, config_.memory_limit);
+  const MemoryLimit limit(config_);
   return on_device(config_.device, [&](auto& context) {
     set_up(context, config_);
     Run run(*this, config_, callbacks_, *strategy_, memory_, task, train, held_out);
