@@ -153,6 +153,7 @@ set(ATHANOR_HEADERS
   nn/conv_transpose2d.h
   nn/dropout.h
   nn/flatten.h
+  nn/foreign_names.h
   nn/group_norm.h
   nn/init.h
   nn/layer_norm.h
@@ -211,6 +212,7 @@ set(ATHANOR_HEADERS
   tensor/state_dict.h
   tensor/stream.h
   tensor/tensor.h
+  tensor/torch_file.h
   tensor/trace.h
   trainer/bottleneck.h
   trainer/callback.h
@@ -220,6 +222,7 @@ set(ATHANOR_HEADERS
   trainer/early_stopping.h
   trainer/feeding.h
   trainer/flags.h
+  trainer/freezing.h
   trainer/frozen_weights.h
   trainer/gather_metrics.h
   trainer/json_lines.h
@@ -246,4 +249,5 @@ set(ATHANOR_HEADERS
   trainer/train_main.h
   trainer/trainer.h
   trainer/validation.h
+  trainer/weights_file.h
 )

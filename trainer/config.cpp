@@ -84,6 +84,11 @@ void check(const TrainerConfig& config) {
             "--fast-dev-run: must go without --resume, as it makes one step of its own");
   ATH_CHECK(config.pretrained.empty() || std::filesystem::exists(config.pretrained),
             "--pretrained: must be a file of weights, but there is no {}", config.pretrained.string());
+  ATH_CHECK(!config.reset_head || !config.pretrained.empty(),
+            "--reset-head: needs --pretrained, whose last layer it leaves out");
+  for (const Freeze& one : config.freeze)
+    ATH_CHECK(one.epochs > 0, "--freeze: '{}' must be frozen for 1 epoch at least, but got {}", one.prefix,
+              one.epochs);
   if (config.early_stop) check(*config.early_stop);
 }
 

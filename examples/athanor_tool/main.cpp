@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "examples/athanor_tool/convert.h"
 #include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/plan.h"
 #include "examples/athanor_tool/predict.h"
@@ -46,6 +47,7 @@ int run_tool(int argc, char** argv) try {
   athanor::tool::add_verify(app);
   athanor::tool::add_flight(app);
   athanor::tool::add_predict(app);
+  athanor::tool::add_convert(app);
   athanor::tool::add_plan(app);
 
   if (argc < 2 || argv[1][0] != '-') check_subcommand(app, argc < 2 ? "" : argv[1]);
