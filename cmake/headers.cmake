@@ -155,6 +155,7 @@ set(ATHANOR_HEADERS
   nn/conv_transpose2d.h
   nn/dropout.h
   nn/flatten.h
+  nn/foreign_names.h
   nn/group_norm.h
   nn/init.h
   nn/layer_norm.h
@@ -214,6 +215,7 @@ set(ATHANOR_HEADERS
   tensor/state_dict.h
   tensor/stream.h
   tensor/tensor.h
+  tensor/torch_file.h
   tensor/trace.h
   tool/commands.h
   tool/named_data.h
@@ -231,6 +233,7 @@ set(ATHANOR_HEADERS
   trainer/feeding.h
   trainer/flags.h
   trainer/free_memory.h
+  trainer/freezing.h
   trainer/frozen_weights.h
   trainer/gather_metrics.h
   trainer/json_lines.h
@@ -257,4 +260,5 @@ set(ATHANOR_HEADERS
   trainer/train_main.h
   trainer/trainer.h
   trainer/validation.h
+  trainer/weights_file.h
 )

@@ -197,9 +197,14 @@ set(ATHANOR_SOURCES
   tensor/atomic_file.cpp
   tensor/counters.cpp
   tensor/detail/host_copy.cpp
+  tensor/detail/mapped_file.cpp
+  tensor/detail/pickle.cpp
+  tensor/detail/pickle_tensors.cpp
   tensor/detail/safetensors_header.cpp
   tensor/detail/sha256.cpp
   tensor/detail/tags.cpp
+  tensor/detail/torch_tensors.cpp
+  tensor/detail/zip_directory.cpp
   tensor/device.cpp
   tensor/format.cpp
   tensor/nearest.cpp
@@ -211,6 +216,7 @@ set(ATHANOR_SOURCES
   tensor/state_dict.cpp
   tensor/stream.cpp
   tensor/tensor.cpp
+  tensor/torch_file.cpp
   tensor/trace.cpp
   kernels/conv.cpp
   kernels/random_op.cpp
@@ -232,6 +238,7 @@ set(ATHANOR_SOURCES
   nn/batch_norm.cpp
   nn/conv2d.cpp
   nn/conv_transpose2d.cpp
+  nn/foreign_names.cpp
   nn/group_norm.cpp
   nn/init.cpp
   nn/layer_norm.cpp
@@ -281,6 +288,7 @@ set(ATHANOR_SOURCES
   trainer/feeding.cpp
   trainer/flags.cpp
   trainer/free_memory.cpp
+  trainer/freezing.cpp
   trainer/frozen_weights.cpp
   trainer/gather_metrics.cpp
   trainer/json_lines.cpp
@@ -311,6 +319,7 @@ set(ATHANOR_SOURCES
   trainer/train_main.cpp
   trainer/trainer.cpp
   trainer/validation.cpp
+  trainer/weights_file.cpp
 )
 # Which of them are formats: these folders, and what in data/ and trainer/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})

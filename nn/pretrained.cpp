@@ -1,9 +1,8 @@
 #include "nn/pretrained.h"
 
-#include <algorithm>
-
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"
+#include "nn/foreign_names.h"
 #include "nn/torch_layout.h"
 #include "tensor/error.h"
 
@@ -21,8 +20,9 @@ bool differ_in_classes(const Shape& a, const Shape& b) {
 
 }  // namespace
 
-Pretrained load_pretrained(Module& model, const StateDict& weights) {
-  const StateDict given = has_torch_layout(model, weights) ? from_torch_layout(model, weights) : weights;
+Pretrained load_pretrained(Module& model, const StateDict& weights, const PretrainedOptions& options) {
+  const StateDict named = with_our_names(model, weights);
+  const StateDict given = has_torch_layout(model, named) ? from_torch_layout(model, named) : named;
   const StateDict own = model.state_dict();
   const std::vector<Parameter> parameters = model.parameters();
   ATH_CHECK(!parameters.empty(), "pretrained: the model must have parameters");
@@ -36,23 +36,21 @@ Pretrained load_pretrained(Module& model, const StateDict& weights) {
     ++of_head;
     const StateDict::Value* value = given.find(parameter.name);
     const Tensor* theirs = value ? std::get_if<Tensor>(value) : nullptr;
-    if (!theirs || !differ_in_classes(theirs->shape(), parameter.tensor.shape())) continue;
-    result.fresh.push_back(parameter.name);
-    result.classes = theirs->shape()[0];
+    const bool differs = theirs && differ_in_classes(theirs->shape(), parameter.tensor.shape());
+    if (theirs && theirs->rank() > 0) result.classes = theirs->shape()[0];
+    if (differs || options.reset_head) result.fresh.push_back(parameter.name);
   }
   if (head.empty() || std::ssize(result.fresh) != of_head) result.fresh.clear();
+  if (result.fresh.empty()) result.classes = 0;
 
   const NoGrad no_grad;
   StateDict state;
+  for (const std::string& name : result.fresh)
+    state.set(name, clone(std::get<Tensor>(*own.find(name)).detach()));
   for (const StateDict::Entry& entry : given) {
-    const bool is_fresh =
-        std::find(result.fresh.begin(), result.fresh.end(), entry.name) != result.fresh.end();
-    if (!is_fresh) {
-      state.set(entry.name, entry.value);
-      ++result.loaded;
-    } else {
-      state.set(entry.name, clone(std::get<Tensor>(*own.find(entry.name)).detach()));
-    }
+    if (state.contains(entry.name)) continue;
+    state.set(entry.name, entry.value);
+    ++result.loaded;
   }
   model.load_state_dict(state);
   return result;

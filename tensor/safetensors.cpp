@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <utility>
 
 #include <nlohmann/json.hpp>
-#include <sys/mman.h>
 
 #include "tensor/atomic_file.h"
 #include "tensor/detail/host_copy.h"
+#include "tensor/detail/mapped_file.h"
 #include "tensor/detail/safetensors_header.h"
-#include "tensor/regular_file.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little endian");
 
@@ -21,34 +18,6 @@ namespace athanor::safetensors {
 namespace {
 
 constexpr std::string_view kOwnKeys = "athanor:";
-
-// Mapped files ---------------------------------------------------------------------------------------------
-
-class MappedFile final : public RefCounted {
- public:
-  explicit MappedFile(const std::filesystem::path& path) {
-    const RegularFile file(path);
-    if (!file.problem().empty()) detail::fail<IoError>("safetensors: {} {}", path.string(), file.problem());
-    bytes_ = static_cast<std::size_t>(file.bytes());
-    if (bytes_ == 0) return;
-    // Private and writable: a tensor may be written in place without touching the file.
-    void* data = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.descriptor(), 0);
-    if (data == MAP_FAILED) {
-      detail::fail<IoError>("safetensors: cannot map {}: {}", path.string(), std::strerror(errno));
-    }
-    data_ = static_cast<std::byte*>(data);
-  }
-
-  std::span<std::byte> bytes() const { return {data_, bytes_}; }
-
- private:
-  ~MappedFile() override {
-    if (data_) ::munmap(data_, bytes_);
-  }
-
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
-};
 
 Tensor make_tensor(const Ref<MappedFile>& file, const Header& header, const TensorInfo& info,
                    const std::string& path) {
@@ -191,7 +160,7 @@ std::string header_text(const StateDict& entries, const std::vector<Placed>& pla
 }  // namespace
 
 StateDict load(const std::filesystem::path& path, Metadata* metadata) {
-  const auto file = make_ref<MappedFile>(path);
+  const auto file = make_ref<MappedFile>(path, "safetensors");
   Header header = read_header(file->bytes(), path.string());
   const std::vector<Scalar> scalars = take_scalars(header.metadata, path.string());
 

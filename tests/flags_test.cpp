@@ -185,6 +185,10 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
       {{"--early-stop", "val_loss"}, "METRIC:PATIENCE"},
       {{"--early-stop", "val_los:3"}, "did you mean 'val_loss'"},
       {{"--early-stop", "val_loss:0"}, "at least 1"},
+      {{"--freeze", "layer1:0"}, "--freeze: must be at least 1, but got 0"},
+      {{"--freeze", "layer1:soon"}, "--freeze: must be a whole number, but got 'soon'"},
+      {{"--freeze", ":3"}, "--freeze: must be a part of the network, or PREFIX:EPOCHS, but got ':3'"},
+      {{"--reset-head"}, "--reset-head: needs --pretrained"},
       {{"--profile", "deep"}, "--profile"},
       {{"--device", "tpu"}, "--device"},
       {{"--strategy", "fsdp"}, "--strategy: must be single, ddp or zero1, but got 'fsdp'"},
@@ -265,6 +269,25 @@ TEST(Flags, ADeviceThatIsNotThereIsNamed) {
 
 TEST(Flags, Tf32NeedsAGpu) {
   EXPECT_NE(refusal({"--precision", "tf32", "--device", "cpu"}).find("must be on a GPU"), std::string::npos);
+}
+
+TEST(Flags, FreezeMayBeGivenSeveralTimes) {
+  const auto config =
+      parse({"--freeze", "layer1", "--freeze", "layer2.0:3", "--freeze=fc:1", "--epochs", "4"});
+  ASSERT_EQ(config.freeze.size(), 3u);
+  EXPECT_EQ(config.freeze[0].prefix, "layer1");
+  EXPECT_EQ(config.freeze[0].epochs, Freeze::kAlways);
+  EXPECT_EQ(config.freeze[1].prefix, "layer2.0");
+  EXPECT_EQ(config.freeze[1].epochs, 3);
+  EXPECT_EQ(config.freeze[2].prefix, "fc");
+  EXPECT_EQ(config.epochs, 4);
+  const auto shown = std::find_if(config.flags.begin(), config.flags.end(),
+                                  [](const FlagValue& flag) { return flag.name == "--freeze"; });
+  ASSERT_NE(shown, config.flags.end());
+  EXPECT_EQ(shown->value, "layer1 layer2.0:3 fc:1");
+  EXPECT_TRUE(parse({}).freeze.empty());
+  EXPECT_EQ(refusal({"--freeze", "layer1", "layer2"}),
+            "train: there are only flags, but got 'layer2'; see --help");
 }
 
 TEST(Flags, HelpNamesEveryFlag) {

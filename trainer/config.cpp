@@ -91,6 +91,11 @@ void check(const TrainerConfig& config) {
             "--save-top-k: needs --monitor METRIC, which says what the best are; or --early-stop");
   ATH_CHECK(config.save_top_k == 0 || saves,
             "--save-top-k: needs --checkpoint-dir or --run-dir, which says where");
+  ATH_CHECK(!config.reset_head || !config.pretrained.empty(),
+            "--reset-head: needs --pretrained, whose last layer it leaves out");
+  for (const Freeze& one : config.freeze)
+    ATH_CHECK(one.epochs > 0, "--freeze: '{}' must be frozen for 1 epoch at least, but got {}", one.prefix,
+              one.epochs);
   if (config.early_stop) check(*config.early_stop);
 }
 

@@ -41,6 +41,14 @@ struct EarlyStop {
   const char* flag() const { return patience == kNever ? "--monitor" : "--early-stop"; }
 };
 
+/// --freeze PREFIX[:EPOCHS]: a part of the network that does not train (freezing.h).
+struct Freeze {
+  static constexpr std::int64_t kAlways = std::numeric_limits<std::int64_t>::max();
+
+  std::string prefix;             ///< a module's dotted name: "features", "layer1.0"
+  std::int64_t epochs = kAlways;  ///< of the run, after which it trains
+};
+
 /// What several ranks share: nothing, because there is one; gradients; or also masters and optimizer state.
 enum class Strategy : std::uint8_t { automatic, single, ddp, zero1 };
 
@@ -144,6 +152,8 @@ struct TrainerConfig {
   std::string resume = {};  ///< "auto": the newest in checkpoint_dir, if any; a checkpoint; empty: begin
   std::filesystem::path pretrained = {};  ///< weights to begin with, see nn/pretrained.h; empty: random ones
   bool validate_only = false;             ///< evaluate.h: train nothing, measure what a run has left
+  bool reset_head = false;                ///< the last layer begins with random weights all the same
+  std::vector<Freeze> freeze = {};        ///< parts of the network that do not train
   std::filesystem::path metrics = {};     ///< JSON lines are appended there; empty: none
   std::filesystem::path data_dir = {};    ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
 

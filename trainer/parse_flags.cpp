@@ -28,8 +28,12 @@ class FlagTable {
     for (const Shown& flag : shown_) {
       const CLI::Option* const option = app_.get_option(flag.name);
       const bool given = option->count() > 0;
-      values.push_back(
-          {flag.name, given ? option->results().back() : flag.standard, given ? "flag" : "default"});
+      const bool is_list = option->get_expected_max() > 1;
+      values.push_back({flag.name,
+                        !given    ? flag.standard
+                        : is_list ? fmt::format("{}", fmt::join(option->results(), " "))
+                                  : option->results().back(),
+                        given ? "flag" : "default"});
     }
     return values;
   }
@@ -47,6 +51,23 @@ class FlagTable {
     app_.add_option(names, take, wrapped(help, target))
         ->type_name(usage.substr(space + 1))
         ->take_last()
+        ->group(group_);
+    shown_.push_back({flag, standard_of(help, target)});
+  }
+  /// The same of a flag that may be given several times: what `read` makes of each is appended to `target`.
+  template <class T, class Read>
+  void add_each(const std::string& usage, const std::string& help, std::vector<T>& target, const Read& read) {
+    const std::size_t space = usage.find(' ');
+    const std::string flag = usage.substr(0, space);
+    const auto take = [&target, read, flag](const CLI::results_t& texts) {
+      target.clear();
+      for (const std::string& text : texts) target.push_back(read(flag, text));
+      return true;
+    };
+    app_.add_option(flag, take, terminal::wrapped(help, kHelpColumns, 0))
+        ->type_name(usage.substr(space + 1))
+        ->expected(1, 1000)
+        ->allow_extra_args(false)
         ->group(group_);
     shown_.push_back({flag, standard_of(help, target)});
   }
@@ -146,6 +167,10 @@ void add_training(FlagTable& flags, TrainerConfig& config) {
       "keep the weights of the best validation, without stopping: val_loss, val_accuracy, train_loss, or "
       "for another metric that the program logs METRIC:min or :max [the last weights]",
       config.early_stop, monitor);
+  flags.add_each("--freeze PREFIX[:EPOCHS]",
+                 "do not train the part of the network of that name (layer1, features.0), nor move its batch "
+                 "norms' statistics, or not in the first EPOCHS; may be given several times [none]",
+                 config.freeze, freeze);
   flags.add("--seed N", "random seed: initial weights, order and augmentation of images, dropout [0]",
             config.seed, seed);
 }
@@ -286,10 +311,16 @@ void add_reports(FlagTable& flags, TrainerConfig& config) {
       "fresh start where there is none",
       config.resume, path);
   if (config.models.empty()) return;  // a task's networks are the program's to fill
-  flags.add("--pretrained FILE",
-            "initial weights: a checkpoint, or safetensors with this model's names; if the number of classes "
-            "differs, the last layer starts from random weights [random]",
-            config.pretrained, path);
+  flags.add(
+      "--pretrained FILE",
+      "initial weights: a run's model, a checkpoint, or safetensors or a .pth of torchvision's or timm's "
+      "model of this name; if the number of classes differs, the last layer starts from random weights "
+      "[random]",
+      config.pretrained, path);
+  flags.on("--reset-head",
+           "with --pretrained: the last layer starts from random weights where the number of classes is the "
+           "same, too",
+           config.reset_head);
   flags.on(
       "--validate-only",
       "train nothing: measure the model.safetensors of --pretrained, or of the newest run, on the images "

@@ -10,6 +10,7 @@
 #include "kernels/hash.h"
 #include "optim/load.h"
 #include "tensor/error.h"
+#include "trainer/freezing.h"
 #include "trainer/gather_metrics.h"
 #include "trainer/overflow.h"
 #include "trainer/progress.h"
@@ -206,6 +207,7 @@ StatePart Run::weights_part() {
 // Between steps --------------------------------------------------------------------------------------------
 
 void Run::begin_epoch() {
+  freeze_for_epoch(task_.networks(), config_.freeze, position_.epoch);
   feeding_.train().start_epoch(position_.epoch, position_.epoch_samples);
   if (position_.epoch_steps == 0) {
     metrics_.clear();

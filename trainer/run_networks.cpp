@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "tensor/error.h"
+#include "trainer/freezing.h"
 #include "trainer/run.h"
 
 namespace athanor {
@@ -79,6 +80,7 @@ std::vector<std::unique_ptr<OptimizedNetworks>> Run::make_networks(ModelMemory& 
   strategy_.check_same(shared_settings());  // ranks that differ do not understand each other
   if (memory.frozen) memory.frozen->put_back();
   widen(task_.networks());
+  freeze_for_run(task_.networks(), config_.freeze);
   auto frozen = std::make_unique<FrozenWeights>(task_.frozen_parameters(), task_.frozen_buffers(),
                                                 config_.precision, config_.device);
   check_frozen(*frozen, strategy_);

@@ -31,6 +31,13 @@ std::string text(const std::optional<EarlyStop>& stop) {
   return fmt::format("{}:{}{}", stop->metric, stop->patience, goal);
 }
 
+std::string text(const std::vector<Freeze>& freezes) {
+  std::vector<std::string> all;
+  for (const Freeze& one : freezes)
+    all.push_back(one.epochs == Freeze::kAlways ? one.prefix : fmt::format("{}:{}", one.prefix, one.epochs));
+  return all.empty() ? "none" : fmt::format("{}", fmt::join(all, " "));
+}
+
 std::string text(const Augment& augment) {
   std::string all =
       fmt::format("pad {}{}, flip {}, cutout {}", augment.pad,
@@ -96,6 +103,11 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"loss_scale", "--loss-scale", text(config.loss_scaling), "automatic"},
       {"f32_gradients", "--grad-dtype f32", text(config.f32_gradients), "false"},
       {"early_stop", "--early-stop", text(config.early_stop), "none"},
+      {.name = "freeze",
+       .called = "--freeze",
+       .value = text(config.freeze),
+       .unset = "none",
+       .may_lack = true},
       {"momentum", "the program's momentum", text(config.momentum)},
       {"weight_decay", "the program's weight decay",
        text(config.weight_decay) + (config.decay == Decay::all ? " of all" : "")},

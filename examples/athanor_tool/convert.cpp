@@ -2,17 +2,23 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "examples/athanor_tool/convert_onnx.h"
 #include "nn/models/model.h"
+#include "nn/pretrained.h"
+#include "nn/torch_layout.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "tensor/safetensors.h"
 #include "trainer/run_folder.h"
+#include "trainer/weights_file.h"
 
 namespace athanor::tool {
 namespace {
@@ -20,52 +26,159 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string in, out;
+  std::string in, out, model, layout = "athanor";
+  std::int64_t channels = 0, image_size = 0;
   OnnxForm onnx;
 };
 
-std::unique_ptr<nn::Module> network_of(const ModelFile& file, const fs::path& path) {
-  const ModelInfo& info = file.info;
-  const std::vector<std::string> known = nn::model_names();
-  ATH_CHECK(std::find(known.begin(), known.end(), info.model) != known.end(),
-            "convert: {} must hold a network that --model names, but holds {} of {}", path.string(),
-            info.model.empty() ? "a network" : info.model, info.program);
-  const ImageSpec& images = info.images;
-  try {
-    auto network = nn::make_model(info.model, {images.classes, images.channels, images.height}, 0);
-    network->load_state_dict(file.weights);
-    return network;
-  } catch (const ArgumentError& error) {
-    detail::fail<IoError>("convert: {} cannot be used: {}", path.string(), error.what());
+/// A network with the weights of IN, and what is known of it.
+struct Loaded {
+  ModelInfo info;
+  std::unique_ptr<nn::Module> network;
+  std::string assumed;  ///< of the images, where the file does not say
+};
+
+// Reading --------------------------------------------------------------------------------------------------
+
+void check_known(const fs::path& path, const WeightsFile& file, const Options& options) {
+  if (!file.info) {
+    ATH_CHECK(!options.model.empty(),
+              "convert: {} does not say which network it is of: name it with --model, one of {}",
+              path.string(), fmt::join(nn::model_names(), " "));
+    return;
   }
+  const std::string& name = file.info->model;
+  ATH_CHECK(options.model.empty() || options.model == name, "--model: {} holds {}, but got {}", path.string(),
+            name.empty() ? "a network of its own program" : name, options.model);
+  const std::vector<std::string> known = nn::model_names();
+  ATH_CHECK(std::find(known.begin(), known.end(), name) != known.end(),
+            "convert: {} must hold a network that --model names, but holds {} of {}", path.string(),
+            name.empty() ? "a network" : name, file.info->program);
+}
+
+/// What others' classifiers expect: pixels normalised as on ImageNet, the middle of a slightly larger image.
+void assume_images(ModelInfo& info) {
+  const ImageSpec& images = info.images;
+  if (images.channels == 3) {
+    info.pixels = {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+  } else {
+    const auto channels = static_cast<std::size_t>(images.channels);
+    info.pixels = {std::vector<double>(channels, 0.5), std::vector<double>(channels, 0.5)};
+  }
+  if (images.height >= 64) info.shorter_side = images.height * 8 / 7;
+}
+
+Loaded load(const Options& options) {
+  std::error_code ignored;
+  const fs::path path =
+      fs::is_directory(options.in, ignored) ? model_path(options.in, "") : fs::path(options.in);
+  const WeightsFile file = read_weights(path);
+  check_known(path, file, options);
+  Loaded loaded;
+  ModelInfo& info = loaded.info;
+  if (file.info) info = *file.info;
+  if (info.model.empty()) info.model = options.model;
+  const auto build = [&](std::int64_t classes) {
+    const nn::ModelOptions full =
+        nn::model_options(info.model, {classes, options.channels ? options.channels : info.images.channels,
+                                       options.image_size ? options.image_size : info.images.height});
+    info.images = {full.image_size, full.image_size, full.in_channels, full.classes};
+    loaded.network = nn::make_model(info.model, full, 0);
+    try {
+      return nn::load_pretrained(*loaded.network, file.weights);
+    } catch (const ArgumentError& error) {
+      detail::fail<>("convert: {} does not hold {}: {}", path.string(), info.model, error.what());
+    }
+  };
+  const nn::Pretrained taken = build(info.images.classes);
+  if (!taken.fresh.empty()) build(taken.classes);  // the file knows best how many there are
+  if (!file.info) {
+    info.program = "athanor convert";
+    info.weights = path.filename().string();
+    info.test_loss = info.test_accuracy = std::numeric_limits<double>::quiet_NaN();
+  }
+  if (info.pixels.mean.empty()) {
+    assume_images(info);
+    loaded.assumed = fmt::format("; images are assumed to be normalised by mean {:.4g}, deviation {:.4g}",
+                                 fmt::join(info.pixels.mean, " "), fmt::join(info.pixels.stddev, " "));
+  }
+  return loaded;
+}
+
+// Writing: a function for each form of OUT -----------------------------------------------------------------
+
+/// As a run leaves its model: athanor predict takes it.
+void write_athanor(const Loaded& loaded, const Options& options) {
+  save_state_file(options.out, StateFile::model, model_state(loaded.info, loaded.network->state_dict()));
+}
+
+/// What torchvision's network of that name loads with load_state_dict(strict=True).
+void write_torch(const Loaded& loaded, const Options& options) {
+  safetensors::save(options.out, nn::to_torch_layout(*loaded.network, loaded.network->state_dict()),
+                    {{"format", "pt"}});
+}
+
+/// A graph that onnxruntime and others run.
+void write_graph(const Loaded& loaded, const Options& options) {
+  write_onnx(*loaded.network, loaded.info, options.out, options.onnx);
+}
+
+struct Form {
+  const char* extension;
+  const char* layout;  ///< as --layout names it; empty: the form has but one
+  void (*write)(const Loaded&, const Options&);
+};
+constexpr Form kForms[] = {{".safetensors", "athanor", write_athanor},
+                           {".safetensors", "torch", write_torch},
+                           {".onnx", "", write_graph}};
+
+const Form& form_of(const Options& options) {
+  const std::string extension = fs::path(options.out).extension().string();
+  std::vector<std::string> known;
+  for (const Form& form : kForms) {
+    if (form.extension == extension && (form.layout[0] == '\0' || form.layout == options.layout)) return form;
+    if (std::find(known.begin(), known.end(), form.extension) == known.end())
+      known.emplace_back(form.extension);
+  }
+  detail::fail<>("convert: OUT must end in {}, but is {}", fmt::join(known, " or "), options.out);
 }
 
 void convert(const Options& options) {
-  const fs::path out = options.out;
-  ATH_CHECK(out.extension() == ".onnx", "convert: OUT must end in .onnx, but is '{}': unknown file type",
-            out.string());
-  const fs::path given = options.in;
-  std::error_code ignored;
-  const fs::path path = fs::is_directory(given, ignored) ? model_path(given, "") : given;
-  const ModelFile file = load_model(path);
-  const auto network = network_of(file, path);
-  write_onnx(*network, file.info, out, options.onnx);
-  fmt::print("{}: {} as ONNX, {:.1f} MB\n", printable(out.string()), file.info.model,
-             static_cast<double>(fs::file_size(out)) / 1e6);
+  const Form& form = form_of(options);  // before anything is read
+  const Loaded loaded = load(options);
+  form.write(loaded, options);
+  const ImageSpec& images = loaded.info.images;
+  fmt::print("{}: {}, {} tensors, images {}x{}x{}, {} classes{}\n", printable(options.out), loaded.info.model,
+             loaded.network->state_dict().size(), images.height, images.width, images.channels,
+             images.classes, loaded.assumed);
 }
 
 }  // namespace
 
 void add_convert(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("convert", "a trained network in the form that another program reads");
+  CLI::App* command = app.add_subcommand("convert", "a network from or for other programs");
   const auto options = std::make_shared<Options>();
-  command->add_option("MODEL", options->in, "folder of a run, or its model.safetensors")->required();
-  command->add_option("OUT", options->out, "FILE.onnx")->required();
+  command
+      ->add_option(
+          "IN", options->in,
+          "folder of a run, its model.safetensors, a checkpoint, or weights of torchvision's or timm's "
+          "network: .safetensors, .pth, .pt")
+      ->required();
+  command->add_option("OUT", options->out, "file to write: .safetensors or .onnx")->required();
+  command->add_option("--model", options->model, "which network it is, where IN does not say");
+  command
+      ->add_option("--layout", options->layout,
+                   "athanor: as a run leaves its model; torch: what load_state_dict() takes [athanor]")
+      ->check(CLI::IsMember({"athanor", "torch"}));
   command->add_option("--input", options->onnx.input,
                       "ONNX: order of the images' axes, nchw or nhwc [nchw; with --preprocess nhwc]");
   command->add_flag("--preprocess", options->onnx.preprocess,
                     "ONNX: the graph takes u8 pixels, and normalises them");
+  command->add_option("--channels", options->channels, "of the images, where IN does not say [the model's]")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--image-size", options->image_size, "pixels a side, where IN does not say [the model's]")
+      ->check(CLI::PositiveNumber);
   command->callback([options] { convert(*options); });
 }
 

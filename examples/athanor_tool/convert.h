@@ -4,7 +4,7 @@
 
 namespace athanor::tool {
 
-/// athanor convert MODEL OUT: the network of a model's file in the form that another program reads.
+/// athanor convert IN OUT: a network from or for other programs.
 void add_convert(CLI::App& app);
 
 }  // namespace athanor::tool

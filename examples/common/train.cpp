@@ -8,40 +8,32 @@
 
 #include "kernels/context.h"
 #include "nn/models/model.h"
-#include "nn/pretrained.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
-#include "tensor/safetensors.h"
-#include "trainer/checkpoint.h"
 #include "trainer/evaluate.h"
 #include "trainer/model_file.h"
 #include "trainer/run_folder.h"
 #include "trainer/run_main.h"
 #include "trainer/train_main.h"
+#include "trainer/weights_file.h"
 
 namespace athanor::examples {
 namespace {
 
-/// Weights of a run's model or checkpoint, which is checked, or of any safetensors file.
-StateDict weights_of(const std::filesystem::path& file) {
-  safetensors::Metadata metadata;
-  const StateDict all = safetensors::load(file, &metadata);
-  if (is_model(metadata)) return load_model(file).weights;
-  return all.contains_prefix("model.") ? load_checkpoint(file).under("model.") : all;
-}
-
-void begin_with(nn::Module& model, const std::filesystem::path& file, std::int64_t classes, bool tell) {
+void begin_with(nn::Module& model, const TrainerConfig& config, std::int64_t classes, bool tell) {
+  const std::filesystem::path& file = config.pretrained;
   nn::Pretrained taken;
   try {
-    taken = nn::load_pretrained(model, weights_of(file));
+    taken = load_weights(file, model, {.reset_head = config.reset_head});
   } catch (const ArgumentError& error) {
-    detail::fail<>("--pretrained: {}: {}", file.string(), error.what());
+    detail::fail<>("--pretrained: {}", error.what());
   }
   if (!tell) return;
   fmt::print("pretrained: {} tensors from {}", taken.loaded, printable(file.string()));
   if (!taken.fresh.empty()) {
-    fmt::print("; new, for {} classes in place of {}: {}", classes, taken.classes,
-               fmt::join(taken.fresh, ", "));
+    const bool others = taken.classes != 0 && taken.classes != classes;
+    fmt::print("; new, for {} classes{}: {}", classes,
+               others ? fmt::format(" in place of {}", taken.classes) : "", fmt::join(taken.fresh, ", "));
   }
   fmt::print("\n");
 }
@@ -74,7 +66,7 @@ FitReport fit(Trainer& trainer, const Data& data) {
   const TrainerConfig& config = trainer.config();
   const ImageSpec& spec = data.train->spec();
   const auto model = nn::make_model(config.model, {spec.classes, spec.channels, spec.height}, config.seed);
-  if (!config.pretrained.empty()) begin_with(*model, config.pretrained, spec.classes, trainer.rank() == 0);
+  if (!config.pretrained.empty()) begin_with(*model, config, spec.classes, trainer.rank() == 0);
   FitReport report = trainer.fit(*model, *data.train, *data.test);
   if (data.last && trainer.rank() == 0) test_at_the_end(config, report, *data.last);
   return report;

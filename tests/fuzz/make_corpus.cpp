@@ -20,6 +20,7 @@
 #include "data/image/jpeg.h"
 #include "dist/watch/flight_record.h"
 #include "fuzz.h"
+#include "tests/support/torch_writer.h"
 
 namespace athanor {
 namespace {
@@ -168,7 +169,25 @@ void make_flights(const std::filesystem::path& to) {
   }
 }
 
+/// Weights as PyTorch saves them, in each form, and their pickle alone.
+void make_torch(const std::filesystem::path& to) {
+  const std::vector<test::SavedTensor> tensors = {
+      {.name = "weight", .numel = 6, .sizes = {2, 3}, .strides = {3, 1}},
+      {.name = "count", .type = "LongStorage", .key = "1", .numel = 1, .sizes = {}, .strides = {}}};
+  const test::SavedStorages storages = {{"0", std::string(24, '0')}, {"1", std::string(8, '1')}};
+  const std::string pickle = test::state_pickle(tensors), none(1, '\0');
+  save(to, "torch", "new", none + test::new_torch_file(pickle, storages));
+  save(to, "torch", "zip64", none + test::new_torch_file(pickle, storages, true));
+  save(to, "torch", "old", none + test::old_torch_file(test::state_pickle(tensors, true), storages, {6, 1}));
+  save(to, "torch", "pickle", "\1" + pickle);
+  test::Pickle checkpoint;
+  checkpoint.op("}(").text("epoch").integer(3).text("lr").op("G12345678").text("state_dict");
+  test::push_state(checkpoint, tensors);
+  save(to, "torch", "checkpoint", "\1" + checkpoint.op("u.").bytes);
+}
+
 void make(const std::filesystem::path& to) {
+  make_torch(to);
   make_images(to);
   make_flights(to);
   const std::filesystem::path& from = fuzz::folder();

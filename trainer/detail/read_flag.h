@@ -73,6 +73,16 @@ inline std::string path(Text flag, Text text) {
   return text;
 }
 
+/// PREFIX[:EPOCHS].
+inline Freeze freeze(Text flag, Text text) {
+  const std::size_t colon = text.rfind(':');
+  Freeze freeze{.prefix = text.substr(0, colon)};
+  ATH_CHECK(!freeze.prefix.empty(), "{}: must be a part of the network, or PREFIX:EPOCHS, but got '{}'", flag,
+            text);
+  if (colon != std::string::npos) freeze.epochs = whole(1)(flag, text.substr(colon + 1));
+  return freeze;
+}
+
 inline std::uint64_t seed(Text flag, Text text) {
   return number<std::uint64_t>(flag, text, "a whole number of at least 0");
 }

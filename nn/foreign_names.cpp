@@ -1,0 +1,228 @@
+#include "nn/foreign_names.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernels/copy.h"
+#include "tensor/error.h"
+
+namespace athanor::nn {
+namespace {
+
+/// A name or its beginning up to a dot, and what stands for it here. '#' is a number; the first is {a}, the
+/// second {b}. {even} and {odd} are 2 a and 2 a + 1; {flat} counts blocks through all stages, from 1; {last}
+/// comes behind the last one, or the last stage.
+struct Rule {
+  std::string_view theirs, ours;
+};
+
+constexpr Rule kVgg[] = {
+    {"pre_logits.fc1", "classifier.0"}, {"pre_logits.fc2", "classifier.3"}, {"head.fc", "classifier.6"}};
+
+constexpr Rule kConvNext[] = {{"stem.0", "features.0.0"},
+                              {"stem.1", "features.0.1"},
+                              {"stages.#.downsample.#", "features.{even}.{b}"},
+                              {"stages.#.blocks.#.conv_dw", "features.{odd}.{b}.block.0"},
+                              {"stages.#.blocks.#.norm", "features.{odd}.{b}.block.2"},
+                              {"stages.#.blocks.#.mlp.fc1", "features.{odd}.{b}.block.3"},
+                              {"stages.#.blocks.#.mlp.fc2", "features.{odd}.{b}.block.5"},
+                              {"stages.#.blocks.#.gamma", "features.{odd}.{b}.layer_scale"},
+                              {"head.norm", "classifier.0"},
+                              {"head.fc", "classifier.2"}};
+
+constexpr Rule kVit[] = {
+    {"cls_token", "class_token"},
+    {"pos_embed", "encoder.pos_embedding"},
+    {"patch_embed.proj", "conv_proj"},
+    {"blocks.#.norm1", "encoder.layers.encoder_layer_{a}.ln_1"},
+    {"blocks.#.attn.qkv.weight", "encoder.layers.encoder_layer_{a}.self_attention.in_proj_weight"},
+    {"blocks.#.attn.qkv.bias", "encoder.layers.encoder_layer_{a}.self_attention.in_proj_bias"},
+    {"blocks.#.attn.proj", "encoder.layers.encoder_layer_{a}.self_attention.out_proj"},
+    {"blocks.#.norm2", "encoder.layers.encoder_layer_{a}.ln_2"},
+    {"blocks.#.mlp.fc1", "encoder.layers.encoder_layer_{a}.mlp.0"},
+    {"blocks.#.mlp.fc2", "encoder.layers.encoder_layer_{a}.mlp.3"},
+    {"norm", "encoder.ln"},
+    {"head", "heads.head"}};
+
+// What surrounds the blocks of MobileNets and EfficientNet.
+constexpr Rule kMobileNetV2[] = {{"conv_stem", "features.0.0"},          {"bn1", "features.0.1"},
+                                 {"blocks.#.#", "features.{flat}.conv"}, {"conv_head", "features.{last}.0"},
+                                 {"bn2", "features.{last}.1"},           {"classifier", "classifier.1"}};
+constexpr Rule kMobileNetV3[] = {
+    {"conv_stem", "features.0.0"},
+    {"bn1", "features.0.1"},
+    {"blocks.#.#.conv", "features.{flat}.0"},  // a last one that is no block here
+    {"blocks.#.#", "features.{flat}.block"},
+    {"conv_head", "classifier.0"},
+    {"classifier", "classifier.3"}};
+constexpr Rule kEfficientNet[] = {{"conv_stem", "features.0.0"},
+                                  {"bn1", "features.0.1"},
+                                  {"blocks.#.#", "features.{next}.{b}.block"},
+                                  {"conv_head", "features.{last}.0"},
+                                  {"bn2", "features.{last}.1"},
+                                  {"classifier", "classifier.1"}};
+
+// Inside a block: with a convolution that widens before the depthwise one, or without. {p} is the projection:
+// behind the squeeze-and-excitation, where there is one.
+constexpr Rule kWide[] = {{"conv_pw", "0.0"},          {"bn1", "0.1"},
+                          {"conv_dw", "1.0"},          {"bn2", "1.1"},
+                          {"se.conv_reduce", "2.fc1"}, {"se.conv_expand", "2.fc2"},
+                          {"conv_pwl", "{p}.0"},       {"bn3", "{p}.1"}};
+constexpr Rule kNarrow[] = {{"conv_dw", "0.0"},          {"bn1", "0.1"},       {"se.conv_reduce", "1.fc1"},
+                            {"se.conv_expand", "1.fc2"}, {"conv_pw", "{p}.0"}, {"bn2", "{p}.1"}};
+// MobileNetV2's projection and its norm stand in the block itself.
+constexpr Rule kWideV2[] = {{"conv_pwl", "2"}, {"bn3", "3"}};
+constexpr Rule kNarrowV2[] = {{"conv_pw", "1"}, {"bn2", "2"}};
+
+/// Where a name has matched: how much of it, and its numbers.
+struct Match {
+  std::size_t length = 0;
+  std::int64_t a = 0, b = 0;
+};
+
+std::optional<Match> match(std::string_view rule, std::string_view name) {
+  Match match;
+  int numbers = 0;
+  for (const char expected : rule) {
+    if (match.length == name.size()) return {};
+    if (expected != '#') {
+      if (name[match.length++] != expected) return {};
+      continue;
+    }
+    std::int64_t number = 0;
+    const std::size_t begin = match.length;
+    for (; match.length < name.size() && std::isdigit(static_cast<unsigned char>(name[match.length])) != 0 &&
+           match.length < begin + 4;
+         ++match.length)
+      number = 10 * number + (name[match.length] - '0');
+    if (match.length == begin) return {};
+    (numbers++ == 0 ? match.a : match.b) = number;
+  }
+  if (match.length < name.size() && name[match.length] != '.') return {};
+  return match;
+}
+
+/// A state's renaming, by its family's rules.
+class Renaming {
+ public:
+  Renaming(std::span<const Rule> rules, const StateDict& state) : rules_(rules), state_(state) {
+    for (const StateDict::Entry& entry : state) {
+      if (const auto at = match("blocks.#.#", entry.name)) blocks_[{at->a, at->b}] = 0;
+    }
+    std::int64_t next = 1;
+    for (auto& [block, flat] : blocks_) flat = next++;
+    last_ = rules.data() == kEfficientNet && !blocks_.empty() ? blocks_.rbegin()->first.first + 2 : next;
+  }
+
+  std::string operator()(const std::string& name) const {
+    for (const Rule& rule : rules_) {
+      const auto found = match(rule.theirs, name);
+      if (!found) continue;
+      const auto flat = blocks_.find({found->a, found->b});
+      const std::string place = fmt::format(
+          fmt::runtime(rule.ours), fmt::arg("a", found->a), fmt::arg("b", found->b),
+          fmt::arg("next", found->a + 1), fmt::arg("even", 2 * found->a), fmt::arg("odd", 2 * found->a + 1),
+          fmt::arg("flat", flat == blocks_.end() ? 0 : flat->second), fmt::arg("last", last_));
+      const std::string rest = name.substr(found->length);
+      return rule.theirs == "blocks.#.#" ? in_block(name.substr(0, found->length), place, rest)
+                                         : place + rest;
+    }
+    return name;
+  }
+
+ private:
+  std::string in_block(const std::string& block, const std::string& place, const std::string& rest) const {
+    const auto has = [&](const char* layer) {
+      return state_.contains(fmt::format("{}.{}.weight", block, layer));
+    };
+    if (has("conv"))  // not a block here: its norm
+      return place.substr(0, place.rfind('.')) + (rest.starts_with(".bn1") ? ".1" + rest.substr(4) : rest);
+    if (rest.size() < 2) return block + rest;
+    const bool wide = has("conv_pwl"), is_v2 = rules_.data() == kMobileNetV2;
+    const int projection = (wide ? 2 : 1) + (has("se.conv_reduce") ? 1 : 0);
+    const std::span<const Rule> first = !is_v2 ? std::span<const Rule>()
+                                        : wide ? std::span<const Rule>(kWideV2)
+                                               : kNarrowV2;
+    for (const std::span<const Rule> rules : {first, wide ? std::span<const Rule>(kWide) : kNarrow}) {
+      for (const Rule& rule : rules) {
+        if (const auto found = match(rule.theirs, std::string_view(rest).substr(1)))
+          return fmt::format("{}.{}{}", place,
+                             fmt::format(fmt::runtime(rule.ours), fmt::arg("p", projection)),
+                             rest.substr(1 + found->length));
+      }
+    }
+    return block + rest;
+  }
+
+  std::span<const Rule> rules_;
+  const StateDict& state_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t>
+      blocks_;  // stage and block: how manieth of all
+  std::int64_t last_ = 0;
+};
+
+/// Of the family that has such names; none where they are torchvision's.
+std::span<const Rule> rules_of(const StateDict& ours, const StateDict& theirs) {
+  if (theirs.contains("conv_stem.weight")) {
+    if (ours.contains_prefix("features.1.conv.")) return kMobileNetV2;
+    return ours.contains("classifier.3.weight") ? std::span<const Rule>(kMobileNetV3) : kEfficientNet;
+  }
+  if (theirs.contains("stages.0.blocks.0.conv_dw.weight")) return kConvNext;
+  if (theirs.contains("patch_embed.proj.weight")) return kVit;
+  if (theirs.contains("pre_logits.fc1.weight")) return kVgg;
+  return {};
+}
+
+/// The same values in the shape of `like`, where that has as many.
+Tensor in_shape_of(const Tensor& like, const Tensor& x) {
+  if (x.rank() == like.rank() || x.numel() != like.numel()) return x;
+  Tensor dense = x.detach();
+  if (!dense.is_contiguous()) {
+    dense = Tensor::empty(x.shape(), x.options());
+    on_device(x.device(), [&](auto& context) { kernels::copy(context, x.detach(), dense); });
+  }
+  return dense.view_as_strided(like.shape(), contiguous_strides(like.shape()), 0);
+}
+
+/// Whether all names of a state have the prefix, and none of the model's.
+bool is_alien(std::string_view prefix, const StateDict& ours, const StateDict& state) {
+  return !state.empty() && !ours.contains_prefix(prefix) &&
+         std::all_of(state.begin(), state.end(),
+                     [&](const StateDict::Entry& entry) { return entry.name.starts_with(prefix); });
+}
+
+}  // namespace
+
+StateDict with_our_names(const Module& model, const StateDict& given) {
+  const StateDict ours = model.state_dict();
+  StateDict state = given;
+  for (const std::string_view prefix : {"model.", "module.", "_orig_mod.", "module."}) {
+    if (is_alien(prefix, ours, state)) state = state.under(prefix);
+  }
+  const std::span<const Rule> rules = rules_of(ours, state);
+  if (rules.empty()) return state;
+  const Renaming renamed(rules, state);
+  StateDict result;
+  for (const StateDict::Entry& entry : state) {
+    const std::string name = renamed(entry.name);
+    ATH_CHECK(!result.contains(name), "names: '{}' must stand for an entry of its own, but '{}' is there",
+              entry.name, name);
+    const Tensor* tensor = std::get_if<Tensor>(&entry.value);
+    const StateDict::Value* own = ours.find(name);
+    const Tensor* like = own ? std::get_if<Tensor>(own) : nullptr;
+    if (tensor && like)
+      result.set(name, in_shape_of(*like, *tensor));
+    else
+      result.set(name, entry.value);
+  }
+  return result;
+}
+
+}  // namespace athanor::nn

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+#include "tensor/ref.h"
+
+namespace athanor {
+
+/// A whole file as memory: nothing is read before it is used. Writes go to private pages, never to the file.
+/// Private to tensor/.
+class MappedFile final : public RefCounted {
+ public:
+  /// Throws IoError beginning with `who`.
+  MappedFile(const std::filesystem::path& path, const char* who);
+
+  std::span<std::byte> bytes() const { return {data_, bytes_}; }
+
+ private:
+  ~MappedFile() override;
+
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace athanor

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tensor/error.h"
+#include "tensor/printable.h"
+#include "tensor/shape.h"
+
+// Pickles of weights, as torch.save() writes them. Private to tensor/.
+
+namespace athanor::pickle {
+
+/// A place in Reader's list of values.
+using Id = std::uint32_t;
+
+enum class Kind : std::uint8_t {
+  none,
+  integer,  ///< number; True and False, too
+  other,    ///< a number that fits into no i64, a real one: nobody reads it
+  text,     ///< text: a str or bytes
+  tuple,    ///< items
+  list,     ///< items
+  dict,     ///< items: a key, its value, a key, ...
+  global,   ///< number: a Global
+  storage,  ///< number: in storages()
+  tensor,   ///< number: in tensors()
+};
+
+struct Value {
+  Kind kind = Kind::none;
+  std::int64_t number = 0;
+  std::string_view text = {};  ///< of the file
+  std::vector<Id> items = {};
+};
+
+/// What the pickle says of a storage: elements of `dtype`, kept elsewhere under a key. It may be a part of
+/// it.
+struct Storage {
+  std::string_view key;
+  DType dtype = DType::f32;
+  std::int64_t numel = 0;  ///< under that key
+  std::int64_t first = 0, count = 0;
+};
+
+/// A strided view of a storage, which it lies within.
+struct Tensor {
+  std::size_t storage = 0;
+  std::int64_t offset = 0;  ///< in elements, from the first under the key
+  Shape shape;
+  Strides strides;
+};
+
+/// Reads a pickle without running it: a stack machine that builds numbers, texts, tuples, lists and
+/// dictionaries, and calls nothing. A pickle names functions of Python; a short list of names stands for
+/// tensors here, and any other ends the reading. Time is linear in the bytes, memory in the opcodes, of which
+/// there may be 2,097,152 (some 45,000 tensors). Source: Python's pickletools.py; torch/_utils.py,
+/// torch/serialization.py.
+class Reader {
+ public:
+  /// `who` and `path` begin messages. The file must outlive this.
+  Reader(std::span<const std::byte> file, std::string path) : file_(file), path_(std::move(path)) {}
+
+  /// Reads the pickle that begins at `at` and ends before `end`, and returns its value. Throws IoError naming
+  /// file and byte.
+  Id read(std::size_t at, std::size_t end);
+  /// Where the byte behind the last pickle is.
+  std::size_t position() const { return at_; }
+
+  const Value& operator[](Id id) const { return values_[id]; }
+  /// The value under a text in a dict, the last of them; null where there is none.
+  const Value* find(const Value& dict, std::string_view key) const;
+  const std::vector<Storage>& storages() const { return storages_; }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+
+  template <class... Args> [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    athanor::detail::fail<IoError>("torch file: {}: at byte {}: {}", path_, opcode_at_,
+                                   printable(fmt::format(format, std::forward<Args>(args)...)));
+  }
+
+ private:
+  // What the pickle is made of.
+  std::span<const std::byte> take(std::uint64_t bytes);
+  std::uint64_t number(int bytes);
+  std::string_view text(std::uint64_t bytes);
+  std::string_view line();
+  void long_integer(std::uint64_t bytes);
+  std::int64_t decimal(std::string_view text) const;
+
+  // The stack.
+  void count(std::uint64_t work);
+  Id add(Value value);
+  void push(Value value) { stack_.push_back(add(std::move(value))); }
+  void push_text(std::string_view text) { push({.kind = Kind::text, .text = text}); }
+  void push_integer(std::int64_t number) { push({.kind = Kind::integer, .number = number}); }
+  Id pop();
+  Id top();
+  std::vector<Id> pop_to_mark();
+  void push_tuple(std::size_t items);
+  Value& container(Kind kind);
+  void append(Kind kind, std::vector<Id> items);
+
+  // Groups of opcodes; false where it is none of them.
+  bool run_number(std::uint8_t opcode);
+  bool run_text(std::uint8_t opcode);
+  bool run_container(std::uint8_t opcode);
+  bool run_memo(std::uint8_t opcode);
+  bool run_object(std::uint8_t opcode);
+  void remember(std::uint64_t key);
+  void recall(std::uint64_t key);
+
+  // Names of Python, and what stands for them here.
+  void push_global(std::string_view module, std::string_view name);
+  void call();
+  void push_first(const std::vector<Id>& arguments, Kind kind);
+  void build();
+  Value ordered_dict(const std::vector<Id>& arguments);
+  void push_storage();
+  void push_tensor(const std::vector<Id>& arguments);
+  const Value& argument(const std::vector<Id>& arguments, std::size_t i, Kind kind) const;
+  Dims dims(const Value& tuple) const;
+
+  std::span<const std::byte> file_;
+  std::string path_;
+  std::size_t at_ = 0, end_ = 0, opcode_at_ = 0;
+  std::uint64_t work_ = 0;    // opcodes, and pairs that one of them takes over
+  std::deque<Value> values_;  // stay where they are
+  std::vector<Id> stack_;
+  std::vector<std::size_t> marks_;  // heights of the stack
+  std::unordered_map<std::uint64_t, Id> memo_;
+  std::vector<Storage> storages_;
+  std::vector<Tensor> tensors_;
+};
+
+}  // namespace athanor::pickle

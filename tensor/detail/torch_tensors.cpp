@@ -1,0 +1,163 @@
+#include "tensor/detail/torch_tensors.h"
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "tensor/detail/pickle.h"
+#include "tensor/detail/zip_directory.h"
+#include "tensor/error.h"
+
+namespace athanor::torch_file {
+namespace {
+
+using pickle::Kind;
+
+// Integers of the older form's beginning, as a pickle has them: of 10 bytes, and of 2.
+constexpr std::string_view kMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+constexpr std::int64_t kProtocol = 1001;
+
+/// What holds weights beside other things in checkpoints of training programs, the most likely first.
+constexpr std::string_view kParts[] = {"state_dict", "model", "model_state_dict"};
+
+/// Where a storage's elements lie.
+using Find = std::function<StoredBytes(const pickle::Storage&)>;
+
+/// The dictionary of weights in what was saved.
+const pickle::Value& weights_of(const pickle::Reader& reader, const pickle::Value& root) {
+  if (root.kind != Kind::dict)
+    reader.fail("expected a dictionary of names and tensors, as torch.save(model.state_dict(), path) writes");
+  for (const std::string_view part : kParts) {
+    const pickle::Value* found = reader.find(root, part);
+    if (found && found->kind == Kind::dict) return *found;
+  }
+  return root;
+}
+
+Contents contents_of(const pickle::Reader& reader, pickle::Id root, const Find& find) {
+  const pickle::Value& weights = weights_of(reader, reader[root]);
+  Contents contents;
+  std::map<std::string_view, std::size_t> names, storages;
+  for (std::size_t i = 0; i + 1 < weights.items.size(); i += 2) {
+    const pickle::Value &name = reader[weights.items[i]], &value = reader[weights.items[i + 1]];
+    if (name.kind != Kind::text || value.kind != Kind::tensor) continue;  // an epoch, say
+    const pickle::Tensor& tensor = reader.tensors()[static_cast<std::size_t>(value.number)];
+    const pickle::Storage& storage = reader.storages()[tensor.storage];
+    const auto [stored, is_new] = storages.emplace(storage.key, contents.storages.size());
+    if (is_new) contents.storages.push_back(find(storage));
+    const StoredBytes& bytes = contents.storages[stored->second];
+    if (bytes.bytes / size_of(storage.dtype) < static_cast<std::uint64_t>(storage.numel))
+      reader.fail("storage '{}' of '{}' must have {} elements of {}, but has {} bytes",
+                  storage.key.substr(0, 80), name.text.substr(0, 80), storage.numel, storage.dtype,
+                  bytes.bytes);
+    TensorInfo info{std::string(name.text), storage.dtype, tensor.shape,
+                    tensor.strides,         tensor.offset, stored->second};
+    const auto [at, is_first] = names.emplace(name.text, contents.tensors.size());
+    if (name.text.empty()) reader.fail("names of tensors must not be empty");
+    if (is_first) {
+      contents.tensors.push_back(std::move(info));
+    } else {
+      contents.tensors[at->second] = std::move(info);  // as in Python: the last one
+    }
+  }
+  if (contents.tensors.empty())
+    reader.fail("expected a dictionary of names and tensors, but it has no tensor");
+  return contents;
+}
+
+// PyTorch 1.6 and later: NAME/data.pkl and NAME/data/KEY in a zip file.
+Contents read_zip(std::span<const std::byte> file, const std::string& path) {
+  const std::string who = "torch file: " + path;
+  const auto members = zip::directory(file, who);
+  constexpr std::string_view kPickle = "/data.pkl";
+  std::string folder;
+  for (const auto& [name, member] : members) {
+    if (name.ends_with(kPickle) && name.find('/') == name.size() - kPickle.size())
+      folder = name.substr(0, name.size() - kPickle.size() + 1);
+  }
+  const auto no_weights = [&](const char* what) {
+    athanor::detail::fail<IoError>("{} {}; save its weights by torch.save(model.state_dict(), path)", who,
+                                   what);
+  };
+  if (folder.empty()) no_weights("is a zip file, but not one that torch.save() writes");
+  if (members.contains(folder + "constants.pkl")) no_weights("is a TorchScript program");
+  if (const auto order = members.find(folder + "byteorder"); order != members.end()) {
+    const auto bytes = zip::content(file, order->second, who);
+    if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()) != "little")
+      no_weights("was written by a big-endian machine");
+  }
+  const zip::Member& member = members.find(folder + "data.pkl")->second;
+  (void)zip::content(file, member, who);
+  pickle::Reader reader(file, path);
+  const pickle::Id root = reader.read(member.begin, member.begin + member.bytes);
+  return contents_of(reader, root, [&](const pickle::Storage& storage) {
+    const auto found = members.find(fmt::format("{}data/{}", folder, storage.key));
+    if (found == members.end()) reader.fail("there is no storage '{}'", storage.key.substr(0, 80));
+    (void)zip::content(file, found->second, who);
+    return StoredBytes{found->second.begin, found->second.bytes};
+  });
+}
+
+/// Behind the pickles: each storage's number of elements, and their bytes, in the order of `keys`.
+std::map<std::string_view, StoredBytes> find_storages(std::span<const std::byte> file,
+                                                      const pickle::Reader& reader,
+                                                      const pickle::Value& keys) {
+  std::map<std::string_view, std::uint64_t> sizes;  // of an element
+  for (const pickle::Storage& storage : reader.storages()) {
+    if (!sizes.emplace(storage.key, size_of(storage.dtype)).second &&
+        sizes[storage.key] != size_of(storage.dtype))
+      reader.fail("storage '{}' must have one dtype", storage.key.substr(0, 80));
+  }
+  std::map<std::string_view, StoredBytes> found;
+  std::uint64_t at = reader.position();
+  for (const pickle::Id id : keys.items) {
+    const pickle::Value& key = reader[id];
+    const auto size = key.kind == Kind::text ? sizes.find(key.text) : sizes.end();
+    if (size == sizes.end()) reader.fail("expected the names of storages");
+    if (at > file.size() || file.size() - at < 8) reader.fail("expected a storage, but the file is cut off");
+    std::uint64_t elements = 0;
+    for (unsigned i = 0; i < 8; ++i) elements |= std::to_integer<std::uint64_t>(file[at + i]) << 8 * i;
+    at += 8;
+    if (elements > (file.size() - at) / size->second)
+      reader.fail("storage '{}' must have {} elements, but {} bytes are left: the file is cut off",
+                  key.text.substr(0, 80), elements, file.size() - at);
+    if (!found.emplace(key.text, StoredBytes{at, elements * size->second}).second)
+      reader.fail("storage '{}' must come once", key.text.substr(0, 80));
+    at += elements * size->second;
+  }
+  return found;
+}
+
+// Before 1.6: pickles of a magic number, the protocol, the machine, what was saved, and the storages' keys.
+Contents read_old(std::span<const std::byte> file, const std::string& path) {
+  pickle::Reader reader(file, path);
+  const auto next = [&] { return reader.read(reader.position(), file.size()); };
+  if (const pickle::Value& magic = reader[next()]; magic.kind != Kind::other || magic.text != kMagic)
+    reader.fail("expected a file that torch.save() wrote, but it is another pickle");
+  if (const pickle::Value& protocol = reader[next()]; protocol.number != kProtocol)
+    reader.fail("expected PyTorch's protocol {}, but got {}", kProtocol, protocol.number);
+  const pickle::Value* little = reader.find(reader[next()], "little_endian");
+  if (little && little->number == 0) reader.fail("was written by a big-endian machine");
+  const pickle::Id root = next(), keys = next();
+  const auto storages = find_storages(file, reader, reader[keys]);
+  return contents_of(reader, root, [&](const pickle::Storage& storage) {
+    const auto found = storages.find(storage.key);
+    if (found == storages.end()) reader.fail("there is no storage '{}'", storage.key.substr(0, 80));
+    return found->second;
+  });
+}
+
+}  // namespace
+
+Contents read_contents(std::span<const std::byte> file, const std::string& path) {
+  if (zip::is_zip(file)) return read_zip(file, path);
+  if (!file.empty() && file[0] == std::byte{0x80}) return read_old(file, path);
+  athanor::detail::fail<IoError>(
+      "torch file: {}: at byte 0: expected a file that torch.save() wrote, but it is none; save the weights "
+      "by "
+      "torch.save(model.state_dict(), path)",
+      path);
+}
+
+}  // namespace athanor::torch_file

@@ -1,0 +1,67 @@
+#include "tensor/torch_file.h"
+
+#include <array>
+#include <map>
+#include <utility>
+
+#include "tensor/detail/mapped_file.h"
+#include "tensor/detail/torch_tensors.h"
+#include "tensor/detail/zip_directory.h"
+#include "tensor/error.h"
+#include "tensor/regular_file.h"
+
+namespace athanor::torch_file {
+namespace {
+
+/// A file's bytes as storages of tensors.
+class Storages {
+ public:
+  Storages(Ref<MappedFile> file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+
+  Ref<Storage> operator()(const StoredBytes& stored, DType dtype) {
+    const auto bytes = file_->bytes().subspan(stored.begin, stored.bytes);
+    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % size_of(dtype) == 0)
+      return make_ref<Storage>(bytes.data(), bytes.size(), file_);
+    Ref<Storage>& copy = copies_[stored.begin];
+    if (!copy) {
+      copied_ += stored.bytes;
+      if (copied_ > file_->bytes().size())
+        athanor::detail::fail<IoError>("torch file: {}: storages must not overlap", path_);
+      const auto elements = static_cast<std::int64_t>(bytes.size());
+      copy = Tensor::from_bytes(bytes, {elements}, {DType::u8, kCpu}).storage();
+    }
+    return copy;
+  }
+
+ private:
+  Ref<MappedFile> file_;
+  std::string path_;
+  std::map<std::uint64_t, Ref<Storage>> copies_;  // by their place in the file
+  std::uint64_t copied_ = 0;
+};
+
+}  // namespace
+
+bool is_torch_file(const std::filesystem::path& path) {
+  const RegularFile file(path);
+  if (!file.problem().empty())
+    athanor::detail::fail<IoError>("torch file: {} {}", path.string(), file.problem());
+  std::array<std::byte, 9> first{};
+  (void)file.read_at(0, first);
+  // A safetensors file may begin with any byte, as its header's length does; then there is a brace.
+  return zip::is_zip(first) || (first[0] == std::byte{0x80} && first[8] != std::byte{'{'});
+}
+
+StateDict load(const std::filesystem::path& path) {
+  const auto file = make_ref<MappedFile>(path, "torch file");
+  const Contents contents = read_contents(file->bytes(), path.string());
+  Storages storages(file, path.string());
+  StateDict weights;
+  for (const TensorInfo& info : contents.tensors) {
+    weights.set(info.name, Tensor::wrap(storages(contents.storages[info.storage], info.dtype), info.offset,
+                                        info.shape, info.strides, info.dtype));
+  }
+  return weights;
+}
+
+}  // namespace athanor::torch_file

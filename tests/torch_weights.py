@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""torch_weights.py ATHANOR [MODEL...]: torchvision's networks with random weights, saved by PyTorch in both forms, go through
+`athanor convert` and come back bit for bit, into load_state_dict(strict=True); timm's give the logits of torchvision's network
+with the converted weights. Ends with 77 where there is no torch, torchvision or safetensors; without timm, its part is left out."""
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    import torch
+    import torchvision.models as vision
+    from safetensors.torch import load_file
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+try:
+    import timm
+except ImportError:
+    timm = None
+
+TIMM = {
+    "resnet18": "resnet18",
+    "resnet34": "resnet34",
+    "resnet50": "resnet50",
+    "vgg11_bn": "vgg11_bn",
+    "mobilenet_v2": "mobilenetv2_100",
+    "mobilenet_v3_large": "mobilenetv3_large_100",
+    "mobilenet_v3_small": "mobilenetv3_small_100",
+    "efficientnet_b0": "efficientnet_b0",
+    "convnext_tiny": "convnext_tiny",
+    "vit_tiny": "vit_tiny_patch16_224",
+    "vit_b_16": "vit_base_patch16_224",
+}
+
+
+def torchvision_model(name):
+    if name == "vit_tiny":
+        return vision.VisionTransformer(224, 16, 12, 3, 192, 768)
+    return vision.get_model(name, weights=None)
+
+
+@torch.no_grad()
+def randomise(model):
+    """Of every parameter and statistic: zeros and ones would hide a mistake."""
+    for name, value in model.state_dict().items():
+        if not value.is_floating_point():
+            continue
+        if name.endswith("running_var") or value.ndim == 1:
+            value.uniform_(0.5, 1.5)
+        elif value.ndim > 1:
+            value.normal_(0, (2 / value[0].numel()) ** 0.5)
+    return model.eval()
+
+
+def convert(tool, source, out, *options):
+    done = subprocess.run([tool, "convert", source, out, *options], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"convert {source}: {done.stderr}")
+
+
+def round_trip(tool, name, folder):
+    model = randomise(torchvision_model(name))
+    state = model.state_dict()
+    for new in (True, False):
+        torch.save(state, folder / "in.pth", _use_new_zipfile_serialization=new)
+        convert(tool, folder / "in.pth", folder / "ours.safetensors", "--model", name)
+        convert(tool, folder / "ours.safetensors", folder / "out.safetensors", "--layout", "torch")
+        back = load_file(folder / "out.safetensors")
+        torchvision_model(name).load_state_dict(back, strict=True)
+        for key, value in state.items():
+            if back[key].dtype != value.dtype or not torch.equal(back[key], value):
+                sys.exit(f"{name}: {key} has changed")
+    # What training programs save: more than the weights, of several GPUs, as parameters.
+    wrapped = {"module." + key: value for key, value in model.named_parameters()}
+    wrapped |= {"module." + key: value for key, value in model.named_buffers()}
+    torch.save({"epoch": 3, "state_dict": wrapped, "best": 0.5}, folder / "in.pth")
+    convert(tool, folder / "in.pth", folder / "out.safetensors", "--model", name, "--layout", "torch")
+    back = load_file(folder / "out.safetensors")
+    if not all(torch.equal(back[key], value) for key, value in state.items()):
+        sys.exit(f"{name}: a checkpoint of DistributedDataParallel has changed")
+    print(f"{name}: {len(state)} tensors, both forms: equal bit for bit")
+
+
+@torch.no_grad()
+def from_timm(tool, name, folder):
+    theirs = randomise(timm.create_model(TIMM[name], pretrained=False))
+    torch.save(theirs.state_dict(), folder / "in.pth")
+    convert(tool, folder / "in.pth", folder / "out.safetensors", "--model", name, "--layout", "torch")
+    ours = torchvision_model(name).eval()
+    ours.load_state_dict(load_file(folder / "out.safetensors"), strict=True)
+    for one, other in zip(norms(theirs), norms(ours)):  # MobileNetV3's epsilon is torchvision's own
+        one.eps = other.eps
+    x = torch.randn(2, 3, 224, 224)
+    a, b = theirs(x), ours(x)
+    error = ((a - b).abs().max() / b.abs().max()).item()
+    print(f"{name}: timm's {TIMM[name]}: logits differ by {error:.1e} of the largest")
+    if not error < 1e-4:
+        sys.exit(f"{name}: other logits than timm's")
+
+
+def norms(model):
+    return [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+
+
+def main():
+    tool, names = sys.argv[1], sys.argv[2:] or ["alexnet", *TIMM]
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            round_trip(tool, name, Path(folder))
+            if timm is None:
+                continue
+            if name in TIMM:
+                from_timm(tool, name, Path(folder))
+
+
+main()
