@@ -219,6 +219,7 @@ set(ATHANOR_SOURCES
   tensor/torch_file.cpp
   tensor/trace.cpp
   kernels/conv.cpp
+  kernels/packed_weights.cpp
   kernels/random_op.cpp
   kernels/cpu/batch_norm_backward.cpp
   kernels/cpu/batch_norm_statistics.cpp
@@ -230,6 +231,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
+  kernels/cpu/primitive_cache.cpp
   autograd/engine.cpp
   autograd/gradcheck.cpp
   autograd/grad_mode.cpp
@@ -237,6 +239,7 @@ set(ATHANOR_SOURCES
   autograd/op_trace.cpp
   nn/batch_norm.cpp
   nn/conv2d.cpp
+  nn/conv_norm.cpp
   nn/conv_transpose2d.cpp
   nn/foreign_names.cpp
   nn/group_norm.cpp
@@ -300,6 +303,7 @@ set(ATHANOR_SOURCES
   trainer/overflow.cpp
   trainer/parallel_strategy.cpp
   trainer/parse_flags.cpp
+  trainer/predictor.cpp
   trainer/progress.cpp
   trainer/reports.cpp
   trainer/run.cpp
@@ -323,12 +327,12 @@ set(ATHANOR_SOURCES
 )
 # Which of them are formats: these folders, and what in data/ and trainer/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
-list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^tool/|^data/(formats|image)/|^data/(convert|decoded_dataset|recode|stratified_split)\\.cpp$|^trainer/(evaluation_json|evaluation_svg|samples)\\.cpp$")
+list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^tool/|^data/(formats|image)/|^data/(convert|decoded_dataset|recode|stratified_split)\\.cpp$|^trainer/(evaluation_json|evaluation_svg|predictor|samples)\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 # What `athanor predict` takes, which scripts/quickstart.sh builds, too.
 set(ATHANOR_PREDICT ${ATHANOR_FORMATS})
-list(FILTER ATHANOR_PREDICT INCLUDE REGEX "^data/image/|^tool/(picture|pictures|predict|run_tool)\\.cpp$")
+list(FILTER ATHANOR_PREDICT INCLUDE REGEX "^data/image/|^trainer/predictor\\.cpp$|^tool/(picture|pictures|predict|run_tool)\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS ${ATHANOR_PREDICT})
 add_library(athanor ${ATHANOR_SOURCES})
 add_library(athanor_predict ${ATHANOR_PREDICT} autograd/topk.cpp kernels/cpu/topk.cpp)
