@@ -66,7 +66,7 @@ bool is_shard(const path& at) {
   std::error_code error;
   if (std::filesystem::is_directory(at, error)) return false;
   const std::string name = at.filename().string();
-  const auto digit = [&](std::size_t at) { return at < name.size() && name[at] >= '0' && name[at] <= '9'; };
+  const auto digit = [&](std::size_t i) { return i < name.size() && name[i] >= '0' && name[i] <= '9'; };
   const std::size_t of = name.rfind("-of-");
   return of != std::string::npos && of > 0 && digit(of - 1) && digit(of + 4);
 }
