@@ -92,6 +92,14 @@ auto matmul_desc(const memory::desc& a, const memory::desc& b, const memory::des
 #endif
 }
 
+memory::dims dims_of(const memory::desc& desc) {
+#if DNNL_VERSION_MAJOR >= 3
+  return desc.get_dims();
+#else
+  return desc.dims();
+#endif
+}
+
 bool same(const memory::desc& a, const memory::desc& b) {
   return a == b;
 }
@@ -250,13 +258,25 @@ class PackedLayout final : public kernels::WeightLayout {
   }
   std::size_t bytes() const override { return wanted_.get_size(); }
   void fill(const CpuContext&, const float* weights, void* to) const override {
-    const memory from(plain_, engine(), const_cast<float*>(weights)), target(wanted_, engine(), to);
-    dnnl::stream stream(engine());
-    dnnl::reorder(from, target).execute(stream, from, target);
-    stream.wait();
+    memory from(plain_, engine(), const_cast<float*>(weights)), target(wanted_, engine(), to);
+    const dnnl::reorder::primitive_desc direct(from, target, {}, true);
+    if (direct) return run(dnnl::reorder(direct), from, target);
+    // Winograd's transformation reads dense filters in the order of their dimensions, and no others.
+    const memory::dims dims = dims_of(plain_);
+    memory::dims strides(dims.size(), 1);
+    for (std::size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
+    memory dense({dims, memory::data_type::f32, strides}, engine());
+    run(dnnl::reorder(from, dense), from, dense);
+    run(dnnl::reorder(dense, target), dense, target);
   }
 
  private:
+  static void run(const dnnl::reorder& reorder, memory& from, memory& to) {
+    dnnl::stream stream(engine());
+    reorder.execute(stream, from, to);
+    stream.wait();
+  }
+
   memory::desc plain_, wanted_;
 };
 
