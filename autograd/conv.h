@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/conv.h"
+#include "kernels/packed_weights.h"
 #include "tensor/tensor.h"
 
 namespace athanor {
@@ -14,5 +15,11 @@ namespace athanor {
 /// infinity then spoils every result of its tile, also those whose window does not hold it.
 /// Throws ArgumentError on rank, shape, dtype or device.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dParams& params = {});
+
+/// activation(conv(x, w) + bias + residual) with weights and bias that were packed, for inference: not
+/// recorded. x, residual (the result's shape, or undefined) f32 on the CPU. A ReLU may make 0 of NaN. Throws
+/// ArgumentError on shapes, dtype, device, and where the weights have changed since they were packed.
+Tensor conv2d_packed(const Tensor& x, const kernels::PackedWeights& w, const Conv2dParams& params,
+                     const Tensor& residual = {});
 
 }  // namespace athanor

@@ -137,4 +137,19 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation a
       });
 }
 
+Tensor linear_packed(const Tensor& x, const kernels::PackedWeights& w, Activation activation) {
+  ATH_CHECK(x.defined() && x.dtype() == DType::f32 && x.device().is_cpu() && x.rank() >= 1 &&
+                x.dim(-1) == w.shape()[1],
+            "linear: for packed weights {}, x must be f32 [..., {}] on the CPU, but is {}", w.shape(),
+            w.shape()[1],
+            x.defined() ? fmt::format("{} {} on {}", x.dtype(), x.shape(), x.device().str()) : "undefined");
+  ATH_CHECK(w.are_current(),
+            "linear: packed weights must stay as they are, but were written to; call pack_weights() again");
+  Shape shape = x.shape();
+  shape[x.rank() - 1] = w.shape()[0];
+  const Tensor input = dense(x), y = Tensor::empty(shape);
+  kernels::linear_packed(cpu_context(), rows_of(input), w, activation, rows_of(y));
+  return record("linear", y, {}, [](const Tensor&, Grads&) {});
+}
+
 }  // namespace athanor

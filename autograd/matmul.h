@@ -2,6 +2,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/impl.h"
+#include "kernels/packed_weights.h"
 #include "tensor/tensor.h"
 
 namespace athanor {
@@ -14,5 +15,11 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl = MatmulImpl::au
 /// activation(x w^T + bias). x [..., K], w [N, K], bias [N] or undefined -> [..., N].
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {},
               Activation activation = Activation::none, MatmulImpl impl = MatmulImpl::automatic);
+
+/// The same with weights [N, K] and bias that were packed, for inference: not recorded. x f32 on the CPU. A
+/// ReLU may make 0 of NaN. Throws ArgumentError on shapes, dtype, device, and where the weights have changed
+/// since they were packed.
+Tensor linear_packed(const Tensor& x, const kernels::PackedWeights& w,
+                     Activation activation = Activation::none);
 
 }  // namespace athanor

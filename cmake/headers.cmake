@@ -132,6 +132,7 @@ set(ATHANOR_HEADERS
   kernels/norm.h
   kernels/norm_ops.h
   kernels/numbers.h
+  kernels/packed_weights.h
   kernels/pool.h
   kernels/pool_ops.h
   kernels/random.h
@@ -150,6 +151,7 @@ set(ATHANOR_HEADERS
   nn/attention.h
   nn/batch_norm.h
   nn/conv2d.h
+  nn/conv_norm.h
   nn/conv_transpose2d.h
   nn/dropout.h
   nn/flatten.h
@@ -230,6 +232,7 @@ set(ATHANOR_HEADERS
   trainer/overflow.h
   trainer/parallel_strategy.h
   trainer/phase_times.h
+  trainer/predictor.h
   trainer/progress.h
   trainer/reports.h
   trainer/run.h

@@ -211,6 +211,7 @@ set(ATHANOR_SOURCES
   tensor/tensor.cpp
   tensor/trace.cpp
   kernels/conv.cpp
+  kernels/packed_weights.cpp
   kernels/random_op.cpp
   kernels/cpu/batch_norm_backward.cpp
   kernels/cpu/batch_norm_statistics.cpp
@@ -222,12 +223,14 @@ set(ATHANOR_SOURCES
   kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
+  kernels/cpu/primitive_cache.cpp
   autograd/engine.cpp
   autograd/gradcheck.cpp
   autograd/grad_mode.cpp
   autograd/node.cpp
   nn/batch_norm.cpp
   nn/conv2d.cpp
+  nn/conv_norm.cpp
   nn/conv_transpose2d.cpp
   nn/group_norm.cpp
   nn/init.cpp
@@ -275,6 +278,7 @@ set(ATHANOR_SOURCES
   trainer/overflow.cpp
   trainer/parallel_strategy.cpp
   trainer/parse_flags.cpp
+  trainer/predictor.cpp
   trainer/progress.cpp
   trainer/reports.cpp
   trainer/run.cpp
@@ -296,7 +300,7 @@ set(ATHANOR_SOURCES
 )
 # Which of them are formats: these folders, and what in data/ and trainer/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
-list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode)\\.cpp$|^trainer/samples\\.cpp$")
+list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^data/(formats|image)/|^data/(convert|decoded_dataset|recode)\\.cpp$|^trainer/(predictor|samples)\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 add_library(athanor ${ATHANOR_SOURCES})

@@ -5,6 +5,7 @@
 #include "kernels/activation.h"
 #include "kernels/context.h"
 #include "kernels/impl.h"
+#include "kernels/packed_weights.h"
 
 namespace athanor {
 
@@ -29,6 +30,11 @@ namespace kernels {
 template <class Context>
 void conv2d_forward(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
                     const Tensor& bias, const Tensor& y);
+
+/// y = activation(conv(x, w) + bias + residual) with the weights and the bias of `w`. x, residual (or
+/// undefined), y f32 on the CPU, shapes as above. Where oneDNN does it, a ReLU makes 0 of NaN.
+void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x, const PackedWeights& w,
+                   const Tensor& residual, const Tensor& y);
 
 /// dx = dL/dx; every element is written.
 template <class Context>

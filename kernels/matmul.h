@@ -3,6 +3,7 @@
 #include "kernels/activation.h"
 #include "kernels/context.h"
 #include "kernels/impl.h"
+#include "kernels/packed_weights.h"
 
 namespace athanor::kernels {
 
@@ -14,6 +15,11 @@ namespace athanor::kernels {
 template <class Context>
 void matmul(Context& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
             Activation activation, const Tensor& y, Write write);
+
+/// y = activation(x w^T + bias) with the weights [N, K] and the bias of `w`. x [M, K], y [M, N] dense f32 on
+/// the CPU. Where oneDNN does it, a ReLU makes 0 of NaN.
+void linear_packed(CpuContext& context, const Tensor& x, const PackedWeights& w, Activation activation,
+                   const Tensor& y);
 
 /// sums (+)= the sum of x's rows: the gradient of a bias. x [..., N] dense, sums [N] of x's dtype or f32.
 template <class Context> void column_sums(Context& context, const Tensor& x, const Tensor& sums, Write write);

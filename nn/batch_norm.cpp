@@ -1,5 +1,7 @@
 #include "nn/batch_norm.h"
 
+#include <cmath>
+
 namespace athanor::nn {
 
 BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
@@ -16,6 +18,20 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
 Tensor BatchNorm::forward(const Tensor& x, const Tensor& residual) {
   about_to_run();
   return batch_norm(x, weight_, bias_, running_mean_, running_var_, training(), params_, residual);
+}
+
+BatchNorm::ScaleAndShift BatchNorm::scale_and_shift() const {
+  const std::int64_t channels = running_mean_.numel();
+  const ScaleAndShift result{Tensor::empty({channels}), Tensor::empty({channels})};
+  const float eps = static_cast<float>(params_.eps);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double gamma = weight_.defined() ? weight_.data<float>()[c] : 1,
+                 beta = bias_.defined() ? bias_.data<float>()[c] : 0, mean = running_mean_.data<float>()[c];
+    const double scale = gamma / std::sqrt(static_cast<double>(running_var_.data<float>()[c]) + eps);
+    result.scale.data<float>()[c] = static_cast<float>(scale);
+    result.shift.data<float>()[c] = static_cast<float>(beta - mean * scale);
+  }
+  return result;
 }
 
 void BatchNorm::reset(const InitKeys&) {

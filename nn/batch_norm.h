@@ -25,6 +25,14 @@ class BatchNorm final : public Module {
   /// activation(norm(x) + residual), in one pass.
   Tensor forward(const Tensor& x, const Tensor& residual);
 
+  Activation activation() const { return params_.activation; }
+  /// What it is in evaluation, without activation and residual: y = x scale + shift. [channels] f32 each, on
+  /// the CPU, where its statistics must be.
+  struct ScaleAndShift {
+    Tensor scale, shift;
+  };
+  ScaleAndShift scale_and_shift() const;
+
   /// From now on normalises over the batches of all ranks in training: dist/sync_batch_norm.h does this for
   /// the norms of a whole model. Null: over its own batch again.
   void join(JoinedBatch* joined) { params_.joined = joined; }

@@ -1,7 +1,9 @@
 #include "nn/conv2d.h"
 
 #include "autograd/conv.h"
+#include "autograd/grad_mode.h"
 #include "autograd/shape.h"
+#include "nn/batch_norm.h"
 
 namespace athanor::nn {
 
@@ -29,7 +31,33 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Con
   needs_values();
 }
 
+void Conv2d::on_pack() {
+  alone_ = has_packed_weights() ? std::make_unique<Packed>() : nullptr;
+  folded_ = has_packed_weights() ? std::make_unique<Packed>() : nullptr;
+}
+
+bool Conv2d::may_use_packed(const Tensor& x) const {
+  return has_packed_weights() && inference_mode() && x.defined() && x.device().is_cpu() &&
+         x.dtype() == DType::f32 && weight_.dtype() == DType::f32;
+}
+
+const kernels::PackedWeights* Conv2d::packed_with(const BatchNorm& norm, const Tensor& x) const {
+  if (!may_use_packed(x) || !norm.has_packed_weights() || params_.activation != Activation::none)
+    return nullptr;
+  std::call_once(folded_->once, [&] {
+    const auto [scale, shift] = norm.scale_and_shift();
+    folded_->norm = &norm;
+    folded_->weights = std::make_unique<kernels::PackedWeights>(weight_, bias_, scale, shift);
+  });
+  return folded_->norm == &norm ? folded_->weights.get() : nullptr;
+}
+
 Tensor Conv2d::forward(const Tensor& x) {
+  if (may_use_packed(x)) {
+    std::call_once(alone_->once,
+                   [&] { alone_->weights = std::make_unique<kernels::PackedWeights>(weight_, bias_); });
+    return conv2d_packed(x, *alone_->weights, params_);
+  }
   // A frozen weight is a buffer, and buffers stay f32.
   if (options_.frozen_weight && weight_.dtype() != x.dtype())
     return conv2d(x, cast(weight_, x.dtype()), bias_, params_);

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 
 #include "kernels/conv.h"
+#include "kernels/packed_weights.h"
 #include "nn/module.h"
 
 namespace athanor::nn {
+
+class BatchNorm;
 
 struct Conv2dOptions {
   std::int64_t stride = 1;
@@ -33,11 +38,27 @@ class Conv2d final : public Module {
   const Tensor& bias() const { return bias_; }
 
  private:
+  friend Tensor conv_norm_act(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Tensor& residual);
+
+  /// Packed by the first call.
+  struct Packed {
+    std::once_flag once;
+    const BatchNorm* norm = nullptr;  // that is multiplied in
+    std::unique_ptr<kernels::PackedWeights> weights;
+  };
+
   void reset(const InitKeys& keys) override;
+  void on_pack() override;
+  /// Whether a call on x may use packed weights.
+  bool may_use_packed(const Tensor& x) const;
+  /// The weights times the norm, or null where the call must do both. Null, too, for another norm than that
+  /// of the first call.
+  const kernels::PackedWeights* packed_with(const BatchNorm& norm, const Tensor& x) const;
 
   Conv2dOptions options_;
   Conv2dParams params_;
   Tensor weight_, bias_;
+  std::unique_ptr<Packed> alone_, folded_;  // null where nothing is packed
 };
 
 }  // namespace athanor::nn

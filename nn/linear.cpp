@@ -1,5 +1,6 @@
 #include "nn/linear.h"
 
+#include "autograd/grad_mode.h"
 #include "autograd/matmul.h"
 
 namespace athanor::nn {
@@ -15,7 +16,17 @@ Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options) 
   needs_values();
 }
 
+void Linear::on_pack() {
+  packed_ = has_packed_weights() ? std::make_unique<Packed>() : nullptr;
+}
+
 Tensor Linear::forward(const Tensor& x) {
+  if (packed_ && inference_mode() && x.defined() && x.device().is_cpu() && x.dtype() == DType::f32 &&
+      weight_.dtype() == DType::f32) {
+    std::call_once(packed_->once,
+                   [&] { packed_->weights = std::make_unique<kernels::PackedWeights>(weight_, bias_); });
+    return linear_packed(x, *packed_->weights, options_.activation);
+  }
   return linear(x, weight_, bias_, options_.activation);
 }
 

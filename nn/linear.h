@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 
 #include "kernels/activation.h"
+#include "kernels/packed_weights.h"
 #include "nn/module.h"
 
 namespace athanor::nn {
@@ -33,10 +36,18 @@ class Linear final : public Module {
   const LinearOptions& options() const { return options_; }
 
  private:
+  /// Packed by the first call.
+  struct Packed {
+    std::once_flag once;
+    std::unique_ptr<kernels::PackedWeights> weights;
+  };
+
   void reset(const InitKeys& keys) override;
+  void on_pack() override;
 
   LinearOptions options_;
   Tensor weight_, bias_;
+  std::unique_ptr<Packed> packed_;  // null where nothing is packed
 };
 
 }  // namespace athanor::nn

@@ -70,6 +70,7 @@ void Module::add_child(const std::string& name, Module& module) {
 // The tree -------------------------------------------------------------------------------------------------
 
 void Module::initialize(std::uint64_t seed) {
+  set_packs(false);
   walk(*this, "", [&](const std::string& prefix, Module& module) {
     module.reset(InitKeys(seed, prefix));
     module.ready_ = true;
@@ -90,6 +91,7 @@ void Module::not_ready() const {
 }
 
 void Module::train(bool on) {
+  if (on) set_packs(false);
   walk(*this, "", [&](const std::string&, Module& module) { module.training_ = on && !module.frozen_; });
 }
 
@@ -102,6 +104,7 @@ void Module::freeze() {
 }
 
 void Module::unfreeze() {
+  set_packs(false);
   walk(*this, "", [](const std::string&, Module& module) {
     module.frozen_ = false;
     module.training_ = true;
@@ -191,6 +194,7 @@ void Module::load_state_dict(const StateDict& state) {
   if (misfits.size() > 5) wrong += fmt::format(" and {} more", misfits.size() - 5);
   ATH_CHECK(wrong.empty(), "load_state_dict: entries must be those of the model, but got: {}", wrong);
 
+  set_packs(false);
   for (const StateDict::Entry& entry : own) {
     const Tensor target = std::get<Tensor>(entry.value).detach();
     const Tensor source = std::get<Tensor>(*state.find(entry.name)).detach().to(target.device());
@@ -201,6 +205,7 @@ void Module::load_state_dict(const StateDict& state) {
 }
 
 void Module::keep_f32(bool on) {
+  set_packs(false);
   walk(*this, "", [on](const std::string&, Module& module) { module.keeps_f32_ = on; });
 }
 
@@ -209,8 +214,41 @@ Tensor Module::forward_in_f32(const Tensor& x) {
   return cast(forward(cast(x, DType::f32)), x.dtype());
 }
 
+void Module::set_packs(bool on) {
+  walk(*this, "", [on](const std::string&, Module& module) {
+    if (!on && !module.packs_) return;
+    module.packs_ = on;
+    module.on_pack();
+  });
+}
+
+void Module::pack_weights() {
+  walk(*this, "", [](const std::string&, const Module& module) {
+    if (!module.ready_) module.not_ready();
+  });
+  eval();
+  set_packs(true);
+}
+
+void Module::to(Device device) {
+  set_packs(false);
+  const auto move = [device](const Tensor& tensor) {
+    if (tensor.device() == device) return;
+    const Tensor moved = tensor.detach().to(device);
+    tensor.rebind(moved.storage(), moved.offset(), moved.dtype());
+  };
+  for (const Parameter& parameter : parameters()) {
+    const bool wants_grad = parameter.tensor.requires_grad();
+    if (wants_grad) forget_grad(parameter.tensor);
+    move(parameter.tensor);
+    if (wants_grad) require_grad(parameter.tensor);
+  }
+  for (const NamedTensor& buffer : buffers()) move(buffer.tensor);
+}
+
 void Module::to(DType dtype) {
   ATH_CHECK(is_floating(dtype), "module: dtype must be floating, but got {}", dtype);
+  set_packs(false);
   const auto convert = [](const Tensor& tensor, DType wanted) {
     if (tensor.dtype() == wanted || !is_floating(tensor.dtype())) return;
     const Tensor copy = Tensor::empty(tensor.shape(), {wanted, tensor.device()});

@@ -10,6 +10,9 @@
 
 namespace athanor::nn {
 
+class BatchNorm;
+class Conv2d;
+
 /// Modules run one after the other; it owns them. Their names are "0", "1", ... unless given.
 ///
 ///     nn::Sequential net;
@@ -36,7 +39,13 @@ class Sequential : public Module {
   Tensor forward(const Tensor& x) override;
 
  private:
+  struct ConvNorm {
+    Conv2d* conv = nullptr;
+    BatchNorm* norm = nullptr;
+  };
+
   std::vector<std::unique_ptr<Module>> modules_;
+  std::vector<ConvNorm> pairs_;  // of each module; nulls where it is no Conv2d with a BatchNorm behind it
 };
 
 }  // namespace athanor::nn

@@ -4,7 +4,6 @@
 #include <array>
 #include <iostream>
 
-#include "data/formats/detail/file_bytes.h"
 #include "tensor/error.h"
 
 namespace athanor::tool {
@@ -50,31 +49,6 @@ std::vector<fs::path> pictures_of(const std::vector<std::string>& arguments) {
     }
   }
   return files;
-}
-
-PictureReader::PictureReader(const ModelInfo& info)
-    : info_(info),
-      transform_{
-          .height = info.images.height, .width = info.images.width, .shorter_side = info.shorter_side} {
-  ATH_CHECK(info.images.channels == 1 || info.images.channels == 3,
-            "the model must take images of 1 or 3 channels, but takes {}", info.images.channels);
-}
-
-void PictureReader::read(const fs::path& file, std::span<std::uint8_t> pixels) {
-  const detail::FileBytes bytes(file, "image", "it must be a JPEG or PNG");
-  const StoredSample sample{.bytes = bytes.bytes(),
-                            .codec = Codec::jpeg};  // or a PNG, which its first bytes say
-  const bool grey = info_.images.channels == 1;
-  if (grey) rgb_.resize(pixels.size() * 3);
-  try {
-    reader_.read(sample, transform_, {}, 3, grey ? std::span(rgb_) : pixels);
-  } catch (const IoError& error) {
-    detail::fail<IoError>("{}: {}", file.string(), error.what());
-  }
-  for (std::size_t i = 0; grey && i < pixels.size(); ++i) {  // ITU-R BT.601
-    const int luma = 299 * rgb_[3 * i] + 587 * rgb_[3 * i + 1] + 114 * rgb_[3 * i + 2];
-    pixels[i] = static_cast<std::uint8_t>((luma + 500) / 1000);
-  }
 }
 
 }  // namespace athanor::tool

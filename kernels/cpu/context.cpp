@@ -1,5 +1,6 @@
 #include "kernels/context.h"
 
+#include "kernels/cpu/borrowed_context.h"
 #include "kernels/cpu/onednn.h"
 
 #if defined(_OPENMP)
@@ -37,7 +38,22 @@ cpu::PrimitiveCache& CpuContext::primitives() {
   return *primitives_;
 }
 
+namespace {
+constinit thread_local CpuContext* borrowed = nullptr;
+}
+
+BorrowedContext::BorrowedContext(CpuContext& context) : saved_(borrowed) {
+  const int threads = cpu_context().threads();
+  if (context.threads() != threads) context.set_threads(threads);
+  context.deterministic = cpu_context().deterministic;
+  borrowed = &context;
+}
+BorrowedContext::~BorrowedContext() {
+  borrowed = saved_;
+}
+
 CpuContext& cpu_context() {
+  if (borrowed) return *borrowed;
   thread_local CpuContext context;
   return context;
 }

@@ -3,7 +3,9 @@
 #include "kernels/copy.h"
 #include "kernels/cpu/conv_impl.h"
 #include "kernels/cpu/epilogue.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/matmul.h"
 
 // Chooses the implementation of a convolution; the implementations are in conv_*.cpp.
@@ -47,10 +49,8 @@ bool prefers_direct(const ConvSize& z, bool backward, DType dtype) {
   return backward ? z.c <= 8 : z.k <= 8 && z.stride_w == 1;
 }
 
-/// oneDNN's code for this pass, or null. Throws BackendError where `vendor` was asked for and there is none.
-cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const ConvSize& z,
-                       PrimitiveKey::Op pass, DType in, DType out, bool bias) {
-  if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return nullptr;
+PrimitiveKey key_of(const CpuContext& context, const ConvSize& z, PrimitiveKey::Op pass, DType in, DType out,
+                    bool bias) {
   PrimitiveKey key;
   key.op = pass;
   key.in = in;
@@ -59,6 +59,14 @@ cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const Co
   key.threads = context.threads();
   key.sizes = {z.n, z.h,        z.w,        z.c,         z.k,         z.r,          z.s,          z.p,
                z.q, z.stride_h, z.stride_w, z.padding_h, z.padding_w, z.dilation_h, z.dilation_w, z.groups};
+  return key;
+}
+
+/// oneDNN's code for this pass, or null. Throws BackendError where `vendor` was asked for and there is none.
+cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const ConvSize& z,
+                       PrimitiveKey::Op pass, DType in, DType out, bool bias) {
+  if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return nullptr;
+  PrimitiveKey key = key_of(context, z, pass, in, out, bias);
   if (key.winograd = prefers_winograd(pass, z, in, out); key.winograd) {
     if (cpu::Primitive* found = context.primitives().find(key)) return found;
     key.winograd = false;  // oneDNN 3.x may have dropped it
@@ -123,6 +131,72 @@ void conv2d_forward(CpuContext& context, const Conv2dParams& params, const Tenso
     cpu::conv_forward_eigen<T>(context, z, params.activation, x.data<T>(), w.data<T>(), data_or_null<T>(bias),
                                y.data<T>());
   });
+}
+
+namespace {
+
+/// oneDNN's code for packed weights, or null, and whether it adds the residual.
+struct PackedCode {
+  cpu::Primitive* primitive = nullptr;
+  bool adds = false;
+};
+PackedCode packed_code(CpuContext& context, const Conv2dParams& params, const ConvSize& z, bool bias,
+                       bool residual) {
+  if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return {};
+  const auto pass = PrimitiveKey::Op::conv_forward;
+  PrimitiveKey key = key_of(context, z, pass, DType::f32, DType::f32, bias);
+  key.packed = true;
+  const Activation fused = params.activation == Activation::relu ? Activation::relu : Activation::none;
+  if (key.winograd = prefers_winograd(pass, z, DType::f32, DType::f32); key.winograd) {
+    key.activation = residual ? Activation::none : fused;
+    if (cpu::Primitive* found = context.primitives().find(key)) return {found, false};
+    key.winograd = false;  // oneDNN 3.x may have dropped it
+  }
+  key.residual = residual;
+  key.activation = fused;
+  if (cpu::Primitive* found = context.primitives().find(key)) return {found, residual};
+  if (!residual) return {};
+  key.residual = false;
+  key.activation = Activation::none;
+  return {context.primitives().find(key), false};
+}
+
+/// y = activation(y + residual), all dense f32.
+void add_and_activate(CpuContext& context, Activation activation, const Tensor& residual, const Tensor& y) {
+  dispatch_activation(activation, [&]<class Op>() {
+    const float* const from = residual.data<float>();
+    float* const to = y.data<float>();
+    cpu::parallel_for(context, y.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+      cpu::vectorize_if<cpu::kFastType<float>>([&] {
+        for (std::int64_t i = begin; i < end; ++i) to[i] = Op::forward(to[i] + from[i]);
+      });
+    });
+  });
+}
+
+}  // namespace
+
+void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x, const PackedWeights& w,
+                   const Tensor& residual, const Tensor& y) {
+  if (y.numel() == 0) return;
+  const AllocTag tag("workspace");
+  const ConvSize z(x.shape(), w.shape(), y.shape(), params);
+  Conv2dParams first = params;  // what the convolution itself applies
+  if (residual.defined()) first.activation = Activation::none;
+  const bool multiplies = z.c > 0;
+  PackedCode code;
+  if (multiplies && !direct(params, z, false, DType::f32))
+    code = packed_code(context, params, z, w.bias().defined(), residual.defined());
+  if (!code.primitive) {
+    conv2d_forward(context, first, x, w.plain(), w.bias(), y);
+    if (residual.defined()) add_and_activate(context, params.activation, residual, y);
+    return;
+  }
+  code.primitive->run(context, x.raw_data(), w.in(context, code.primitive->layout()),
+                      w.bias().defined() ? w.bias().raw_data() : nullptr, y.raw_data(),
+                      code.adds ? residual.raw_data() : nullptr);
+  if (residual.defined() && !code.adds) return add_and_activate(context, params.activation, residual, y);
+  if (params.activation != Activation::relu) activate(context, params.activation, y);
 }
 
 template <>

@@ -184,8 +184,8 @@ bool vendor(CpuContext& context, const MatmulPlan& problem, const Tensor& a, con
   return true;
 }
 
-bool prefers_eigen(const MatmulPlan& problem, DType dtype) {
-  return dtype == DType::f32 && problem.size.m * problem.size.n * problem.size.k <= 16 * 1024;
+bool prefers_eigen(GemmSize size, DType dtype) {
+  return dtype == DType::f32 && size.m * size.n * size.k <= 16 * 1024;
 }
 
 }  // namespace
@@ -203,8 +203,8 @@ void matmul(CpuContext& context, MatmulImpl impl, const Tensor& a, const Tensor&
   const bool nothing = problem.size.k == 0 || a.numel() == 0 || b.numel() == 0;
   if (impl == MatmulImpl::vendor && !cpu::has_onednn())
     detail::fail<BackendError>("matmul: this build has no oneDNN; use MatmulImpl::automatic");
-  if (!nothing &&
-      (impl == MatmulImpl::vendor || (impl == MatmulImpl::automatic && !prefers_eigen(problem, a.dtype())))) {
+  if (!nothing && (impl == MatmulImpl::vendor ||
+                   (impl == MatmulImpl::automatic && !prefers_eigen(problem.size, a.dtype())))) {
     if (vendor(context, problem, a, b, bias, activation, y, accumulate)) return;
     if (impl == MatmulImpl::vendor)
       detail::fail<BackendError>("matmul: oneDNN has no fast code for {} {} x {}; use MatmulImpl::automatic",
@@ -226,6 +226,30 @@ void matmul(CpuContext& context, MatmulImpl impl, const Tensor& a, const Tensor&
       run.template operator()<Accumulate<T>>();
     }
   });
+}
+
+void linear_packed(CpuContext& context, const Tensor& x, const PackedWeights& w, Activation activation,
+                   const Tensor& y) {
+  if (y.numel() == 0) return;
+  const AllocTag tag("workspace");
+  const GemmSize size{y.dim(0), y.dim(1), x.dim(1)};
+  cpu::PrimitiveKey key;
+  key.op = cpu::PrimitiveKey::Op::matmul;
+  key.in = key.out = DType::f32;
+  key.bias = w.bias().defined();
+  key.packed = true;
+  key.activation = activation == Activation::relu ? Activation::relu : Activation::none;
+  key.threads = context.threads();
+  key.sizes = {size.m, size.n, size.k, size.k, 1, 1, size.k, size.n};
+  const bool is_small = size.k == 0 || prefers_eigen(size, DType::f32);
+  cpu::Primitive* const primitive = is_small ? nullptr : context.primitives().find(key);
+  if (!primitive) {
+    const Tensor transposed = w.plain().view_as_strided({size.k, size.n}, {1, size.k}, 0);
+    return matmul(context, MatmulImpl::automatic, x, transposed, w.bias(), activation, y, Write::overwrite);
+  }
+  primitive->run(context, x.raw_data(), w.in(context, primitive->layout()),
+                 w.bias().defined() ? w.bias().raw_data() : nullptr, y.raw_data());
+  if (activation != Activation::relu) activate(context, activation, y);
 }
 
 template <> void column_sums(CpuContext& context, const Tensor& x, const Tensor& sums, Write write) {

@@ -2,13 +2,9 @@
 
 #include <atomic>
 #include <cstring>
-#include <list>
-#include <unordered_map>
 #include <utility>
 
 #include <dnnl.hpp>
-
-#include "kernels/hash.h"
 
 namespace athanor {
 namespace {
@@ -96,6 +92,14 @@ auto matmul_desc(const memory::desc& a, const memory::desc& b, const memory::des
 #endif
 }
 
+memory::dims dims_of(const memory::desc& desc) {
+#if DNNL_VERSION_MAJOR >= 3
+  return desc.get_dims();
+#else
+  return desc.dims();
+#endif
+}
+
 bool same(const memory::desc& a, const memory::desc& b) {
   return a == b;
 }
@@ -111,11 +115,14 @@ class Compiled final : public Primitive {
     memory::desc plain, wanted;
   };
 
+  static constexpr std::size_t kOperands = 5;
+
   /// `clears`: the primitive leaves parts of its result, or of its scratchpad, unwritten, so that they must
   /// be zero.
-  Compiled(dnnl::primitive primitive, const std::array<Operand, 4>& operands, const memory::desc& scratchpad,
-           bool clears = false)
-      : primitive_(std::move(primitive)), stream_(engine()), clears_(clears) {
+  Compiled(dnnl::primitive primitive, const std::array<Operand, kOperands>& operands,
+           const memory::desc& scratchpad, bool clears = false,
+           std::shared_ptr<const kernels::WeightLayout> layout = nullptr)
+      : primitive_(std::move(primitive)), stream_(engine()), clears_(clears), layout_(std::move(layout)) {
     for (std::size_t i = 0; i < operands.size(); ++i) {
       Slot& slot = slots_[i];
       slot.argument = operands[i].argument;
@@ -139,8 +146,8 @@ class Compiled final : public Primitive {
     scratchpad_offset_ = reserve(scratchpad.get_size());
   }
 
-  void run(const CpuContext& context, const void* first, const void* second, const void* bias,
-           void* out) override {
+  void run(const CpuContext& context, const void* first, const void* second, const void* bias, void* out,
+           const void* residual) override {
     const Scratch scratch = context.scratch(scratch_bytes_);
     std::byte* const base = scratch.as<std::byte>();
     if (clears_) {
@@ -148,9 +155,9 @@ class Compiled final : public Primitive {
       std::memset(out, 0, slots_[kResult].plain.get_desc().get_size());
     }
     const Inside onednn;
-    const std::array<void*, 4> data{const_cast<void*>(first), const_cast<void*>(second),
-                                    const_cast<void*>(bias), out};
-    std::array<dnnl_exec_arg_t, 5> arguments;
+    const std::array<void*, kOperands> data{const_cast<void*>(first), const_cast<void*>(second),
+                                            const_cast<void*>(bias), out, const_cast<void*>(residual)};
+    std::array<dnnl_exec_arg_t, kOperands + 1> arguments;
     int count = 0;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       Slot& slot = slots_[i];
@@ -168,6 +175,8 @@ class Compiled final : public Primitive {
     if (Slot& result = slots_[kResult]; result.reordered)
       run_reorder(result, result.work, result.plain, base);
   }
+
+  const std::shared_ptr<const kernels::WeightLayout>& layout() const override { return layout_; }
 
  private:
   static constexpr std::size_t kResult = 3;
@@ -209,25 +218,76 @@ class Compiled final : public Primitive {
   dnnl::primitive primitive_;
   dnnl::stream stream_;
   bool clears_;
-  std::array<Slot, 4> slots_;
+  std::array<Slot, kOperands> slots_;
+  std::shared_ptr<const kernels::WeightLayout> layout_;
   memory scratchpad_;
   std::size_t scratchpad_offset_ = 0, scratch_bytes_ = 0;
 };
 
 // Making them ----------------------------------------------------------------------------------------------
 
-// Its fused relu is not used: it makes 0 of NaN, and a diverged run would look well.
-dnnl::primitive_attr attributes(const PrimitiveKey& key) {
+// Its fused relu makes 0 of NaN, and a diverged run would look well: it is for packed weights alone.
+dnnl::primitive_attr attributes(const PrimitiveKey& key, const memory::desc& result) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops ops;
   if (key.accumulate) ops.append_sum(1.0f);
+  if (key.residual) ops.append_binary(dnnl::algorithm::binary_add, result);
+#if DNNL_VERSION_MAJOR >= 3
+  if (key.activation == Activation::relu) ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+#else
+  if (key.activation == Activation::relu) ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+#endif
   attr.set_post_ops(ops);
   return attr;
 }
 
-using Made = std::pair<std::unique_ptr<Primitive>, std::string>;
+using Made = MadePrimitive;
 using Operand = Compiled::Operand;
+using Operands = std::array<Operand, Compiled::kOperands>;
+
+// What the first post-operation adds.
+constexpr int kResidual = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
+
+class PackedLayout final : public kernels::WeightLayout {
+ public:
+  PackedLayout(const memory::desc& plain, const memory::desc& wanted) : plain_(plain), wanted_(wanted) {}
+  bool equals(const kernels::WeightLayout& other) const override {
+    const auto* const that = dynamic_cast<const PackedLayout*>(&other);
+    return that && same(plain_, that->plain_) && same(wanted_, that->wanted_);
+  }
+  std::size_t bytes() const override { return wanted_.get_size(); }
+  void fill(const CpuContext&, const float* weights, void* to) const override {
+    memory from(plain_, engine(), const_cast<float*>(weights)), target(wanted_, engine(), to);
+    const dnnl::reorder::primitive_desc direct(from, target, {}, true);
+    if (direct) return run(dnnl::reorder(direct), from, target);
+    // Winograd's transformation reads dense filters in the order of their dimensions, and no others.
+    const memory::dims dims = dims_of(plain_);
+    memory::dims strides(dims.size(), 1);
+    for (std::size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
+    memory dense({dims, memory::data_type::f32, strides}, engine());
+    run(dnnl::reorder(from, dense), from, dense);
+    run(dnnl::reorder(dense, target), dense, target);
+  }
+
+ private:
+  static void run(const dnnl::reorder& reorder, memory& from, memory& to) {
+    dnnl::stream stream(engine());
+    reorder.execute(stream, from, to);
+    stream.wait();
+  }
+
+  memory::desc plain_, wanted_;
+};
+
+/// Fills in the operand of weights; where they come packed, the layout they must be in.
+std::shared_ptr<const kernels::WeightLayout> weights_operand(const PrimitiveKey& key,
+                                                             const memory::desc& plain,
+                                                             const memory::desc& wanted, Operand& operand) {
+  operand = {DNNL_ARG_WEIGHTS, key.packed ? wanted : plain, wanted};
+  if (!key.packed) return nullptr;
+  return std::make_shared<PackedLayout>(plain, wanted);
+}
 
 // A descriptor of oneDNN's logical order (N C H W; [G] K C R S) over our NHWC and KRSC memory.
 memory::desc image(DType dtype, memory::dim n, memory::dim h, memory::dim w, memory::dim c) {
@@ -300,21 +360,24 @@ Made make_convolution(const PrimitiveKey& key) {
   const memory::desc weights = filter(image_type, key, true);
   const memory::desc bias =
       key.bias ? memory::desc({k}, type_of(key.in), memory::format_tag::a) : memory::desc();
-  const dnnl::primitive_attr attr = attributes(key);
+  const dnnl::primitive_attr attr = attributes(key, plain_y);
 
   if (key.op == Op::conv_forward) {
-    const auto desc = forward_desc(arguments, dnnl::prop_kind::forward_training, x, weights, bias, y, attr);
-    std::array<Operand, 4> operands;
+    const auto kind = key.packed ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
+    const auto desc = forward_desc(arguments, kind, x, weights, bias, y, attr);
+    Operands operands;
     operands[0] = {DNNL_ARG_SRC, plain_x, desc.src_desc()};
-    operands[1] = {DNNL_ARG_WEIGHTS, filter(key.in, key, false), desc.weights_desc()};
+    const auto layout = weights_operand(key, filter(key.in, key, false), desc.weights_desc(), operands[1]);
     if (key.bias) operands[2] = {DNNL_ARG_BIAS, bias, desc.bias_desc()};
     operands[3] = {DNNL_ARG_DST, plain_y, desc.dst_desc()};
-    return {std::make_unique<Compiled>(dnnl::convolution_forward(desc), operands, desc.scratchpad_desc()),
+    if (key.residual) operands[4] = {kResidual, plain_y, plain_y};
+    return {std::make_unique<Compiled>(dnnl::convolution_forward(desc), operands, desc.scratchpad_desc(),
+                                       false, layout),
             desc.impl_info_str()};
   }
   const auto hint = forward_desc(arguments, dnnl::prop_kind::forward_training, x, weights, memory::desc(), y,
                                  dnnl::primitive_attr());
-  std::array<Operand, 4> operands;
+  Operands operands;
   if (key.op == Op::conv_backward_data) {
     const auto desc = backward_desc<dnnl::convolution_backward_data>(arguments, x, weights, y, hint, attr);
     operands[0] = {DNNL_ARG_DIFF_DST, plain_y, desc.diff_dst_desc()};
@@ -339,76 +402,33 @@ Made make_matmul(const PrimitiveKey& key) {
   const auto [m, n, k, a_row, a_col, b_row, b_col, y_row, u0, u1, u2, u3, u4, u5, u6, u7] = key.sizes;
   const memory::desc a({m, k}, type_of(key.in), memory::dims{a_row, a_col});
   const memory::desc b({k, n}, type_of(key.in), memory::dims{b_row, b_col});
+  const memory::desc any({k, n}, type_of(key.in), memory::format_tag::any);
   const memory::desc y({m, n}, type_of(key.out), memory::dims{y_row, 1});
   const memory::desc bias =
       key.bias ? memory::desc({1, n}, type_of(key.in), memory::format_tag::ab) : memory::desc();
-  const auto desc = matmul_desc(a, b, bias, y, attributes(key));
-  std::array<Operand, 4> operands;
+  const auto desc = matmul_desc(a, key.packed ? any : b, bias, y, attributes(key, y));
+  Operands operands;
   operands[0] = {DNNL_ARG_SRC, a, desc.src_desc()};
-  operands[1] = {DNNL_ARG_WEIGHTS, b, desc.weights_desc()};
+  const auto layout = weights_operand(key, b, desc.weights_desc(), operands[1]);
   if (key.bias) operands[2] = {DNNL_ARG_BIAS, bias, bias};
   operands[3] = {DNNL_ARG_DST, y, desc.dst_desc()};
-  return {std::make_unique<Compiled>(dnnl::matmul(desc), operands, desc.scratchpad_desc()),
+  return {std::make_unique<Compiled>(dnnl::matmul(desc), operands, desc.scratchpad_desc(), false, layout),
           desc.impl_info_str()};
 }
 
-Made make(const PrimitiveKey& key) {
+}  // namespace
+
+MadePrimitive make_primitive(const PrimitiveKey& key) {
   if (type_of(key.in) == memory::data_type::undef || type_of(key.out) == memory::data_type::undef) return {};
   try {
-    Made made = key.op == Op::matmul ? make_matmul(key) : make_convolution(key);
+    MadePrimitive made = key.op == Op::matmul ? make_matmul(key) : make_convolution(key);
     created.fetch_add(1, std::memory_order_relaxed);
-    if (made.second.find("ref") != std::string::npos) made.first = nullptr;
+    if (made.implementation.find("ref") != std::string::npos) made.primitive = nullptr;
     return made;
   } catch (const dnnl::error& error) {
     if (error.status == dnnl_unimplemented) return {};
     detail::fail<BackendError>("oneDNN: {} (status {})", error.what(), static_cast<int>(error.status));
   }
-}
-
-struct KeyHash {
-  std::size_t operator()(const PrimitiveKey& key) const {
-    kernels::HashOf hash;
-    hash.add(key.op, key.in, key.out, key.bias, key.accumulate, key.winograd, key.threads);
-    for (const std::int64_t size : key.sizes) hash.add(size);
-    return static_cast<std::size_t>(hash.value());
-  }
-};
-
-}  // namespace
-
-struct PrimitiveCache::Impl {
-  struct Entry {
-    PrimitiveKey key;
-    std::unique_ptr<Primitive> primitive;
-    std::string implementation;
-  };
-  std::list<Entry> entries;  // latest used first
-  std::unordered_map<PrimitiveKey, std::list<Entry>::iterator, KeyHash> index;
-};
-
-PrimitiveCache::PrimitiveCache() : impl_(std::make_unique<Impl>()) {}
-PrimitiveCache::~PrimitiveCache() = default;
-
-Primitive* PrimitiveCache::find(const PrimitiveKey& key) {
-  auto& [entries, index] = *impl_;
-  if (const auto found = index.find(key); found != index.end()) {
-    entries.splice(entries.begin(), entries, found->second);
-    return entries.front().primitive.get();
-  }
-  Made made = make(key);
-  if (entries.size() == kCapacity) {
-    index.erase(entries.back().key);
-    entries.pop_back();
-  }
-  entries.push_front({key, std::move(made.first), std::move(made.second)});
-  index.emplace(key, entries.begin());
-  return entries.front().primitive.get();
-}
-
-std::vector<PrimitiveInfo> PrimitiveCache::contents() const {
-  std::vector<PrimitiveInfo> infos;
-  for (const Impl::Entry& entry : impl_->entries) infos.push_back({entry.key, entry.implementation});
-  return infos;
 }
 
 bool has_onednn() {

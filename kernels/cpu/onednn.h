@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/activation.h"
 #include "kernels/context.h"
+#include "kernels/packed_weights.h"
 
 // The only door to oneDNN: onednn.cpp speaks its 2.x and 3.x APIs, onednn_absent.cpp stands in where a build
 // has none.
@@ -24,6 +26,9 @@ struct PrimitiveKey {
   bool bias = false;
   bool accumulate = false;  ///< adds to what the result holds
   bool winograd = false;    ///< asks for Winograd's algorithm
+  bool packed = false;      ///< weights come in Primitive::layout(); forward alone
+  bool residual = false;    ///< a tensor like the result is added before the activation; conv_forward alone
+  Activation activation = Activation::none;  ///< none or relu, which makes 0 of NaN
   int threads = 1;
   /// conv: N H W C K R S P Q, stride, padding, dilation along H and W, groups.
   /// matmul: M N K, row and column strides of the factors, row stride of the result.
@@ -41,8 +46,18 @@ class Primitive {
   /// conv_forward (x, w, bias, y), conv_backward_data (dy, w, -, dx), conv_backward_weights (x, dy, -, dw),
   /// matmul (a, b, bias, y). Throws BackendError.
   virtual void run(const CpuContext& context, const void* first, const void* second, const void* bias,
-                   void* out) = 0;
+                   void* out, const void* residual = nullptr) = 0;
+  /// What the second operand must be in where the key says `packed`; else null.
+  virtual const std::shared_ptr<const kernels::WeightLayout>& layout() const = 0;
 };
+
+/// A new one, null where oneDNN has nothing better than its reference code, and what oneDNN calls it. Throws
+/// BackendError.
+struct MadePrimitive {
+  std::unique_ptr<Primitive> primitive;
+  std::string implementation;
+};
+MadePrimitive make_primitive(const PrimitiveKey& key);
 
 /// What oneDNN runs for a key: a test asserts that it never is its reference code.
 struct PrimitiveInfo {

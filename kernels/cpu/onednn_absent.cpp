@@ -5,15 +5,7 @@
 namespace athanor {
 namespace cpu {
 
-struct PrimitiveCache::Impl {};
-
-PrimitiveCache::PrimitiveCache() = default;
-PrimitiveCache::~PrimitiveCache() = default;
-
-Primitive* PrimitiveCache::find(const PrimitiveKey&) {
-  return nullptr;
-}
-std::vector<PrimitiveInfo> PrimitiveCache::contents() const {
+MadePrimitive make_primitive(const PrimitiveKey&) {
   return {};
 }
 

@@ -76,7 +76,7 @@ struct Plan {
   std::int64_t H, W, P, Q, C;
 
   Plan(CpuContext& context, const PoolWindows& windows, std::int64_t channels)
-      : memory(context.scratch(Table::bytes(windows.h) + Table::bytes(windows.w))),
+      : memory(workspace(context, Table::bytes(windows.h) + Table::bytes(windows.w))),
         h(windows.h, windows.count_padding, memory.as<std::byte>()),
         w(windows.w, windows.count_padding, memory.as<std::byte>() + Table::bytes(windows.h)),
         H(windows.h.inputs),
@@ -84,6 +84,10 @@ struct Plan {
         P(windows.h.outputs),
         Q(windows.w.outputs),
         C(channels) {}
+  static Scratch workspace(CpuContext& context, std::size_t bytes) {
+    const AllocTag tag("workspace");
+    return context.scratch(bytes);
+  }
   /// Rows worth a second thread.
   std::int64_t grain() const {
     return std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(W * C, 1));

@@ -6,6 +6,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/shape.h"
 #include "kernels/copy.h"
+#include "nn/conv_norm.h"
 #include "nn/whitening.h"
 
 namespace athanor::nn {
@@ -55,7 +56,7 @@ class CifarNet::Group final : public Module {
     register_module("conv2", conv2);
     register_module("bn2", bn2);
   }
-  Tensor forward(const Tensor& x) override { return bn2(conv2(bn1(pool(conv1(x))))); }
+  Tensor forward(const Tensor& x) override { return conv_norm_act(conv2, bn2, bn1(pool(conv1(x)))); }
 
  private:
   static Conv2dOptions conv() { return {.padding = 1, .bias = false, .weight_init = identity_first}; }

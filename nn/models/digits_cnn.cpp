@@ -1,6 +1,7 @@
 #include "nn/models/digits_cnn.h"
 
 #include "autograd/shape.h"
+#include "nn/conv_norm.h"
 
 namespace athanor::nn {
 namespace {
@@ -29,8 +30,8 @@ DigitsCnn::DigitsCnn(const ModelOptions& options)
 }
 
 Tensor DigitsCnn::forward(const Tensor& x) {
-  const Tensor wide = bn2(conv2(bn1(conv1(x))));  // [N, 8, 8, 32]
-  const Tensor deep = bn3(conv3(pool(wide)));     // [N, 4, 4, 64]
+  const Tensor wide = conv_norm_act(conv2, bn2, conv_norm_act(conv1, bn1, x));  // [N, 8, 8, 32]
+  const Tensor deep = conv_norm_act(conv3, bn3, pool(wide));                    // [N, 4, 4, 64]
   return fc(flatten(pool(deep)));
 }
 

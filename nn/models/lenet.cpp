@@ -19,8 +19,11 @@ LeNet5::LeNet5(const ModelOptions& options)
 }
 
 Tensor LeNet5::forward(const Tensor& x) {
-  const Tensor features = pool(conv2(pool(conv1(x))));  // [N, 5, 5, 16] for 28 x 28
-  return fc3(fc2(fc1(flatten(features))));
+  Tensor y = conv1(x);  // each goes when the next is there
+  y = pool(y);
+  y = conv2(y);
+  y = pool(y);  // [N, 5, 5, 16] for 28 x 28
+  return fc3(fc2(fc1(flatten(y))));
 }
 
 }  // namespace athanor::nn

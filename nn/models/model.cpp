@@ -107,9 +107,12 @@ ModelOptions model_options(std::string_view name, const ModelOptions& options) {
   return full;
 }
 
+std::unique_ptr<Module> make_model(std::string_view name, const ModelOptions& options) {
+  return recipe_of(name).make(model_options(name, options));
+}
+
 std::unique_ptr<Module> make_model(std::string_view name, const ModelOptions& options, std::uint64_t seed) {
-  const ModelOptions full = model_options(name, options);
-  std::unique_ptr<Module> model = recipe_of(name).make(full);
+  std::unique_ptr<Module> model = make_model(name, options);
   model->initialize(seed);
   return model;
 }

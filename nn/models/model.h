@@ -41,6 +41,8 @@ std::vector<std::string> model_names();
 /// The options with zeros replaced by the model's own. Throws ArgumentError as make_model does.
 ModelOptions model_options(std::string_view name, const ModelOptions& options = {});
 
+/// A model without values: load_state_dict() comes before its first call. Throws as the one below.
+std::unique_ptr<Module> make_model(std::string_view name, const ModelOptions& options);
 /// A model with initial values from `seed`: images [N, H, W, C] in, logits [N, classes] out. Throws
 /// ArgumentError on an unknown name, naming the nearest, and on an image too small for the model.
 std::unique_ptr<Module> make_model(std::string_view name, const ModelOptions& options, std::uint64_t seed);

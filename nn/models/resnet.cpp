@@ -2,6 +2,7 @@
 
 #include "autograd/pool.h"
 #include "autograd/shape.h"
+#include "nn/conv_norm.h"
 
 namespace athanor::nn {
 namespace {
@@ -64,7 +65,7 @@ BasicBlock::BasicBlock(std::int64_t in, std::int64_t width, std::int64_t stride)
 }
 
 Tensor BasicBlock::forward(const Tensor& x) {
-  return bn2.forward(conv2(bn1(conv1(x))), shortcut(x));
+  return conv_norm_act(conv2, bn2, conv_norm_act(conv1, bn1, x), shortcut(x));
 }
 
 Bottleneck::Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride)
@@ -85,7 +86,7 @@ Bottleneck::Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride)
 }
 
 Tensor Bottleneck::forward(const Tensor& x) {
-  return bn3.forward(conv3(bn2(conv2(bn1(conv1(x))))), shortcut(x));
+  return conv_norm_act(conv3, bn3, conv_norm_act(conv2, bn2, conv_norm_act(conv1, bn1, x)), shortcut(x));
 }
 
 // The network ----------------------------------------------------------------------------------------------
@@ -111,9 +112,11 @@ ResNet::ResNet(const ResNetConfig& config, const ModelOptions& options)
 }
 
 Tensor ResNet::forward(const Tensor& x) {
-  Tensor y = bn1(conv1(x));
+  Tensor y = conv_norm_act(conv1, bn1, x);
   if (imagenet_stem_) y = maxpool(y);
-  for (Sequential& layer : layers) y = layer(y);
+  for (Sequential& layer : layers) {  // block by block: the whole layer would hold on to its input
+    for (std::size_t i = 0; i < layer.size(); ++i) y = layer[i](y);
+  }
   return fc(flatten(adaptive_avg_pool2d(y, 1, 1)));
 }
 

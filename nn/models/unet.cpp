@@ -1,7 +1,7 @@
 #include "nn/models/unet.h"
 
 #include "autograd/shape.h"
-#include "nn/batch_norm.h"
+#include "nn/conv_norm.h"
 #include "nn/conv_transpose2d.h"
 #include "nn/sequential.h"
 #include "nn/upsample.h"
@@ -23,7 +23,7 @@ class DoubleConv final : public Module {
     register_module("conv2", conv2);
     register_module("bn2", bn2);
   }
-  Tensor forward(const Tensor& x) override { return bn2(conv2(bn1(conv1(x)))); }
+  Tensor forward(const Tensor& x) override { return conv_norm_act(conv2, bn2, conv_norm_act(conv1, bn1, x)); }
 
  private:
   static constexpr BatchNormOptions kNormRelu{.activation = Activation::relu};

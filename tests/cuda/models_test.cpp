@@ -25,11 +25,6 @@ struct Step {
   std::map<std::string, std::vector<double>> gradients;
 };
 
-void move(const Tensor& x, Device device) {
-  const Tensor there = x.detach().to(device);
-  x.rebind(there.storage(), there.offset(), x.dtype());
-}
-
 Step step_of(const Make& make, Device device, const Shape& images) {
   const auto model = make();
   model->initialize(3);
@@ -37,9 +32,8 @@ Step step_of(const Make& make, Device device, const Shape& images) {
   for (const Parameter& parameter : model->parameters()) {
     // Zero at first, which nothing gets past.
     if (parameter.name == "heads.head.weight") init::normal(parameter.tensor, {1, 2}, 0, 0.1);
-    move(parameter.tensor, device);
   }
-  for (const NamedTensor& buffer : model->buffers()) move(buffer.tensor, device);
+  model->to(device);
   const auto drawn = [&](const Shape& shape, std::uint64_t stream) {
     const Tensor x = Tensor::empty(shape, {DType::f64, kCpu});
     init::normal(x, {5, stream}, 0, 1);

@@ -1,0 +1,59 @@
+#include <list>
+#include <unordered_map>
+#include <utility>
+
+#include "kernels/cpu/onednn.h"
+#include "kernels/hash.h"
+
+namespace athanor::cpu {
+namespace {
+
+struct KeyHash {
+  std::size_t operator()(const PrimitiveKey& key) const {
+    kernels::HashOf hash;
+    hash.add(key.op, key.in, key.out, key.bias, key.accumulate, key.winograd, key.packed, key.residual,
+             key.activation, key.threads);
+    for (const std::int64_t size : key.sizes) hash.add(size);
+    return static_cast<std::size_t>(hash.value());
+  }
+};
+
+}  // namespace
+
+struct PrimitiveCache::Impl {
+  struct Entry {
+    PrimitiveKey key;
+    std::unique_ptr<Primitive> primitive;
+    std::string implementation;
+  };
+  std::list<Entry> entries;  // latest used first
+  std::unordered_map<PrimitiveKey, std::list<Entry>::iterator, KeyHash> index;
+};
+
+PrimitiveCache::PrimitiveCache() : impl_(std::make_unique<Impl>()) {}
+PrimitiveCache::~PrimitiveCache() = default;
+
+Primitive* PrimitiveCache::find(const PrimitiveKey& key) {
+  if (!has_onednn()) return nullptr;
+  auto& [entries, index] = *impl_;
+  if (const auto found = index.find(key); found != index.end()) {
+    entries.splice(entries.begin(), entries, found->second);
+    return entries.front().primitive.get();
+  }
+  MadePrimitive made = make_primitive(key);
+  if (entries.size() == kCapacity) {
+    index.erase(entries.back().key);
+    entries.pop_back();
+  }
+  entries.push_front({key, std::move(made.primitive), std::move(made.implementation)});
+  index.emplace(key, entries.begin());
+  return entries.front().primitive.get();
+}
+
+std::vector<PrimitiveInfo> PrimitiveCache::contents() const {
+  std::vector<PrimitiveInfo> infos;
+  for (const Impl::Entry& entry : impl_->entries) infos.push_back({entry.key, entry.implementation});
+  return infos;
+}
+
+}  // namespace athanor::cpu
