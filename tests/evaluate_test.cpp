@@ -1,5 +1,9 @@
 #include "trainer/evaluate.h"
 
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "data/digits.h"
@@ -19,13 +23,13 @@ namespace {
 class EvaluateTest : public testing::Test {
  protected:
   /// A short training on the digits, by one rank or by more.
-  FitReport train(TrainerConfig config, int ranks = 1) const {
+  FitReport train(TrainerConfig config, int ranks = 1) {
     config.program = "train_digits";
     config.model = "digits_cnn";
     config.batch_size = 32;
     config.val_batch_size = 47;  // the last batch is a smaller one, and no rank's part is another's
     config.threads = 1;
-    config.run_dir = dir_ / "run";
+    config.run_dir = dir_ / fmt::format("run{}", ++runs_);
     FitReport report;
     const auto fit = [&](dist::Transport* transport) {
       const auto model = nn::make_model(config.model, {10, 1, 8}, 1);
@@ -49,6 +53,7 @@ class EvaluateTest : public testing::Test {
   }
 
   test::TempDir dir_;
+  int runs_ = 0;
   std::unique_ptr<Dataset> test_ = digits(Split::test);
 };
 
@@ -87,8 +92,9 @@ TEST_F(EvaluateTest, OfSeveralRanksIsWhatTheyReported) {
     SCOPED_TRACE(ranks);
     TrainerConfig config{.epochs = 1, .ema_decay = 0.9, .precision = Precision::f16};
     config.strategy = Strategy::zero1;
-    expect_reported(train(config, ranks));
-    EXPECT_EQ(load_model(dir_ / "run/model.safetensors").info.ranks, ranks);
+    const FitReport report = train(config, ranks);
+    expect_reported(report);
+    EXPECT_EQ(load_model(report.model).info.ranks, ranks);
   }
 }
 
@@ -121,7 +127,7 @@ TEST_F(EvaluateTest, RefusesNetworksThatTheirProgramAloneKnows) {
   model.info.model = "lenet5";  // takes no images of 8x8
   EXPECT_NE(test::message_of<IoError>([&] {
               (void)evaluate(model, *test_);
-            }).find("run/model.safetensors cannot be used"),
+            }).find("run1/model.safetensors cannot be used"),
             std::string::npos);
 }
 
