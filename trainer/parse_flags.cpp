@@ -28,7 +28,7 @@ class FlagTable {
     for (const Shown& flag : shown_) {
       const CLI::Option* const option = app_.get_option(flag.name);
       const bool given = option->count() > 0;
-      const bool is_list = option->get_expected_max() > 1;
+      const bool is_list = option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
       values.push_back({flag.name,
                         !given    ? flag.standard
                         : is_list ? fmt::format("{}", fmt::join(option->results(), " "))
@@ -66,8 +66,7 @@ class FlagTable {
     };
     app_.add_option(flag, take, terminal::wrapped(help, kHelpColumns, 0))
         ->type_name(usage.substr(space + 1))
-        ->expected(1, 1000)
-        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->group(group_);
     shown_.push_back({flag, standard_of(help, target)});
   }
