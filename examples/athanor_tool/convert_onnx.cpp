@@ -1,5 +1,8 @@
 #include "examples/athanor_tool/convert_onnx.h"
 
+#include <cstdint>
+#include <vector>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +17,14 @@ nn::ImageLayout layout_of(const OnnxForm& form) {
   ATH_CHECK(form.input == "nchw" || form.input == "nhwc", "--input: must be nchw or nhwc, but got '{}'",
             form.input);
   return form.input == "nchw" ? nn::ImageLayout::nchw : nn::ImageLayout::nhwc;
+}
+
+/// A name for every class: its number where the data set has none.
+std::vector<std::string> class_names(const ModelInfo& info) {
+  std::vector<std::string> names = info.class_names;
+  for (std::int64_t i = std::ssize(names); info.class_names.empty() && i < info.images.classes; ++i)
+    names.push_back(fmt::to_string(i));
+  return names;
 }
 
 }  // namespace
@@ -32,7 +43,7 @@ void write_onnx(nn::Module& network, const ModelInfo& info, const std::filesyste
   options.metadata = {{"model", info.model},
                       {"program", info.program},
                       {"version", info.version},
-                      {"class_names", text(info.class_names)},
+                      {"class_names", text(class_names(info))},
                       {"pixel_mean", text(info.pixels.mean)},
                       {"pixel_deviation", text(info.pixels.stddev)},
                       {"shorter_side", fmt::to_string(info.shorter_side)},
