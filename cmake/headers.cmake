@@ -219,10 +219,6 @@ set(ATHANOR_HEADERS
   tensor/tensor.h
   tensor/torch_file.h
   tensor/trace.h
-  tool/commands.h
-  tool/named_data.h
-  tool/pictures.h
-  tool/tool_main.h
   trainer/background_save.h
   trainer/bottleneck.h
   trainer/callback.h
@@ -260,6 +256,10 @@ set(ATHANOR_HEADERS
   trainer/signals.h
   trainer/state_file.h
   trainer/task.h
+  trainer/tool/commands.h
+  trainer/tool/named_data.h
+  trainer/tool/pictures.h
+  trainer/tool/tool_main.h
   trainer/train_main.h
   trainer/trainer.h
   trainer/validation.h

@@ -269,13 +269,6 @@ set(ATHANOR_SOURCES
   optim/sgd.cpp
   optim/step.cpp
   optim/step_buffer.cpp
-  tool/evaluate.cpp
-  tool/named_data.cpp
-  tool/picture.cpp
-  tool/pictures.cpp
-  tool/predict.cpp
-  tool/run_tool.cpp
-  tool/tool_main.cpp
   trainer/background_save.cpp
   trainer/bottleneck.cpp
   trainer/checkpoint_folder.cpp
@@ -320,6 +313,13 @@ set(ATHANOR_SOURCES
   trainer/signals.cpp
   trainer/state_file.cpp
   trainer/task.cpp
+  trainer/tool/evaluate.cpp
+  trainer/tool/named_data.cpp
+  trainer/tool/picture.cpp
+  trainer/tool/pictures.cpp
+  trainer/tool/predict.cpp
+  trainer/tool/run_tool.cpp
+  trainer/tool/tool_main.cpp
   trainer/train_main.cpp
   trainer/trainer.cpp
   trainer/validation.cpp
@@ -327,12 +327,12 @@ set(ATHANOR_SOURCES
 )
 # Which of them are formats: these folders, and what in data/ and trainer/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
-list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^tool/|^data/(formats|image)/|^data/(convert|decoded_dataset|recode|stratified_split)\\.cpp$|^trainer/(evaluation_json|evaluation_svg|predictor|samples)\\.cpp$")
+list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^trainer/tool/|^data/(formats|image)/|^data/(convert|decoded_dataset|recode|stratified_split)\\.cpp$|^trainer/(evaluation_json|evaluation_svg|predictor|samples)\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 # What `athanor predict` takes, which scripts/quickstart.sh builds, too.
 set(ATHANOR_PREDICT ${ATHANOR_FORMATS})
-list(FILTER ATHANOR_PREDICT INCLUDE REGEX "^data/image/|^trainer/predictor\\.cpp$|^tool/(picture|pictures|predict|run_tool)\\.cpp$")
+list(FILTER ATHANOR_PREDICT INCLUDE REGEX "^data/image/|^trainer/predictor\\.cpp$|^trainer/tool/(picture|pictures|predict|run_tool)\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS ${ATHANOR_PREDICT})
 add_library(athanor ${ATHANOR_SOURCES})
 add_library(athanor_predict ${ATHANOR_PREDICT} autograd/topk.cpp kernels/cpu/topk.cpp)

@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "data/dataset.h"
-#include "tool/commands.h"
+#include "trainer/tool/commands.h"
 
 // Subcommands for files of samples.
 

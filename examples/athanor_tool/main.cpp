@@ -4,7 +4,7 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/plan.h"
 #include "examples/athanor_tool/run_op.h"
-#include "tool/tool_main.h"
+#include "trainer/tool/tool_main.h"
 
 int main(int argc, char** argv) {
   using namespace athanor;

@@ -18,9 +18,9 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
-#include "tool/detail/live_line.h"
 #include "trainer/progress.h"
 #include "trainer/signals.h"
+#include "trainer/tool/detail/live_line.h"
 
 namespace athanor::tool {
 namespace {

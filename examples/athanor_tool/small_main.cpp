@@ -2,8 +2,8 @@
 
 #include "data/digits.h"
 #include "tensor/error.h"
-#include "tool/commands.h"
-#include "tool/tool_main.h"
+#include "trainer/tool/commands.h"
+#include "trainer/tool/tool_main.h"
 
 int main(int argc, char** argv) {
   using namespace athanor;

@@ -18,7 +18,6 @@ declare -A below=(
   [dist]="optim nn autograd kernels tensor"
   [data]="kernels tensor"
   [trainer]="dist data optim nn autograd kernels tensor"
-  [tool]="trainer dist data optim nn autograd kernels tensor"
 )
 
 violations=0

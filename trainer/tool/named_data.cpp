@@ -1,4 +1,4 @@
-#include "tool/named_data.h"
+#include "trainer/tool/named_data.h"
 
 #include <cstdio>
 #include <cstdlib>

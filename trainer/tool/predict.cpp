@@ -14,9 +14,9 @@
 #include "data/formats/detail/file_bytes.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
-#include "tool/commands.h"
-#include "tool/pictures.h"
 #include "trainer/predictor.h"
+#include "trainer/tool/commands.h"
+#include "trainer/tool/pictures.h"
 
 namespace athanor::tool {
 namespace {

@@ -12,7 +12,7 @@
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
-#include "tool/commands.h"
+#include "trainer/tool/commands.h"
 
 namespace athanor::tool {
 namespace {

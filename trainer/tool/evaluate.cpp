@@ -13,12 +13,12 @@
 #include "kernels/context.h"
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
-#include "tool/commands.h"
-#include "tool/detail/live_line.h"
-#include "tool/named_data.h"
 #include "trainer/detail/read_flag.h"
 #include "trainer/progress.h"
 #include "trainer/run_folder.h"
+#include "trainer/tool/commands.h"
+#include "trainer/tool/detail/live_line.h"
+#include "trainer/tool/named_data.h"
 
 namespace athanor::tool {
 namespace {

@@ -11,7 +11,7 @@ namespace athanor {
 
 namespace tool {
 
-/// Adds subcommands to the app, as tool/commands.h does.
+/// Adds subcommands to the app, as trainer/tool/commands.h does.
 using AddCommands = std::function<void(CLI::App& app)>;
 
 /// The body of a main() that has these subcommands: parses, runs the one that was called, and says what is

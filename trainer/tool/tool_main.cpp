@@ -1,7 +1,7 @@
-#include "tool/tool_main.h"
+#include "trainer/tool/tool_main.h"
 
-#include "tool/commands.h"
-#include "tool/named_data.h"
+#include "trainer/tool/commands.h"
+#include "trainer/tool/named_data.h"
 
 namespace athanor {
 

@@ -12,9 +12,9 @@
 #include "tensor/error.h"
 #include "tensor/nearest.h"
 #include "tensor/printable.h"
-#include "tool/commands.h"
-#include "tool/tool_main.h"
 #include "trainer/run_main.h"
+#include "trainer/tool/commands.h"
+#include "trainer/tool/tool_main.h"
 
 namespace athanor::tool {
 namespace {

@@ -1,4 +1,4 @@
-#include "tool/pictures.h"
+#include "trainer/tool/pictures.h"
 
 #include <algorithm>
 #include <array>
