@@ -37,17 +37,20 @@ ValidatedData open_validated(const std::filesystem::path& model, const std::stri
   };
   std::ifstream in(config);
   const auto json = nlohmann::json::parse(in, nullptr, false);
-  const auto text = [&](const char* flag) {
-    const nlohmann::json::json_pointer at(fmt::format("/flags/{}/value", flag));
+  const auto entry = [&](const char* flag, const char* name) {
+    const nlohmann::json::json_pointer at(fmt::format("/flags/{}/{}", flag, name));
     return json.contains(at) && json[at].is_string() ? json[at].get<std::string>() : std::string();
   };
+  const auto text = [&](const char* flag) { return entry(flag, "value"); };
+  // The default of a path is in words.
+  const auto given = [&](const char* flag) { return entry(flag, "from") == "default" ? "" : text(flag); };
   if (!json.is_object() || !json.contains("program") || !json["program"].is_string()) does_not_tell();
-  const std::string program = json["program"], from = data_dir.empty() ? text("--data-dir") : data_dir;
+  const std::string program = json["program"], from = data_dir.empty() ? given("--data-dir") : data_dir;
   if (program == "train_digits" || program == "train_mnist" || program == "train_cifar10") {
     const std::string name = program.substr(std::string("train_").size());
     return {name, open_named(name, from)};
   }
-  const std::string photos = text("PHOTOS"), val = text("--val");
+  const std::string photos = given("PHOTOS"), val = given("--val");
   if (program != "train_images" || (photos.empty() && val.empty())) does_not_tell();
   if (!val.empty()) return {val, open_named(val)};
   std::error_code ignored;
