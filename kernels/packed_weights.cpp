@@ -15,6 +15,7 @@ PackedWeights::PackedWeights(const Tensor& weights, const Tensor& bias, const Te
                              const Tensor& shift)
     : weights_(weights.detach()), scale_(scale), version_(weights.version()) {
   if (!bias.defined() && !shift.defined()) return;
+  const AllocTag tag("weights");
   const std::int64_t rows = weights.shape()[0];
   bias_ = Tensor::empty({rows});
   for (std::int64_t k = 0; k < rows; ++k) {

@@ -45,6 +45,7 @@ const kernels::PackedWeights* Conv2d::packed_with(const BatchNorm& norm, const T
   if (!may_use_packed(x) || !norm.has_packed_weights() || params_.activation != Activation::none)
     return nullptr;
   std::call_once(folded_->once, [&] {
+    const AllocTag tag("weights");
     const auto [scale, shift] = norm.scale_and_shift();
     folded_->norm = &norm;
     folded_->weights = std::make_unique<kernels::PackedWeights>(weight_, bias_, scale, shift);
