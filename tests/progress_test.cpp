@@ -63,12 +63,16 @@ TEST(Progress, EndsWithWhatIsSavedAndWhatToTypeNext) {
   config.run_dir = run;
   config.command = {(dir / "program").string()};
   config.model = "net";
-  EXPECT_TRUE(has(said(config), "\n\nsaved   " + run + "/model.safetensors\n")) << "and no more";
-  EXPECT_FALSE(has(said(config), "predict")) << "there is no tool";
+  const auto said_anew = [&](int columns = 0) {
+    std::filesystem::remove_all(run);
+    return said(config, columns);
+  };
+  EXPECT_TRUE(has(said_anew(), "\n\nsaved   " + run + "/model.safetensors\n")) << "and no more";
+  EXPECT_FALSE(has(said_anew(), "predict")) << "there is no tool";
   test::write_file(dir / "athanor", "");
   config.ema_decay = 0.9;
   for (const int columns : {0, 40}) {  // what is to be copied is not broken
-    const std::string text = said(config, columns);
+    const std::string text = said_anew(columns);
     EXPECT_TRUE(has(text, "\nsaved   " + run + "/model.safetensors   ")) << text;
     EXPECT_TRUE(has(text, " %, running average\n        " + run + "/last.safetensors    ")) << text;
     EXPECT_TRUE(text.ends_with(" %, last step\nnext    " + (dir / "athanor").string() + " predict '" + run +
@@ -76,9 +80,9 @@ TEST(Progress, EndsWithWhatIsSavedAndWhatToTypeNext) {
         << text;
   }
   config.tool = "own";
-  EXPECT_TRUE(has(said(config), "\nnext    own predict '"));
+  EXPECT_TRUE(has(said_anew(), "\nnext    own predict '"));
   config.model.clear();
-  EXPECT_FALSE(has(said(config), "predict")) << "the program alone knows how to use it";
+  EXPECT_FALSE(has(said_anew(), "predict")) << "the program alone knows how to use it";
 }
 
 TEST(Progress, SaysWhoChoseTheThreads) {
