@@ -2,6 +2,7 @@
 # quickstart_test.sh: what scripts/quickstart.sh builds and trains on, by what it finds: a GPU, nvcc, cuDNN. The build is
 # made up.
 set -euo pipefail
+unset ATHANOR_RUNS_DIR
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
