@@ -443,8 +443,9 @@ set_target_properties(athanor PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 target_link_libraries(athanor
   PUBLIC fmt::fmt Threads::Threads
   PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>
-  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> ZLIB::ZLIB
+  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> ZLIB::ZLIB ${ISAL_LIBRARY}
   $<BUILD_INTERFACE:CLI11::CLI11>)
+target_include_directories(athanor SYSTEM PRIVATE ${ISAL_INCLUDE_DIR})
 target_compile_features(athanor PUBLIC cxx_std_20)
 target_include_directories(athanor PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/athanor>)

@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 
+#include <isa-l/crc.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -24,7 +25,9 @@ constexpr uLong kNothing = 0;  // the CRC-32 of no bytes
 
 uLong crc32_of(uLong before, std::span<const std::byte> data) {
   if (data.empty()) return before;  // zlib starts anew where it gets a null pointer
-  return crc32_z(before, reinterpret_cast<const Bytef*>(data.data()), data.size());
+  // The same sum as that of zlib, which takes several times as long.
+  return crc32_gzip_refl(static_cast<std::uint32_t>(before),
+                         reinterpret_cast<const unsigned char*>(data.data()), data.size());
 }
 
 /// Of the bytes of a tensor, so far.

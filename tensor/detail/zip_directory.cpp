@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include <zlib.h>
+#include <isa-l/crc.h>
 
 #include "tensor/error.h"
 #include "tensor/printable.h"
@@ -139,7 +139,8 @@ std::map<std::string, Member, std::less<>> directory(std::span<const std::byte> 
 std::span<const std::byte> content(std::span<const std::byte> file, const Member& member,
                                    const std::string& who) {
   const auto bytes = file.subspan(member.begin, member.bytes);
-  const uLong crc = crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+  const std::uint32_t crc =
+      crc32_gzip_refl(0, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   if (crc != member.crc32)
     athanor::detail::fail<IoError>(
         "{}: at byte {}: the {} bytes here are damaged: their CRC-32 is {:08x}, "
