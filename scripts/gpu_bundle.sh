@@ -52,7 +52,8 @@ done
 
 # MPI is more than a library that could be packed. Ranks with a GPU each meet over NCCL.
 for program in "${programs[@]}"; do
-  ! ldd "$program" | grep -q '^[[:space:]]*libmpi\.' ||
+  # grep reads to the end: where it did not, ldd could be ended by SIGPIPE, and the pipe's status be that.
+  ! ldd "$program" | grep '^[[:space:]]*libmpi\.' >/dev/null ||
     fail 1 "gpu_bundle.sh: $(basename "$program") must do without MPI, which cannot be packed: configure with -DATHANOR_MPI=OFF"
 done
 
