@@ -67,7 +67,7 @@ cp -r "$root/tests/golden" "$stage/tests"
 cp "$root/scripts/gpu_bundle_env.sh" "$stage/env.sh"
 
 for program in "$stage"/bin/*; do
-  readelf -d "$program" | grep -qE 'R(UN)?PATH.*\$ORIGIN/\.\./lib' ||
+  readelf -d "$program" | grep -E 'R(UN)?PATH.*\$ORIGIN/\.\./lib' >/dev/null ||
     fail 1 "gpu_bundle.sh: $(basename "$program") does not look for its libraries in \$ORIGIN/../lib"
 done
 # CUDA's libraries fit the driver of the machine, and glibc is the machine's own. The C++ library goes into a folder

@@ -161,7 +161,7 @@ use_bundle() {
   local programs=("$1"/bin/*)
   [ ! -d "$1/lib" ] || export LD_LIBRARY_PATH="$1/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   # The C++ library of the machine that built it, only where this one's is older or missing.
-  if [ -d "$1/lib/c++" ] && ldd "${programs[@]}" 2>&1 | grep -qE "(GLIBCXX|CXXABI|GCC)_.* not found|lib(stdc[+][+]|gcc_s).*not found"; then
+  if [ -d "$1/lib/c++" ] && ldd "${programs[@]}" 2>&1 | grep -E "(GLIBCXX|CXXABI|GCC)_.* not found|lib(stdc[+][+]|gcc_s).*not found" >/dev/null; then
     export LD_LIBRARY_PATH="$1/lib/c++:$LD_LIBRARY_PATH"
   fi
   use_libraries "${programs[@]}"
