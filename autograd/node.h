@@ -250,8 +250,10 @@ struct Input {
 template <class Closure>
 Tensor record(const char* op, Tensor y, std::initializer_list<Input> inputs, Closure&& closure) {
   static_assert(sizeof(Input) == sizeof(const Tensor*));
-  return record(op, std::move(y), std::span(&inputs.begin()->tensor, inputs.size()),
-                std::forward<Closure>(closure));
+  // An empty list may begin at null.
+  const auto tensors = inputs.size() == 0 ? std::span<const Tensor* const>()
+                                          : std::span(&inputs.begin()->tensor, inputs.size());
+  return record(op, std::move(y), tensors, std::forward<Closure>(closure));
 }
 
 }  // namespace athanor

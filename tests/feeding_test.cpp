@@ -31,8 +31,12 @@ class Line final : public nn::Module {
     register_module("out", out);
     initialize(1);
   }
-  Tensor forward(const Tensor& x) override { return out(flatten(x)); }
+  Tensor forward(const Tensor& x) override {
+    std::this_thread::sleep_for(takes);
+    return out(flatten(x));
+  }
   nn::Linear out{16, 5};
+  std::chrono::milliseconds takes{0};
 };
 
 TrainerConfig small_config() {
@@ -204,12 +208,14 @@ TEST(Feeding, BadSamplesAreCountedOnceAnEpoch) {
 }
 
 TEST(Feeding, ProgressSaysWhereDataComesFromAndWhatHoldsItUp) {
-  const auto said = [](TrainerConfig config, const Dataset& data) {
+  const auto said = [](TrainerConfig config, const Dataset& data,
+                       std::chrono::milliseconds takes = std::chrono::milliseconds(0)) {
     char* text = nullptr;
     std::size_t size = 0;
     std::FILE* out = open_memstream(&text, &size);
     {
       Line model;
+      model.takes = takes;
       Trainer trainer(config);
       trainer.add(std::make_unique<Progress>(out, false));
       trainer.fit(model, data, data);
@@ -230,7 +236,8 @@ TEST(Feeding, ProgressSaysWhereDataComesFromAndWhatHoldsItUp) {
   config.workers = 0;
   EXPECT_NE(said(config, slow).find(", data read by the training thread, "), std::string::npos);
   config.workers = LoaderOptions::kAuto;
-  text = said(config, *synthetic(kSpec, 40));
+  // A forward pass that is far longer than a copy from memory, on a machine with other work, too.
+  text = said(config, *synthetic(kSpec, 40), std::chrono::milliseconds(20));
   EXPECT_NE(text.find(", data in memory, "), std::string::npos) << text;
   EXPECT_NE(text.find("        compute: forward "), std::string::npos) << text;
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# process.sh BIN: a program as a process among others: its descriptors, its signals, its name.
+# process.sh BIN RANKS: a program as a process among others: its descriptors, its signals, its name. RANKS is 1 where the
+# build has no MPI, else 2.
 set -euo pipefail
-bin=$1
+bin=$1 most_ranks=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -70,7 +71,7 @@ for ignored in INT HUP; do
 done
 
 # SIGUSR1 saves, and ends nothing; of ranks, the program that started them is told.
-for ranks in 1 2; do
+for ranks in $(seq "$most_ranks"); do
   rm -rf asked
   more=(--devices $ranks --checkpoint-dir asked --checkpoint-every 10000min)
   begin env --default-signal
