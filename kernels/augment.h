@@ -46,8 +46,11 @@ struct Augment {
   /// Shifts the image by up to `pad` pixels each way: the crop of a padded image. Reflect needs pad < side.
   std::int64_t pad = 0;
   Padding padding = Padding::zero;
-  /// Mirrors it left to right, every other time.
+  /// Mirrors it left to right: half of the images, drawn in each epoch.
   bool flip = false;
+  /// With flip: drawn in the first epoch alone, and the other half in the next, in turns, so that two epochs
+  /// show each image both ways. Source: Jordan 2024, arXiv:2404.00498, section 3.6.
+  bool alternate_flip = false;
   /// Blanks a square of this side around a random pixel, as far as it lies inside. Source: DeVries and Taylor
   /// 2017, arXiv:1708.04552.
   std::int64_t cutout = 0;
@@ -196,7 +199,12 @@ ATH_HD inline AugmentPlan plan_unscaled(const Augment& augment, std::int64_t hei
     plan.dy = below(random.word[0], 2 * augment.pad + 1) - augment.pad;
     plan.dx = below(random.word[1], 2 * augment.pad + 1) - augment.pad;
   }
-  if (augment.flip) plan.flip = (draw(AugmentOp::flip).word[0] & 1u) != 0;
+  if (augment.flip) {
+    AugmentKey first = key;
+    if (augment.alternate_flip) first.epoch = 0;
+    const PhiloxBlock random = draw_augment(first, static_cast<int>(AugmentOp::flip), sample);
+    plan.flip = ((random.word[0] ^ static_cast<std::uint32_t>(key.epoch - first.epoch)) & 1u) != 0;
+  }
   if (augment.cutout > 0) {
     const PhiloxBlock random = draw(AugmentOp::cutout);
     const auto clip = [&](std::int64_t centre, std::int64_t side, std::int64_t& start, std::int64_t& length) {

@@ -228,6 +228,23 @@ TEST(Augment, DrawsEveryShiftAndBothSides) {
   EXPECT_NEAR(together, kSamples * 4 / 18, 4 * 27);  // the two do not hang together
 }
 
+TEST(Augment, AlternatingFlipsShowEachImageBothWaysInTwoEpochs) {
+  constexpr std::int64_t kSamples = 1'000;
+  const Augment alternating{.flip = true, .alternate_flip = true};
+  const auto flipped = [&](std::int64_t epoch, std::int64_t sample) {
+    return kernels::plan_augment(alternating, 32, 32, {.seed = 5, .epoch = epoch}, sample).flip;
+  };
+  int first = 0;
+  for (std::int64_t sample = 0; sample < kSamples; ++sample) {
+    // The first epoch's are those of plain flips.
+    EXPECT_EQ(flipped(0, sample), kernels::plan_augment({.flip = true}, 32, 32, {.seed = 5}, sample).flip);
+    for (std::int64_t epoch = 1; epoch < 5; ++epoch)
+      EXPECT_EQ(flipped(epoch, sample), flipped(epoch - 1, sample) != true) << epoch;
+    first += flipped(0, sample);
+  }
+  EXPECT_NEAR(first, kSamples / 2, 80);
+}
+
 TEST(Augment, DependsOnSeedEpochAndSampleOnly) {
   const auto shifts = [](std::uint64_t seed, std::int64_t epoch) {
     std::vector<std::int64_t> result;

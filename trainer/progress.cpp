@@ -50,7 +50,7 @@ std::string describe(const Augment& augment) {
   std::string text;
   if (augment.pad > 0) text += fmt::format(", shifts up to {} px", augment.pad);
   if (augment.resized_crop) text += ", resized crops";
-  if (augment.flip) text += ", flips";
+  if (augment.flip) text += augment.alternate_flip ? ", alternating flips" : ", flips";
   if (augment.colour.any()) text += ", colours";
   if (augment.cutout > 0) text += fmt::format(", cutout {}", augment.cutout);
   return text;

@@ -42,6 +42,7 @@ std::string text(const Augment& augment) {
   std::string all =
       fmt::format("pad {}{}, flip {}, cutout {}", augment.pad,
                   augment.padding == Padding::reflect ? " reflected" : "", augment.flip, augment.cutout);
+  if (augment.alternate_flip) all += ", flip alternates";
   const ColourJitter& colour = augment.colour;
   if (colour.any()) {
     all += fmt::format(", brightness {}, contrast {}, saturation {}, hue {}", colour.brightness,

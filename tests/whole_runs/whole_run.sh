@@ -58,5 +58,13 @@ case $name in
     train run
     expect "$(ends run test_iou) > 0.9" "an IoU of 0.9"
     ;;
+  speedrun_cifar10) # the mean of three seeds
+    needs cifar10
+    for seed in 1 2 3; do
+      train "seed$seed" --precision bf16 --seed $seed
+      sum="${sum:-0} + $(ends "seed$seed" test_accuracy)"
+    done
+    expect "($sum) / 3 >= 0.9385" "94 % of CIFAR-10"
+    ;;
   *) echo "there is no example $name"; exit 2 ;;
 esac
