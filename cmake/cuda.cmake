@@ -26,7 +26,7 @@ if(ATHANOR_CUDA STREQUAL "ON")
     # Keeps what ptxas says of registers and spills beside each object, for scripts/kernel_report.sh.
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/scripts/nvcc_log.sh)
     if(CCACHE)
-      list(APPEND CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+      list(APPEND CMAKE_CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/scripts/ccache.sh)
     endif()
     set(ATHANOR_PTXAS_LOG -Xptxas=-v)
   endif()

@@ -9,7 +9,7 @@ set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/scripts/ccache.sh)
 endif()
 
 # Tests are read by the compiler for longer than they run. Builds that check rather than run compile them without

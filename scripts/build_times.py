@@ -25,7 +25,7 @@ def compile_commands(build, target):
         if " -c " not in line or " -o " not in line:
             continue
         argv = shlex.split(line)
-        if pathlib.Path(argv[0]).name == "ccache":
+        if pathlib.Path(argv[0]).name == "ccache.sh":
             argv = argv[1:]
         found.append((argv, argv[argv.index("-c") + 1]))
     return found
