@@ -48,7 +48,8 @@ athanor 0 predict $run "$(find pictures -name '*.png' | head -n 1)" --json
 python3 -c '
 import json, sys
 line = json.loads(open("out").read())
-found = line["predictions"]
+found = line["top"]
+assert line["image"].endswith(".png"), line
 assert len(found) == 3 and [p["class"] for p in found] == [str(p["index"]) for p in found], line
 assert found[0]["probability"] >= found[1]["probability"] >= found[2]["probability"] > 0, line
 ' || die "what --json says"

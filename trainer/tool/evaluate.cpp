@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,7 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string model, data, data_dir, device = "auto", json, svg;
+  std::string model, data, data_dir, device = "auto", svg;
+  std::optional<std::string> json;  ///< "" and "-" are standard output
   std::int64_t top = 5, worst = 10;
   int threads = 0, workers = LoaderOptions::kAuto;
 };
@@ -38,6 +40,10 @@ std::shared_ptr<const Dataset> as_validated(std::shared_ptr<const Dataset> store
       std::move(stored),
       ImageTransform{
           .height = model.images.height, .width = model.images.width, .shorter_side = model.shorter_side});
+}
+
+bool to_file(const std::optional<std::string>& name) {
+  return name && !name->empty() && *name != "-";
 }
 
 void write(const fs::path& path, const std::string& text) {
@@ -78,9 +84,10 @@ void evaluate(const Options& options) {
   line.clear();
   const Evaluated of{model.path.string(), validated.name,
                      [&](std::int64_t sample) { return data->where(sample); }};
-  if (!options.json.empty() && options.json != "-") write(options.json, json_of(evaluation, of));
+  if (to_file(options.json)) write(*options.json, json_of(evaluation, of));
   if (!options.svg.empty()) write(options.svg, svg_of(evaluation));
-  fmt::print("{}", options.json == "-" ? json_of(evaluation, of) : summary_of(model.info, evaluation, of));
+  const bool print_json = options.json && !to_file(options.json);
+  fmt::print("{}", print_json ? json_of(evaluation, of) : summary_of(model.info, evaluation, of));
 }
 
 }  // namespace
@@ -95,7 +102,7 @@ void add_evaluate(CLI::App& app) {
       "for each class, a packed file, ... [what its run validated on]");
   command->add_option("--top", options->top, "top-K accuracy [5]");
   command->add_option("--worst", options->worst, "so many mistakes are named [10]");
-  command->add_option("--json", options->json, "all figures as a JSON object; - for standard output");
+  command->add_option("--json", options->json, "all figures as a JSON object, to a file if one is named")->expected(0, 1);
   command->add_option("--svg", options->svg, "the confusion matrix as a picture");
   command->add_option("--data-dir", options->data_dir,
                       "folder that holds mnist/ and cifar10/ [$ATHANOR_DATA_DIR, else data-cache]");

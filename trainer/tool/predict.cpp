@@ -44,12 +44,12 @@ void read(const Predictor& predictor, const fs::path& file, std::span<std::uint8
 /// One line of one picture, whose results are `count` pairs of a class and its probability.
 void print(const Options& options, const Predictor& predictor, const fs::path& file,
            std::span<const std::int64_t> classes, std::span<const float> probabilities) {
-  nlohmann::ordered_json json{{"file", file.string()}, {"predictions", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json{{"image", file.string()}, {"top", nlohmann::ordered_json::array()}};
   std::string text;
   for (std::size_t i = 0; i < classes.size(); ++i) {
     const std::string name = predictor.class_name(classes[i]);
     const double probability = probabilities[i];
-    json["predictions"].push_back({{"class", name}, {"index", classes[i]}, {"probability", probability}});
+    json["top"].push_back({{"class", name}, {"index", classes[i]}, {"probability", probability}});
     text += fmt::format("{}{} ({:.1f} %)", i > 0 ? ", " : "", name, 100 * probability);
   }
   if (options.json) {
