@@ -57,6 +57,7 @@ set(ATHANOR_HEADERS
   data/image/png.h
   data/image/resize.h
   data/image/transform.h
+  data/image/webp.h
   data/in_memory.h
   data/loader.h
   data/preprocess.h

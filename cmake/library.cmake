@@ -340,6 +340,13 @@ add_library(athanor_formats ${ATHANOR_FORMATS})
 target_link_libraries(athanor_predict PUBLIC athanor
   PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:CLI11::CLI11>
   JPEG::JPEG PNG::PNG)
+if(ATHANOR_WITH_WEBP)
+  target_sources(athanor_predict PRIVATE data/image/webp.cpp)
+  target_include_directories(athanor_predict SYSTEM PRIVATE ${WEBP_INCLUDE_DIR})
+  target_link_libraries(athanor_predict PRIVATE ${WEBP_LIBRARY})
+else()
+  target_sources(athanor_predict PRIVATE data/image/webp_absent.cpp)
+endif()
 target_link_libraries(athanor_formats PUBLIC athanor_predict athanor
   PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:CLI11::CLI11>
   JPEG::JPEG PNG::PNG ZLIB::ZLIB ${ISAL_LIBRARY})

@@ -13,6 +13,7 @@ const char* name_of(Codec codec) {
     case Codec::raw: return "raw";
     case Codec::jpeg: return "jpeg";
     case Codec::png: return "png";
+    case Codec::webp: return "webp";
   }
   return "unknown";
 }
@@ -50,6 +51,11 @@ void Dataset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row
                             layout.fields[i].name, name_of(field.codec));
     row.set(i, field.bytes);
   }
+}
+
+std::int64_t Dataset::label(std::int64_t index) const {
+  detail::ThreadScratch scratch;
+  return fetch(index, scratch.bytes()).label;
 }
 
 std::int64_t Dataset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {

@@ -28,9 +28,10 @@ enum class Codec : std::uint8_t {
   raw = 0,  ///< [H, W, C] u8, dense
   jpeg = 1,
   png = 2,
+  webp = 3,
 };
 
-/// "raw", "jpeg" or "png".
+/// "raw", "jpeg", "png" or "webp".
 const char* name_of(Codec codec);
 
 /// What becomes of a field while samples are prepared for a network.
@@ -109,6 +110,8 @@ class Dataset {
   /// `scratch`, which they may lie in; a data set that maps its file leaves it alone. Thread-safe, with a
   /// scratch of each thread's own. Throws IoError naming file and offset where it cannot.
   virtual StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const = 0;
+  /// The label of sample `index`. Here: what fetch() gives; a data set that knows it without overrides it.
+  virtual std::int64_t label(std::int64_t index) const;
   /// Writes image `index`, row by row, channels last, into `pixels` (spec().bytes() long), and returns its
   /// label in [0, classes). Thread-safe. Throws IoError naming the file when it cannot, ArgumentError where
   /// images have no one size.

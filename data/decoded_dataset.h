@@ -33,6 +33,7 @@ class DecodedDataset final : public ImageDataset {
   std::vector<FieldSpec> fields() const override { return fields_; }
   std::vector<std::string> class_names() const override { return store_->class_names(); }
   std::int64_t shorter_side() const override { return evaluation_.shorter_side; }
+  std::int64_t label(std::int64_t index) const override { return store_->label(index); }
   std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;

@@ -45,6 +45,7 @@ class Subset final : public Dataset {
   std::vector<std::string> class_names() const override { return source_->class_names(); }
   std::int64_t shorter_side() const override { return source_->shorter_side(); }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
+  std::int64_t label(std::int64_t index) const override { return source_->label(in_source(index)); }
   std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;

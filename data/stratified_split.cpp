@@ -6,7 +6,6 @@
 #include <map>
 #include <vector>
 
-#include "data/formats/image_folder.h"
 #include "data/in_memory.h"
 #include "tensor/error.h"
 #include "tensor/philox.h"
@@ -17,10 +16,7 @@ namespace {
 /// The samples of each class, by their indices.
 std::map<std::int64_t, std::vector<std::int64_t>> by_class(const Dataset& data) {
   std::map<std::int64_t, std::vector<std::int64_t>> classes;
-  const auto* const folder = dynamic_cast<const ImageFolder*>(&data);
-  std::vector<std::byte> scratch;
-  for (std::int64_t i = 0; i < data.size(); ++i)
-    classes[folder ? folder->label(i) : data.fetch(i, scratch).label].push_back(i);
+  for (std::int64_t i = 0; i < data.size(); ++i) classes[data.label(i)].push_back(i);
   return classes;
 }
 

@@ -116,7 +116,7 @@ TEST(Lmdb, HostilePagesAreOneLineNamingFileAndOffset) {
     return pages.file();
   };
   std::string bad_magic = good, bad_codec = good, bad_shape = good, bad_crc = good, bad_label = good;
-  bad_magic[0] = 'B', bad_codec[4] = 3, bad_shape[16] = 2, bad_crc[32] = 'x', bad_label[15] = '\x80';
+  bad_magic[0] = 'B', bad_codec[4] = 4, bad_shape[16] = 2, bad_crc[32] = 'x', bad_label[15] = '\x80';
   struct Case {
     std::string file;
     const char* message;
@@ -168,7 +168,7 @@ TEST(Lmdb, HostilePagesAreOneLineNamingFileAndOffset) {
             "a value must have 4294967295 bytes"},
            {one("ATH1").file(), "a value must have more than 32 bytes, but has 4"},
            {one(bad_magic).file(), "must begin with ATH1"},
-           {one(bad_codec).file(), "the codec must be 0, 1 or 2, but is 3"},
+           {one(bad_codec).file(), "the codec must be in [0, 3], but is 4"},
            {one(bad_shape).file(), "are 2x2x3"},
            {one(bad_crc).file(), "the value's CRC must be"},
            {one(bad_label).file(), "the label must be in"},

@@ -117,7 +117,7 @@ TEST(Tar, HostileArchivesAreOneLineNamingFileAndOffset) {
   };
   const std::vector<Case> cases{
       {"", "must have 512 bytes, but the file ends after 0"},
-      {kEnd, "at least one .jpg, .jpeg or .png"},
+      {kEnd, "at least one .jpg, .jpeg, .png or .webp"},
       {"\x1f\x8b" + image, "gunzip it first"},
       {"\x28\xb5\x2f\xfd" + image, "unzstd it first"},
       {"BZh9" + image, "bunzip2 it first"},

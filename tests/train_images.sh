@@ -53,6 +53,15 @@ grep -q "^all/val: 12 images$" out || die "--test is not measured"
 run 0 athanor evaluate runs/train_images/3 --device cpu
 grep -q "^as its run reported$" out || die "evaluate does not know --val-split and --seed"
 
+# Classes of other sizes, made equal in the loss: other weights, and a setting of the run.
+mkdir -p few/class0 few/class1 && cp -L photos/class0/* few/class0 && cp -L "$(find photos/class1/ -name '*.JPEG' | head -n 1)" few/class1/a.JPEG
+cp few/class1/a.JPEG few/class1/b.JPEG
+run 0 train_images few "${few[@]}" --run-dir plain
+run 0 train_images few "${few[@]}" --run-dir balanced --class-weights balanced
+[ "$(end plain weights_hash)" != "$(end balanced weights_hash)" ] || die "--class-weights changes nothing"
+refuses "--class-weights is not given and was balanced" train_images few "${few[@]}" --epochs 2 --run-dir balanced --resume auto
+refuses "--class-weights: must be none or balanced" train_images few "${few[@]}" --class-weights even
+
 # train/ and val/ below the folder are what they are called.
 mkdir both && mv photos both/train && cp -r all/val both/val
 run 0 train_images both "${few[@]}" --max-steps 1

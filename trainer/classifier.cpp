@@ -1,12 +1,37 @@
 #include "trainer/classifier.h"
 
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "autograd/elementwise.h"
 #include "autograd/loss.h"
+#include "autograd/reduce.h"
+#include "autograd/shape.h"
 #include "tensor/error.h"
 
 namespace athanor {
 
-Classifier::Classifier(nn::Module& model, std::int64_t classes, double smoothing)
-    : model_(model), classes_(classes), smoothing_(smoothing) {
+Tensor balanced_weights(const Dataset& data) {
+  const std::int64_t classes = data.spec().classes;
+  std::vector<double> images(static_cast<std::size_t>(classes));
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    const std::int64_t label = data.label(i);
+    ATH_CHECK(label >= 0 && label < classes,
+              "--class-weights: the label of image {} must be in [0, {}), but is {}", i, classes, label);
+    ++images[static_cast<std::size_t>(label)];
+  }
+  double present = 0;
+  for (const double count : images) present += count > 0;
+  std::vector<float> weights;
+  for (const double count : images)
+    weights.push_back(count > 0 ? static_cast<float>(static_cast<double>(data.size()) / (present * count))
+                                : 0);
+  return Tensor::from(weights, {classes});
+}
+
+Classifier::Classifier(nn::Module& model, std::int64_t classes, double smoothing, Tensor class_weights)
+    : model_(model), classes_(classes), smoothing_(smoothing), class_weights_(std::move(class_weights)) {
   network("", model);
 }
 
@@ -15,6 +40,12 @@ Tensor Classifier::training_step(const Batch& batch, Step& step) {
   ATH_CHECK(logits.shape() == (Shape{batch.size(), classes_}),
             "trainer: the model must return logits {}, but got {}", (Shape{batch.size(), classes_}),
             logits.shape());
+  if (class_weights_.defined()) {
+    const Tensor losses = cross_entropy(logits, batch.labels, smoothing_, Reduction::none) *
+                          index_select(class_weights_, 0, batch.labels);
+    step.log_classes(losses.detach(), logits, batch.labels);
+    return mean(losses);
+  }
   const CrossEntropy loss = cross_entropy_of_each(logits, batch.labels, smoothing_);
   // Not by way of the batch's mean: f32 means, times what ranks have of a batch, are others than one rank's.
   step.log_classes(loss.losses, logits, batch.labels);

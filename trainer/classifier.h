@@ -1,14 +1,24 @@
 #pragma once
 
+#include "data/dataset.h"
 #include "trainer/task.h"
 
 namespace athanor {
 
-/// Images to classes: cross entropy and accuracy. Training losses are smoothed, validated ones are not.
+/// Weights that make the classes of `data` equal, whatever their sizes: [classes] f32 on the CPU, of each
+/// class images / (classes that have any * images of the class), so that the mean over all images is 1; 0 of
+/// a class without images. Asks for every label.
+Tensor balanced_weights(const Dataset& data);
+
+/// Images to classes: cross entropy and accuracy. Training losses are smoothed and weighted, validated ones
+/// are not.
 class Classifier final : public Task {
  public:
-  /// `model` takes [N, H, W, C] to logits [N, classes], and must outlive this.
-  Classifier(nn::Module& model, std::int64_t classes, double smoothing = 0);
+  /// `model` takes [N, H, W, C] to logits [N, classes], and must outlive this. The training loss of an image
+  /// is multiplied by the weight of its class, class_weights [classes] f32 on the model's device, where there
+  /// are any; the mean is still divided by the number of images, so that it is the same on any number of
+  /// ranks.
+  Classifier(nn::Module& model, std::int64_t classes, double smoothing = 0, Tensor class_weights = {});
 
   Tensor training_step(const Batch& batch, Step& step) override;
   void validation_step(const Batch& batch, Step& step) override;
@@ -18,6 +28,7 @@ class Classifier final : public Task {
   nn::Module& model_;
   std::int64_t classes_;
   double smoothing_;
+  Tensor class_weights_;
 };
 
 }  // namespace athanor

@@ -174,6 +174,9 @@ struct TrainerConfig {
   double weight_decay = 5e-4;
   Decay decay = Decay::matrices;  ///< what weight_decay applies to: matrices and filters only, or all
   double label_smoothing = 0;
+  /// What each class's part of training losses is multiplied by: so that the sums of all classes weigh the
+  /// same, samples / (classes * samples of the class).
+  bool balanced_classes = false;
   Augment augment = {};
   std::int64_t views = 1;  ///< of each image, changed apart from one another: Batch::view()
   /// The learning rate over `steps` steps with the highest rate `lr`; unset: one cycle.

@@ -51,12 +51,12 @@ class Predictor {
   /// model's size, already normalised. N >= 1; top in [1, classes]. Throws ArgumentError. On a device a
   /// counted wait.
   Predictions predict(const Tensor& images, std::int64_t top = 1) const;
-  /// Of N files, each the bytes of a JPEG or PNG. Throws IoError that names the number of the file.
+  /// Of N files, each the bytes of a JPEG, PNG or WebP. Throws IoError that names the number of the file.
   Predictions predict(std::span<const std::span<const std::byte>> files, std::int64_t top = 1) const;
   /// The network's own results, [N, classes] f32 on its device; in InferenceMode.
   Tensor logits(const Tensor& images) const;
 
-  /// Decodes a JPEG or PNG to the model's size: writes height x width x channels bytes to `pixels`. For who
+  /// Decodes a JPEG, PNG or WebP to the model's size: writes height x width x channels bytes to `pixels`. For who
   /// collects a batch image by image. Throws IoError that does not name the file.
   void read(std::span<const std::byte> file, std::span<std::uint8_t> pixels) const;
 

@@ -72,6 +72,15 @@ std::string text(const std::vector<Schedule>& schedules, std::int64_t steps) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
+// Checkpoints of versions that did not know it have none.
+Setting added_later(std::string name, std::string called, std::string value, std::string unset) {
+  return {.name = std::move(name),
+          .called = std::move(called),
+          .value = std::move(value),
+          .unset = std::move(unset),
+          .may_lack = true};
+}
+
 }  // namespace
 
 std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels,
@@ -85,11 +94,7 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"precision", "--precision", text(name_of(config.precision))},
       {"batch_size", "--batch-size", text(config.batch_size)},
       {"val_batch_size", "--val-batch-size", text(config.val_batch_size), "0"},
-      {.name = "sync_bn",
-       .called = "--sync-bn",
-       .value = text(config.sync_bn),
-       .unset = "false",
-       .may_lack = true},
+      added_later("sync_bn", "--sync-bn", text(config.sync_bn), "false"),
       {"accumulate", "--accumulate", text(config.accumulate)},
       {.name = "epochs", .called = "--epochs", .value = text(config.epochs), .may_grow = true},
       {.name = "schedule_steps",
@@ -104,11 +109,8 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"loss_scale", "--loss-scale", text(config.loss_scaling), "automatic"},
       {"f32_gradients", "--grad-dtype f32", text(config.f32_gradients), "false"},
       {"early_stop", "--early-stop", text(config.early_stop), "none"},
-      {.name = "freeze",
-       .called = "--freeze",
-       .value = text(config.freeze),
-       .unset = "none",
-       .may_lack = true},
+      added_later("freeze", "--freeze", text(config.freeze), "none"),
+      added_later("class_weights", "--class-weights", config.balanced_classes ? "balanced" : "none", "none"),
       {"momentum", "the program's momentum", text(config.momentum)},
       {"weight_decay", "the program's weight decay",
        text(config.weight_decay) + (config.decay == Decay::all ? " of all" : "")},

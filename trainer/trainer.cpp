@@ -176,7 +176,8 @@ void Trainer::choose_run_dir(const std::vector<Setting>& settings) {
 }
 
 FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& held_out) {
-  Classifier classifier(model, train.spec().classes, config_.label_smoothing);
+  const Tensor weights = config_.balanced_classes ? balanced_weights(train).to(config_.device) : Tensor();
+  Classifier classifier(model, train.spec().classes, config_.label_smoothing, weights);
   return fit(classifier, train, held_out);
 }
 

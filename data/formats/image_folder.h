@@ -9,7 +9,7 @@
 
 namespace athanor {
 
-/// One folder per class, with JPEG (.jpg, .jpeg) and PNG files (.png, any case) in each; others, and hidden
+/// One folder per class, with JPEG (.jpg, .jpeg), PNG and WebP files (any case) in each; others, and hidden
 /// ones, are not looked at. Classes are the folders' names in byte order, samples go class by class, in the
 /// byte order of their files' names. Constructor and fetch() throw IoError naming the file or folder.
 class ImageFolder final : public Dataset {
@@ -24,7 +24,7 @@ class ImageFolder final : public Dataset {
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::string where(std::int64_t index) const override;
   /// Of a sample, without reading its file.
-  std::int64_t label(std::int64_t index) const { return samples_.at(static_cast<std::size_t>(index)).label; }
+  std::int64_t label(std::int64_t index) const override { return samples_.at(static_cast<std::size_t>(index)).label; }
 
  private:
   struct Sample {

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "data/formats/detail/image_files.h"
 #include "data/formats/detail/writing.h"
 #include "data/formats/image_folder.h"
 #include "data/image/png.h"
@@ -90,6 +91,7 @@ void ImageFolderWriter::add(const StoredSample& sample) {
   ATH_CHECK(count_ < kMaxSamples, "image folder: at most {} samples; write a packed file", kMaxSamples);
   detail::check_sample(sample, count_, "image folder");
   std::span<const std::byte> bytes = sample.bytes;
+  const Codec codec = sample.codec == Codec::raw ? Codec::png : sample.codec;
   if (sample.codec == Codec::raw) {
     ATH_CHECK(sample.channels == 1 || sample.channels == 3,
               "image folder: raw samples must have 1 or 3 channels, but got {}; write a packed file",
@@ -101,7 +103,7 @@ void ImageFolderWriter::add(const StoredSample& sample) {
   }
   make_class(sample.label);
   const auto path = temporary_ / class_folders_[static_cast<std::size_t>(sample.label)] /
-                    fmt::format("{:08}.{}", count_, sample.codec == Codec::jpeg ? "jpg" : "png");
+                    fmt::format("{:08}.{}", count_, detail::suffix_of(codec));
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
   file.close();

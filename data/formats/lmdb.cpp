@@ -25,8 +25,8 @@ StoredSample read_value(const detail::FileBytes& file, const detail::IndexEntry&
     file.fail(at.offset, "a value must begin with ATH1, as create_lmdb() writes it, but does not");
   }
   const auto codec = std::to_integer<int>(value[detail::kLmdbCodec]);
-  if (codec > static_cast<int>(Codec::png)) {
-    file.fail(at.offset + detail::kLmdbCodec, "the codec must be 0, 1 or 2, but is {}", codec);
+  if (codec > static_cast<int>(Codec::webp)) {
+    file.fail(at.offset + detail::kLmdbCodec, "the codec must be in [0, 3], but is {}", codec);
   }
   const auto side = [&](std::size_t which) {
     return std::int64_t{load_le<std::uint32_t>(value.subspan(detail::kLmdbShape + 4 * which))};

@@ -49,7 +49,7 @@ bool is_local(int file) {
     __builtin_prefetch(bytes.data() + at, 0, 2);
 }
 
-constexpr auto kRaw = static_cast<std::uint32_t>(Codec::raw), kPng = static_cast<std::uint32_t>(Codec::png);
+constexpr auto kRaw = static_cast<std::uint32_t>(Codec::raw), kLast = static_cast<std::uint32_t>(Codec::webp);
 
 bool is_raw_size(const Entry& entry) {
   // Each factor fits 32 bits; the product of two of them fits 64.
@@ -108,7 +108,7 @@ void PackedStore::read_head() {
       header.classes <= packed::kMaxClasses;
   // Sizes that are the same for all samples can be checked against them alone.
   const bool same = header.samples > 0 && header.entry_bytes == packed::kShortEntry;
-  const bool form = header.form == packed::Form{} || (same && header.form.codec <= kPng);
+  const bool form = header.form == packed::Form{} || (same && header.form.codec <= kLast);
   if (!sizes || !form) fail(32, "the header's numbers must fit the file, but contradict it");
   if (header.file_bytes() != length) {
     fail(std::min(length, header.file_bytes()),
@@ -163,7 +163,7 @@ void PackedStore::check_entries() {
                         packed::may_lie_at(entry.offset, entry.length, header.page_bytes);
     // Of several fields, what a sample's bytes are divided into is seen when they are read.
     const bool formed =
-        entry.form.codec <= kPng && (entry.form.codec != kRaw || more_ > 0 || is_raw_size(entry));
+        entry.form.codec <= kLast && (entry.form.codec != kRaw || more_ > 0 || is_raw_size(entry));
     if (!inside || entry.label >= header.classes || !formed) {
       fail(header.index_offset() + static_cast<std::uint64_t>(i) * header.entry_bytes,
            fmt::format(

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/formats/detail/bytes.h"
+#include "data/formats/detail/image_files.h"
 #include "data/formats/detail/indexed_store.h"
 #include "data/formats/detail/tar_reader.h"
 #include "data/formats/detail/writing.h"
@@ -83,7 +84,7 @@ class Index {
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       if (samples_[i].offset < 0) {
         file_.fail(first_members_[i],
-                   "the label here must have a .jpg, .jpeg or .png of its name, but has none");
+                   "the label here must have a .jpg, .jpeg, .png or .webp of its name, but has none");
       }
       if (samples_[i].label < 0) {
         file_.fail(first_members_[i],
@@ -92,22 +93,24 @@ class Index {
                    options_.label_key);
       }
     }
-    if (samples_.empty()) file_.fail(0, "there must be at least one .jpg, .jpeg or .png, but there is none");
+    if (samples_.empty())
+      file_.fail(0, "there must be at least one .jpg, .jpeg, .png or .webp, but there is none");
     return std::move(samples_);
   }
 
  private:
   void add(const TarReader& tar) {
     const auto [name, suffix] = split_name(tar.name());
-    const bool is_jpeg = suffix == "jpg" || suffix == "jpeg", is_image = is_jpeg || suffix == "png";
-    if (!is_image && suffix != "cls" && suffix != "json") return;
+    const bool whole = suffix.find('.') == std::string::npos;  // "seg.png" is no image of the sample
+    const std::optional<Codec> codec = whole ? detail::codec_named("." + suffix) : std::nullopt;
+    if (!codec && suffix != "cls" && suffix != "json") return;
     const auto [at, is_new] = known_.try_emplace(name, samples_.size());
     if (is_new) {
       samples_.push_back({-1, 0, -1, Codec::png});
       first_members_.push_back(tar.offset());
     }
     detail::IndexEntry& sample = samples_[at->second];
-    if (!is_image) {
+    if (!codec) {
       const std::optional<std::int64_t> label =
           suffix == "cls" ? read_cls(file_, tar) : read_json(file_, tar, options_.label_key);
       if (label) add_label(sample, *label, tar.offset());
@@ -118,7 +121,7 @@ class Index {
                  detail::printable(tar.name()));
     }
     if (tar.size() == 0) file_.fail(tar.offset(), "an image must not be empty, but is");
-    sample = {tar.offset(), tar.size(), sample.label, is_jpeg ? Codec::jpeg : Codec::png};
+    sample = {tar.offset(), tar.size(), sample.label, *codec};
   }
 
   void add_label(detail::IndexEntry& sample, std::int64_t label, std::int64_t offset) const {
@@ -142,12 +145,13 @@ class TarWriter final : public SampleWriter {
 
   void add(const StoredSample& sample) override {
     detail::check_sample(sample, count_, "tar");
-    ATH_CHECK(sample.codec != Codec::raw,
-              "tar: holds JPEG and PNG only, but sample {} is raw; encode it first, or write a format that "
-              "holds raw images: packed, TFRecord, LMDB or npz",
-              count_);
+    ATH_CHECK(
+        sample.codec != Codec::raw,
+        "tar: holds JPEG, PNG and WebP only, but sample {} is raw; encode it first, or write a format that "
+        "holds raw images: packed, TFRecord, LMDB or npz",
+        count_);
     const std::string name = fmt::format("{:09}", count_);
-    member(name + (sample.codec == Codec::jpeg ? ".jpg" : ".png"), sample.bytes);
+    member(name + "." + detail::suffix_of(sample.codec), sample.bytes);
     member(name + ".cls", detail::bytes_of(std::to_string(sample.label)));
     ++count_;
   }

@@ -7,6 +7,7 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/indexed_store.h"
 #include "data/formats/detail/writing.h"
+#include "data/image/webp.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -94,6 +95,7 @@ class Record {
     if (!says_raw()) {
       if (detail::text_of(sample.bytes).starts_with(kJpeg)) sample.codec = Codec::jpeg;
       if (detail::text_of(sample.bytes).starts_with(kPng)) sample.codec = Codec::png;
+      if (WebpDecoder::recognises(sample.bytes)) sample.codec = Codec::webp;
       if (sample.codec != Codec::raw) return sample;
     }
     sample.height = number(kHeight, find(kHeight));
@@ -104,7 +106,7 @@ class Record {
     }
     if (!detail::fits_shape(sample)) {
       file_.fail(at_,
-                 "an image that is no JPEG or PNG must have height x width x channels bytes, but has "
+                 "an image that is no JPEG, PNG or WebP must have height x width x channels bytes, but has "
                  "{}x{}x{} and {} bytes",
                  sample.height, sample.width, sample.channels, sample.bytes.size());
     }
@@ -160,11 +162,16 @@ class TfRecordWriter final : public SampleWriter {
 
   void add(const StoredSample& sample) override {
     detail::check_sample(sample, count_, "tfrecord");
-    const char* format = sample.codec == Codec::jpeg ? "JPEG" : sample.codec == Codec::png ? "PNG" : "RAW";
+    const char* format = sample.codec == Codec::jpeg   ? "JPEG"
+                         : sample.codec == Codec::png  ? "PNG"
+                         : sample.codec == Codec::webp ? "WEBP"
+                                                       : "RAW";
     ATH_CHECK(sample.codec != Codec::jpeg || detail::text_of(sample.bytes).starts_with(kJpeg),
               "tfrecord: a jpeg sample must begin as JPEG files do, but sample {} does not", count_);
     ATH_CHECK(sample.codec != Codec::png || detail::text_of(sample.bytes).starts_with(kPng),
               "tfrecord: a png sample must begin as PNG files do, but sample {} does not", count_);
+    ATH_CHECK(sample.codec != Codec::webp || WebpDecoder::recognises(sample.bytes),
+              "tfrecord: a webp sample must begin as WebP files do, but sample {} does not", count_);
     FeatureMap features{{"image/encoded", Strings{sample.bytes}},
                         {"image/format", Strings{detail::bytes_of(format)}},
                         {"image/class/label", Ints{sample.label}}};

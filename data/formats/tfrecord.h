@@ -25,14 +25,14 @@ struct TfRecordOptions {
   std::int64_t classes = 0;
 };
 
-/// Maps a file of TFRecords that are tf.train.Examples: JPEG or PNG, known by their first bytes, or raw
+/// Maps a file of TFRecords that are tf.train.Examples: JPEG, PNG or WebP, known by their first bytes, or raw
 /// images [H, W, C] u8. Opening walks over the records and checks the CRC of each length; fetch() checks that
 /// of the record. At least one record. Throws IoError naming file and offset. Source:
 /// tensorflow/core/lib/io/record_writer.h (framing).
 std::unique_ptr<Dataset> open_tfrecord(const std::filesystem::path& path,
                                        const TfRecordOptions& options = {});
 
-/// Writes image/encoded, image/format ("JPEG", "PNG" or "RAW"), image/class/label and, of raw images,
+/// Writes image/encoded, image/format ("JPEG", "PNG", "WEBP" or "RAW"), image/class/label and, of raw images,
 /// image/height, image/width and image/channels.
 std::unique_ptr<SampleWriter> create_tfrecord(const std::filesystem::path& path);
 

@@ -9,6 +9,7 @@
 
 #include <png.h>
 
+#include "data/image/detail/over_white.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -59,21 +60,6 @@ struct PngDecoder::State {
     state.at += count;
   }
 };
-
-namespace {
-
-/// RGBA in place to RGB.
-void lay_over_white(std::span<std::uint8_t> pixels) {
-  const std::uint8_t* from = pixels.data();
-  std::uint8_t* to = pixels.data();  // never ahead of `from`
-  for (std::size_t i = 0; i < pixels.size(); i += 4, from += 4) {
-    const int alpha = from[3];
-    for (int c = 0; c < 3; ++c)
-      *to++ = static_cast<std::uint8_t>((from[c] * alpha + 255 * (255 - alpha) + 127) / 255);
-  }
-}
-
-}  // namespace
 
 PngDecoder::PngDecoder() : state_(std::make_unique<State>()) {}
 PngDecoder::~PngDecoder() = default;
@@ -170,7 +156,7 @@ ImageView PngDecoder::decode(const Box& box, bool classes) {
     }
   });
   const auto channels = static_cast<std::int64_t>(s.row_bytes) / width;
-  if (channels == 4) lay_over_white({s.pixels.data(), needed});
+  if (channels == 4) detail::lay_over_white({s.pixels.data(), needed});
   s.close();
   const std::int64_t result = classes ? 1 : 3, stride = width * result;
   return {s.pixels.data() + (box.top - s.first_row) * stride + box.left * result, box.height, box.width,

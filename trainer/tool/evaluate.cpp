@@ -102,7 +102,8 @@ void add_evaluate(CLI::App& app) {
       "for each class, a packed file, ... [what its run validated on]");
   command->add_option("--top", options->top, "top-K accuracy [5]");
   command->add_option("--worst", options->worst, "so many mistakes are named [10]");
-  command->add_option("--json", options->json, "all figures as a JSON object, to a file if one is named")->expected(0, 1);
+  command->add_option("--json", options->json, "all figures as a JSON object, to a file if one is named")
+      ->expected(0, 1);
   command->add_option("--svg", options->svg, "the confusion matrix as a picture");
   command->add_option("--data-dir", options->data_dir,
                       "folder that holds mnist/ and cifar10/ [$ATHANOR_DATA_DIR, else data-cache]");

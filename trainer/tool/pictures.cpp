@@ -15,7 +15,7 @@ bool is_called_like_a_picture(const fs::path& file) {
   std::string ending = file.extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(),
                  [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
-  static constexpr std::array<std::string_view, 4> kEndings{".jpg", ".jpeg", ".jpe", ".png"};
+  static constexpr std::array<std::string_view, 5> kEndings{".jpg", ".jpeg", ".jpe", ".png", ".webp"};
   return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
 }
 

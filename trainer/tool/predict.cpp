@@ -33,7 +33,7 @@ struct Options {
 
 /// Its pixels as the model takes them. Throws IoError that names the file.
 void read(const Predictor& predictor, const fs::path& file, std::span<std::uint8_t> pixels) {
-  const detail::FileBytes bytes(file, "image", "it must be a JPEG or PNG");
+  const detail::FileBytes bytes(file, "image", "it must be a JPEG, PNG or WebP");
   try {
     predictor.read(bytes.bytes(), pixels);
   } catch (const IoError& error) {
@@ -92,7 +92,7 @@ void predict(const Options& options) {
             "--batch-size: must be in [1, 4096], but got {}", options.batch_size);
   const Predictor predictor(options.model);
   const std::vector<fs::path> files = pictures_of(options.pictures);
-  ATH_CHECK(!files.empty(), "predict: there must be a JPEG or PNG, but there is none in {}",
+  ATH_CHECK(!files.empty(), "predict: there must be a JPEG, PNG or WebP, but there is none in {}",
             fmt::join(options.pictures, ", "));
   const std::int64_t channels = predictor.info().images.channels;
   ATH_CHECK(channels == 1 || channels == 3, "the model must take images of 1 or 3 channels, but takes {}",
@@ -110,7 +110,7 @@ void add_predict(CLI::App& app) {
   CLI::App* command = app.add_subcommand("predict", "what a trained classifier says of pictures");
   const auto options = std::make_shared<Options>();
   command->add_option("MODEL", options->model, "folder of a run, or its model.safetensors")->required();
-  command->add_option("IMAGE", options->pictures, "JPEGs and PNGs, folders of them, or - for a list on stdin")
+  command->add_option("IMAGE", options->pictures, "JPEG, PNG or WebP files, folders of them, or - for a list on stdin")
       ->required();
   command->add_option("--top", options->top, "so many of the most probable classes [3]");
   command->add_option("--batch-size", options->batch_size, "images at a time [32]");

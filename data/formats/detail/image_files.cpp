@@ -12,6 +12,7 @@ namespace athanor::detail {
 std::optional<Codec> codec_named(std::string_view file) {
   const std::string end = lower_case(file.substr(std::min(file.rfind('.'), file.size())));
   if (end == ".png") return Codec::png;
+  if (end == ".webp") return Codec::webp;
   if (end == ".jpg" || end == ".jpeg") return Codec::jpeg;
   return std::nullopt;
 }

@@ -14,8 +14,12 @@
 
 namespace athanor::detail {
 
-/// What the end of a file's name says, in any case: .png, .jpg or .jpeg; else nothing.
+/// What the end of a file's name says, in any case: .png, .webp, .jpg or .jpeg; else nothing.
 std::optional<Codec> codec_named(std::string_view file);
+/// What such a name ends in: "jpg", "png" or "webp".
+inline const char* suffix_of(Codec codec) {
+  return codec == Codec::jpeg ? "jpg" : name_of(codec);
+}
 
 /// Whether it ends in .heic or .heif, in any case: as telephones call their photos.
 bool is_heic_named(std::string_view file);

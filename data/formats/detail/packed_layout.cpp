@@ -234,7 +234,7 @@ bool divide_fields(StoredSample& sample, std::span<StoredField> more) {
     Form form;
     Get(all.data() + end + i * kPartBytes)(length, form.codec, form.height, form.width, form.channels);
     at = align_up(at, 8);
-    if (at > end || length > end - at || form.codec > static_cast<std::uint32_t>(Codec::png)) return false;
+    if (at > end || length > end - at || form.codec > static_cast<std::uint32_t>(Codec::webp)) return false;
     field = {all.subspan(at, length), static_cast<Codec>(form.codec), form.height, form.width, form.channels};
     at += length;
     if (i > 0) {

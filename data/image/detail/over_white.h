@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace athanor::detail {
+
+/// RGBA in place to RGB: what is transparent lies over white.
+inline void lay_over_white(std::span<std::uint8_t> pixels) {
+  const std::uint8_t* from = pixels.data();
+  std::uint8_t* to = pixels.data();  // never ahead of `from`
+  for (std::size_t i = 0; i < pixels.size(); i += 4, from += 4) {
+    const int alpha = from[3];
+    for (int c = 0; c < 3; ++c)
+      *to++ = static_cast<std::uint8_t>((from[c] * alpha + 255 * (255 - alpha) + 127) / 255);
+  }
+}
+
+}  // namespace athanor::detail

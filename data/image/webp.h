@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "data/image/image.h"
+
+namespace athanor {
+
+/// Decodes parts of WebP images that lie in memory, lossy or lossless, to RGB. What is transparent lies over
+/// white; profiles and EXIF data are not looked at. The whole image is decoded, whatever the part. IoErrors
+/// do not name the file; an animation is one, and so is any image where this library was built without
+/// libwebp.
+///
+/// For one thread at a time. Memory for pixels is kept from image to image.
+class WebpDecoder {
+ public:
+  /// True where the bytes begin as a WebP file does.
+  static bool recognises(std::span<const std::byte> bytes) {
+    if (bytes.size() < 12) return false;
+    const std::string_view head(reinterpret_cast<const char*>(bytes.data()), 12);
+    return head.starts_with("RIFF") && head.ends_with("WEBP");
+  }
+
+  /// Reads the header. `bytes` must stay until decode() is done.
+  ImageSize open(std::span<const std::byte> bytes);
+  /// Decodes `box` of the image open() read, once. Valid until the next open().
+  ImageView decode(const Box& box);
+
+ private:
+  std::span<const std::byte> bytes_;
+  ImageSize size_;
+  bool opened_ = false, transparent_ = false;
+  std::vector<std::uint8_t> pixels_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,17 @@
+#include "data/image/webp.h"
+#include "tensor/error.h"
+
+namespace athanor {
+
+ImageSize WebpDecoder::open(std::span<const std::byte>) {
+  detail::fail<IoError>(
+      "webp: reading takes libwebp, but this build was made without it; install libwebp-dev and configure "
+      "with "
+      "-DATHANOR_WEBP=ON, or make it a PNG first, by dwebp IMAGE.webp -o IMAGE.png (package webp)");
+}
+
+ImageView WebpDecoder::decode(const Box&) {
+  detail::fail<>("webp: an image must have been opened");
+}
+
+}  // namespace athanor
