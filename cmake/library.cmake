@@ -283,6 +283,7 @@ set(ATHANOR_SOURCES
   trainer/evaluation_text.cpp
   trainer/feeding.cpp
   trainer/flags.cpp
+  trainer/first_pass.cpp
   trainer/free_memory.cpp
   trainer/freezing.cpp
   trainer/frozen_weights.cpp

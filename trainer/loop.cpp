@@ -71,7 +71,7 @@ void Run::run_passes(std::int64_t samples, bool updates) {
     now_.updates = updates && done + config_.batch_size >= samples;
     // Ranks without samples join with zeros; not where others expect messages of their pass.
     const bool joins = updates && (joined_ || !returns_loss());
-    if (batch.size() > 0 || joins) run_pass(batch);
+    if (batch.size() > 0 || joins) position_.attempted > 0 ? run_pass(batch) : run_first_pass(batch);
   }
   if (!updates || returns_loss()) return;
   const std::int64_t passes = (samples + config_.batch_size - 1) / config_.batch_size;

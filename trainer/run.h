@@ -48,6 +48,8 @@ class Run : private Minimizer {
   bool train_step();
   void run_passes(std::int64_t samples, bool updates = true);
   void run_pass(const Batch& batch);
+  void run_first_pass(const Batch& batch);
+  std::int64_t samples_that_fit(const Batch& batch);
   void add_gradients(OptimizedNetworks& networks, const Tensor& loss);
   void update(OptimizedNetworks& networks);
   void minimize(std::string_view optimizer, const Tensor& loss) override;

@@ -1,0 +1,61 @@
+// The first backward pass of a run, which finds out whether the run fits in memory.
+
+#include <cstdint>
+
+#include "autograd/shape.h"
+#include "tensor/error.h"
+#include "trainer/run.h"
+
+namespace athanor {
+namespace {
+
+/// Whether its first samples are the first rows of each field.
+bool can_be_cut(const Batch& batch) {
+  return batch.size() > 0 && batch.views == 1 && !batch.rows.defined();
+}
+
+Batch first_samples(const Batch& batch, std::int64_t count) {
+  Batch part = batch;
+  const auto cut = [count](Tensor& field) {
+    if (field.defined()) field = narrow(field, 0, 0, count);
+  };
+  cut(part.images);
+  cut(part.labels);
+  cut(part.samples);
+  for (Tensor& field : part.more) cut(field);
+  return part;
+}
+
+}  // namespace
+
+// Of halves, quarters, ...: 0 where none fits. The run is over: what the passes leave behind, nobody reads.
+std::int64_t Run::samples_that_fit(const Batch& batch) {
+  now_.updates = false;  // alone: no rank waits for messages of such a pass
+  for (std::int64_t samples = batch.size() / 2; samples > 0; samples /= 2) {
+    try {
+      now_.pass.samples = samples;
+      run_pass(first_samples(batch, samples));
+      return samples;
+    } catch (const OutOfMemoryError&) {
+    }
+  }
+  return 0;
+}
+
+void Run::run_first_pass(const Batch& batch) {
+  try {
+    run_pass(batch);
+  } catch (const OutOfMemoryError& error) {
+    if (joined_ || !can_be_cut(batch)) throw;
+    const std::int64_t fit = samples_that_fit(batch), batch_size = config_.batch_size * fit / batch.size();
+    if (batch_size == 0)
+      detail::fail<OutOfMemoryError>("{}. The run does not fit: no smaller batch does", error.what());
+    detail::fail<OutOfMemoryError>(
+        "{}. The run does not fit, but would with --batch-size {}; --accumulate {} makes its steps as large "
+        "as "
+        "they were",
+        error.what(), batch_size, config_.accumulate * ((config_.batch_size + batch_size - 1) / batch_size));
+  }
+}
+
+}  // namespace athanor
