@@ -121,12 +121,6 @@ void Run::update(OptimizedNetworks& networks) {
   if (Ema* const average = networks.average()) average->update(step_);
 }
 
-bool Run::drop_step() {
-  for (const auto& networks : networks_) networks->restore_buffers();
-  metrics_.restore();
-  return false;
-}
-
 void Run::end_epoch() {
   strategy_.complete_weights();
   limits_.agree(true);

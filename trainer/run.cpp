@@ -250,6 +250,12 @@ void Run::check_overflows(const StepState& known, std::int64_t patience) {
   athanor::check_overflows(known, patience, step_, arenas_, strategy_, [this] { repeat_step(); });
 }
 
+bool Run::drop_step() {
+  for (const auto& networks : networks_) networks->restore_buffers();
+  metrics_.restore();
+  return false;
+}
+
 // The batches are those of then: their order is a function of the seed and the epoch. Weights and statistics
 // are, too, because the step was skipped. In a batch norm of this rank's own samples an infinity remains one.
 void Run::repeat_step() {
