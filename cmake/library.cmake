@@ -469,6 +469,13 @@ else()
   target_sources(athanor PRIVATE kernels/cpu/onednn_absent.cpp)
 endif()
 
+if(ATHANOR_SANITIZE) # the loops that tests spend their time in; see ATHANOR_OPTIMIZE
+  foreach(library athanor athanor_ops athanor_predict athanor_formats)
+    get_target_property(sources ${library} SOURCES)
+    list(FILTER sources INCLUDE REGEX "^(kernels|tensor|data/image)/")
+    set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
+  endforeach()
+endif()
 # Runs once; optimising CLI11's templates takes the compiler as long again.
 set_source_files_properties(trainer/parse_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
 
