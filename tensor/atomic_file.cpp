@@ -35,6 +35,16 @@ bool AtomicFile::is_suffix(std::string_view text) {
   return end > dash + 1 && text.substr(end) == ".tmp";
 }
 
+void AtomicFile::remove_unfinished(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::filesystem::path name = at->path().filename();
+    std::error_code ignored;
+    if (is_suffix(name.stem().extension().string() + name.extension().string()))
+      std::filesystem::remove(at->path(), ignored);
+  }
+}
+
 AtomicFile::~AtomicFile() {
   if (file_ >= 0) ::close(file_);
   if (!committed_) ::unlink(temporary_.c_str());

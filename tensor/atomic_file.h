@@ -26,6 +26,9 @@ class AtomicFile {
   const std::filesystem::path& temporary() const { return temporary_; }
   /// Whether it is what temporary() has behind the path, as a process that was killed leaves it.
   static bool is_suffix(std::string_view text);
+  /// Removes what processes that were killed have left of files they were writing to `folder`. Nobody may be
+  /// writing there. What cannot be removed stays.
+  static void remove_unfinished(const std::filesystem::path& folder);
   /// Replaces what was at the path.
   void commit();
 

@@ -68,6 +68,17 @@ TEST_F(ModelFileTest, HoldsTheLastWeightsAndWhatTheyAre) {
   EXPECT_TRUE(safetensors::load(model()).contains("hidden.weight"));
 }
 
+TEST_F(ModelFileTest, TakesThePlaceOfWhatAKilledRunHasLeft) {
+  for (const char* name : {"run/model.safetensors.17-3.tmp", "run/config.json.17-0.tmp", "run/mine.tmp"})
+    test::write_file(dir_ / name, "half");
+  test::write_file(model(), "an earlier one");
+  (void)test::run(config());
+  EXPECT_FALSE(load_model(model()).weights.empty());
+  EXPECT_FALSE(fs::exists(dir_ / "run/model.safetensors.17-3.tmp"));
+  EXPECT_FALSE(fs::exists(dir_ / "run/config.json.17-0.tmp"));
+  EXPECT_TRUE(fs::exists(dir_ / "run/mine.tmp")) << "nobody here has written it";
+}
+
 TEST_F(ModelFileTest, OfAnAverageIsWhatWasValidated) {
   TrainerConfig averaged = config();
   averaged.ema_decay = 0.9;

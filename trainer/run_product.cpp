@@ -1,5 +1,6 @@
 #include "trainer/run_product.h"
 
+#include "tensor/atomic_file.h"
 #include "tensor/error.h"
 #include "trainer/run_folder.h"
 
@@ -20,6 +21,7 @@ void RunProduct::write(const std::filesystem::path& path, const Weights& weights
                         [&](const StateDict& state, const dist::ReadTensor& read) {
                           std::error_code ignored;  // what is wrong with it, the file says
                           std::filesystem::create_directory(path.parent_path(), ignored);
+                          AtomicFile::remove_unfinished(path.parent_path());
                           save_state_file(path, StateFile::model, state, read);
                         });
 }
