@@ -21,7 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = {"lenet5": "lenet5", "resnet20": "resnet20", "resnet18": "resnet18_cifar", "resnet18_cifar": "resnet18_cifar"}
 TORCH = ["eager", "channels_last", "frozen", "frozen_channels_last", "compile"]
 TOLERANCE = {"f32": 1e-4, "bf16": 5e-2}  # of the largest logit
-COLUMNS = "{:<10} {:<4} {:>7}  {:<29} {:>12} {:>12} {:>6}  {:<14} {:>8}"
+COLUMNS = "{:<10} {:<4} {:>7}  {:<38} {:>12} {:>12} {:>6}  {:<14} {:>8}"
 
 
 class Way:
@@ -142,7 +142,9 @@ def main():
     args = parser.parse_args()
     asked = re.fullmatch(rf"({'|'.join(NETWORKS)})-infer-b(1|64)", args.workload)
     if not asked:
-        sys.exit(f"peers: a workload of inference is one of {', '.join(NETWORKS)}, and -infer-b1 or -infer-b64")
+        print(f"peers: workload must be one of {', '.join(NETWORKS)}, and -infer-b1 or -infer-b64, but is {args.workload}",
+              file=sys.stderr)
+        return 2
     network, batch = NETWORKS[asked[1]], int(asked[2])
 
     rows, wrong, said = [], False, set()
