@@ -62,6 +62,7 @@ def randomise(model):
     for norm in norms(model):
         norm.running_mean += norm.running_var.sqrt() * torch.empty_like(norm.running_mean).uniform_(-0.5, 0.5)
         norm.running_var *= torch.empty_like(norm.running_var).uniform_(0.5, 1.5)
+        norm.num_batches_tracked.zero_()  # nothing uses it, and convert writes 0
     return model.eval()
 
 
