@@ -37,7 +37,7 @@ constexpr std::int64_t kBatches[] = {1, 64};
 Tensor made_up_weight(const std::string& name, const Shape& shape, std::uint32_t seed) {
   const Tensor values = made_up(shape, seed);
   if (shape.rank() > 1) {
-    const auto fan_in = static_cast<double>(values.numel() / shape[0]);
+    const auto fan_in = static_cast<double>(values.numel()) / static_cast<double>(shape[0]);
     return affine(values, std::sqrt(6 / fan_in), 0);
   }
   const bool is_scale = name.ends_with("running_var") || name.ends_with(".weight");
