@@ -9,25 +9,36 @@ import subprocess
 import sys
 
 
+class WorkerError(Exception):
+    """What a worker says it cannot do, or that it has ended."""
+
+
 class Worker:
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, command, **options):
+        """options: as subprocess.Popen's."""
+        self.process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        **options)
         self.command = command
         self.about = self.answer()
 
     def answer(self):
         line = self.process.stdout.readline()
         if not line:
-            sys.exit(f"peers: `{self.command}` ended without an answer, with code {self.process.wait()}")
+            raise WorkerError(f"`{self.command}` ended without an answer, with code {self.process.wait()}")
         answer = json.loads(line)
         if "error" in answer:
-            sys.exit(f"peers: {answer['error']}")
+            raise WorkerError(answer["error"])
         return answer
 
-    def time(self, case, variant):
-        self.process.stdin.write(f"{case} {variant}\n")
+    def time(self, case, variant, seconds=0.5):
+        self.process.stdin.write(f"{case} {variant} {seconds}\n")
         self.process.stdin.flush()
         return self.answer()
+
+    def end(self):
+        """Of its input, and so of the worker."""
+        self.process.stdin.close()
+        self.process.wait()
 
 
 def differ(ours, theirs, tolerance):
@@ -94,4 +105,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except WorkerError as error:
+        sys.exit(f"peers: {error}")

@@ -2,20 +2,20 @@
 # bench/peers/run.sh WORKLOAD [--precision f32|bf16|f16] [--json FILE] [--rounds N] [--threads N] [--venv DIR]
 #                    [--only TEXT]
 #
-# Times WORKLOAD (update) in Athanor and in PyTorch in turns, A B A B, with as many threads each, and prints the ratio:
-# above 1, the peer takes longer. PyTorch is taken from the Python environment in DIR, by default $ATHANOR_PEERS_VENV or
-# ~/.cache/athanor/peers:
+# Times WORKLOAD (update, or NETWORK-infer-bN: resnet18-infer-b1) in Athanor and in its peers in turns, A B A B, with as
+# many threads each, and prints the ratio: above 1, the peer takes longer. PyTorch, ONNX Runtime and OpenVINO are taken
+# from the Python environment in DIR, by default $ATHANOR_PEERS_VENV or ~/.cache/athanor/peers:
 #
-#     python3 -m venv ~/.cache/athanor/peers && ~/.cache/athanor/peers/bin/pip install torch numpy
+#     python3 -m venv ~/.cache/athanor/peers && ~/.cache/athanor/peers/bin/pip install -r bench/peers/requirements.txt
 #
-# Nothing else of the project needs it.
+# Nothing else of the project needs it. bench/peers/README.md says more.
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 
 usage() { fail 2 "$(sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}")"; }
 [ $# -ge 1 ] || usage
 workload=$1
 shift
-venv=${ATHANOR_PEERS_VENV:-$HOME/.cache/athanor/peers} threads=$(nproc) precision='' json='' only=''
+venv=${ATHANOR_PEERS_VENV:-$HOME/.cache/athanor/peers} threads='' precision='' json='' only=''
 more=()
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || usage
@@ -31,20 +31,37 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 here=$root/bench/peers
-[ -f "$here/pytorch/$workload.py" ] || fail 2 "peers: workload must be one of $(cd "$here/pytorch" && ls ./*.py |
-  sed -n 's/^\.\/\(.*\)\.py$/\1/p' | grep -vx worker | tr '\n' ' '), but is $workload"
+program=$workload
+[[ $workload =~ ^(lenet5|resnet20|resnet18|resnet18_cifar)-infer-b(1|64)$ ]] && program=infer
+[ "$workload" != infer ] && [ -f "$here/pytorch/$program.py" ] ||
+  fail 2 "peers: workload must be one of $(cd "$here/pytorch" && ls ./*.py | sed -n 's/^\.\/\(.*\)\.py$/\1/p' |
+    grep -vx -e worker -e infer | tr '\n' ' ')or {lenet5,resnet20,resnet18}-infer-{b1,b64}, but is $workload"
 case $precision in
   '' | f32 | bf16 | f16) ;;
   *) fail 2 "peers: --precision must be f32, bf16 or f16, but is $precision" ;;
 esac
-"$venv/bin/python3" -c 'import torch' 2>/dev/null ||
-  fail 2 "peers: $venv must be a Python environment with PyTorch: python3 -m venv $venv && $venv/bin/pip install torch numpy"
+[ "$program" != infer ] || [ "$precision" != f16 ] || fail 2 "peers: $workload has --precision f32 and bf16, but not f16"
+install="python3 -m venv $venv && $venv/bin/pip install -r bench/peers/requirements.txt"
+[ -x "$venv/bin/python3" ] || fail 2 "peers: $venv must be a Python environment with the peers: $install"
+[ "$program" = infer ] || "$venv/bin/python3" -c 'import torch' 2>/dev/null ||
+  fail 2 "peers: $venv must be a Python environment with PyTorch: $install"
 
 set_up
 [ -f build/cpu/build.ninja ] || configure cpu
-cmake --build --preset cpu --target "peer_$workload" >build/cpu/peers.log 2>&1 ||
-  { cat build/cpu/peers.log >&2; fail 1 "peers: peer_$workload did not build"; }
-export OMP_NUM_THREADS=$threads
-python3 "$here/interleave.py" --ours "build/cpu/bin/peer_$workload" \
-  --peer "'$venv/bin/python3' '$here/pytorch/$workload.py'" \
-  --only "${only:-${precision:+/$precision/}}" ${json:+--json "$json"} "${more[@]}"
+targets=("peer_$program")
+[ "$program" != infer ] || targets+=(athanor-tool)
+cmake --build --preset cpu --target "${targets[@]}" >build/cpu/peers.log 2>&1 ||
+  { cat build/cpu/peers.log >&2; fail 1 "peers: ${targets[*]} did not build"; }
+export PYTHONPATH=$here
+if [ "$program" = infer ]; then
+  all=$(nproc) counts=("$threads")
+  [ -n "$threads" ] || counts=(1 "$all")
+  [ "$all" != 1 ] || counts=(1)
+  python3 "$here/inference.py" "$workload" --ours build/cpu/bin/peer_infer --athanor build/cpu/bin/athanor \
+    --python "$venv/bin/python3" --precision "${precision:-f32}" --threads "${counts[@]}" ${json:+--json "$json"} "${more[@]}"
+else
+  export OMP_NUM_THREADS=${threads:-$(nproc)}
+  python3 "$here/interleave.py" --ours "build/cpu/bin/peer_$workload" \
+    --peer "'$venv/bin/python3' '$here/pytorch/$workload.py'" \
+    --only "${only:-${precision:+/$precision/}}" ${json:+--json "$json"} "${more[@]}"
+fi

@@ -1,110 +1,125 @@
-// One image through a network that is frozen for inference. bench/peers/pytorch/infer.py is the same in
-// PyTorch, ONNX Runtime and OpenVINO.
+// Forward passes of networks as they are served. `peer_infer DIR save` writes their files, as a run leaves
+// them; `peer_infer DIR` answers requests about these. The other sides are bench/peers/pytorch/infer.py and
+// bench/peers/onnx/infer.py.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "autograd/creation.h"
 #include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
+#include "autograd/shape.h"
 #include "bench/peers/athanor/worker.h"
+#include "kernels/implementations.h"
 #include "nn/models/model.h"
 #include "nn/torch_layout.h"
 #include "trainer/predictor.h"
+#include "trainer/state_file.h"
 
 namespace athanor::peers {
 namespace {
 
-struct Network {
-  const char *name, *model;
-  ImageSpec images;
-};
-const Network kNetworks[] = {{"lenet5", "lenet5", {28, 28, 1, 10}},
-                             {"resnet20", "resnet20", {32, 32, 3, 10}},
-                             {"resnet18_cifar", "resnet18_cifar", {32, 32, 3, 10}}};
+namespace fs = std::filesystem;
+
+const char* const kNetworks[] = {"lenet5", "resnet20", "resnet18_cifar"};
+constexpr std::int64_t kBatches[] = {1, 64};
 
 /// As large as keeps the variance of activations, by PyTorch's shapes; norms about 1, and their shifts small.
 Tensor made_up_weight(const std::string& name, const Shape& shape, std::uint32_t seed) {
   const Tensor values = made_up(shape, seed);
   if (shape.rank() > 1) {
-    const auto fan_in = static_cast<double>(values.numel() / shape[0]);
+    const auto fan_in = static_cast<double>(values.numel()) / static_cast<double>(shape[0]);
     return affine(values, std::sqrt(6 / fan_in), 0);
   }
-  const bool is_scale = name.ends_with("running_var") || (name.ends_with(".weight"));
+  const bool is_scale = name.ends_with("running_var") || name.ends_with(".weight");
   return is_scale ? affine(values, 0.3, 1) : affine(values, 0.1, 0);
 }
 
-std::unique_ptr<nn::Module> network_of(const Network& network) {
-  auto made = nn::make_model(network.model, {}, 0);
-  const StateDict fresh = nn::to_torch_layout(*made, made->state_dict());
-  std::vector<std::string> names = fresh.names();
-  std::erase_if(names, [](const std::string& name) { return name.ends_with("num_batches_tracked"); });
-  std::sort(names.begin(), names.end());
+void save(const std::string& model, const fs::path& file) {
+  const auto network = nn::make_model(model, {}, 0);
+  const StateDict fresh = nn::to_torch_layout(*network, network->state_dict());
   StateDict weights;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    weights.set(names[i], made_up_weight(names[i], fresh.tensor(names[i]).shape(),
-                                         static_cast<std::uint32_t>(1000 * i)));
-  made->load_state_dict(nn::from_torch_layout(*made, weights));
-  made->eval();
-  return made;
-}
-
-/// An image whose pixels PyTorch has in the order of channels, rows, columns.
-Tensor image_of(const ImageSpec& spec) {
-  const Tensor planes = made_up({spec.channels, spec.height, spec.width}, 7);
-  const Tensor image = Tensor::empty({1, spec.height, spec.width, spec.channels});
-  const std::int64_t pixels = spec.height * spec.width;
-  for (std::int64_t c = 0; c < spec.channels; ++c) {
-    for (std::int64_t i = 0; i < pixels; ++i)
-      image.data<float>()[i * spec.channels + c] = planes.data<float>()[c * pixels + i];
+  std::uint32_t seed = 0;
+  for (const std::string& name : fresh.names()) {
+    if (name.ends_with("num_batches_tracked")) continue;
+    weights.set(name, made_up_weight(name, fresh.tensor(name).shape(), seed));
+    seed += 1000;
   }
-  return image;
-}
-
-/// Logits in parts of the largest.
-std::vector<double> check(const Tensor& logits) {
-  std::vector<double> values = logits.to_vector();
-  double largest = 0;
-  for (const double value : values) largest = std::max(largest, std::abs(value));
-  for (double& value : values) value /= largest;
-  return values;
-}
-
-Ready prepare_packed(const Network& network) {
+  network->load_state_dict(nn::from_torch_layout(*network, weights));
+  const nn::ModelOptions options = nn::model_options(model);
+  const auto channels = static_cast<std::size_t>(options.in_channels);
   ModelInfo info;
-  info.images = network.images;
-  const auto channels = static_cast<std::size_t>(info.images.channels);
+  info.program = "peer_infer";
+  info.model = model;
+  info.images = {options.image_size, options.image_size, options.in_channels, options.classes};
   info.pixels = {std::vector<double>(channels, 0.5), std::vector<double>(channels, 0.25)};
-  const auto predictor = std::make_shared<const Predictor>(network_of(network), info);
-  const Tensor image = image_of(network.images);
-  return {[predictor, image] { predictor->logits(image); }, check(predictor->logits(image))};
+  save_state_file(file, StateFile::model, model_state(info, network->state_dict()));
+}
+
+/// Images whose pixels the others have in the order of images, channels, rows, columns.
+Tensor made_up_images(const ImageSpec& spec, std::int64_t batch) {
+  return clone(permute(made_up({batch, spec.channels, spec.height, spec.width}, 7), {0, 2, 3, 1}));
+}
+
+Ready prepare_packed(const fs::path& file, std::int64_t batch) {
+  const auto predictor = std::make_shared<const Predictor>(file);
+  const Tensor images = made_up_images(predictor->info().images, batch);
+  return {[predictor, images] { predictor->logits(images); }, predictor->logits(images).to_vector()};
 }
 
 /// As a training's validation computes it.
-Ready prepare_plain(const Network& network) {
-  const std::shared_ptr<nn::Module> module = network_of(network);
-  const Tensor image = image_of(network.images);
-  const auto run = [module, image] {
+Ready prepare_plain(const fs::path& file, std::int64_t batch, DType dtype) {
+  const ModelFile saved = load_model(file);
+  const std::shared_ptr<nn::Module> network = nn::make_model(saved.info.model, {}, 0);
+  network->load_state_dict(saved.weights);
+  network->to(dtype);
+  network->eval();
+  const Tensor images = cast(made_up_images(saved.info.images, batch), dtype);
+  const auto run = [network, images] {
     const InferenceMode inference;
-    return (*module)(image);
+    return (*network)(images);
   };
-  return {[run] { run(); }, check(run())};
+  return {[run] { run(); }, run().to_vector()};
+}
+
+std::vector<PeerCase> cases(const fs::path& folder) {
+  std::vector<PeerCase> all;
+  for (const std::string model : kNetworks) {
+    const fs::path file = folder / (model + ".safetensors");
+    for (const std::int64_t batch : kBatches) {
+      all.push_back({fmt::format("{}/f32/infer-b{}", model, batch), 0,
+                     [file, batch] { return prepare_packed(file, batch); }});
+      for (const DType dtype : {DType::f32, DType::bf16})
+        all.push_back({fmt::format("{}/{}/unpacked-b{}", model, dtype, batch), 0,
+                       [file, batch, dtype] { return prepare_plain(file, batch, dtype); }});
+    }
+  }
+  return all;
 }
 
 }  // namespace
 }  // namespace athanor::peers
 
-int main() {
+int main(int argc, char** argv) try {
   using namespace athanor;
-  std::vector<peers::PeerCase> cases;
-  for (const peers::Network& network : peers::kNetworks) {
-    cases.push_back({fmt::format("{}/f32/infer-b1", network.name), 0,
-                     [&network] { return peers::prepare_packed(network); }});
-    cases.push_back({fmt::format("{}/f32/unpacked-b1", network.name), 0,
-                     [&network] { return peers::prepare_plain(network); }});
+  if (argc == 2) return peers::serve(peers::cases(argv[1]), cpu_implementations());
+  if (argc != 3 || std::string_view(argv[2]) != "save") {
+    std::fputs("usage: peer_infer DIR [save]\n", stderr);
+    return 2;
   }
-  return peers::serve(cases);
+  for (const std::string model : peers::kNetworks)
+    peers::save(model, std::filesystem::path(argv[1]) / (model + ".safetensors"));
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

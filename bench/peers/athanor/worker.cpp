@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <iostream>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,13 +20,13 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Samples of one run each, for half a second and at least five, unless these take more than three seconds;
-// the first run of all warms up.
-std::vector<double> time_of(const std::function<void()>& run) {
+// Samples of one run each, for so many seconds and at least five, unless these take six times as long; the
+// first run of all warms up.
+std::vector<double> time_of(const std::function<void()>& run, double seconds) {
   run();
   std::vector<double> samples;
   const auto start = Clock::now();
-  while (seconds_since(start) < (samples.size() < 5 ? 3.0 : 0.5)) {
+  while (seconds_since(start) < (samples.size() < 5 ? 6 * seconds : seconds)) {
     const auto begin = Clock::now();
     run();
     samples.push_back(seconds_since(begin));
@@ -44,18 +45,22 @@ Tensor made_up(const Shape& shape, std::uint32_t seed) {
   return Tensor::from(values, shape);
 }
 
-int serve(const std::vector<PeerCase>& cases) {
+int serve(const std::vector<PeerCase>& cases, const std::string& version) {
   std::string names;
   for (const PeerCase& known : cases) {
     names += fmt::format(R"({}"{}":["athanor"])", names.empty() ? "" : ",", known.name);
   }
-  std::cout << fmt::format(R"({{"name":"athanor","version":"{}","threads":{},"cases":{{{}}}}})", "main",
+  std::cout << fmt::format(R"({{"name":"athanor","version":"{}","threads":{},"cases":{{{}}}}})", version,
                            cpu_context().threads(), names)
             << std::endl;
   // The last case stays ready: the driver comes back to it once a round.
   std::string current;
   Ready ready;
-  for (std::string name, variant; std::cin >> name >> variant;) {
+  for (std::string line, name, variant; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    words >> name >> variant;
+    double seconds = 0;
+    if (!(words >> seconds)) seconds = 0.5;
     const auto found =
         std::find_if(cases.begin(), cases.end(), [&](const PeerCase& known) { return known.name == name; });
     if (found == cases.end() || variant != "athanor") {
@@ -69,7 +74,8 @@ int serve(const std::vector<PeerCase>& cases) {
         current = name;
       }
       std::cout << fmt::format(R"({{"seconds":[{}],"check":[{}],"bytes":{}}})",
-                               fmt::join(time_of(ready.run), ","), fmt::join(ready.check, ","), found->bytes)
+                               fmt::join(time_of(ready.run, seconds), ","), fmt::join(ready.check, ","),
+                               found->bytes)
                 << std::endl;
     } catch (const std::exception& error) {
       std::cout << fmt::format(R"({{"error":"{}"}})", error.what()) << std::endl;

@@ -26,7 +26,8 @@ struct PeerCase {
   std::function<Ready()> prepare;
 };
 
-/// Answers requests until the input ends. Returns main()'s exit code.
-int serve(const std::vector<PeerCase>& cases);
+/// Answers requests until the input ends. `version` is what the first line says of us. Returns main()'s exit
+/// code.
+int serve(const std::vector<PeerCase>& cases, const std::string& version = "main");
 
 }  // namespace athanor::peers

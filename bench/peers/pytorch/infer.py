@@ -1,25 +1,31 @@
-"""One image through a network that is frozen for inference: bench/peers/athanor/infer.cpp is the same in Athanor.
+"""infer.py DIR: forward passes of the networks in DIR/MODEL.torch.safetensors, which `athanor convert --layout torch` has
+written. bench/peers/athanor/infer.cpp is the same in Athanor.
 
-"frozen" is torch.jit.freeze and optimize_for_inference; ONNX Runtime and OpenVINO take the network from PyTorch's export
-to ONNX, where their packages are installed (pip install onnx onnxruntime openvino).
+"frozen" is torch.jit.freeze and optimize_for_inference of what torch.jit.trace finds; bf16 is a network and images in bf16.
 """
 
 import functools
-import importlib.util
-import io
-import math
+import sys
+import warnings
 
-import torch
+import protocol
+
+try:
+    import torch
+    from safetensors.torch import load_file
+except (ImportError, OSError) as missing:
+    protocol.say({"error": str(missing)})
+    sys.exit()
 from torch import nn
 from torch.nn import functional
 
 from worker import made_up, serve
 
-torch.set_grad_enabled(False)
+warnings.filterwarnings("ignore", category=DeprecationWarning)
 
 
 class LeNet5(nn.Module):
-    image = (1, 1, 28, 28)
+    image = (1, 28, 28)
 
     def __init__(self):
         super().__init__()
@@ -49,7 +55,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    image = (1, 3, 32, 32)
+    image = (3, 32, 32)
 
     def __init__(self, width, blocks):
         super().__init__()
@@ -74,68 +80,53 @@ NETWORKS = {
     "resnet20": functools.partial(ResNet, 16, (3, 3, 3)),
     "resnet18_cifar": functools.partial(ResNet, 64, (2, 2, 2, 2)),
 }
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
-def network_of(name):
+def channels_last(network, images):
+    return network.to(memory_format=torch.channels_last), images.to(memory_format=torch.channels_last)
+
+
+def eager(network, images):
+    return lambda: network(images)
+
+
+def eager_channels_last(network, images):
+    return eager(*channels_last(network, images))
+
+
+def frozen(network, images):
+    traced = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(network, images)))
+    return lambda: traced(images)
+
+
+def frozen_channels_last(network, images):
+    return frozen(*channels_last(network, images))
+
+
+def compiled(network, images):
+    fast = torch.compile(network)
+    return lambda: fast(images)
+
+
+WAYS = {"eager": eager, "channels_last": eager_channels_last, "frozen": frozen,
+        "frozen_channels_last": frozen_channels_last, "compile": compiled}
+
+
+def prepare(folder, name, precision, batch, way):
     network = NETWORKS[name]().eval()
-    state = network.state_dict()
-    names = sorted(entry for entry in state if not entry.endswith("num_batches_tracked"))
-    for i, entry in enumerate(names):
-        values = made_up(tuple(state[entry].shape), 1000 * i)
-        if values.dim() > 1:
-            values = values * math.sqrt(6 / (values.numel() // values.shape[0]))
-        elif entry.endswith("running_var") or entry.endswith(".weight"):
-            values = values * 0.3 + 1
-        else:
-            values = values * 0.1
-        state[entry].copy_(values)
-    return network, made_up(network.image, 7)
+    network.load_state_dict(load_file(f"{folder}/{name}.torch.safetensors"), strict=True)
+    images = made_up((batch, *network.image), 7).to(DTYPES[precision])
+    run = way(network.to(DTYPES[precision]), images)
+    return run, run().flatten().tolist()
 
 
-def frozen(network, image):
-    traced = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(network, image)))
-    return lambda: traced(image)
-
-
-def exported(network, image):
-    file = io.BytesIO()
-    torch.onnx.export(network, (image,), file, input_names=["image"], dynamo=False)
-    return file.getvalue()
-
-
-def onnxruntime(network, image):
-    import onnxruntime
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    session = onnxruntime.InferenceSession(exported(network, image), options, providers=["CPUExecutionProvider"])
-    pixels = image.numpy()
-    return lambda: torch.from_numpy(session.run(None, {"image": pixels})[0])
-
-
-def openvino(network, image):
-    import openvino
-    core = openvino.Core()
-    settings = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "PERFORMANCE_HINT": "LATENCY",
-                "INFERENCE_PRECISION_HINT": "f32"}
-    compiled = core.compile_model(core.read_model(io.BytesIO(exported(network, image))), "CPU", settings)
-    request, pixels = compiled.create_infer_request(), image.numpy()
-    return lambda: torch.from_numpy(next(iter(request.infer([pixels]).values())))
-
-
-def prepare(name, way):
-    run = way(*network_of(name))
-    logits = run().flatten().double()
-    return run, (logits / logits.abs().max()).tolist()
-
-
-def cases():
-    ways = {"frozen": frozen}
-    for way in (onnxruntime, openvino):
-        if importlib.util.find_spec(way.__name__) and importlib.util.find_spec("onnx"):
-            ways[way.__name__] = way
-    return {f"{name}/f32/{kind}-b1": {label: functools.partial(prepare, name, way) for label, way in ways.items()}
-            for name in NETWORKS for kind in ("infer", "unpacked")}
+def cases(folder):
+    return {f"{name}/{precision}/infer-b{batch}":
+            {label: functools.partial(prepare, folder, name, precision, batch, way) for label, way in WAYS.items()}
+            for name in NETWORKS for precision in DTYPES for batch in (1, 64)}
 
 
 if __name__ == "__main__":
-    serve(cases())
+    with torch.inference_mode():
+        serve(cases(sys.argv[1]))

@@ -1,0 +1,39 @@
+"""The peer's side of a comparison, of any package: the protocol of bench/peers/README.md over standard input and output."""
+
+import json
+import sys
+import time
+
+
+def say(answer):
+    print(json.dumps(answer), flush=True)
+
+
+def time_of(run, seconds):
+    """Seconds of one run each, for `seconds` and at least five, unless these take six times as long; the first run of
+    all warms up."""
+    run()
+    samples, start = [], time.perf_counter()
+    while time.perf_counter() - start < (6 * seconds if len(samples) < 5 else seconds):
+        begin = time.perf_counter()
+        run()
+        samples.append(time.perf_counter() - begin)
+    return samples
+
+
+def serve(name, version, threads, cases):
+    """cases: {name: {variant: prepare}}; prepare() gives run() and a list of values that must equal ours."""
+    say({"name": name, "version": version, "threads": threads,
+         "cases": {case: list(variants) for case, variants in cases.items()}})
+    current, ready = None, None
+    for line in sys.stdin:
+        case, variant, *seconds = line.split()
+        try:
+            if current != (case, variant):
+                current, ready = None, None
+                ready = cases[case][variant]()
+                current = (case, variant)
+            run, check = ready
+            say({"seconds": time_of(run, float(seconds[0]) if seconds else 0.5), "check": check})
+        except Exception as error:  # the driver shows it
+            say({"error": f"{case} {variant}: {error!r}"})
