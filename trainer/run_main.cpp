@@ -28,22 +28,6 @@ namespace {
 
 constexpr char kMark[] = "ATHANOR_OMP_SET";
 
-void restart_with_quiet_threads(char** argv) {
-#if defined(_OPENMP)
-  if (std::getenv(kMark)) {  // `ps` would call the program "exe"
-    if (argv && argv[0]) ::prctl(PR_SET_NAME, ::basename(argv[0]));
-    return;
-  }
-  if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
-  setenv(kMark, "1", 1);
-  setenv("OMP_WAIT_POLICY", "passive", 1);
-  execv("/proc/self/exe", argv);
-  // Still here: no /proc. Everything works, idle threads only spin.
-#else
-  (void)argv;
-#endif
-}
-
 /// A file that is opened later must not take the place of a closed stdin, stdout or stderr. False where
 /// stdout was closed.
 bool open_standard_files() {
@@ -123,9 +107,25 @@ int with_standard_files(const std::function<int()>& body) {
   return code == kExitDone ? flush_stdout() : code;
 }
 
+void let_threads_sleep(char** argv) {
+#if defined(_OPENMP)
+  if (std::getenv(kMark)) {  // `ps` would call the program "exe"
+    if (argv && argv[0]) ::prctl(PR_SET_NAME, ::basename(argv[0]));
+    return;
+  }
+  if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
+  setenv(kMark, "1", 1);
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  execv("/proc/self/exe", argv);
+  // Still here: no /proc. Everything works, idle threads only spin.
+#else
+  (void)argv;
+#endif
+}
+
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   return with_standard_files([&] {
-    restart_with_quiet_threads(argv);
+    let_threads_sleep(argv);
     std::signal(SIGUSR1, SIG_IGN);  // it asks a training for a checkpoint: until there is one
     std::signal(SIGXFSZ, SIG_IGN);  // past a limit of ulimit -f, a write fails, and that is said in one line
     try {

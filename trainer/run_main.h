@@ -32,6 +32,9 @@ Failure describe_failure();
 /// the process starts itself once more for it.
 int run_main(int argc, char** argv, const std::function<int(int argc, char** argv)>& body);
 
+/// The first of these alone, for a main() of another kind. Call it before anything else.
+void let_threads_sleep(char** argv);
+
 /// Opens stdin and stderr where they are closed, so that no file opened later takes their place; calls
 /// `body`; writes what is left of stdout. Returns body's exit code, or 2, with one line on stderr, where
 /// stdout is closed or has not taken all that was printed (a full disk).

@@ -4,10 +4,12 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/plan.h"
 #include "examples/athanor_tool/run_op.h"
+#include "trainer/run_main.h"
 #include "trainer/tool/tool_main.h"
 
 int main(int argc, char** argv) {
   using namespace athanor;
+  let_threads_sleep(argv);
   return tool_main(argc, argv, [](CLI::App& app) {
     tool::add_run_op(app);
     tool::add_pack(app);
