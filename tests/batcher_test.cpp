@@ -34,9 +34,22 @@ using Indices = std::vector<std::size_t>;
 
 TEST(Batcher, StartsAtOnceWhereNothingElseIsComing) {
   Batcher batcher(8, kForever);
-  batcher.expect(3);
-  for (std::size_t i = 0; i < 3; ++i) put(batcher, i);
-  EXPECT_EQ(indices(batcher.take()), (Indices{0, 1, 2}));
+  batcher.expect(2);
+  for (std::size_t i = 0; i < 2; ++i) put(batcher, i);
+  EXPECT_EQ(indices(batcher.take()), (Indices{0, 1}));
+}
+
+TEST(Batcher, HasFewSizes) {
+  using Sizes = std::vector<std::size_t>;
+  EXPECT_EQ(batch_sizes(1), Sizes{1});
+  EXPECT_EQ(batch_sizes(8), (Sizes{1, 2, 4, 8}));
+  EXPECT_EQ(batch_sizes(24), (Sizes{1, 2, 4, 8, 16, 24}));
+  Batcher batcher(8, kForever);
+  batcher.expect(7);
+  for (std::size_t i = 0; i < 7; ++i) put(batcher, i);
+  EXPECT_EQ(indices(batcher.take()), (Indices{0, 1, 2, 3}));
+  EXPECT_EQ(indices(batcher.take()), (Indices{4, 5}));
+  EXPECT_EQ(indices(batcher.take()), Indices{6});
 }
 
 TEST(Batcher, FillsNoBatchBeyondItsSizeAndKeepsTheOrder) {
@@ -46,7 +59,8 @@ TEST(Batcher, FillsNoBatchBeyondItsSizeAndKeepsTheOrder) {
   EXPECT_EQ(indices(batcher.take()), (Indices{0, 1, 2, 3}));
   EXPECT_EQ(indices(batcher.take()), (Indices{4, 5, 6, 7}));
   put(batcher, 10);
-  EXPECT_EQ(indices(batcher.take()), (Indices{8, 9, 10}));
+  EXPECT_EQ(indices(batcher.take()), (Indices{8, 9}));
+  EXPECT_EQ(indices(batcher.take()), Indices{10});
 }
 
 TEST(Batcher, WaitsForWhatIsBeingDecoded) {

@@ -1,16 +1,23 @@
 #include "examples/serve/batcher.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "tensor/error.h"
 
 namespace athanor::serve {
 
-Batcher::Batcher(std::size_t max_batch, Clock::duration max_delay)
-    : max_batch_(max_batch), max_delay_(max_delay) {
+std::vector<std::size_t> batch_sizes(std::size_t max_batch) {
   ATH_CHECK(max_batch >= 1, "batcher: max_batch must be at least 1, but got {}", max_batch);
+  std::vector<std::size_t> sizes;
+  for (std::size_t size = 1; size < max_batch; size *= 2) sizes.push_back(size);
+  sizes.push_back(max_batch);
+  return sizes;
 }
+
+Batcher::Batcher(std::size_t max_batch, Clock::duration max_delay)
+    : sizes_(batch_sizes(max_batch)), max_delay_(max_delay) {}
 
 void Batcher::expect(std::size_t images) {
   const std::lock_guard lock(mutex_);
@@ -33,9 +40,9 @@ void Batcher::drop() {
   changed_.notify_one();
 }
 
-/// How many of those that wait make the next batch; more than wait for one model never do.
+/// How many at the front of those that wait, all for one model, could be the next batch.
 std::size_t Batcher::batch_here() const {
-  const std::size_t most = std::min(max_batch_, waiting_.size());
+  const std::size_t most = std::min(sizes_.back(), waiting_.size());
   std::size_t n = 0;
   while (n < most && waiting_[n].generation == waiting_.front().generation) ++n;
   return n;
@@ -47,11 +54,11 @@ std::vector<Picture> Batcher::take() {
   if (waiting_.empty()) return {};
   const auto is_ready = [this] {
     const std::size_t n = batch_here();
-    return n == max_batch_ || n < waiting_.size() || expected_ == 0 || closed_;
+    return n == sizes_.back() || n < waiting_.size() || expected_ == 0 || closed_;
   };
   changed_.wait_until(lock, waiting_.front().decoded + max_delay_, is_ready);
   std::vector<Picture> batch;
-  const std::size_t n = batch_here();
+  const std::size_t n = *std::prev(std::upper_bound(sizes_.begin(), sizes_.end(), batch_here()));
   batch.reserve(n);
   for (std::size_t i = 0; i < n; ++i) {
     batch.push_back(std::move(waiting_.front()));

@@ -26,13 +26,19 @@ struct Picture {
   Clock::time_point decoded = {};           ///< put() fills it in
 };
 
+/// Sizes of batches: 1, 2, 4, 8 and so on, and max_batch. For each size oneDNN compiles code of its own and
+/// tensors have blocks of their own, so that 32 sizes would cost more time and memory than the images that wait
+/// for the next batch (docs/decisions.md has the figures).
+std::vector<std::size_t> batch_sizes(std::size_t max_batch);
+
 /// Images that arrive together share a batch.
 ///
 /// Decoders announce an image by expect() and hand it over by put(), or say by drop() that it is broken. Who
 /// computes calls take() in a loop. It returns a batch, in the order of put(), as soon as
 ///   - max_batch images wait, or all that wait for one model, where others behind them wait for a newer one;
 ///   - or the oldest has waited for max_delay;
-///   - or none is being decoded, so that there is nothing to wait for.
+///   - or none is being decoded, so that there is nothing to wait for;
+/// and of those that wait as many as the largest of batch_sizes() holds. The others are the next batch.
 /// While a batch is being computed nobody is in take(), and those that come wait for the next one together:
 /// under load batches fill by themselves, and max_delay costs nothing.
 class Batcher {
@@ -52,7 +58,7 @@ class Batcher {
  private:
   std::size_t batch_here() const;
 
-  const std::size_t max_batch_;
+  const std::vector<std::size_t> sizes_;
   const Clock::duration max_delay_;
   std::mutex mutex_;
   std::condition_variable changed_;

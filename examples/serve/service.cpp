@@ -71,9 +71,14 @@ std::shared_ptr<const Model> Service::load(std::uint64_t generation) const {
   const ImageSpec& images = model->predictor.info().images;
   ATH_CHECK(images.channels == 1 || images.channels == 3,
             "serve: the model must take images of 1 or 3 channels, but takes {}", images.channels);
-  // The first call packs the weights: before anybody waits for it.
-  const Tensor one = Tensor::zeros({1, images.height, images.width, images.channels}, {DType::u8});
-  model->predictor.predict(one);
+  // The first call packs the weights, and the first of a size compiles: before anybody waits for it.
+  const int threads_before = cpu_context().threads();
+  cpu_context().set_threads(options_.threads);  // primitives are for so many
+  for (const std::size_t size : batch_sizes(options_.max_batch)) {
+    const auto n = static_cast<std::int64_t>(size);
+    model->predictor.predict(Tensor::zeros({n, images.height, images.width, images.channels}, {DType::u8}));
+  }
+  cpu_context().set_threads(threads_before);
   return model;
 }
 

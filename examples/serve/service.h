@@ -61,7 +61,7 @@ struct ServiceOptions {
 /// Classifies images for any number of clients: some threads decode, one computes the batches.
 class Service {
  public:
-  /// Loads the model and computes one image with it. Throws what Predictor throws.
+  /// Loads the model and computes a batch of each size with it. Throws what Predictor throws.
   Service(ServiceOptions options, Metrics& metrics);
   /// Answers all that was submitted.
   ~Service();
