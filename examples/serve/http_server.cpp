@@ -214,9 +214,19 @@ void HttpServer::Impl::predict(MHD_Connection* connection, const std::shared_ptr
     job->files.push_back({.bytes = body->text()});
   }
   request->images = job->files.size();
-  job->done = [request, job = job.get()] { request->wake(reply_to(*job)); };
+  job->done = [request, job = job.get()] {
+    try {
+      request->wake(reply_to(*job));
+    } catch (const std::exception&) {
+      request->wake({500, "{}\n"});
+    }
+  };
   request->wait(connection);
-  if (!service.submit(job)) request->wake(refusal(503, "the queue is full; try again soon"));
+  try {
+    if (!service.submit(job)) request->wake(refusal(503, "the queue is full; try again soon"));
+  } catch (const std::exception& error) {  // suspended as it is, it must be woken
+    request->wake(refusal(500, error.what()));
+  }
 }
 
 MHD_Result HttpServer::Impl::send(MHD_Connection* connection, Request& request) const {

@@ -74,7 +74,9 @@ std::shared_ptr<const Model> Service::load(std::uint64_t generation) const {
   // The first call packs the weights, and the first of a size compiles: before anybody waits for it.
   const int threads_before = cpu_context().threads();
   cpu_context().set_threads(options_.threads);  // primitives are for so many
-  for (const std::size_t size : batch_sizes(options_.max_batch)) {
+  std::vector<std::size_t> sizes = batch_sizes(options_.max_batch);
+  std::reverse(sizes.begin(), sizes.end());  // smaller ones find some of the memory of larger ones
+  for (const std::size_t size : sizes) {
     const auto n = static_cast<std::int64_t>(size);
     model->predictor.predict(Tensor::zeros({n, images.height, images.width, images.channels}, {DType::u8}));
   }
