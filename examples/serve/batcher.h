@@ -27,8 +27,8 @@ struct Picture {
 };
 
 /// Sizes of batches: 1, 2, 4, 8 and so on, and max_batch. For each size oneDNN compiles code of its own and
-/// tensors have blocks of their own, so that 32 sizes would cost more time and memory than the images that wait
-/// for the next batch (docs/decisions.md has the figures).
+/// tensors have blocks of their own, so that 32 sizes would cost more time and memory than the images that
+/// wait for the next batch (docs/decisions.md has the figures).
 std::vector<std::size_t> batch_sizes(std::size_t max_batch);
 
 /// Images that arrive together share a batch.
