@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""load.py ATHANOR MODEL PICTURES [--seconds S] [-- FLAGS of athanor serve]: what athanor serve answers in time.
+"""load.py ATHANOR MODEL PICTURES [--seconds S] [--flags="FLAGS of athanor serve"]: what athanor serve answers in time.
 
 Its capacity first: 64 clients that ask without pause. Then requests at random times (a Poisson process) at 50, 80 and 95 % of
 that. Each one's latency counts from the time it was due, so that a server that stalls is not spared the requests it has kept
@@ -101,10 +101,10 @@ def main():
     for name in ("athanor", "model", "pictures"):
         parser.add_argument(name, metavar=name.upper())
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("flags", nargs="*", metavar="FLAGS")
+    parser.add_argument("--flags", default="", help="of athanor serve")
     options = parser.parse_args()
     with tempfile.NamedTemporaryFile(suffix=".err") as log:
-        server = Server(options.athanor, options.model, "--max-queue", "2000", *options.flags, err=log.name)
+        server = Server(options.athanor, options.model, "--max-queue", "2000", *options.flags.split(), err=log.name)
         try:
             right = asyncio.run(measure(options, server))
         finally:
