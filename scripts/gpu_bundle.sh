@@ -39,7 +39,7 @@ if [ -z "$build" ]; then
   find_nvcc || fail 2 "gpu_bundle.sh: nvcc is needed, but was not found"
   root_of_cudnn=$(cudnn_root) || fail 2 "gpu_bundle.sh: cuDNN 9 is needed, but was not found"
   say "Building the cuda preset for $architectures"
-  configure cuda -DATHANOR_CUDA_ARCHITECTURES="$architectures" -DCUDNN_ROOT="$root_of_cudnn" -DATHANOR_MPI=OFF
+  configure cuda -DATHANOR_CUDA_ARCHITECTURES="$architectures" -DCUDNN_ROOT="$root_of_cudnn" -DATHANOR_MPI=OFF -DATHANOR_SERVE=OFF
   cmake --build --preset cuda
   build=$root/build/cuda
 fi

@@ -22,7 +22,7 @@ packages=(
   "$@"
 )
 # The build does without these; the first is not on every architecture.
-optional=(libdnnl-dev libhdf5-dev liblmdb-dev libopenmpi-dev libwebp-dev libzip-dev openmpi-bin)
+optional=(libdnnl-dev libhdf5-dev liblmdb-dev libmicrohttpd-dev libopenmpi-dev libwebp-dev libzip-dev openmpi-bin)
 
 if ! command -v dpkg-query >/dev/null; then
   echo "This is no Debian or Ubuntu: install what these packages hold, then run cmake --workflow --preset cpu:" >&2

@@ -31,6 +31,7 @@ refuses 'cut.safetensors' run-op "$folder/cut.safetensors" "${out[@]}"
 refuses '--impl' run-op "$golden/relu.safetensors" "${out[@]}" --impl eigen
 refuses 'abacus' run-op "$golden/relu.safetensors" "${out[@]}" --device abacus
 refuses 'absent' run-op "$golden/relu.safetensors" --out "$folder/absent/out.safetensors"
+refuses 'libmicrohttpd-dev|absent' serve "$folder/absent"
 refuses 'there is none' pack "$folder/absent" "$folder/a.athp"
 refuses 'absent' convert "$folder/absent" "$folder/a.onnx"
 refuses 'relu.safetensors' convert "$golden/relu.safetensors" "$folder/a.onnx"

@@ -4,12 +4,13 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/plan.h"
 #include "examples/athanor_tool/run_op.h"
+#include "examples/athanor_tool/serve.h"
 #include "trainer/run_main.h"
 #include "trainer/tool/tool_main.h"
 
 int main(int argc, char** argv) {
   using namespace athanor;
-  let_threads_sleep(argv);
+  let_threads_sleep(argv);  // instead of spinning beside those that read images
   return tool_main(argc, argv, [](CLI::App& app) {
     tool::add_run_op(app);
     tool::add_pack(app);
@@ -18,5 +19,6 @@ int main(int argc, char** argv) {
     tool::add_flight(app);
     tool::add_plan(app);
     tool::add_convert(app);
+    tool::add_serve(app);
   });
 }

@@ -244,6 +244,11 @@ void make(const std::filesystem::path& to) {
   save(to, "example", "kinds", {reinterpret_cast<const char*>(message.data()), message.size()});
   write_encoded(create_tar(from / "a.tar"));
   save(to, "tar", "encoded", content("a.tar").substr(0, 6 * 1024));
+  save(to, "multipart", "two",
+       fuzz::join_parts(
+           {"multipart/form-data; boundary=\"XX\"",
+            "--XX\r\nContent-Disposition: form-data; name=\"a\"; filename=\"b\\\"c.png\"\r\n\r\none\r\n"
+            "--XX\r\ncontent-disposition: form-data; name=file\r\n\r\ntwo\r\n--XX--\r\n"}));
   save(to, "cifar", "ten", "\1" + std::string(3073, '\5'));
 }
 

@@ -1,0 +1,201 @@
+#include "examples/athanor_tool/serve.h"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "examples/serve/http_server.h"
+#include "examples/serve/service.h"
+#include "tensor/error.h"
+#include "tensor/printable.h"
+#include "trainer/run_main.h"
+
+namespace athanor::tool {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string host = "127.0.0.1";
+  std::int64_t port = 8080, max_batch = 32, max_queue = 256, threads = 0;
+  double max_delay_ms = 2, max_body_mb = 16, max_memory_mb = 256, timeout_s = 30, drain_s = 10;
+  std::int64_t max_connections = 512, max_megapixels = 50;
+  bool verbose = false;
+};
+
+template <class... Args> void say(fmt::format_string<Args...> format, Args&&... args) {
+  std::fprintf(stderr, "athanor serve: %s\n",
+               printable(fmt::format(format, std::forward<Args>(args)...)).c_str());
+}
+
+void check_in(const char* flag, double low, double high, double value) {
+  ATH_CHECK(value >= low && value <= high, "{}: must be in [{}, {}], but got {}", flag, low, high, value);
+}
+
+void check(const Options& options) {
+  check_in("--port", 0, 65535, static_cast<double>(options.port));
+  check_in("--max-batch", 1, 4096, static_cast<double>(options.max_batch));
+  check_in("--max-queue", 1, 100'000, static_cast<double>(options.max_queue));
+  check_in("--threads", 0, 1024, static_cast<double>(options.threads));
+  check_in("--max-connections", 1, 100'000, static_cast<double>(options.max_connections));
+  check_in("--max-megapixels", 1, 100, static_cast<double>(options.max_megapixels));
+  check_in("--max-delay-ms", 0, 10'000, options.max_delay_ms);
+  check_in("--max-body-mb", 0.001, 1024, options.max_body_mb);
+  check_in("--max-memory-mb", options.max_body_mb, 1e6, options.max_memory_mb);
+  check_in("--timeout-s", 0.1, 3600, options.timeout_s);
+  check_in("--drain-s", 0, 3600, options.drain_s);
+}
+
+std::int64_t bytes(double megabytes) {
+  return static_cast<std::int64_t>(megabytes * 1e6);
+}
+
+serve::ServiceOptions service_options(const Options& options) {
+  return {.model = options.model,
+          .max_batch = static_cast<std::size_t>(options.max_batch),
+          .max_delay = std::chrono::microseconds(static_cast<std::int64_t>(options.max_delay_ms * 1000)),
+          .max_queue = static_cast<std::size_t>(options.max_queue),
+          .threads = static_cast<int>(options.threads),
+          .max_image_pixels = options.max_megapixels * 1'000'000};
+}
+
+serve::ServerOptions server_options(const Options& options) {
+  return {.host = options.host,
+          .port = static_cast<int>(options.port),
+          .max_connections = static_cast<int>(options.max_connections),
+          .max_body_bytes = bytes(options.max_body_mb),
+          .max_bodies_bytes = bytes(options.max_memory_mb),
+          .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout_s * 1000)),
+          .verbose = options.verbose};
+}
+
+/// SIGHUP, SIGINT and SIGTERM are waited for by one thread, instead of interrupting whichever runs. While
+/// this lives they are blocked in it and in all threads that it starts. A SIGINT that is ignored (in the
+/// background of a script) stays so.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&set_);
+    for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+      struct sigaction now {};
+      if (signal == SIGINT && sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) continue;
+      sigaddset(&set_, signal);
+    }
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+    std::signal(SIGPIPE, SIG_IGN);  // a log that nobody reads any more ends nothing
+  }
+  ~Signals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  /// The next one.
+  int wait() const {
+    int signal = 0;
+    while (sigwait(&set_, &signal) != 0) continue;
+    return signal;
+  }
+  /// The next one within that time, or 0.
+  int wait_for(std::chrono::nanoseconds time) const {
+    const timespec limit{.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
+    return std::max(0, sigtimedwait(&set_, nullptr, &limit));
+  }
+
+ private:
+  sigset_t set_{}, before_{};
+};
+
+std::string describe(const serve::Service& service) {
+  const ModelInfo& info = service.model()->predictor.info();
+  const ImageSpec& images = info.images;
+  return fmt::format("{} of {}, {} class{}, images {}x{}x{}", info.model, service.options().model.string(),
+                     images.classes, images.classes == 1 ? "" : "es", images.height, images.width,
+                     images.channels);
+}
+
+void reload(serve::Service& service, serve::Metrics& metrics) {
+  const auto begin = serve::Clock::now();
+  try {
+    service.reload();
+    ++metrics.reloads;
+    const std::chrono::duration<double> time = serve::Clock::now() - begin;
+    say("loaded {} again, in {:.2f} s", describe(service), time.count());
+  } catch (const std::exception& error) {
+    ++metrics.failed_reloads;
+    say("the model stays as it was: {}", error.what());
+  }
+}
+
+/// Answers what has come, for that time at most; a second signal ends the process at once.
+void drain(const Signals& signals, const serve::HttpServer& server, double most_seconds) {
+  using namespace std::chrono_literals;
+  const auto end = serve::Clock::now() + std::chrono::duration<double>(most_seconds);
+  while (server.busy() && serve::Clock::now() < end) {
+    const int signal = signals.wait_for(20ms);
+    if (signal == SIGINT || signal == SIGTERM) {
+      say("ended at once by a second signal");
+      std::_Exit(128 + signal);
+    }
+  }
+}
+
+void serve_model(const Options& options) {
+  check(options);
+  const Signals signals;
+  serve::Metrics metrics;
+  serve::Service service(service_options(options), metrics);
+  {
+    serve::HttpServer server(server_options(options), service, metrics);
+    fmt::print("{}/: {}, {} thread{}, batches of up to {} within {} ms\n", server.url(),
+               printable(describe(service)), service.options().threads,
+               service.options().threads == 1 ? "" : "s", options.max_batch, options.max_delay_ms);
+    std::fflush(stdout);
+    if (!server.is_loopback())
+      say("warning: others reach this address, and there is neither encryption nor a password");
+    int signal = signals.wait();
+    for (; signal == SIGHUP; signal = signals.wait()) reload(service, metrics);
+    server.stop_accepting();
+    drain(signals, server, options.drain_s);
+    const bool all = !server.busy();
+    say("ended by {} after {} images{}", signal == SIGINT ? "SIGINT" : "SIGTERM", metrics.images.load(),
+        all ? "" : "; some requests were not answered in time");
+    if (all) return;
+  }
+  std::fflush(stdout);
+  std::_Exit(kExitDone);  // a batch may take longer than anybody wants to wait
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("serve", "a trained classifier behind HTTP");
+  const auto options = std::make_shared<Options>();
+  const auto add = [&](const char* flag, auto& value, const char* what, const char* word) {
+    command->add_option(flag, value, what)->option_text(word);
+  };
+  command->add_option("MODEL", options->model, "folder of a run, or its model.safetensors")->required();
+  add("--host", options->host, "address to listen on; 0.0.0.0: all [127.0.0.1]", "ADDRESS");
+  add("--port", options->port, "0: one that is free [8080]", "N");
+  add("--max-batch", options->max_batch, "images computed together, at most [32]", "N");
+  add("--max-delay-ms", options->max_delay_ms, "an image waits so long for others [2]", "MS");
+  add("--max-queue", options->max_queue, "images inside; more are answered with 503 [256]", "N");
+  add("--threads", options->threads, "of the model, and as many decode [all cores]", "N");
+  add("--max-body-mb", options->max_body_mb, "of a request; larger ones get 413 [16]", "MB");
+  add("--max-memory-mb", options->max_memory_mb, "of all requests' bodies at a time [256]", "MB");
+  add("--max-megapixels", options->max_megapixels, "of an image; larger ones are refused [50]", "N");
+  add("--max-connections", options->max_connections, "at a time; others wait [512]", "N");
+  add("--timeout-s", options->timeout_s, "for a request to come [30]", "S");
+  add("--drain-s", options->drain_s, "to answer what has come, at the end [10]", "S");
+  command->add_flag("--verbose", options->verbose, "a line per request on stderr");
+  command->callback([options] { serve_model(*options); });
+}
+
+}  // namespace athanor::tool

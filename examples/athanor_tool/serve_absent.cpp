@@ -1,0 +1,16 @@
+#include "examples/athanor_tool/serve.h"
+#include "tensor/error.h"
+
+namespace athanor::tool {
+
+void add_serve(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("serve", "a trained classifier behind HTTP (not in this build)");
+  command->allow_extras();
+  command->callback([] {
+    detail::fail<>(
+        "serve: this athanor was built without libmicrohttpd: install libmicrohttpd-dev, then cmake --preset "
+        "cpu && cmake --build --preset cpu --target athanor-tool");
+  });
+}
+
+}  // namespace athanor::tool

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace athanor::serve {
+
+/// How values are distributed: counts of those up to each bound, their number and their sum. Any thread may
+/// add and read at any time.
+class Histogram {
+ public:
+  /// Bounds in ascending order.
+  explicit Histogram(std::initializer_list<double> bounds);
+
+  void add(double value);
+  std::uint64_t count() const;
+  double sum() const { return sum_; }
+  /// Appends it in the text format of Prometheus.
+  void write(std::string& out, const char* name, const char* help) const;
+
+ private:
+  std::vector<double> bounds_;
+  std::vector<std::atomic<std::uint64_t>> counts_;  // one more than bounds: those above all
+  std::atomic<double> sum_ = 0;
+};
+
+/// What the service counts. Names and meanings: docs/reference/serving.md.
+struct Metrics {
+  /// Codes the server answers with; what it has no place for is counted as the last.
+  static constexpr std::array<int, 10> kCodes{200, 400, 404, 405, 408, 413, 499, 503, 500, 0};
+
+  void count_request(int code);
+  std::uint64_t requests(int code) const;
+  /// All of it in the text format of Prometheus, version 0.0.4.
+  std::string text() const;
+
+  std::atomic<std::uint64_t> images = 0, broken_images = 0;
+  std::atomic<std::uint64_t> reloads = 0, failed_reloads = 0;
+  std::atomic<std::int64_t> connections = 0, active_requests = 0, images_inside = 0, body_bytes = 0;
+  std::atomic<std::int64_t> model_classes = 0, model_generation = 0;
+  Histogram request_seconds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
+  Histogram decode_seconds{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 1};
+  Histogram wait_seconds{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5};
+  Histogram model_seconds{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5};
+  Histogram batch_images{1, 2, 4, 8, 16, 32, 64, 128, 256};
+
+ private:
+  std::array<std::atomic<std::uint64_t>, kCodes.size()> requests_{};
+};
+
+/// Bytes of this process in memory.
+std::int64_t resident_bytes();
+
+}  // namespace athanor::serve

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "examples/serve/answers.h"
+#include "examples/serve/connections.h"
+#include "examples/serve/metrics.h"
+#include "examples/serve/service.h"
+
+struct MHD_Connection;
+
+namespace athanor::serve {
+
+/// A request's body while it comes, within what all bodies may have.
+class Body {
+ public:
+  explicit Body(Metrics& metrics) : metrics_(metrics) {}
+  ~Body();
+  Body(const Body&) = delete;
+  Body& operator=(const Body&) = delete;
+
+  /// False where all bodies would hold more than `most_of_all` bytes.
+  bool append(const char* bytes, std::size_t count, std::int64_t most_of_all);
+  const std::string& text() const { return text_; }
+
+ private:
+  Metrics& metrics_;
+  std::string text_;
+};
+
+enum class Route { unknown, page, predict, health, metrics };
+
+/// A request from its headers to its answer.
+struct Request {
+  Route route = Route::unknown;
+  std::string method = {}, path = {};
+  Clock::time_point begin = Clock::now();
+  Connection* connection = nullptr;
+  std::uint64_t received = 0;       ///< bytes of the body, kept or not
+  std::shared_ptr<Body> body = {};  ///< null where it is not kept
+  std::optional<Reply> reply = {};  ///< known already, or at last
+  std::string allow = {};           ///< methods, for code 405
+  bool is_complete = false;         ///< all of the body has come, and what to do is decided
+  std::size_t images = 0;
+  int sent_code = 0;  ///< 0: nothing
+
+  /// While the service has it, the connection is suspended. Whoever is first of the service and of a server
+  /// that ends gives the answer and wakes it.
+  void wait(MHD_Connection* suspended);
+  void wake(const Reply& with);
+
+ private:
+  std::mutex mutex_;
+  MHD_Connection* suspended_ = nullptr;
+};
+
+}  // namespace athanor::serve

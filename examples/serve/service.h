@@ -1,0 +1,102 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "examples/serve/batcher.h"
+#include "examples/serve/metrics.h"
+#include "examples/serve/multipart.h"
+#include "trainer/predictor.h"
+
+namespace athanor::serve {
+
+/// A model that is loaded, and which one since the start it is: 1, 2, ...
+struct Model {
+  Model(const std::filesystem::path& path, std::uint64_t which) : predictor(path), generation(which) {}
+
+  const Predictor predictor;
+  const std::uint64_t generation;
+};
+
+/// What is said of one image.
+struct Answer {
+  struct Guess {
+    std::string name;  ///< of the class
+    std::int64_t index;
+    float probability;
+  };
+  std::vector<Guess> top = {};  ///< the most probable first
+  std::string error = {};       ///< instead, where it could not be read: one sentence
+  bool is_fault = false;        ///< of ours: the image is not to blame
+};
+
+/// A request's images and their answers. Whoever submits it fills in the first four.
+struct Job {
+  std::shared_ptr<const std::string> body = {};  ///< that `files` point into; let go once all are decoded
+  std::vector<UploadedFile> files = {};
+  std::int64_t top = 3;              ///< so many classes for each, or all where there are fewer
+  std::function<void()> done = {};   ///< called once, by a thread of the service, when all are answered
+  std::vector<Answer> answers = {};  ///< one per file
+  std::atomic<std::size_t> to_decode = 0, to_answer = 0;
+};
+
+struct ServiceOptions {
+  std::filesystem::path model;  ///< a run's folder, a link to it, or its model.safetensors
+  std::size_t max_batch = 32;
+  std::chrono::microseconds max_delay{2000};
+  std::size_t max_queue = 256;  ///< images inside at a time
+  int threads = 0;              ///< of the model and, as many, of decoders; 0: as many as cores
+  std::int64_t max_image_pixels = 50'000'000;  ///< of larger images only the header is read
+};
+
+/// Classifies images for any number of clients: some threads decode, one computes the batches.
+class Service {
+ public:
+  /// Loads the model and computes a batch of each size with it. Throws what Predictor throws.
+  Service(ServiceOptions options, Metrics& metrics);
+  /// Answers all that was submitted.
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  const ServiceOptions& options() const { return options_; }
+  /// The current one.
+  std::shared_ptr<const Model> model() const;
+  /// Loads the file again, which may be another one by now. Images that were submitted before are answered by
+  /// the model that was current then. Throws as the constructor; then nothing has changed.
+  void reload();
+  /// False where the queue is full: then done() is not called. A job of more files than max_queue is taken
+  /// where nothing waits. At least one file.
+  bool submit(const std::shared_ptr<Job>& job);
+
+ private:
+  std::shared_ptr<const Model> load(std::uint64_t generation) const;
+  void decode_loop();
+  void model_loop();
+  void decode(Picture picture);
+  void compute(std::vector<Picture>& batch);
+  void answer(const Picture& picture, Answer answer);
+
+  const ServiceOptions options_;
+  Metrics& metrics_;
+  Batcher batcher_;
+  mutable std::mutex mutex_;  // of all below but the threads
+  std::condition_variable decodable_;
+  std::shared_ptr<const Model> model_;
+  std::deque<Picture> to_decode_;
+  std::size_t inside_ = 0;
+  bool closed_ = false;
+  std::vector<std::thread> decoders_;
+  std::thread computer_;
+};
+
+}  // namespace athanor::serve

@@ -1,0 +1,103 @@
+"""What the tests and benchmarks of athanor serve share: a server as a process, requests by the standard library, pictures."""
+import http.client
+import json
+import re
+import signal
+import socket
+import struct
+import subprocess
+import time
+import zlib
+
+
+def png(rows):
+    """Bytes of a PNG of 8-bit grey."""
+    return png_bytes(len(rows[0]), len(rows), b"".join(b"\0" + bytes(row) for row in rows))
+
+
+def png_bytes(width, height, scanlines):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(scanlines)) + chunk(b"IEND", b"")
+
+
+def multipart(files, boundary="the-boundary"):
+    """(content type, body) of files [(name, bytes)]."""
+    body = b""
+    for name, data in files:
+        body += f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'.encode()
+        body += b"Content-Type: application/octet-stream\r\n\r\n" + data + b"\r\n"
+    return f"multipart/form-data; boundary={boundary}", body + f"--{boundary}--\r\n".encode()
+
+
+class Server:
+    """athanor serve MODEL FLAGS..., until it has said where it listens."""
+
+    def __init__(self, athanor, model, *flags, port=0, err="serve.err"):
+        self.err = err
+        command = [str(athanor), "serve", str(model), "--port", str(port), *flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=open(err, "a"), text=True)
+        self.first_line = self.process.stdout.readline()
+        found = re.match(r"http://([\d.]+):(\d+)/: ", self.first_line)
+        if not found:
+            raise RuntimeError(f"no first line, but {self.first_line!r}: {open(err).read()}")
+        self.host, self.port = found[1], int(found[2])
+
+    def connect(self, timeout=60):
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+
+    def ask(self, method, path, body=None, headers=None):
+        """(code, headers, bytes) over a connection of its own."""
+        connection = self.connect()
+        try:
+            connection.request(method, path, body=body, headers=headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        finally:
+            connection.close()
+
+    def predict(self, data, top=None, content_type=None):
+        """(code, JSON)"""
+        headers = {"Content-Type": content_type} if content_type else {}
+        code, _, text = self.ask("POST", "/predict" + (f"?top={top}" if top else ""), data, headers)
+        return code, json.loads(text)
+
+    def raw(self, data, timeout=20):
+        """All that comes back for these bytes until the server closes; b"" too where it does so at once."""
+        with socket.create_connection((self.host, self.port), timeout=timeout) as client:
+            received = b""
+            try:
+                client.sendall(data)
+                while piece := client.recv(65536):
+                    received += piece
+            except (ConnectionResetError, BrokenPipeError):
+                pass
+            return received
+
+    def metric(self, name):
+        text = self.ask("GET", "/metrics")[2].decode()
+        return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)[1])
+
+    def resident_kb(self):
+        return int(re.search(r"VmRSS:\s*(\d+)", open(f"/proc/{self.process.pid}/status").read())[1])
+
+    def tell(self, number):
+        self.process.send_signal(number)
+
+    def wait_for_line(self, pattern, times=1, seconds=60):
+        """Until so many lines of stderr match."""
+        end = time.monotonic() + seconds
+        while len(re.findall(pattern, open(self.err).read(), re.M)) < times:
+            if time.monotonic() > end:
+                raise RuntimeError(f"no line like {pattern!r} in: {open(self.err).read()}")
+            time.sleep(0.02)
+
+    def stop(self, number=signal.SIGTERM, seconds=60):
+        """Its exit code."""
+        if self.process.poll() is None:
+            self.tell(number)
+        code = self.process.wait(seconds)
+        self.process.stdout.close()
+        return code

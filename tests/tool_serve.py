@@ -1,0 +1,311 @@
+"""tool_serve.py ATHANOR RUN OTHER_RUN PICTURES: athanor serve answers what athanor predict says, and survives its clients.
+
+RUN is a model of the digits, OTHER_RUN another one; PICTURES a folder of PNGs of digits. Works in the current folder.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+from serve_client import Server, multipart, png_bytes  # beside this file
+
+athanor, run, other = sys.argv[1:4]
+pictures = sorted(pathlib.Path(sys.argv[4]).glob("*.png"))
+data = {picture: picture.read_bytes() for picture in pictures}
+TOLERANCE = 2e-6  # of a probability: batches of other sizes round otherwise
+
+
+def predicted(model, top=3):
+    """What athanor predict says of each picture, alone."""
+    said = {}
+    for picture in pictures[:8]:
+        line = subprocess.check_output([athanor, "predict", model, str(picture), "--top", str(top), "--json", "--batch-size", "1"])
+        said[picture] = json.loads(line)["top"]
+    lines = subprocess.check_output([athanor, "predict", model, *map(str, pictures), "--top", str(top), "--json"]).splitlines()
+    for picture, line in zip(pictures, lines):
+        said.setdefault(picture, json.loads(line)["top"])
+    return said
+
+
+def same(a, b):
+    return len(a) == len(b) and all(
+        x["class"] == y["class"] and x["index"] == y["index"] and abs(x["probability"] - y["probability"]) <= TOLERANCE for x, y in zip(a, b))
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit(f"{what}\n{open('serve.err').read()}")
+
+
+def check_answers(server, expected):
+    # One at a time: bit for bit.
+    for picture in pictures[:8]:
+        code, said = server.predict(data[picture])
+        check(code == 200 and said == {"image": None, "top": expected[picture]}, f"{picture}: {said} instead of {expected[picture]}")
+    # Many at once, by both ways of sending.
+    def ask(picture):
+        kind, body = multipart([(picture.name, data[picture])])
+        return picture, server.predict(body, content_type=kind)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for picture, (code, said) in pool.map(ask, pictures):
+            check(code == 200 and said["image"] == picture.name and same(said["top"], expected[picture]), f"{picture}: {said}")
+    check(server.metric("athanor_batch_images_count") < server.metric("athanor_batch_images_sum"), "no two images shared a batch")
+    # Several in a request, in their order; a broken one among them has an error of its own.
+    kind, body = multipart([("a.png", data[pictures[0]]), ("b.png", b"no picture"), ("ü.png", data[pictures[1]])])
+    code, said = server.predict(body, content_type=kind)
+    first, broken, last = said["images"]
+    check(code == 200 and same(first["top"], expected[pictures[0]]) and same(last["top"], expected[pictures[1]]), f"several: {said}")
+    check(last["image"] == "ü.png" and broken["image"] == "b.png" and "top" not in broken and broken["error"], f"several: {said}")
+    check(len(server.predict(data[pictures[0]], top=1)[1]["top"]) == 1, "top=1")
+    check(len(server.predict(data[pictures[0]], top=99)[1]["top"]) == 10, "top=99 gives all ten classes")
+
+
+def check_refusals(server):
+    def refused(code, part, method, path, body=None, headers=None):
+        got, answer_headers, text = server.ask(method, path, body, headers)
+        check(got == code and part in json.loads(text)["error"], f"{method} {path}: expected {code} and {part!r}, but got {got} {text}")
+        return answer_headers
+    refused(404, "/predict", "GET", "/nothing")
+    check(refused(405, "takes POST", "GET", "/predict")["Allow"] == "POST", "405 must name methods")
+    check(refused(405, "takes GET", "POST", "/metrics", b"x")["Allow"] == "GET, HEAD", "405 must name methods")
+    refused(405, "takes GET", "DELETE", "/")
+    refused(400, "is empty", "POST", "/predict", b"")
+    refused(400, "must be a JPEG or PNG, but is neither", "POST", "/predict", b"no picture")
+    refused(400, "jpeg", "POST", "/predict", b"\xff\xd8\xff" + os.urandom(500))
+    refused(400, "", "POST", "/predict", data[pictures[0]][:60])
+    refused(400, "heif-convert", "POST", "/predict", b"\0\0\0\x18ftypheic" + bytes(50))
+    refused(400, "megapixels", "POST", "/predict", png_bytes(9000, 9000, b""))
+    refused(400, "", "POST", "/predict", png_bytes(65535, 65535, b""))
+    refused(400, "top", "POST", "/predict?top=0", data[pictures[0]])
+    refused(400, "top", "POST", "/predict?top=many", data[pictures[0]])
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+    refused(400, "must end with its boundary", "POST", "/predict", b"--x\r\nContent-Disposition: form-data; name=file\r\n\r\nabc", kind)
+    refused(400, "there must be a file", "POST", "/predict", b"--x--\r\n", kind)
+    refused(400, "boundary", "POST", "/predict", b"--x--\r\n", {"Content-Type": "multipart/form-data"})
+    # Too large, with a length and in chunks.
+    refused(413, "at most 1000000 bytes", "POST", "/predict", bytes(1_000_001))
+    refused(413, "at most 1000000 bytes", "POST", "/predict", iter([bytes(400_000)] * 3))
+    code, _, text = server.ask("GET", "/")
+    check(code == 200 and b"What is in this picture?" in text, "the page")
+    code, headers, text = server.ask("HEAD", "/")
+    check(code == 200 and text == b"" and int(headers["Content-Length"]) > 1000, "HEAD of the page")
+    health = json.loads(server.ask("GET", "/healthz")[2])
+    check(health["status"] == "ok" and health["classes"] == 10 and health["images"] == [8, 8, 1], f"/healthz: {health}")
+    check(server.metric('athanor_requests_total{code="413"}') == 2, "/metrics does not count what was refused")
+
+
+def check_protocol(server):
+    body = data[pictures[0]]
+    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    # Whoever asks first is told to go on, or not to.
+    with socket.create_connection((server.host, server.port), timeout=20) as client:
+        client.sendall((head + "Expect: 100-continue\r\nConnection: close\r\n\r\n").encode())
+        check(client.recv(1000).startswith(b"HTTP/1.1 100 "), "Expect: 100-continue")
+        client.sendall(body)
+        check(b" 200 OK" in client.recv(100_000), "behind 100 Continue")
+    text = server.raw(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n")
+    check(text.startswith(b"HTTP/1.1 413 "), f"a body that is too large must not be asked for: {text[:100]}")
+    # Two requests in one piece are two answers; garbage behind one is not.
+    both = (head + "\r\n").encode() + body + (head + "Connection: close\r\n\r\n").encode() + body
+    check(server.raw(both).count(b'{"image":null,"top":') == 2, "two requests in one piece")
+    text = server.raw((head + "\r\n").encode() + body + os.urandom(3000).replace(b"\r", b"") + b"\r\n\r\n\r\n")
+    check(text.startswith(b"HTTP/1.1 200 "), "garbage behind a request")
+    # Headers without end, without sense, too large.
+    all_bad = (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 200_000 + b"\r\n\r\n", b"GET /" + b"a" * 200_000, os.urandom(5000) + b"\r\n\r\n",
+               b"\0" * 5000 + b"\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+               b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"GET / HTTP/9.9\r\n\r\n")
+    with concurrent.futures.ThreadPoolExecutor(len(all_bad)) as pool:
+        for bad, text in zip(all_bad, pool.map(server.raw, all_bad)):
+            check(not text or b" 4" in text[:14] or b" 5" in text[:14], f"{bad[:40]}: {text[:100]}")
+    # A client that goes away while it is being answered, and one in the middle of its body.
+    for _ in range(20):
+        for part in (both, both[: len(head) + 40]):
+            with socket.create_connection((server.host, server.port)) as client:
+                client.sendall(part)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def check_slow():
+    """Slow clients are told so, whether silent or one byte at a time, and closed; meanwhile others are answered."""
+    server = Server(athanor, run, "--timeout-s", "0.6")
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+    def dribble():
+        with socket.create_connection((server.host, server.port), timeout=20) as client:
+            client.sendall(head)
+            try:
+                for _ in range(500):
+                    client.sendall(b"\0")
+                    time.sleep(0.02)
+            except (BrokenPipeError, ConnectionResetError):
+                return "ended"
+        return "a body byte by byte was not ended"
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        silent, headers, idle, dribbling = [pool.submit(server.raw, text) for text in (head + b"x", b"GET / HT", b"")] + [pool.submit(dribble)]
+        check(server.predict(data[pictures[0]])[0] == 200, "beside slow clients")
+        text = silent.result()
+        check(text.startswith(b"HTTP/1.1 408 ") and b"did not come in time" in text, f"a slow body: {text[:100]}")
+        check(headers.result() == b"" and idle.result() == b"", "slow headers, and idle connections, must end")
+        check(dribbling.result() == "ended", dribbling.result())
+    check(0.5 <= time.monotonic() - began < 10, f"slow clients took {time.monotonic() - began} s")
+    check(server.metric('athanor_requests_total{code="408"}') == 2, "two slow bodies are not counted")
+    check(server.stop() == 0, "the end behind slow clients")
+
+
+class Load:
+    """Clients that ask without pause until stopped; each answer must be one of `allowed`."""
+
+    def __init__(self, server, clients=8):
+        self.server, self.stopped, self.answers, self.wrong = server, False, [], []
+        self.threads = [threading.Thread(target=self.ask, args=(i,)) for i in range(clients)]
+        for thread in self.threads:
+            thread.start()
+
+    def ask(self, number):
+        connection = self.server.connect()
+        while not self.stopped:
+            picture = pictures[(number + len(self.answers)) % len(pictures)]
+            try:
+                connection.request("POST", "/predict", body=data[picture])
+                answer = connection.getresponse()
+                said = json.loads(answer.read())
+                self.answers.append((picture, said["top"]))
+            except Exception as error:  # pylint: disable=broad-except
+                self.wrong.append(repr(error))
+                return
+        connection.close()
+
+    def stop(self):
+        self.stopped = True
+        for thread in self.threads:
+            thread.join(60)
+
+
+def check_reload(expected, expected_of_other):
+    """The link points elsewhere, then to nothing: no request is lost, and each is answered by one of both models."""
+    link = pathlib.Path("latest")
+    link.symlink_to(pathlib.Path(run).resolve())
+    server = Server(athanor, link)
+    load = Load(server)
+    for number in range(1, 6):
+        link.unlink()
+        link.symlink_to(pathlib.Path(other if number % 2 else run).resolve())
+        before = len(load.answers)
+        server.tell(signal.SIGHUP)
+        server.wait_for_line(r"loaded digits_cnn of latest", number)
+        while len(load.answers) < before + 50 and not load.wrong:
+            time.sleep(0.01)
+    link.unlink()
+    server.tell(signal.SIGHUP)
+    server.wait_for_line(r"the model stays as it was: .*latest")
+    load.stop()
+    check(not load.wrong, f"SIGHUP has lost requests: {load.wrong}")
+    of_old = sum(same(top, expected[picture]) for picture, top in load.answers)
+    of_new = sum(same(top, expected_of_other[picture]) for picture, top in load.answers)
+    check(of_old > 20 and of_new > 20 and of_old + of_new >= len(load.answers), f"{of_old} + {of_new} of {len(load.answers)} are right")
+    check(same(server.predict(data[pictures[0]])[1]["top"], expected_of_other[pictures[0]]), "the newest model does not answer")
+    check(server.metric("athanor_reloads_total") == 5 and server.metric("athanor_failed_reloads_total") == 1, "reloads are not counted")
+    return server
+
+
+def check_end(server):
+    """SIGTERM while requests are in flight: all that has come is answered, and the port is free at once."""
+    body = data[pictures[0]]
+    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    clients = [socket.create_connection((server.host, server.port), timeout=20) for _ in range(40)]
+    for number, client in enumerate(clients):
+        client.sendall(head + (body if number % 2 else body[:20]))
+    idle = socket.create_connection((server.host, server.port))
+    time.sleep(0.2)
+    server.tell(signal.SIGTERM)
+    time.sleep(0.1)
+    for number, client in enumerate(clients):
+        if number % 2 == 0:
+            client.sendall(body[20:])
+    for client in clients:
+        text = b""
+        while piece := client.recv(65536):
+            text += piece
+        check(text.startswith(b"HTTP/1.1 200 ") and b'"top":' in text, f"in flight at SIGTERM: {text[:100]}")
+    idle.close()
+    check(server.process.wait(30) == 0, "SIGTERM must end with 0")
+    again = Server(athanor, run, port=server.port)
+    check(again.predict(body)[0] == 200, "after a restart on the same port")
+    return again
+
+
+def check_signals():
+    """SIGINT ends as SIGTERM does; while a slow client is waited for, a second one ends at once."""
+    server = Server(athanor, run)
+    check(server.stop(signal.SIGINT) == 0, "SIGINT must end with 0")
+    server = Server(athanor, run)
+    with socket.create_connection((server.host, server.port)) as slow:
+        slow.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n1")
+        time.sleep(0.2)
+        server.tell(signal.SIGINT)
+        time.sleep(0.3)
+        check(server.process.poll() is None, "a request is under way, and the server does not wait for it")
+        check(server.stop(signal.SIGINT) == 130, "a second SIGINT must end at once")
+    server = Server(athanor, run, "--drain-s", "0.5")
+    with socket.create_connection((server.host, server.port)) as slow:
+        slow.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n1")
+        time.sleep(0.2)
+        check(server.stop(signal.SIGTERM, seconds=10) == 0, "a slow client must not hold up the end")
+
+
+def check_start(server):
+    """What cannot be served is one line and code 2."""
+    for part, arguments in (("in use", [run, "--port", str(server.port)]), ("--host", [run, "--host", "203.0.113.7", "--port", "0"]),
+                            ("--host", [run, "--host", "no such host"]), ("nowhere", ["nowhere"]), ("--port", [run, "--port", "70000"]),
+                            ("--max-batch", [run, "--max-batch", "0"]), ("--max-connections", [run, "--max-connections", "99999999"])):
+        ended = subprocess.run([athanor, "serve", *arguments], capture_output=True, text=True, timeout=60)
+        lines = ended.stderr.splitlines()
+        check(ended.returncode == 2 and len(lines) == 1 and part in lines[0] and not ended.stdout, f"{arguments}: {ended}")
+    every = Server(athanor, run, "--host", "0.0.0.0", err="every.err")
+    check(every.first_line.startswith("http://0.0.0.0:") and "digits_cnn of" in every.first_line and "10 classes" in every.first_line, every.first_line)
+    check(every.stop() == 0 and open("every.err").read().count("warning: others reach this address") == 1, "0.0.0.0 must warn")
+
+
+def check_queue():
+    """More than fits is refused, and nothing that was taken is lost."""
+    server = Server(athanor, run, "--max-queue", "4", "--max-batch", "1")
+    kind, body = multipart([(picture.name, data[picture]) for picture in pictures[:4]])
+    def ask(_):
+        code, headers, text = server.ask("POST", "/predict", body, {"Content-Type": kind})
+        check(code == 200 or (code == 503 and headers["Retry-After"] == "1" and "queue is full" in json.loads(text)["error"]), f"{code} {text}")
+        return code
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        codes = list(pool.map(ask, range(64)))
+    check(codes.count(200) >= 2 and codes.count(503) >= 2, f"{codes.count(200)} answered, {codes.count(503)} refused")
+    kind, body = multipart([(picture.name, data[picture]) for picture in pictures[:6]])
+    check(server.predict(body, content_type=kind)[0] == 200, "a request larger than the queue, alone")
+    check(server.stop() == 0, "the end behind a full queue")
+
+
+def main():
+    expected, expected_of_other = predicted(run), predicted(other)
+    check(not same(expected[pictures[0]], expected_of_other[pictures[0]]), "both models say the same")
+    server = Server(athanor, run, "--max-body-mb", "1", "--timeout-s", "2")
+    check_answers(server, expected)
+    check_refusals(server)
+    check_protocol(server)
+    check_start(server)
+    check(server.stop() == 0, "SIGTERM must end with 0")
+    check_slow()
+    server = check_reload(expected, expected_of_other)
+    server = check_end(server)
+    check(server.stop() == 0, "SIGTERM must end with 0")
+    check_signals()
+    check_queue()
+    for line in open("serve.err"):
+        check(line.startswith("athanor serve: "), f"a line on stderr that is not ours: {line}")
+
+
+main()
