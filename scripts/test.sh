@@ -19,7 +19,7 @@ for argument in "$@"; do
   esac
 done
 
-set_up python3 libmicrohttpd-dev # some scripts under test are written in the one; athanor serve needs the other
+set_up python3 libmicrohttpd-dev libwebp-dev # some scripts under test are written in the first; the tool is tested whole
 jobs=$(nproc)
 status=0
 rows=()

@@ -194,7 +194,7 @@ TEST_F(ServeService, AnswersAsThePredictorDoes) {
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (i != 2) expect_answer(predictor, files[i], several.answers[i]);
   }
-  EXPECT_EQ(several.answers[2].error, "image: must be a JPEG or PNG, but is neither");
+  EXPECT_EQ(several.answers[2].error, "image: must be a JPEG, PNG or WebP, but is none");
   EXPECT_EQ(several.body, nullptr);
   EXPECT_EQ(jobs_.all[1]->answers[0].top.size(), 10u);
   EXPECT_EQ(metrics_.images, 6u);
@@ -207,7 +207,7 @@ TEST_F(ServeService, AnswersAsThePredictorDoes) {
   EXPECT_EQ(json["images"][2], (nlohmann::json{{"image", "x.png"}, {"error", several.answers[2].error}}));
   EXPECT_EQ(json["images"][0]["top"][0]["index"], several.answers[0].top[0].index);
   EXPECT_EQ(reply_to(*jobs_.all[2]).code, 400);
-  EXPECT_EQ(reply_to(*jobs_.all[2]).text, "{\"error\":\"image: must be a JPEG or PNG, but is neither\"}\n");
+  EXPECT_EQ(reply_to(*jobs_.all[2]).text, "{\"error\":\"image: must be a JPEG, PNG or WebP, but is none\"}\n");
 }
 
 TEST_F(ServeService, RefusesMoreThanTheQueueHolds) {

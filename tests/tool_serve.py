@@ -77,7 +77,7 @@ def check_refusals(server):
     check(refused(405, "takes GET", "POST", "/metrics", b"x")["Allow"] == "GET, HEAD", "405 must name methods")
     refused(405, "takes GET", "DELETE", "/")
     refused(400, "is empty", "POST", "/predict", b"")
-    refused(400, "must be a JPEG or PNG, but is neither", "POST", "/predict", b"no picture")
+    refused(400, "must be a JPEG, PNG or WebP, but is none", "POST", "/predict", b"no picture")
     refused(400, "jpeg", "POST", "/predict", b"\xff\xd8\xff" + os.urandom(500))
     refused(400, "", "POST", "/predict", data[pictures[0]][:60])
     refused(400, "heif-convert", "POST", "/predict", b"\0\0\0\x18ftypheic" + bytes(50))

@@ -27,8 +27,8 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 /// Throws IoError of what is no image at all, or one of more pixels than that.
 void check_head(std::string_view file, std::int64_t most) {
   if (!file.starts_with("\xff\xd8") && !PngDecoder::recognises(bytes_of(file)) &&
-      !ImageDecoder::is_heic(bytes_of(file)))
-    detail::fail<IoError>("image: must be a JPEG or PNG, but is neither");
+      !WebpDecoder::recognises(bytes_of(file)) && !ImageDecoder::is_heic(bytes_of(file)))
+    detail::fail<IoError>("image: must be a JPEG, PNG or WebP, but is none");
   ImageDecoder decoder;
   const ImageSize size = decoder.open(bytes_of(file));
   if (size.height * size.width > most) {
