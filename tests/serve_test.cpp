@@ -207,7 +207,8 @@ TEST_F(ServeService, AnswersAsThePredictorDoes) {
   EXPECT_EQ(json["images"][2], (nlohmann::json{{"image", "x.png"}, {"error", several.answers[2].error}}));
   EXPECT_EQ(json["images"][0]["top"][0]["index"], several.answers[0].top[0].index);
   EXPECT_EQ(reply_to(*jobs_.all[2]).code, 400);
-  EXPECT_EQ(reply_to(*jobs_.all[2]).text, "{\"error\":\"image: must be a JPEG, PNG or WebP, but is none\"}\n");
+  EXPECT_EQ(reply_to(*jobs_.all[2]).text,
+            "{\"error\":\"image: must be a JPEG, PNG or WebP, but is none\"}\n");
 }
 
 TEST_F(ServeService, RefusesMoreThanTheQueueHolds) {
