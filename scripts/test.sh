@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the cpu preset and runs its tests. --all adds cpu-asan, cpu-tsan, simt and cuda. --every
-# adds simt-asan, simt-race and smpi as well, which take as long again; smpi is left out where there is no SimGrid, and
-# cuda where there is no toolkit for it; and it tries the recipes of HACKING.md. --werror makes warnings errors, as CI=true does.
+# Installs what is missing, builds the cpu preset and runs its tests. --all adds cpu-asan, cpu-tsan, simt and cuda; under
+# AddressSanitizer and ThreadSanitizer without tests labelled slow. --every runs these, too, and adds simt-asan, simt-race and
+# smpi, which take as long again; smpi is left out where there is no SimGrid, and cuda where there is no toolkit for it; and it
+# tries the recipes of HACKING.md. --werror makes warnings errors, as CI=true does.
 # The last line counts passed, failed and skipped tests; above it each skipped one says why.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 presets=(cpu)
 lanes=()
+sanitized=(-LE slow)
 for argument in "$@"; do
   case "$argument" in
     --all) presets=(cpu cpu-asan cpu-tsan simt cuda) ;;
     --every)
       presets=(cpu cpu-asan cpu-tsan simt simt-asan simt-race smpi cuda)
       lanes=(-C recipes) # HACKING's recipes, each of which builds a copy of the library
+      sanitized=()
       ;;
     --werror) werror=yes ;;
     *) fail 2 "usage: scripts/test.sh [--all | --every] [--werror]" ;;
@@ -100,7 +103,10 @@ for preset in "${presets[@]}"; do
   rm -f "$report"
   # What each test printed is in build/PRESET/Testing/Temporary/LastTest.log.
   extra=()
-  [ "$preset" != cpu ] || extra=("${lanes[@]}")
+  case $preset in
+    cpu) extra=("${lanes[@]}") ;;
+    cpu-asan | cpu-tsan) extra=("${sanitized[@]}") ;;
+  esac
   ctest --preset "$preset" -j "$jobs" "${extra[@]}" --output-junit "$root/$report" | scripts/test_progress.sh || status=1
   { read -r p f s; names=$(cat); } < <(summarise "$report")
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))

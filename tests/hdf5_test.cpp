@@ -199,7 +199,7 @@ pid_t child_of_this() {
 
 // A file of 5 KiB, cut at every length, and with each bit of its metadata flipped once in a while: as many
 // children are forked as there are cases.
-TEST(Hdf5, NoDamageEndsOrHangsTheReader) {
+TEST(Hdf5, SlowNoDamageEndsOrHangsTheReader) {
   const TempDir dir;
   write_all(create_hdf5(dir / "whole.h5", 6), raw_samples(3, 2, 3, 3, 3));
   const std::string whole = read_file(dir / "whole.h5");
