@@ -36,7 +36,7 @@ silent 'Start'
 bash "$folder/ctest" | "$here/../../scripts/test_progress.sh" 60 >"$folder/out"
 silent 'running: '
 
-command -v script >/dev/null || { echo "no script(1): the live line was not tried"; exit 0; }
+script -qec true /dev/null </dev/null >/dev/null 2>&1 || { echo "no script(1), or no pseudo-terminal: the live line was not tried"; exit 0; }
 script -qec "bash '$folder/ctest' | '$here/../../scripts/test_progress.sh'" /dev/null </dev/null >"$folder/out"
 says "$(printf '\r\033[K')1 of 10 tests, 0 failed; running: "
 says 'why it failed'
