@@ -56,8 +56,8 @@ class Predictor {
   /// The network's own results, [N, classes] f32 on its device; in InferenceMode.
   Tensor logits(const Tensor& images) const;
 
-  /// Decodes a JPEG, PNG or WebP to the model's size: writes height x width x channels bytes to `pixels`. For who
-  /// collects a batch image by image. Throws IoError that does not name the file.
+  /// Decodes a JPEG, PNG or WebP to the model's size: writes height x width x channels bytes to `pixels`. For
+  /// who collects a batch image by image. Throws IoError that does not name the file.
   void read(std::span<const std::byte> file, std::span<std::uint8_t> pixels) const;
 
  private:

@@ -39,7 +39,8 @@ ImageFolder::ImageFolder(std::filesystem::path folder) : folder_(std::move(folde
   }
   if (samples_.empty()) {
     detail::fail<IoError>(
-        "image folder: {} must hold one folder per class with .jpg, .jpeg, .png or .webp files in it, but has {} "
+        "image folder: {} must hold one folder per class with .jpg, .jpeg, .png or .webp files in it, but "
+        "has {} "
         "folders and no such file",
         folder_.string(), class_names_.size());
   }

@@ -24,7 +24,9 @@ class ImageFolder final : public Dataset {
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::string where(std::int64_t index) const override;
   /// Of a sample, without reading its file.
-  std::int64_t label(std::int64_t index) const override { return samples_.at(static_cast<std::size_t>(index)).label; }
+  std::int64_t label(std::int64_t index) const override {
+    return samples_.at(static_cast<std::size_t>(index)).label;
+  }
 
  private:
   struct Sample {

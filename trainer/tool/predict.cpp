@@ -110,7 +110,9 @@ void add_predict(CLI::App& app) {
   CLI::App* command = app.add_subcommand("predict", "what a trained classifier says of pictures");
   const auto options = std::make_shared<Options>();
   command->add_option("MODEL", options->model, "folder of a run, or its model.safetensors")->required();
-  command->add_option("IMAGE", options->pictures, "JPEG, PNG or WebP files, folders of them, or - for a list on stdin")
+  command
+      ->add_option("IMAGE", options->pictures,
+                   "JPEG, PNG or WebP files, folders of them, or - for a list on stdin")
       ->required();
   command->add_option("--top", options->top, "so many of the most probable classes [3]");
   command->add_option("--batch-size", options->batch_size, "images at a time [32]");
