@@ -475,9 +475,9 @@ if(ATHANOR_SANITIZE) # the loops that tests spend their time in; see ATHANOR_OPT
     list(FILTER sources INCLUDE REGEX "^(kernels|tensor|data/image)/")
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
   endforeach()
+else() # runs once; optimising CLI11's templates takes the compiler as long again
+  set_source_files_properties(trainer/parse_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
 endif()
-# Runs once; optimising CLI11's templates takes the compiler as long again.
-set_source_files_properties(trainer/parse_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
 
 set_source_files_properties(nn/onnx.cpp trainer/model_file.cpp trainer/run_folder.cpp
   PROPERTIES COMPILE_DEFINITIONS ATHANOR_VERSION="${PROJECT_VERSION}")
