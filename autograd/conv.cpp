@@ -2,43 +2,11 @@
 
 #include "autograd/detail/activation.h"
 #include "autograd/detail/dense.h"
-#include "autograd/detail/zeros.h"
+#include "autograd/detail/pad_same.h"
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
 
 namespace athanor {
-namespace {
-
-/// What kernels do not pad for filters of that shape, the larger half of an odd number of zeros, is made part
-/// of x; `params` then say the rest.
-Tensor pad_same(const Tensor& x, const Shape& w, Conv2dParams& params) {
-  params.same_padding = false;
-  Tensor padded = x;
-  for (int axis = 0; axis < 2; ++axis) {
-    const std::int64_t zeros = params.dilation[axis] * (w[1 + axis] - 1);
-    params.padding[axis] = zeros / 2;
-    if (zeros % 2 != 0) padded = detail::with_zeros_behind(padded, 1 + axis, 1);
-  }
-  return padded;
-}
-
-}  // namespace
-
-Tensor conv2d_packed(const Tensor& x, const kernels::PackedWeights& w, const Conv2dParams& params,
-                     const Tensor& residual) {
-  ATH_CHECK(x.defined() && x.dtype() == DType::f32 && x.device().is_cpu(),
-            "conv2d: for packed weights, x must be f32 on the CPU, but is {}",
-            x.defined() ? fmt::format("{} on {}", x.dtype(), x.device().str()) : "undefined");
-  ATH_CHECK(w.are_current(),
-            "conv2d: packed weights must stay as they are, but were written to; call pack_weights() again");
-  const Shape shape = conv2d_shape(x.shape(), w.shape(), params);
-  Conv2dParams even = params;
-  const Tensor input = dense(params.same_padding ? pad_same(x, w.shape(), even) : x);
-  if (residual.defined()) check_dense("conv2d", "residual", residual, DType::f32, shape, kCpu);
-  const Tensor y = Tensor::empty(shape);
-  kernels::conv2d_packed(cpu_context(), even, input, w, residual, y);
-  return record("conv2d", y, {}, [](const Tensor&, Grads&) {});
-}
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
   if (detail::needs_its_input(params.activation)) {
@@ -53,7 +21,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   const Shape shape = conv2d_shape(x.shape(), w.shape(), params);
   if (params.same_padding) {
     Conv2dParams even = params;
-    const Tensor padded = pad_same(x, w.shape(), even);
+    const Tensor padded = detail::pad_same(x, w.shape(), even);
     return conv2d(padded, w, bias, even);
   }
   if (bias.defined()) check_dense("conv2d", "bias", bias, x.dtype(), {w.shape()[0]}, x.device());

@@ -92,6 +92,7 @@ set(ATHANOR_AUTOGRAD
   checkpoint
   compare
   conv
+  conv_packed
   conv_transpose
   creation
   dropout

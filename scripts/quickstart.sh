@@ -59,7 +59,7 @@ build/$preset/bin/train_digits "${arguments[@]}"
 # Its folder, unless flags say that there is none, or name another.
 runs=${ATHANOR_RUNS_DIR:-runs}/train_digits
 run=$runs/$(readlink "$runs/latest" || true)
-if [ "$run/model.safetensors" -nt "$began" ]; then
+if [ -e "$run/model.safetensors" ] && [ ! "$run/model.safetensors" -ot "$began" ]; then # their times may be equal
   echo
   ask "build/$preset/bin/athanor" "$run"
   echo
