@@ -292,14 +292,19 @@ set(ATHANOR_SOURCES
   trainer/json_lines.cpp
   trainer/limits.cpp
   trainer/loop.cpp
+  trainer/machine_flags.cpp
   trainer/metric_sums.cpp
   trainer/model_file.cpp
   trainer/optimized_networks.cpp
   trainer/overflow.cpp
   trainer/parallel_strategy.cpp
   trainer/parse_flags.cpp
+  trainer/plateau.cpp
   trainer/predictor.cpp
   trainer/progress.cpp
+  trainer/recipe.cpp
+  trainer/recipe_flags.cpp
+  trainer/report_flags.cpp
   trainer/reports.cpp
   trainer/run.cpp
   trainer/run_checkpoints.cpp
@@ -324,6 +329,7 @@ set(ATHANOR_SOURCES
   trainer/tool/tool_main.cpp
   trainer/train_main.cpp
   trainer/trainer.cpp
+  trainer/training_flags.cpp
   trainer/validation.cpp
   trainer/weights_file.cpp
 )
@@ -477,7 +483,8 @@ if(ATHANOR_SANITIZE) # the loops that tests spend their time in; see ATHANOR_OPT
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
   endforeach()
 else() # runs once; optimising CLI11's templates takes the compiler as long again
-  set_source_files_properties(trainer/parse_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
+  set_source_files_properties(trainer/machine_flags.cpp trainer/parse_flags.cpp trainer/recipe_flags.cpp
+    trainer/report_flags.cpp trainer/training_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
 endif()
 
 set_source_files_properties(nn/onnx.cpp trainer/model_file.cpp trainer/run_folder.cpp

@@ -94,7 +94,7 @@ TEST_F(Resume, WithOtherOptimizersToo) {
     expect_same_end(train(from(config, file(4).string())), straight);
   }
   expect_one_line(message_of([&] { train(from(adam, file(4).string())); }),
-                  {"--resume: ", "the program's optimizer is adamw and was muon"});
+                  {"--resume: ", "--optimizer is adamw and was muon"});
 }
 
 TEST_F(Resume, TimesGoOnToo) {

@@ -20,6 +20,7 @@
 #include "optim/optimizer.h"
 #include "optim/precision.h"
 #include "optim/schedule.h"
+#include "trainer/recipe.h"
 
 namespace athanor {
 
@@ -164,24 +165,34 @@ struct TrainerConfig {
   double val_split = 0.2;                ///< in (0, 1)
   std::filesystem::path test_data = {};  ///< what is measured once, at the end; empty: nothing
 
-  // The recipe, which has no flags.
   dist::CommunicatorOptions collectives{.algorithm = dist::Algorithm::automatic};  ///< of several ranks
   dist::BucketOptions buckets = {};
   /// Of bytes / 255, for each channel; empty: measured on the training set, which reads all of it.
   std::vector<double> pixel_mean = {}, pixel_stddev = {};
   std::int64_t patience_at_floor = 16;  ///< overflows in a row at the lowest loss scale that are an error
-  double momentum = 0.9;                ///< Nesterov's
+
+  // The recipe (recipe.h).
+  OptimizerKind optimizer_kind = OptimizerKind::sgd;
+  double momentum = 0.9;  ///< of sgd and muon
+  bool nesterov = true;   ///< where there is momentum
+  double beta1 = 0.9, beta2 = 0.999;  ///< of adam and adamw
   double weight_decay = 5e-4;
   Decay decay = Decay::matrices;  ///< what weight_decay applies to: matrices and filters only, or all
+  ScheduleOptions schedule_options = {};
+  std::optional<TrainingLength> warmup = {};  ///< unset: none, but for one cycle, which rises for a quarter
+  double min_lr = 0;
+  LrScaling lr_scaling = LrScaling::none;
+  std::int64_t lr_scaling_batch = 256;     ///< that lr was chosen for
   double label_smoothing = 0;
+  std::optional<double> dropout = {};  ///< of all the model's dropout layers; unset: the model's own
   /// What each class's part of training losses is multiplied by: so that the sums of all classes weigh the
   /// same, samples / (classes * samples of the class).
   bool balanced_classes = false;
   Augment augment = {};
   std::int64_t views = 1;  ///< of each image, changed apart from one another: Batch::view()
-  /// The learning rate over `steps` steps with the highest rate `lr`; unset: one cycle.
+  /// The program's own learning rate over `steps` steps with the highest rate `lr`; unset: schedule_options.
   std::function<Schedule(double lr, std::int64_t steps)> schedule = {};
-  /// The optimizer; unset: SGD with Nesterov momentum and weight decay, as `decay` says.
+  /// The program's own optimizer; unset: optimizer_kind.
   std::function<std::unique_ptr<Optimizer>(ParameterArena&)> optimizer = {};
 };
 

@@ -5,42 +5,9 @@
 #include <vector>
 
 #include "autograd/engine.h"
-#include "optim/sgd.h"
 #include "optim/step.h"
 
 namespace athanor {
-namespace {
-
-/// SGD, as the config has it.
-std::unique_ptr<Optimizer> make_sgd(const TrainerConfig& config, ParameterArena& arena) {
-  // Decay pulls filters and matrices to zero; by default biases, scales and shifts, which are few, are left
-  // alone.
-  const bool all = config.decay == Decay::all;
-  const auto decays = [=](const Parameter& p) { return all || (p.decay && p.tensor.rank() >= 2); };
-  std::vector<Sgd::Group> groups;
-  for (const bool decay : {true, false}) {
-    const auto wanted = [=](const Parameter& p) { return decays(p) == decay; };
-    const auto parameters = arena.parameters();
-    if (std::none_of(parameters.begin(), parameters.end(), wanted)) continue;
-    Sgd::Group group;
-    group.parameters = wanted;
-    group.options = {.momentum = static_cast<float>(config.momentum),
-                     .weight_decay = decay ? static_cast<float>(config.weight_decay) : 0.0f,
-                     .nesterov = config.momentum > 0,
-                     .decay = config.decay};
-    groups.push_back(std::move(group));
-  }
-  return std::make_unique<Sgd>(arena, groups, 0);
-}
-
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, ParameterArena& arena, int first_slot,
-                                          const TrainerConfig& config) {
-  if (spec.make) return spec.make(arena, first_slot);
-  if (config.optimizer) return config.optimizer(arena);
-  return make_sgd(config, arena);
-}
-
-}  // namespace
 
 OptimizedNetworks::OptimizedNetworks(const OptimizerSpec& spec, ParameterArena& arena, int first_slot,
                                      Schedule schedule, const TrainerConfig& config)
@@ -48,7 +15,7 @@ OptimizedNetworks::OptimizedNetworks(const OptimizerSpec& spec, ParameterArena& 
       loss_name_(spec.name + "_loss"),
       arena_(arena),
       schedule_(std::move(schedule)),
-      optimizer_(make_optimizer(spec, arena, first_slot, config)),
+      optimizer_(spec.make ? spec.make(arena, first_slot) : make_optimizer(config, arena, first_slot)),
       are_all_(spec.networks.empty()) {
   if (config.ema_decay > 0)
     average_.emplace(arena, EmaOptions{.decay = config.ema_decay}).fuse_into(*optimizer_);

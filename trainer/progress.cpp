@@ -163,7 +163,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
             : fmt::format("{} (of {} of {})", counted(total_steps_, "step"), epochs,
                           with_commas(steps_per_epoch_)),
       config.batch_size, config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
-      info.own_rates ? "" : fmt::format(", learning rate up to {}", config.lr),
+      info.own_rates ? "" : ", " + describe_recipe(config),
       describe(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")));
   if (!config.run_dir.empty()) say(fmt::format("the run's folder: {}", config.run_dir.string()));
   print(out_, "\n");

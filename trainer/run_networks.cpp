@@ -13,12 +13,6 @@
 namespace athanor {
 namespace {
 
-Schedule make_schedule(const TrainerConfig& config, std::int64_t steps) {
-  if (config.schedule) return config.schedule(config.lr, steps);
-  return schedules::one_cycle(
-      {.max_rate = config.lr, .total = steps, .rise = 0.25, .final_div_factor = 1000});
-}
-
 /// Each optimizer must have a name, and every network one optimizer.
 void check_optimizers(const std::vector<OptimizerSpec>& specs, Task& task) {
   std::vector<std::string> left = task.network_names(), names;
@@ -71,7 +65,7 @@ std::vector<OptimizerSpec> Run::specs() {
       "--skip-outliers: must go without several optimizers, whose gradients differ, but the task has {}",
       all.size());
   for (OptimizerSpec& spec : all) {
-    if (!spec.schedule) spec.schedule = make_schedule(config_, total_steps());
+    if (!spec.schedule) spec.schedule = make_schedule(config_, total_steps(), feeding_.steps_per_epoch());
   }
   return all;
 }
@@ -141,7 +135,8 @@ void Run::check_result(const Tensor& returned) const {
 void Run::hold_rates_after(std::int64_t steps) {
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     if (task_.optimizers().size() > i && task_.optimizers()[i].schedule) continue;  // the task's own
-    specs_[i].schedule = held_after(make_schedule(config_, steps), steps);
+    specs_[i].schedule = make_schedule(config_, steps, feeding_.steps_per_epoch());
+    if (depends_on_length(config_)) specs_[i].schedule = held_after(specs_[i].schedule, steps);
     networks_[i]->set_schedule(specs_[i].schedule);
   }
 }

@@ -54,6 +54,15 @@ std::string text(const Augment& augment) {
   return all;
 }
 
+std::string scaling_text(const TrainerConfig& config) {
+  switch (config.lr_scaling) {
+    case LrScaling::none: break;
+    case LrScaling::linear: return fmt::format("linear:{}", config.lr_scaling_batch);
+    case LrScaling::sqrt: return fmt::format("sqrt:{}", config.lr_scaling_batch);
+  }
+  return "none";
+}
+
 std::optional<std::int64_t> whole_number(const std::string& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -111,17 +120,24 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"early_stop", "--early-stop", text(config.early_stop), "none"},
       added_later("freeze", "--freeze", text(config.freeze), "none"),
       added_later("class_weights", "--class-weights", config.balanced_classes ? "balanced" : "none", "none"),
-      {"momentum", "the program's momentum", text(config.momentum)},
-      {"weight_decay", "the program's weight decay",
+      {"momentum", "--momentum", text(config.momentum)},
+      added_later("nesterov", "--nesterov", config.nesterov ? "on" : "off", "on"),
+      added_later("betas", "--betas", fmt::format("{},{}", config.beta1, config.beta2), "0.9,0.999"),
+      {"weight_decay", "--weight-decay",
        text(config.weight_decay) + (config.decay == Decay::all ? " of all" : "")},
-      {"label_smoothing", "the program's label smoothing", text(config.label_smoothing)},
-      {"augment", "the program's augmentation",
+      {"label_smoothing", "--label-smoothing", text(config.label_smoothing)},
+      added_later("dropout", "--dropout", config.dropout ? text(*config.dropout) : "the model's", "the model's"),
+      added_later("schedule", "--schedule", athanor::text(config.schedule_options), "one-cycle"),
+      added_later("warmup", "--warmup", config.warmup ? athanor::text(*config.warmup) : "none", "none"),
+      added_later("min_lr", "--min-lr", text(config.min_lr), "0"),
+      added_later("scale_lr", "--scale-lr", scaling_text(config), "none"),
+      {"augment", "--augment",
        text(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")},
-      {"optimizer", "the program's optimizer", optimizer},
+      {"optimizer", "--optimizer", optimizer},
       {.name = "learning_rates",
-       .called = "the program's learning rate, at five steps,",
+       .called = "the learning rate, at five steps,",
        .value = text(schedules, schedule_steps),
-       .follows = {"lr", "schedule_steps"}},
+       .follows = {"lr", "schedule_steps", "schedule", "warmup", "min_lr", "scale_lr"}},
       {"images", "the images' size",
        fmt::format("{}x{}x{}, {} classes", info.spec.height, info.spec.width, info.spec.channels,
                    info.spec.classes)},

@@ -18,6 +18,7 @@
 #include "trainer/early_stopping.h"
 #include "trainer/free_memory.h"
 #include "trainer/json_lines.h"
+#include "trainer/plateau.h"
 #include "trainer/run.h"
 #include "trainer/run_folder.h"
 #include "trainer/run_main.h"
@@ -108,6 +109,8 @@ Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
   }
   if (!config_.metrics.empty() && strategy_->is_rank0()) add(std::make_unique<JsonLines>(config_.metrics));
   if (config_.early_stop) add(std::make_unique<EarlyStopping>(*config_.early_stop));
+  if (!config_.schedule && config_.schedule_options.kind == ScheduleKind::plateau)
+    add(std::make_unique<ReduceOnPlateau>(plateau_options(config_)));
 }
 
 Trainer::~Trainer() = default;

@@ -90,6 +90,12 @@ class FlagTable {
   }
   /// The heading in --help of those added from now on.
   void group(std::string heading) { group_ = std::move(heading); }
+  /// The default has become another one, because of what other flags say.
+  void set_standard(const std::string& name, const std::string& value) {
+    for (Shown& flag : shown_) {
+      if (flag.name == name) flag.standard = value;
+    }
+  }
   bool given(const std::string& name) const { return app_.get_option(name)->count() > 0; }
   bool has(const std::string& name) const { return app_.get_option_no_throw(name) != nullptr; }
 

@@ -83,6 +83,10 @@ inline Freeze freeze(Text flag, Text text) {
   return freeze;
 }
 
+inline bool on_or_off(Text flag, Text text) {
+  return one_of<bool>({{"on", true}, {"off", false}})(flag, text);
+}
+
 inline std::uint64_t seed(Text flag, Text text) {
   return number<std::uint64_t>(flag, text, "a whole number of at least 0");
 }

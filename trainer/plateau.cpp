@@ -1,0 +1,67 @@
+#include "trainer/plateau.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "trainer/trainer.h"
+
+namespace athanor {
+namespace {
+
+constexpr double kThreshold = 1e-4;
+
+}  // namespace
+
+ReduceOnPlateau::ReduceOnPlateau(Options options) : options_(std::move(options)) {}
+
+void ReduceOnPlateau::on_epoch_end(Trainer& trainer, const EpochReport& report) {
+  double value = report.value_of(options_.metric.empty() ? "val_loss" : options_.metric);
+  if (options_.metric.empty() && std::isnan(value)) value = report.train_loss;
+  if (!std::isfinite(value)) return;
+  const double gain = options_.goal == Goal::minimum ? best_ - value : value - best_;
+  if (!has_best_ || gain > kThreshold * std::abs(best_)) {
+    best_ = value;
+    has_best_ = true;
+    bad_in_a_row_ = 0;
+    return;
+  }
+  if (++bad_in_a_row_ <= options_.patience) return;
+  bad_in_a_row_ = 0;
+  const double scale = std::max(scale_ * options_.factor, options_.lowest);
+  if (scale >= scale_) return;
+  trainer.scale_learning_rates(scale / scale_);
+  scale_ = scale;
+}
+
+StateDict ReduceOnPlateau::state_dict(const Trainer&) const {
+  StateDict state;
+  state.set("best", best_);
+  state.set("has_best", static_cast<std::int64_t>(has_best_));
+  state.set("bad_in_a_row", bad_in_a_row_);
+  state.set("scale", scale_);
+  return state;
+}
+
+void ReduceOnPlateau::load_state_dict(const Trainer&, const StateDict& state) {
+  ReduceOnPlateau loaded(options_);
+  loaded.best_ = state.real("best");
+  loaded.has_best_ = state.integer("has_best") != 0;
+  loaded.bad_in_a_row_ = state.integer("bad_in_a_row");
+  loaded.scale_ = state.real("scale");
+  state.require_all_used("plateau");
+  *this = std::move(loaded);
+}
+
+ReduceOnPlateau::Options plateau_options(const TrainerConfig& config) {
+  ReduceOnPlateau::Options options{.patience = config.schedule_options.patience,
+                                   .factor = config.schedule_options.factor,
+                                   .lowest = config.min_lr / highest_rate(config)};
+  if (config.early_stop) {
+    options.metric = config.early_stop->metric;
+    options.goal = config.early_stop->goal_or_default();
+  }
+  return options;
+}
+
+}  // namespace athanor

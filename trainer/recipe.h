@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+// How weights are moved: the optimizer and its learning rate, as flags choose them.
+
+namespace athanor {
+
+struct TrainerConfig;
+
+enum class OptimizerKind : std::uint8_t { sgd, adam, adamw, muon };
+enum class ScheduleKind : std::uint8_t { constant, step, multistep, cosine, one_cycle, plateau };
+/// How the learning rate grows with the batch.
+enum class LrScaling : std::uint8_t { none, linear, sqrt };
+
+std::string_view name_of(OptimizerKind kind);
+std::string_view name_of(ScheduleKind kind);
+
+/// --schedule, and what stands behind its name.
+struct ScheduleOptions {
+  ScheduleKind kind = ScheduleKind::one_cycle;
+  /// step: the rate is multiplied by `factor` after every so many; multistep: after these. Epochs.
+  std::vector<std::int64_t> epochs = {};
+  double factor = 0.1;
+  std::int64_t patience = 10;  ///< plateau: validations without a better value
+
+  bool operator==(const ScheduleOptions&) const = default;
+};
+
+/// A length of training, in steps or in epochs.
+struct TrainingLength {
+  double count = 0;
+  bool in_epochs = false;
+
+  std::int64_t steps(std::int64_t steps_per_epoch) const;
+  bool operator==(const TrainingLength&) const = default;
+};
+
+/// As the flags have them: "cosine", "step:30:0.1", "multistep:30,60:0.1", "plateau:10:0.1".
+std::string text(const ScheduleOptions& options);
+/// "500", "5e".
+std::string text(const TrainingLength& length);
+
+/// The highest learning rate: --lr, scaled to the batch of a step as --scale-lr says.
+double highest_rate(const TrainerConfig& config);
+/// The run's learning rate over `steps` steps: the program's schedule, where it has one, else --schedule,
+/// with --warmup and --min-lr.
+Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int64_t steps_per_epoch);
+/// Whether its rates depend on how long the run is.
+bool depends_on_length(const TrainerConfig& config);
+/// The program's optimizer, where it has one, else --optimizer. Its groups' rates begin at `first_slot`.
+std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena, int first_slot);
+/// "sgd (momentum 0.9, weight decay 0.0005), learning rate up to 0.1, one-cycle", for a person.
+std::string describe_recipe(const TrainerConfig& config);
+
+}  // namespace athanor
