@@ -303,6 +303,7 @@ set(ATHANOR_SOURCES
   trainer/predictor.cpp
   trainer/progress.cpp
   trainer/recipe.cpp
+  trainer/recipe_file.cpp
   trainer/recipe_flags.cpp
   trainer/report_flags.cpp
   trainer/reports.cpp
@@ -318,6 +319,7 @@ set(ATHANOR_SOURCES
   trainer/samples.cpp
   trainer/settings.cpp
   trainer/signals.cpp
+  trainer/spellings.cpp
   trainer/state_file.cpp
   trainer/task.cpp
   trainer/tool/evaluate.cpp
@@ -483,8 +485,8 @@ if(ATHANOR_SANITIZE) # the loops that tests spend their time in; see ATHANOR_OPT
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
   endforeach()
 else() # runs once; optimising CLI11's templates takes the compiler as long again
-  set_source_files_properties(trainer/machine_flags.cpp trainer/parse_flags.cpp trainer/recipe_flags.cpp
-    trainer/report_flags.cpp trainer/training_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
+  set_source_files_properties(trainer/machine_flags.cpp trainer/parse_flags.cpp trainer/recipe_file.cpp
+    trainer/recipe_flags.cpp trainer/report_flags.cpp trainer/training_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
 endif()
 
 set_source_files_properties(nn/onnx.cpp trainer/model_file.cpp trainer/run_folder.cpp

@@ -71,9 +71,10 @@ struct OwnFlag {
 
 /// A flag that all programs share, or one of the program's own, as config.json tells of it.
 struct FlagValue {
-  std::string name;   ///< "--epochs"
-  std::string value;  ///< as it was given; else the default, in the words of --help
-  std::string from;   ///< "flag", "default", or the name of a variable of the environment
+  std::string name;      ///< "--epochs"
+  std::string value;     ///< as it was given; else the default, in the words of --help
+  std::string from;      ///< "flag", "default", a recipe's file, or the name of a variable of the environment
+  bool is_list = false;  ///< several values, with spaces between them
 };
 
 /// What a Trainer does. A program sets its defaults, and parse_flags() lets the user change them.
@@ -172,9 +173,10 @@ struct TrainerConfig {
   std::int64_t patience_at_floor = 16;  ///< overflows in a row at the lowest loss scale that are an error
 
   // The recipe (recipe.h).
+  std::filesystem::path recipe = {};  ///< the file that some of the flags are from; empty: none
   OptimizerKind optimizer_kind = OptimizerKind::sgd;
-  double momentum = 0.9;  ///< of sgd and muon
-  bool nesterov = true;   ///< where there is momentum
+  double momentum = 0.9;              ///< of sgd and muon
+  bool nesterov = true;               ///< where there is momentum
   double beta1 = 0.9, beta2 = 0.999;  ///< of adam and adamw
   double weight_decay = 5e-4;
   Decay decay = Decay::matrices;  ///< what weight_decay applies to: matrices and filters only, or all
@@ -182,7 +184,7 @@ struct TrainerConfig {
   std::optional<TrainingLength> warmup = {};  ///< unset: none, but for one cycle, which rises for a quarter
   double min_lr = 0;
   LrScaling lr_scaling = LrScaling::none;
-  std::int64_t lr_scaling_batch = 256;     ///< that lr was chosen for
+  std::int64_t lr_scaling_batch = 256;  ///< that lr was chosen for
   double label_smoothing = 0;
   std::optional<double> dropout = {};  ///< of all the model's dropout layers; unset: the model's own
   /// What each class's part of training losses is multiplied by: so that the sums of all classes weigh the

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "kernels/context.h"
+#include "nn/dropout.h"
 #include "nn/models/model.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
@@ -38,6 +39,18 @@ void begin_with(nn::Module& model, const TrainerConfig& config, std::int64_t cla
   fmt::print("\n");
 }
 
+/// --dropout.
+void set_dropout(nn::Module& model, const TrainerConfig& config) {
+  if (!config.dropout) return;
+  bool any = false;
+  model.for_each_module([&](nn::Module& module, const std::vector<Parameter>&) {
+    auto* const dropout = dynamic_cast<nn::Dropout*>(&module);
+    if (dropout) dropout->set_p(static_cast<float>(*config.dropout));
+    any |= dropout != nullptr;
+  });
+  ATH_CHECK(any, "--dropout: {} must have dropout layers, but has none", config.model);
+}
+
 std::string text_of(const ModelFile& model, const TrainerConfig& config, const Dataset& images,
                     const std::string& name) {
   if (config.threads > 0) cpu_context().set_threads(config.threads);
@@ -66,6 +79,7 @@ FitReport fit(Trainer& trainer, const Data& data) {
   const TrainerConfig& config = trainer.config();
   const ImageSpec& spec = data.train->spec();
   const auto model = nn::make_model(config.model, {spec.classes, spec.channels, spec.height}, config.seed);
+  set_dropout(*model, config);
   if (!config.pretrained.empty()) begin_with(*model, config, spec.classes, trainer.rank() == 0);
   FitReport report = trainer.fit(*model, *data.train, *data.test);
   if (data.last && trainer.rank() == 0) test_at_the_end(config, report, *data.last);

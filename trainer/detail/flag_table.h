@@ -32,7 +32,7 @@ class FlagTable {
                         !given    ? flag.standard
                         : is_list ? fmt::format("{}", fmt::join(option->results(), " "))
                                   : option->results().back(),
-                        given ? "flag" : "default"});
+                        given ? "flag" : "default", is_list});
     }
     return values;
   }

@@ -3,8 +3,8 @@
 #include "trainer/config.h"
 #include "trainer/detail/flag_table.h"
 
-/// The flags that all training programs share: how each is called, what --help says of it, which field of the config it sets, and how its text is read.
-/// A function for each heading in --help.
+/// The flags that all training programs share: how each is called, what --help says of it, which field of the
+/// config it sets, and how its text is read. A function for each heading in --help.
 namespace athanor::detail {
 
 void add_training_flags(FlagTable& flags, TrainerConfig& config);
