@@ -316,6 +316,7 @@ set(ATHANOR_SOURCES
   trainer/run_on_ranks.cpp
   trainer/run_product.cpp
   trainer/run_state.cpp
+  trainer/run_validation.cpp
   trainer/samples.cpp
   trainer/settings.cpp
   trainer/signals.cpp

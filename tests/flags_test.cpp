@@ -108,7 +108,7 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_EQ(config.data_dir, "/data");
   EXPECT_EQ(config.seed, 7u);
   EXPECT_TRUE(config.deterministic && config.profile && config.forbid_sync);
-  EXPECT_TRUE(parse({"--fast-dev-run"}).fast_dev_run);
+  EXPECT_EQ(parse({"--fast-dev-run"}).fast_dev_run, 1);
   EXPECT_EQ(config.accumulate, 4);
   EXPECT_EQ(config.clip_norm, 1.5);
   ASSERT_TRUE(config.early_stop);

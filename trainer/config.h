@@ -35,6 +35,9 @@ struct EarlyStop {
   std::string metric;         ///< val_loss, val_accuracy, train_loss, or what a task logs: val_psnr
   std::int64_t patience = 0;  ///< validations in a row without a better value
   std::optional<Goal> goal = {};
+  double min_delta = 0;                   ///< a better value is one that is better by more than this
+  std::optional<double> stop_at = {};     ///< as good as this is good enough: training ends
+  std::optional<double> diverge_at = {};  ///< worse than this is hopeless: training ends
 
   /// As said; else less of what ends in "loss" or "error" is better, and more of what ends in "accuracy".
   /// Throws ArgumentError on other names.
@@ -62,6 +65,17 @@ constexpr std::string_view name_of(Strategy strategy) {
   }
   return "?";
 }
+
+/// A part of an epoch's batches: so many, or a share of them, at least one.
+struct BatchLimit {
+  std::int64_t count = -1;  ///< -1: `share`
+  double share = 1;
+
+  std::int64_t of(std::int64_t batches) const {
+    if (count >= 0) return std::min(count, batches);
+    return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(batches)));
+  }
+};
 
 /// A flag of the program's own, as it was set.
 struct OwnFlag {
@@ -131,10 +145,20 @@ struct TrainerConfig {
   Order order = Order::random;         ///< of the training set's samples
   bool data_on_device = false;         ///< keeps data sets that are in memory on the device
   bool deterministic = false;
-  bool forbid_sync = false;       ///< waiting for the device inside a step is an error
-  bool fast_dev_run = false;      ///< one step and one batch of validation
-  std::int64_t memory_limit = 0;  ///< bytes of tensors; 0: none
-  bool profile = false;           ///< say at the end where the time went
+  bool forbid_sync = false;  ///< waiting for the device inside a step is an error
+  /// So many steps, and batches of validation, to try everything: nothing is left behind; 0: a real run.
+  std::int64_t fast_dev_run = 0;
+  TrainingLength val_every = {1, true};  ///< and at the end of the run
+  BatchLimit limit_train_batches = {},
+             limit_val_batches = {};  ///< of each epoch; of each validation, may be 0
+  std::int64_t overfit_batches = 0;   ///< the same few batches in every epoch, unshuffled; 0: all, shuffled
+  std::int64_t sanity_val = 0;  ///< batches of validation before training, to find out whether they work
+  /// The first gradient that is not finite, at the lowest loss scale, is an error that names its op; else
+  /// such steps are skipped, and patience_at_floor of them in a row are that error.
+  bool stop_on_nan = false;
+  std::int64_t synthetic_images = 0;  ///< made-up images in place of the data set's; 0: none
+  std::int64_t memory_limit = 0;      ///< bytes of tensors; 0: none
+  bool profile = false;               ///< say at the end where the time went
   /// The run's own folder (run_folder.h): its weights, metrics.jsonl, checkpoints/ and samples/ are in it,
   /// unless they are named; empty: none, or one below run_root.
   std::filesystem::path run_dir = {};

@@ -33,6 +33,10 @@ class Feeding {
   /// What pixels are normalised by: as configured, or measured on the training set.
   const Normalization& pixels() const { return pixels_; }
 
+  /// What of the training set an epoch has, of all ranks: --limit-train-batches may leave a part out.
+  std::int64_t samples_per_epoch() const;
+  /// Batches of a validation, at most.
+  std::int64_t held_out_batches() const;
   std::int64_t steps_per_epoch() const;
   /// Samples of all ranks that the next step has, after so many of the epoch; 0: it is over.
   std::int64_t samples_of_step(std::int64_t delivered) const;
@@ -56,6 +60,8 @@ class Feeding {
  private:
   LoaderOptions options(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& data,
                         const std::function<void(const std::string&)>& on_note) const;
+
+  std::int64_t batches_per_epoch() const;
 
   const TrainerConfig& config_;
   const ParallelStrategy& strategy_;

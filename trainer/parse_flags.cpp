@@ -153,6 +153,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   detail::add_training_flags(flags, config);
   detail::add_recipe_flags(flags, config);
   detail::add_weight_flags(flags, config);
+  detail::add_cadence_flags(flags, config);
   detail::add_data_flags(flags, config);
   detail::add_machine_flags(flags, config);
   detail::add_rank_flags(flags, config);
@@ -185,7 +186,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     if (std::find(by_recipe.begin(), by_recipe.end(), flag.name) != by_recipe.end()) flag.from = recipe;
   }
   if (!data_folder.empty()) set_source(config.flags, "--data-dir", "ATHANOR_DATA_DIR");
-  if (config.fast_dev_run) config.run_root.clear();  // leaves nothing behind
+  if (config.fast_dev_run > 0) config.run_root.clear();  // leaves nothing behind
   if (!config.validate_only) config = in_run_dir(std::move(config));
   check(config);
   return config;

@@ -31,7 +31,7 @@ double ReduceOnPlateau::update(double value) {
   return scale_ / before;
 }
 
-void ReduceOnPlateau::on_epoch_end(Trainer& trainer, const EpochReport& report) {
+void ReduceOnPlateau::on_validated(Trainer& trainer, const EpochReport& report) {
   double value = report.value_of(options_.metric.empty() ? "val_loss" : options_.metric);
   if (options_.metric.empty() && std::isnan(value)) value = report.train_loss;
   const double factor = update(value);

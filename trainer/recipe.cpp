@@ -118,7 +118,9 @@ std::string_view name_of(ScheduleKind kind) {
 }
 
 std::int64_t TrainingLength::steps(std::int64_t steps_per_epoch) const {
-  return std::llround(in_epochs ? count * static_cast<double>(steps_per_epoch) : count);
+  if (count == 0) return 0;
+  const double steps = in_epochs ? count * static_cast<double>(steps_per_epoch) : count;
+  return std::max<std::int64_t>(1, std::llround(steps));
 }
 
 std::string text(const ScheduleOptions& options) {

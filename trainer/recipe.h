@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -39,7 +40,9 @@ struct TrainingLength {
   double count = 0;
   bool in_epochs = false;
 
+  /// At least 1 where it is above 0.
   std::int64_t steps(std::int64_t steps_per_epoch) const;
+  bool is_whole_epochs() const { return in_epochs && count == std::floor(count); }
   bool operator==(const TrainingLength&) const = default;
 };
 

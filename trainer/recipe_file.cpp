@@ -21,9 +21,10 @@ constexpr std::array kAlways{"--model",    "--epochs",          "--batch-size", 
                              "--nesterov", "--betas",           "--weight-decay", "--decay",
                              "--schedule", "--label-smoothing", "--augment",      "--precision"};
 // Of one run, or one machine.
-constexpr std::array kNever{"--recipe",        "--resume",      "--run-dir", "--checkpoint-dir", "--metrics",
-                            "--flight-dir",    "--data-dir",    "PHOTOS",    "--train",          "--val",
-                            "--test",          "--threads",     "--workers", "--device",         "--devices",
+constexpr std::array kNever{"--recipe",        "--resume",      "--run-dir",  "--checkpoint-dir",
+                            "--metrics",       "--flight-dir",  "--data-dir", "PHOTOS",
+                            "--train",         "--val",         "--test",     "--threads",
+                            "--workers",       "--device",      "--devices",  "--fast-dev-run",
                             "--validate-only", "--memory-limit"};
 
 bool holds(std::span<const char* const> names, const std::string& name) {

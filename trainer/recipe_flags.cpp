@@ -71,18 +71,6 @@ ScheduleOptions schedule(Text flag, Text text) {
   return options;
 }
 
-/// "500" steps or "5e" epochs.
-TrainingLength length(Text flag, Text text) {
-  if (!text.ends_with("e")) {
-    const auto steps = number<std::int64_t>(flag, text, "a number of steps, or of epochs as 5e");
-    return {static_cast<double>(whole(0)(flag, fmt::format("{}", steps))), false};
-  }
-  const auto epochs =
-      number<double>(flag, text.substr(0, text.size() - 1), "a number of steps, or epochs as 5e");
-  ATH_CHECK(epochs >= 0 && epochs <= 1e9, "{}: must be 0 to 1e9 epochs, but got {}", flag, text);
-  return {epochs, true};
-}
-
 struct Scaling {
   LrScaling kind;
   std::int64_t batch;
@@ -151,7 +139,7 @@ void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
             });
   flags.add("--warmup N[e]",
             "steps, or epochs, in which the rate rises from near 0 [none; of one-cycle a quarter of the run]",
-            config.warmup, length);
+            config.warmup, training_length);
   flags.add("--min-lr RATE", "the rate goes no lower [0; one-cycle ends with a 25,000th of --lr]",
             config.min_lr, not_negative);
   flags.add(

@@ -117,6 +117,7 @@ void Run::begin() {
   notify([&](Callback& c) { c.on_fit_begin(trainer_, describe()); });
   clock_.start();
   if (found) resume();
+  if (!found) try_validation();
   task_.networks().train();
   limits_.agree(found.has_value());
 }
@@ -290,28 +291,25 @@ std::optional<SampleFolder> Run::sample_folder() const {
   });
 }
 
-void Run::validate(std::int64_t epochs) {
-  if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_begin(trainer_); });
-  if (samples_) samples_->begin(epochs);
-  const auto metrics = validation_.run(averages(), times_, gathering(), config_.fast_dev_run ? 1 : -1);
-  if (!metrics) return;
-  if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
-  position_.validation = *metrics;
-  position_.validated = true;
-}
-
 // False where a signal came before it was done.
 bool Run::report_epoch(EpochReport report, double epoch_s) {
   const Metrics training = metrics_.mean(metrics_.joined(gather(metrics_, strategy_)));
-  validate(position_.epoch + 1);
+  const bool validates = validates_after_epoch();
+  if (validates) validate(position_.epoch + 1);
   if (limits_.signal() != 0) return false;
-  fill(report, position_, step_.known(), training, epoch_s, clock_.seconds());
+  fill(report, position_, step_.known(), training, validates ? position_.validation : Metrics::not_measured(),
+       epoch_s, clock_.seconds());
   report.weights_hash = weights_hash();
   strategy_.check_weights(report.weights_hash);
   feeding_.add_bad_samples(report, strategy_);
-  if (config_.save_top_k > 0) checkpoints_.measured(report.value_of(config_.early_stop->metric));
+  if (validates) report_validation(report);
   notify([&](Callback& c) { c.on_epoch_end(trainer_, report); });
   return true;
+}
+
+// Overflows in a row at the lowest loss scale, which are an error.
+std::int64_t Run::overflow_patience() const {
+  return config_.stop_on_nan ? 1 : config_.patience_at_floor;
 }
 
 // Of what is trained; of what is frozen, too, where something is.
@@ -325,21 +323,6 @@ void Run::save_product(FitReport& report) {
   info.test_loss = report.test_loss;
   info.test_accuracy = report.test_accuracy;
   product_.save(weights_part().save, std::move(info), report);
-}
-
-// The weights of the last step, and what they are worth: validation has seen the averages in their place.
-Metrics Run::keep_last() {
-  std::optional<Metrics> last = position_.validation;
-  if (!position_.validated || !averages().empty()) {
-    Validation of_last(task_, feeding_, strategy_, limits_, config_.device);
-    last = of_last.run({}, times_, gathering());
-  }
-  if (!last) return Metrics::not_measured();  // a signal has come
-  ModelInfo info = describe_model(weights_hash());
-  info.test_loss = last->loss;
-  info.test_accuracy = last->accuracy;
-  product_.save_last(weights_part().save, std::move(info));
-  return *last;
 }
 
 FitReport Run::finish() {

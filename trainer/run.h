@@ -78,6 +78,11 @@ class Run : private Minimizer {
   void repeat_step();
   void name_unused();
   void validate(std::int64_t epochs);
+  void try_validation();
+  bool validate_within_epoch();
+  bool validates_after_epoch() const;
+  void report_validation(const EpochReport& report);
+  std::int64_t overflow_patience() const;
   std::optional<SampleFolder> sample_folder() const;
   bool report_epoch(EpochReport report, double epoch_s);
   FitReport finish();

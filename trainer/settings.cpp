@@ -28,7 +28,11 @@ std::string text(const std::optional<EarlyStop>& stop) {
   if (!stop) return "none";
   const char* const goal = !stop->goal ? "" : stop->goal == Goal::minimum ? ":min" : ":max";
   if (stop->patience == EarlyStop::kNever) return fmt::format("{}{} (--monitor)", stop->metric, goal);
-  return fmt::format("{}:{}{}", stop->metric, stop->patience, goal);
+  std::string all = fmt::format("{}:{}{}", stop->metric, stop->patience, goal);
+  if (stop->min_delta != 0) all += fmt::format(",min_delta={}", stop->min_delta);
+  if (stop->stop_at) all += fmt::format(",stop_at={}", *stop->stop_at);
+  if (stop->diverge_at) all += fmt::format(",diverge_at={}", *stop->diverge_at);
+  return all;
 }
 
 std::string text(const std::vector<Freeze>& freezes) {
@@ -52,6 +56,11 @@ std::string text(const Augment& augment) {
     all += fmt::format(", resized crop of area {} to {} and ratio {} to {}", crop->min_area, crop->max_area,
                        crop->min_ratio, crop->max_ratio);
   return all;
+}
+
+std::string text(const BatchLimit& limit) {
+  if (limit.count >= 0) return fmt::format("{}", limit.count);
+  return limit.share == 1 ? "all" : fmt::format("a share of {}", limit.share);
 }
 
 std::string scaling_text(const TrainerConfig& config) {
@@ -139,6 +148,11 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
        .called = "the learning rate, at five steps,",
        .value = text(schedules, schedule_steps),
        .follows = {"lr", "schedule_steps", "schedule", "warmup", "min_lr", "scale_lr"}},
+      added_later("synthetic", "--data synthetic", text(config.synthetic_images), "0"),
+      added_later("val_every", "--val-every", athanor::text(config.val_every), "1e"),
+      added_later("limit_train_batches", "--limit-train-batches", text(config.limit_train_batches), "all"),
+      added_later("limit_val_batches", "--limit-val-batches", text(config.limit_val_batches), "all"),
+      added_later("overfit_batches", "--overfit-batches", text(config.overfit_batches), "0"),
       {"images", "the images' size",
        fmt::format("{}x{}x{}, {} classes", info.spec.height, info.spec.width, info.spec.channels,
                    info.spec.classes)},

@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "data/synthetic.h"
 #include "kernels/context.h"
 #include "nn/dropout.h"
 #include "nn/models/model.h"
@@ -86,6 +87,15 @@ FitReport fit(Trainer& trainer, const Data& data) {
   return report;
 }
 
+/// --data synthetic: images that can be learned, of the model's usual size.
+Data made_up(const TrainerConfig& config) {
+  const nn::ModelOptions usual = nn::model_options(config.model);
+  const std::int64_t side = config.image_size > 0 ? config.image_size : usual.image_size;
+  const ImageSpec spec{side, side, usual.in_channels, usual.classes};
+  return {synthetic(spec, config.synthetic_images, 1),
+          synthetic(spec, std::max<std::int64_t>(1, config.synthetic_images / 5), 2)};
+}
+
 FlagValue* find_flag(std::vector<FlagValue>& flags, const std::string& name) {
   const auto found = std::find_if(flags.begin(), flags.end(), [&](auto& flag) { return flag.name == name; });
   return found == flags.end() ? nullptr : &*found;
@@ -104,9 +114,12 @@ void set_default(TrainerConfig& config, const std::string& flag, const std::stri
 }
 
 int train(int argc, char** argv, TrainerConfig defaults,
-          const std::function<Data(const TrainerConfig&)>& data,
+          const std::function<Data(const TrainerConfig&)>& data_of_program,
           const std::function<void(TrainerConfig&, std::int64_t images)>& fit_to_size) {
   defaults.models = nn::model_names();
+  const auto data = [&](const TrainerConfig& config) {
+    return config.synthetic_images > 0 ? made_up(config) : data_of_program(config);
+  };
   return run_main(argc, argv, [&](int count, char** arguments) {
     TrainerConfig config = parse_flags(count, arguments, defaults);
     ATH_CHECK(config.test_data.empty() || !config.run_dir.empty() || !config.run_root.empty(),
