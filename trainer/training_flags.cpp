@@ -69,9 +69,10 @@ void add_cadence_flags(FlagTable& flags, TrainerConfig& config) {
             config.overfit_batches, whole(0));
   flags.add("--sanity-val N", "try N batches of validation before training [{}]", config.sanity_val,
             whole(0));
-  flags.add_switch("--fast-dev-run",
-                   "[=N]: N steps and N batches of validation, to try everything; leaves nothing [1]",
-                   config.fast_dev_run, whole(1));
+  flags.add_switch(
+      "--fast-dev-run",
+      "one step and one batch of validation, to try everything; with =N so many; leaves nothing behind",
+      config.fast_dev_run, whole(1));
   flags.add(
       "--nan-policy POLICY",
       "where a gradient is not finite: skip the step, up to 16 in a row; or stop, and name the op [skip]",
