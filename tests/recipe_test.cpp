@@ -18,8 +18,8 @@
 #include "support/temp_dir.h"
 #include "tensor/error.h"
 #include "trainer/plateau.h"
-#include "trainer/recipe_file.h"
-#include "trainer/spellings.h"
+#include "trainer/detail/recipe_file.h"
+#include "trainer/detail/spellings.h"
 
 namespace athanor::test {
 namespace {

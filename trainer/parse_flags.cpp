@@ -11,8 +11,8 @@
 #include "trainer/detail/shared_flags.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/flags.h"
-#include "trainer/recipe_file.h"
-#include "trainer/spellings.h"
+#include "trainer/detail/recipe_file.h"
+#include "trainer/detail/spellings.h"
 
 namespace athanor {
 namespace {

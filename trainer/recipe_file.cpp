@@ -1,4 +1,4 @@
-#include "trainer/recipe_file.h"
+#include "trainer/detail/recipe_file.h"
 
 #include <algorithm>
 #include <array>

@@ -89,15 +89,7 @@ const char* text(Decay decay) {
   return decay == Decay::all ? "all" : "matrices";
 }
 
-}  // namespace
-
-void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
-  flags.group("Recipe");
-  flags.add(
-      "--recipe FILE",
-      "flags from a file, NAME = \"VALUE\" in each line, as recipe.toml in a run's folder has them; the "
-      "command line wins [none]",
-      config.recipe, path);
+void add_optimizer_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add("--optimizer NAME",
             fmt::format("sgd, adam, adamw, or muon for matrices with adamw for the rest [{}]",
                         config.optimizer ? "the program's" : name_of(config.optimizer_kind)),
@@ -128,6 +120,9 @@ void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
       fmt::format("what --weight-decay applies to: matrices (and filters) alone, or all, as in PyTorch [{}]",
                   text(config.decay)),
       config.decay, one_of<Decay>({{"matrices", Decay::matrices}, {"all", Decay::all}}));
+}
+
+void add_schedule_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add("--schedule KIND",
             fmt::format("course of the learning rate: constant; step:EPOCHS[:FACTOR]; "
                         "multistep:E1,E2,...[:FACTOR]; cosine; one-cycle; plateau[:PATIENCE[:FACTOR]], lower "
@@ -151,6 +146,19 @@ void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
         config.lr_scaling_batch = scaling.batch;
         return scaling.kind;
       });
+}
+
+}  // namespace
+
+void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
+  flags.group("Recipe");
+  flags.add(
+      "--recipe FILE",
+      "flags from a file, NAME = \"VALUE\" in each line, as recipe.toml in a run's folder has them; the "
+      "command line wins [none]",
+      config.recipe, path);
+  add_optimizer_flags(flags, config);
+  add_schedule_flags(flags, config);
   if (config.models.empty()) return;  // what a task of its own does with its losses and layers is the task's
   flags.add("--label-smoothing X", "the share of a label that goes to all classes [{}]",
             config.label_smoothing, share());

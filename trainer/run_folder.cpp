@@ -11,7 +11,7 @@
 
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
-#include "trainer/recipe_file.h"
+#include "trainer/detail/recipe_file.h"
 
 namespace athanor {
 namespace {

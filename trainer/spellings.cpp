@@ -1,4 +1,4 @@
-#include "trainer/spellings.h"
+#include "trainer/detail/spellings.h"
 
 #include <algorithm>
 #include <cctype>
