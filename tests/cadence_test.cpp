@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/grad_mode.h"
+#include "autograd/op_trace.h"
 #include "support/says.h"
 #include "support/small_training.h"
 #include "support/temp_dir.h"
@@ -214,6 +216,33 @@ TEST(NanPolicy, StopEndsWithTheFirst) {
     if (call == 4) y.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
   });
   EXPECT_EQ(skipped.report.steps.skipped(), 1);
+}
+
+// What is fused is rounded as its parts are: nothing changes but the time.
+TEST(Switches, WhatTheyTurnOffChangesNoWeights) {
+  const std::uint64_t usual = run(parse({"--workers", "2"})).report.weights_hash;
+  EXPECT_EQ(run(parse({"--workers", "2", "--persistent-workers", "off"})).report.weights_hash, usual);
+  EXPECT_EQ(run(parse({"--fused", "off"})).report.weights_hash, usual);
+  EXPECT_EQ(run(parse({"--pin-memory", "off"})).report.weights_hash, usual);
+}
+
+TEST(Switches, WithoutFusionActivationsAreOpsOfTheirOwn) {
+  const auto ops = [](const std::string& flag) {
+    std::vector<std::string> names;
+    Perceptron model;
+    model.on_forward = [&](int call, const Tensor&) {
+      if (call > 1) return;
+      const NoGrad no_grad;
+      OpTrace trace;
+      model.hidden(Tensor::zeros({2, 16}));
+      for (const TracedOp& op : trace.ops()) names.emplace_back(op.name);
+    };
+    Trainer trainer(parse({"--fused", flag, "--epochs", "1"}));
+    record(trainer, model, *synthetic(kSmallSpec, 32, 1), *synthetic(kSmallSpec, 16, 2));
+    return names;
+  };
+  EXPECT_EQ(ops("on"), (std::vector<std::string>{"linear"}));
+  EXPECT_EQ(ops("off"), (std::vector<std::string>{"linear", "relu"}));
 }
 
 TEST(CadenceFlags, TimesAreReadInLightningsForms) {

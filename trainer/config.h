@@ -140,6 +140,10 @@ struct TrainerConfig {
   std::string device_note = {};  ///< which GPU it is, or why it is that device
   std::uint64_t seed = 0;
   int workers = LoaderOptions::kAuto;  ///< threads that read data; 0: the training thread itself
+  bool pin_memory = true;              ///< of batches on their way to a GPU
+  bool persistent_workers = true;      ///< those threads outlive the epoch
+  bool fused = true;                   ///< activations and residual sums are computed along the way
+  bool progress = true;                ///< tell on stdout how it goes
   int prefetch = 4;                    ///< batches there is memory for, of training and of validation
   BadSamples bad_samples = {};         ///< what becomes of samples that cannot be read
   Order order = Order::random;         ///< of the training set's samples

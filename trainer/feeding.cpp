@@ -55,7 +55,8 @@ Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, 
   of_train.order = config.order;
   of_train.drop_last = train.size() >= config.batch_size;
   of_train.epochs = config.epochs;
-  train_ = std::make_unique<Loader>(train, of_train);
+  make_train_ = [&train, of_train] { return std::make_unique<Loader>(train, of_train); };
+  train_ = make_train_();
   if (held_out && config.limit_val_batches.count != 0) {
     LoaderOptions of_held_out = options(config, strategy, *held_out, on_note);
     of_held_out.batch_size = config.validated_at_once();
@@ -79,6 +80,7 @@ LoaderOptions Feeding::options(const TrainerConfig& config, const ParallelStrate
   if (config.local_ranks > 1) options.cores = std::max(1, detail::usable_cores() / config.local_ranks);
   options.workers = config.workers;
   options.prefetch = config.prefetch;
+  options.pin_memory = config.pin_memory;
   options.device = config.device;
   options.data_on_device = config.data_on_device && data.resident();
   options.bad_samples = config.bad_samples;
@@ -122,6 +124,14 @@ BatchPlace Feeding::place(std::int64_t epoch, std::int64_t step, std::int64_t of
           .of_ranks = of_ranks,
           .seed = config_.seed,
           .options = {compute_dtype(config_.precision), config_.device}};
+}
+
+void Feeding::start_epoch(std::int64_t epoch, std::int64_t delivered) {
+  if (!config_.persistent_workers) {
+    train_.reset();
+    train_ = make_train_();
+  }
+  train_->start_epoch(epoch, delivered);
 }
 
 void Feeding::next(Batch& batch, PhaseTimes& times) const {

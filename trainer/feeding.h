@@ -40,6 +40,8 @@ class Feeding {
   std::int64_t steps_per_epoch() const;
   /// Samples of all ranks that the next step has, after so many of the epoch; 0: it is over.
   std::int64_t samples_of_step(std::int64_t delivered) const;
+  /// Loader::start_epoch() of the training set; without --persistent-workers, by threads of its own.
+  void start_epoch(std::int64_t epoch, std::int64_t delivered);
   /// This rank's part of the next batch to train on.
   void next(Batch& batch, PhaseTimes& times) const;
   /// Where a batch of `of_ranks` samples stands, of which this rank has a part.
@@ -64,6 +66,7 @@ class Feeding {
   std::int64_t batches_per_epoch() const;
 
   const TrainerConfig& config_;
+  std::function<std::unique_ptr<Loader>()> make_train_;
   const ParallelStrategy& strategy_;
   bool resident_;  // the training set is in memory
   std::unique_ptr<Loader> train_, held_out_;

@@ -31,6 +31,11 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add("--memory-limit BYTES",
             "most memory that tensors may take, as 500000000 or 2G [on the CPU, nearly all that is free]",
             config.memory_limit, byte_count);
+  flags.add(
+      "--fused on|off",
+      "whether activations and residual sums are computed within convolutions, linear layers and norms; off, "
+      "to see what that saves [on]",
+      config.fused, on_or_off);
   flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
            config.deterministic);
 }

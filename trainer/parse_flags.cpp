@@ -8,11 +8,11 @@
 #include "tensor/nearest.h"
 #include "trainer/config.h"
 #include "trainer/detail/flag_table.h"
+#include "trainer/detail/recipe_file.h"
 #include "trainer/detail/shared_flags.h"
+#include "trainer/detail/spellings.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/flags.h"
-#include "trainer/detail/recipe_file.h"
-#include "trainer/detail/spellings.h"
 
 namespace athanor {
 namespace {

@@ -90,6 +90,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
     notify([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
   });
   syncs_before_ = host_syncs();
+  if (!config.fused) no_fusion_.emplace();
   if (config.sync_bn || task.gathers()) joined_ = strategy_.pass_network();
   if (config.sync_bn) norms_ = std::make_unique<dist::SyncBatchNorm>(task.networks(), *joined_);
   overlaps_weights_ = strategy_.overlap_weights(
@@ -173,7 +174,7 @@ std::vector<StatePart> Run::state_parts() {
                      const RunPosition position = position_from(state);
                      ATH_CHECK(position.epoch <= config_.epochs, "run: epoch must be at most {}, but is {}",
                                config_.epochs, position.epoch);
-                     feeding_.train().start_epoch(position.epoch, position.epoch_samples);
+                     feeding_.start_epoch(position.epoch, position.epoch_samples);
                      position_ = position;
                    }});
   parts.push_back({"step.", [this] { return state_of(step_.read()); },
@@ -209,7 +210,7 @@ StatePart Run::weights_part() {
 
 void Run::begin_epoch() {
   freeze_for_epoch(task_.networks(), config_.freeze, position_.epoch);
-  feeding_.train().start_epoch(position_.epoch, position_.epoch_samples);
+  feeding_.start_epoch(position_.epoch, position_.epoch_samples);
   if (position_.epoch_steps == 0) {
     metrics_.clear();
     position_.epoch_began_s = clock_.seconds();
@@ -261,7 +262,7 @@ bool Run::drop_step() {
 // are, too, because the step was skipped. In a batch norm of this rank's own samples an infinity remains one.
 void Run::repeat_step() {
   const std::int64_t samples = (position_.epoch_samples - 1) % (config_.accumulate * config_.batch_size) + 1;
-  feeding_.train().start_epoch(position_.epoch, position_.epoch_samples - samples);
+  feeding_.start_epoch(position_.epoch, position_.epoch_samples - samples);
   if (norms_) norms_->leave();
   if (joined_) joined_.emplace();  // of this rank alone
   run_passes(samples, false);

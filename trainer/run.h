@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/grad_mode.h"
 #include "dist/sync_batch_norm.h"
 #include "optim/step.h"
 #include "trainer/callback.h"
@@ -135,6 +136,7 @@ class Run : private Minimizer {
   std::optional<dist::PassNetwork> joined_;  // where passes of ranks wait for each other
   std::unique_ptr<dist::SyncBatchNorm> norms_;
   bool overlaps_weights_ = false;
+  std::optional<NoFusion> no_fusion_;
 
   // Of the step under way.
   struct Now {

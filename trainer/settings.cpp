@@ -168,6 +168,7 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"early_stop", "--early-stop", text(config.early_stop), "none"},
       added_later("freeze", "--freeze", text(config.freeze), "none"),
       added_later("class_weights", "--class-weights", config.balanced_classes ? "balanced" : "none", "none"),
+      added_later("fused", "--fused", config.fused ? "on" : "off", "on"),
       added_later("synthetic", "--data synthetic", text(config.synthetic_images), "0"),
       added_later("val_every", "--val-every", athanor::text(config.val_every), "1e"),
       added_later("limit_train_batches", "--limit-train-batches", text(config.limit_train_batches), "all"),

@@ -132,6 +132,12 @@ void add_data_flags(FlagTable& flags, TrainerConfig& config) {
   }
   flags.add("--workers,--num-workers N", "loader threads; auto, or 0 to load in the training thread [auto]",
             config.workers, word_or("auto", LoaderOptions::kAuto, whole(0, 1024)));
+  flags.add("--persistent-workers on|off",
+            "whether those threads outlive the epoch; off, to see what that saves [on]",
+            config.persistent_workers, on_or_off);
+  flags.add("--pin-memory on|off",
+            "whether batches for a GPU lie in pinned memory; off, to see what that saves [on]",
+            config.pin_memory, on_or_off);
   flags.add("--prefetch N", "batches held in memory, the one in use included [{}]", config.prefetch,
             whole(1, 1024));
   flags.add("--bad-samples POLICY",

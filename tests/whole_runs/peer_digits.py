@@ -13,7 +13,8 @@ import numpy
 import torch
 from PIL import Image
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/peers/pytorch"))
+PEERS = pathlib.Path(__file__).resolve().parents[2] / "bench/peers"
+sys.path[:0] = [str(PEERS), str(PEERS / "pytorch")]
 import dcgan  # noqa: E402
 
 SAMPLES, SIDE = 1000, 8
