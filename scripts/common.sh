@@ -3,7 +3,9 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/gpu_env.sh"
 
-say() { printf '\033[1m%s\033[0m\n' "$*"; }
+say() { # bold on a terminal
+  if [ -t 1 ] && [ -z "${NO_COLOR-}" ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi
+}
 fail() { # fail CODE MESSAGE
   printf '%s\n' "$2" >&2
   exit "$1"

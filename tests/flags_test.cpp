@@ -393,6 +393,26 @@ TEST(Flags, HelpHasASubjectForEachFlag) {
     EXPECT_NE(text.find(says), std::string::npos) << says << " in: " << text;
 }
 
+TEST(Flags, HelpOfOneSubject) {
+  const auto help_with = [](const std::vector<std::string>& arguments) -> std::string {
+    try {
+      parse(arguments);
+    } catch (const HelpRequested& help) {
+      return help.what();
+    }
+    return "";
+  };
+  const std::string all = help_with({"--help-all"}), recipe = help_with({"--help", "recipe"});
+  EXPECT_NE(all.find("--devices"), std::string::npos);
+  EXPECT_TRUE(recipe.starts_with("Recipe:\n"));
+  EXPECT_NE(recipe.find("--optimizer"), std::string::npos);
+  EXPECT_EQ(recipe.find("--devices"), std::string::npos);
+  EXPECT_LT(std::count(recipe.begin(), recipe.end(), '\n'), 60);
+  EXPECT_TRUE(help_with({"-h", "Several"}).starts_with("Several devices:\n"));
+  EXPECT_SAYS(parse({"--help", "tricks"}),
+              "--help tricks: must be a word of one of these subjects: training; ");
+}
+
 TEST(Flags, TheNoteOnADeviceThatNobodyAskedForIsShort) {
   if (cuda_device_count() > 0) GTEST_SKIP() << "there is a device";
   EXPECT_EQ(parse({}).device_note, "no CUDA in this build");

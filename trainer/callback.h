@@ -87,6 +87,7 @@ struct FitInfo {
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;  ///< that will be attempted, if nothing ends them early
   int threads = 1;
+  int ranks = 1;                            ///< that share a batch
   std::string strategy = "single";          ///< "ddp on 4 ranks (mpirun)"
   std::string feeding = {};                 ///< how samples get to the model: "data in memory"
   std::filesystem::path resumed_from = {};  ///< the checkpoint this run goes on from; empty: it begins

@@ -1,6 +1,7 @@
 // How a program's arguments become its config: all flags together, and the environment.
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 #include <CLI/CLI.hpp>
@@ -117,6 +118,31 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
   return more;
 }
 
+/// The text behind --help: of one subject, where a word behind it is part of its heading, or of all.
+std::string help_of(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto lower = [](std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+    return text;
+  };
+  const std::string all = app.help();
+  std::string subject, subjects;
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    if ((words[i] == "--help" || words[i] == "-h") && !words[i + 1].starts_with("-"))
+      subject = lower(words[i + 1]);
+  }
+  for (const std::string& group : app.get_groups()) {
+    if (group.empty() || group == "Options") continue;
+    if (!subject.empty() && lower(group).find(subject) != std::string::npos) {
+      const std::size_t begin = all.find("\n" + group + ":\n") + 1;
+      return all.substr(begin, all.find("\n\n", begin) + 1 - begin);
+    }
+    subjects += (subjects.empty() ? "" : "; ") + lower(group);
+  }
+  ATH_CHECK(subject.empty(), "--help {}: must be a word of one of these subjects: {}", subject, subjects);
+  return all + '\n' +
+         terminal::wrapped("--help WORD shows one subject alone: " + subjects, terminal::kColumns, 0) + '\n';
+}
+
 /// What flags say of each other.
 void check_together(const FlagTable& flags, TrainerConfig& config) {
   // The images that are validated on must stay the same ones.
@@ -149,6 +175,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
       "flatters val_loss and val_accuracy.",
       config.program);
   app.allow_extras();
+  app.set_help_flag("-h,--help,--help-all", "Print this help message and exit");
   FlagTable flags(app);
   detail::add_training_flags(flags, config);
   detail::add_recipe_flags(flags, config);
@@ -169,7 +196,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::CallForHelp&) {
-    throw HelpRequested(app.help());
+    throw HelpRequested(help_of(app, words));
   } catch (const CLI::ParseError& error) {
     std::string line = error.what();
     std::replace(line.begin(), line.end(), '\n', ' ');

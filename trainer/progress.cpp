@@ -158,11 +158,14 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   const std::string epochs = counted(config.epochs, "epoch");
   const bool whole = total_steps_ == config.epochs * steps_per_epoch_;
   say(fmt::format(
-      "{}, batch {}{}{}{}",
+      "{}, batch {}{}{}{}{}",
       whole ? fmt::format("{} of {}", epochs, counted(steps_per_epoch_, "step"))
             : fmt::format("{} (of {} of {})", counted(total_steps_, "step"), epochs,
                           with_commas(steps_per_epoch_)),
-      config.batch_size, config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
+      config.batch_size,
+      info.ranks > 1 ? fmt::format(" ({} on each rank)", (config.batch_size + info.ranks - 1) / info.ranks)
+                     : "",
+      config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
       info.own_rates ? "" : ", " + describe_recipe(config),
       describe(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")));
   if (!config.run_dir.empty()) say(fmt::format("the run's folder: {}", config.run_dir.string()));

@@ -52,6 +52,7 @@ FitInfo Run::describe() const {
   for (const auto& networks : networks_) info.parameters += networks->arena().numel();
   info.frozen_parameters = frozen_.numel();
   info.threads = cpu_context().threads();
+  info.ranks = strategy_.world_size();
   info.strategy = strategy_.describe(config_.ranks_note);
   info.feeding = feeding_.describe();
   info.resumed_from = checkpoints_.resumed_from();

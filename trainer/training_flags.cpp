@@ -51,7 +51,7 @@ void add_training_flags(FlagTable& flags, TrainerConfig& config) {
 
 /// When validation is due, and what of the data is used.
 void add_cadence_flags(FlagTable& flags, TrainerConfig& config) {
-  flags.group("Validation, and parts of the data");
+  flags.group("Validation and limits");
   flags.add("--val-every N[e]", "validate after every N steps, or N epochs as 2e [1e]", config.val_every,
             [](Text flag, Text text) {
               const TrainingLength every = training_length(flag, text);
