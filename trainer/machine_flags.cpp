@@ -8,6 +8,10 @@ namespace athanor::detail {
 using namespace read_flag;
 
 void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
+  if (const DeviceChoice choice = automatic_device(); config.device == kCpu) {
+    config.device = choice.device;
+    config.device_note = choice.note;
+  }
   flags.group("Device and numbers");
   flags.add("--threads N", "CPU threads per rank [all cores, divided among ranks]", config.threads,
             whole(1, 1024));

@@ -103,10 +103,6 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
       config.program);
   app.allow_extras();
   FlagTable flags(app);
-  if (const DeviceChoice choice = automatic_device(); config.device == kCpu) {
-    config.device = choice.device;
-    config.device_note = choice.note;
-  }
   detail::add_training_flags(flags, config);
   detail::add_recipe_flags(flags, config);
   detail::add_weight_flags(flags, config);
