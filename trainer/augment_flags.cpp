@@ -66,19 +66,20 @@ struct Known {
   void (*apply)(Augment&, const Item&);
 };
 
+constexpr const char* kCropForm = "crop:PIXELS or crop:PIXELS:reflect";
+
+void read_crop(Augment& to, const Item& item) {
+  to.pad = item.count(1, 1, kMostPixels);
+  if (item.ends_with("reflect")) {
+    to.padding = Padding::reflect;
+  } else if (item.numbers() > 1) {
+    item.refuse(kCropForm);
+  }
+}
+
 const std::vector<Known>& known_items() {
   static const std::vector<Known> all{
-      {"crop",
-       {1, 2},
-       "crop:PIXELS or crop:PIXELS:reflect",
-       [](Augment& to, const Item& item) {
-         to.pad = item.count(1, 1, kMostPixels);
-         if (item.ends_with("reflect")) {
-           to.padding = Padding::reflect;
-         } else if (item.numbers() > 1) {
-           item.refuse("crop:PIXELS or crop:PIXELS:reflect");
-         }
-       }},
+      {"crop", {1, 2}, "crop:PIXELS or crop:PIXELS:reflect", read_crop},
       {"resized-crop",
        {0, 1},
        "resized-crop or resized-crop:MINAREA",
