@@ -60,6 +60,7 @@ set(ATHANOR_HEADERS
   data/image/webp.h
   data/in_memory.h
   data/loader.h
+  data/mix.h
   data/preprocess.h
   data/recode.h
   data/sample_row.h
@@ -130,6 +131,7 @@ set(ATHANOR_HEADERS
   kernels/math.h
   kernels/matmul.h
   kernels/metrics.h
+  kernels/mix.h
   kernels/muon.h
   kernels/muon_ops.h
   kernels/norm.h
@@ -138,6 +140,7 @@ set(ATHANOR_HEADERS
   kernels/packed_weights.h
   kernels/pool.h
   kernels/pool_ops.h
+  kernels/rand_augment.h
   kernels/random.h
   kernels/random_op.h
   kernels/random_ops.h
@@ -238,6 +241,7 @@ set(ATHANOR_HEADERS
   trainer/json_lines.h
   trainer/limits.h
   trainer/metric_sums.h
+  trainer/mixed_labels.h
   trainer/model_file.h
   trainer/optimized_networks.h
   trainer/overflow.h

@@ -24,8 +24,10 @@ set(ATHANOR_KERNELS
   loss
   matmul
   metrics
+  mix
   muon
   pool
+  rand_augment
   random
   reduce
   softmax
@@ -53,9 +55,11 @@ set(ATHANOR_CUDA_KERNELS
   loss
   matmul
   metrics
+  mix
   muon
   pair_loss
   pool
+  rand_augment
   random
   reduce
   scalar_ops
@@ -158,6 +162,7 @@ set(ATHANOR_SOURCES
   data/image/transform.cpp
   data/in_memory.cpp
   data/loader.cpp
+  data/mix.cpp
   data/preprocess.cpp
   data/recode.cpp
   data/sample_row.cpp
@@ -270,6 +275,7 @@ set(ATHANOR_SOURCES
   optim/sgd.cpp
   optim/step.cpp
   optim/step_buffer.cpp
+  trainer/augment_flags.cpp
   trainer/background_save.cpp
   trainer/bottleneck.cpp
   trainer/checkpoint_folder.cpp

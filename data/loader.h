@@ -79,6 +79,10 @@ struct Batch {
   Tensor labels;   ///< [N] i64; undefined where samples have none
   Tensor samples;  ///< [N] i64: their indices in the data set
   Tensor rows;     ///< [N] i64: where in `images` they are; undefined: one after the other
+  /// Where images are mixed (data/mix.h): the labels of those that they are mixed with, [N] i64, and the
+  /// share of an image that is its own, in [0, 1].
+  Tensor partner_labels = {};
+  double own_share = 1;
   std::int64_t views = 1;  ///< of each picture: then what cropping changes has views * N rows
   /// The fields beside these, and of what there are any: [N, ...] each.
   std::shared_ptr<const std::vector<FieldSpec>> fields = {};

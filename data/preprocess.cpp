@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/rand_augment.h"
 #include "tensor/error.h"
 #include "tensor/philox.h"
 
@@ -79,11 +80,30 @@ void check_augment(const Augment& augment, const ImageSpec& spec) {
             std::min(spec.height, spec.width), augment.pad, augment.cutout);
   const ColourJitter& colour = augment.colour;
   for (const float amount : {colour.brightness, colour.contrast, colour.saturation, 4 * colour.hue}) {
-    ATH_CHECK(amount >= 0 && amount <= 2 && (amount == 0 || spec.channels == 3),
-              "preprocess: colours must change by amounts in [0, 2] and a hue in [0, 0.5], and only of 3 "
-              "channels, but got {}, {}, {} and {} for {}",
-              colour.brightness, colour.contrast, colour.saturation, colour.hue, spec.channels);
+    ATH_CHECK(
+        amount >= 0 && amount <= 2,
+        "preprocess: colours must change by amounts in [0, 2] and a hue in [0, 0.5], but got {}, {}, {} "
+        "and {}",
+        colour.brightness, colour.contrast, colour.saturation, colour.hue);
   }
+  ATH_CHECK(!colour.any() || spec.channels == 3,
+            "preprocess: images must have 3 channels where color-jitter changes them, but have {}",
+            spec.channels);
+  if (const auto& rand = augment.rand_augment) {
+    ATH_CHECK(rand->operations >= 1 && rand->operations <= 16 && rand->magnitude >= 0 &&
+                  rand->magnitude <= kernels::kMostMagnitude,
+              "preprocess: rand-augment must have 1 to 16 operations of a magnitude in [0, {}], but got {} "
+              "and {}",
+              kernels::kMostMagnitude, rand->operations, rand->magnitude);
+    ATH_CHECK(spec.channels == 1 || spec.channels == 3,
+              "preprocess: images must have 1 or 3 channels where rand-augment changes them, but have {}",
+              spec.channels);
+  }
+  ATH_CHECK(
+      augment.random_erasing >= 0 && augment.random_erasing <= 1 &&
+          (augment.random_erasing == 0 || augment.cutout == 0),
+      "preprocess: random erasing must have a probability in [0, 1], and none beside cutout, but got {}",
+      augment.random_erasing);
   if (!augment.resized_crop) return;
   kernels::check(*augment.resized_crop);
   constexpr std::int64_t kMostSide = 1 << 14;  // kernels::Tap
@@ -95,6 +115,16 @@ void check_augment(const Augment& augment, const ImageSpec& spec) {
 
 }  // namespace
 
+void check_fields(const Augment& augment, const std::vector<FieldSpec>& fields) {
+  for (const FieldSpec& field : fields) {
+    const bool follows = field.kind == FieldKind::values || field.kind == FieldKind::picture;
+    ATH_CHECK(!augment.rand_augment || follows,
+              "preprocess: rand-augment must not be used where pixels have a place that counts, but samples "
+              "have the field '{}' ({})",
+              field.name, name_of(field.kind));
+  }
+}
+
 Preprocess::Preprocess(const ImageSpec& spec, const Normalization& normalization, DType dtype, Device device,
                        const Augment& augment, std::uint64_t seed, std::int64_t views)
     : spec_(spec), augment_(augment), seed_(seed), views_(views) {
@@ -104,6 +134,7 @@ Preprocess::Preprocess(const ImageSpec& spec, const Normalization& normalization
             normalization.mean.size(), normalization.stddev.size());
   ATH_CHECK(views >= 1 && views <= 256, "preprocess: views must be in [1, 256], but got {}", views);
   check_augment(augment, spec);
+  if (augment_.crops_when_decoded) augment_.resized_crop.reset();
   table_ = make_table(normalization, dtype, device);
   target_table_ = make_table({std::vector<double>(4, 0.0), std::vector<double>(4, 1.0)}, dtype, device);
   std::vector<std::uint8_t> classes(256);
@@ -127,9 +158,27 @@ Tensor Preprocess::changed(const Tensor& from, const Tensor& rows, const Tensor&
                            const Augment& augment, std::int64_t epoch) const {
   const Shape one{samples.shape()[0], spec_.height, spec_.width, from.shape()[3]};
   return in_views(one, table.dtype(), epoch, [&](const kernels::AugmentKey& key, const Tensor& y) {
-    on_device(y.device(),
-              [&](auto& context) { kernels::augment(context, augment, key, from, rows, samples, table, y); });
+    Tensor places = rows;
+    const Tensor bytes = rand_augmented(key, augment, from, places, samples);
+    on_device(y.device(), [&](auto& context) {
+      kernels::augment(context, augment, key, bytes, places, samples, table, y);
+    });
   });
+}
+
+Tensor Preprocess::rand_augmented(const kernels::AugmentKey& key, const Augment& augment, Tensor from,
+                                  Tensor& rows, const Tensor& samples) const {
+  if (!augment.rand_augment) return from;
+  const Shape one{samples.shape()[0], spec_.height, spec_.width, from.shape()[3]};
+  for (int number = 0; number < augment.rand_augment->operations; ++number) {
+    const Tensor next = Tensor::empty(one, {DType::u8, table_.device()});
+    on_device(next.device(), [&](auto& context) {
+      kernels::rand_augment(context, *augment.rand_augment, number, key, from, rows, samples, next);
+    });
+    from = next;
+    rows = {};
+  }
+  return from;
 }
 
 Tensor Preprocess::operator()(const Batch& batch, std::int64_t epoch, bool training) const {
@@ -146,6 +195,7 @@ Tensor Preprocess::prepared(const FieldSpec& field, const Tensor& from, const Te
                             const Augment& augment, std::int64_t epoch) const {
   Augment geometry = augment;
   geometry.cutout = 0;
+  geometry.random_erasing = 0;
   geometry.colour = {};
   switch (field.kind) {
     case FieldKind::values: return from;
@@ -171,6 +221,7 @@ Tensor Preprocess::prepared(const FieldSpec& field, const Tensor& from, const Te
 
 Batch Preprocess::prepare(const Batch& batch, std::int64_t epoch, bool training) const {
   const Device device = table_.device();
+  if (training && batch.fields) check_fields(augment_, *batch.fields);
   Batch ready{.images = (*this)(batch, epoch, training),
               .labels = batch.labels.defined() ? batch.labels.to(device) : Tensor(),
               .samples = batch.samples,

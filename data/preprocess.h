@@ -19,6 +19,9 @@ struct Normalization {
 /// of those exact. A constant channel counts as having a standard deviation of 1. Throws what reading does.
 Normalization measure(const Dataset& data, std::int64_t most = INT64_MAX, bool skip_unreadable = false);
 
+/// Throws ArgumentError where an Augment changes images in a way that other fields of them cannot follow.
+void check_fields(const Augment& augment, const std::vector<FieldSpec>& fields);
+
 /// Batches of bytes to batches a network can take.
 class Preprocess {
  public:
@@ -35,6 +38,9 @@ class Preprocess {
   Batch prepare(const Batch& batch, std::int64_t epoch, bool training) const;
 
  private:
+  /// Bytes of `from`, changed by RandAugment where there is some, else as they are: `rows` are then none.
+  Tensor rand_augmented(const kernels::AugmentKey& key, const Augment& augment, Tensor from, Tensor& rows,
+                        const Tensor& samples) const;
   /// Bytes of `from` [N or as many as `rows` choose from, H, W, C] through a table, changed in each view.
   Tensor changed(const Tensor& from, const Tensor& rows, const Tensor& samples, const Tensor& table,
                  const Augment& augment, std::int64_t epoch) const;

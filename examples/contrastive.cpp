@@ -56,6 +56,8 @@ struct Probe : Task {
 
 int main(int argc, char** argv) {
   TrainerConfig config{.program = "contrastive", .epochs = 10, .batch_size = 256, .lr = 0.4};
+  config.augment = {
+      .flip = true, .colour = {0.4f, 0.4f, 0.4f, 0.1f}, .resized_crop = RandomResizedCrop{.min_area = 0.2}};
   return train_main(argc, argv, config, dist::networks(), [](Trainer& trainer) {
     const auto folder = trainer.config().data_dir / "cifar10";
     const auto train = cifar10(folder, Split::train), test = cifar10(folder, Split::test);
@@ -63,18 +65,16 @@ int main(int argc, char** argv) {
 
     Contrast task;
     task.networks().initialize(seed);
-    const auto views = [](TrainerConfig& own) {
-      own.views = 2;
-      own.augment = {.flip = true,
-                     .colour = {0.4f, 0.4f, 0.4f, 0.1f},
-                     .resized_crop = RandomResizedCrop{.min_area = 0.2}};
-    };
+    const auto views = [](TrainerConfig& own) { own.views = 2; };
     trainer.phase("contrast", views).fit(task, *train);
 
     const auto fit_probe = [&](const char* phase, Encoder& encoder) {
       Probe probe(encoder);
       probe.head.initialize(seed);
-      const auto shorter = [](TrainerConfig& own) { own.epochs = (own.epochs + 1) / 2; };
+      const auto shorter = [](TrainerConfig& own) {
+        own.epochs = (own.epochs + 1) / 2;
+        own.augment = {};
+      };
       return trainer.phase(phase, shorter).fit(probe, *train, *test);
     };
     Encoder random;

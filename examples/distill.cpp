@@ -38,6 +38,7 @@ struct Distill : Task {
     frozen("teacher", teacher);
   }
   bool classifies() const override { return true; }
+  bool mixes_labels() const override { return true; }
 
   /// Log-probabilities at the temperature, in f32.
   Tensor soften(const Tensor& logits) {
@@ -48,7 +49,7 @@ struct Distill : Task {
     const Tensor logits = student(batch["image"]), taught = soften(teacher(batch["image"]));
     const Tensor divergence = kl_div(soften(logits), taught, true, KlReduction::batchmean);
     return affine(divergence, share * temperature * temperature) +
-           affine(cross_entropy(logits, batch["label"]), 1 - share);
+           affine(mixed_loss(batch, [&](auto& label) { return cross_entropy(logits, label); }), 1 - share);
   }
   void validation_step(const Batch& batch, Step& step) override {
     const Tensor logits = student(batch["image"]), label = batch["label"];

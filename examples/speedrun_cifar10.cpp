@@ -26,9 +26,12 @@ struct Speedrun : Task {
     network("", net);
   }
   bool classifies() const override { return true; }
+  bool mixes_labels() const override { return true; }
 
   Tensor training_step(const Batch& batch, Step&) override {
-    return cross_entropy(net(batch["image"]), batch["label"], config.label_smoothing);
+    const Tensor logits = net(batch["image"]);
+    return mixed_loss(
+        batch, [&](const Tensor& label) { return cross_entropy(logits, label, config.label_smoothing); });
   }
   void validation_step(const Batch& batch, Step& step) override {
     const Tensor x = batch["image"], label = batch["label"];

@@ -67,9 +67,11 @@ examples::Data images(const TrainerConfig& flags) {
   const auto [train, val] = open_both(flags);
   check_classes(*train, *val);
   const std::int64_t side = flags.image_size;
-  const ImageTransform drawn{.height = side, .width = side, .random_crop = RandomResizedCrop{}};
   // The middle 224 of 256 pixels, or as much of another size.
   const ImageTransform middle{.height = side, .width = side, .shorter_side = (side * 8 + 3) / 7};
+  ImageTransform drawn = middle;
+  if (flags.augment.resized_crop)
+    drawn = {.height = side, .width = side, .random_crop = flags.augment.resized_crop};
   examples::Data data{std::make_unique<DecodedDataset>(train, drawn, middle, flags.seed),
                       std::make_unique<DecodedDataset>(val, middle)};
   if (!flags.test_data.empty()) {
@@ -103,7 +105,7 @@ int main(int argc, char** argv) {
   config.lr = 0.5;
   config.weight_decay = 1e-4;
   config.label_smoothing = 0.1;
-  config.augment = {.flip = true};
+  config.augment = {.flip = true, .resized_crop = RandomResizedCrop{}, .crops_when_decoded = true};
   // Of ImageNet's training set, as everybody has them.
   config.pixel_mean = {0.485, 0.456, 0.406};
   config.pixel_stddev = {0.229, 0.224, 0.225};

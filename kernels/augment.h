@@ -41,7 +41,15 @@ struct RandomResizedCrop {
   bool operator==(const RandomResizedCrop&) const = default;
 };
 
-/// Random changes to a training image. Colours change first; then the others, in this order.
+/// `operations` of 14 changes, each drawn anew, of one magnitude in [0, 30] (kernels/rand_augment.h).
+struct RandAugment {
+  int operations = 2;  ///< in [1, 16]
+  int magnitude = 9;
+
+  bool operator==(const RandAugment&) const = default;
+};
+
+/// Random changes to a training image. RandAugment comes first, then colours; then the others, in this order.
 struct Augment {
   /// Shifts the image by up to `pad` pixels each way: the crop of a padded image. Reflect needs pad < side.
   std::int64_t pad = 0;
@@ -57,7 +65,16 @@ struct Augment {
   ColourJitter colour = {};
   /// In place of `pad`: a random part scaled to the size of the whole image, bilinear.
   std::optional<RandomResizedCrop> resized_crop = {};
+  /// The data set takes that part while it decodes (DecodedDataset); Preprocess leaves it to it.
+  bool crops_when_decoded = false;
+  std::optional<RandAugment> rand_augment = {};
+  /// The probability of a blank rectangle (kernels::draw_erasing), in [0, 1]; not with cutout.
+  float random_erasing = 0;
+  /// Alpha of Beta(alpha, alpha), which the shares are drawn from that images of a batch are mixed by
+  /// (data/mix.h); 0: they are not. With both, each batch draws which.
+  double mixup = 0, cutmix = 0;
 
+  bool mixes() const { return mixup > 0 || cutmix > 0; }
   bool operator==(const Augment&) const = default;
 };
 
@@ -118,9 +135,18 @@ struct AugmentKey {
   std::int64_t view = 0;  ///< below 256
 };
 
-/// What a draw is for: the minor number of its stream. Attempts at a resized crop take the numbers from there
-/// on, and each view has 256 of its own.
-enum class AugmentOp : std::uint8_t { crop = 0, flip = 1, cutout = 2, colour = 3, resized_crop = 16 };
+/// What a draw is for: the minor number of its stream. Attempts at a resized crop or at erasing, and the
+/// operations of RandAugment, take the numbers from there on, and each view has 256 of its own.
+enum class AugmentOp : std::uint8_t {
+  crop = 0,
+  flip = 1,
+  cutout = 2,
+  colour = 3,
+  erases = 4,
+  resized_crop = 16,
+  erasing = 32,
+  rand_augment = 64
+};
 
 ATH_HD inline PhiloxBlock draw_augment(const AugmentKey& key, int op, std::int64_t sample) {
   const auto stream = random_stream(RandomPurpose::augment, static_cast<std::uint64_t>(key.epoch),
@@ -189,7 +215,35 @@ struct AugmentPlan {
   std::int64_t box_height = 0, box_width = 0;
 };
 
-/// Draws all of a sample's plan but for a resized crop, which takes a kernel twice the registers.
+/// The share of an image's area that random erasing blanks.
+constexpr float kLeastErased = 0.02f, kMostErased = 1.0f / 3;
+
+/// Draws the rectangle, its height 0.3 to 10 / 3 times its width, drawn evenly between the logarithms; none
+/// where ten draws do not fit. Source: Zhong et al. 2017, arXiv:1708.04896; torchvision's RandomErasing.
+ATH_HD inline void draw_erasing(float probability, std::int64_t height, std::int64_t width,
+                                const AugmentKey& key, std::int64_t sample, AugmentPlan& plan) {
+  const auto draw = [&](AugmentOp op, int number) {
+    return draw_augment(key, static_cast<int>(op) + number, sample);
+  };
+  if (random_uniform(draw(AugmentOp::erases, 0).word[0]) >= probability) return;
+  constexpr float kLogRatio = 1.2039728f;  // of 10 / 3
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const PhiloxBlock random = draw(AugmentOp::erasing, attempt);
+    const float share = kLeastErased + (kMostErased - kLeastErased) * random_uniform(random.word[0]);
+    const float ratio = math::exp(kLogRatio * (2 * random_uniform(random.word[1]) - 1));
+    const float area = share * static_cast<float>(height * width);
+    const auto h = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area * ratio)));
+    const auto w = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area / ratio)));
+    if (h < 1 || w < 1 || h >= height || w >= width) continue;
+    plan.blank_height = h;
+    plan.blank_width = w;
+    plan.blank_y = below(random.word[2], height - h + 1);
+    plan.blank_x = below(random.word[3], width - w + 1);
+    return;
+  }
+}
+
+/// Draws all of a sample's plan but for erasing and a resized crop, which take a kernel twice the registers.
 ATH_HD inline AugmentPlan plan_unscaled(const Augment& augment, std::int64_t height, std::int64_t width,
                                         const AugmentKey& key, std::int64_t sample) {
   const auto draw = [&](AugmentOp op) { return draw_augment(key, static_cast<int>(op), sample); };
@@ -234,6 +288,7 @@ ATH_HD inline AugmentPlan plan_unscaled(const Augment& augment, std::int64_t hei
 ATH_HD inline AugmentPlan plan_augment(const Augment& augment, std::int64_t height, std::int64_t width,
                                        const AugmentKey& key, std::int64_t sample) {
   AugmentPlan plan = plan_unscaled(augment, height, width, key, sample);
+  if (augment.random_erasing > 0) draw_erasing(augment.random_erasing, height, width, key, sample, plan);
   if (augment.resized_crop) {
     const CropBox box = draw_crop(*augment.resized_crop, height, width, key, sample);
     plan.scales = true;

@@ -31,7 +31,8 @@ enum class RandomPurpose : std::uint8_t {
   order = 2,
   augment = 3,
   check = 4,
-  task = 5
+  task = 5,
+  mix = 6
 };
 
 /// The stream of a purpose at `major` (an epoch or a step, below 2^40) and `minor` (the op within it).

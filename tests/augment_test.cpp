@@ -115,6 +115,13 @@ Tensor identity(std::int64_t channels, DType dtype) {
   return table;
 }
 
+/// Each byte plus one, so that a pixel that is blank is known.
+Tensor affine_table(std::int64_t channels) {
+  Tensor table = identity(channels, DType::f32);
+  for (std::int64_t i = 0; i < table.numel(); ++i) table.data<float>()[i] += 1;
+  return table;
+}
+
 TEST(ResizedCrop, IsBilinearInAPartThatIsDrawn) {
   const ImageSpec spec{9, 13, 3, 2};
   const auto data = synthetic(spec, 20, 5);
@@ -272,6 +279,54 @@ TEST(Augment, CutoutStaysInsideAndCoversTheEdges) {
   EXPECT_TRUE(cut_at_edge && whole);
 }
 
+TEST(RandomErasing, HasItsProbabilityAreaAndRatio) {
+  constexpr int kSamples = 4000;
+  int erased = 0;
+  double shares = 0, logarithms = 0, low = 1, high = 0, flat = 9, tall = 0;
+  for (std::int64_t sample = 0; sample < kSamples; ++sample) {
+    const auto plan = kernels::plan_augment({.random_erasing = 0.25f}, 200, 240, {3, 4}, sample);
+    if (plan.blank_height == 0) continue;
+    ++erased;
+    ASSERT_TRUE(plan.blank_y >= 0 && plan.blank_x >= 0 && plan.blank_y + plan.blank_height <= 200 &&
+                plan.blank_x + plan.blank_width <= 240);
+    const double share = double(plan.blank_height * plan.blank_width) / (200 * 240);
+    const double ratio = double(plan.blank_height) / double(plan.blank_width);
+    low = std::min(low, share), high = std::max(high, share);
+    flat = std::min(flat, ratio), tall = std::max(tall, ratio);
+    shares += share;
+    logarithms += std::log(ratio);
+  }
+  EXPECT_NEAR(erased, kSamples / 4, 4 * 28);
+  EXPECT_NEAR(low, 0.02, 0.003);
+  EXPECT_NEAR(high, 1.0 / 3, 0.005);
+  EXPECT_NEAR(flat, 0.3, 0.02);
+  EXPECT_NEAR(tall, 10.0 / 3, 0.2);
+  EXPECT_NEAR(shares / erased, (0.02 + 1.0 / 3) / 2, 0.015);
+  EXPECT_NEAR(logarithms / erased, 0, 0.1);
+}
+
+TEST(RandomErasing, BlanksPicturesAndNoMasks) {
+  const auto data = synthetic({16, 16, 1, 2}, 40, 5);
+  const Tensor images =
+      Tensor::from(std::vector(data->pixels().begin(), data->pixels().end()), {40, 16, 16, 1});
+  const Augment augment{.random_erasing = 1};
+  const auto table = affine_table(1);
+  const std::vector<double> got = run(augment, images, table).to_vector();
+  for (std::int64_t n = 0; n < 40; ++n) {
+    const auto plan = kernels::plan_augment(augment, 16, 16, {11, 4}, 5 * n);
+    ASSERT_GT(plan.blank_height * plan.blank_width, 0);
+    for (std::int64_t i = 0; i < 256; ++i) {
+      const std::int64_t y = i / 16 - plan.blank_y, x = i % 16 - plan.blank_x;
+      const bool blank = y >= 0 && y < plan.blank_height && x >= 0 && x < plan.blank_width;
+      const auto at = static_cast<std::size_t>(n * 256 + i);
+      ASSERT_EQ(got[at], blank ? 0 : data->pixels()[at] + 1) << n << " " << i;
+    }
+  }
+  EXPECT_NO_THROW(Preprocess({8, 8, 1, 2}, {{0.0}, {1.0}}, DType::f32, kCpu, augment));
+  EXPECT_THROW(Preprocess({8, 8, 1, 2}, {{0.0}, {1.0}}, DType::f32, kCpu, {.cutout = 2, .random_erasing = 1}),
+               ArgumentError);
+}
+
 /// A pixel's new colours, one step after the other, in double.
 std::array<double, 3> recoloured(const double* pixel, double brightness, double contrast, double saturation,
                                  double hue) {
@@ -384,6 +439,20 @@ TEST(Preprocess, ChangesImagesInTrainingOnly) {
   EXPECT_NE(preprocess(batch, 0, true).to_vector(), plain);
   EXPECT_NE(preprocess(batch, 1, true).to_vector(), preprocess(batch, 0, true).to_vector());
   EXPECT_EQ(preprocess(batch, 1, true).to_vector(), preprocess(batch, 1, true).to_vector());
+}
+
+TEST(ResizedCrop, IsLeftToADataSetThatDecodes) {
+  const ImageSpec spec{8, 8, 1, 10};
+  const auto data = synthetic(spec, 20);
+  Loader loader(*data, {.batch_size = 20});
+  Batch batch;
+  ASSERT_TRUE(loader.next(batch));
+  const auto after = [&](const Augment& augment) {
+    return Preprocess(spec, measure(*data), DType::f32, kCpu, augment)(batch, 0, true).to_vector();
+  };
+  const RandomResizedCrop crop;
+  EXPECT_EQ(after({.flip = true, .resized_crop = crop, .crops_when_decoded = true}), after({.flip = true}));
+  EXPECT_NE(after({.flip = true, .resized_crop = crop}), after({.flip = true}));
 }
 
 TEST(Preprocess, RefusesWhatDoesNotFit) {

@@ -62,6 +62,18 @@ run 0 train_images few "${few[@]}" --run-dir balanced --class-weights balanced
 refuses "--class-weights is not given and was balanced" train_images few "${few[@]}" --epochs 2 --run-dir balanced --resume auto
 refuses "--class-weights: must be none or balanced" train_images few "${few[@]}" --class-weights even
 
+# --augment: what is cut while it is decoded, a random part of the photo unless the list has none.
+run 0 train_images few "${few[@]}" --run-dir usual --augment resized-crop,flip
+run 0 train_images few "${few[@]}" --run-dir larger --augment resized-crop:0.9,flip
+run 0 train_images few "${few[@]}" --run-dir middle --augment flip
+[ "$(end plain weights_hash)" = "$(end usual weights_hash)" ] || die "resized-crop,flip is not the default"
+for run in larger middle; do
+  [ "$(end plain weights_hash)" != "$(end $run weights_hash)" ] || die "--augment changes nothing in $run"
+done
+[ "$(end larger weights_hash)" != "$(end middle weights_hash)" ] || die "--augment flip still crops"
+refuses "--augment is 'pad 0, flip true, cutout 0, no resized crop' and was 'pad 0, flip true, cutout 0';" \
+  train_images few "${few[@]}" --epochs 2 --run-dir plain --augment flip --resume auto
+
 # train/ and val/ below the folder are what they are called.
 mkdir both && mv photos both/train && cp -r all/val both/val
 run 0 train_images both "${few[@]}" --max-steps 1

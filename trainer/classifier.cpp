@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "autograd/elementwise.h"
-#include "autograd/loss.h"
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
 #include "tensor/error.h"
+#include "trainer/mixed_labels.h"
 
 namespace athanor {
 
@@ -40,16 +40,21 @@ Tensor Classifier::training_step(const Batch& batch, Step& step) {
   ATH_CHECK(logits.shape() == (Shape{batch.size(), classes_}),
             "trainer: the model must return logits {}, but got {}", (Shape{batch.size(), classes_}),
             logits.shape());
-  if (class_weights_.defined()) {
-    const Tensor losses = cross_entropy(logits, batch.labels, smoothing_, Reduction::none) *
-                          index_select(class_weights_, 0, batch.labels);
-    step.log_classes(losses.detach(), logits, batch.labels);
-    return mean(losses);
+  CrossEntropy loss = training_loss(logits, batch.labels);
+  if (batch.partner_labels.defined()) {
+    const CrossEntropy partners = training_loss(logits, batch.partner_labels);
+    loss = {by_shares(batch, loss.mean, partners.mean), by_shares(batch, loss.losses, partners.losses)};
   }
-  const CrossEntropy loss = cross_entropy_of_each(logits, batch.labels, smoothing_);
   // Not by way of the batch's mean: f32 means, times what ranks have of a batch, are others than one rank's.
-  step.log_classes(loss.losses, logits, batch.labels);
+  step.log_classes(loss.losses, logits, main_labels(batch));
   return loss.mean;
+}
+
+CrossEntropy Classifier::training_loss(const Tensor& logits, const Tensor& labels) const {
+  if (!class_weights_.defined()) return cross_entropy_of_each(logits, labels, smoothing_);
+  const Tensor losses =
+      cross_entropy(logits, labels, smoothing_, Reduction::none) * index_select(class_weights_, 0, labels);
+  return {mean(losses), losses.detach()};
 }
 
 void Classifier::validation_step(const Batch& batch, Step& step) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "autograd/loss.h"
 #include "data/dataset.h"
 #include "trainer/task.h"
 
@@ -11,7 +12,8 @@ namespace athanor {
 Tensor balanced_weights(const Dataset& data);
 
 /// Images to classes: cross entropy and accuracy. Training losses are smoothed and weighted, validated ones
-/// are not.
+/// are not. Of mixed images (data/mix.h) the training loss is that of both labels, by their shares, and right
+/// is who finds the label of the larger share.
 class Classifier final : public Task {
  public:
   /// `model` takes [N, H, W, C] to logits [N, classes], and must outlive this. The training loss of an image
@@ -23,8 +25,11 @@ class Classifier final : public Task {
   Tensor training_step(const Batch& batch, Step& step) override;
   void validation_step(const Batch& batch, Step& step) override;
   bool classifies() const override { return true; }
+  bool mixes_labels() const override { return true; }
 
  private:
+  CrossEntropy training_loss(const Tensor& logits, const Tensor& labels) const;
+
   nn::Module& model_;
   std::int64_t classes_;
   double smoothing_;

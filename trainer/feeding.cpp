@@ -4,6 +4,7 @@
 
 #include "data/detail/batch_plan.h"
 #include "data/detail/cores.h"
+#include "data/mix.h"
 #include "kernels/context.h"
 #include "tensor/error.h"
 #include "trainer/progress.h"
@@ -45,6 +46,7 @@ Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, 
                  const Dataset* held_out, const std::function<void(const std::string&)>& on_note)
     : config_(config), strategy_(strategy), resident_(train.resident()) {
   check_fits(train, held_out ? *held_out : train);
+  check_fields(config.augment, train.fields());
   ATH_CHECK(train.size() >= strategy.world_size(),
             "trainer: there must be a sample to train on for each of {} ranks, but there are {}",
             strategy.world_size(), train.size());
@@ -113,7 +115,14 @@ std::int64_t Feeding::samples_of_step(std::int64_t delivered) const {
   return std::min(samples_per_epoch() - delivered, config_.accumulate * config_.batch_size);
 }
 
-BatchPlace Feeding::place(std::int64_t epoch, std::int64_t step, std::int64_t of_ranks, bool training) const {
+Batch Feeding::prepare(const Batch& batch, const BatchPlace& place) const {
+  Batch ready = prepare(batch, place.epoch, true);
+  mix(ready, config_.augment, mix_key(place.seed, place.step, place.pass));
+  return ready;
+}
+
+BatchPlace Feeding::place(std::int64_t epoch, std::int64_t step, std::int64_t of_ranks, bool training,
+                          std::int64_t pass) const {
   const detail::BatchPlan plan{of_ranks, of_ranks, strategy_.rank(), strategy_.world_size()};
   const detail::BatchPlan::Rows rows = plan.rows_of(0);
   return {.training = training,
@@ -123,7 +132,8 @@ BatchPlace Feeding::place(std::int64_t epoch, std::int64_t step, std::int64_t of
           .first = rows.first,
           .of_ranks = of_ranks,
           .seed = config_.seed,
-          .options = {compute_dtype(config_.precision), config_.device}};
+          .options = {compute_dtype(config_.precision), config_.device},
+          .pass = pass};
 }
 
 void Feeding::start_epoch(std::int64_t epoch, std::int64_t delivered) {

@@ -45,11 +45,14 @@ class Feeding {
   /// This rank's part of the next batch to train on.
   void next(Batch& batch, PhaseTimes& times) const;
   /// Where a batch of `of_ranks` samples stands, of which this rank has a part.
-  BatchPlace place(std::int64_t epoch, std::int64_t step, std::int64_t of_ranks, bool training) const;
+  BatchPlace place(std::int64_t epoch, std::int64_t step, std::int64_t of_ranks, bool training,
+                   std::int64_t pass = 0) const;
   /// A batch as a network takes it, on the device, changed at random for training; of validation, as it is.
   Batch prepare(const Batch& batch, std::int64_t epoch, bool training) const {
     return preprocess_->prepare(batch, epoch, training);
   }
+  /// The same of a batch to train on, and mixed (data/mix.h) where the run mixes.
+  Batch prepare(const Batch& batch, const BatchPlace& place) const;
 
   /// "data in memory".
   std::string describe() const;

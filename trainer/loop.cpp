@@ -66,8 +66,8 @@ void Run::run_passes(std::int64_t samples, bool updates) {
   Batch batch;  // this rank's part
   for (std::int64_t done = 0; done < samples; done += config_.batch_size) {
     feeding_.next(batch, times_);
-    now_.pass = feeding_.place(position_.epoch, position_.attempted,
-                               std::min(config_.batch_size, samples - done), true);
+    now_.pass = feeding_.place(position_.epoch, position_.attempted - (updates ? 0 : 1),
+                               std::min(config_.batch_size, samples - done), true, done / config_.batch_size);
     now_.updates = updates && done + config_.batch_size >= samples;
     // Ranks without samples join with zeros; not where others expect messages of their pass.
     const bool joins = updates && (joined_ || !returns_loss());
@@ -85,7 +85,7 @@ void Run::run_pass(const Batch& batch) {
     const auto timed = times_.scope(&Times::forward);
     const Batch prepared = [&] {
       const auto copying = times_.scope(&Times::copy);
-      return feeding_.prepare(batch, position_.epoch, true);
+      return feeding_.prepare(batch, now_.pass);
     }();
     const AllocTag named("activations");
     Step step(now_.pass, now_.draws,

@@ -179,6 +179,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   FlagTable flags(app);
   detail::add_training_flags(flags, config);
   detail::add_recipe_flags(flags, config);
+  detail::add_augment_flag(flags, config);
   detail::add_weight_flags(flags, config);
   detail::add_cadence_flags(flags, config);
   detail::add_data_flags(flags, config);

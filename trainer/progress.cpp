@@ -52,7 +52,11 @@ std::string describe(const Augment& augment) {
   if (augment.resized_crop) text += ", resized crops";
   if (augment.flip) text += augment.alternate_flip ? ", alternating flips" : ", flips";
   if (augment.colour.any()) text += ", colours";
+  if (augment.rand_augment) text += ", rand-augment";
   if (augment.cutout > 0) text += fmt::format(", cutout {}", augment.cutout);
+  if (augment.random_erasing > 0) text += ", erasing";
+  if (augment.mixup > 0) text += fmt::format(", mixup {}", augment.mixup);
+  if (augment.cutmix > 0) text += fmt::format(", cutmix {}", augment.cutmix);
   return text;
 }
 

@@ -53,9 +53,17 @@ std::string text(const Augment& augment) {
     all += fmt::format(", brightness {}, contrast {}, saturation {}, hue {}", colour.brightness,
                        colour.contrast, colour.saturation, colour.hue);
   }
-  if (const auto& crop = augment.resized_crop)
+  // Programs that crop while they decode have always done so: their usual crop is not mentioned.
+  const auto& crop = augment.resized_crop;
+  if (augment.crops_when_decoded && !crop) all += ", no resized crop";
+  if (crop && !(augment.crops_when_decoded && *crop == RandomResizedCrop{}))
     all += fmt::format(", resized crop of area {} to {} and ratio {} to {}", crop->min_area, crop->max_area,
                        crop->min_ratio, crop->max_ratio);
+  if (const auto& rand = augment.rand_augment)
+    all += fmt::format(", rand-augment {} of magnitude {}", rand->operations, rand->magnitude);
+  if (augment.random_erasing > 0) all += fmt::format(", random erasing {}", augment.random_erasing);
+  if (augment.mixup > 0) all += fmt::format(", mixup {}", augment.mixup);
+  if (augment.cutmix > 0) all += fmt::format(", cutmix {}", augment.cutmix);
   return all;
 }
 

@@ -58,6 +58,7 @@ struct BatchPlace {
                of_ranks = 0;   ///< where they begin among those of all ranks, and how many these are
   std::uint64_t seed = 0;      ///< of the run
   TensorOptions options = {};  ///< of what a network takes
+  std::int64_t pass = 0;       ///< of the step; 0 is the first
 };
 
 /// What of a run a step can reach.
@@ -182,6 +183,9 @@ class Task {
   virtual bool gathers() const { return false; }
   /// Whether loss and accuracy are what counts, as reports then say.
   virtual bool classifies() const { return false; }
+  /// Whether training steps take the loss of mixed labels (trainer/mixed_labels.h): without, --augment mixup
+  /// and cutmix are refused.
+  virtual bool mixes_labels() const { return false; }
   /// Where there are several: each trains networks of its own, together all. None: the Trainer's trains all.
   virtual std::vector<OptimizerSpec> optimizers() const { return {}; }
 

@@ -194,6 +194,11 @@ FitReport Trainer::fit(Task& task, const Dataset& train) {
 
 FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out) {
   if (ended_phases_) return *ended_phases_;
+  ATH_CHECK(
+      !config_.augment.mixes() || (task.mixes_labels() && config_.views == 1),
+      "--augment: mixup and cutmix mix labels, so that the task must take the loss of mixed labels, but "
+      "that of {} does not; leave them out",
+      config_.phase.empty() ? config_.program : config_.phase);
   why_stopped_.clear();
   const MemoryLimit limit(config_);
   return on_device(config_.device, [&](auto& context) {

@@ -25,11 +25,11 @@ struct Plan {
 
 // A call of its own: one thread makes it, and inlined it would take registers from all. It writes by a
 // reference, for the place of a returned struct passes for the caller's own, which no race detector watches.
-template <bool Box>
+template <bool Full>
 [[gnu::noinline]] __device__ void draw_plan(const Augment& augment, const AugmentKey& key, const Batch& batch,
                                             std::int64_t sample, Plan& to) {
-  const AugmentPlan plan = Box ? plan_augment(augment, batch.height, batch.width, key, sample)
-                               : plan_unscaled(augment, batch.height, batch.width, key, sample);
+  const AugmentPlan plan = Full ? plan_augment(augment, batch.height, batch.width, key, sample)
+                                : plan_unscaled(augment, batch.height, batch.width, key, sample);
   const auto narrow = [](std::int64_t i) { return static_cast<int>(i); };
   to = {narrow(plan.dy),
         narrow(plan.dx),
@@ -95,8 +95,9 @@ template <class T, bool Box> struct Reader {
 };
 
 /// A byte in and an element out per value, and a look-up. A block takes piece after piece of images: one
-/// thread draws what happens to the sample, and each makes runs of W neighbouring values.
-template <class T, int W, bool Box>
+/// thread draws what happens to the sample, and each makes runs of W neighbouring values. `Full`: it may draw
+/// all that there is.
+template <class T, int W, bool Box, bool Full>
 __global__ void __launch_bounds__(kThreads)
     augment_pieces(Augment augment, AugmentKey key, Batch batch, const T* table, bool table_fits, T* y) {
   __shared__ Plan plan;
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t task = blockIdx.x; task < batch.count * batch.pieces; task += gridDim.x) {
     const std::int64_t n = task / batch.pieces;
     __syncthreads();  // the table is there, and nobody needs the last plan
-    if (threadIdx.x == 0) draw_plan<Box>(augment, key, batch, batch.samples[n], plan);
+    if (threadIdx.x == 0) draw_plan<Full>(augment, key, batch, batch.samples[n], plan);
     __syncthreads();
     const std::uint8_t* image = batch.images + (batch.rows ? batch.rows[n] : n) * numel;
     const int first = static_cast<int>(task % batch.pieces) * kThreads * kPerThread;
@@ -169,9 +170,10 @@ void augment(CudaContext& context, const Augment& augment, const AugmentKey& key
                            .block = kThreads,
                            .shared_bytes = fits ? bytes : 0};
     const bool runs = numel % W == 0 && cuda::aligned<W>(out);
-    const auto kernel = augment.resized_crop ? augment_pieces<T, 1, true>
-                        : runs               ? augment_pieces<T, W, false>
-                                             : augment_pieces<T, 1, false>;
+    const auto kernel = augment.resized_crop         ? augment_pieces<T, 1, true, true>
+                        : augment.random_erasing > 0 ? augment_pieces<T, 1, false, true>
+                        : runs                       ? augment_pieces<T, W, false, false>
+                                                     : augment_pieces<T, 1, false, false>;
     cuda::launch(context, how, kernel, augment, key, batch, table.data<T>(), fits, out);
   };
   if (y.dtype() == DType::u8) return run_as.template operator()<std::uint8_t>();

@@ -1,5 +1,7 @@
 #include "kernels/augment.h"
 
+#include "kernels/mix.h"
+#include "kernels/rand_augment.h"
 #include "tests/cuda/device.h"
 
 namespace athanor {
@@ -39,6 +41,7 @@ TEST_F(AugmentOnDevice, HasTheBitsOfTheCpu) {
       {.pad = 1, .flip = true, .cutout = 40},
       {.colour = {.brightness = 0.4f, .contrast = 0.4f, .saturation = 0.4f, .hue = 0.1f}},
       {.pad = 3, .flip = true, .cutout = 3, .colour = {.saturation = 2, .hue = 0.5f}},
+      {.flip = true, .random_erasing = 0.7f},
       {.flip = true, .cutout = 3, .resized_crop = RandomResizedCrop{}},
       {.colour = {.hue = 0.3f}, .resized_crop = RandomResizedCrop{0.3, 0.5, 0.5, 2}}};
   const Size sizes[] = {{6, 8, 8, 3},   {5, 7, 9, 3},  {4, 8, 8, 1}, {3, 5, 5, 4},
@@ -66,6 +69,45 @@ TEST_F(AugmentOnDevice, PointsAndBoxesHaveTheBitsOfTheCpu) {
       kernels::augment_points(cuda_context(test::device()), augment, key, 12, 17, samples.to(test::device()),
                               x.to(test::device()), y_on);
       EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y)) << shape.str();
+    }
+  }
+}
+
+TEST_F(AugmentOnDevice, RandAugmentHasTheBitsOfTheCpu) {
+  for (const Size& size : {Size{40, 7, 9, 3}, Size{33, 8, 8, 1}, Size{6, 33, 40, 3}, Size{0, 4, 4, 3}}) {
+    for (const int magnitude : {9, 30}) {
+      const auto [count, height, width, channels] = size;
+      const Tensor images = test::filled({{count + 2, height, width, channels}}, DType::u8, {1}, 20, 230);
+      const Tensor samples = test::filled({{count}}, DType::i64, {3}, 0, 1000);
+      const Tensor rows = test::filled({{count}}, DType::i64, {2}, 0, static_cast<double>(count + 2));
+      const Tensor y = Tensor::empty({count, height, width, channels}, {DType::u8, kCpu});
+      const Tensor y_on = Tensor::empty(y.shape(), {DType::u8, test::device()});
+      const RandAugment how{.magnitude = magnitude};
+      kernels::rand_augment(cpu_context(), how, 1, {11, 5, 1}, images, rows, samples, y);
+      kernels::rand_augment(cuda_context(test::device()), how, 1, {11, 5, 1}, images.to(test::device()),
+                            rows.to(test::device()), samples.to(test::device()), y_on);
+      EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y)) << y.shape().str() << " " << magnitude;
+    }
+  }
+}
+
+TEST_F(AugmentOnDevice, MixedBatchesHaveTheBitsOfTheCpu) {
+  const Mixing hows[] = {{.share = 0.3},
+                         {.share = 1},
+                         {.share = 0.7, .cuts = true, .top = 1, .left = 2, .height = 3, .width = 4},
+                         {.share = 1, .cuts = true}};
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    for (const Mixing& how : hows) {
+      for (const std::int64_t count : {0, 1, 2, 7, 300}) {
+        const Tensor images = test::filled({{count, 5, 6, 3}}, dtype, {1}, -2, 2);
+        const Tensor labels = test::filled({{count}}, DType::i64, {3}, 0, 10);
+        const Tensor partners = Tensor::empty({count}, {DType::i64, kCpu});
+        const Tensor images_on = images.to(test::device()), partners_on = partners.to(test::device());
+        kernels::mix(cpu_context(), how, images, labels, partners);
+        kernels::mix(cuda_context(test::device()), how, images_on, labels.to(test::device()), partners_on);
+        EXPECT_TRUE(test::same_bits(images_on.to(kCpu), images)) << fmt::format("{} {}", dtype, count);
+        EXPECT_TRUE(test::same_bits(partners_on.to(kCpu), partners)) << count;
+      }
     }
   }
 }

@@ -11,6 +11,7 @@ void add_training_flags(FlagTable& flags, TrainerConfig& config);
 void add_recipe_flags(FlagTable& flags, TrainerConfig& config);
 /// After the flags were read: what an optimizer that was chosen is usually used with, where no flag says so.
 void fit_to_optimizer(FlagTable& flags, TrainerConfig& config);
+void add_augment_flag(FlagTable& flags, TrainerConfig& config);
 void add_weight_flags(FlagTable& flags, TrainerConfig& config);
 void add_cadence_flags(FlagTable& flags, TrainerConfig& config);
 void add_data_flags(FlagTable& flags, TrainerConfig& config);
