@@ -335,8 +335,8 @@ std::vector<std::pair<std::string, std::string>> flags_with_values() {
 
 // Neither wraps around, becomes 0 on the way to f32, nor ends in another flag's name, or in none.
 TEST(Flags, NumbersThatNothingCanBeDoneWithAreRefusedByName) {
-  const std::vector<std::string> texts{"NAME", "DIR", "PATH", "P",    "T",      "D",   "S",
-                                       "A",    "O",   "FILE", "KIND", "METRIC", "WHAT"};
+  const std::vector<std::string> texts{"NAME", "DIR", "PATH", "P",    "T",      "D",    "S",
+                                       "A",    "O",   "FILE", "KIND", "METRIC", "WHAT", "LIST"};
   int numeric = 0;
   for (const auto& [flag, shown] : flags_with_values()) {
     SCOPED_TRACE(flag);

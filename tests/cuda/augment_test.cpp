@@ -1,6 +1,7 @@
 #include "kernels/augment.h"
 
-#include "kernels/mix.h"
+#include "data/mix.h"
+#include "data/preprocess.h"
 #include "kernels/rand_augment.h"
 #include "tests/cuda/device.h"
 
@@ -109,6 +110,34 @@ TEST_F(AugmentOnDevice, MixedBatchesHaveTheBitsOfTheCpu) {
         EXPECT_TRUE(test::same_bits(partners_on.to(kCpu), partners)) << count;
       }
     }
+  }
+}
+
+// All of it, as training does it: several operations, then the rest, then partners.
+TEST_F(AugmentOnDevice, ABatchToTrainOnHasTheBitsOfTheCpu) {
+  const ImageSpec spec{9, 8, 3, 10};
+  const Augment augment{.pad = 2,
+                        .flip = true,
+                        .colour = {.hue = 0.2f},
+                        .rand_augment = RandAugment{.operations = 3},
+                        .random_erasing = 0.5f,
+                        .mixup = 1,
+                        .cutmix = 1};
+  Batch batch;
+  batch.images = test::filled({{11, 9, 8, 3}}, DType::u8, {1}, 0, 256);
+  batch.labels = test::filled({{11}}, DType::i64, {2}, 0, 10);
+  batch.samples = test::filled({{11}}, DType::i64, {3}, 0, 1000);
+  const auto prepared = [&](Device device, std::int64_t step) {
+    const Normalization pixels{{0.4, 0.5, 0.6}, {0.2, 0.3, 0.25}};
+    Batch ready = Preprocess(spec, pixels, DType::f32, device, augment, 5).prepare(batch, 2, true);
+    mix(ready, augment, mix_key(5, step, 1));
+    return ready;
+  };
+  for (std::int64_t step = 0; step < 6; ++step) {
+    const Batch here = prepared(kCpu, step), there = prepared(test::device(), step);
+    EXPECT_EQ(there.own_share, here.own_share);
+    EXPECT_TRUE(test::same_bits(there.images.to(kCpu), here.images)) << step;
+    EXPECT_TRUE(test::same_bits(there.partner_labels.to(kCpu), here.partner_labels)) << step;
   }
 }
 
