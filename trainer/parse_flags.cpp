@@ -8,6 +8,7 @@
 #include "tensor/nearest.h"
 #include "trainer/config.h"
 #include "trainer/detail/flag_table.h"
+#include "trainer/detail/read_flag.h"
 #include "trainer/detail/shared_flags.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/flags.h"
@@ -103,7 +104,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
       config.program);
   app.allow_extras();
   FlagTable flags(app);
-  if (const DeviceChoice choice = automatic_device(); config.device == kCpu) {
+  if (const read_flag::DeviceChoice choice = read_flag::automatic_device(); config.device == kCpu) {
     config.device = choice.device;
     config.device_note = choice.note;
   }
