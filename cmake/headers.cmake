@@ -211,6 +211,7 @@ set(ATHANOR_HEADERS
   tensor/pinned.h
   tensor/pool.h
   tensor/printable.h
+  tensor/proto.h
   tensor/ref.h
   tensor/regular_file.h
   tensor/safetensors.h

@@ -336,7 +336,7 @@ set(ATHANOR_SOURCES
 # Which of them are formats: these folders, and what in data/ and trainer/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
 list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^trainer/tool/|^data/(formats|image)/|^data/(convert|decoded_dataset|recode|stratified_split)\\.cpp$|^trainer/(evaluation_json|evaluation_svg|predictor|samples)\\.cpp$")
-list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
+list(REMOVE_ITEM ATHANOR_FORMATS data/formats/crc32c.cpp data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 # What `athanor predict` takes, which scripts/quickstart.sh builds, too.
 set(ATHANOR_PREDICT ${ATHANOR_FORMATS})
