@@ -270,11 +270,13 @@ set(ATHANOR_SOURCES
   optim/sgd.cpp
   optim/step.cpp
   optim/step_buffer.cpp
+  trainer/appended_file.cpp
   trainer/background_save.cpp
   trainer/bottleneck.cpp
   trainer/checkpoint_folder.cpp
   trainer/classifier.cpp
   trainer/config.cpp
+  trainer/csv_log.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
   trainer/evaluate.cpp
@@ -290,7 +292,10 @@ set(ATHANOR_SOURCES
   trainer/frozen_weights.cpp
   trainer/gather_metrics.cpp
   trainer/json_lines.cpp
+  trainer/layers.cpp
   trainer/limits.cpp
+  trainer/logger_flags.cpp
+  trainer/loggers.cpp
   trainer/loop.cpp
   trainer/machine_flags.cpp
   trainer/metric_sums.cpp
@@ -319,7 +324,9 @@ set(ATHANOR_SOURCES
   trainer/settings.cpp
   trainer/signals.cpp
   trainer/state_file.cpp
+  trainer/step_log.cpp
   trainer/task.cpp
+  trainer/tensorboard.cpp
   trainer/tool/evaluate.cpp
   trainer/tool/named_data.cpp
   trainer/tool/picture.cpp
@@ -483,8 +490,8 @@ if(ATHANOR_SANITIZE) # the loops that tests spend their time in; see ATHANOR_OPT
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
   endforeach()
 else() # runs once; optimising CLI11's templates takes the compiler as long again
-  set_source_files_properties(trainer/machine_flags.cpp trainer/parse_flags.cpp trainer/recipe_flags.cpp
-    trainer/report_flags.cpp trainer/training_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
+  set_source_files_properties(trainer/logger_flags.cpp trainer/machine_flags.cpp trainer/parse_flags.cpp
+    trainer/recipe_flags.cpp trainer/report_flags.cpp trainer/training_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
 endif()
 
 set_source_files_properties(nn/onnx.cpp trainer/model_file.cpp trainer/run_folder.cpp

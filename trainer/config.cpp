@@ -21,7 +21,7 @@ Goal EarlyStop::goal_or_default() const {
 
 TrainerConfig in_run_dir(TrainerConfig config) {
   if (config.run_dir.empty()) return config;
-  if (config.metrics.empty()) config.metrics = config.run_dir / "metrics.jsonl";
+  if (config.metrics.empty() && config.log_json) config.metrics = config.run_dir / "metrics.jsonl";
   if (config.checkpoint_dir.empty()) config.checkpoint_dir = config.run_dir / "checkpoints";
   return config;
 }
@@ -36,6 +36,14 @@ void check(const EarlyStop& options) {
             fmt::join(metrics, " "), options.metric, meant);
   (void)options.goal_or_default();
   ATH_CHECK(options.patience >= 1, "--early-stop: patience must be at least 1, but got {}", options.patience);
+}
+
+static void check_loggers(const TrainerConfig& config) {
+  ATH_CHECK(config.log_every >= 1, "trainer: log_every must be at least 1, but got {}", config.log_every);
+  const bool has_folder = !config.run_dir.empty() || !config.run_root.empty() || config.fast_dev_run;
+  ATH_CHECK(
+      has_folder || !(config.log_csv || config.log_tensorboard),
+      "--logger: csv and tensorboard write into the run's folder, but there is none: give --run-dir DIR");
 }
 
 void check(const TrainerConfig& config) {
@@ -74,6 +82,7 @@ void check(const TrainerConfig& config) {
             config.ema_decay);
   if (config.loss_scaling) check(*config.loss_scaling);
   const bool saves = !config.checkpoint_dir.empty() || !config.run_root.empty();
+  check_loggers(config);
   ATH_CHECK(config.checkpoint_every_s > 0, "trainer: checkpoint_every_s must be above 0, but got {}",
             config.checkpoint_every_s);
   ATH_CHECK((config.checkpoint_every == 0 && std::isinf(config.checkpoint_every_s)) || saves,

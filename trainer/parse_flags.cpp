@@ -115,6 +115,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   detail::add_machine_flags(flags, config);
   detail::add_rank_flags(flags, config);
   detail::add_report_flags(flags, config);
+  detail::add_logger_flags(flags, config);
   add_own(flags, config, own);
   try {
     app.parse(argc, argv);

@@ -13,6 +13,7 @@ void add_recipe_flags(FlagTable& flags, TrainerConfig& config);
 void fit_to_optimizer(FlagTable& flags, TrainerConfig& config);
 void add_weight_flags(FlagTable& flags, TrainerConfig& config);
 void add_data_flags(FlagTable& flags, TrainerConfig& config);
+void add_logger_flags(FlagTable& flags, TrainerConfig& config);
 void add_machine_flags(FlagTable& flags, TrainerConfig& config);
 void add_rank_flags(FlagTable& flags, TrainerConfig& config);
 void add_report_flags(FlagTable& flags, TrainerConfig& config);
