@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <string_view>
 #include <vector>
@@ -52,7 +53,7 @@ class Net final : public nn::Module {
 };
 
 struct Result {
-  double step_s = 0, mean_s = 0;
+  double step_s = 0, mean_s = 0, cpu_s = 0;
   std::uint64_t weights = 0;
 };
 
@@ -60,7 +61,11 @@ struct Result {
 class Ends {
  public:
   Ends() { ends_.reserve(kSteps + 1); }
-  void mark() { ends_.push_back(Clock::now()); }
+  void mark() {
+    ends_.push_back(Clock::now());
+    cpu_ended_ = std::clock();
+    if (ends_.size() == kWarm + 1) cpu_began_ = cpu_ended_;
+  }
   double median() const {
     std::vector<double> seconds;
     for (std::size_t i = kWarm + 1; i < ends_.size(); ++i)
@@ -74,9 +79,16 @@ class Ends {
            static_cast<double>(ends_.size() - 1 - kWarm);
   }
 
+  /// Of all threads, which other programs on a busy machine lengthen less than wall time.
+  double mean_cpu() const {
+    return static_cast<double>(cpu_ended_ - cpu_began_) / CLOCKS_PER_SEC /
+           static_cast<double>(ends_.size() - 1 - kWarm);
+  }
+
  private:
   using Clock = std::chrono::steady_clock;
   std::vector<Clock::time_point> ends_;
+  std::clock_t cpu_began_ = 0, cpu_ended_ = 0;
 };
 
 Result by_hand(const Dataset& train) {
@@ -121,7 +133,7 @@ Result by_hand(const Dataset& train) {
     finish_step(step);
     ends.mark();
   }
-  return {ends.median(), ends.mean(), arena.weights_hash()};
+  return {ends.median(), ends.mean(), 0, arena.weights_hash()};
 }
 
 /// With all loggers, where they are told of one step in `log_every`.
@@ -151,7 +163,7 @@ Result by_trainer(const Dataset& train, const Dataset& held_out, std::int64_t lo
   trainer.add(std::make_unique<Watch>(ends));
   const FitReport report = trainer.fit(net, train, held_out);
   std::filesystem::remove_all(folder);
-  return {ends.median(), ends.mean(), report.weights_hash};
+  return {ends.median(), ends.mean(), ends.mean_cpu(), report.weights_hash};
 }
 
 double median_of(std::vector<double> values) {
@@ -184,7 +196,7 @@ int compare(int rounds) {
 int compare_loggers(int rounds) {
   const auto train = synthetic(kSpec, kBatch * kSteps, 1), held_out = synthetic(kSpec, kBatch, 2);
   constexpr std::int64_t kEvery[]{0, 50, 1};
-  std::vector<double> steps[3], ratios[3];
+  std::vector<double> wall[3], cpu[3], ratios[3], cpu_ratios[3];
   bool equal = true;
   for (int i = 0; i < rounds; ++i) {
     Result of[3];
@@ -193,17 +205,18 @@ int compare_loggers(int rounds) {
       of[turn] = by_trainer(*train, *held_out, kEvery[turn]);
     }
     for (int k = 0; k < 3; ++k) {
-      steps[k].push_back(of[k].mean_s);
+      wall[k].push_back(of[k].mean_s);
+      cpu[k].push_back(of[k].cpu_s);
       ratios[k].push_back(of[k].mean_s / of[0].mean_s);
+      cpu_ratios[k].push_back(of[k].cpu_s / of[0].cpu_s);
       equal = equal && of[k].weights == of[0].weights;
     }
   }
-  fmt::print("no logger {:.1f} us a step\n", 1e6 * median_of(steps[0]));
-  for (const int k : {1, 2}) {
-    fmt::print("all loggers, one step in {:<2} {:.1f} us; ratio {:.4f} (of rounds: {:.4f} to {:.4f})\n",
-               kEvery[k], 1e6 * median_of(steps[k]), median_of(ratios[k]),
-               *std::min_element(ratios[k].begin(), ratios[k].end()),
-               *std::max_element(ratios[k].begin(), ratios[k].end()));
+  for (const int k : {0, 1, 2}) {
+    fmt::print("{}: {:.1f} us a step, ratio {:.4f}; of CPU time {:.1f} us, ratio {:.4f}\n",
+               k == 0 ? "no logger" : fmt::format("all loggers, one step in {}", kEvery[k]),
+               1e6 * median_of(wall[k]), median_of(ratios[k]), 1e6 * median_of(cpu[k]),
+               median_of(cpu_ratios[k]));
   }
   fmt::print("weights {}\n", equal ? "equal" : "differ");
   return equal ? 0 : 1;

@@ -205,6 +205,7 @@ TEST(Loggers, WriteEveryFewStepsAndEveryEpoch) {
 TEST(Loggers, TellEachStepsOwnLossAndChangeNothing) {
   const test::TempDir dir;
   TrainerConfig plain = test::small_config();
+  plain.run_dir = dir / "plain";  // has checkpoints, too
   plain.log_json = false;
   const test::RecordedRun expected = test::run(plain);
   TrainerConfig config = logging_config("", 1);

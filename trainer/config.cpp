@@ -38,12 +38,13 @@ void check(const EarlyStop& options) {
   ATH_CHECK(options.patience >= 1, "--early-stop: patience must be at least 1, but got {}", options.patience);
 }
 
-static void check_loggers(const TrainerConfig& config) {
+static void check_reports(const TrainerConfig& config) {
   ATH_CHECK(config.log_every >= 1, "trainer: log_every must be at least 1, but got {}", config.log_every);
   const bool has_folder = !config.run_dir.empty() || !config.run_root.empty() || config.fast_dev_run;
   ATH_CHECK(
       has_folder || !(config.log_csv || config.log_tensorboard),
       "--logger: csv and tensorboard write into the run's folder, but there is none: give --run-dir DIR");
+  if (config.early_stop) check(*config.early_stop);
 }
 
 void check(const TrainerConfig& config) {
@@ -82,7 +83,6 @@ void check(const TrainerConfig& config) {
             config.ema_decay);
   if (config.loss_scaling) check(*config.loss_scaling);
   const bool saves = !config.checkpoint_dir.empty() || !config.run_root.empty();
-  check_loggers(config);
   ATH_CHECK(config.checkpoint_every_s > 0, "trainer: checkpoint_every_s must be above 0, but got {}",
             config.checkpoint_every_s);
   ATH_CHECK((config.checkpoint_every == 0 && std::isinf(config.checkpoint_every_s)) || saves,
@@ -105,7 +105,7 @@ void check(const TrainerConfig& config) {
   for (const Freeze& one : config.freeze)
     ATH_CHECK(one.epochs > 0, "--freeze: '{}' must be frozen for 1 epoch at least, but got {}", one.prefix,
               one.epochs);
-  if (config.early_stop) check(*config.early_stop);
+  check_reports(config);
 }
 
 }  // namespace athanor
