@@ -295,8 +295,10 @@ TEST(Loggers, OfAKilledRunGoOnWithTheSameFiles) {
   EXPECT_EQ(json_lines(dir / "run", "step").size(), 6u + 10u);
   std::map<std::string, std::string> newest;  // session of each step
   const std::vector<Row> rows = csv_rows(dir / "run");
-  for (const Row& row : rows)
+  for (const Row& row : rows) {
+    EXPECT_TRUE(row.at("session") == "1" || row.at("session") == "2") << row.at("session");
     if (row.at("event") == "step") newest[row.at("step")] = row.at("session");
+  }
   ASSERT_EQ(newest.size(), 15u);
   EXPECT_EQ(newest.at("10"), "1");
   EXPECT_EQ(newest.at("12"), "2") << "made again";
