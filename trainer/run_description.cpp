@@ -93,6 +93,8 @@ std::string Run::summary() {
     const auto has_network = [](const Layer& layer) { return !layer.name.empty(); };
     if (std::none_of(layers.begin(), layers.end(), has_network))
       layers = trace_layers(networks, [&] { task_.training_step(batch, step); });
+    if (task_.network_names() != std::vector<std::string>{""})  // what is measured is no layer
+      layers.erase(std::find_if(layers.rbegin(), layers.rend(), has_network).base(), layers.end());
   } catch (const Error&) {  // training will say what is wrong with the data
   }
   return table_of(layers, networks.parameter_count());
