@@ -5,14 +5,23 @@
 //
 // Prints the median step of each, their ratio, and how far ratios of single rounds are apart. Ends with 1
 // where the Trainer's step takes more than 1 % longer, or the weights differ.
+//
+//     bench_trainer ROUNDS loggers
+//
+// The Trainer with --logger json,csv,tensorboard, every 50th step and every single one, beside itself
+// without: the mean step, because one in 50 is what differs. Files lie in the folder for temporary ones.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "autograd/loss.h"
 #include "autograd/shape.h"
@@ -44,7 +53,7 @@ class Net final : public nn::Module {
 };
 
 struct Result {
-  double step_s = 0;
+  double step_s = 0, mean_s = 0, cpu_s = 0;
   std::uint64_t weights = 0;
 };
 
@@ -52,7 +61,11 @@ struct Result {
 class Ends {
  public:
   Ends() { ends_.reserve(kSteps + 1); }
-  void mark() { ends_.push_back(Clock::now()); }
+  void mark() {
+    ends_.push_back(Clock::now());
+    cpu_ended_ = std::clock();
+    if (ends_.size() == kWarm + 1) cpu_began_ = cpu_ended_;
+  }
   double median() const {
     std::vector<double> seconds;
     for (std::size_t i = kWarm + 1; i < ends_.size(); ++i)
@@ -61,9 +74,21 @@ class Ends {
     return seconds[seconds.size() / 2];
   }
 
+  double mean() const {
+    return std::chrono::duration<double>(ends_.back() - ends_[kWarm]).count() /
+           static_cast<double>(ends_.size() - 1 - kWarm);
+  }
+
+  /// Of all threads, which other programs on a busy machine lengthen less than wall time.
+  double mean_cpu() const {
+    return static_cast<double>(cpu_ended_ - cpu_began_) / CLOCKS_PER_SEC /
+           static_cast<double>(ends_.size() - 1 - kWarm);
+  }
+
  private:
   using Clock = std::chrono::steady_clock;
   std::vector<Clock::time_point> ends_;
+  std::clock_t cpu_began_ = 0, cpu_ended_ = 0;
 };
 
 Result by_hand(const Dataset& train) {
@@ -108,10 +133,11 @@ Result by_hand(const Dataset& train) {
     finish_step(step);
     ends.mark();
   }
-  return {ends.median(), arena.weights_hash()};
+  return {ends.median(), ends.mean(), 0, arena.weights_hash()};
 }
 
-Result by_trainer(const Dataset& train, const Dataset& held_out) {
+/// With all loggers, where they are told of one step in `log_every`.
+Result by_trainer(const Dataset& train, const Dataset& held_out, std::int64_t log_every = 0) {
   class Watch final : public Callback {
    public:
     explicit Watch(Ends& ends) : ends_(ends) {}
@@ -124,12 +150,20 @@ Result by_trainer(const Dataset& train, const Dataset& held_out) {
   config.epochs = 1;
   config.batch_size = kBatch;
   config.schedule = [](double, std::int64_t) { return schedules::constant(0.01); };
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("bench_trainer.{}", ::getpid());
+  if (log_every > 0) {
+    config.run_dir = folder;
+    config.checkpoint_every = kSteps + 1;  // none in the way
+    config.log_csv = config.log_tensorboard = true;
+    config.log_every = log_every;
+  }
   Net net;
   Ends ends;
   Trainer trainer(config);
   trainer.add(std::make_unique<Watch>(ends));
   const FitReport report = trainer.fit(net, train, held_out);
-  return {ends.median(), report.weights_hash};
+  std::filesystem::remove_all(folder);
+  return {ends.median(), ends.mean(), ends.mean_cpu(), report.weights_hash};
 }
 
 double median_of(std::vector<double> values) {
@@ -159,9 +193,40 @@ int compare(int rounds) {
   return equal && ratio <= 1 + kMostOver ? 0 : 1;
 }
 
+int compare_loggers(int rounds) {
+  const auto train = synthetic(kSpec, kBatch * kSteps, 1), held_out = synthetic(kSpec, kBatch, 2);
+  constexpr std::int64_t kEvery[]{0, 50, 1};
+  std::vector<double> wall[3], cpu[3], ratios[3], cpu_ratios[3];
+  bool equal = true;
+  for (int i = 0; i < rounds; ++i) {
+    Result of[3];
+    for (int k = 0; k < 3; ++k) {  // each comes first, second and last in turn
+      const int turn = (i + k) % 3;
+      of[turn] = by_trainer(*train, *held_out, kEvery[turn]);
+    }
+    for (int k = 0; k < 3; ++k) {
+      wall[k].push_back(of[k].mean_s);
+      cpu[k].push_back(of[k].cpu_s);
+      ratios[k].push_back(of[k].mean_s / of[0].mean_s);
+      cpu_ratios[k].push_back(of[k].cpu_s / of[0].cpu_s);
+      equal = equal && of[k].weights == of[0].weights;
+    }
+  }
+  for (const int k : {0, 1, 2}) {
+    fmt::print("{}: {:.1f} us a step, ratio {:.4f}; of CPU time {:.1f} us, ratio {:.4f}\n",
+               k == 0 ? "no logger" : fmt::format("all loggers, one step in {}", kEvery[k]),
+               1e6 * median_of(wall[k]), median_of(ratios[k]), 1e6 * median_of(cpu[k]),
+               median_of(cpu_ratios[k]));
+  }
+  fmt::print("weights {}\n", equal ? "equal" : "differ");
+  return equal ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace athanor::bench
 
 int main(int argc, char** argv) {
-  return athanor::bench::compare(argc > 1 ? std::max(1, std::atoi(argv[1])) : 31);
+  const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 31;
+  const bool loggers = argc > 2 && std::string_view(argv[2]) == "loggers";
+  return loggers ? athanor::bench::compare_loggers(rounds) : athanor::bench::compare(rounds);
 }

@@ -214,6 +214,7 @@ set(ATHANOR_HEADERS
   tensor/pinned.h
   tensor/pool.h
   tensor/printable.h
+  tensor/proto.h
   tensor/ref.h
   tensor/regular_file.h
   tensor/safetensors.h
@@ -223,12 +224,15 @@ set(ATHANOR_HEADERS
   tensor/tensor.h
   tensor/torch_file.h
   tensor/trace.h
+  trainer/appended_file.h
   trainer/background_save.h
   trainer/bottleneck.h
   trainer/callback.h
   trainer/checkpoint.h
+  trainer/class_figures.h
   trainer/classifier.h
   trainer/config.h
+  trainer/csv_log.h
   trainer/early_stopping.h
   trainer/evaluate.h
   trainer/evaluation.h
@@ -239,7 +243,9 @@ set(ATHANOR_HEADERS
   trainer/frozen_weights.h
   trainer/gather_metrics.h
   trainer/json_lines.h
+  trainer/layers.h
   trainer/limits.h
+  trainer/loggers.h
   trainer/metric_sums.h
   trainer/mixed_labels.h
   trainer/model_file.h
@@ -262,7 +268,9 @@ set(ATHANOR_HEADERS
   trainer/samples.h
   trainer/signals.h
   trainer/state_file.h
+  trainer/step_log.h
   trainer/task.h
+  trainer/tensorboard.h
   trainer/tool/commands.h
   trainer/tool/named_data.h
   trainer/tool/pictures.h

@@ -275,12 +275,14 @@ set(ATHANOR_SOURCES
   optim/sgd.cpp
   optim/step.cpp
   optim/step_buffer.cpp
+  trainer/appended_file.cpp
   trainer/augment_flags.cpp
   trainer/background_save.cpp
   trainer/bottleneck.cpp
   trainer/checkpoint_folder.cpp
   trainer/classifier.cpp
   trainer/config.cpp
+  trainer/csv_log.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
   trainer/evaluate.cpp
@@ -296,7 +298,10 @@ set(ATHANOR_SOURCES
   trainer/frozen_weights.cpp
   trainer/gather_metrics.cpp
   trainer/json_lines.cpp
+  trainer/layers.cpp
   trainer/limits.cpp
+  trainer/logger_flags.cpp
+  trainer/loggers.cpp
   trainer/loop.cpp
   trainer/machine_flags.cpp
   trainer/metric_sums.cpp
@@ -328,7 +333,9 @@ set(ATHANOR_SOURCES
   trainer/signals.cpp
   trainer/spellings.cpp
   trainer/state_file.cpp
+  trainer/step_log.cpp
   trainer/task.cpp
+  trainer/tensorboard.cpp
   trainer/tool/evaluate.cpp
   trainer/tool/named_data.cpp
   trainer/tool/picture.cpp
@@ -345,7 +352,7 @@ set(ATHANOR_SOURCES
 # Which of them are formats: these folders, and what in data/ and trainer/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
 list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^trainer/tool/|^data/(formats|image)/|^data/(convert|decoded_dataset|recode|stratified_split)\\.cpp$|^trainer/(evaluation_json|evaluation_svg|predictor|samples)\\.cpp$")
-list(REMOVE_ITEM ATHANOR_FORMATS data/formats/detail/file_bytes.cpp)
+list(REMOVE_ITEM ATHANOR_FORMATS data/formats/crc32c.cpp data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 # What `athanor predict` takes, which scripts/quickstart.sh builds, too.
 set(ATHANOR_PREDICT ${ATHANOR_FORMATS})

@@ -10,6 +10,7 @@
 #include "nn/models/model.h"
 #include "optim/adam.h"
 #include "support/count_new.h"
+#include "support/temp_dir.h"
 #include "trainer/trainer.h"
 
 namespace athanor {
@@ -30,6 +31,10 @@ TEST_P(WarmStep, AsksForNothing) {
   config.precision = GetParam();
   config.forbid_sync = true;
   config.ema_decay = 0.9;
+  const test::TempDir dir;
+  config.run_dir = dir / "run";
+  config.log_csv = config.log_tensorboard = true;
+  config.log_every = 1;
   struct Counts {
     std::int64_t news_before = 0, growths = 0, syncs = 0, primitives = 0, news_after = 0;
   };

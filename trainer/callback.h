@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,6 +78,19 @@ struct StepReport {
   float loss_scale = 1;     ///< of the step that follows
 };
 
+/// A step that loggers are told of, as it was on this rank's samples. What was not measured is NaN.
+struct StepLog {
+  StepReport report;
+  std::int64_t epoch = 0;   ///< 1 is the first
+  double images_per_s = 0;  ///< of training alone, since the step logged before; of all ranks
+  double data_wait_s = 0;   ///< per step, waiting for samples, since then
+  /// "train_loss", "train_accuracy", and what steps have logged besides: "train_psnr". Smallest and largest
+  /// values (MetricReduce) are those of the epoch so far. Valid during the call.
+  std::span<const NamedValue> values = {};
+};
+
+struct Picture;
+
 /// What is about to be trained, and on what.
 struct FitInfo {
   const TrainerConfig& config;
@@ -96,6 +110,7 @@ struct FitInfo {
   std::string nothing_to_do = {};           ///< why a run that goes on makes no step; empty: it makes some
   bool classifies = true;                   ///< else a task of the program's own says what is measured
   bool own_rates = false;                   ///< learning rates are the task's, not TrainerConfig's
+  std::string summary = {};                 ///< with --summary, on rank 0: the layers, as a table
 };
 
 /// Where training stands after a step.
@@ -172,10 +187,14 @@ class Callback {
   /// Once for every step, in order, when its outcome is known: on the CPU before on_step_end(), on a GPU some
   /// steps later, because nothing waits for it. All have been told of by on_epoch_end().
   virtual void on_step_result(Trainer&, const StepReport&) {}
+  /// Every --log-every attempted steps, right after on_step_result(), with what the step has measured.
+  virtual void on_step_log(Trainer&, const StepLog&) {}
   /// After each validation, in the middle of an epoch (--val-every) or at its end; where nothing is held out,
   /// at the end of each epoch. Of the epoch, what has been trained so far counts. Before on_epoch_end().
   virtual void on_validated(Trainer&, const EpochReport&) {}
   virtual void on_epoch_end(Trainer&, const EpochReport&) {}
+  /// On rank 0, where the run has a folder: a picture that a validation has made (samples.h).
+  virtual void on_picture(Trainer&, const Picture&) {}
   /// Before each validation, and after it, where no signal has ended it.
   virtual void on_validation_begin(Trainer&) {}
   virtual void on_validation_end(Trainer&, const Metrics&) {}

@@ -21,7 +21,7 @@ Goal EarlyStop::goal_or_default() const {
 
 TrainerConfig in_run_dir(TrainerConfig config) {
   if (config.run_dir.empty()) return config;
-  if (config.metrics.empty()) config.metrics = config.run_dir / "metrics.jsonl";
+  if (config.metrics.empty() && config.log_json) config.metrics = config.run_dir / "metrics.jsonl";
   if (config.checkpoint_dir.empty()) config.checkpoint_dir = config.run_dir / "checkpoints";
   return config;
 }
@@ -36,6 +36,15 @@ void check(const EarlyStop& options) {
             fmt::join(metrics, " "), options.metric, meant);
   (void)options.goal_or_default();
   ATH_CHECK(options.patience >= 1, "--early-stop: patience must be at least 1, but got {}", options.patience);
+}
+
+static void check_reports(const TrainerConfig& config) {
+  ATH_CHECK(config.log_every >= 1, "trainer: log_every must be at least 1, but got {}", config.log_every);
+  const bool has_folder = !config.run_dir.empty() || !config.run_root.empty() || config.fast_dev_run;
+  ATH_CHECK(
+      has_folder || !(config.log_csv || config.log_tensorboard),
+      "--logger: csv and tensorboard write into the run's folder, but there is none: give --run-dir DIR");
+  if (config.early_stop) check(*config.early_stop);
 }
 
 void check(const TrainerConfig& config) {
@@ -96,7 +105,7 @@ void check(const TrainerConfig& config) {
   for (const Freeze& one : config.freeze)
     ATH_CHECK(one.epochs > 0, "--freeze: '{}' must be frozen for 1 epoch at least, but got {}", one.prefix,
               one.epochs);
-  if (config.early_stop) check(*config.early_stop);
+  check_reports(config);
 }
 
 }  // namespace athanor

@@ -185,6 +185,10 @@ struct TrainerConfig {
   bool reset_head = false;                ///< the last layer begins with random weights all the same
   std::vector<Freeze> freeze = {};        ///< parts of the network that do not train
   std::filesystem::path metrics = {};     ///< JSON lines are appended there; empty: none
+  /// --logger: which files of run_dir steps and epochs are written to (loggers.h).
+  bool log_json = true, log_csv = false, log_tensorboard = false;
+  std::int64_t log_every = 50;  ///< attempted steps: of those, loggers are told one by one
+  bool summary = false;         ///< layers, with their shapes and costs, are shown before training (layers.h)
   std::filesystem::path data_dir = {};    ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
 
   // Of programs whose images have any size: with image_size 0 there are no such flags.

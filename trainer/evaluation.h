@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensor/tensor.h"
+#include "trainer/class_figures.h"
 
 namespace athanor {
 
@@ -36,16 +37,6 @@ class Evaluation {
   double top1() const { return mean(static_cast<double>(right_)); }
   double top_k() const { return mean(static_cast<double>(among_top_)); }
 
-  struct ClassFigures {
-    std::int64_t images = 0;     ///< that show it
-    std::int64_t predicted = 0;  ///< that the model says show it
-    std::int64_t right = 0;
-
-    /// Of the images that the model says show it, the share that does; NaN where it says so of none.
-    double precision() const { return static_cast<double>(right) / static_cast<double>(predicted); }
-    /// Of the images that show it, the share that the model finds; NaN where there are none.
-    double recall() const { return static_cast<double>(right) / static_cast<double>(images); }
-  };
   const ClassFigures& figures(std::int64_t index) const {
     return figures_.at(static_cast<std::size_t>(index));
   }

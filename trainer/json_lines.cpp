@@ -1,15 +1,13 @@
 #include "trainer/json_lines.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
+#include <iterator>
 #include <utility>
 
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "tensor/error.h"
+#include "trainer/loggers.h"
 
 namespace athanor {
 namespace {
@@ -28,7 +26,7 @@ std::string hex(std::uint64_t hash) {
 
 std::string line_of(const std::string& phase, Json line) {
   if (!phase.empty()) line["phase"] = phase;
-  return text_of(line);
+  return text_of(line) + '\n';
 }
 
 /// What a task logs beside the loss and accuracy, which have places of their own.
@@ -38,39 +36,34 @@ void add(Json& line, const std::vector<NamedValue>& others) {
 
 }  // namespace
 
-JsonLines::JsonLines(std::filesystem::path path) : path_(std::move(path)) {
-  file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file_ < 0) {
-    detail::fail<IoError>("--metrics: {} must be a file that can be written, but got: {}", path_.string(),
-                          std::strerror(errno));
-  }
-}
-
-JsonLines::~JsonLines() {
-  close(file_);
-}
-
-void JsonLines::append(std::string line) {
-  line += '\n';
-  const off_t begin = lseek(file_, 0, SEEK_END);
-  for (std::size_t done = 0; done < line.size();) {
-    const ssize_t wrote = write(file_, line.data() + done, line.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) {
-      const std::string why = std::strerror(errno);
-      if (begin >= 0) (void)!ftruncate(file_, begin);  // of a full disk: half a line would spoil the next
-      detail::fail<IoError>("--metrics: {} cannot be written: {}", path_.string(), why);
-    }
-    done += static_cast<std::size_t>(wrote);
-  }
+JsonLines::JsonLines(std::filesystem::path path) : file_("--metrics", std::move(path)) {
+  const std::string begun = file_.unfinished_line();  // by a process that was killed, or somebody's editor
+  if (Json::accept(begun))
+    file_.append("\n");
+  else if (!begun.empty())
+    file_.remove_last(begun.size());
 }
 
 void JsonLines::on_fit_begin(Trainer&, const FitInfo& info) {
   phase_ = info.config.phase;
   if (info.resumed_from.empty()) return;
-  append(line_of(phase_, Json{{"event", "resume"},
-                              {"attempted_steps", info.attempted},
-                              {"checkpoint", info.resumed_from.string()}}));
+  file_.append(line_of(phase_, Json{{"event", "resume"},
+                                    {"attempted_steps", info.attempted},
+                                    {"checkpoint", info.resumed_from.string()}}));
+}
+
+// Without a call to operator new, once the line has its memory: no name needs to be escaped.
+void JsonLines::on_step_log(Trainer&, const StepLog& step) {
+  line_.clear();
+  fmt::format_to(std::back_inserter(line_), R"({{"event":"step","step":{},"epoch":{},"result":"{}")",
+                 step.report.attempted, step.epoch, name_of(step.report.result));
+  for_each_value(step, [this](std::string_view name, double value) {
+    fmt::format_to(std::back_inserter(line_), R"(,"{}":)", name);
+    append_number(line_, value, "null");
+  });
+  if (!phase_.empty()) fmt::format_to(std::back_inserter(line_), R"(,"phase":"{}")", phase_);
+  line_ += "}\n";
+  file_.append(line_);
 }
 
 void JsonLines::on_validated(Trainer&, const EpochReport& report) {
@@ -114,15 +107,15 @@ void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
             {"workers_busy", seconds(report.loader.busy)},
             {"bad_samples", report.loader.skipped}};
   add(line, report.others);
-  append(line_of(phase_, std::move(line)));
+  file_.append(line_of(phase_, std::move(line)));
 }
 
 void JsonLines::on_note(Trainer&, const std::string& note) {
-  append(line_of(phase_, Json{{"event", "note"}, {"text", note}}));
+  file_.append(line_of(phase_, Json{{"event", "note"}, {"text", note}}));
 }
 
 void JsonLines::on_exception(Trainer&, const std::exception& error) {
-  append(line_of(phase_, Json{{"event", "error"}, {"text", error.what()}}));
+  file_.append(line_of(phase_, Json{{"event", "error"}, {"text", error.what()}}));
 }
 
 void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
@@ -141,7 +134,7 @@ void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
             {"ranks", report.world_size},
             {"stopped_by", std::string(name_of(report.stopped_by))}};
   add(line, report.others);
-  append(line_of(phase_, std::move(line)));
+  file_.append(line_of(phase_, std::move(line)));
 }
 
 }  // namespace athanor

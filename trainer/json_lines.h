@@ -3,21 +3,22 @@
 #include <filesystem>
 #include <string>
 
+#include "trainer/appended_file.h"
 #include "trainer/callback.h"
 
 namespace athanor {
 
-/// --metrics FILE: appends one JSON object per line, one for each epoch and one at the end, one for each
-/// note, and one where a run goes on from a checkpoint: epochs after it may be there already, from before. A
-/// line is written in one piece, at once, so that a reader or a crash sees whole lines. What was not measured
-/// is null.
+/// --metrics FILE: appends one JSON object per line, one for each logged step, each epoch and one at the end,
+/// one for each note, and one where a run goes on from a checkpoint: steps and epochs behind that may be
+/// there already, from before. A line is written in one piece, at once, so that a reader or a crash sees
+/// whole lines. What was not measured is null.
 class JsonLines final : public Callback {
  public:
   /// Throws IoError when the file cannot be written.
   explicit JsonLines(std::filesystem::path path);
-  ~JsonLines() override;
 
   void on_fit_begin(Trainer&, const FitInfo& info) override;
+  void on_step_log(Trainer&, const StepLog& step) override;
   void on_validated(Trainer& trainer, const EpochReport& report) override;
   void on_epoch_end(Trainer&, const EpochReport& report) override;
   void on_note(Trainer&, const std::string& note) override;
@@ -26,10 +27,8 @@ class JsonLines final : public Callback {
   bool reads_weights() const override { return false; }
 
  private:
-  void append(std::string line);
-
-  std::filesystem::path path_;
-  int file_ = -1;
+  AppendedFile file_;
+  std::string line_ = {};   // of a step
   std::string phase_ = {};  // of the run, where it has several
 };
 

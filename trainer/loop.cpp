@@ -48,7 +48,7 @@ bool Run::train_step() {
   if (returns_loss()) update(*networks_[0]);
   if (now_.dropped) return drop_step();
   for (const auto& networks : networks_) networks->restore_buffers_if_skipped(step_);
-  metrics_.restore_if_skipped(step_);
+  settle_metrics(samples);
   finish_step(step_, scaling_, gradient_limits_.outliers);
   times_.move(step_.waited_s() - waited_s, &Times::update, &Times::device);
   position_.epoch_samples += samples;

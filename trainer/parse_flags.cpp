@@ -186,6 +186,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   detail::add_machine_flags(flags, config);
   detail::add_rank_flags(flags, config);
   detail::add_report_flags(flags, config);
+  detail::add_logger_flags(flags, config);
   add_own(flags, config, own);
   std::vector<std::string> words = in_our_words({argv + std::min(argc, 1), argv + argc}, names_of(app));
   const std::string recipe = recipe_of(words);

@@ -173,6 +173,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
       info.own_rates ? "" : ", " + describe_recipe(config),
       describe(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")));
   if (!config.run_dir.empty()) say(fmt::format("the run's folder: {}", config.run_dir.string()));
+  if (!info.summary.empty()) print(out_, "\n{}", info.summary);
   print(out_, "\n");
   for (const std::string& note : info.notes) say(note);
   if (idle_) {

@@ -80,6 +80,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       gradient_limits_(make_limits(config)),
       step_(config.device, {.seed = config.seed, .loss_scale = scaling_.initial}),
       metrics_(config.device),
+      step_logs_(config.log_every, config.device),
       checkpoints_(config, strategy, step_, metrics_),
       product_(config, strategy),
       samples_(sample_folder()),
@@ -87,7 +88,10 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       named_(static_cast<std::size_t>(strategy.world_size())) {
   for (const auto& networks : networks_) arenas_.push_back(&networks->arena());
   step_.on_known([this](const StepState& state) {
-    notify([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
+    const StepReport report = report_of(state);
+    notify([&](Callback& c) { c.on_step_result(trainer_, report); });
+    if (const StepLog* const log = step_logs_.arrived(metrics_, report))
+      notify([&](Callback& c) { c.on_step_log(trainer_, *log); });
   });
   syncs_before_ = host_syncs();
   if (!config.fused) no_fusion_.emplace();
@@ -115,10 +119,13 @@ void Run::begin() {
   (void)state_parts();  // callbacks whose names clash are an error now, not at the first save
   const auto found = checkpoints_.open([this](std::int64_t steps) { return plan(steps); }, total_steps());
   if (found) position_ = *found;
-  notify([&](Callback& c) { c.on_fit_begin(trainer_, describe()); });
+  FitInfo info = describe();
+  if (config_.summary && strategy_.is_rank0() && info.nothing_to_do.empty()) info.summary = summary();
+  notify([&](Callback& c) { c.on_fit_begin(trainer_, info); });
   clock_.start();
   if (found) resume();
   if (!found) try_validation();
+  step_logs_.begin(place_of_step(0));
   task_.networks().train();
   limits_.agree(found.has_value());
 }
@@ -220,6 +227,19 @@ void Run::begin_epoch() {
   part_began_s_ = clock_.seconds();
 }
 
+StepLogs::Place Run::place_of_step(std::int64_t samples) const {
+  return {.attempted = position_.attempted + (samples > 0 ? 1 : 0),
+          .epoch = position_.epoch + 1,
+          .samples = position_.trained_samples + position_.epoch_samples + samples,
+          .times = times_.total()};
+}
+
+// What a skipped step has measured is logged, and counts for nothing.
+void Run::settle_metrics(std::int64_t samples) {
+  step_logs_.send(metrics_, place_of_step(samples));
+  metrics_.restore_if_skipped(step_);
+}
+
 Metrics Run::running_metrics() const {
   const AllowSync allow;
   return metrics_.mean(metrics_.read());
@@ -287,9 +307,10 @@ void Run::name_unused() {
 // One that is only tried leaves nothing behind.
 std::optional<SampleFolder> Run::sample_folder() const {
   if (config_.run_dir.empty() || config_.fast_dev_run || !strategy_.is_rank0()) return std::nullopt;
-  return SampleFolder(config_.run_dir / "samples" / config_.phase, [this](const std::string& note) {
-    notify([&](Callback& c) { c.on_note(trainer_, note); });
-  });
+  return SampleFolder(
+      config_.run_dir / "samples" / config_.phase,
+      [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); },
+      [this](const Picture& picture) { notify([&](Callback& c) { c.on_picture(trainer_, picture); }); });
 }
 
 // False where a signal came before it was done.

@@ -16,6 +16,7 @@
 #include "trainer/optimized_networks.h"
 #include "trainer/run_checkpoints.h"
 #include "trainer/run_product.h"
+#include "trainer/step_log.h"
 #include "trainer/task.h"
 #include "trainer/validation.h"
 
@@ -55,8 +56,10 @@ class Run : private Minimizer {
   void update(OptimizedNetworks& networks);
   void minimize(std::string_view optimizer, const Tensor& loss) override;
   bool drop_step();
+  void settle_metrics(std::int64_t samples);
   void end_epoch();
 
+  StepLogs::Place place_of_step(std::int64_t samples) const;
   std::vector<OptimizerSpec> specs();
   std::vector<Setting> settings_over(std::int64_t schedule_steps) const;
   std::vector<Setting> settle(std::vector<Setting> settings);
@@ -92,6 +95,7 @@ class Run : private Minimizer {
   std::int64_t total_steps() const;
   FitInfo data_and_steps() const;
   FitInfo describe() const;
+  std::string summary();
   std::string nothing_to_do(const FitInfo& info) const;
   StateDict shared_settings() const;
   std::uint64_t weights_hash();
@@ -129,6 +133,7 @@ class Run : private Minimizer {
   GradientLimits gradient_limits_;
   StepBuffer step_;
   MetricSums metrics_;
+  StepLogs step_logs_;
   RunCheckpoints checkpoints_;
   RunProduct product_;
   std::optional<SampleFolder> samples_;

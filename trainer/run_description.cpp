@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "tensor/counters.h"
 #include "tensor/error.h"
+#include "trainer/layers.h"
 #include "trainer/progress.h"
 #include "trainer/run.h"
 
@@ -64,6 +66,39 @@ FitInfo Run::describe() const {
   info.own_rates = std::any_of(optimizers.begin(), optimizers.end(),
                                [](const OptimizerSpec& spec) { return static_cast<bool>(spec.schedule); });
   return info;
+}
+
+// The layers that one sample goes through: of the network, where it is the only one and needs no name, else
+// of what the task does in validation, or, where that calls none, in training.
+std::string Run::summary() {
+  const AllowSync allow;  // nothing is being trained yet
+  nn::Module& networks = task_.networks();
+  std::vector<Layer> layers;
+  try {
+    Loader loader(train_,
+                  {.batch_size = 1, .workers = 0, .prefetch = 1, .epochs = 1, .device = config_.device});
+    Batch one;
+    loader.next(one);
+    const Batch batch = feeding_.prepare(one, 0, false);
+    MetricSums sums(config_.device);
+    std::int64_t draws = 0;
+    Step step(feeding_.place(0, 0, 1, false), draws, {.metrics = sums, .times = times_});
+    networks.eval();
+    layers = trace_layers(networks, [&] {
+      if (task_.network_names() == std::vector<std::string>{""}) {
+        networks(batch["image"]);
+      } else {
+        task_.validation_step(batch, step);
+      }
+    });
+    const auto has_network = [](const Layer& layer) { return !layer.name.empty(); };
+    if (std::none_of(layers.begin(), layers.end(), has_network))
+      layers = trace_layers(networks, [&] { task_.training_step(batch, step); });
+    if (task_.network_names() != std::vector<std::string>{""})  // what is measured is no layer
+      layers.erase(std::find_if(layers.rbegin(), layers.rend(), has_network).base(), layers.end());
+  } catch (const Error&) {  // training will say what is wrong with the data
+  }
+  return table_of(layers, networks.parameter_count());
 }
 
 // As Limits will find; an epoch whose steps are done may still have to be reported.

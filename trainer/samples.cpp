@@ -68,10 +68,11 @@ void SampleFolder::write(std::string_view name, const Tensor& images, const Imag
   written_.emplace_back(name);
   const GridPixels drawn = draw_grid(images, grid);
   const auto path = folder_ / fmt::format("epoch_{:04}_{}.png", epoch_, name);
+  std::vector<std::byte> bytes;
+  encode_png({drawn.pixels.data(), drawn.height, drawn.width, drawn.channels, drawn.width * drawn.channels},
+             bytes);
+  if (on_picture_) on_picture_({epoch_, name, bytes, drawn.height, drawn.width, drawn.channels});
   try {
-    std::vector<std::byte> bytes;
-    encode_png({drawn.pixels.data(), drawn.height, drawn.width, drawn.channels, drawn.width * drawn.channels},
-               bytes);
     std::error_code ignored;  // what is wrong with the folder, the file says
     std::filesystem::create_directories(folder_, ignored);
     AtomicFile file(path);

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,12 +30,21 @@ struct GridPixels {
 /// images or range. A counted wait.
 GridPixels draw_grid(const Tensor& images, const ImageGrid& grid);
 
+/// A picture that a validation has made, of a grid of images.
+struct Picture {
+  std::int64_t epoch = 0;  ///< 1 is the first
+  std::string_view name;
+  std::span<const std::byte> png;  ///< a file's bytes
+  std::int64_t height = 0, width = 0, channels = 0;
+};
+
 /// Where the pictures of a run's validations go: on rank 0, DIR/epoch_0003_NAME.png.
 class SampleFolder {
  public:
-  /// `on_note` is told once where a picture cannot be written, which ends no run.
-  SampleFolder(std::filesystem::path folder, std::function<void(const std::string&)> on_note)
-      : folder_(std::move(folder)), on_note_(std::move(on_note)) {}
+  /// `on_note` is told once where a picture cannot be written, which ends no run; `on_picture` of each.
+  SampleFolder(std::filesystem::path folder, std::function<void(const std::string&)> on_note,
+               std::function<void(const Picture&)> on_picture = {})
+      : folder_(std::move(folder)), on_note_(std::move(on_note)), on_picture_(std::move(on_picture)) {}
 
   /// A validation begins. 1 is the first epoch.
   void begin(std::int64_t epoch) { epoch_ = epoch, written_.clear(); }
@@ -43,6 +54,7 @@ class SampleFolder {
  private:
   std::filesystem::path folder_;
   std::function<void(const std::string&)> on_note_;
+  std::function<void(const Picture&)> on_picture_;
   std::int64_t epoch_ = 0;
   std::vector<std::string> written_;
   bool failed_ = false;

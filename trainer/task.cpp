@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "autograd/creation.h"
+#include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
+#include "autograd/reduce.h"
 #include "autograd/shape.h"
 #include "dist/all_gather.h"
 #include "tensor/error.h"
@@ -51,6 +53,21 @@ void Step::minimize(std::string_view optimizer, const Tensor& loss) {
   ATH_CHECK(minimizer_, "minimize: must be called in a training step, but '{}' is in a validation step",
             optimizer);
   minimizer_->minimize(optimizer, loss);
+}
+
+void Step::log_confusion(std::string_view name, const Tensor& prediction, const Tensor& target,
+                         std::int64_t classes, bool of_each) {
+  const NoGrad no_grad;
+  const Tensor says = is_floating(prediction.dtype()) ? argmax(prediction.detach(), -1) : prediction;
+  metrics_.add_confusion(name, cast(says, DType::i64), cast(target, DType::i64), classes, of_each);
+}
+
+void Step::log_absolute_error(std::string_view name, const Tensor& prediction, const Tensor& target) {
+  ATH_CHECK(prediction.shape() == target.shape(),
+            "log_absolute_error: '{}' must have both of one shape, but got {} and {}", name,
+            prediction.shape(), target.shape());
+  const NoGrad no_grad;
+  log(name, abs(prediction.detach() - target.detach()), MetricReduce::exact);
 }
 
 Tensor Step::randn(const Shape& shape) {

@@ -119,6 +119,22 @@ class Step {
     logged_loss_ |= name == "loss";
     metrics_.log(name, value, place_.samples, reduce);
   }
+  /// The share of samples whose target is among the k likeliest classes, exact in any order: logits [N, C]
+  /// floating, target [N] i64. Ties count as in accuracy; a row with a NaN is wrong.
+  void log_top_k(std::string_view name, const Tensor& logits, const Tensor& target, std::int64_t k) {
+    metrics_.add_top_k(name, logits, target, k);
+  }
+  /// The figures of a confusion matrix over all batches and ranks, exact: NAME_accuracy, and the means over
+  /// classes NAME_precision, NAME_recall, NAME_f1 and NAME_iou (mean IoU); with `of_each`, those of each
+  /// class, too, as NAME_f1/3. `prediction`: class indices (integers) of the target's shape, or floating
+  /// logits
+  /// [..., classes]. target: integers; what is not in [0, classes) is left out, such as 255 around a mask.
+  /// Throws ArgumentError as MetricSums::add_confusion() does.
+  void log_confusion(std::string_view name, const Tensor& prediction, const Tensor& target,
+                     std::int64_t classes, bool of_each = false);
+  /// The mean of |prediction - target| over all elements of all batches and ranks, exact: both floating, of
+  /// one shape.
+  void log_absolute_error(std::string_view name, const Tensor& prediction, const Tensor& target);
   /// The loss and accuracy of a classifier, exact in any order: losses [N] f32 of each sample, logits [N, C],
   /// target [N] i64.
   void log_classes(const Tensor& losses, const Tensor& logits, const Tensor& target) {

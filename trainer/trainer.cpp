@@ -18,6 +18,7 @@
 #include "trainer/early_stopping.h"
 #include "trainer/free_memory.h"
 #include "trainer/json_lines.h"
+#include "trainer/loggers.h"
 #include "trainer/plateau.h"
 #include "trainer/run.h"
 #include "trainer/run_folder.h"
@@ -108,6 +109,7 @@ Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
     if (!config_.flags.empty()) write_config(config_.run_dir, config_);
   }
   if (!config_.metrics.empty() && strategy_->is_rank0()) add(std::make_unique<JsonLines>(config_.metrics));
+  add_loggers(*this, config_);
   if (config_.early_stop) add(std::make_unique<EarlyStopping>(*config_.early_stop));
   if (!config_.schedule && config_.schedule_options.kind == ScheduleKind::plateau)
     add(std::make_unique<ReduceOnPlateau>(plateau_options(config_)));
@@ -175,7 +177,8 @@ void Trainer::choose_run_dir(const std::vector<Setting>& settings) {
   }
   if (!strategy_->is_rank0()) return;
   if (!config_.flags.empty()) write_config(chosen, config_);
-  if (!has_metrics) callbacks_.insert(callbacks_.begin(), std::make_unique<JsonLines>(config_.metrics));
+  if (!has_metrics && config_.log_json)
+    callbacks_.insert(callbacks_.begin(), std::make_unique<JsonLines>(config_.metrics));
 }
 
 FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& held_out) {

@@ -102,6 +102,8 @@ class Trainer {
   const TrainerConfig& config() const { return config_; }
   /// The networks' parameters; of several optimizers, those of the first.
   ParameterArena& arena() const { return *memory_.arenas.at(0); }
+  /// Those of all optimizers.
+  const std::vector<std::unique_ptr<ParameterArena>>& arenas() const { return memory_.arenas; }
   /// Masters and buffers of all that is trained, under their names: views of live memory.
   StateDict weights() const;
   /// Takes over what weights() gave; weights_changed() is to follow.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "data/formats/crc32c.h"
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/indexed_store.h"
+#include "data/formats/detail/record_frame.h"
 #include "data/formats/detail/writing.h"
 #include "data/image/webp.h"
 #include "tensor/error.h"
@@ -16,18 +16,12 @@ namespace {
 using detail::FileBytes;
 using detail::IndexEntry;
 using detail::load_le;
+using detail::masked_crc;
 using Strings = std::vector<std::span<const std::byte>>;
 using Ints = std::vector<std::int64_t>;
 
-// A record is its length (u64), a CRC of those 8 bytes, the data, and a CRC of the data; little-endian.
-constexpr std::int64_t kHead = 12, kTail = 4;
+constexpr std::int64_t kHead = detail::kRecordHead, kTail = detail::kRecordTail;
 constexpr std::string_view kJpeg = "\xff\xd8\xff", kPng = "\x89PNG\r\n\x1a\n";
-
-/// CRCs are masked, because a CRC of data that holds CRCs is weak.
-std::uint32_t masked_crc(std::span<const std::byte> bytes) {
-  const std::uint32_t crc = crc32c(bytes);
-  return (crc >> 15 | crc << 17) + 0xa282ead8;
-}
 
 /// Where the data of each record lies; the file's framing is right.
 std::vector<IndexEntry> index(const FileBytes& file) {
@@ -181,11 +175,7 @@ class TfRecordWriter final : public SampleWriter {
       features["image/channels"] = Ints{sample.channels};
     }
     const std::vector<std::byte> record = write_example(features);
-    const auto length = detail::stored_le(static_cast<std::uint64_t>(record.size()));
-    file_.write(length);
-    file_.write(detail::stored_le(masked_crc(length)));
-    file_.write(record);
-    file_.write(detail::stored_le(masked_crc(record)));
+    detail::frame_record(record, [this](std::span<const std::byte> bytes) { file_.write(bytes); });
     ++count_;
   }
 

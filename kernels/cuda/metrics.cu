@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cuda/group.h"
 #include "kernels/metrics.h"
 
@@ -58,9 +60,49 @@ __global__ void __launch_bounds__(kRowBlock)
   const JoinMetric join{reduce};
   double mine = join.none();
   for (auto i = static_cast<std::int64_t>(threadIdx.x); i < count; i += kRowBlock)
-    mine = join(mine, static_cast<double>(Accumulate<T>(values[i])));
+    mine = join(mine, join.counted(static_cast<double>(Accumulate<T>(values[i]))));
   const double value = cuda::group_fold<kRowBlock>(mine, join);
   if (threadIdx.x == 0) update_metric(total, value, count, weight, reduce);
+}
+
+/// As count_correct(), for fewer than `most` likelier classes. Counts are whole numbers: in any order, f64
+/// adds them exactly.
+template <class T>
+__global__ void __launch_bounds__(kRowBlock)
+    count_among(const T* logits, const std::int64_t* target, std::int64_t rows, std::int64_t n,
+                std::int64_t most, double* total) {
+  using A = Accumulate<T>;
+  std::int64_t right = 0;
+  for (std::int64_t row = Row::first(); row < rows; row += Row::step()) {
+    const std::int64_t label = target[row];
+    if (label < 0 || label >= n) continue;
+    const T* x = logits + row * n;
+    const A best = A(x[label]);
+    std::int64_t likelier = 0;
+    bool numbers = true;
+    for (std::int64_t c = Row::rank(); c < n; c += Row::threads) {
+      const A one = A(x[c]);
+      likelier += c < label ? one >= best : one > best;
+      numbers &= one == one;
+    }
+    likelier = cuda::warp_fold(likelier, cuda::Plus{});
+    right += likelier < most && __ballot_sync(cuda::kWholeWarp, numbers) == cuda::kWholeWarp;
+  }
+  right = cuda::group_sum<kRowBlock>(Row::rank() == 0 ? right : 0);
+  if (threadIdx.x != 0) return;
+  atomicAdd(total, static_cast<double>(right));
+  if (blockIdx.x == 0) atomicAdd(total + 1, static_cast<double>(rows));
+}
+
+__global__ void __launch_bounds__(kRowBlock)
+    count_pairs(const std::int64_t* predicted, const std::int64_t* target, std::int64_t count,
+                std::int64_t classes, double* counts) {
+  const auto step = static_cast<std::int64_t>(gridDim.x) * kRowBlock;
+  for (auto i = static_cast<std::int64_t>(blockIdx.x) * kRowBlock + threadIdx.x; i < count; i += step) {
+    const std::int64_t is = target[i], says = predicted[i];
+    if (is < 0 || is >= classes || says < 0 || says >= classes) continue;
+    atomicAdd(counts + is * classes + says, 1.0);
+  }
 }
 
 }  // namespace
@@ -90,6 +132,28 @@ void add_metric(CudaContext& context, const Tensor& values, double weight, Metri
     cuda::launch(context, {"metrics", 1, kRowBlock}, add_values<T>, static_cast<const T*>(values.data<T>()),
                  values.numel(), weight, reduce, total.data<double>());
   });
+}
+
+template <>
+void add_top_k(CudaContext& context, const Tensor& logits, const Tensor& target, std::int64_t k,
+               const Tensor& total) {
+  const std::int64_t rows = logits.shape()[0], n = logits.shape()[1];
+  if (rows == 0) return;
+  dispatch_floating(logits.dtype(), "metrics", [&]<class T>() {
+    cuda::launch(context, {"metrics", cuda::row_blocks<Row>(context, rows), kRowBlock}, count_among<T>,
+                 logits.data<T>(), target.data<std::int64_t>(), rows, n, k, total.data<double>());
+  });
+}
+
+template <>
+void add_confusion(CudaContext& context, const Tensor& predicted, const Tensor& target,
+                   const Tensor& counts) {
+  if (target.numel() == 0) return;
+  constexpr std::int64_t kMostBlocks = 1024;
+  const std::int64_t blocks = std::min((target.numel() + kRowBlock - 1) / kRowBlock, kMostBlocks);
+  cuda::launch(context, {"metrics", static_cast<unsigned>(blocks), kRowBlock}, count_pairs,
+               predicted.data<std::int64_t>(), target.data<std::int64_t>(), target.numel(), counts.shape()[0],
+               counts.data<double>());
 }
 
 }  // namespace athanor::kernels

@@ -1,18 +1,11 @@
 #include "nn/detail/onnx_proto.h"
 
-#include <bit>
 #include <type_traits>
 
 #include "tensor/error.h"
 
 namespace athanor::nn::onnx {
 namespace {
-
-enum WireType { kVarint = 0, kLengthDelimited = 2, kFixed32 = 5 };
-
-std::uint64_t key(int field, WireType type) {
-  return static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(type);
-}
 
 Message attribute_message(const Attribute& attribute) {
   enum Type { kFloat = 1, kInt = 2, kString = 3, kFloats = 6, kInts = 7 };
@@ -44,37 +37,6 @@ Message attribute_message(const Attribute& attribute) {
 }
 
 }  // namespace
-
-void Message::varint(std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) text_.push_back(static_cast<char>(value | 0x80));
-  text_.push_back(static_cast<char>(value));
-}
-
-void Message::integer(int field, std::int64_t value) {
-  varint(key(field, kVarint));
-  varint(static_cast<std::uint64_t>(value));
-}
-
-void Message::number(int field, float value) {
-  varint(key(field, kFixed32));
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  for (int shift = 0; shift < 32; shift += 8) text_.push_back(static_cast<char>(bits >> shift));
-}
-
-void Message::bytes(int field, std::string_view value) {
-  head_of_bytes(field, value.size());
-  text_ += value;
-}
-
-void Message::head_of_bytes(int field, std::size_t size) {
-  varint(key(field, kLengthDelimited));
-  varint(size);
-}
-
-void Message::append(Message&& more) {
-  text_ += more.text_;
-  more = Message();
-}
 
 Message node_message(const Node& node) {
   Message message;

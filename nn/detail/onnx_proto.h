@@ -4,39 +4,18 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include "tensor/dtype.h"
+#include "tensor/proto.h"
 #include "tensor/shape.h"
 
-// The messages of an ONNX file in the wire format of protobuf: fields, each a number and a type in a varint,
-// then a varint, four bytes, or a length and so many bytes. Field numbers are those of onnx.proto. Written
-// only, never read.
+// The messages of an ONNX file. Field numbers are those of onnx.proto.
 
 namespace athanor::nn::onnx {
 
-/// A message under construction.
-class Message {
- public:
-  void integer(int field, std::int64_t value);
-  void number(int field, float value);
-  void bytes(int field, std::string_view value);
-  void message(int field, const Message& value) { bytes(field, value.text_); }
-  /// What comes before a field of `size` bytes that is written apart.
-  void head_of_bytes(int field, std::size_t size);
-
-  /// The fields of another.
-  void append(Message&& more);
-
-  const std::string& text() const { return text_; }
-
- private:
-  void varint(std::uint64_t value);
-
-  std::string text_;
-};
+using Message = ProtoMessage;
 
 using AttributeValue =
     std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>, std::vector<float>>;

@@ -61,7 +61,7 @@ TEST_F(MetricsOnDevice, ByHand) {
 TEST_F(MetricsOnDevice, LoggedValuesGrowAsOnTheCpu) {
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     for (const MetricReduce reduce :
-         {MetricReduce::mean, MetricReduce::sum, MetricReduce::min, MetricReduce::max}) {
+         {MetricReduce::mean, MetricReduce::sum, MetricReduce::min, MetricReduce::max, MetricReduce::exact}) {
       const Tensor here = Tensor::zeros({2}, {DType::f64, kCpu}), there = here.to(test::device());
       const auto add = [&](const Tensor& values, double weight) {
         kernels::add_metric(cpu_context(), values, weight, reduce, here);
@@ -88,6 +88,34 @@ TEST_F(MetricsOnDevice, ALabelThatIsNoClassIsWrong) {
   const Tensor totals = Tensor::zeros({3}, {DType::f64, test::device()});
   kernels::add_metrics(cuda_context(test::device()), losses, logits, target, totals);
   EXPECT_EQ(totals.to_vector(), (std::vector<double>{2, 2, 4})) << "its loss counts all the same";
+}
+
+// Counts: of the classes before the target's, and of pairs in a confusion matrix.
+TEST_F(MetricsOnDevice, CountsAreThoseOfTheCpu) {
+  for (const auto& [rows, classes] :
+       {std::pair<std::int64_t, std::int64_t>{0, 3}, {1, 1}, {300, 2}, {700, 10}, {9, 100}}) {
+    Tensor logits = cast(test::filled({{rows, classes}}, DType::i32, {1}, -4, 4), DType::f32);
+    if (logits.numel() > 50) logits.data<float>()[17] = NAN;
+    // Some of what is marked, and some answers, are no class.
+    const Tensor target = test::filled({{rows}}, DType::i64, {2}, 0, static_cast<double>(classes)),
+                 marked = test::filled({{rows}}, DType::i64, {3}, -1, static_cast<double>(classes + 2)),
+                 says = test::filled({{rows}}, DType::i64, {4}, -1, static_cast<double>(classes + 2));
+    for (const std::int64_t k : {1, 2, 5}) {
+      const Tensor on_cpu = cast(test::filled({{2}}, DType::i64, {5}, 0, 9), DType::f64),
+                   on_device = on_cpu.to(test::device());
+      kernels::add_top_k(cpu_context(), logits, target, k, on_cpu);
+      kernels::add_top_k(cuda_context(test::device()), logits.to(test::device()), target.to(test::device()),
+                         k, on_device);
+      EXPECT_TRUE(test::same_bits(on_device.to(kCpu), on_cpu))
+          << fmt::format("top {} of {} x {}", k, rows, classes);
+    }
+    const Tensor here = Tensor::zeros({classes, classes}, {DType::f64, kCpu}),
+                 there = here.to(test::device());
+    kernels::add_confusion(cpu_context(), says, marked, here);
+    kernels::add_confusion(cuda_context(test::device()), says.to(test::device()), marked.to(test::device()),
+                           there);
+    EXPECT_TRUE(test::same_bits(there.to(kCpu), here)) << fmt::format("pairs of {} x {}", rows, classes);
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ void add_augment_flag(FlagTable& flags, TrainerConfig& config);
 void add_weight_flags(FlagTable& flags, TrainerConfig& config);
 void add_cadence_flags(FlagTable& flags, TrainerConfig& config);
 void add_data_flags(FlagTable& flags, TrainerConfig& config);
+void add_logger_flags(FlagTable& flags, TrainerConfig& config);
 void add_machine_flags(FlagTable& flags, TrainerConfig& config);
 void add_rank_flags(FlagTable& flags, TrainerConfig& config);
 void add_report_flags(FlagTable& flags, TrainerConfig& config);

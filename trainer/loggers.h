@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "trainer/callback.h"
+
+// What loggers share: a logger is a Callback that writes what steps and epochs come to into the run's folder.
+// All of them write the same values under the same names. On rank 0 alone.
+
+namespace athanor {
+
+/// Adds the loggers that the config asks for, but JSON lines. Their files are opened when a run begins.
+void add_loggers(Trainer& trainer, const TrainerConfig& config);
+
+/// The folder of a run's files; of a run in phases, that of the phase.
+std::filesystem::path log_folder(const TrainerConfig& config);
+
+/// Calls f(name, value) for all numbers of a step but its own and its epoch's.
+template <class F> void for_each_value(const StepLog& step, const F& f) {
+  for (const auto& [name, value] : step.values) f(name, value);
+  f("learning_rate", double{step.report.learning_rate});
+  f("grad_norm", double{step.report.grad_norm});
+  f("loss_scale", double{step.report.loss_scale});
+  f("images_per_s", std::round(step.images_per_s));
+  f("data_wait_s", step.data_wait_s);
+}
+
+/// The same of an epoch.
+template <class F> void for_each_value(const EpochReport& epoch, const F& f) {
+  f("train_loss", epoch.train_loss);
+  f("train_accuracy", epoch.train_accuracy);
+  f("val_loss", epoch.val_loss);
+  f("val_accuracy", epoch.val_accuracy);
+  f("learning_rate", double{epoch.learning_rate});
+  f("loss_scale", double{epoch.loss_scale});
+  f("images_per_s", std::round(epoch.images_per_s));
+  for (const auto& [name, value] : epoch.others) f(name, value);
+}
+
+/// "applied", "skipped_overflow" or "skipped_outlier".
+constexpr const char* name_of(StepResult result) {
+  switch (result) {
+    case StepResult::applied: return "applied";
+    case StepResult::skipped_overflow: return "skipped_overflow";
+    case StepResult::skipped_outlier: return "skipped_outlier";
+  }
+  return "?";
+}
+
+/// Appends a number as f32 has it, whole ones as such; `missing` where it is not finite.
+inline void append_number(std::string& to, double value, const char* missing) {
+  if (!std::isfinite(value)) {
+    to += missing;
+  } else if (value == std::floor(value) && std::abs(value) < 1e15) {
+    fmt::format_to(std::back_inserter(to), "{}", static_cast<std::int64_t>(value));
+  } else {
+    fmt::format_to(std::back_inserter(to), "{}", static_cast<float>(value));
+  }
+}
+
+}  // namespace athanor
