@@ -18,6 +18,7 @@ set(ATHANOR_HEADERS
   autograd/matmul.h
   autograd/node.h
   autograd/norm.h
+  autograd/op_listener.h
   autograd/op_trace.h
   autograd/parameter.h
   autograd/pool.h
@@ -236,7 +237,9 @@ set(ATHANOR_HEADERS
   trainer/frozen_weights.h
   trainer/gather_metrics.h
   trainer/json_lines.h
+  trainer/largest_fit.h
   trainer/limits.h
+  trainer/lr_finder.h
   trainer/metric_sums.h
   trainer/model_file.h
   trainer/optimized_networks.h
@@ -244,8 +247,10 @@ set(ATHANOR_HEADERS
   trainer/parallel_strategy.h
   trainer/phase_times.h
   trainer/predictor.h
+  trainer/profiler.h
   trainer/progress.h
   trainer/reports.h
+  trainer/roof.h
   trainer/run.h
   trainer/run_checkpoints.h
   trainer/run_folder.h

@@ -6,6 +6,7 @@
 
 #include "tensor/error.h"
 #include "tensor/philox.h"
+#include "tensor/trace.h"
 
 namespace athanor {
 
@@ -170,11 +171,13 @@ Tensor Preprocess::prepared(const FieldSpec& field, const Tensor& from, const Te
 }
 
 Batch Preprocess::prepare(const Batch& batch, std::int64_t epoch, bool training) const {
+  const TraceScope traced("prepare", "copy", batch.id);
   const Device device = table_.device();
   Batch ready{.images = (*this)(batch, epoch, training),
               .labels = batch.labels.defined() ? batch.labels.to(device) : Tensor(),
               .samples = batch.samples,
               .rows = {},
+              .id = batch.id,
               .views = views_,
               .fields = batch.fields};
   for (std::size_t i = 0; batch.fields && i < batch.fields->size(); ++i) {
