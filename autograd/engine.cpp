@@ -9,7 +9,6 @@
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
-#include "tensor/trace.h"
 
 namespace athanor {
 namespace {
@@ -36,10 +35,11 @@ bool anomaly_mode() {
   return anomaly;
 }
 
-void finish_result(const char* op, const Tensor& y) {
+void finish_result(const char* op, const Tensor& y, std::span<const Tensor* const> inputs) {
   if (inference_mode()) y.mark_inference(op);
   if (anomaly) check_finite(op, "forward", -1, y);
   if (OpTrace* const trace = op_trace()) trace->made(op, y);
+  if (op_listener) op_listener->on_forward(op, current_layer, y, inputs);
 }
 
 }  // namespace detail
@@ -237,8 +237,12 @@ class Engine {
       if (node->capture_ >= 0 && capture_)
         capture_->gradients[static_cast<std::size_t>(node->capture_)] = node->grad_;
       const Tensor dy = std::exchange(node->grad_, Tensor());
-      const TraceScope trace(node->op_);
+      OpListener* const listener = detail::op_listener;
+      if (listener) [[unlikely]]
+        listener->before_backward(node->op_, node->layer_);
       node->backward(dy, dx);
+      if (listener) [[unlikely]]
+        listener->on_backward(node->op_, node->layer_, dy, dx.handed_over(node->count_));
     }
     for (int i = 0; i < node->count_; ++i) {
       AutogradState* state = node->edge(i).get();

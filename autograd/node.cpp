@@ -19,6 +19,21 @@ TapeCounters tape_counters() {
   return counters;
 }
 
+// Who listens ----------------------------------------------------------------------------------------------
+
+constinit thread_local OpListener* detail::op_listener = nullptr;
+constinit thread_local const char* detail::current_layer = nullptr;
+
+void LayerScope::begin() {
+  outer_ = std::exchange(detail::current_layer, layer_);
+  if (detail::op_listener) detail::op_listener->on_layer_begin(layer_);
+}
+
+void LayerScope::end() {
+  detail::current_layer = outer_;
+  if (detail::op_listener) detail::op_listener->on_layer_end(layer_);
+}
+
 // Leaf -----------------------------------------------------------------------------------------------------
 
 void Leaf::accumulate(const Tensor& gradient) {

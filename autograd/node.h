@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autograd/grad_mode.h"
+#include "autograd/op_listener.h"
 #include "kernels/context.h"
 #include "tensor/tensor.h"
 
@@ -79,6 +80,11 @@ class Grads {
                            : spill_[static_cast<std::size_t>(input - kInline)];
   }
 
+  /// What has been handed over of the first inputs, of `inputs` in all: of as many as have room inside.
+  std::span<const Tensor> handed_over(int inputs) const {
+    return std::span(inline_).first(static_cast<std::size_t>(inputs < kInline ? inputs : kInline));
+  }
+
   /// Where a kernel should write the gradient of input i, shaped like `like`: the leaf's slice of the
   /// gradient arena, or a new tensor. Counts as handing it over.
   struct Target {
@@ -114,6 +120,8 @@ class Node : public AutogradState {
 
   bool is_leaf() const final { return false; }
   const char* op() const { return op_; }
+  /// The layer it was made in, where layers have names (autograd/op_listener.h); else null.
+  const char* layer() const { return layer_; }
   int inputs() const { return count_; }
   /// Nodes are numbered in the order of their creation; backward runs the latest first.
   std::uint64_t sequence() const { return sequence_; }
@@ -141,6 +149,7 @@ class Node : public AutogradState {
   void free_graph();
 
   const char* op_;
+  const char* layer_ = detail::current_layer;
   int count_;
   bool released_ = false;
   std::array<Ref<AutogradState>, kInline> inline_;
@@ -219,8 +228,8 @@ template <class Closure> class ClosureNode final : public Node {
   bool alive_;
 };
 
-/// Marks results of InferenceMode and, in anomaly mode, checks them.
-void finish_result(const char* op, const Tensor& y);
+/// Marks results of InferenceMode and, in anomaly mode, checks them; tells who listens.
+void finish_result(const char* op, const Tensor& y, std::span<const Tensor* const> inputs);
 bool anomaly_mode();
 
 }  // namespace detail
@@ -229,8 +238,8 @@ bool anomaly_mode();
 /// this thread records and some input needs a gradient. Returns y.
 template <class Closure>
 Tensor record(const char* op, Tensor y, std::span<const Tensor* const> inputs, Closure&& closure) {
-  if (!grad_enabled() || detail::anomaly_mode()) [[unlikely]]
-    detail::finish_result(op, y);
+  if (!grad_enabled() || detail::op_listener || detail::anomaly_mode()) [[unlikely]]
+    detail::finish_result(op, y, inputs);
   if (!grad_enabled()) return y;
   bool wanted = false;
   for (const Tensor* input : inputs) wanted = wanted || input->requires_grad();

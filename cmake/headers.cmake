@@ -18,6 +18,7 @@ set(ATHANOR_HEADERS
   autograd/matmul.h
   autograd/node.h
   autograd/norm.h
+  autograd/op_listener.h
   autograd/op_trace.h
   autograd/parameter.h
   autograd/pool.h
@@ -243,9 +244,11 @@ set(ATHANOR_HEADERS
   trainer/frozen_weights.h
   trainer/gather_metrics.h
   trainer/json_lines.h
+  trainer/largest_fit.h
   trainer/layers.h
   trainer/limits.h
   trainer/loggers.h
+  trainer/lr_finder.h
   trainer/metric_sums.h
   trainer/mixed_labels.h
   trainer/model_file.h
@@ -255,9 +258,11 @@ set(ATHANOR_HEADERS
   trainer/phase_times.h
   trainer/plateau.h
   trainer/predictor.h
+  trainer/profiler.h
   trainer/progress.h
   trainer/recipe.h
   trainer/reports.h
+  trainer/roof.h
   trainer/run.h
   trainer/run_checkpoints.h
   trainer/run_folder.h

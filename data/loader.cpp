@@ -115,7 +115,7 @@ struct Loader::Impl {
 
   // Where the caller stands, and that step's number: what lies below it is free, or about to be.
   std::int64_t epoch = 0, step = 0, number = 0;
-  bool begun = false, holds = false;
+  bool begun = false, holds = false, first_wait = true;
   std::int64_t sent = 0, reclaimed = 0;  // numbers: copies queued, host slots given back
 
   LoaderStats stats;
@@ -183,6 +183,8 @@ void Loader::Impl::wait() {
   }
   const Clock::time_point there = Clock::now();
   stats.waits.data_s += seconds(there - asked);
+  if (std::exchange(first_wait, false))
+    stats.waits.opening_s = std::min(readers.opening_s(), seconds(there - asked));
   stats.waits.device_s += device_s;
   if (!feed) return;
   send();
@@ -235,6 +237,7 @@ void Loader::Impl::hand_out(Batch& batch) {
   batch.samples = first(from.samples);
   batch.images = resident ? resident->images() : first(from.images);
   batch.rows = resident ? batch.samples : Tensor();
+  batch.id = options.training ? epoch * plan.steps() + step : -1;
   batch.views = 1;
   batch.fields = fields;
   for (std::size_t i = 0; fields && i < fields->size(); ++i) batch.more[i] = first(from.more[i]);

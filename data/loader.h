@@ -79,6 +79,7 @@ struct Batch {
   Tensor labels;   ///< [N] i64; undefined where samples have none
   Tensor samples;  ///< [N] i64: their indices in the data set
   Tensor rows;     ///< [N] i64: where in `images` they are; undefined: one after the other
+  std::int64_t id = -1;    ///< of the training's batches, from 0 over all epochs; -1: of no training
   /// Where images are mixed (data/mix.h): the labels of those that they are mixed with, [N] i64, and the
   /// share of an image that is its own, in [0, 1].
   Tensor partner_labels = {};
@@ -104,6 +105,9 @@ struct LoaderWaits {
   double data_s = 0;    ///< waiting for samples, or reading them itself
   double copy_s = 0;    ///< putting copies into the device's queue
   double device_s = 0;  ///< waiting for the device, which had all slots in its queue
+  /// Of data_s, until threads had begun: what their first reads took longer than those that followed, which
+  /// open files and fill caches. Of the first step after they were made.
+  double opening_s = 0;
 };
 
 /// What a loader did since start_epoch().

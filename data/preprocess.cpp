@@ -7,6 +7,7 @@
 #include "kernels/rand_augment.h"
 #include "tensor/error.h"
 #include "tensor/philox.h"
+#include "tensor/trace.h"
 
 namespace athanor {
 
@@ -220,12 +221,14 @@ Tensor Preprocess::prepared(const FieldSpec& field, const Tensor& from, const Te
 }
 
 Batch Preprocess::prepare(const Batch& batch, std::int64_t epoch, bool training) const {
+  const TraceScope traced("prepare", "copy", batch.id);
   const Device device = table_.device();
   if (training && batch.fields) check_fields(augment_, *batch.fields);
   Batch ready{.images = (*this)(batch, epoch, training),
               .labels = batch.labels.defined() ? batch.labels.to(device) : Tensor(),
               .samples = batch.samples,
               .rows = {},
+              .id = batch.id,
               .views = views_,
               .fields = batch.fields};
   for (std::size_t i = 0; batch.fields && i < batch.fields->size(); ++i) {

@@ -6,6 +6,7 @@
 #include "dist/launch/detail/signal_stack.h"
 #include "kernels/context.h"
 #include "tensor/error.h"
+#include "tensor/trace.h"
 
 namespace athanor::dist {
 
@@ -40,6 +41,7 @@ BucketRunner::~BucketRunner() {
 void BucketRunner::run_thread() {
   have_signal_stack();
   cpu_context().set_threads(1);  // the others compute
+  name_thread("communication");
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stop_ || done_ < handed_over_; });

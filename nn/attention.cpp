@@ -1,6 +1,7 @@
 #include "nn/attention.h"
 
 #include "autograd/matmul.h"
+#include "autograd/op_listener.h"
 #include "autograd/shape.h"
 #include "nn/init.h"
 
@@ -24,6 +25,7 @@ MultiheadAttention::MultiheadAttention(std::int64_t channels, const MultiheadAtt
 
 Tensor MultiheadAttention::forward(const Tensor& x, const Tensor& mask) {
   about_to_run();
+  const LayerScope named(layer_name());
   return attend(x, mask);
 }
 

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "autograd/op_listener.h"
+
 namespace athanor::nn {
 
 BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
@@ -17,6 +19,7 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
 
 Tensor BatchNorm::forward(const Tensor& x, const Tensor& residual) {
   about_to_run();
+  const LayerScope named(layer_name());
   return batch_norm(x, weight_, bias_, running_mean_, running_var_, training(), params_, residual);
 }
 

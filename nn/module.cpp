@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "autograd/engine.h"
+#include "autograd/op_listener.h"
 #include "autograd/shape.h"
 #include "kernels/copy.h"
 #include "tensor/nearest.h"
+#include "tensor/trace.h"
 
 namespace athanor::nn {
 namespace {
@@ -88,6 +90,18 @@ void Module::not_ready() const {
       "or load_state_dict() on the whole model first",
       parameters_.empty() ? "?" : parameters_.front().name,
       parameters_.empty() ? Shape() : parameters_.front().tensor.shape());
+}
+
+void Module::name_layers(bool on) {
+  walk(*this, "", [on](const std::string& prefix, Module& module) {
+    module.layer_ =
+        on && !prefix.empty() ? kept_name(std::string_view(prefix).substr(0, prefix.size() - 1)) : nullptr;
+  });
+}
+
+Tensor Module::call_named(const Tensor& x) {
+  const LayerScope named(layer_);
+  return keeps_f32_ ? forward_in_f32(x) : forward(x);
 }
 
 void Module::train(bool on) {

@@ -61,8 +61,8 @@ class Module {
     if (!ready_) [[unlikely]]
       not_ready();
     about_to_run();
-    if (keeps_f32_) [[unlikely]]
-      return forward_in_f32(x);
+    if (keeps_f32_ || layer_) [[unlikely]]
+      return call_named(x);
     return forward(x);
   }
 
@@ -97,6 +97,10 @@ class Module {
   std::vector<NamedTensor> frozen_buffers() const;
   /// This module and all below it, parents first.
   std::vector<NamedModule> modules() const;
+  /// Gives this module and all below it their dotted names for a profiler (autograd/op_listener.h), or takes
+  /// them away: ops of a call then know which layer they are in, and so do their gradients. The root has
+  /// none.
+  void name_layers(bool on);
   /// Calls visit(module, its own parameters) for this module and all below it, parents first. Tied parameters
   /// come with every module that has them.
   void for_each_module(const std::function<void(Module&, const std::vector<Parameter>&)>& visit);
@@ -155,6 +159,9 @@ class Module {
   void needs_values() { ready_ = false; }
   /// pack_weights() has begun, or ends: what was packed of the parameters registered here must go.
   virtual void on_pack() {}
+  /// Its name while layers have names; else null. For a LayerScope in functions of a module besides
+  /// forward(x).
+  const char* layer_name() const { return layer_; }
   /// What a call begins with; for functions of a module besides forward(x) that read its parameters.
   void about_to_run() const {
     if (before_call_) [[unlikely]]
@@ -170,6 +177,7 @@ class Module {
   void add_child(const std::string& name, Module& module);
   void check_name(const std::string& name) const;
   [[noreturn]] void not_ready() const;
+  Tensor call_named(const Tensor& x);
   Tensor forward_in_f32(const Tensor& x);
   void set_packs(bool on);
   /// visit(prefix, module) for this module and all below it; prefix is "" or ends with a dot.
@@ -179,6 +187,7 @@ class Module {
   std::vector<NamedTensor> buffers_;
   std::vector<Child> children_;
   std::function<void()> before_call_;
+  const char* layer_ = nullptr;
   bool training_ = true;
   bool frozen_ = false;
   bool ready_ = true;

@@ -217,6 +217,10 @@ void ParameterArena::take_over_weights() {
   }
   for (std::size_t i = 0; i < parts_.size(); ++i)
     parts_[i].gradients = make("gradients", parts_[i].size, gradient_dtype(static_cast<int>(i)));
+  for (int i = 0; i < size(); ++i) {  // also of an arena that had them before
+    const Tensor& handle = parameters_[static_cast<std::size_t>(i)].tensor;
+    if (handle.requires_grad()) leaf_of(handle).bind(gradient(i));
+  }
   bump_weights();
   zero_grad();
 }

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 
 #include <nlohmann/json.hpp>
@@ -24,6 +27,8 @@ struct Ring {
     std::atomic<const char*> name{nullptr};
     std::atomic<std::int64_t> begin_ns{0}, end_ns{0};
     std::atomic<std::int32_t> thread{0};
+    std::atomic<const char*> category{nullptr}, of{nullptr};
+    std::atomic<std::int64_t> batch{-1};
   };
 
   explicit Ring(std::size_t size) : slots(size) {}
@@ -38,6 +43,7 @@ struct Rings {
   std::mutex mutex;
   std::vector<std::unique_ptr<Ring>> all;
   std::atomic<Ring*> current{nullptr};
+  std::map<std::int32_t, std::string> thread_names;  // of those that have one
 };
 
 Rings& rings() {
@@ -61,7 +67,8 @@ std::int64_t trace_now() {
       .count();
 }
 
-void trace_push(const char* name, std::int64_t begin_ns) {
+void trace_push(const char* name, std::int64_t begin_ns, std::int64_t end_ns, const char* category,
+                const char* of, std::int64_t batch) {
   Ring* ring = rings().current.load(std::memory_order_acquire);
   if (!ring) return;
   const std::uint64_t ticket = ring->next.fetch_add(1, std::memory_order_relaxed);
@@ -69,8 +76,11 @@ void trace_push(const char* name, std::int64_t begin_ns) {
   slot.ticket.store(0, std::memory_order_release);
   slot.name.store(name, std::memory_order_release);
   slot.begin_ns.store(begin_ns, std::memory_order_release);
-  slot.end_ns.store(trace_now(), std::memory_order_release);
+  slot.end_ns.store(end_ns, std::memory_order_release);
   slot.thread.store(thread_number(), std::memory_order_release);
+  slot.category.store(category, std::memory_order_release);
+  slot.of.store(of, std::memory_order_release);
+  slot.batch.store(batch, std::memory_order_release);
   slot.ticket.store(ticket + 1, std::memory_order_release);
 }
 
@@ -103,8 +113,10 @@ std::vector<TraceEvent> trace_events() {
   for (const Ring::Slot& slot : ring->slots) {
     const std::uint64_t ticket = slot.ticket.load(std::memory_order_acquire);
     const TraceEvent event{
-        slot.name.load(std::memory_order_acquire), slot.begin_ns.load(std::memory_order_acquire),
-        slot.end_ns.load(std::memory_order_acquire), slot.thread.load(std::memory_order_acquire)};
+        slot.name.load(std::memory_order_acquire),     slot.begin_ns.load(std::memory_order_acquire),
+        slot.end_ns.load(std::memory_order_acquire),   slot.thread.load(std::memory_order_acquire),
+        slot.category.load(std::memory_order_acquire), slot.of.load(std::memory_order_acquire),
+        slot.batch.load(std::memory_order_acquire)};
     if (ticket != 0 && slot.ticket.load(std::memory_order_acquire) == ticket)
       found.emplace_back(ticket, event);
   }
@@ -122,22 +134,95 @@ std::int64_t trace_overwritten() {
   return pushed > ring->slots.size() ? static_cast<std::int64_t>(pushed - ring->slots.size()) : 0;
 }
 
-void write_trace(const std::string& path) {
-  const std::vector<TraceEvent> events = trace_events();
-  std::int64_t start = events.empty() ? 0 : events[0].begin_ns;
-  for (const TraceEvent& event : events) start = std::min(start, event.begin_ns);
+const char* kept_name(std::string_view name) {
+  static std::mutex mutex;
+  static auto* const names = new std::set<std::string, std::less<>>;  // never destroyed, as the rings
+  const std::lock_guard lock(mutex);
+  const auto found = names->find(name);
+  return (found == names->end() ? names->emplace(name).first : found)->c_str();
+}
 
-  std::string json = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
-  const char* separator = "\n";
+void name_thread(const std::string& name) {
+  Rings& registry = rings();
+  const std::lock_guard lock(registry.mutex);
+  registry.thread_names[thread_number()] = name;
+}
+
+namespace {
+
+std::string quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// From where a batch was read to where it was used.
+std::string arrows_of(const std::vector<TraceEvent>& events, int rank,
+                      const std::function<double(std::int64_t)>& us) {
+  std::map<std::int64_t, const TraceEvent*> read, used;
   for (const TraceEvent& event : events) {
-    const std::string name = Json(event.name).dump(-1, ' ', false, Json::error_handler_t::replace);
-    json += fmt::format(R"({}{{"name":{},"ph":"X","ts":{:.3f},"dur":{:.3f},"pid":1,"tid":{}}})", separator,
-                        name, static_cast<double>(event.begin_ns - start) / 1000,
-                        static_cast<double>(event.end_ns - event.begin_ns) / 1000, event.thread);
-    separator = ",\n";
+    if (event.batch < 0) continue;
+    if (std::string_view(event.category) == "read") {
+      const TraceEvent*& last = read[event.batch];
+      if (!last || last->end_ns < event.end_ns) last = &event;
+    } else {
+      const TraceEvent*& first = used[event.batch];
+      if (!first || event.begin_ns < first->begin_ns) first = &event;
+    }
   }
-  json += "\n]}\n";
+  std::string json;
+  for (const auto& [batch, from] : read) {
+    const auto to = used.find(batch);
+    if (to == used.end() || to->second->end_ns < from->end_ns) continue;
+    // An arrow ends in the span it lies in: not before it was drawn.
+    const std::int64_t end_ns = std::max(to->second->begin_ns, from->end_ns);
+    const auto point = [&](const char* phase, std::int64_t ns, int thread) {
+      return fmt::format(
+          R"(,{{"name":"batch","cat":"batch","id":{},"ph":"{}","bp":"e","ts":{:.3f},"pid":{},"tid":{}}})"
+          "\n",
+          fmt::format("\"{}.{}\"", rank, batch), phase, us(ns), rank, thread);
+    };
+    json += point("s", from->end_ns - 1, from->thread) + point("f", end_ns, to->second->thread);
+  }
+  return json;
+}
 
+}  // namespace
+
+std::string trace_json(int rank) {
+  const std::vector<TraceEvent> events = trace_events();
+  // Ranks of one machine have one clock: its times are as they are.
+  const auto us = [](std::int64_t ns) { return static_cast<double>(ns) / 1000; };
+  std::string json =
+      fmt::format(R"({{"name":"process_name","ph":"M","pid":{0},"args":{{"name":"rank {0}"}}}})", rank);
+  {
+    Rings& registry = rings();
+    const std::lock_guard lock(registry.mutex);
+    for (const auto& [thread, name] : registry.thread_names)
+      json += fmt::format(
+          ",\n"
+          R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})",
+          rank, thread, quoted(name));
+  }
+  for (const TraceEvent& event : events) {
+    std::string more;
+    if (event.category[0] != 0) more += fmt::format(R"(,"cat":{})", quoted(event.category));
+    if (event.of || event.batch >= 0) {
+      more += R"(,"args":{)";
+      if (event.of) more += fmt::format(R"("layer":{})", quoted(event.of));
+      if (event.batch >= 0) more += fmt::format(R"({}"batch":{})", event.of ? "," : "", event.batch);
+      more += "}";
+    }
+    json += fmt::format(
+        ",\n"
+        R"({{"name":{},"ph":"X","ts":{:.3f},"dur":{:.3f},"pid":{},"tid":{}{}}})",
+        quoted(event.name), us(event.begin_ns), us(event.end_ns - event.begin_ns), rank, event.thread, more);
+  }
+  return json + "\n" + arrows_of(events, rank, us);
+}
+
+void write_trace(const std::string& path, const std::vector<std::string>& lists) {
+  std::string json = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  for (const std::string& list : lists) json += (&list == lists.data() ? "" : ",") + list;
+  json += "]}\n";
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(json)));
   file.commit();

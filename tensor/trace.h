@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 // What ran when, on which thread: a ring of fixed size, so that a trace of hours holds the last of them and
@@ -15,6 +16,11 @@ struct TraceEvent {
   const char* name;
   std::int64_t begin_ns, end_ns;  ///< of the steady clock
   std::int32_t thread;            ///< numbered from 1 in order of first use
+  const char* category = "";      ///< "forward", "read", ...
+  /// What it belongs to, as a layer's name; null: nothing.
+  const char* of = nullptr;
+  /// The batch it worked on, so that it is seen where one was read and where it was used; -1: none.
+  std::int64_t batch = -1;
 };
 
 /// Starts recording into an empty ring of the last `capacity` events. Throws ArgumentError where that is 0.
@@ -26,31 +32,48 @@ void stop_trace();
 std::vector<TraceEvent> trace_events();
 /// Events that newer ones have pushed out of the ring.
 std::int64_t trace_overwritten();
-/// Writes the events as Chrome trace JSON, which chrome://tracing and Perfetto open. Throws IoError.
-void write_trace(const std::string& path);
+/// The name of this thread in traces; its number where it has none.
+void name_thread(const std::string& name);
+/// The events as a list of Chrome trace JSON's: spans, with a process `rank` and its threads by name, and an
+/// arrow for each batch from the last "read" of it to the first event of another category.
+std::string trace_json(int rank = 0);
+/// Writes such lists, of one rank or several, to a file that chrome://tracing and Perfetto open. Throws
+/// IoError.
+void write_trace(const std::string& path, const std::vector<std::string>& lists);
+inline void write_trace(const std::string& path) {
+  write_trace(path, {trace_json()});
+}
+/// A copy of a name that lives as long as the process, the same for equal names: what events may be called.
+const char* kept_name(std::string_view name);
 
 namespace detail {
 
 inline std::atomic<bool> tracing{false};
 std::int64_t trace_now();
-void trace_push(const char* name, std::int64_t begin_ns);
+void trace_push(const char* name, std::int64_t begin_ns, std::int64_t end_ns, const char* category = "",
+                const char* of = nullptr, std::int64_t batch = -1);
 
 }  // namespace detail
 
-/// Records the time from here to the end of the scope. `name` must outlive the trace: a string literal.
+/// Records the time from here to the end of the scope. `name` and `category` must outlive the trace: string
+/// literals, or kept_name().
 class TraceScope {
  public:
-  explicit TraceScope(const char* name)
+  explicit TraceScope(const char* name, const char* category = "", std::int64_t batch = -1)
       : name_(detail::tracing.load(std::memory_order_relaxed) ? name : nullptr),
+        category_(category),
+        batch_(batch),
         begin_ns_(name_ ? detail::trace_now() : 0) {}
   ~TraceScope() {
-    if (name_) detail::trace_push(name_, begin_ns_);
+    if (name_) detail::trace_push(name_, begin_ns_, detail::trace_now(), category_, nullptr, batch_);
   }
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
 
  private:
   const char* name_;
+  const char* category_;
+  std::int64_t batch_;
   std::int64_t begin_ns_;
 };
 

@@ -12,6 +12,8 @@ namespace {
 constexpr double kData = 0.1, kCopy = 0.2, kCommunication = 0.2, kDevice = 0.3, kQueueing = 0.6;
 // Threads that read for more than this part of the time have no more to give.
 constexpr double kBusy = 0.85;
+// From this part of the waiting on, the verdict is about opening.
+constexpr double kOpening = 0.5;
 // Shorter steps are over before a second thread is awake.
 constexpr double kWorthThreads_s = 20e-3;
 
@@ -19,7 +21,7 @@ int percent(double share) {
   return static_cast<int>(std::lround(100 * share));
 }
 
-std::string data_line(double share, const RunFacts& run) {
+std::string data_line(double share, double data_s, const RunFacts& run) {
   const std::string begin = fmt::format("data: {} % of the step", percent(share));
   const LoaderStats& loader = run.loader;
   if (loader.threads == 0 && run.resident) {
@@ -31,6 +33,12 @@ std::string data_line(double share, const RunFacts& run) {
   const std::string workers =
       fmt::format("{}; {} worker{} busy {} %", begin, loader.workers, loader.workers == 1 ? "" : "s",
                   percent(std::min(loader.busy, 1.0)));
+  if (const double opening_s = loader.waits.opening_s; opening_s >= kOpening * data_s)
+    return fmt::format(
+        "{}, {} % for opening: the first reads of {} worker{} took {:.2g} s longer than those behind "
+        "them; more workers do not help; try athanor pack",
+        begin, percent(share * opening_s / std::max(data_s, 1e-12)), loader.workers,
+        loader.workers == 1 ? "" : "s", opening_s);
   if (loader.busy < kBusy) return fmt::format("{}; try --prefetch {}", workers, 2 * run.prefetch);
   if (loader.workers >= run.cores)
     return fmt::format("{}, on {} core{}; try athanor pack", workers, run.cores, run.cores == 1 ? "" : "s");
@@ -71,7 +79,7 @@ Times operator-(const Times& now, const Times& before) {
 Bottleneck find_bottleneck(const Times& times, const RunFacts& run) {
   const double whole = std::max(times.step(), 1e-12);
   const auto share = [&](double part) { return part / whole; };
-  if (share(times.data) >= kData) return {"data", data_line(share(times.data), run)};
+  if (share(times.data) >= kData) return {"data", data_line(share(times.data), times.data, run)};
   if (share(times.communication) >= kCommunication) {
     return {"communication", fmt::format("communication: {} % of the step; try a larger --batch-size",
                                          percent(share(times.communication)))};

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "tensor/allocator.h"
+#include "tensor/trace.h"
 
 namespace athanor::detail {
 namespace {
@@ -54,6 +55,7 @@ BatchReaders::BatchReaders(const Dataset& data, const LoaderOptions& options, co
       layout_(data.fields(), std::max<std::int64_t>(plan.rows(), 1)),
       last_epoch_(options.epochs > 0 ? options.epochs - 1 : INT64_MAX),
       run_(run_of(plan, layout_, threads)),
+      training_(options.training),
       reader_(data, options),
       order_(plan.samples, options, epochs_at_once(plan, slots)),
       awake_(awake),
@@ -150,6 +152,18 @@ BatchReaders::Work BatchReaders::work() const {
   return work;
 }
 
+double BatchReaders::opening_s() const {
+  double longest = 0, later = 0;
+  std::int64_t reads = 0;
+  for (const ReaderState& state : states_) {
+    const std::int64_t first = state.first_ns.load(std::memory_order_relaxed);
+    longest = std::max(longest, static_cast<double>(first) * 1e-9);
+    later += static_cast<double>(state.busy_ns.load(std::memory_order_relaxed) - first) * 1e-9;
+    reads += std::max<std::int64_t>(state.reads.load(std::memory_order_relaxed) - 1, 0);
+  }
+  return reads > 0 ? std::max(longest - later / static_cast<double>(reads), 0.0) : 0;
+}
+
 std::string BatchReaders::stuck(double at_least) const {
   const Clock::time_point now = Clock::now();
   int worst = -1;
@@ -170,6 +184,7 @@ std::string BatchReaders::stuck(double at_least) const {
 
 void BatchReaders::run(const std::stop_token& stop, int me) {
   pthread_setname_np(pthread_self(), fmt::format("loader/{}", me).c_str());
+  name_thread(fmt::format("{} {}", training_ ? "loader" : "validation loader", me));
   std::unique_lock lock(mutex_);
   while (gate_.wait(lock, stop, [&] { return wanted(me); }) && !stop.stop_requested()) {
     ++inside_;
@@ -229,6 +244,7 @@ void BatchReaders::announce(std::int64_t epoch, std::int64_t step, std::int64_t 
 void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, std::int64_t epoch,
                              std::int64_t step, std::int64_t first, std::int64_t end, int me) {
   if (first == end) return;  // of a last, short batch there may be none for this rank
+  const TraceScope traced("read", "read", training_ ? epoch * plan_.steps() + step : -1);
   Slot& slot = of(number);
   const std::int64_t begin = plan_.rows_of(step).first;
   auto* const memory = reinterpret_cast<std::byte*>(slot.tensors.memory.data<std::uint8_t>());
@@ -260,6 +276,9 @@ Read BatchReaders::read_row(std::int64_t sample, std::int64_t epoch, const Sampl
   now = Clock::now();
   const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(now - began).count();
   state.since.store(0, std::memory_order_relaxed);
+  const std::int64_t reads = state.reads.load(std::memory_order_relaxed);
+  if (reads == 0) state.first_ns.store(took, std::memory_order_relaxed);
+  state.reads.store(reads + 1, std::memory_order_relaxed);
   // Nobody else writes it: no need of a locked addition.
   state.busy_ns.store(state.busy_ns.load(std::memory_order_relaxed) + took, std::memory_order_relaxed);
   return result;

@@ -73,6 +73,8 @@ class BatchReaders {
     double busy_s = 0, capacity_s = 0;
   };
   Work work() const;
+  /// What the slowest first read of a thread took longer than reads do that follow one: what opens the set.
+  double opening_s() const;
   /// The read that has lasted longest: "worker 2 has been reading sample 7 (FILE) for 12 s"; empty where none
   /// lasts for `seconds`.
   std::string stuck(double seconds) const;
@@ -83,6 +85,7 @@ class BatchReaders {
   using Clock = std::chrono::steady_clock;
   struct alignas(64) ReaderState {  // of a thread
     std::atomic<std::int64_t> busy_ns{0};
+    std::atomic<std::int64_t> first_ns{0}, reads{0};  // how long the first read took, of so many
     std::atomic<std::int64_t> sample{-1};
     std::atomic<Clock::rep> since{0};  // when it began to read; 0: it does not
   };
@@ -105,6 +108,7 @@ class BatchReaders {
   const RowLayout layout_;
   const std::int64_t last_epoch_;
   const std::int64_t run_;  // tickets that a thread takes at once
+  const bool training_;
   SampleReader reader_;
   SampleOrder order_;
   std::deque<Slot> slots_;  // never moves them

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tensor/error.h"
+#include "tensor/trace.h"
 
 namespace athanor::dist {
 namespace {
@@ -57,6 +58,7 @@ bool push(Collective& collective, Transport& transport, const WaitOptions& optio
 }
 
 void finish(Collective& collective, Transport& transport, const WaitOptions& options) {
+  const TraceScope traced(collective.name(), "collective");
   StallTimeout patience(options.timeout);
   while (!push(collective, transport, options)) {
     if (options.stop && options.stop->load(std::memory_order_relaxed)) {

@@ -3,6 +3,7 @@
 #include "kernels/context.h"
 #include "simt/launch.h"
 #include "tensor/cuda/runtime.h"
+#include "tensor/trace.h"
 
 // How our kernels are launched.
 
@@ -14,6 +15,7 @@ using simt::Launch;
 /// Queues a kernel on the context's stream, as simt::launch says. Throws BackendError.
 template <class... P, class... A>
 void launch(const CudaContext& context, const Launch& how, void (*kernel)(P...), A&&... args) {
+  const TraceScope traced(how.name, "kernel");
   const auto stream = static_cast<cudaStream_t>(context.native_stream());
   detail::check_launch(simt::launch(stream, how, kernel, std::forward<A>(args)...), how.name);
 }
