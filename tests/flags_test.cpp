@@ -109,6 +109,7 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_EQ(config.seed, 7u);
   EXPECT_TRUE(config.deterministic && config.profile && config.forbid_sync);
   EXPECT_TRUE(parse({"--fast-dev-run"}).fast_dev_run);
+  EXPECT_TRUE(config.report && !parse({"--report", "off"}).report);
   EXPECT_EQ(config.accumulate, 4);
   EXPECT_EQ(config.clip_norm, 1.5);
   ASSERT_TRUE(config.early_stop);
@@ -190,6 +191,7 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
       {{"--freeze", ":3"}, "--freeze: must be a part of the network, or PREFIX:EPOCHS, but got ':3'"},
       {{"--reset-head"}, "--reset-head: needs --pretrained"},
       {{"--profile", "deep"}, "--profile"},
+      {{"--report", "maybe"}, "--report"},
       {{"--device", "tpu"}, "--device"},
       {{"--strategy", "fsdp"}, "--strategy: must be single, ddp or zero1, but got 'fsdp'"},
       {{"--strategy", "dp"}, "use ddp"},

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <utility>
+
 #include "data/dataset.h"
 #include "trainer/task.h"
 
@@ -24,11 +27,16 @@ class Classifier final : public Task {
   void validation_step(const Batch& batch, Step& step) override;
   bool classifies() const override { return true; }
 
+  /// Is given what each validation step has found: losses [N] f32, logits [N, C], and the batch.
+  using Watch = std::function<void(const Tensor& losses, const Tensor& logits, const Batch& batch)>;
+  void watch(Watch watch) { watch_ = std::move(watch); }
+
  private:
   nn::Module& model_;
   std::int64_t classes_;
   double smoothing_;
   Tensor class_weights_;
+  Watch watch_ = {};
 };
 
 }  // namespace athanor

@@ -156,6 +156,7 @@ struct TrainerConfig {
   bool reset_head = false;                ///< the last layer begins with random weights all the same
   std::vector<Freeze> freeze = {};        ///< parts of the network that do not train
   std::filesystem::path metrics = {};     ///< JSON lines are appended there; empty: none
+  bool report = true;                     ///< report.html in run_dir, where there is one
   std::filesystem::path data_dir = {};    ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
 
   // Of programs whose images have any size: with image_size 0 there are no such flags.

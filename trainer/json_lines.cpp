@@ -73,7 +73,7 @@ void JsonLines::on_fit_begin(Trainer&, const FitInfo& info) {
                               {"checkpoint", info.resumed_from.string()}}));
 }
 
-void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
+std::string epoch_json(const EpochReport& report, const std::string& phase) {
   const auto seconds = [](double value) { return number(std::round(value * 1e6) / 1e6); };
   Json seconds_of;
   for (const TimesPart& part : kTimesParts) {
@@ -100,7 +100,11 @@ void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
             {"workers_busy", seconds(report.loader.busy)},
             {"bad_samples", report.loader.skipped}};
   add(line, report.others);
-  append(line_of(phase_, std::move(line)));
+  return line_of(phase, std::move(line));
+}
+
+void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
+  append(epoch_json(report, phase_));
 }
 
 void JsonLines::on_note(Trainer&, const std::string& note) {
@@ -111,7 +115,7 @@ void JsonLines::on_exception(Trainer&, const std::exception& error) {
   append(line_of(phase_, Json{{"event", "error"}, {"text", error.what()}}));
 }
 
-void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
+std::string end_json(const FitReport& report, const std::string& phase) {
   Json line{{"event", "end"},
             {"test_accuracy", number(report.test_accuracy)},
             {"test_loss", number(report.test_loss)},
@@ -127,7 +131,11 @@ void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
             {"ranks", report.world_size},
             {"stopped_by", std::string(name_of(report.stopped_by))}};
   add(line, report.others);
-  append(line_of(phase_, std::move(line)));
+  return line_of(phase, std::move(line));
+}
+
+void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
+  append(end_json(report, phase_));
 }
 
 }  // namespace athanor

@@ -25,6 +25,8 @@ void add_report_flags(FlagTable& flags, TrainerConfig& config) {
               config.run_root.clear();
               return text == "none" ? "" : path(flag, text);
             });
+  flags.add("--report on|off", "report.html in the run's folder: curves, times, mistakes [on]", config.report,
+            on_or_off);
   flags.add("--checkpoint-dir DIR",
             "save checkpoints there, and keep the newest [checkpoints/ of --run-dir, else none]",
             config.checkpoint_dir, path);

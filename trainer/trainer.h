@@ -21,6 +21,9 @@ namespace athanor {
 
 class Run;
 struct Setting;
+namespace report {
+class ReportPage;
+}
 
 /// Trains a model as a classifier, or whatever a Task says: epochs of steps, validation after each, reports
 /// through callbacks.
@@ -123,7 +126,9 @@ class Trainer {
   std::filesystem::path unfinished_run(const std::vector<Setting>& settings) const;
   Run& run() const;
   void tell_callbacks(const std::exception& error);
-  Run* run_ = nullptr;  // while fit() runs
+  void add_page();
+  Run* run_ = nullptr;                  // while fit() runs
+  report::ReportPage* page_ = nullptr;  // one of the callbacks
   std::string why_stopped_;
 };
 
