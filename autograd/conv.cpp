@@ -9,7 +9,7 @@
 namespace athanor {
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
-  if (detail::needs_its_input(params.activation)) {
+  if (detail::stands_alone(params.activation)) {
     Conv2dParams plain = params;
     plain.activation = Activation::none;
     return detail::activate(params.activation, conv2d(x, w, bias, plain));

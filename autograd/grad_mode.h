@@ -5,7 +5,7 @@
 namespace athanor {
 namespace detail {
 
-extern constinit thread_local bool grad_on, inference_on, recomputing_on;
+extern constinit thread_local bool grad_on, inference_on, recomputing_on, fusion_on;
 
 /// Gives a flag another value until the end of the scope.
 class ScopedFlag {
@@ -35,6 +35,17 @@ inline bool inference_mode() {
 inline bool recomputing() {
   return detail::recomputing_on;
 }
+
+/// Whether conv2d(), linear() and batch_norm() compute activations and residual sums along the way.
+inline bool fusion_enabled() {
+  return detail::fusion_on;
+}
+
+/// While alive, activations and residual sums are ops of their own on this thread: to see what fusing saves.
+class NoFusion : detail::ScopedFlag {
+ public:
+  NoFusion() : ScopedFlag(detail::fusion_on, false) {}
+};
 
 /// While alive, recomputing() holds.
 class Recomputing : detail::ScopedFlag {

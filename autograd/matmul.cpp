@@ -103,7 +103,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, MatmulImpl impl) {
-  if (detail::needs_its_input(activation))
+  if (detail::stands_alone(activation))
     return detail::activate(activation, linear(x, w, bias, Activation::none, impl));
   check_operands("linear", x, w, "x", "w");
   const std::int64_t k = x.dim(-1), n = w.shape()[0];

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "autograd/detail/activation.h"
 #include "autograd/detail/dense.h"
 #include "autograd/detail/rounded.h"
 #include "autograd/node.h"
@@ -127,6 +128,12 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
                   const Tensor& residual) {
   check_batch_norm(x, gamma, beta, running_mean, running_var, training, params.joined != nullptr, residual);
   const Activation activation = params.activation;
+  if (!fusion_enabled() && (activation != Activation::none || residual.defined())) {
+    BatchNormParams alone = params;
+    alone.activation = Activation::none;
+    const Tensor y = batch_norm(x, gamma, beta, running_mean, running_var, training, alone);
+    return detail::activate(activation, residual.defined() ? y + residual : y);
+  }
   JoinedBatch* const joined = training ? params.joined : nullptr;
   const Tensor in = dense(x), plus = residual.defined() ? dense(residual) : Tensor();
   const Tensor stats = statistics(in, running_mean, running_var, training, params);

@@ -243,8 +243,10 @@ set(ATHANOR_HEADERS
   trainer/overflow.h
   trainer/parallel_strategy.h
   trainer/phase_times.h
+  trainer/plateau.h
   trainer/predictor.h
   trainer/progress.h
+  trainer/recipe.h
   trainer/reports.h
   trainer/run.h
   trainer/run_checkpoints.h

@@ -312,6 +312,7 @@ set(ATHANOR_SOURCES
   trainer/predictor.cpp
   trainer/progress.cpp
   trainer/recipe.cpp
+  trainer/recipe_file.cpp
   trainer/recipe_flags.cpp
   trainer/report_flags.cpp
   trainer/reports.cpp
@@ -324,9 +325,11 @@ set(ATHANOR_SOURCES
   trainer/run_on_ranks.cpp
   trainer/run_product.cpp
   trainer/run_state.cpp
+  trainer/run_validation.cpp
   trainer/samples.cpp
   trainer/settings.cpp
   trainer/signals.cpp
+  trainer/spellings.cpp
   trainer/state_file.cpp
   trainer/task.cpp
   trainer/tool/evaluate.cpp
@@ -505,9 +508,13 @@ if(ATHANOR_SANITIZE) # the loops that tests spend their time in; see ATHANOR_OPT
     list(FILTER sources INCLUDE REGEX "^(kernels|tensor|data/image)/")
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
   endforeach()
-else() # runs once; optimising CLI11's templates takes the compiler as long again
-  set_source_files_properties(trainer/machine_flags.cpp trainer/parse_flags.cpp trainer/recipe_flags.cpp
-    trainer/report_flags.cpp trainer/training_flags.cpp PROPERTIES COMPILE_OPTIONS -O1)
+else() # what a run or an epoch does once: optimising it takes the compiler a third longer
+  foreach(library athanor athanor_ops athanor_predict athanor_formats)
+    get_target_property(sources ${library} SOURCES)
+    list(FILTER sources INCLUDE REGEX "^(trainer|nn/models|data/formats|dist/launch|dist/watch)/")
+    list(FILTER sources EXCLUDE REGEX "^trainer/(feeding|loop|metric_sums|optimized_networks|predictor)")
+    set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
+  endforeach()
 endif()
 
 set_source_files_properties(nn/onnx.cpp trainer/model_file.cpp trainer/run_folder.cpp

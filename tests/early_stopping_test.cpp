@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -17,6 +18,8 @@ struct EarlyCase {
   std::vector<double> values;
   std::int64_t stops_at;  // index of the value that stops it; -1: never
   std::int64_t best_at;
+  double min_delta = 0;
+  std::optional<double> reach = {}, diverge = {};
 };
 
 TEST(EarlyStop, FollowsTheTable) {
@@ -37,16 +40,24 @@ TEST(EarlyStop, FollowsTheTable) {
       {"infinity", kMin, 5, {2, inf}, 1, 0},
       {"NaN accuracy", kMax, 5, {0.5, nan}, 1, 0},
       {"the first value is always the best so far", kMax, 1, {-1e300, -1e301}, 1, 0},
+      {"a gain of min_delta is none", kMin, 1, {2, 1.5, 1}, 1, 0, 0.5},
+      {"a gain above min_delta counts", kMin, 1, {2, 1.4, 0.8}, -1, 2, 0.5},
+      {"small gains add up", kMin, 3, {2, 1.75, 1.25, 1}, -1, 2, 0.5},
+      {"min_delta of what rises", kMax, 1, {0.5, 0.75, 0.875}, 2, 1, 0.125},
+      {"good enough", kMin, 5, {3, 2, 1, 0}, 2, 2, 0, 1.0},
+      {"good enough at once", kMax, 5, {0.99, 1}, 0, 0, 0, 0.9},
+      {"hopeless", kMin, 5, {3, 2, 11, 1}, 2, 1, 0, {}, 10.0},
+      {"at the limit is not beyond it", kMin, 5, {3, 10, 2}, -1, 2, 0, {}, 10.0},
+      {"hopeless accuracy at once", kMax, 5, {0.05, 1}, 0, -1, 0, {}, 0.1},
   };
   for (const EarlyCase& c : cases) {
     SCOPED_TRACE(c.what);
-    EarlyStopRule rule{c.goal, c.patience};
+    EarlyStopRule rule{c.goal, c.patience, c.min_delta, c.reach, c.diverge};
     std::int64_t stopped = -1;
     for (std::size_t i = 0; i < c.values.size() && stopped < 0; ++i) {
       const auto verdict = rule.update(c.values[i]);
-      if (verdict == EarlyStopRule::Verdict::stop || verdict == EarlyStopRule::Verdict::not_finite) {
+      if (verdict != EarlyStopRule::Verdict::improved && verdict != EarlyStopRule::Verdict::waiting)
         stopped = static_cast<std::int64_t>(i);
-      }
     }
     EXPECT_EQ(stopped, c.stops_at);
     EXPECT_EQ(rule.best_at, c.best_at);

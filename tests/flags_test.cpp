@@ -108,7 +108,7 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_EQ(config.data_dir, "/data");
   EXPECT_EQ(config.seed, 7u);
   EXPECT_TRUE(config.deterministic && config.profile && config.forbid_sync);
-  EXPECT_TRUE(parse({"--fast-dev-run"}).fast_dev_run);
+  EXPECT_EQ(parse({"--fast-dev-run"}).fast_dev_run, 1);
   EXPECT_TRUE(config.report && !parse({"--report", "off"}).report);
   EXPECT_EQ(config.accumulate, 4);
   EXPECT_EQ(config.clip_norm, 1.5);
@@ -337,8 +337,8 @@ std::vector<std::pair<std::string, std::string>> flags_with_values() {
 
 // Neither wraps around, becomes 0 on the way to f32, nor ends in another flag's name, or in none.
 TEST(Flags, NumbersThatNothingCanBeDoneWithAreRefusedByName) {
-  const std::vector<std::string> texts{"NAME", "DIR", "PATH", "P",    "T",    "D",
-                                       "S",    "A",   "O",    "FILE", "KIND", "METRIC"};
+  const std::vector<std::string> texts{"NAME", "DIR", "PATH", "P",    "T",      "D",   "S",
+                                       "A",    "O",   "FILE", "KIND", "METRIC", "WHAT"};
   int numeric = 0;
   for (const auto& [flag, shown] : flags_with_values()) {
     SCOPED_TRACE(flag);
@@ -348,6 +348,8 @@ TEST(Flags, NumbersThatNothingCanBeDoneWithAreRefusedByName) {
     const std::string before = shown == "METRIC:PATIENCE"   ? "val_loss:"
                                : shown == "POLICY"          ? "skip:"
                                : shown == "PREFIX[:EPOCHS]" ? "layer1:"
+                               : shown == "B1,B2"           ? "0.9,"
+                               : shown == "RULE:BATCH"      ? "linear:"
                                                             : "";
     for (const std::string value : {"9223372036854775807", "1e-320"}) {
       const std::string message = refusal({flag, before + value, "--checkpoint-dir", "x"});
@@ -360,7 +362,7 @@ TEST(Flags, NumbersThatNothingCanBeDoneWithAreRefusedByName) {
       EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 0) << message;
     }
   }
-  EXPECT_EQ(numeric, 24);
+  EXPECT_EQ(numeric, 36);
 }
 
 TEST(Flags, HelpFitsATerminal) {
@@ -384,7 +386,7 @@ std::string unwrapped(const std::string& text) {
 TEST(Flags, HelpHasASubjectForEachFlag) {
   const std::string text = unwrapped(help());
   for (const char* says :
-       {"--max-time SECONDS stop after SECONDS of training, including time before --resume",
+       {"--max-time TIME stop after so much training, including time before --resume",
         "ddp: each rank has the whole model; zero1: like ddp, but master weights and optimizer state are "
         "sharded",
         "--algorithm A how ranks sum gradients: ",

@@ -135,7 +135,7 @@ TEST_F(ModelFileTest, IsNotLeftByARunThatDivergedOrWasTriedOnly) {
   wild.max_steps = 1;
   EXPECT_EQ(test::run(wild).report.stopped_by, StoppedBy::diverged);
   TrainerConfig fast = config();
-  fast.fast_dev_run = true;
+  fast.fast_dev_run = 1;
   (void)test::run(fast);
   EXPECT_FALSE(fs::exists(model()));
 }

@@ -162,7 +162,7 @@ TEST(Progress, CountsTheStepsThatThereWillBe) {
   EXPECT_TRUE(has(said(config), "\n3 epochs of 10 steps, batch 16, "));
   config.max_steps = -1;
   config.epochs = 1;
-  config.fast_dev_run = true;
+  config.fast_dev_run = 1;
   text = said(config);
   EXPECT_TRUE(has(text, "\n1 step (of 1 epoch of 10), batch 16, ")) << text;
   EXPECT_TRUE(has(text, " images/s, 1 step, ")) << text;

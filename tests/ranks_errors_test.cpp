@@ -251,7 +251,7 @@ TEST_F(RanksSettings, ThatDifferAreNamed) {
       {"epochs", [](TrainerConfig& c) { c.epochs = 2; }, "2", "1"},
       {"strategy", [](TrainerConfig& c) { c.strategy = Strategy::zero1; }, "zero1", "ddp"},
       {"sync_bn", [](TrainerConfig& c) { c.sync_bn = true; }, "true", "false"},
-      {"fast_dev_run", [](TrainerConfig& c) { c.fast_dev_run = true; }, "true", "false"},
+      {"fast_dev_run", [](TrainerConfig& c) { c.fast_dev_run = 1; }, "1", "0"},
       {"checkpoint_dir", [](TrainerConfig& c) { c.checkpoint_dir.clear(); }, "not given", "given"},
       {"checkpoint_every", [](TrainerConfig& c) { c.checkpoint_every = 2; }, "2", "0"},
       {"resume", [](TrainerConfig& c) { c.resume = "auto"; }, "given", "not given"},

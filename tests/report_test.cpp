@@ -131,6 +131,22 @@ TEST(Report, ChangesNoBitOfTheRunAndCanBeSwitchedOff) {
   EXPECT_FALSE(fs::exists(dir / "fast/report.html"));
 }
 
+TEST(Report, ShowsValidationsWithinEpochs) {
+  const test::TempDir dir;
+  TrainerConfig config = config_in(dir.path());
+  config.epochs = 1;
+  config.val_every = {4, false};
+  test::run(config);
+  const std::vector<Json> validations = lines_of(dir / "metrics.jsonl", "validation");
+  ASSERT_EQ(validations.size(), 2u);
+  const Json points = carried(dir.path()).at("steps").at("val_loss");
+  ASSERT_EQ(points.size(), 3u) << "and that of the end";
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(points[i][0], validations[i].at("step"));
+    EXPECT_NEAR(points[i][1].get<double>(), validations[i].at("val_loss").get<double>(), 1e-5);
+  }
+}
+
 TEST(Report, CountsSkippedSteps) {
   const test::TempDir dir;
   TrainerConfig config = config_in(dir.path());
@@ -258,6 +274,14 @@ TEST(Report, ReadsStepsResumesAndPhasesOfMetrics) {
   EXPECT_EQ(json_of(run).at("steps").at("skipped_steps"), (Json{{5, 0}, {10, 1}, {15, 1}}));
   EXPECT_TRUE(has(page_of(run), "Training loss by step"));
 
+  write_lines(dir / "within", {epoch(1, 0.5, 10),
+                               {{"event", "validation"}, {"step", 15}, {"epoch", 2}, {"val_loss", 0.45}},
+                               epoch(2, 0.4, 20)});
+  run = report::read_runs(dir / "within").at(0);
+  EXPECT_EQ(run.epochs.size(), 2u);
+  EXPECT_EQ(json_of(run).at("steps").at("val_loss"), (Json{{15, 0.45}, {20, 0.4}}));
+  EXPECT_TRUE(has(page_of(run), "Validation loss by step"));
+
   write_lines(dir / "anew", {epoch(1, 0.5, 10), epoch(2, 0.4, 20), epoch(1, 0.7, 10)});
   EXPECT_EQ(report::read_runs(dir / "anew").at(0).epochs.size(), 1u) << "another run, in the same folder";
 
@@ -372,7 +396,7 @@ TEST(Report, OfManyClassesThePairsAreNamed) {
                         {"mistakes", Json::array()}};
   const std::string html = report::mistakes_section(evaluation);
   EXPECT_TRUE(has(html, "<td>class 7</td><td>class 8</td><td class=\"n\">2</td>")) << html;
-  EXPECT_TRUE(has(html, "(those of rank 0, of 9)"));
+  EXPECT_TRUE(has(html, "(of 9 that there are)"));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST_F(ResumeFiles, AFolderWithAnotherRunInItIsRefused) {
 
 TEST_F(ResumeFiles, ATrialRunLeavesNothingBehind) {
   TrainerConfig config = saving(test::resume_config(), 1);
-  config.fast_dev_run = true;
+  config.fast_dev_run = 1;
   train(config);
   EXPECT_EQ(files(), 0u);
 }

@@ -130,7 +130,7 @@ TEST_F(RunsTest, ARunUnderWayIsLeftAlone) {
 
 TEST_F(RunsTest, NamedFoldersAndFastDevRunMakeNone) {
   TrainerConfig fast = config();
-  fast.fast_dev_run = true;
+  fast.fast_dev_run = 1;
   EXPECT_EQ(train(fast), "");
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
   TrainerConfig named = config();

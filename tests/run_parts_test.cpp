@@ -279,7 +279,7 @@ TEST(Reports, SayWhereARunStands) {
   EXPECT_EQ(report_of(state).attempted, 23);
   position.validation = {2, 0.25, 50};
   EpochReport epoch;
-  fill(epoch, position, state, {1, 0.5, 300}, 6, 16);
+  fill(epoch, position, state, {1, 0.5, 300}, position.validation, 6, 16);
   EXPECT_EQ(epoch.epoch, 3);
   EXPECT_EQ(epoch.train_loss, 1);
   EXPECT_EQ(epoch.val_accuracy, 0.25);

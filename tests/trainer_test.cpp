@@ -138,7 +138,7 @@ TEST(Trainer, MaxStepsAndFastDevRunEndEarly) {
   EXPECT_EQ(limited.report.stopped_by, StoppedBy::max_steps);
   EXPECT_EQ(limited.epochs.size(), 2u);  // 10 steps, then 3
   config.max_steps = -1;
-  config.fast_dev_run = true;
+  config.fast_dev_run = 1;
   const RecordedRun dev = run(config);
   EXPECT_EQ(dev.report.steps.applied, 1);
   EXPECT_EQ(dev.epochs.size(), 1u);

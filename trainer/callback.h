@@ -106,9 +106,10 @@ struct StepInfo {
   double epoch_s = 0;
 };
 
-/// An epoch and the validation after it. What was not measured is NaN.
+/// An epoch and the validation after it, or what of it is over. What was not measured is NaN.
 struct EpochReport {
   std::int64_t epoch = 0;  ///< 1 is the first
+  bool whole = true;       ///< it is over
   double train_loss = 0, train_accuracy = 0;
   double val_loss = 0, val_accuracy = 0;
   std::vector<NamedValue> others = {};  ///< what steps have logged besides: "train_psnr", "val_psnr"
@@ -170,6 +171,9 @@ class Callback {
   /// Once for every step, in order, when its outcome is known: on the CPU before on_step_end(), on a GPU some
   /// steps later, because nothing waits for it. All have been told of by on_epoch_end().
   virtual void on_step_result(Trainer&, const StepReport&) {}
+  /// After each validation, in the middle of an epoch (--val-every) or at its end; where nothing is held out,
+  /// at the end of each epoch. Of the epoch, what has been trained so far counts. Before on_epoch_end().
+  virtual void on_validated(Trainer&, const EpochReport&) {}
   virtual void on_epoch_end(Trainer&, const EpochReport&) {}
   /// Before each validation, and after it, where no signal has ended it.
   virtual void on_validation_begin(Trainer&) {}

@@ -35,6 +35,9 @@ struct EarlyStop {
   std::string metric;         ///< val_loss, val_accuracy, train_loss, or what a task logs: val_psnr
   std::int64_t patience = 0;  ///< validations in a row without a better value
   std::optional<Goal> goal = {};
+  double min_delta = 0;                   ///< a better value is one that is better by more than this
+  std::optional<double> stop_at = {};     ///< as good as this is good enough: training ends
+  std::optional<double> diverge_at = {};  ///< worse than this is hopeless: training ends
 
   /// As said; else less of what ends in "loss" or "error" is better, and more of what ends in "accuracy".
   /// Throws ArgumentError on other names.
@@ -63,6 +66,17 @@ constexpr std::string_view name_of(Strategy strategy) {
   return "?";
 }
 
+/// A part of an epoch's batches: so many, or a share of them, at least one.
+struct BatchLimit {
+  std::int64_t count = -1;  ///< -1: `share`
+  double share = 1;
+
+  std::int64_t of(std::int64_t batches) const {
+    if (count >= 0) return std::min(count, batches);
+    return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(batches)));
+  }
+};
+
 /// A flag of the program's own, as it was set.
 struct OwnFlag {
   std::string name;  ///< "--temperature"
@@ -71,9 +85,10 @@ struct OwnFlag {
 
 /// A flag that all programs share, or one of the program's own, as config.json tells of it.
 struct FlagValue {
-  std::string name;   ///< "--epochs"
-  std::string value;  ///< as it was given; else the default, in the words of --help
-  std::string from;   ///< "flag", "default", or the name of a variable of the environment
+  std::string name;      ///< "--epochs"
+  std::string value;     ///< as it was given; else the default, in the words of --help
+  std::string from;      ///< "flag", "default", a recipe's file, or the name of a variable of the environment
+  bool is_list = false;  ///< several values, with spaces between them
 };
 
 /// What a Trainer does. A program sets its defaults, and parse_flags() lets the user change them.
@@ -125,15 +140,29 @@ struct TrainerConfig {
   std::string device_note = {};  ///< which GPU it is, or why it is that device
   std::uint64_t seed = 0;
   int workers = LoaderOptions::kAuto;  ///< threads that read data; 0: the training thread itself
+  bool pin_memory = true;              ///< of batches on their way to a GPU
+  bool persistent_workers = true;      ///< those threads outlive the epoch
+  bool fused = true;                   ///< activations and residual sums are computed along the way
+  bool progress = true;                ///< tell on stdout how it goes
   int prefetch = 4;                    ///< batches there is memory for, of training and of validation
   BadSamples bad_samples = {};         ///< what becomes of samples that cannot be read
   Order order = Order::random;         ///< of the training set's samples
   bool data_on_device = false;         ///< keeps data sets that are in memory on the device
   bool deterministic = false;
-  bool forbid_sync = false;       ///< waiting for the device inside a step is an error
-  bool fast_dev_run = false;      ///< one step and one batch of validation
-  std::int64_t memory_limit = 0;  ///< bytes of tensors; 0: none
-  bool profile = false;           ///< say at the end where the time went
+  bool forbid_sync = false;  ///< waiting for the device inside a step is an error
+  /// So many steps, and batches of validation, to try everything: nothing is left behind; 0: a real run.
+  std::int64_t fast_dev_run = 0;
+  TrainingLength val_every = {1, true};  ///< and at the end of the run
+  BatchLimit limit_train_batches = {},
+             limit_val_batches = {};  ///< of each epoch; of each validation, may be 0
+  std::int64_t overfit_batches = 0;   ///< the same few batches in every epoch, unshuffled; 0: all, shuffled
+  std::int64_t sanity_val = 0;  ///< batches of validation before training, to find out whether they work
+  /// The first gradient that is not finite, at the lowest loss scale, is an error that names its op; else
+  /// such steps are skipped, and patience_at_floor of them in a row are that error.
+  bool stop_on_nan = false;
+  std::int64_t synthetic_images = 0;  ///< made-up images in place of the data set's; 0: none
+  std::int64_t memory_limit = 0;      ///< bytes of tensors; 0: none
+  bool profile = false;               ///< say at the end where the time went
   /// The run's own folder (run_folder.h): its weights, metrics.jsonl, checkpoints/ and samples/ are in it,
   /// unless they are named; empty: none, or one below run_root.
   std::filesystem::path run_dir = {};
@@ -173,9 +202,10 @@ struct TrainerConfig {
   std::int64_t patience_at_floor = 16;  ///< overflows in a row at the lowest loss scale that are an error
 
   // The recipe (recipe.h).
+  std::filesystem::path recipe = {};  ///< the file that some of the flags are from; empty: none
   OptimizerKind optimizer_kind = OptimizerKind::sgd;
-  double momentum = 0.9;  ///< of sgd and muon
-  bool nesterov = true;   ///< where there is momentum
+  double momentum = 0.9;              ///< of sgd and muon
+  bool nesterov = true;               ///< where there is momentum
   double beta1 = 0.9, beta2 = 0.999;  ///< of adam and adamw
   double weight_decay = 5e-4;
   Decay decay = Decay::matrices;  ///< what weight_decay applies to: matrices and filters only, or all
@@ -183,7 +213,7 @@ struct TrainerConfig {
   std::optional<TrainingLength> warmup = {};  ///< unset: none, but for one cycle, which rises for a quarter
   double min_lr = 0;
   LrScaling lr_scaling = LrScaling::none;
-  std::int64_t lr_scaling_batch = 256;     ///< that lr was chosen for
+  std::int64_t lr_scaling_batch = 256;  ///< that lr was chosen for
   double label_smoothing = 0;
   std::optional<double> dropout = {};  ///< of all the model's dropout layers; unset: the model's own
   /// What each class's part of training losses is multiplied by: so that the sums of all classes weigh the

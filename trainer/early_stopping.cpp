@@ -15,21 +15,36 @@ namespace athanor {
 EarlyStopRule::Verdict EarlyStopRule::update(double value) {
   const std::int64_t index = seen++;
   if (!std::isfinite(value)) return Verdict::not_finite;
-  if (goal == Goal::minimum ? value < best : value > best) {
+  const auto better = [this](double one, double other) {
+    return goal == Goal::minimum ? one < other : one > other;
+  };
+  if (diverge_at && better(*diverge_at, value)) return Verdict::hopeless;
+  if (best_at < 0 || better(goal == Goal::minimum ? value + min_delta : value - min_delta, best)) {
     best = value;
     best_at = index;
     bad_in_a_row = 0;
-    return Verdict::improved;
+    return stop_at && !better(*stop_at, value) ? Verdict::reached : Verdict::improved;
   }
   return ++bad_in_a_row >= patience ? Verdict::stop : Verdict::waiting;
 }
 
 EarlyStopping::EarlyStopping(const EarlyStop& options)
-    : options_(options), metric_(options.metric), rule_{options.goal_or_default(), options.patience} {
+    : options_(options),
+      metric_(options.metric),
+      rule_{options.goal_or_default(), options.patience, options.min_delta, options.stop_at,
+            options.diverge_at} {
   check(options);
 }
 
-void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
+/// ": back to the weights of epoch 3 (0.25)"; empty where there are none yet.
+std::string EarlyStopping::back_to_best() const {
+  if (best_epoch_ == 0) return "";
+  const std::string where =
+      best_step_ > 0 ? fmt::format("step {}", best_step_) : fmt::format("epoch {}", best_epoch_);
+  return fmt::format(": back to the weights of {} ({:.4g})", where, rule_.best);
+}
+
+void EarlyStopping::on_validated(Trainer& trainer, const EpochReport& report) {
   last_epoch_ = report.epoch;
   // Weights that have not moved cannot have got better: such an epoch costs no patience.
   if (report.steps.applied == applied_steps_) return;
@@ -39,22 +54,27 @@ void EarlyStopping::on_epoch_end(Trainer& trainer, const EpochReport& report) {
   const double value = lost ? lost->value : report.value_of(metric_);
   if (!lost) check_measured(report, value);
   switch (rule_.update(value)) {
-    case EarlyStopRule::Verdict::improved:
-      keep(trainer);
-      best_epoch_ = report.epoch;
+    case EarlyStopRule::Verdict::improved: keep(trainer, report); break;
+    case EarlyStopRule::Verdict::reached:
+      keep(trainer, report);
+      trainer.stop(StoppedBy::early_stop,
+                   fmt::format("{} has reached {}: it is {:.4g}", metric_, *rule_.stop_at, value));
+      break;
+    case EarlyStopRule::Verdict::hopeless:
+      trainer.stop(StoppedBy::early_stop, fmt::format("{} is {:.4g}, worse than {}{}", metric_, value,
+                                                      *rule_.diverge_at, back_to_best()));
       break;
     case EarlyStopRule::Verdict::waiting: break;
     case EarlyStopRule::Verdict::stop:
-      trainer.stop(
-          StoppedBy::early_stop,
-          fmt::format("{} has not improved for {} epoch{}: back to the weights of epoch {} ({:.4g})", metric_,
-                      rule_.bad_in_a_row, rule_.bad_in_a_row == 1 ? "" : "s", best_epoch_, rule_.best));
+      trainer.stop(StoppedBy::early_stop,
+                   fmt::format("{} has not improved for {} {}{}{}", metric_, rule_.bad_in_a_row,
+                               trainer.config().val_every == TrainingLength{1, true} ? "epoch" : "validation",
+                               rule_.bad_in_a_row == 1 ? "" : "s", back_to_best()));
       break;
     case EarlyStopRule::Verdict::not_finite:
-      trainer.stop(
-          StoppedBy::early_stop,
-          fmt::format("{} is {} after epoch {}{}", lost ? lost->name : metric_, value, report.epoch,
-                      best_epoch_ ? fmt::format(": back to the weights of epoch {}", best_epoch_) : ""));
+      trainer.stop(StoppedBy::early_stop,
+                   fmt::format("{} is {} after epoch {}{}", lost ? lost->name : metric_, value, report.epoch,
+                               back_to_best()));
       break;
   }
 }
@@ -74,7 +94,9 @@ void EarlyStopping::check_measured(const EpochReport& report, double value) cons
                  metric_);
 }
 
-void EarlyStopping::keep(const Trainer& trainer) {
+void EarlyStopping::keep(const Trainer& trainer, const EpochReport& report) {
+  best_epoch_ = report.epoch;
+  best_step_ = report.whole ? 0 : report.steps.attempted();
   ValidatedModel model = trainer.as_validated();
   const StateDict live = trainer.weights();
   if (best_.empty()) {
@@ -86,7 +108,7 @@ void EarlyStopping::keep(const Trainer& trainer) {
 }
 
 void EarlyStopping::on_train_end(Trainer& trainer) {
-  if (best_epoch_ == 0 || best_epoch_ == last_epoch_) return;
+  if (best_epoch_ == 0 || rule_.best_at == rule_.seen - 1) return;
   trainer.load_weights(best_);
   trainer.weights_changed();
 }
@@ -100,6 +122,7 @@ StateDict EarlyStopping::state_dict(const Trainer&) const {
   state.set("rule.seen", rule_.seen);
   state.set("rule.bad_in_a_row", rule_.bad_in_a_row);
   state.set("best_epoch", best_epoch_);
+  if (best_step_ > 0) state.set("best_step", best_step_);
   state.set("last_epoch", last_epoch_);
   state.set("applied_steps", applied_steps_);
   state.set_all("best_weights.", best_);
@@ -113,6 +136,7 @@ void EarlyStopping::load_state_dict(const Trainer& trainer, const StateDict& sta
   loaded.rule_.seen = state.integer("rule.seen");
   loaded.rule_.bad_in_a_row = state.integer("rule.bad_in_a_row");
   loaded.best_epoch_ = state.integer("best_epoch");
+  loaded.best_step_ = state.contains("best_step") ? state.integer("best_step") : 0;
   loaded.last_epoch_ = state.integer("last_epoch");
   loaded.applied_steps_ = state.integer("applied_steps");
   loaded.best_ = {};

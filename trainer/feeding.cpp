@@ -50,12 +50,14 @@ Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, 
             strategy.world_size(), train.size());
   LoaderOptions of_train = options(config, strategy, train, on_note);
   of_train.batch_size = config.batch_size;
-  of_train.shuffle = of_train.training = true;
+  of_train.shuffle = config.overfit_batches == 0;
+  of_train.training = true;
   of_train.order = config.order;
   of_train.drop_last = train.size() >= config.batch_size;
   of_train.epochs = config.epochs;
-  train_ = std::make_unique<Loader>(train, of_train);
-  if (held_out) {
+  make_train_ = [&train, of_train] { return std::make_unique<Loader>(train, of_train); };
+  train_ = make_train_();
+  if (held_out && config.limit_val_batches.count != 0) {
     LoaderOptions of_held_out = options(config, strategy, *held_out, on_note);
     of_held_out.batch_size = config.validated_at_once();
     held_out_ = std::make_unique<Loader>(*held_out, of_held_out);
@@ -78,6 +80,7 @@ LoaderOptions Feeding::options(const TrainerConfig& config, const ParallelStrate
   if (config.local_ranks > 1) options.cores = std::max(1, detail::usable_cores() / config.local_ranks);
   options.workers = config.workers;
   options.prefetch = config.prefetch;
+  options.pin_memory = config.pin_memory;
   options.device = config.device;
   options.data_on_device = config.data_on_device && data.resident();
   options.bad_samples = config.bad_samples;
@@ -85,12 +88,29 @@ LoaderOptions Feeding::options(const TrainerConfig& config, const ParallelStrate
   return options;
 }
 
+std::int64_t Feeding::batches_per_epoch() const {
+  const std::int64_t all = train_->batches_per_epoch();
+  return config_.overfit_batches > 0 ? std::min(config_.overfit_batches, all)
+                                     : std::max<std::int64_t>(1, config_.limit_train_batches.of(all));
+}
+
+std::int64_t Feeding::samples_per_epoch() const {
+  return std::min(train_->samples_per_epoch(), batches_per_epoch() * config_.batch_size);
+}
+
+std::int64_t Feeding::held_out_batches() const {
+  const std::int64_t all = held_out_->batches_per_epoch();
+  if (config_.fast_dev_run > 0) return std::min(config_.fast_dev_run, all);
+  return config_.overfit_batches > 0 ? std::min(config_.overfit_batches, all)
+                                     : config_.limit_val_batches.of(all);
+}
+
 std::int64_t Feeding::steps_per_epoch() const {
-  return (train_->batches_per_epoch() + config_.accumulate - 1) / config_.accumulate;
+  return (batches_per_epoch() + config_.accumulate - 1) / config_.accumulate;
 }
 
 std::int64_t Feeding::samples_of_step(std::int64_t delivered) const {
-  return std::min(train_->samples_per_epoch() - delivered, config_.accumulate * config_.batch_size);
+  return std::min(samples_per_epoch() - delivered, config_.accumulate * config_.batch_size);
 }
 
 BatchPlace Feeding::place(std::int64_t epoch, std::int64_t step, std::int64_t of_ranks, bool training) const {
@@ -104,6 +124,14 @@ BatchPlace Feeding::place(std::int64_t epoch, std::int64_t step, std::int64_t of
           .of_ranks = of_ranks,
           .seed = config_.seed,
           .options = {compute_dtype(config_.precision), config_.device}};
+}
+
+void Feeding::start_epoch(std::int64_t epoch, std::int64_t delivered) {
+  if (!config_.persistent_workers) {
+    train_.reset();
+    train_ = make_train_();
+  }
+  train_->start_epoch(epoch, delivered);
 }
 
 void Feeding::next(Batch& batch, PhaseTimes& times) const {

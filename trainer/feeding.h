@@ -33,9 +33,15 @@ class Feeding {
   /// What pixels are normalised by: as configured, or measured on the training set.
   const Normalization& pixels() const { return pixels_; }
 
+  /// What of the training set an epoch has, of all ranks: --limit-train-batches may leave a part out.
+  std::int64_t samples_per_epoch() const;
+  /// Batches of a validation, at most.
+  std::int64_t held_out_batches() const;
   std::int64_t steps_per_epoch() const;
   /// Samples of all ranks that the next step has, after so many of the epoch; 0: it is over.
   std::int64_t samples_of_step(std::int64_t delivered) const;
+  /// Loader::start_epoch() of the training set; without --persistent-workers, by threads of its own.
+  void start_epoch(std::int64_t epoch, std::int64_t delivered);
   /// This rank's part of the next batch to train on.
   void next(Batch& batch, PhaseTimes& times) const;
   /// Where a batch of `of_ranks` samples stands, of which this rank has a part.
@@ -57,7 +63,10 @@ class Feeding {
   LoaderOptions options(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& data,
                         const std::function<void(const std::string&)>& on_note) const;
 
+  std::int64_t batches_per_epoch() const;
+
   const TrainerConfig& config_;
+  std::function<std::unique_ptr<Loader>()> make_train_;
   const ParallelStrategy& strategy_;
   bool resident_;  // the training set is in memory
   std::unique_ptr<Loader> train_, held_out_;

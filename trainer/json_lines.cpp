@@ -73,6 +73,20 @@ void JsonLines::on_fit_begin(Trainer&, const FitInfo& info) {
                               {"checkpoint", info.resumed_from.string()}}));
 }
 
+void JsonLines::on_validated(Trainer&, const EpochReport& report) {
+  if (report.whole) return;  // on_epoch_end() tells of it
+  Json line{{"event", "validation"},
+            {"epoch", report.epoch},
+            {"step", report.steps.attempted()},
+            {"train_loss", number(report.train_loss)},
+            {"train_accuracy", number(report.train_accuracy)},
+            {"val_loss", number(report.val_loss)},
+            {"val_accuracy", number(report.val_accuracy)},
+            {"learning_rate", number(report.learning_rate)}};
+  add(line, report.others);
+  append(line_of(phase_, std::move(line)));
+}
+
 std::string epoch_json(const EpochReport& report, const std::string& phase) {
   const auto seconds = [](double value) { return number(std::round(value * 1e6) / 1e6); };
   Json seconds_of;

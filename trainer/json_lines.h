@@ -22,6 +22,7 @@ class JsonLines final : public Callback {
   ~JsonLines() override;
 
   void on_fit_begin(Trainer&, const FitInfo& info) override;
+  void on_validated(Trainer& trainer, const EpochReport& report) override;
   void on_epoch_end(Trainer&, const EpochReport& report) override;
   void on_note(Trainer&, const std::string& note) override;
   void on_exception(Trainer&, const std::exception& error) override;

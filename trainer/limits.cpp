@@ -30,8 +30,8 @@ dist::StopVote Limits::vote(bool between_steps) {
 void Limits::after_step(std::int64_t attempted) {
   take(strategy_.cast(vote(true)));
   // What all ranks know by themselves.
-  if ((config_.max_steps > 0 && attempted >= config_.max_steps) || config_.fast_dev_run)
-    end({StoppedBy::max_steps});
+  const auto reaches = [attempted](std::int64_t most) { return most > 0 && attempted >= most; };
+  if (reaches(config_.max_steps) || reaches(config_.fast_dev_run)) end({StoppedBy::max_steps});
 }
 
 bool Limits::take(const dist::StopVote& outcome) {

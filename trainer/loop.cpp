@@ -21,7 +21,7 @@ FitReport Run::train() {
       notify([&](Callback& c) { c.on_step_end(trainer_, info_of(position_, clock_.seconds())); });
       name_unused();
       limits_.after_step(position_.attempted);
-      check_overflows(strategy_.known(step_), config_.patience_at_floor);
+      check_overflows(strategy_.known(step_), overflow_patience());
       if (limits_.take_save_request() || checkpoints_.due(position_.attempted)) {
         limits_.agree(true);  // the run that goes on from here must know whether it had ended
         save();
@@ -36,7 +36,7 @@ FitReport Run::train() {
 // One step, as optim/step.h has it; false at the end of the epoch, or where ranks have agreed to stop.
 bool Run::train_step() {
   const std::int64_t samples = feeding_.samples_of_step(position_.epoch_samples);
-  if (samples == 0) return false;
+  if (samples == 0 || !validate_within_epoch()) return false;
   const std::optional<ForbidSync> forbid =
       config_.forbid_sync ? std::optional<ForbidSync>(std::in_place) : std::nullopt;
   const auto timed = times_.scope(&Times::update);
@@ -131,9 +131,9 @@ void Run::end_epoch() {
   const double epoch_s = clock_.seconds() - position_.epoch_began_s;
   EpochReport report = feeding_.begin_report(times_.total() - times_before_, clock_.seconds() - part_began_s_,
                                              position_.attempted - steps_before_);
-  check_overflows(last, std::min(config_.patience_at_floor, position_.epoch_steps));
+  check_overflows(last, std::min(overflow_patience(), position_.epoch_steps));
   // What is not whole, or not reported, is so in the run that goes on from here.
-  const bool whole = position_.epoch_samples == feeding_.train().samples_per_epoch();
+  const bool whole = position_.epoch_samples == feeding_.samples_per_epoch();
   if (!whole) save();
   const bool reported = limits_.signal() == 0 && report_epoch(std::move(report), epoch_s);
   if (!reported) save();

@@ -8,6 +8,10 @@ namespace athanor::detail {
 using namespace read_flag;
 
 void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
+  if (const DeviceChoice choice = automatic_device(); config.device == kCpu) {
+    config.device = choice.device;
+    config.device_note = choice.note;
+  }
   flags.group("Device and numbers");
   flags.add("--threads N", "CPU threads per rank [all cores, divided among ranks]", config.threads,
             whole(1, 1024));
@@ -27,6 +31,11 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add("--memory-limit BYTES",
             "most memory that tensors may take, as 500000000 or 2G [on the CPU, nearly all that is free]",
             config.memory_limit, byte_count);
+  flags.add(
+      "--fused on|off",
+      "whether activations and residual sums are computed within convolutions, linear layers and norms; off, "
+      "to see what that saves [on]",
+      config.fused, on_or_off);
   flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
            config.deterministic);
 }
@@ -54,7 +63,7 @@ void add_rank_flags(FlagTable& flags, TrainerConfig& config) {
                          {"native", Algorithm::native}}));
   flags.add("--overlap on|off",
             "whether gradients and weights travel between ranks while passes compute [on]", config.overlap,
-            one_of<bool>({{"on", true}, {"off", false}}));
+            on_or_off);
   flags.on("--sync-bn",
            "batch norms take their statistics from the images of all ranks, not each rank from its own",
            config.sync_bn);

@@ -8,7 +8,9 @@
 #include "tensor/nearest.h"
 #include "trainer/config.h"
 #include "trainer/detail/flag_table.h"
+#include "trainer/detail/recipe_file.h"
 #include "trainer/detail/shared_flags.h"
+#include "trainer/detail/spellings.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/flags.h"
 
@@ -57,17 +59,62 @@ bool compare_calls() {
   return value == "1";
 }
 
+/// "--epochs", "--max-epochs", ...
+std::vector<std::string> names_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
+  }
+  return names;
+}
+
 /// What is left over: a flag that there is not, or a word that belongs to none.
 void refuse_extras(const CLI::App& app, const std::string& program) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
   const std::string name = extras[0].substr(0, extras[0].find('='));
   ATH_CHECK(name.starts_with("-"), "{}: there are only flags, but got '{}'; see --help", program, name);
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
+  const std::string answer = answer_to(name);
+  detail::fail<>("{}: there is no flag '{}'{}; see --help", program, name,
+                 answer.empty() ? did_you_mean(name, names_of(app)) : ": " + answer);
+}
+
+/// The value of --recipe on the command line; empty: there is none.
+std::string recipe_of(const std::vector<std::string>& words) {
+  std::string recipe;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with("--recipe=")) recipe = words[i].substr(9);
+    if (words[i] == "--recipe" && i + 1 < words.size()) recipe = words[i + 1];
   }
-  detail::fail<>("{}: there is no flag '{}'{}; see --help", program, name, did_you_mean(name, names));
+  return recipe;
+}
+
+/// A recipe's flags that the command line does not set itself, as words to stand before it.
+std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string& recipe,
+                                         const std::vector<std::string>& words,
+                                         std::vector<std::string>& set) {
+  const auto said = [&](const CLI::Option& option) {
+    return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+      return word.starts_with("--") && option.check_lname(word.substr(2, word.find('=') - 2));
+    });
+  };
+  std::vector<std::string> more;
+  for (const RecipeFlag& flag : read_recipe(recipe)) {
+    const CLI::Option* const option = app.get_option_no_throw(flag.name);
+    ATH_CHECK(option && flag.name != "--recipe" && flag.name != "--help",
+              "--recipe {}: there is no flag '{}'{}; see --help", recipe, flag.name.substr(2),
+              did_you_mean(flag.name, names_of(app)));
+    if (said(*option)) continue;
+    set.push_back(flag.name);
+    const bool is_switch = option->get_items_expected_max() == 0;
+    for (const std::string& value : flag.values) {
+      ATH_CHECK(!is_switch || value == "true" || value == "false",
+                "--recipe {}: {} must be true or false, but is '{}'", recipe, flag.name.substr(2), value);
+      if (is_switch && value == "true") more.push_back(flag.name);
+      if (!is_switch) more.push_back(flag.name + "=" + value);
+    }
+  }
+  return more;
 }
 
 /// What flags say of each other.
@@ -103,20 +150,24 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
       config.program);
   app.allow_extras();
   FlagTable flags(app);
-  if (const DeviceChoice choice = automatic_device(); config.device == kCpu) {
-    config.device = choice.device;
-    config.device_note = choice.note;
-  }
   detail::add_training_flags(flags, config);
   detail::add_recipe_flags(flags, config);
   detail::add_weight_flags(flags, config);
+  detail::add_cadence_flags(flags, config);
   detail::add_data_flags(flags, config);
   detail::add_machine_flags(flags, config);
   detail::add_rank_flags(flags, config);
   detail::add_report_flags(flags, config);
   add_own(flags, config, own);
+  std::vector<std::string> words = in_our_words({argv + std::min(argc, 1), argv + argc}, names_of(app));
+  const std::string recipe = recipe_of(words);
+  std::vector<std::string> by_recipe;
+  if (!recipe.empty()) {
+    const std::vector<std::string> more = words_of_recipe(app, recipe, words, by_recipe);
+    words.insert(words.begin(), more.begin(), more.end());
+  }
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::CallForHelp&) {
     throw HelpRequested(app.help());
   } catch (const CLI::ParseError& error) {
@@ -131,8 +182,11 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   detail::fit_to_optimizer(flags, config);
   check_together(flags, config);
   config.flags = flags.values();
+  for (FlagValue& flag : config.flags) {
+    if (std::find(by_recipe.begin(), by_recipe.end(), flag.name) != by_recipe.end()) flag.from = recipe;
+  }
   if (!data_folder.empty()) set_source(config.flags, "--data-dir", "ATHANOR_DATA_DIR");
-  if (config.fast_dev_run) config.run_root.clear();  // leaves nothing behind
+  if (config.fast_dev_run > 0) config.run_root.clear();  // leaves nothing behind
   if (!config.validate_only) config = in_run_dir(std::move(config));
   check(config);
   return config;

@@ -15,23 +15,27 @@ constexpr double kThreshold = 1e-4;
 
 ReduceOnPlateau::ReduceOnPlateau(Options options) : options_(std::move(options)) {}
 
-void ReduceOnPlateau::on_epoch_end(Trainer& trainer, const EpochReport& report) {
-  double value = report.value_of(options_.metric.empty() ? "val_loss" : options_.metric);
-  if (options_.metric.empty() && std::isnan(value)) value = report.train_loss;
-  if (!std::isfinite(value)) return;
+double ReduceOnPlateau::update(double value) {
+  if (!std::isfinite(value)) return 1;
   const double gain = options_.goal == Goal::minimum ? best_ - value : value - best_;
   if (!has_best_ || gain > kThreshold * std::abs(best_)) {
     best_ = value;
     has_best_ = true;
     bad_in_a_row_ = 0;
-    return;
+    return 1;
   }
-  if (++bad_in_a_row_ <= options_.patience) return;
+  if (++bad_in_a_row_ <= options_.patience) return 1;
   bad_in_a_row_ = 0;
-  const double scale = std::max(scale_ * options_.factor, options_.lowest);
-  if (scale >= scale_) return;
-  trainer.scale_learning_rates(scale / scale_);
-  scale_ = scale;
+  const double before = scale_;
+  scale_ = std::min(before, std::max(before * options_.factor, options_.lowest));
+  return scale_ / before;
+}
+
+void ReduceOnPlateau::on_validated(Trainer& trainer, const EpochReport& report) {
+  double value = report.value_of(options_.metric.empty() ? "val_loss" : options_.metric);
+  if (options_.metric.empty() && std::isnan(value)) value = report.train_loss;
+  const double factor = update(value);
+  if (factor < 1) trainer.scale_learning_rates(factor);
 }
 
 StateDict ReduceOnPlateau::state_dict(const Trainer&) const {

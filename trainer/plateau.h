@@ -23,8 +23,11 @@ class ReduceOnPlateau final : public Callback {
   };
   explicit ReduceOnPlateau(Options options);
 
+  /// The decision alone: what rates are multiplied by after a validation that has measured this; mostly 1.
+  double update(double value);
+
   void on_fit_begin(Trainer&, const FitInfo&) override { *this = ReduceOnPlateau(options_); }
-  void on_epoch_end(Trainer& trainer, const EpochReport& report) override;
+  void on_validated(Trainer& trainer, const EpochReport& report) override;
   bool reads_weights() const override { return false; }
   std::string state_name() const override { return "plateau"; }
   StateDict state_dict(const Trainer& trainer) const override;

@@ -216,6 +216,19 @@ void Progress::erase_live_line() {
   line_shown_ = false;
 }
 
+// In the middle of an epoch; what is validated at its end is in its row.
+void Progress::on_validated(Trainer&, const EpochReport& report) {
+  if (report.whole) return;
+  erase_live_line();
+  begin_table();
+  std::string line =
+      fmt::format("step {}: val loss {}", with_commas(report.steps.attempted()), loss(report.val_loss));
+  if (classifies_) line += fmt::format(", val acc {}", percent(report.val_accuracy));
+  if (!report.others.empty()) line += ", " + listed(report.others);
+  say(line, kIndent);
+  std::fflush(out_);
+}
+
 void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
   erase_live_line();
   begin_table();
@@ -223,9 +236,10 @@ void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
   if (best) best_accuracy_ = report.val_accuracy;
   const std::string speed = rate(report.images_per_s), time = duration(report.wall_s - last_wall_s_);
   if (classifies_) {
-    print(out_, "{:>5}   {:>10.4f}   {:>9}  {:>10.4f}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
-          report.train_loss, percent(report.train_accuracy), report.val_loss, percent(report.val_accuracy),
-          speed, time, best ? " *" : "");
+    const std::string accuracy = std::isnan(report.val_accuracy) ? "-" : percent(report.val_accuracy);
+    print(out_, "{:>5}   {:>10.4f}   {:>9}  {:>10}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
+          report.train_loss, percent(report.train_accuracy), loss(report.val_loss), accuracy, speed, time,
+          best ? " *" : "");
   } else {
     print(out_, "{:>5}   {:>10}  {:>10}  {:>10}  {:>10}\n", report.epoch, loss(report.train_loss),
           loss(report.val_loss), speed, time);

@@ -20,6 +20,7 @@ class Progress final : public Callback {
 
   void on_fit_begin(Trainer&, const FitInfo& info) override;
   void on_step_end(Trainer&, const StepInfo& step) override;
+  void on_validated(Trainer&, const EpochReport& report) override;
   void on_epoch_end(Trainer&, const EpochReport& report) override;
   void on_note(Trainer&, const std::string& note) override;
   void on_fit_end(Trainer&, const FitReport& report) override;

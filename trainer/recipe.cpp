@@ -118,7 +118,9 @@ std::string_view name_of(ScheduleKind kind) {
 }
 
 std::int64_t TrainingLength::steps(std::int64_t steps_per_epoch) const {
-  return std::llround(in_epochs ? count * static_cast<double>(steps_per_epoch) : count);
+  if (count == 0) return 0;
+  const double steps = in_epochs ? count * static_cast<double>(steps_per_epoch) : count;
+  return std::max<std::int64_t>(1, std::llround(steps));
 }
 
 std::string text(const ScheduleOptions& options) {
@@ -154,15 +156,16 @@ Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int
             config.min_lr);
   const std::int64_t warmup = config.warmup ? config.warmup->steps(steps_per_epoch) : 0;
   if (config.schedule_options.kind == ScheduleKind::one_cycle) {
-    const double rise =
-        config.warmup ? std::min(static_cast<double>(warmup) / static_cast<double>(steps), 1.0) : kOneCycleRise;
-    return schedules::one_cycle(
-        {.max_rate = rate,
-         .total = steps,
-         .rise = rise,
-         .div_factor = kOneCycleDivisor,
-         .final_div_factor =
-             config.min_lr > 0 ? rate / kOneCycleDivisor / config.min_lr : kOneCycleFinalDivisor});
+    const double rise = config.warmup
+                            ? std::min(static_cast<double>(warmup) / static_cast<double>(steps), 1.0)
+                            : kOneCycleRise;
+    return schedules::one_cycle({.max_rate = rate,
+                                 .total = steps,
+                                 .rise = rise,
+                                 .div_factor = kOneCycleDivisor,
+                                 .final_div_factor = config.min_lr > 0
+                                                         ? rate / kOneCycleDivisor / config.min_lr
+                                                         : kOneCycleFinalDivisor});
   }
   Schedule after = after_warm_up(config, rate, steps - warmup, steps_per_epoch);
   if (warmup == 0) return after;
@@ -197,14 +200,29 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, Parameter
                               .nesterov = config.nesterov && config.momentum > 0});
 }
 
+void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules) {
+  const auto check_unused = [&](const char* what, std::initializer_list<const char*> names) {
+    for (const FlagValue& flag : config.flags) {
+      const bool is_one = std::find(names.begin(), names.end(), flag.name) != names.end();
+      ATH_CHECK(!is_one || flag.from == "default", "{}: must be left out, for {} brings {} of its own",
+                flag.name, config.program, what);
+    }
+  };
+  if (own_optimizers || config.optimizer)
+    check_unused("optimizers",
+                 {"--optimizer", "--momentum", "--nesterov", "--betas", "--weight-decay", "--decay"});
+  if (own_schedules || config.schedule)
+    check_unused("learning rates", {"--schedule", "--warmup", "--min-lr"});
+}
+
 std::string describe_recipe(const TrainerConfig& config) {
   const bool has_momentum =
       config.optimizer_kind == OptimizerKind::sgd || config.optimizer_kind == OptimizerKind::muon;
   std::string all;
   if (!config.optimizer) {
-    all = has_momentum ? fmt::format("{} (momentum {}", name_of(config.optimizer_kind), config.momentum)
-                       : fmt::format("{} (betas {} {}", name_of(config.optimizer_kind), config.beta1,
-                                     config.beta2);
+    all = has_momentum
+              ? fmt::format("{} (momentum {}", name_of(config.optimizer_kind), config.momentum)
+              : fmt::format("{} (betas {} {}", name_of(config.optimizer_kind), config.beta1, config.beta2);
     all += fmt::format(", weight decay {}), ", config.weight_decay);
   }
   const double rate = highest_rate(config);
@@ -213,7 +231,8 @@ std::string describe_recipe(const TrainerConfig& config) {
     all += fmt::format(" ({} for {} images, scaled)", config.lr, config.lr_scaling_batch);
   if (!config.schedule) all += fmt::format(", {}", text(config.schedule_options));
   if (config.warmup && !config.schedule)
-    all += fmt::format(", warm-up {} {}", config.warmup->count, config.warmup->in_epochs ? "epochs" : "steps");
+    all += fmt::format(", warm-up {} {}{}", config.warmup->count, config.warmup->in_epochs ? "epoch" : "step",
+                       config.warmup->count == 1 ? "" : "s");
   return all;
 }
 

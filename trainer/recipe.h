@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -39,7 +40,9 @@ struct TrainingLength {
   double count = 0;
   bool in_epochs = false;
 
+  /// At least 1 where it is above 0.
   std::int64_t steps(std::int64_t steps_per_epoch) const;
+  bool is_whole_epochs() const { return in_epochs && count == std::floor(count); }
   bool operator==(const TrainingLength&) const = default;
 };
 
@@ -57,6 +60,8 @@ Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int
 bool depends_on_length(const TrainerConfig& config);
 /// The program's optimizer, where it has one, else --optimizer. Its groups' rates begin at `first_slot`.
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena, int first_slot);
+/// Throws ArgumentError, naming the flag, where one was given that such a run does not read.
+void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules);
 /// "sgd (momentum 0.9, weight decay 0.0005), learning rate up to 0.1, one-cycle", for a person.
 std::string describe_recipe(const TrainerConfig& config);
 

@@ -27,14 +27,15 @@ std::vector<std::string> split(const std::string& text, char at) {
 auto share(double high = 1) {
   return [=](Text flag, Text text) {
     const auto value = number<double>(flag, text, "a number");
-    ATH_CHECK(value >= 0 && value < high, "{}: must be in [0, {}), but got {}", flag, high, text);
+    ATH_CHECK(value == 0 || (value >= 1e-30 && value < high), "{}: must be in [0, {}), but got {}", flag,
+              high, text);
     return value;
   };
 }
 
 double not_negative(Text flag, Text text) {
   const auto value = number<double>(flag, text, "a number");
-  ATH_CHECK(value >= 0 && value <= 1e15, "{}: must be 0 to 1e15, but got {}", flag, text);
+  ATH_CHECK(value == 0 || (value >= 1e-30 && value <= 1e15), "{}: must be 0 to 1e15, but got {}", flag, text);
   return value;
 }
 
@@ -70,14 +71,6 @@ ScheduleOptions schedule(Text flag, Text text) {
   return options;
 }
 
-/// "500" steps or "5e" epochs.
-TrainingLength length(Text flag, Text text) {
-  if (!text.ends_with("e")) return {static_cast<double>(whole(0)(flag, text)), false};
-  const auto epochs = number<double>(flag, text.substr(0, text.size() - 1), "a number of steps, or epochs as 5e");
-  ATH_CHECK(epochs >= 0 && epochs <= 1e9, "{}: must be 0 to 1e9 epochs, but got {}", flag, text);
-  return {epochs, true};
-}
-
 struct Scaling {
   LrScaling kind;
   std::int64_t batch;
@@ -85,8 +78,8 @@ struct Scaling {
 Scaling lr_scaling(Text flag, Text text) {
   if (text == "none") return {LrScaling::none, 256};
   const std::size_t colon = text.find(':');
-  const LrScaling kind =
-      one_of<LrScaling>({{"linear", LrScaling::linear}, {"sqrt", LrScaling::sqrt}})(flag, text.substr(0, colon));
+  const LrScaling kind = one_of<LrScaling>({{"linear", LrScaling::linear}, {"sqrt", LrScaling::sqrt}})(
+      flag, text.substr(0, colon));
   ATH_CHECK(colon != std::string::npos,
             "{}: must say which batch --lr was chosen for, as in {}:256, but got '{}'", flag, text, text);
   return {kind, whole(1)(flag, text.substr(colon + 1))};
@@ -96,10 +89,7 @@ const char* text(Decay decay) {
   return decay == Decay::all ? "all" : "matrices";
 }
 
-}  // namespace
-
-void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
-  flags.group("Recipe");
+void add_optimizer_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add("--optimizer NAME",
             fmt::format("sgd, adam, adamw, or muon for matrices with adamw for the rest [{}]",
                         config.optimizer ? "the program's" : name_of(config.optimizer_kind)),
@@ -112,21 +102,27 @@ void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
             });
   flags.add("--lr RATE", "highest learning rate [{}]", config.lr, positive());
   flags.add("--momentum MU", "of sgd and muon [{}]", config.momentum, share());
-  flags.add("--nesterov on|off", fmt::format("momentum that looks ahead [{}]", config.nesterov ? "on" : "off"),
-            config.nesterov, on_or_off);
+  flags.add("--nesterov on|off",
+            fmt::format("momentum that looks ahead [{}]", config.nesterov ? "on" : "off"), config.nesterov,
+            on_or_off);
   flags.add("--betas B1,B2", fmt::format("of adam and adamw [{},{}]", config.beta1, config.beta2),
             config.beta1, [&config](Text flag, Text text) {
               const std::vector<std::string> parts = split(text, ',');
-              ATH_CHECK(parts.size() == 2, "{}: must be two numbers, as in 0.9,0.999, but got '{}'", flag, text);
+              ATH_CHECK(parts.size() == 2, "{}: must be two numbers, as in 0.9,0.999, but got '{}'", flag,
+                        text);
               config.beta2 = share()(flag, parts[1]);
               return share()(flag, parts[0]);
             });
   flags.add("--weight-decay,--wd X", "how much weights are pulled to 0 [{}]", config.weight_decay,
             not_negative);
-  flags.add("--decay WHAT",
-            fmt::format("what --weight-decay applies to: matrices (and filters) alone, or all, as in PyTorch [{}]",
-                        text(config.decay)),
-            config.decay, one_of<Decay>({{"matrices", Decay::matrices}, {"all", Decay::all}}));
+  flags.add(
+      "--decay WHAT",
+      fmt::format("what --weight-decay applies to: matrices (and filters) alone, or all, as in PyTorch [{}]",
+                  text(config.decay)),
+      config.decay, one_of<Decay>({{"matrices", Decay::matrices}, {"all", Decay::all}}));
+}
+
+void add_schedule_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add("--schedule KIND",
             fmt::format("course of the learning rate: constant; step:EPOCHS[:FACTOR]; "
                         "multistep:E1,E2,...[:FACTOR]; cosine; one-cycle; plateau[:PATIENCE[:FACTOR]], lower "
@@ -138,21 +134,35 @@ void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
             });
   flags.add("--warmup N[e]",
             "steps, or epochs, in which the rate rises from near 0 [none; of one-cycle a quarter of the run]",
-            config.warmup, length);
+            config.warmup, training_length);
   flags.add("--min-lr RATE", "the rate goes no lower [0; one-cycle ends with a 25,000th of --lr]",
             config.min_lr, not_negative);
-  flags.add("--scale-lr RULE:BATCH",
-            "linear:256 or sqrt:256: --lr was chosen for batches of 256, and grows with the batch or with its "
-            "root [none]",
-            config.lr_scaling, [&config](Text flag, Text text) {
-              const Scaling scaling = lr_scaling(flag, text);
-              config.lr_scaling_batch = scaling.batch;
-              return scaling.kind;
-            });
+  flags.add(
+      "--scale-lr RULE:BATCH",
+      "linear:256 or sqrt:256: --lr was chosen for batches of 256, and grows with the batch or with its "
+      "root [none]",
+      config.lr_scaling, [&config](Text flag, Text text) {
+        const Scaling scaling = lr_scaling(flag, text);
+        config.lr_scaling_batch = scaling.batch;
+        return scaling.kind;
+      });
+}
+
+}  // namespace
+
+void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
+  flags.group("Recipe");
+  flags.add(
+      "--recipe FILE",
+      "flags from a file, NAME = \"VALUE\" in each line, as recipe.toml in a run's folder has them; the "
+      "command line wins [none]",
+      config.recipe, path);
+  add_optimizer_flags(flags, config);
+  add_schedule_flags(flags, config);
   if (config.models.empty()) return;  // what a task of its own does with its losses and layers is the task's
-  flags.add("--label-smoothing X", "the share of a label that goes to all classes [{}]", config.label_smoothing,
-            share());
-  flags.add("--dropout P", "probability of the model's dropout layers [the model's own]", config.dropout,
+  flags.add("--label-smoothing X", "the share of a label that goes to all classes [{}]",
+            config.label_smoothing, share());
+  flags.add("--dropout PROB", "probability of the model's dropout layers [the model's own]", config.dropout,
             share());
 }
 

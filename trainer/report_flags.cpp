@@ -14,8 +14,9 @@ void add_report_flags(FlagTable& flags, TrainerConfig& config) {
             config.metrics, path);
   flags.add("--profile,--profiler KIND", "simple: show at the end where the time went", config.profile,
             profile);
+  flags.add("--progress on|off", "whether to tell on stdout how it goes; off leaves errors alone [on]",
+            config.progress, on_or_off);
   flags.on("--forbid-sync", "a step that waits for the device is an error", config.forbid_sync);
-  flags.on("--fast-dev-run", "one step and one batch of validation, to try everything", config.fast_dev_run);
   flags.add("--run-dir DIR|none",
             "folder of the run: its weights, metrics.jsonl, checkpoints/ and the pictures of samples/ go "
             "there, unless "

@@ -51,15 +51,15 @@ StepInfo info_of(const RunPosition& position, double seconds) {
 }
 
 void fill(EpochReport& report, const RunPosition& position, const StepState& state, const Metrics& training,
-          double epoch_s, double seconds) {
+          const Metrics& validation, double epoch_s, double seconds) {
   report.epoch = position.epoch + 1;
   report.train_loss = training.loss;
   report.train_accuracy = training.accuracy;
-  report.val_loss = position.validation.loss;
-  report.val_accuracy = position.validation.accuracy;
+  report.val_loss = validation.loss;
+  report.val_accuracy = validation.accuracy;
   add(report.others, "train_", training);
-  add(report.others, "val_", position.validation);
-  report.finite = position.validation.finite;
+  add(report.others, "val_", validation);
+  report.finite = validation.finite;
   report.images_per_s = static_cast<double>(position.epoch_samples) / std::max(epoch_s, 1e-9);
   report.wall_s = seconds;
   report.learning_rate = state.learning_rate[0];

@@ -16,7 +16,7 @@ StepReport report_of(const StepState& state);
 StepInfo info_of(const RunPosition& position, double seconds);
 /// Of the epoch under way, which took `epoch_s`: all but times, bottleneck and weights.
 void fill(EpochReport& report, const RunPosition& position, const StepState& state, const Metrics& training,
-          double epoch_s, double seconds);
+          const Metrics& validation, double epoch_s, double seconds);
 /// Of the whole run, with its last validation, which may have measured nothing.
 FitReport report_of(const RunPosition& position, const StepState& state, const Metrics& test, double seconds);
 

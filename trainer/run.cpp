@@ -90,6 +90,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
     notify([&](Callback& c) { c.on_step_result(trainer_, report_of(state)); });
   });
   syncs_before_ = host_syncs();
+  if (!config.fused) no_fusion_.emplace();
   if (config.sync_bn || task.gathers()) joined_ = strategy_.pass_network();
   if (config.sync_bn) norms_ = std::make_unique<dist::SyncBatchNorm>(task.networks(), *joined_);
   overlaps_weights_ = strategy_.overlap_weights(
@@ -117,6 +118,7 @@ void Run::begin() {
   notify([&](Callback& c) { c.on_fit_begin(trainer_, describe()); });
   clock_.start();
   if (found) resume();
+  if (!found) try_validation();
   task_.networks().train();
   limits_.agree(found.has_value());
 }
@@ -172,7 +174,7 @@ std::vector<StatePart> Run::state_parts() {
                      const RunPosition position = position_from(state);
                      ATH_CHECK(position.epoch <= config_.epochs, "run: epoch must be at most {}, but is {}",
                                config_.epochs, position.epoch);
-                     feeding_.train().start_epoch(position.epoch, position.epoch_samples);
+                     feeding_.start_epoch(position.epoch, position.epoch_samples);
                      position_ = position;
                    }});
   parts.push_back({"step.", [this] { return state_of(step_.read()); },
@@ -208,7 +210,7 @@ StatePart Run::weights_part() {
 
 void Run::begin_epoch() {
   freeze_for_epoch(task_.networks(), config_.freeze, position_.epoch);
-  feeding_.train().start_epoch(position_.epoch, position_.epoch_samples);
+  feeding_.start_epoch(position_.epoch, position_.epoch_samples);
   if (position_.epoch_steps == 0) {
     metrics_.clear();
     position_.epoch_began_s = clock_.seconds();
@@ -260,7 +262,7 @@ bool Run::drop_step() {
 // are, too, because the step was skipped. In a batch norm of this rank's own samples an infinity remains one.
 void Run::repeat_step() {
   const std::int64_t samples = (position_.epoch_samples - 1) % (config_.accumulate * config_.batch_size) + 1;
-  feeding_.train().start_epoch(position_.epoch, position_.epoch_samples - samples);
+  feeding_.start_epoch(position_.epoch, position_.epoch_samples - samples);
   if (norms_) norms_->leave();
   if (joined_) joined_.emplace();  // of this rank alone
   run_passes(samples, false);
@@ -290,28 +292,25 @@ std::optional<SampleFolder> Run::sample_folder() const {
   });
 }
 
-void Run::validate(std::int64_t epochs) {
-  if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_begin(trainer_); });
-  if (samples_) samples_->begin(epochs);
-  const auto metrics = validation_.run(averages(), times_, gathering(), config_.fast_dev_run ? 1 : -1);
-  if (!metrics) return;
-  if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
-  position_.validation = *metrics;
-  position_.validated = true;
-}
-
 // False where a signal came before it was done.
 bool Run::report_epoch(EpochReport report, double epoch_s) {
   const Metrics training = metrics_.mean(metrics_.joined(gather(metrics_, strategy_)));
-  validate(position_.epoch + 1);
+  const bool validates = validates_after_epoch();
+  if (validates) validate(position_.epoch + 1);
   if (limits_.signal() != 0) return false;
-  fill(report, position_, step_.known(), training, epoch_s, clock_.seconds());
+  fill(report, position_, step_.known(), training, validates ? position_.validation : Metrics::not_measured(),
+       epoch_s, clock_.seconds());
   report.weights_hash = weights_hash();
   strategy_.check_weights(report.weights_hash);
   feeding_.add_bad_samples(report, strategy_);
-  if (config_.save_top_k > 0) checkpoints_.measured(report.value_of(config_.early_stop->metric));
+  if (validates) report_validation(report);
   notify([&](Callback& c) { c.on_epoch_end(trainer_, report); });
   return true;
+}
+
+// Overflows in a row at the lowest loss scale, which are an error.
+std::int64_t Run::overflow_patience() const {
+  return config_.stop_on_nan ? 1 : config_.patience_at_floor;
 }
 
 // Of what is trained; of what is frozen, too, where something is.
@@ -325,21 +324,6 @@ void Run::save_product(FitReport& report) {
   info.test_loss = report.test_loss;
   info.test_accuracy = report.test_accuracy;
   product_.save(weights_part().save, std::move(info), report);
-}
-
-// The weights of the last step, and what they are worth: validation has seen the averages in their place.
-Metrics Run::keep_last() {
-  std::optional<Metrics> last = position_.validation;
-  if (!position_.validated || !averages().empty()) {
-    Validation of_last(task_, feeding_, strategy_, limits_, config_.device);
-    last = of_last.run({}, times_, gathering());
-  }
-  if (!last) return Metrics::not_measured();  // a signal has come
-  ModelInfo info = describe_model(weights_hash());
-  info.test_loss = last->loss;
-  info.test_accuracy = last->accuracy;
-  product_.save_last(weights_part().save, std::move(info));
-  return *last;
 }
 
 FitReport Run::finish() {

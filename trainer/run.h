@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/grad_mode.h"
 #include "dist/sync_batch_norm.h"
 #include "optim/step.h"
 #include "trainer/callback.h"
@@ -78,6 +79,11 @@ class Run : private Minimizer {
   void repeat_step();
   void name_unused();
   void validate(std::int64_t epochs);
+  void try_validation();
+  bool validate_within_epoch();
+  bool validates_after_epoch() const;
+  void report_validation(const EpochReport& report);
+  std::int64_t overflow_patience() const;
   std::optional<SampleFolder> sample_folder() const;
   bool report_epoch(EpochReport report, double epoch_s);
   FitReport finish();
@@ -130,6 +136,7 @@ class Run : private Minimizer {
   std::optional<dist::PassNetwork> joined_;  // where passes of ranks wait for each other
   std::unique_ptr<dist::SyncBatchNorm> norms_;
   bool overlaps_weights_ = false;
+  std::optional<NoFusion> no_fusion_;
 
   // Of the step under way.
   struct Now {

@@ -33,8 +33,8 @@ StateDict Run::shared_settings() const {
 }
 
 std::int64_t Run::total_steps() const {
-  if (config_.fast_dev_run) return 1;
   const std::int64_t all = config_.epochs * feeding_.steps_per_epoch();
+  if (config_.fast_dev_run > 0) return std::min(all, config_.fast_dev_run);
   return config_.max_steps > 0 ? std::min(all, config_.max_steps) : all;
 }
 

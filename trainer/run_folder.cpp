@@ -11,6 +11,7 @@
 
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
+#include "trainer/detail/recipe_file.h"
 
 namespace athanor {
 namespace {
@@ -98,6 +99,7 @@ void write_config(const fs::path& run_dir, const TrainerConfig& config) {
   AtomicFile file(run_dir / "config.json");
   file.write(std::as_bytes(std::span(text)));
   file.commit();
+  write_recipe(run_dir, config);
 }
 
 }  // namespace athanor

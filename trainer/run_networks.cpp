@@ -64,6 +64,11 @@ std::vector<OptimizerSpec> Run::specs() {
       all.size() == 1 || config_.skip_outliers == 0,
       "--skip-outliers: must go without several optimizers, whose gradients differ, but the task has {}",
       all.size());
+  const auto every = [&](auto member) {
+    return std::all_of(all.begin(), all.end(),
+                       [&](const auto& spec) { return static_cast<bool>(spec.*member); });
+  };
+  check_recipe_is_used(config_, every(&OptimizerSpec::make), every(&OptimizerSpec::schedule));
   for (OptimizerSpec& spec : all) {
     if (!spec.schedule) spec.schedule = make_schedule(config_, total_steps(), feeding_.steps_per_epoch());
   }

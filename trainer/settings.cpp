@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -28,7 +29,11 @@ std::string text(const std::optional<EarlyStop>& stop) {
   if (!stop) return "none";
   const char* const goal = !stop->goal ? "" : stop->goal == Goal::minimum ? ":min" : ":max";
   if (stop->patience == EarlyStop::kNever) return fmt::format("{}{} (--monitor)", stop->metric, goal);
-  return fmt::format("{}:{}{}", stop->metric, stop->patience, goal);
+  std::string all = fmt::format("{}:{}{}", stop->metric, stop->patience, goal);
+  if (stop->min_delta != 0) all += fmt::format(",min_delta={}", stop->min_delta);
+  if (stop->stop_at) all += fmt::format(",stop_at={}", *stop->stop_at);
+  if (stop->diverge_at) all += fmt::format(",diverge_at={}", *stop->diverge_at);
+  return all;
 }
 
 std::string text(const std::vector<Freeze>& freezes) {
@@ -52,6 +57,11 @@ std::string text(const Augment& augment) {
     all += fmt::format(", resized crop of area {} to {} and ratio {} to {}", crop->min_area, crop->max_area,
                        crop->min_ratio, crop->max_ratio);
   return all;
+}
+
+std::string text(const BatchLimit& limit) {
+  if (limit.count >= 0) return fmt::format("{}", limit.count);
+  return limit.share == 1 ? "all" : fmt::format("a share of {}", limit.share);
 }
 
 std::string scaling_text(const TrainerConfig& config) {
@@ -90,6 +100,44 @@ Setting added_later(std::string name, std::string called, std::string value, std
           .may_lack = true};
 }
 
+std::vector<Setting> recipe_of(const TrainerConfig& config, const std::vector<Schedule>& schedules,
+                               std::int64_t schedule_steps, const std::string& optimizer) {
+  return {
+      {"momentum", "--momentum", text(config.momentum)},
+      added_later("nesterov", "--nesterov", config.nesterov ? "on" : "off", "on"),
+      added_later("betas", "--betas", fmt::format("{},{}", config.beta1, config.beta2), "0.9,0.999"),
+      {"weight_decay", "--weight-decay",
+       text(config.weight_decay) + (config.decay == Decay::all ? " of all" : "")},
+      {"label_smoothing", "--label-smoothing", text(config.label_smoothing)},
+      added_later("dropout", "--dropout", config.dropout ? text(*config.dropout) : "the model's",
+                  "the model's"),
+      added_later("schedule", "--schedule", athanor::text(config.schedule_options), "one-cycle"),
+      added_later("warmup", "--warmup", config.warmup ? athanor::text(*config.warmup) : "none", "none"),
+      added_later("min_lr", "--min-lr", text(config.min_lr), "0"),
+      added_later("scale_lr", "--scale-lr", scaling_text(config), "none"),
+      {"augment", "--augment",
+       text(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")},
+      {"optimizer", "--optimizer", optimizer},
+      {.name = "learning_rates",
+       .called = "the learning rate, at five steps,",
+       .value = text(schedules, schedule_steps),
+       .follows = {"lr", "schedule_steps", "schedule", "warmup", "min_lr", "scale_lr"}},
+  };
+}
+
+std::vector<Setting> data_of(const FitInfo& info, const Normalization& pixels) {
+  return {
+      {"images", "the images' size",
+       fmt::format("{}x{}x{}, {} classes", info.spec.height, info.spec.width, info.spec.channels,
+                   info.spec.classes)},
+      {"train_samples", "the number of images to train on", text(info.train_samples)},
+      {"val_samples", "the number of images to validate on", text(info.val_samples)},
+      {"pixels", "the images' mean and deviation",
+       fmt::format("mean {:.6g}, deviation {:.6g}", fmt::join(pixels.mean, " "),
+                   fmt::join(pixels.stddev, " "))},
+  };
+}
+
 }  // namespace
 
 std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels,
@@ -120,33 +168,18 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"early_stop", "--early-stop", text(config.early_stop), "none"},
       added_later("freeze", "--freeze", text(config.freeze), "none"),
       added_later("class_weights", "--class-weights", config.balanced_classes ? "balanced" : "none", "none"),
-      {"momentum", "--momentum", text(config.momentum)},
-      added_later("nesterov", "--nesterov", config.nesterov ? "on" : "off", "on"),
-      added_later("betas", "--betas", fmt::format("{},{}", config.beta1, config.beta2), "0.9,0.999"),
-      {"weight_decay", "--weight-decay",
-       text(config.weight_decay) + (config.decay == Decay::all ? " of all" : "")},
-      {"label_smoothing", "--label-smoothing", text(config.label_smoothing)},
-      added_later("dropout", "--dropout", config.dropout ? text(*config.dropout) : "the model's", "the model's"),
-      added_later("schedule", "--schedule", athanor::text(config.schedule_options), "one-cycle"),
-      added_later("warmup", "--warmup", config.warmup ? athanor::text(*config.warmup) : "none", "none"),
-      added_later("min_lr", "--min-lr", text(config.min_lr), "0"),
-      added_later("scale_lr", "--scale-lr", scaling_text(config), "none"),
-      {"augment", "--augment",
-       text(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")},
-      {"optimizer", "--optimizer", optimizer},
-      {.name = "learning_rates",
-       .called = "the learning rate, at five steps,",
-       .value = text(schedules, schedule_steps),
-       .follows = {"lr", "schedule_steps", "schedule", "warmup", "min_lr", "scale_lr"}},
-      {"images", "the images' size",
-       fmt::format("{}x{}x{}, {} classes", info.spec.height, info.spec.width, info.spec.channels,
-                   info.spec.classes)},
-      {"train_samples", "the number of images to train on", text(info.train_samples)},
-      {"val_samples", "the number of images to validate on", text(info.val_samples)},
-      {"pixels", "the images' mean and deviation",
-       fmt::format("mean {:.6g}, deviation {:.6g}", fmt::join(pixels.mean, " "),
-                   fmt::join(pixels.stddev, " "))},
+      added_later("fused", "--fused", config.fused ? "on" : "off", "on"),
+      added_later("synthetic", "--data synthetic", text(config.synthetic_images), "0"),
+      added_later("val_every", "--val-every", athanor::text(config.val_every), "1e"),
+      added_later("limit_train_batches", "--limit-train-batches", text(config.limit_train_batches), "all"),
+      added_later("limit_val_batches", "--limit-val-batches", text(config.limit_val_batches), "all"),
+      added_later("overfit_batches", "--overfit-batches", text(config.overfit_batches), "0"),
   };
+  const auto append = [&all](std::vector<Setting> more) {
+    all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  };
+  append(recipe_of(config, schedules, schedule_steps, optimizer));
+  append(data_of(info, pixels));
   for (const OwnFlag& flag : config.own_flags)
     all.push_back({.name = "own." + flag.name.substr(2), .called = flag.name, .value = flag.value});
   return all;

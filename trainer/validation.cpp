@@ -25,7 +25,8 @@ std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseT
   held_out->start_epoch(0);
   Batch batch;
   std::int64_t draws = 0, left = held_out->samples_per_epoch();
-  for (std::int64_t done = 0; done != most && held_out->next(batch); ++done) {
+  const std::int64_t all = feeding_.held_out_batches(), count = most < 0 ? all : std::min(most, all);
+  for (std::int64_t done = 0; done < count && held_out->next(batch); ++done) {
     const std::int64_t of_ranks = std::min(left, held_out->options().batch_size);
     left -= of_ranks;
     const BatchPlace place = feeding_.place(0, 0, of_ranks, false);

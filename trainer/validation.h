@@ -48,7 +48,7 @@ class Validation {
         samples_(samples) {}
 
   /// Of all ranks together; nothing where a signal came meanwhile. `ranks` as StepParts has them. With `most`
-  /// >= 0, of so many batches.
+  /// >= 0, of so many batches at most.
   std::optional<Metrics> run(const std::vector<Ema*>& averages, PhaseTimes& times,
                              const dist::PassNetwork* ranks = nullptr, std::int64_t most = -1);
 

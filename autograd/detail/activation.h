@@ -2,6 +2,7 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/elementwise.h"
+#include "autograd/grad_mode.h"
 #include "kernels/activate.h"
 #include "kernels/elementwise.h"
 
@@ -10,6 +11,11 @@ namespace athanor::detail {
 /// Whether the gradient needs the value before the activation, which a fused op does not keep.
 inline bool needs_its_input(Activation activation) {
   return !kernels::gradient_from_output(activation);
+}
+
+/// Whether it must be an op of its own.
+inline bool stands_alone(Activation activation) {
+  return needs_its_input(activation) || (activation != Activation::none && !fusion_enabled());
 }
 
 /// The activation as an op of its own.

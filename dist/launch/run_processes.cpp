@@ -157,11 +157,17 @@ class ErrorLines {
   }
 
  private:
-  static constexpr std::size_t kMostOfWhy = 400;
+  static constexpr std::size_t kMostOfWhy = 400, kRule = 60;
 
   void take(const Child& child, std::string line) {
     while (line.ends_with('\r')) line.pop_back();
-    const bool frame = line.size() > 60 && line.find_first_not_of('-') == std::string::npos;
+    // Open MPI 5 may begin its own words in the middle of a rank's line.
+    if (const std::size_t rule = line.find(std::string(kRule, '-'));
+        child.rank < 0 && rule != std::string::npos && rule > 0) {
+      take(child, line.substr(0, rule));
+      line.erase(0, rule);
+    }
+    const bool frame = line.size() > kRule && line.find_first_not_of('-') == std::string::npos;
     const bool of_rank = line.starts_with("rank ") || line.starts_with("error: ");
     if (child.rank < 0 && !of_rank && (frame || in_frame_ || is_of_mpi(line))) {
       if (show_all_) std::fprintf(stderr, "%s\n", line.c_str());

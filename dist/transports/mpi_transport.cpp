@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -316,6 +317,8 @@ std::unique_ptr<Collective> MpiTransport::native(const NativeCall& call) {
 }
 
 void MpiTransport::abort(int exit_code) {
+  // What this rank has just said is on its way through mpirun, which from now on forwards no more of it.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   MPI_Abort(impl_->comm, exit_code);
   std::_Exit(exit_code);
 }

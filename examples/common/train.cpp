@@ -6,7 +6,9 @@
 
 #include <fmt/ranges.h>
 
+#include "data/synthetic.h"
 #include "kernels/context.h"
+#include "nn/dropout.h"
 #include "nn/models/model.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
@@ -38,6 +40,18 @@ void begin_with(nn::Module& model, const TrainerConfig& config, std::int64_t cla
   fmt::print("\n");
 }
 
+/// --dropout.
+void set_dropout(nn::Module& model, const TrainerConfig& config) {
+  if (!config.dropout) return;
+  bool any = false;
+  model.for_each_module([&](nn::Module& module, const std::vector<Parameter>&) {
+    auto* const dropout = dynamic_cast<nn::Dropout*>(&module);
+    if (dropout) dropout->set_p(static_cast<float>(*config.dropout));
+    any |= dropout != nullptr;
+  });
+  ATH_CHECK(any, "--dropout: {} must have dropout layers, but has none", config.model);
+}
+
 std::string text_of(const ModelFile& model, const TrainerConfig& config, const Dataset& images,
                     const std::string& name) {
   if (config.threads > 0) cpu_context().set_threads(config.threads);
@@ -66,10 +80,20 @@ FitReport fit(Trainer& trainer, const Data& data) {
   const TrainerConfig& config = trainer.config();
   const ImageSpec& spec = data.train->spec();
   const auto model = nn::make_model(config.model, {spec.classes, spec.channels, spec.height}, config.seed);
+  set_dropout(*model, config);
   if (!config.pretrained.empty()) begin_with(*model, config, spec.classes, trainer.rank() == 0);
   FitReport report = trainer.fit(*model, *data.train, *data.test);
   if (data.last && trainer.rank() == 0) test_at_the_end(config, report, *data.last);
   return report;
+}
+
+/// --data synthetic: images that can be learned, of the model's usual size.
+Data made_up(const TrainerConfig& config) {
+  const nn::ModelOptions usual = nn::model_options(config.model);
+  const std::int64_t side = config.image_size > 0 ? config.image_size : usual.image_size;
+  const ImageSpec spec{side, side, usual.in_channels, usual.classes};
+  return {synthetic(spec, config.synthetic_images, 1),
+          synthetic(spec, std::max<std::int64_t>(1, config.synthetic_images / 5), 2)};
 }
 
 FlagValue* find_flag(std::vector<FlagValue>& flags, const std::string& name) {
@@ -90,9 +114,12 @@ void set_default(TrainerConfig& config, const std::string& flag, const std::stri
 }
 
 int train(int argc, char** argv, TrainerConfig defaults,
-          const std::function<Data(const TrainerConfig&)>& data,
+          const std::function<Data(const TrainerConfig&)>& data_of_program,
           const std::function<void(TrainerConfig&, std::int64_t images)>& fit_to_size) {
   defaults.models = nn::model_names();
+  const auto data = [&](const TrainerConfig& config) {
+    return config.synthetic_images > 0 ? made_up(config) : data_of_program(config);
+  };
   return run_main(argc, argv, [&](int count, char** arguments) {
     TrainerConfig config = parse_flags(count, arguments, defaults);
     ATH_CHECK(config.test_data.empty() || !config.run_dir.empty() || !config.run_root.empty(),

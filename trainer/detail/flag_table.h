@@ -32,7 +32,7 @@ class FlagTable {
                         !given    ? flag.standard
                         : is_list ? fmt::format("{}", fmt::join(option->results(), " "))
                                   : option->results().back(),
-                        given ? "flag" : "default"});
+                        given ? "flag" : "default", is_list});
     }
     return values;
   }
@@ -68,6 +68,20 @@ class FlagTable {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->group(group_);
     shown_.push_back({flag, standard_of(help, target)});
+  }
+  /// A switch that may have a value behind "=": 1 without.
+  template <class T, class Read>
+  void add_switch(const std::string& name, const std::string& help, T& target, const Read& read) {
+    const auto take = [&target, read, name](const CLI::results_t& texts) {
+      target = texts.at(0) == "true" ? T(1) : static_cast<T>(read(name, texts.at(0)));
+      return true;
+    };
+    app_.add_option(name, take, terminal::wrapped(help, kHelpColumns, 0))
+        ->type_name("")
+        ->expected(0)
+        ->default_str("")
+        ->group(group_);
+    shown_.push_back({name, "0"});
   }
   void on(const std::string& name, const std::string& help, bool& target) {
     app_.add_flag(name, target, wrapped(help, target))->group(group_);

@@ -116,7 +116,8 @@ inline std::int64_t byte_count(Text flag, Text text) {
   return whole(1, std::int64_t{1} << (60 - shift))(flag, digits) << shift;
 }
 
-/// "METRIC:PATIENCE", "METRIC:PATIENCE:max"; check() knows the metrics.
+/// "METRIC:PATIENCE", "METRIC:PATIENCE:max", "METRIC:PATIENCE,min_delta=0.01,mode=max"; check() knows the
+/// metrics.
 inline std::optional<Goal> take_goal(std::string& text) {
   std::optional<Goal> goal;
   if (text.ends_with(":min")) goal = Goal::minimum;
@@ -124,13 +125,37 @@ inline std::optional<Goal> take_goal(std::string& text) {
   if (goal) text.resize(text.size() - 4);
   return goal;
 }
+/// "min_delta=0.01" and the like.
+inline void set_early_stop(EarlyStop& options, Text flag, Text text) {
+  const std::size_t equals = std::min(text.find('='), text.size());
+  const std::string name = text.substr(0, equals), value = text.substr(std::min(equals + 1, text.size()));
+  if (name == "mode") {
+    options.goal = one_of<Goal>({{"min", Goal::minimum}, {"max", Goal::maximum}})(flag, value);
+    return;
+  }
+  ATH_CHECK(name == "min_delta" || name == "stop_at" || name == "diverge_at",
+            "{}: must have min_delta, mode, stop_at or diverge_at behind its comma, but got '{}'", flag,
+            text);
+  const auto number_of = number<double>(flag, value, "a number behind '='");
+  ATH_CHECK(std::isfinite(number_of) && (name != "min_delta" || number_of >= 0),
+            "{}: must have a finite {}, min_delta not below 0, but got '{}'", flag, name, text);
+  if (name == "min_delta") options.min_delta = number_of;
+  if (name == "stop_at") options.stop_at = number_of;
+  if (name == "diverge_at") options.diverge_at = number_of;
+}
 inline EarlyStop early_stop(Text flag, Text text) {
-  std::string rest = text;
+  std::string rest = text.substr(0, text.find(','));
   const std::optional<Goal> goal = take_goal(rest);
   const std::size_t colon = rest.rfind(':');
   ATH_CHECK(colon != std::string::npos, "{}: must be METRIC:PATIENCE, as in val_loss:3, but got '{}'", flag,
             text);
-  return {rest.substr(0, colon), whole(1)(flag, rest.substr(colon + 1)), goal};
+  EarlyStop options{rest.substr(0, colon), whole(1)(flag, rest.substr(colon + 1)), goal};
+  for (std::size_t comma = text.find(','); comma < text.size();) {
+    const std::size_t next = std::min(text.find(',', comma + 1), text.size());
+    set_early_stop(options, flag, text.substr(comma + 1, next - comma - 1));
+    comma = next;
+  }
+  return options;
 }
 
 /// "val_loss", "val_psnr:max".
@@ -148,6 +173,46 @@ inline BadSamples bad_samples(Text flag, Text text) {
   BadSamples policy{.skip = true};
   if (text != "skip") policy.limit = whole(0)(flag, text.substr(5));
   return policy;
+}
+
+/// "500" steps or "5e" epochs; of epochs also parts: "0.5e".
+inline TrainingLength training_length(Text flag, Text text) {
+  if (!text.ends_with("e")) {
+    const auto steps = number<std::int64_t>(flag, text, "a number of steps, or of epochs as 5e");
+    return {static_cast<double>(whole(0)(flag, fmt::format("{}", steps))), false};
+  }
+  const auto epochs =
+      number<double>(flag, text.substr(0, text.size() - 1), "a number of steps, or of epochs as 5e");
+  ATH_CHECK(epochs == 0 || (epochs >= 1e-9 && epochs <= 1e9), "{}: must be 0 to 1e9 epochs, but got {}", flag,
+            text);
+  return {epochs, true};
+}
+
+/// "10" batches, or "0.25" of them.
+inline auto batch_limit(std::int64_t least) {
+  return [=](Text flag, Text text) -> BatchLimit {
+    if (text.find_first_of(".e") == std::string::npos) return {whole(least)(flag, text), 1};
+    const double share = positive()(flag, text);
+    ATH_CHECK(share <= 1, "{}: must be a number of batches, or a share of them up to 1.0, but got {}", flag,
+              text);
+    return {-1, share};
+  };
+}
+
+/// "90" seconds, "12:30:00", "1:12:30:00" with days in front.
+inline double max_time(Text flag, Text text) {
+  if (text.find(':') == std::string::npos) return positive(1e-6, 1e9)(flag, text);
+  double seconds = 0;
+  int parts = 0;
+  for (std::size_t begin = 0; begin <= text.size(); ++parts) {
+    const std::size_t end = std::min(text.find(':', begin), text.size());
+    const auto value = static_cast<double>(whole(0, 1'000'000)(flag, text.substr(begin, end - begin)));
+    seconds = seconds * (parts == 1 && std::count(text.begin(), text.end(), ':') == 3 ? 24 : 60) + value;
+    begin = end + 1;
+  }
+  ATH_CHECK(parts <= 4 && seconds > 0, "{}: must be SECONDS, HH:MM:SS or DD:HH:MM:SS, but got '{}'", flag,
+            text);
+  return seconds;
 }
 
 inline Precision precision(Text flag, Text text) {

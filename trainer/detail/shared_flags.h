@@ -3,8 +3,8 @@
 #include "trainer/config.h"
 #include "trainer/detail/flag_table.h"
 
-/// The flags that all training programs share: how each is called, what --help says of it, which field of the config it sets, and how its text is read.
-/// A function for each heading in --help.
+/// The flags that all training programs share: how each is called, what --help says of it, which field of the
+/// config it sets, and how its text is read. A function for each heading in --help.
 namespace athanor::detail {
 
 void add_training_flags(FlagTable& flags, TrainerConfig& config);
@@ -12,6 +12,7 @@ void add_recipe_flags(FlagTable& flags, TrainerConfig& config);
 /// After the flags were read: what an optimizer that was chosen is usually used with, where no flag says so.
 void fit_to_optimizer(FlagTable& flags, TrainerConfig& config);
 void add_weight_flags(FlagTable& flags, TrainerConfig& config);
+void add_cadence_flags(FlagTable& flags, TrainerConfig& config);
 void add_data_flags(FlagTable& flags, TrainerConfig& config);
 void add_machine_flags(FlagTable& flags, TrainerConfig& config);
 void add_rank_flags(FlagTable& flags, TrainerConfig& config);

@@ -19,7 +19,7 @@ struct StepChart {
   const char *key, *title;
   Format format;
 };
-constexpr std::array<StepChart, 7> kStepCharts{{
+constexpr std::array<StepChart, 9> kStepCharts{{
     {"learning_rate", "Learning rate", Format::plain},
     {"grad_norm", "Gradient norm", Format::plain},
     {"loss_scale", "Loss scale", Format::count},
@@ -27,6 +27,8 @@ constexpr std::array<StepChart, 7> kStepCharts{{
     {"images_per_s", "Images per second", Format::count},
     {"data_wait_s", "Wait for data, each step", Format::seconds},
     {"train_loss", "Training loss by step", Format::plain},
+    {"val_loss", "Validation loss by step", Format::plain},
+    {"val_accuracy", "Validation accuracy by step", Format::share},
 }};
 
 bool is_flat(const std::vector<Point>& points) {
@@ -74,7 +76,7 @@ std::string chart_called(const std::vector<Record>& runs, const std::string& key
     const bool by_step = runs[i].steps.contains(key);
     if (by_step && (alone || !scatters))
       add(i, true, !alone ? labels[i] : scatters ? "each step" : title, scatters);
-    if (scatters || (!by_step && key != "train_loss"))
+    if (scatters || (!by_step && (key == "learning_rate" || key == "loss_scale" || key == "skipped_steps")))
       add(i, false, !alone ? labels[i] : by_step ? "mean" : title, false);
   }
   return tells ? html_of(chart) : "";

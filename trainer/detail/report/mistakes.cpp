@@ -119,7 +119,7 @@ std::string mistakes_section(const Json& json) {
   if (!all) return "";
   const double images = static_cast<double>(all->images()), of = number(json, "of");
   const std::string seen =
-      of > images ? fmt::format(" (those of rank 0, of {})", figure(of, Format::count)) : "";
+      of > images ? fmt::format(" (of {} that there are)", figure(of, Format::count)) : "";
   const bool matrix = all->classes() <= static_cast<std::int64_t>(kMatrix);
   return fmt::format(
       "<section id=\"mistakes\">\n<h2>What it takes for what</h2>\n<p>{} of {} images of the last "

@@ -40,7 +40,7 @@ void begin_anew(Record& record) {
 /// "skipped_steps" counts them, so that its curve shows where they were.
 void add_step(Record& record, const Json& line) {
   const double step = number(line, "step");
-  if (!record.steps.empty() && step <= record.steps.begin()->second.last().x) begin_anew(record);
+  if (!record.steps.empty() && step < record.steps.begin()->second.last().x) begin_anew(record);
   for (const auto& [key, value] : line.items()) {
     if (value.is_number() && key != "step" && key != "epoch")
       record.steps[key].add(step, value.get<double>());
@@ -56,6 +56,7 @@ void add_epoch(Record& record, const Json& line) {
   if (!std::isfinite(epoch)) return;
   if (!record.epochs.empty() && epoch <= number(record.epochs.back(), "epoch")) begin_anew(record);
   record.epochs.push_back(line);
+  add_validation(record, attempted(line), line, false);
 }
 
 /// One line of metrics.jsonl.
@@ -63,6 +64,7 @@ void add(Record& record, const Json& line) {
   const std::string event = text(line, "event");
   if (event == "epoch") add_epoch(record, line);
   if (event == "step") add_step(record, line);
+  if (event == "validation") add_validation(record, number(line, "step"), line, true);
   if (event == "note") note(record, text(line, "text"));
   if (event == "error") record.ended = "error: " + text(line, "text");
   if (event == "end") record.end = line;
@@ -145,6 +147,13 @@ void Record::drop_after(double step) {
   for (auto& one : steps) one.second.drop_after(step);
   end = {};
   ended.clear();
+}
+
+void add_validation(Record& record, double step, const Json& measured, bool within) {
+  for (const auto& [key, value] : measured.items()) {
+    if (key.starts_with("val_") && value.is_number() && (within || record.steps.contains(key)))
+      record.steps[key].add(step, value.get<double>());
+  }
 }
 
 Json json_of(const Record& record) {

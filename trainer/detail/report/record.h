@@ -36,6 +36,10 @@ struct Record {
   void drop_after(double attempted);
 };
 
+/// What a validation has measured, by step; at the end of an epoch (not `within` it), only where others have
+/// been within epochs.
+void add_validation(Record& record, double step, const Json& measured, bool within);
+
 Json json_of(const Record& record);
 /// Of what json_of() gave, or of anything: what is no part of a record, or of another type, is left out.
 Record record_of(const Json& json);

@@ -172,8 +172,16 @@ void ReportPage::take_totals(const Trainer& trainer, double wall_s) {
     record_.memory[tag] = bytes;
 }
 
+void ReportPage::on_validated(Trainer&, const EpochReport& report) {
+  if (report.whole) return;  // on_epoch_end() tells of it
+  Json measured{{"val_loss", report.val_loss}, {"val_accuracy", report.val_accuracy}};
+  for (const auto& [name, value] : report.others) measured[name] = value;
+  add_validation(record_, static_cast<double>(report.steps.attempted()), measured, true);
+}
+
 void ReportPage::on_epoch_end(Trainer& trainer, const EpochReport& report) {
   record_.epochs.push_back(Json::parse(epoch_json(report)));
+  add_validation(record_, attempted(record_.epochs.back()), record_.epochs.back(), false);
   take_totals(trainer, report.wall_s);
   if (Clock::now() - written_ > kAfterEpoch || record_.epochs.size() == 1) write();
 }

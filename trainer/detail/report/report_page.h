@@ -31,6 +31,7 @@ class ReportPage final : public Callback {
   void on_step_end(Trainer&, const StepInfo& step) override;
   void on_validation_begin(Trainer&) override;
   void on_validation_end(Trainer&, const Metrics&) override;
+  void on_validated(Trainer&, const EpochReport& report) override;
   void on_epoch_end(Trainer&, const EpochReport& report) override;
   void on_note(Trainer&, const std::string& note) override;
   void on_exception(Trainer&, const std::exception& error) override;

@@ -1,0 +1,297 @@
+// The recipe: optimizers and schedules by name, files of flags, other trainers' words.
+
+#include "trainer/recipe.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "optim/arena.h"
+#include "support/says.h"
+#include "support/small_training.h"
+#include "support/temp_dir.h"
+#include "tensor/error.h"
+#include "trainer/plateau.h"
+#include "trainer/detail/recipe_file.h"
+#include "trainer/detail/spellings.h"
+
+namespace athanor::test {
+namespace {
+
+const bool no_runs = ::setenv("ATHANOR_RUNS_DIR", "none", 1) == 0;
+
+TrainerConfig parse(const std::vector<std::string>& arguments, TrainerConfig defaults = small_config()) {
+  std::vector<const char*> argv{"train"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  defaults.program = "train";
+  defaults.models = {"lenet5"};
+  return parse_flags(static_cast<int>(argv.size()), argv.data(), defaults);
+}
+
+std::string value_of(const TrainerConfig& config, const std::string& name) {
+  for (const FlagValue& flag : config.flags) {
+    if (flag.name == name) return flag.value + " (" + flag.from + ")";
+  }
+  return "none";
+}
+
+// Effects --------------------------------------------------------------------------------------------------
+
+// Each changes what is learned: a flag that is read and ignored would leave the weights as they were.
+TEST(Recipe, EveryFlagChangesTheWeights) {
+  const std::vector<std::vector<std::string>> all{
+      {},
+      {"--optimizer", "adam"},
+      {"--optimizer", "adam", "--betas", "0.8,0.999"},
+      {"--optimizer", "adam", "--betas", "0.9,0.9"},
+      {"--optimizer", "adamw", "--weight-decay", "0.1"},
+      {"--optimizer", "adamw"},
+      {"--optimizer", "muon"},
+      {"--optimizer", "muon", "--momentum", "0.8"},
+      {"--lr", "0.05"},
+      {"--momentum", "0.8"},
+      {"--momentum", "0"},
+      {"--nesterov", "off"},
+      {"--weight-decay", "0.01"},
+      {"--weight-decay", "0.01", "--decay", "all"},
+      {"--schedule", "constant"},
+      {"--schedule", "step:1"},
+      {"--schedule", "step:1:0.5"},
+      {"--schedule", "multistep:1,2:0.7"},
+      {"--schedule", "cosine"},
+      {"--schedule", "cosine", "--min-lr", "0.01"},
+      {"--schedule", "cosine", "--warmup", "5"},
+      {"--schedule", "cosine", "--warmup", "1.5e"},
+      {"--min-lr", "0.01"},
+      {"--warmup", "3"},
+      {"--scale-lr", "linear:256"},
+      {"--scale-lr", "sqrt:256"},
+      {"--label-smoothing", "0.1"},
+  };
+  std::map<std::uint64_t, std::string> seen;
+  for (const auto& flags : all) {
+    std::string words;
+    for (const std::string& flag : flags) words += flag + " ";
+    const auto [at, fresh] = seen.emplace(run(parse(flags)).report.weights_hash, words);
+    EXPECT_TRUE(fresh) << "'" << words << "' trains as '" << at->second << "' does";
+  }
+}
+
+TEST(Recipe, OptimizersBringTheirUsualSettings) {
+  const TrainerConfig adamw = parse({"--optimizer", "adamw"});
+  EXPECT_EQ(adamw.lr, 0.001);
+  EXPECT_EQ(adamw.weight_decay, 0.01);
+  EXPECT_EQ(value_of(adamw, "--lr"), "0.001 (default)");
+  const TrainerConfig muon = parse({"--optimizer", "muon", "--lr", "0.3"});
+  EXPECT_EQ(muon.lr, 0.3);
+  EXPECT_EQ(muon.momentum, 0.95);
+  EXPECT_EQ(parse({"--optimizer", "adam"}).weight_decay, 0);
+  EXPECT_EQ(parse({"--optimizer", "sgd"}).lr, small_config().lr);
+}
+
+TEST(Recipe, AFlagReplacesWhatTheProgramBrings) {
+  TrainerConfig own = small_config();
+  own.schedule = [](double, std::int64_t) { return schedules::constant(1); };
+  own.optimizer = [](ParameterArena&) -> std::unique_ptr<Optimizer> { return nullptr; };
+  const TrainerConfig config = parse({"--schedule", "cosine", "--optimizer", "sgd"}, own);
+  EXPECT_FALSE(config.schedule);
+  EXPECT_FALSE(config.optimizer);
+  EXPECT_THROW(check_recipe_is_used(parse({"--momentum", "0.5"}, own), false, false), ArgumentError);
+  EXPECT_THROW(check_recipe_is_used(parse({"--warmup", "3"}, own), false, false), ArgumentError);
+  EXPECT_THROW(check_recipe_is_used(parse({"--betas", "0.5,0.9"}), true, false), ArgumentError);
+  EXPECT_THROW(check_recipe_is_used(parse({"--min-lr", "0.001"}), false, true), ArgumentError);
+  EXPECT_NO_THROW(check_recipe_is_used(parse({}, own), true, true));
+}
+
+// Schedules ------------------------------------------------------------------------------------------------
+
+std::vector<float> rates(const std::vector<std::string>& flags, std::int64_t steps = 8) {
+  std::vector<std::string> all = flags;
+  all.insert(all.end(), {"--lr", "1"});
+  const Schedule schedule = make_schedule(parse(all), steps, 2);
+  std::vector<float> rates;
+  for (std::int64_t step = 0; step < steps; ++step) rates.push_back(schedule(step));
+  return rates;
+}
+
+void expect_near(const std::vector<float>& mine, const std::vector<double>& wanted) {
+  ASSERT_EQ(mine.size(), wanted.size());
+  for (std::size_t i = 0; i < mine.size(); ++i) EXPECT_NEAR(mine[i], wanted[i], 1e-6) << "step " << i;
+}
+
+TEST(RecipeSchedule, HasTheRatesOfItsName) {
+  expect_near(rates({"--schedule", "constant"}), {1, 1, 1, 1, 1, 1, 1, 1});
+  expect_near(rates({"--schedule", "step:2:0.5"}), {1, 1, 1, 1, .5, .5, .5, .5});
+  expect_near(rates({"--schedule", "multistep:1,3"}), {1, 1, .1, .1, .1, .1, .01, .01});
+  expect_near(rates({"--schedule", "multistep:1,3", "--min-lr", "0.05"}), {1, 1, .1, .1, .1, .1, .05, .05});
+  expect_near(rates({"--schedule", "constant", "--warmup", "4"}), {.25, .4375, .625, .8125, 1, 1, 1, 1});
+  expect_near(rates({"--schedule", "constant", "--warmup", "1e"}), {.5, .75, 1, 1, 1, 1, 1, 1});
+  std::vector<double> cosine;
+  for (int i = 0; i < 8; ++i) cosine.push_back(0.1 + 0.45 * (1 + std::cos(M_PI * i / 8)));
+  expect_near(rates({"--schedule", "cosine", "--min-lr", "0.1"}), cosine);
+}
+
+TEST(RecipeSchedule, OneCycleRisesForItsWarmUpAndEndsAtItsLowest) {
+  const std::vector<float> cycle = rates({"--warmup", "4", "--min-lr", "0.001"});
+  EXPECT_NEAR(cycle[0], 1.0 / 25, 1e-6);
+  EXPECT_NEAR(cycle[3], 1, 1e-6);
+  EXPECT_NEAR(cycle[7], 0.001, 1e-6);
+}
+
+TEST(RecipeSchedule, TheRateGrowsWithTheBatch) {
+  const auto highest = [](const std::vector<std::string>& flags) { return highest_rate(parse(flags)); };
+  EXPECT_DOUBLE_EQ(highest({"--lr", "0.1", "--batch-size", "512", "--scale-lr", "linear:256"}), 0.2);
+  EXPECT_DOUBLE_EQ(highest({"--lr", "0.1", "--batch-size", "1024", "--scale-lr", "sqrt:256"}), 0.2);
+  EXPECT_DOUBLE_EQ(
+      highest({"--lr", "0.1", "--batch-size", "64", "--accumulate", "8", "--scale-lr", "linear:256"}), 0.2);
+  EXPECT_DOUBLE_EQ(highest({"--lr", "0.1", "--batch-size", "512"}), 0.1);
+}
+
+/// The learning rate after each of these validations.
+std::vector<double> plateau(const std::vector<double>& losses, const std::string& schedule,
+                            const std::vector<std::string>& more = {}) {
+  std::vector<std::string> flags{"--schedule", schedule, "--lr", "1"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  ReduceOnPlateau::Options options = plateau_options(parse(flags));
+  double rate = 1;
+  std::vector<double> rates;
+  ReduceOnPlateau rule(options);
+  for (const double loss : losses) {
+    rate *= rule.update(loss);
+    rates.push_back(rate);
+  }
+  return rates;
+}
+
+TEST(RecipeSchedule, APlateauLowersTheRate) {
+  using Rates = std::vector<double>;
+  EXPECT_EQ(plateau({5, 4, 4, 4, 4}, "plateau:1:0.5"), (Rates{1, 1, 1, .5, .5}));
+  EXPECT_EQ(plateau({5, 5, 5, 5}, "plateau:0:0.5"), (Rates{1, .5, .25, .125}));
+  EXPECT_EQ(plateau({5, 5, 4, 4}, "plateau:0:0.5"), (Rates{1, .5, .5, .25}));
+  EXPECT_EQ(plateau({5, 4.9999, 4.9998}, "plateau:0:0.5"), (Rates{1, .5, .25})) << "gains too small to count";
+  EXPECT_EQ(plateau({5, 5, 5, 5}, "plateau:0:0.5", {"--min-lr", "0.3"}), (Rates{1, .5, .3, .3}));
+  EXPECT_EQ(plateau({5, 6, 7, 7}, "plateau:0:0.5", {"--monitor", "val_accuracy"}), (Rates{1, 1, 1, .5}));
+  EXPECT_EQ(plateau({5, NAN, 5}, "plateau:0:0.5"), (Rates{1, 1, .5}));
+}
+
+TEST(RecipeSchedule, APlateauComesBackFromACheckpoint) {
+  const TempDir folder;
+  TrainerConfig config = parse({"--schedule", "plateau:0:0.5", "--weight-decay", "0", "--epochs", "6"});
+  config.lr = 1e-30;  // nothing gets better
+  config.checkpoint_dir = folder.path() / "whole";
+  const RecordedRun whole = run(config);
+  ASSERT_LT(whole.epochs.back().learning_rate, 0.1f * whole.epochs.front().learning_rate);
+  config.checkpoint_dir = folder.path() / "parts";
+  config.max_steps = 35;  // in the middle of the fourth epoch
+  run(config);
+  config.max_steps = -1;
+  config.resume = "auto";
+  const RecordedRun resumed = run(config);
+  EXPECT_EQ(resumed.epochs.back().learning_rate, whole.epochs.back().learning_rate);
+  EXPECT_EQ(resumed.report.weights_hash, whole.report.weights_hash);
+}
+
+// Bad input ------------------------------------------------------------------------------------------------
+
+TEST(Recipe, WrongValuesAreRefusedInALine) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{"--optimizer", "adamm"}, "--optimizer: must be sgd, adam, adamw or muon, but got 'adamm'"},
+      {{"--betas", "0.9"}, "--betas: must be two numbers, as in 0.9,0.999, but got '0.9'"},
+      {{"--betas", "0.9,1"}, "--betas: must be in [0, 1), but got 1"},
+      {{"--momentum", "1"}, "--momentum: must be in [0, 1), but got 1"},
+      {{"--momentum", "nan"}, "--momentum: must be in [0, 1), but got nan"},
+      {{"--weight-decay", "-1"}, "--weight-decay: must be 0 to 1e15, but got -1"},
+      {{"--nesterov", "maybe"}, "--nesterov: must be on or off, but got 'maybe'"},
+      {{"--decay", "some"}, "--decay: must be matrices or all, but got 'some'"},
+      {{"--schedule", "step"}, "--schedule: must be as step:30 or step:30:0.1"},
+      {{"--schedule", "cosine:3"}, "--schedule: cosine stands alone, but got 'cosine:3'"},
+      {{"--schedule", "multistep:30,20"}, "--schedule: epochs must increase, but got 'multistep:30,20'"},
+      {{"--schedule", "step:1:2"}, "--schedule: must be 1e-06 to 0.999999, but got 2"},
+      {{"--schedule", "step:1,2"}, "use multistep"},
+      {{"--warmup", "x"}, "--warmup: must be a number of steps, or of epochs as 5e, but got 'x'"},
+      {{"--warmup", "nane"}, "--warmup: must be 0 to 1e9 epochs, but got nane"},
+      {{"--scale-lr", "linear"}, "as in linear:256, but got 'linear'"},
+      {{"--scale-lr", "cubic:3"}, "--scale-lr: must be linear or sqrt, but got 'cubic'"},
+      {{"--label-smoothing", "1"}, "--label-smoothing: must be in [0, 1), but got 1"},
+      {{"--dropout", "1.5"}, "--dropout: must be in [0, 1), but got 1.5"},
+  };
+  for (const auto& [flags, line] : cases) EXPECT_SAYS(parse(flags), line) << line;
+  EXPECT_SAYS(make_schedule(parse({"--min-lr", "1"}), 10, 5), "--min-lr: must be below");
+}
+
+// Files ----------------------------------------------------------------------------------------------------
+
+TEST(RecipeFile, GivesTheRunBack) {
+  const TempDir folder;
+  const TrainerConfig config = parse({"--optimizer", "adamw", "--schedule", "multistep:1,2:0.5", "--warmup",
+                                      "2", "--freeze", "a", "--freeze", "b:3", "--deterministic"});
+  write_recipe(folder.path(), config);
+  const std::string file = (folder.path() / "recipe.toml").string();
+  const TrainerConfig back = parse({"--recipe", file});
+  EXPECT_EQ(back.optimizer_kind, OptimizerKind::adamw);
+  EXPECT_EQ(back.lr, 0.001);
+  EXPECT_EQ(back.schedule_options, config.schedule_options);
+  EXPECT_EQ(back.warmup, config.warmup);
+  EXPECT_TRUE(back.deterministic);
+  ASSERT_EQ(back.freeze.size(), 2u);
+  EXPECT_EQ(back.freeze[1].epochs, 3);
+  EXPECT_EQ(value_of(back, "--warmup"), "2 (" + file + ")");
+  const TrainerConfig other = parse({"--recipe=" + file, "--wd", "0.5", "--max_epochs=9"});
+  EXPECT_EQ(other.weight_decay, 0.5) << "the command line wins, under any of a flag's names";
+  EXPECT_EQ(value_of(other, "--epochs"), "9 (flag)");
+}
+
+TEST(RecipeFile, DamageIsSaidInALine) {
+  const TempDir folder;
+  const std::string file = (folder.path() / "a.toml").string();
+  const auto refuses = [&](const std::string& text, const std::string& line) {
+    std::ofstream(file) << text;
+    EXPECT_SAYS(parse({"--recipe", file}), line) << text;
+  };
+  refuses("learning-rat = 3", "there is no flag 'learning-rat'");
+  refuses("deterministic = 3", "deterministic must be true or false, but is '3'");
+  refuses("lr = 'high'", "--lr: must be a number, but got 'high'");
+  refuses("recipe = 'b.toml'", "there is no flag 'recipe'");
+  refuses(std::string("\0\xff\n[[[\n", 7), "--recipe");
+  EXPECT_SAYS(parse({"--recipe", "nowhere.toml"}), "there is none at nowhere.toml");
+  EXPECT_SAYS(parse({"--recipe", folder.path().string()}), "--recipe: must be a file");
+}
+
+// Other trainers' words ------------------------------------------------------------------------------------
+
+TEST(Spellings, WhatMeansTheSameIsTaken) {
+  const std::vector<std::string> known{"--max-epochs", "--devices",  "--optimizer", "--warmup",
+                                       "--profile",    "--profiler", "--sync-bn",   "--lr"};
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(in_our_words({"--max_epochs", "5", "--opt=adamw"}, known),
+            (Words{"--max-epochs", "5", "--optimizer=adamw"}));
+  EXPECT_EQ(in_our_words({"--gpus", "-1"}, known), (Words{"--devices", "auto"}));
+  EXPECT_EQ(in_our_words({"--devices=-1"}, known), (Words{"--devices=auto"}));
+  EXPECT_EQ(in_our_words({"--warmup-epochs", "5", "--learning_rate=1"}, known),
+            (Words{"--warmup", "5e", "--lr=1"}));
+  EXPECT_EQ(in_our_words({"--warmup-epochs=5"}, known), (Words{"--warmup=5e"}));
+  EXPECT_EQ(in_our_words({"--profiler"}, known), (Words{"--profiler=simple"}));
+  EXPECT_EQ(in_our_words({"--profiler", "--lr", "1"}, known), (Words{"--profiler=simple", "--lr", "1"}));
+  EXPECT_EQ(in_our_words({"--profiler", "trace"}, known), (Words{"--profiler", "trace"}));
+  EXPECT_EQ(in_our_words({"--sync-batchnorm"}, known), (Words{"--sync-bn"}));
+  EXPECT_EQ(in_our_words({"--bs", "3", "a_b", "--"}, known), (Words{"--bs", "3", "a_b", "--"}))
+      << "no such flag here";
+}
+
+TEST(Spellings, WhatHasNoTwinIsAnswered) {
+  EXPECT_SAYS(parse({"--amp"}), "there is no flag '--amp': use --precision bf16");
+  EXPECT_SAYS(parse({"--model_ema"}), "use --ema DECAY");
+  EXPECT_SAYS(parse({"--swa"}), "use --ema DECAY");
+  EXPECT_SAYS(parse({"--reprob", "0.2"}), "random-erasing");
+  EXPECT_SAYS(parse({"--epocs", "3"}), "did you mean '--epochs'");
+  EXPECT_EQ(parse({"--gpus", "1", "--bs", "8", "--smoothing=0.2"}).batch_size, 8);
+}
+
+}  // namespace
+}  // namespace athanor::test

@@ -1,0 +1,76 @@
+// When a run validates, and who is told.
+
+#include "tensor/error.h"
+#include "trainer/gather_metrics.h"
+#include "trainer/reports.h"
+#include "trainer/run.h"
+
+namespace athanor {
+
+void Run::validate(std::int64_t epochs) {
+  if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_begin(trainer_); });
+  if (samples_) samples_->begin(epochs);
+  const auto metrics = validation_.run(averages(), times_, gathering());
+  if (!metrics) return;
+  if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
+  position_.validation = *metrics;
+  position_.validated = true;
+}
+
+void Run::report_validation(const EpochReport& report) {
+  if (config_.save_top_k > 0) checkpoints_.measured(report.value_of(config_.early_stop->metric));
+  notify([&](Callback& c) { c.on_validated(trainer_, report); });
+}
+
+bool Run::validates_after_epoch() const {
+  const bool last = position_.epoch + 1 == config_.epochs || limits_.stopped();
+  if (last || !feeding_.held_out()) return true;
+  if (!config_.val_every.is_whole_epochs())
+    return position_.attempted % config_.val_every.steps(feeding_.steps_per_epoch()) == 0;
+  return (position_.epoch + 1) % static_cast<std::int64_t>(config_.val_every.count) == 0;
+}
+
+// Between two steps; a run that goes on from a checkpoint of just then makes up for it. False where training
+// ends.
+bool Run::validate_within_epoch() {
+  if (config_.val_every.is_whole_epochs() || !feeding_.held_out() || position_.validated ||
+      position_.attempted == 0 ||
+      position_.attempted % config_.val_every.steps(feeding_.steps_per_epoch()) != 0)
+    return true;
+  strategy_.complete_weights();
+  EpochReport report;
+  report.whole = false;
+  const double epoch_s = clock_.seconds() - position_.epoch_began_s;
+  const Metrics training = metrics_.mean(metrics_.joined(gather(metrics_, strategy_)));
+  validate(position_.epoch + 1);
+  if (limits_.signal() != 0) return false;
+  fill(report, position_, step_.read(), training, position_.validation, epoch_s, clock_.seconds());
+  report_validation(report);
+  if (config_.save_top_k > 0) save();
+  limits_.agree();
+  return !limits_.stopped();
+}
+
+// An error in the way of validation is to be found before an epoch is spent.
+void Run::try_validation() {
+  if (config_.sanity_val == 0 || !feeding_.held_out()) return;
+  Validation tried(task_, feeding_, strategy_, limits_, config_.device);
+  tried.run({}, times_, gathering(), config_.sanity_val);
+}
+
+// The weights of the last step, and what they are worth: validation has seen the averages in their place.
+Metrics Run::keep_last() {
+  std::optional<Metrics> last = position_.validation;
+  if (!position_.validated || !averages().empty()) {
+    Validation of_last(task_, feeding_, strategy_, limits_, config_.device);
+    last = of_last.run({}, times_, gathering());
+  }
+  if (!last) return Metrics::not_measured();  // a signal has come
+  ModelInfo info = describe_model(weights_hash());
+  info.test_loss = last->loss;
+  info.test_accuracy = last->accuracy;
+  product_.save_last(weights_part().save, std::move(info));
+  return *last;
+}
+
+}  // namespace athanor
