@@ -234,12 +234,14 @@ std::string seconds_bar(const std::string& title, const std::vector<Bar>& bars, 
   int colour = 0;
   for (const Bar& bar : bars) {
     const double share = bar.value / std::max(whole, 1e-300);
+    if (share < 5e-4) continue;  // 0.0 %
+    const int fill = bar.label == "other" ? kColours - 1 : colour % (kColours - 1);
     rects += fmt::format(
         "<rect class=\"f{}\" x=\"{:.2f}\" y=\"0\" width=\"{:.2f}\" height=\"24\"><title>{}: "
         "{}</title></rect>\n",
-        colour % kColours, kWidth * left, kWidth * share, escaped(bar.label), share_text(share));
+        fill, kWidth * left, kWidth * share, escaped(bar.label), share_text(share));
     rows += fmt::format("<tr><th scope=\"row\"><i class=\"key f{}\"></i>{}</th><td>{}</td><td>{}</td></tr>\n",
-                        colour % kColours, escaped(bar.label), seconds_text(bar.value), share_text(share));
+                        fill, escaped(bar.label), seconds_text(bar.value), share_text(share));
     spoken += fmt::format(" {} {};", bar.label, share_text(share));
     left += share;
     ++colour;

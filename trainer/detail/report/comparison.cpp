@@ -52,7 +52,7 @@ std::string html_of(const Row& row) {
 std::string text_row(const std::string& name, const std::vector<Record>& runs,
                      const std::function<std::string(const Record&)>& of) {
   std::string html = fmt::format("<tr><th scope=\"row\">{}</th>", name);
-  for (const Record& run : runs) html += fmt::format("<td>{}</td>", escaped(of(run)));
+  for (const Record& run : runs) html += fmt::format("<td class=\"words\">{}</td>", escaped(of(run)));
   return html + "</tr>\n";
 }
 

@@ -82,7 +82,7 @@ std::string picture_list(const Json& mistakes, const Evaluation& all) {
     const std::string is = escaped(all.name(static_cast<std::int64_t>(actual))),
                       answer = escaped(all.name(static_cast<std::int64_t>(said)));
     const std::string file = text(one, "file"), url = text(one, "picture");
-    const std::string where = file.empty() ? "image " + figure(number(one, "sample"), Format::count) : file;
+    const std::string where = file.empty() ? fmt::format("image {:.0f}", number(one, "sample")) : file;
     items += fmt::format(
         "<li>{}<b>{}</b><span>said {}</span><small title=\"{}\">{:.0f} %, {}</small></li>\n",
         is_picture(url) ? fmt::format("<img src=\"{}\" alt=\"{}\" loading=\"lazy\"/>", url, is) : "", is,
