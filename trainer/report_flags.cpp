@@ -7,6 +7,10 @@ namespace athanor::detail {
 
 using namespace read_flag;
 
+namespace {
+void add_beginning_flags(FlagTable& flags, TrainerConfig& config);
+}
+
 void add_report_flags(FlagTable& flags, TrainerConfig& config) {
   flags.group("Checkpoints and reports");
   flags.add("--metrics FILE",
@@ -53,7 +57,13 @@ void add_report_flags(FlagTable& flags, TrainerConfig& config) {
       "--checkpoint-dir or --run-dir, or of the newest run with these settings that was not finished; a "
       "fresh start where there is none",
       config.resume, path);
-  if (config.models.empty()) return;  // a task's networks are the program's to fill
+  if (!config.models.empty()) add_beginning_flags(flags, config);
+}
+
+namespace {
+
+/// What a model begins with; a task's networks are the program's to fill.
+void add_beginning_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add(
       "--pretrained FILE",
       "initial weights: a run's model, a checkpoint, or safetensors or a .pth of torchvision's or timm's "
@@ -70,5 +80,7 @@ void add_report_flags(FlagTable& flags, TrainerConfig& config) {
       "to validate on, as athanor evaluate does",
       config.validate_only);
 }
+
+}  // namespace
 
 }  // namespace athanor::detail
