@@ -284,6 +284,15 @@ set(ATHANOR_SOURCES
   trainer/classifier.cpp
   trainer/config.cpp
   trainer/csv_log.cpp
+  trainer/detail/report/chart.cpp
+  trainer/detail/report/comparison.cpp
+  trainer/detail/report/figures.cpp
+  trainer/detail/report/html.cpp
+  trainer/detail/report/mistakes.cpp
+  trainer/detail/report/page.cpp
+  trainer/detail/report/record.cpp
+  trainer/detail/report/report_page.cpp
+  trainer/detail/report/sections.cpp
   trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
   trainer/evaluate.cpp
@@ -349,6 +358,7 @@ set(ATHANOR_SOURCES
   trainer/tool/picture.cpp
   trainer/tool/pictures.cpp
   trainer/tool/predict.cpp
+  trainer/tool/report.cpp
   trainer/tool/run_tool.cpp
   trainer/tool/tool_main.cpp
   trainer/train_main.cpp
@@ -359,7 +369,7 @@ set(ATHANOR_SOURCES
 )
 # Which of them are formats: these folders, and what in data/ and trainer/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
-list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^trainer/tool/|^data/(formats|image)/|^data/(convert|decoded_dataset|recode|stratified_split)\\.cpp$|^trainer/(evaluation_json|evaluation_svg|predictor|samples)\\.cpp$")
+list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^trainer/tool/|^data/(formats|image)/|^data/(convert|decoded_dataset|recode|stratified_split)\\.cpp$|^trainer/(evaluation_json|predictor|samples)\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS data/formats/crc32c.cpp data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 # What `athanor predict` takes, which scripts/quickstart.sh builds, too.
@@ -473,6 +483,19 @@ add_custom_command(OUTPUT digits_csv.cpp
           -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
   DEPENDS ${digits_csv} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
 target_sources(athanor PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/digits_csv.cpp)
+
+# What all reports have: their style and their script.
+foreach(part style.css/Style script.js/Script)
+  string(REPLACE "/" ";" part ${part})
+  list(GET part 0 file)
+  list(GET part 1 symbol)
+  set(from ${PROJECT_SOURCE_DIR}/trainer/detail/report/${file})
+  add_custom_command(OUTPUT report_${file}.cpp
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${from} -DOUTPUT=report_${file}.cpp -DSYMBOL=kReport${symbol}
+            -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+    DEPENDS ${from} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
+  target_sources(athanor PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/report_${file}.cpp)
+endforeach()
 
 include(headers)
 target_sources(athanor PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ATHANOR_HEADERS})

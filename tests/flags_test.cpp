@@ -110,6 +110,7 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_TRUE(config.deterministic && config.forbid_sync);
   EXPECT_EQ(config.profile, Profile::simple);
   EXPECT_EQ(parse({"--fast-dev-run"}).fast_dev_run, 1);
+  EXPECT_TRUE(config.report && !parse({"--report", "off"}).report);
   EXPECT_EQ(config.accumulate, 4);
   EXPECT_EQ(config.clip_norm, 1.5);
   ASSERT_TRUE(config.early_stop);
@@ -191,6 +192,7 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
       {{"--freeze", ":3"}, "--freeze: must be a part of the network, or PREFIX:EPOCHS, but got ':3'"},
       {{"--reset-head"}, "--reset-head: needs --pretrained"},
       {{"--profile", "deep"}, "--profile"},
+      {{"--report", "maybe"}, "--report"},
       {{"--device", "tpu"}, "--device"},
       {{"--strategy", "fsdp"}, "--strategy: must be single, ddp or zero1, but got 'fsdp'"},
       {{"--strategy", "dp"}, "use ddp"},

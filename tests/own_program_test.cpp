@@ -249,11 +249,11 @@ TEST(Samples, ARunsFolderHasThemAndAllElse) {
   config.run_dir = folder / "run";
   Painter task;
   (void)train(task, config);
-  EXPECT_EQ(
-      files_in(config.run_dir),
-      (std::vector<std::string>{"checkpoints/step-00000010.safetensors",
-                                "checkpoints/step-00000020.safetensors", "metrics.jsonl", "model.safetensors",
-                                "samples/epoch_0001_samples.png", "samples/epoch_0002_samples.png"}));
+  EXPECT_EQ(files_in(config.run_dir),
+            (std::vector<std::string>{"checkpoints/step-00000010.safetensors",
+                                      "checkpoints/step-00000020.safetensors", "metrics.jsonl",
+                                      "model.safetensors", "report.html", "samples/epoch_0001_samples.png",
+                                      "samples/epoch_0002_samples.png"}));
   const fs::path last = config.run_dir / "samples/epoch_0002_samples.png";
   const std::vector<std::byte> png = bytes_of(last);
   PngDecoder decoder;
@@ -377,7 +377,7 @@ TEST(Phases, EachHasItsFolderAndItsSettings) {
           "checkpoints/student/step-00000020.safetensors", "checkpoints/student/step-00000030.safetensors",
           "checkpoints/student/step-00000040.safetensors", "checkpoints/teacher/step-00000010.safetensors",
           "checkpoints/teacher/step-00000020.safetensors", "metrics.jsonl", "student/model.safetensors",
-          "teacher/model.safetensors"}));
+          "student/report.html", "teacher/model.safetensors", "teacher/report.html"}));
   std::ifstream in(config.run_dir / "metrics.jsonl");
   std::vector<std::string> phases;
   for (std::string line; std::getline(in, line);) phases.push_back(nlohmann::json::parse(line).at("phase"));

@@ -59,7 +59,9 @@ CrossEntropy Classifier::training_loss(const Tensor& logits, const Tensor& label
 
 void Classifier::validation_step(const Batch& batch, Step& step) {
   const Tensor logits = model_(batch["image"]);
-  step.log_classes(cross_entropy(logits, batch.labels, 0, Reduction::none), logits, batch.labels);
+  const Tensor losses = cross_entropy(logits, batch.labels, 0, Reduction::none);
+  step.log_classes(losses, logits, batch.labels);
+  if (watch_) watch_(losses, logits, batch);
 }
 
 }  // namespace athanor

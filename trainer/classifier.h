@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <utility>
+
 #include "autograd/loss.h"
 #include "data/dataset.h"
 #include "trainer/task.h"
@@ -27,6 +30,10 @@ class Classifier final : public Task {
   bool classifies() const override { return true; }
   bool mixes_labels() const override { return true; }
 
+  /// Is given what each validation step has found: losses [N] f32, logits [N, C], and the batch.
+  using Watch = std::function<void(const Tensor& losses, const Tensor& logits, const Batch& batch)>;
+  void watch(Watch watch) { watch_ = std::move(watch); }
+
  private:
   CrossEntropy training_loss(const Tensor& logits, const Tensor& labels) const;
 
@@ -34,6 +41,7 @@ class Classifier final : public Task {
   std::int64_t classes_;
   double smoothing_;
   Tensor class_weights_;
+  Watch watch_ = {};
 };
 
 }  // namespace athanor

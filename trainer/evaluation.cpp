@@ -49,6 +49,23 @@ Evaluation::Evaluation(std::int64_t classes, std::vector<std::string> names, std
   figures_.resize(static_cast<std::size_t>(classes));
 }
 
+Evaluation::Evaluation(std::vector<std::string> names, const Confusion& confusion)
+    : Evaluation(std::ssize(names), names, 1, 0) {
+  for (const auto& [pair, images] : confusion) {
+    const auto [is, said] = pair;
+    ATH_CHECK(is >= 0 && is < classes() && said >= kNone && said < classes() && images >= 0,
+              "evaluation: a cell must be of classes in [0, {}) and have images, but got {}, {} and {}",
+              classes(), is, said, images);
+    images_ += images;
+    if (is == said) right_ += images;
+    ClassFigures& figures = figures_[static_cast<std::size_t>(is)];
+    figures.images += images;
+    if (is == said) figures.right += images;
+    if (said != kNone) figures_[static_cast<std::size_t>(said)].predicted += images;
+  }
+  confusion_ = confusion;
+}
+
 void Evaluation::add(const Tensor& losses, const Tensor& logits, const Tensor& labels,
                      const Tensor& samples) {
   const std::int64_t n = samples.shape().rank() == 1 ? samples.dim(0) : -1;

@@ -24,6 +24,11 @@ class Evaluation {
   explicit Evaluation(std::int64_t classes, std::vector<std::string> names = {}, std::int64_t top = 5,
                       std::int64_t worst = 10);
 
+  /// What a confusion matrix alone tells, of classes with these names: no losses and no mistakes. Throws
+  /// ArgumentError on a cell of other classes, or with fewer than 0 images.
+  Evaluation(std::vector<std::string> names,
+             const std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t>& confusion);
+
   /// losses [N] f32|f64; logits [N, C] floating; labels [N] i64 in [0, C); samples [N] i64: their indices in
   /// the data set. Of equal logits the first counts as the largest, and a row with a NaN as wrong. Throws
   /// ArgumentError on other shapes or labels.
@@ -86,6 +91,7 @@ std::string text_of(const Evaluation& evaluation, const Evaluated& of = {});
 /// where "confusion" has the cells that are not 0, by index, and null stands for what cannot be said.
 std::string json_of(const Evaluation& evaluation, const Evaluated& of = {});
 /// The confusion matrix as an SVG picture: a row for what images show, a column for what the model says.
-std::string svg_of(const Evaluation& evaluation);
+/// `inlined`: for a page, which gives the colours and says what it is.
+std::string svg_of(const Evaluation& evaluation, bool inlined = false);
 
 }  // namespace athanor

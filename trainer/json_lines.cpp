@@ -80,7 +80,7 @@ void JsonLines::on_validated(Trainer&, const EpochReport& report) {
   append(line_of(phase_, std::move(line)));
 }
 
-void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
+std::string epoch_json(const EpochReport& report, const std::string& phase) {
   const auto seconds = [](double value) { return number(std::round(value * 1e6) / 1e6); };
   Json seconds_of;
   for (const TimesPart& part : kTimesParts) {
@@ -107,7 +107,11 @@ void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
             {"workers_busy", seconds(report.loader.busy)},
             {"bad_samples", report.loader.skipped}};
   add(line, report.others);
-  file_.append(line_of(phase_, std::move(line)));
+  return line_of(phase, std::move(line));
+}
+
+void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
+  file_.append(epoch_json(report, phase_));
 }
 
 void JsonLines::on_note(Trainer&, const std::string& note) {
@@ -118,7 +122,7 @@ void JsonLines::on_exception(Trainer&, const std::exception& error) {
   file_.append(line_of(phase_, Json{{"event", "error"}, {"text", error.what()}}));
 }
 
-void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
+std::string end_json(const FitReport& report, const std::string& phase) {
   Json line{{"event", "end"},
             {"test_accuracy", number(report.test_accuracy)},
             {"test_loss", number(report.test_loss)},
@@ -134,7 +138,11 @@ void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
             {"ranks", report.world_size},
             {"stopped_by", std::string(name_of(report.stopped_by))}};
   add(line, report.others);
-  file_.append(line_of(phase_, std::move(line)));
+  return line_of(phase, std::move(line));
+}
+
+void JsonLines::on_fit_end(Trainer&, const FitReport& report) {
+  file_.append(end_json(report, phase_));
 }
 
 }  // namespace athanor

@@ -8,6 +8,10 @@
 
 namespace athanor {
 
+/// The lines of an epoch and of the end; of a run in phases, with its `phase`.
+std::string epoch_json(const EpochReport& report, const std::string& phase = {});
+std::string end_json(const FitReport& report, const std::string& phase = {});
+
 /// --metrics FILE: appends one JSON object per line, one for each logged step, each epoch and one at the end,
 /// one for each note, and one where a run goes on from a checkpoint: steps and epochs behind that may be
 /// there already, from before. A line is written in one piece, at once, so that a reader or a crash sees

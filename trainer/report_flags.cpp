@@ -13,6 +13,8 @@ constexpr char kProfile[] =
     "simple: show at the end where the time went, by part and by op; advanced: by layer, too; trace: write "
     "trace.json, for Perfetto, to --run-dir [none]";
 
+void add_beginning_flags(FlagTable& flags, TrainerConfig& config);
+
 }  // namespace
 
 void add_report_flags(FlagTable& flags, TrainerConfig& config) {
@@ -33,6 +35,8 @@ void add_report_flags(FlagTable& flags, TrainerConfig& config) {
               config.run_root.clear();
               return text == "none" ? "" : path(flag, text);
             });
+  flags.add("--report on|off", "report.html in the run's folder: curves, times, mistakes [on]", config.report,
+            on_or_off);
   flags.add("--checkpoint-dir DIR",
             "save checkpoints there, and keep the newest [checkpoints/ of --run-dir, else none]",
             config.checkpoint_dir, path);
@@ -58,7 +62,13 @@ void add_report_flags(FlagTable& flags, TrainerConfig& config) {
       "--checkpoint-dir or --run-dir, or of the newest run with these settings that was not finished; a "
       "fresh start where there is none",
       config.resume, path);
-  if (config.models.empty()) return;  // a task's networks are the program's to fill
+  if (!config.models.empty()) add_beginning_flags(flags, config);
+}
+
+namespace {
+
+/// What a model begins with; a task's networks are the program's to fill.
+void add_beginning_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add(
       "--pretrained FILE",
       "initial weights: a run's model, a checkpoint, or safetensors or a .pth of torchvision's or timm's "
@@ -75,5 +85,7 @@ void add_report_flags(FlagTable& flags, TrainerConfig& config) {
       "to validate on, as athanor evaluate does",
       config.validate_only);
 }
+
+}  // namespace
 
 }  // namespace athanor::detail

@@ -15,6 +15,7 @@
 #include "tensor/error.h"
 #include "trainer/checkpoint.h"
 #include "trainer/classifier.h"
+#include "trainer/detail/report/report_page.h"
 #include "trainer/early_stopping.h"
 #include "trainer/free_memory.h"
 #include "trainer/json_lines.h"
@@ -120,12 +121,22 @@ Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
   if (config_.early_stop) add(std::make_unique<EarlyStopping>(*config_.early_stop));
   if (!config_.schedule && config_.schedule_options.kind == ScheduleKind::plateau)
     add(std::make_unique<ReduceOnPlateau>(plateau_options(config_)));
+  add_page();
 }
 
 Trainer::~Trainer() = default;
 
 void Trainer::add(std::unique_ptr<Callback> callback) {
   callbacks_.push_back(std::move(callback));
+}
+
+void Trainer::add_page() {
+  if (!config_.report || config_.fast_dev_run || config_.run_dir.empty() || !strategy_->is_rank0()) return;
+  auto page = std::make_unique<report::ReportPage>(config_.run_dir, [this](const std::string& note) {
+    for (const auto& callback : callbacks_) callback->on_note(*this, note);
+  });
+  page_ = page.get();
+  add(std::move(page));
 }
 
 Trainer& Trainer::phase(const std::string& name, const std::function<void(TrainerConfig&)>& change) {
@@ -186,11 +197,15 @@ void Trainer::choose_run_dir(const std::vector<Setting>& settings) {
   if (!config_.flags.empty()) write_config(chosen, config_);
   if (!has_metrics && config_.log_json)
     callbacks_.insert(callbacks_.begin(), std::make_unique<JsonLines>(config_.metrics));
+  add_page();
 }
 
 FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& held_out) {
   const Tensor weights = config_.balanced_classes ? balanced_weights(train).to(config_.device) : Tensor();
   Classifier classifier(model, train.spec().classes, config_.label_smoothing, weights);
+  classifier.watch([&](const Tensor& losses, const Tensor& logits, const Batch& batch) {
+    if (page_) page_->validated(losses, logits, batch, held_out);
+  });
   return fit(classifier, train, held_out);
 }
 

@@ -23,6 +23,9 @@ namespace athanor {
 class Profiler;
 class Run;
 struct Setting;
+namespace report {
+class ReportPage;
+}
 
 /// Trains a model as a classifier, or whatever a Task says: epochs of steps, validation after each, reports
 /// through callbacks.
@@ -139,6 +142,9 @@ class Trainer {
   void tell_callbacks(const std::exception& error);
   Profiler* profiler_ = nullptr;  // one of the callbacks
   Run* run_ = nullptr;            // while fit() runs
+  void add_page();
+  Run* run_ = nullptr;                  // while fit() runs
+  report::ReportPage* page_ = nullptr;  // one of the callbacks
   std::string why_stopped_;
 };
 

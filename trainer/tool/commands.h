@@ -21,6 +21,9 @@ void add_predict(CLI::App& app);
 /// evaluate MODEL --val DATA: how good it is on labelled images.
 void add_evaluate(CLI::App& app);
 
+/// report RUN...: the page of a run, or one that compares several.
+void add_report(CLI::App& app);
+
 /// Opens a data set by what a user calls it.
 using OpenData = std::function<std::unique_ptr<Dataset>(const std::string& data)>;
 /// picture DATA INDEX FILE: writes an image of a data set as a PNG.

@@ -20,8 +20,8 @@ int run_tool(int argc, char** argv, const AddCommands& add);
 
 }  // namespace tool
 
-/// The main() of the tool `athanor`: predict, evaluate, picture and what `more` adds. A program with networks
-/// of its own has the same commands for their models:
+/// The main() of the tool `athanor`: predict, evaluate, report, picture and what `more` adds. A program with
+/// networks of its own has the same commands for their models:
 ///
 ///     int main(int argc, char** argv) {
 ///       nn::register_model("my_net", make_my_net);

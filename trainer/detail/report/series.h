@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+namespace athanor::report {
+
+struct Point {
+  double x = 0, y = 0;
+};
+
+/// A curve of any length in bounded memory: at most 2 * kMost points, among them the least and the greatest
+/// value of every stretch of it. Stretches are of equal length, which doubles when there are too many.
+class Series {
+ public:
+  static constexpr std::size_t kMost = 500;
+
+  /// Steps must ascend: one that does not is left out, as is what is not finite.
+  void add(double step, double value) {
+    if (!std::isfinite(step) || !std::isfinite(value) || step < 0) return;
+    if (step <= last_.x) return;
+    last_ = {step, value};
+    if (stretches_.empty()) stretches_.reserve(kMost + 1);  // once: a step asks for no memory
+    put({std::floor(step / width_), last_, last_}, stretches_.size());
+    while (stretches_.size() > kMost) {
+      width_ *= 2;
+      std::size_t kept = 0;
+      for (std::size_t i = 0; i < stretches_.size(); ++i) {
+        Stretch one = stretches_[i];
+        one.index = std::floor(one.low.x / width_);
+        kept = put(one, kept);
+      }
+      stretches_.resize(kept);
+    }
+  }
+
+  /// In the order of their steps.
+  std::vector<Point> points() const {
+    std::vector<Point> all;
+    all.reserve(2 * stretches_.size());
+    for (const Stretch& one : stretches_) {
+      const bool low_first = one.low.x <= one.high.x;
+      all.push_back(low_first ? one.low : one.high);
+      if (one.low.x != one.high.x) all.push_back(low_first ? one.high : one.low);
+    }
+    return all;
+  }
+
+  bool empty() const { return stretches_.empty(); }
+  /// What was added last; {-1, 0} where nothing was.
+  Point last() const { return last_; }
+
+  /// Forgets what came after a step.
+  void drop_after(double step) {
+    const std::vector<Point> all = points();
+    *this = {};
+    for (const Point& point : all) {
+      if (point.x <= step) add(point.x, point.y);
+    }
+  }
+
+ private:
+  struct Stretch {
+    double index = 0;  // of the stretch
+    Point low, high;
+  };
+
+  /// Behind the first `count` stretches, or into the last of them. How many there are then.
+  std::size_t put(const Stretch& one, std::size_t count) {
+    if (count == 0 || stretches_[count - 1].index != one.index) {
+      if (count == stretches_.size())
+        stretches_.push_back(one);
+      else
+        stretches_[count] = one;
+      return count + 1;
+    }
+    Stretch& into = stretches_[count - 1];
+    if (one.low.y < into.low.y) into.low = one.low;
+    if (one.high.y > into.high.y) into.high = one.high;
+    return count;
+  }
+
+  std::vector<Stretch> stretches_;
+  Point last_{-1, 0};
+  double width_ = 1;
+};
+
+}  // namespace athanor::report
