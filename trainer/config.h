@@ -200,8 +200,8 @@ struct TrainerConfig {
   bool log_json = true, log_csv = false, log_tensorboard = false;
   std::int64_t log_every = 50;  ///< attempted steps: of those, loggers are told one by one
   bool summary = false;         ///< layers, with their shapes and costs, are shown before training (layers.h)
-  bool report = true;                     ///< report.html in run_dir, where there is one
-  std::filesystem::path data_dir = {};    ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
+  bool report = true;           ///< report.html in run_dir, where there is one
+  std::filesystem::path data_dir = {};  ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
 
   // Of programs whose images have any size: with image_size 0 there are no such flags.
   std::int64_t image_size = 0;                           ///< pixels a side that they are brought to

@@ -77,7 +77,7 @@ void JsonLines::on_validated(Trainer&, const EpochReport& report) {
             {"val_accuracy", number(report.val_accuracy)},
             {"learning_rate", number(report.learning_rate)}};
   add(line, report.others);
-  append(line_of(phase_, std::move(line)));
+  file_.append(line_of(phase_, std::move(line)));
 }
 
 std::string epoch_json(const EpochReport& report, const std::string& phase) {

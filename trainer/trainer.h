@@ -141,7 +141,6 @@ class Trainer {
   FitReport find_batch_size(Task& task, const Dataset& train);
   void tell_callbacks(const std::exception& error);
   Profiler* profiler_ = nullptr;  // one of the callbacks
-  Run* run_ = nullptr;            // while fit() runs
   void add_page();
   Run* run_ = nullptr;                  // while fit() runs
   report::ReportPage* page_ = nullptr;  // one of the callbacks
