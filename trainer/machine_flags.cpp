@@ -14,7 +14,7 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
   }
   flags.group("Device and numbers");
   flags.add(
-      "--threads N|auto",
+      "--threads N",
       "CPU threads per rank; auto: one or all, whichever is faster in ten steps that are tried first [" +
           (config.threads > 0 ? fmt::to_string(config.threads) : "all cores, divided among ranks") + "]",
       config.threads, word_or("auto", TrainerConfig::kMeasuredThreads, whole(1, 1024)));
