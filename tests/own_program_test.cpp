@@ -275,7 +275,7 @@ TEST(Samples, ARunsFolderHasThemAndAllElse) {
     Painter one;
     (void)train(one, mine, &transport);
   });
-  EXPECT_EQ(files_in(folder / "first").size(), 6u);
+  EXPECT_EQ(files_in(folder / "first").size(), 7u);
   EXPECT_FALSE(fs::exists(folder / "second")) << "rank 0 alone writes";
   const std::vector<std::byte> half = bytes_of(folder / "first/samples/epoch_0002_samples.png");
   EXPECT_EQ(decoder.open(half), (ImageSize{2 * 6 + 2, 8 * 6 + 2})) << "its ten";
