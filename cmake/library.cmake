@@ -271,6 +271,7 @@ set(ATHANOR_SOURCES
   optim/step.cpp
   optim/step_buffer.cpp
   trainer/background_save.cpp
+  trainer/batch_finder.cpp
   trainer/bottleneck.cpp
   trainer/checkpoint_folder.cpp
   trainer/classifier.cpp
@@ -283,6 +284,8 @@ set(ATHANOR_SOURCES
   trainer/evaluation_svg.cpp
   trainer/evaluation_text.cpp
   trainer/feeding.cpp
+  trainer/finder_flags.cpp
+  trainer/finders.cpp
   trainer/flags.cpp
   trainer/first_pass.cpp
   trainer/free_memory.cpp
@@ -292,6 +295,8 @@ set(ATHANOR_SOURCES
   trainer/json_lines.cpp
   trainer/limits.cpp
   trainer/loop.cpp
+  trainer/lr_chart.cpp
+  trainer/lr_finder.cpp
   trainer/machine_flags.cpp
   trainer/metric_sums.cpp
   trainer/model_file.cpp
@@ -301,12 +306,15 @@ set(ATHANOR_SOURCES
   trainer/parse_flags.cpp
   trainer/plateau.cpp
   trainer/predictor.cpp
+  trainer/profile_text.cpp
+  trainer/profiler.cpp
   trainer/progress.cpp
   trainer/recipe.cpp
   trainer/recipe_file.cpp
   trainer/recipe_flags.cpp
   trainer/report_flags.cpp
   trainer/reports.cpp
+  trainer/roof.cpp
   trainer/run.cpp
   trainer/run_checkpoints.cpp
   trainer/run_description.cpp

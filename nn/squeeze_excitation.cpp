@@ -15,8 +15,8 @@ Conv2dOptions layer(const SqueezeExcitationOptions& options, Activation activati
 SqueezeExcitation::SqueezeExcitation(std::int64_t channels, std::int64_t squeezed,
                                      const SqueezeExcitationOptions& options)
     : hard_gate_(options.hard_gate),
-      fc1(channels, squeezed, 1, nn::layer(options, options.activation)),
-      fc2(squeezed, channels, 1, nn::layer(options, Activation::none)) {
+      fc1(channels, squeezed, 1, layer(options, options.activation)),
+      fc2(squeezed, channels, 1, layer(options, Activation::none)) {
   register_module("fc1", fc1);
   register_module("fc2", fc2);
 }

@@ -107,7 +107,8 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_EQ(config.precision, Precision::bf16);
   EXPECT_EQ(config.data_dir, "/data");
   EXPECT_EQ(config.seed, 7u);
-  EXPECT_TRUE(config.deterministic && config.profile && config.forbid_sync);
+  EXPECT_TRUE(config.deterministic && config.forbid_sync);
+  EXPECT_EQ(config.profile, Profile::simple);
   EXPECT_EQ(parse({"--fast-dev-run"}).fast_dev_run, 1);
   EXPECT_EQ(config.accumulate, 4);
   EXPECT_EQ(config.clip_norm, 1.5);
@@ -142,7 +143,7 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_EQ(lightning.workers, 0);
   EXPECT_EQ(lightning.accumulate, 2);
   EXPECT_EQ(lightning.clip_norm, 0.5);
-  EXPECT_TRUE(lightning.profile);
+  EXPECT_EQ(lightning.profile, Profile::simple);
   EXPECT_EQ(lightning.precision, Precision::bf16);
   EXPECT_EQ(parse({"--precision", "32"}).precision, Precision::f32);
   EXPECT_EQ(parse({"--precision", "16-mixed"}).precision, Precision::f16);
@@ -219,13 +220,26 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
   }
 }
 
-TEST(Flags, PartsThatAreNotBuiltAreRefusedNotIgnored) {
-  const std::vector<std::vector<std::string>> cases{{"--profile", "trace"}};
-  for (const auto& arguments : cases) {
-    const std::string message = refusal(arguments);
-    EXPECT_NE(message.find("not part of this version"), std::string::npos) << arguments[0] << ": " << message;
-    EXPECT_NE(message.find(arguments[1]), std::string::npos) << message;
-  }
+// It leaves its answer alone, wherever a run would leave things.
+TEST(Flags, AQuestionIsAskedAlone) {
+  const TrainerConfig config = parse({"--find-lr", "--run-dir", "there", "--checkpoint-every", "5",
+                                      "--save-top-k", "2", "--monitor", "val_loss", "--metrics", "m.jsonl"});
+  EXPECT_EQ(config.question, Question::learning_rate);
+  EXPECT_EQ(config.lr_curve, "there/lr_curve.svg");
+  EXPECT_TRUE(config.run_dir.empty() && config.run_root.empty() && config.metrics.empty() &&
+              config.checkpoint_dir.empty());
+  EXPECT_EQ(parse({"--find-lr"}).lr_curve, "");
+  EXPECT_EQ(parse({"--find-lr", "--lr-curve", "c.svg"}).lr_curve, "c.svg");
+  EXPECT_EQ(parse({"--find-batch-size"}).question, Question::batch_size);
+  EXPECT_EQ(parse({}).question, Question::none);
+  EXPECT_NE(refusal({"--find-lr", "--find-batch-size"}).find("--find-lr: must be asked alone"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--lr-curve", "c.svg"}).find("--lr-curve: needs --find-lr"), std::string::npos);
+  EXPECT_NE(refusal({"--find-lr", "--fast-dev-run"}).find("without --fast-dev-run"), std::string::npos);
+  EXPECT_NE(refusal({"--find-batch-size", "--checkpoint-dir", "x", "--resume", "auto"})
+                .find("--find-batch-size: must be asked before a run begins, without --resume"),
+            std::string::npos);
+  EXPECT_EQ(parse({"--threads", "auto"}).threads, TrainerConfig::kMeasuredThreads);
 }
 
 TEST(Flags, DevicesAndStrategy) {

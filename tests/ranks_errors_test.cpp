@@ -310,7 +310,7 @@ TEST_F(RanksSettings, ThatAreARanksOwnBusinessMayDiffer) {
     config.threads = 2;
     config.max_time_s = 1000;
     config.memory_limit = std::int64_t{8} << 30;
-    config.profile = true;
+    config.profile = Profile::simple;
     config.collectives.timeout = std::chrono::seconds(100);
     return config;
   });

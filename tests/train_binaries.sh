@@ -52,6 +52,14 @@ run 0 train_digits --memory-limit 20000000 --epochs 1 $fits
 run 3 train_digits --memory-limit 5000000 --epochs 1
 grep -q "The run does not fit: no smaller batch does" err || die "it does not say that nothing fits"
 
+# A question is answered, and nothing else is left.
+run 0 train_digits --find-lr --run-dir asked --lr 0.5 --threads 1
+grep -qE '^next +.*train_digits --run-dir asked --threads 1 --lr [0-9.]+$' out || die "--find-lr names no command"
+[ "$(ls asked)" = lr_curve.svg ] || die "--find-lr leaves other things"
+run 0 train_digits --find-batch-size --run-dir asked --threads 1
+grep -qE '^fastest +[0-9,]+, [0-9,]+ images/s' out || die "--find-batch-size names none"
+[ "$(ls asked)" = lr_curve.svg ] || die "--find-batch-size leaves things"
+
 run 0 train_digits --fast-dev-run --metrics dev.jsonl
 [ "$(field dev.jsonl end applied_steps)" = 1 ] || die "fast-dev-run made more than a step"
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -185,6 +186,10 @@ class Callback {
   virtual void on_exception(Trainer&, const std::exception&) {}
   /// Something a person should know at once: a read that does not end, a sample that was replaced.
   virtual void on_note(Trainer&, const std::string&) {}
+  /// What a run says that is asked a Question: `text` makes lines of at most so many columns. Nothing
+  /// follows.
+  using AnswerText = std::function<std::string(int columns)>;
+  virtual void on_answer(Trainer&, const AnswerText& /*text*/) {}
   /// After the last step, before the final evaluation: weights may still be exchanged.
   virtual void on_train_end(Trainer&) {}
   virtual void on_fit_end(Trainer&, const FitReport&) {}

@@ -77,6 +77,12 @@ struct BatchLimit {
   }
 };
 
+/// What a run is asked in place of training: it answers, leaves everything as it was, and trains nothing.
+enum class Question : std::uint8_t { none, learning_rate, batch_size };
+
+/// What is said at the end of where the time went.
+enum class Profile : std::uint8_t { none, simple, advanced, trace };
+
 /// A flag of the program's own, as it was set.
 struct OwnFlag {
   std::string name;  ///< "--temperature"
@@ -131,7 +137,10 @@ struct TrainerConfig {
   /// For records of a rank that cannot go on; empty: checkpoint_dir, or here.
   std::filesystem::path flight_dir = {};
   std::string ranks_note = {};  ///< who has started them, or why there is one
-  int threads = 0;              ///< 0: as many as there are cores, divided among the ranks of this machine
+  static constexpr int kMeasuredThreads = -1;
+  /// 0: as many as there are cores, divided among the ranks of this machine; kMeasuredThreads: one or as many
+  /// as that, whichever makes the first steps faster.
+  int threads = 0;
   Precision precision = Precision::f32;
   /// Unset: dynamic from 65536 for f16, else 1 for ever.
   std::optional<LossScaling> loss_scaling = {};
@@ -158,7 +167,9 @@ struct TrainerConfig {
   bool stop_on_nan = false;
   std::int64_t synthetic_images = 0;  ///< made-up images in place of the data set's; 0: none
   std::int64_t memory_limit = 0;      ///< bytes of tensors; 0: none
-  bool profile = false;               ///< say at the end where the time went
+  Profile profile = Profile::none;
+  Question question = Question::none;
+  std::filesystem::path lr_curve = {};  ///< where the answer on the learning rate is drawn, as SVG; empty: no
   /// The run's own folder (run_folder.h): its weights, metrics.jsonl, checkpoints/ and samples/ are in it,
   /// unless they are named; empty: none, or one below run_root.
   std::filesystem::path run_dir = {};

@@ -4,6 +4,7 @@
 
 #include "autograd/shape.h"
 #include "tensor/error.h"
+#include "trainer/largest_fit.h"
 #include "trainer/run.h"
 
 namespace athanor {
@@ -28,25 +29,25 @@ Batch first_samples(const Batch& batch, std::int64_t count) {
 
 }  // namespace
 
-// Of halves, quarters, ...: 0 where none fits. The run is over: what the passes leave behind, nobody reads.
+// 0 where none fits. The run is over: what the passes leave behind, nobody reads.
 std::int64_t Run::samples_that_fit(const Batch& batch) {
   now_.updates = false;  // alone: no rank waits for messages of such a pass
-  for (std::int64_t samples = batch.size() / 2; samples > 0; samples /= 2) {
+  return largest_that_fits(0, batch.size(), [&](std::int64_t samples) {
     try {
       now_.pass.samples = samples;
       run_pass(first_samples(batch, samples));
-      return samples;
+      return true;
     } catch (const OutOfMemoryError&) {
+      return false;
     }
-  }
-  return 0;
+  });
 }
 
 void Run::run_first_pass(const Batch& batch) {
   try {
     run_pass(batch);
   } catch (const OutOfMemoryError& error) {
-    if (joined_ || !can_be_cut(batch)) throw;
+    if (trying_ || joined_ || !can_be_cut(batch)) throw;
     const std::int64_t fit = samples_that_fit(batch), batch_size = config_.batch_size * fit / batch.size();
     if (batch_size == 0)
       detail::fail<OutOfMemoryError>("{}. The run does not fit: no smaller batch does", error.what());

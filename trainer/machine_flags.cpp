@@ -13,8 +13,11 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
     config.device_note = choice.note;
   }
   flags.group("Device and numbers");
-  flags.add("--threads N", "CPU threads per rank [all cores, divided among ranks]", config.threads,
-            whole(1, 1024));
+  flags.add(
+      "--threads N",
+      "CPU threads per rank; auto: one or all, whichever is faster in ten steps that are tried first [" +
+          (config.threads > 0 ? fmt::to_string(config.threads) : "all cores, divided among ranks") + "]",
+      config.threads, word_or("auto", TrainerConfig::kMeasuredThreads, whole(1, 1024)));
   flags.add("--precision P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
             config.precision, precision);
   flags.add("--loss-scale S", "dynamic, dynamic:FIRST, or the scale to keep [dynamic for f16, else 1]",

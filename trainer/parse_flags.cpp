@@ -158,6 +158,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   detail::add_machine_flags(flags, config);
   detail::add_rank_flags(flags, config);
   detail::add_report_flags(flags, config);
+  detail::add_finder_flags(flags, config);
   add_own(flags, config, own);
   std::vector<std::string> words = in_our_words({argv + std::min(argc, 1), argv + argc}, names_of(app));
   const std::string recipe = recipe_of(words);
@@ -187,6 +188,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   }
   if (!data_folder.empty()) set_source(config.flags, "--data-dir", "ATHANOR_DATA_DIR");
   if (config.fast_dev_run > 0) config.run_root.clear();  // leaves nothing behind
+  detail::fit_to_question(flags, config);
   if (!config.validate_only) config = in_run_dir(std::move(config));
   check(config);
   return config;

@@ -1,7 +1,6 @@
 #include "trainer/progress.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +17,8 @@
 
 namespace athanor {
 namespace {
+
+using terminal::quoted;
 
 constexpr auto kRefresh = std::chrono::milliseconds(100);
 constexpr int kIndent = 8;       // of what is said below an epoch
@@ -76,18 +77,6 @@ std::string listed(const std::vector<NamedValue>& values) {
   return text;
 }
 
-/// As a shell takes it for one word.
-std::string quoted(const std::string& word) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string_view("_./+-=,:@%").find(static_cast<char>(c)) != std::string_view::npos;
-  };
-  if (std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
-
 /// The tool that predicts with the run's model, as whoever called this program would call it; empty: there is
 /// none beside it.
 std::string tool_of(const TrainerConfig& config) {
@@ -143,7 +132,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
                   config.phase.empty() ? "" : ", phase " + config.phase, config.device.str(),
                   config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
                   counted(info.threads, "thread"),
-                  config.threads > 0       ? ""
+                  config.threads != 0      ? ""
                   : config.local_ranks > 1 ? " for each rank (auto: all cores)"
                                            : " (auto: all cores)",
                   config.device.is_cpu() ? ", " + cpu_implementations() : "", name_of(config.precision),
@@ -172,7 +161,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
     say("nothing to do: " + info.nothing_to_do);
   } else {
     if (!info.notes.empty()) print(out_, "\n");
-    begin_table();
+    if (config.question == Question::none) begin_table();
   }
   std::fflush(out_);
   started_ = shown_ = std::chrono::steady_clock::now();
@@ -257,6 +246,12 @@ void Progress::on_note(Trainer&, const std::string& note) {
   std::fflush(out_);
 }
 
+void Progress::on_answer(Trainer&, const AnswerText& text) {
+  const std::string lines = text(live_ ? columns() : terminal::kColumns);
+  print(out_, "{}", lines);
+  std::fflush(out_);
+}
+
 StateDict Progress::state_dict(const Trainer&) const {
   StateDict state;
   state.set("best_accuracy", best_accuracy_);
@@ -322,7 +317,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
                   report.steps.skipped() ? fmt::format(" and {} skipped", report.steps.skipped()) : "",
                   bytes(report.peak_bytes), report.weights_hash));
   say_product(trainer.config(), report);
-  if (trainer.config().profile) {
+  if (trainer.config().profile != Profile::none) {
     const Times& t = trainer.times();
     print(out_, "\nwhere the time went\n");
     const auto row = [&](const char* what, double seconds) {
@@ -333,6 +328,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
       if (t.*part.seconds > 0) row(part.name, t.*part.seconds);
     }
     row("other", report.wall_s - t.step() - t.validation - t.saving);
+    print(out_, "{}", trainer.profile());
   }
   std::fflush(out_);
 }

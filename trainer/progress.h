@@ -23,6 +23,7 @@ class Progress final : public Callback {
   void on_validated(Trainer&, const EpochReport& report) override;
   void on_epoch_end(Trainer&, const EpochReport& report) override;
   void on_note(Trainer&, const std::string& note) override;
+  void on_answer(Trainer&, const AnswerText& text) override;
   void on_fit_end(Trainer&, const FitReport& report) override;
   bool reads_weights() const override { return false; }
   std::string state_name() const override { return "progress"; }

@@ -7,13 +7,20 @@ namespace athanor::detail {
 
 using namespace read_flag;
 
+namespace {
+
+constexpr char kProfile[] =
+    "simple: show at the end where the time went, by part and by op; advanced: by layer, too; trace: write "
+    "trace.json, for Perfetto, to --run-dir [none]";
+
+}  // namespace
+
 void add_report_flags(FlagTable& flags, TrainerConfig& config) {
   flags.group("Checkpoints and reports");
   flags.add("--metrics FILE",
             "append JSON lines: one per epoch, one at the end [metrics.jsonl of --run-dir, else none]",
             config.metrics, path);
-  flags.add("--profile,--profiler KIND", "simple: show at the end where the time went", config.profile,
-            profile);
+  flags.add("--profile,--profiler KIND", kProfile, config.profile, profile);
   flags.on("--forbid-sync", "a step that waits for the device is an error", config.forbid_sync);
   flags.add("--run-dir DIR|none",
             "folder of the run: its weights, metrics.jsonl, checkpoints/ and the pictures of samples/ go "

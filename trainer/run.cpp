@@ -114,6 +114,7 @@ void Run::begin() {
   (void)state_parts();  // callbacks whose names clash are an error now, not at the first save
   const auto found = checkpoints_.open([this](std::int64_t steps) { return plan(steps); }, total_steps());
   if (found) position_ = *found;
+  choose_threads();
   notify([&](Callback& c) { c.on_fit_begin(trainer_, describe()); });
   clock_.start();
   if (found) resume();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "trainer/callback.h"
 #include "trainer/feeding.h"
 #include "trainer/limits.h"
+#include "trainer/lr_finder.h"
 #include "trainer/metric_sums.h"
 #include "trainer/optimized_networks.h"
 #include "trainer/run_checkpoints.h"
@@ -31,6 +33,11 @@ class Run : private Minimizer {
   Run& operator=(const Run&) = delete;
 
   FitReport train();
+  /// In its place: finders.cpp.
+  FitReport answer();
+  /// Seconds of each of the first steps behind `warm` ones: of so many; of three, where they last longer than
+  /// that together; fewer where a signal ends them. The run is over then.
+  std::vector<double> time_first_steps(int warm, int steps, double at_most_s);
 
   StepBuffer& step() { return step_; }
 
@@ -41,6 +48,8 @@ class Run : private Minimizer {
   Metrics running_metrics() const;
   void scale_learning_rates(double factor);
   void weights_changed();
+  LrCurve find_lr(const LrRange& range);
+  nn::Module& networks() { return task_.networks(); }
   ValidatedModel as_validated() { return {averages(), strategy_}; }
 
  private:
@@ -77,6 +86,11 @@ class Run : private Minimizer {
   void check_overflows(const StepState& known, std::int64_t patience);
   void repeat_step();
   void name_unused();
+  void try_out(const std::function<void()>& body);
+  bool try_step();
+  std::vector<double> time_steps(int warm, int steps, double at_most_s);
+  void choose_threads();
+  int faster_threads(int all);
   void validate(std::int64_t epochs);
   void try_validation();
   bool validate_within_epoch();
@@ -100,6 +114,7 @@ class Run : private Minimizer {
   template <class Of> StatePart part_of_networks(const char* prefix, const Of& of, FrozenWeights* frozen);
   std::vector<Ema*> averages();
   template <class F> void notify(const F& f) const {
+    if (trying_) return;
     for (const auto& callback : callbacks_) f(*callback);
   }
 
@@ -135,6 +150,8 @@ class Run : private Minimizer {
   std::optional<dist::PassNetwork> joined_;  // where passes of ranks wait for each other
   std::unique_ptr<dist::SyncBatchNorm> norms_;
   bool overlaps_weights_ = false;
+  bool trying_ = false;  // steps that nobody is to hear of
+  std::string threads_note_;
 
   // Of the step under way.
   struct Now {

@@ -57,6 +57,7 @@ FitInfo Run::describe() const {
   info.resumed_from = checkpoints_.resumed_from();
   info.attempted = position_.attempted;
   info.notes = checkpoints_.notes();
+  if (!threads_note_.empty()) info.notes.push_back(threads_note_);
   info.nothing_to_do = nothing_to_do(info);
   info.classifies = task_.classifies();
   const std::vector<OptimizerSpec> optimizers = task_.optimizers();

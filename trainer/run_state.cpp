@@ -37,6 +37,7 @@ struct Reader {
 };
 
 constexpr char kRateScale[] = "rate_scale";        // not there where it is 1
+constexpr char kThreads[] = "threads";             // not there where it is 0
 const std::string kLogged = "validation.logged.";  // and the name of what a task has
 
 template <class Visit>
@@ -94,6 +95,7 @@ StateDict state_of(const RunPosition& position) {
   visit_fields(at, ended_by, why, write);
   for (const auto& [name, value] : position.validation.others) write.state.set(kLogged + name, value);
   if (position.rate_scale != 1) write.state.set(kRateScale, position.rate_scale);
+  if (position.threads > 0) write.state.set(kThreads, std::int64_t{position.threads});
   return std::move(write.state);
 }
 
@@ -105,6 +107,9 @@ RunPosition position_from(const StateDict& state) {
   if (state.contains(kRateScale)) at.rate_scale = state.real(kRateScale);
   ATH_CHECK(at.rate_scale > 0 && at.rate_scale < 1e30, "state_dict: '{}' must be above 0, but is {}",
             kRateScale, at.rate_scale);
+  if (state.contains(kThreads)) at.threads = static_cast<int>(state.integer(kThreads));
+  ATH_CHECK(at.threads >= 0 && at.threads <= 1024, "state_dict: '{}' must be 1 to 1024, but is {}", kThreads,
+            at.threads);
   const StateDict logged = state.under(kLogged);
   for (const std::string& name : logged.names()) at.validation.others.push_back({name, logged.real(name)});
   state.require_all_used("run");

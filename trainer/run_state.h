@@ -37,6 +37,7 @@ struct RunPosition {
   double train_s = 0;                ///< in the epochs before
   double epoch_began_s = 0;          ///< in seconds since training began
   double rate_scale = 1;             ///< of all learning rates, by callbacks
+  int threads = 0;                   ///< that --threads auto has chosen; 0: it was not asked
   double elapsed_s = 0;              ///< since training began, not counting the time between two processes
   Times times;
   Metrics validation;         ///< the last one

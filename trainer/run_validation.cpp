@@ -33,6 +33,7 @@ bool Run::validates_after_epoch() const {
 // Between two steps; a run that goes on from a checkpoint of just then makes up for it. False where training
 // ends.
 bool Run::validate_within_epoch() {
+  if (trying_) return true;
   if (config_.val_every.is_whole_epochs() || !feeding_.held_out() || position_.validated ||
       position_.attempted == 0 ||
       position_.attempted % config_.val_every.steps(feeding_.steps_per_epoch()) != 0)

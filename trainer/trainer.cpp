@@ -19,6 +19,7 @@
 #include "trainer/free_memory.h"
 #include "trainer/json_lines.h"
 #include "trainer/plateau.h"
+#include "trainer/profiler.h"
 #include "trainer/run.h"
 #include "trainer/run_folder.h"
 #include "trainer/run_main.h"
@@ -77,7 +78,8 @@ void try_threads(int count) {
 /// Of the CPU for this rank; 0: as they are.
 int threads_of(const TrainerConfig& config) {
   if (config.threads > 0) return config.threads;
-  return config.local_ranks > 1 ? std::max(1, detail::usable_cores() / config.local_ranks) : 0;
+  const bool all = config.local_ranks > 1 || config.threads == TrainerConfig::kMeasuredThreads;
+  return all ? std::max(1, detail::usable_cores() / config.local_ranks) : 0;
 }
 
 template <class Context> void set_up(Context& context, const TrainerConfig& config) {
@@ -108,6 +110,11 @@ Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
     if (!config_.flags.empty()) write_config(config_.run_dir, config_);
   }
   if (!config_.metrics.empty() && strategy_->is_rank0()) add(std::make_unique<JsonLines>(config_.metrics));
+  if (config_.profile != Profile::none) {
+    auto profiler = std::make_unique<Profiler>(config_.profile, *strategy_);
+    profiler_ = profiler.get();
+    add(std::move(profiler));
+  }
   if (config_.early_stop) add(std::make_unique<EarlyStopping>(*config_.early_stop));
   if (!config_.schedule && config_.schedule_options.kind == ScheduleKind::plateau)
     add(std::make_unique<ReduceOnPlateau>(plateau_options(config_)));
@@ -158,7 +165,7 @@ fs::path Trainer::unfinished_run(const std::vector<Setting>& settings) const {
 }
 
 void Trainer::choose_run_dir(const std::vector<Setting>& settings) {
-  if (config_.run_root.empty() || config_.fast_dev_run) return;
+  if (config_.run_root.empty() || config_.fast_dev_run || config_.question != Question::none) return;
   fs::path chosen;
   strategy_->run_on_rank0([&] {
     if (config_.resume == "auto" && config_.checkpoint_dir.empty()) chosen = unfinished_run(settings);
@@ -198,6 +205,7 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out
   const MemoryLimit limit(config_);
   return on_device(config_.device, [&](auto& context) {
     set_up(context, config_);
+    if (config_.question == Question::batch_size) return ended_phases_.emplace(find_batch_size(task, train));
     Run run(*this, config_, callbacks_, *strategy_, memory_, task, train, held_out);
     const struct Running {
       Trainer& of;
@@ -209,8 +217,9 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out
     run_ = &run;
     const BoundStep bound(context, run.step());
     try {
-      const FitReport report = run.train();
-      if (!phases_.empty() && exit_code(report) != kExitDone) ended_phases_ = report;
+      const bool asked = config_.question != Question::none;
+      const FitReport report = asked ? run.answer() : run.train();
+      if (asked || (!phases_.empty() && exit_code(report) != kExitDone)) ended_phases_ = report;
       return report;
     } catch (const std::exception& error) {
       tell_callbacks(error);
@@ -247,6 +256,12 @@ void Trainer::load_weights(const StateDict& weights) {
 void Trainer::stop(StoppedBy reason, std::string why) {
   run().limits().stop({reason, std::move(why)});
 }
+nn::Module& Trainer::networks() const {
+  return run().networks();
+}
+std::string Trainer::profile() const {
+  return profiler_ ? profiler_->text() : "";
+}
 std::string Trainer::why_stopped() const {
   return run_ ? run_->limits().ended().why : why_stopped_;
 }
@@ -263,6 +278,9 @@ void Trainer::scale_learning_rates(double factor) {
   ATH_CHECK(std::isfinite(factor) && factor > 0,
             "scale_learning_rates: must have a factor above 0, but got {}", factor);
   run().scale_learning_rates(factor);
+}
+LrCurve Trainer::find_lr(const LrRange& range) {
+  return run().find_lr(range);
 }
 void Trainer::weights_changed() {
   run().weights_changed();

@@ -11,6 +11,7 @@
 #include "optim/arena.h"
 #include "trainer/callback.h"
 #include "trainer/config.h"
+#include "trainer/lr_finder.h"
 #include "trainer/metric_sums.h"
 #include "trainer/optimized_networks.h"
 #include "trainer/parallel_strategy.h"
@@ -19,6 +20,7 @@
 
 namespace athanor {
 
+class Profiler;
 class Run;
 struct Setting;
 
@@ -90,6 +92,10 @@ class Trainer {
   /// from a checkpoint, too: when a metric no longer improves, say. On all ranks alike. Throws ArgumentError
   /// on a factor that is not above 0.
   void scale_learning_rates(double factor);
+  /// The loss over learning rates that rise from step to step, as a Question asks; between two steps, a call
+  /// of all ranks. What it trains is put back: weights, optimizer, counters, mode, and the place in the data.
+  /// Throws ArgumentError on a range that is none, and where --lr is not what sets the task's rates.
+  LrCurve find_lr(const LrRange& range = {});
   /// To be called, by all ranks, after masters were written: all ranks get the weights, which are no longer
   /// those of the last validation: they are measured again at the end.
   void weights_changed();
@@ -97,7 +103,12 @@ class Trainer {
   /// all ranks.
   ValidatedModel as_validated() const;
 
+  /// All networks, as one.
+  nn::Module& networks() const;
+
   // And afterwards.
+  /// What --profile has found, as text; empty without it.
+  std::string profile() const;
   std::string why_stopped() const;
   const TrainerConfig& config() const { return config_; }
   /// The networks' parameters; of several optimizers, those of the first.
@@ -122,8 +133,10 @@ class Trainer {
   void choose_run_dir(const std::vector<Setting>& settings);
   std::filesystem::path unfinished_run(const std::vector<Setting>& settings) const;
   Run& run() const;
+  FitReport find_batch_size(Task& task, const Dataset& train);
   void tell_callbacks(const std::exception& error);
-  Run* run_ = nullptr;  // while fit() runs
+  Profiler* profiler_ = nullptr;  // one of the callbacks
+  Run* run_ = nullptr;            // while fit() runs
   std::string why_stopped_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -86,6 +87,11 @@ class FlagTable {
   void on(const std::string& name, const std::string& help, bool& target) {
     app_.add_flag(name, target, wrapped(help, target))->group(group_);
     shown_.push_back({name, target ? "true" : "false"});
+  }
+  /// A switch that calls `given`.
+  void ask(const std::string& name, const std::string& help, const std::function<void()>& given) {
+    app_.add_flag_callback(name, given, terminal::wrapped(help, kHelpColumns, 0))->group(group_);
+    shown_.push_back({name, "false"});
   }
   void add_own(const Flags::Flag& flag) {
     const auto take = [&flag](const CLI::results_t& texts) {

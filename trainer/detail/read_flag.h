@@ -245,9 +245,9 @@ inline Strategy strategy(Text flag, Text text) {
       flag, text);
 }
 
-inline bool profile(Text flag, Text text) {
-  ATH_CHECK(text != "trace", "{} trace: not part of this version; use --profile simple", flag);
-  return one_of<bool>({{"simple", true}, {"trace", false}})(flag, text);
+inline Profile profile(Text flag, Text text) {
+  return one_of<Profile>(
+      {{"simple", Profile::simple}, {"advanced", Profile::advanced}, {"trace", Profile::trace}})(flag, text);
 }
 
 /// What --device means on this machine.

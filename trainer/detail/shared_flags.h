@@ -17,5 +17,9 @@ void add_data_flags(FlagTable& flags, TrainerConfig& config);
 void add_machine_flags(FlagTable& flags, TrainerConfig& config);
 void add_rank_flags(FlagTable& flags, TrainerConfig& config);
 void add_report_flags(FlagTable& flags, TrainerConfig& config);
+void add_finder_flags(FlagTable& flags, TrainerConfig& config);
+/// After the flags were read: a run that is only asked something leaves nothing but its answer. Throws
+/// ArgumentError on flags that contradict it.
+void fit_to_question(const FlagTable& flags, TrainerConfig& config);
 
 }  // namespace athanor::detail

@@ -1,6 +1,7 @@
 #include "trainer/detail/terminal.h"
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 #include <fcntl.h>
@@ -63,6 +64,17 @@ std::string wrapped(std::string_view text, int columns, int indent, bool at_mark
     all += '\n' + std::string(static_cast<std::size_t>(indent), ' ');
     text.remove_prefix(next);
   }
+}
+
+std::string quoted(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("_./+-=,:@%").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
 }
 
 std::string fit(const LiveLine& line, int columns) {

@@ -22,6 +22,9 @@ int width_of(std::string_view text);
 /// comma or semicolon, so that numbers stay with what they count.
 std::string wrapped(std::string_view text, int columns, int indent, bool at_marks = false);
 
+/// As a shell takes it for one word.
+std::string quoted(const std::string& word);
+
 /// What a line that moves shows.
 struct LiveLine {
   std::string epoch;              ///< "    3"
