@@ -20,6 +20,21 @@ namespace {
 
 using detail::FlagTable;
 
+/// Those that all training programs share, in the order that --help has.
+void add_shared(FlagTable& flags, TrainerConfig& config) {
+  detail::add_training_flags(flags, config);
+  detail::add_recipe_flags(flags, config);
+  detail::add_augment_flag(flags, config);
+  detail::add_weight_flags(flags, config);
+  detail::add_cadence_flags(flags, config);
+  detail::add_data_flags(flags, config);
+  detail::add_machine_flags(flags, config);
+  detail::add_rank_flags(flags, config);
+  detail::add_report_flags(flags, config);
+  detail::add_logger_flags(flags, config);
+  detail::add_finder_flags(flags, config);
+}
+
 /// Those of the program itself.
 void add_own(FlagTable& flags, const TrainerConfig& config, const Flags& own) {
   flags.group(config.program);
@@ -177,17 +192,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   app.allow_extras();
   app.set_help_flag("-h,--help,--help-all", "Print this help message and exit");
   FlagTable flags(app);
-  detail::add_training_flags(flags, config);
-  detail::add_recipe_flags(flags, config);
-  detail::add_augment_flag(flags, config);
-  detail::add_weight_flags(flags, config);
-  detail::add_cadence_flags(flags, config);
-  detail::add_data_flags(flags, config);
-  detail::add_machine_flags(flags, config);
-  detail::add_rank_flags(flags, config);
-  detail::add_report_flags(flags, config);
-  detail::add_logger_flags(flags, config);
-  detail::add_finder_flags(flags, config);
+  add_shared(flags, config);
   add_own(flags, config, own);
   std::vector<std::string> words = in_our_words({argv + std::min(argc, 1), argv + argc}, names_of(app));
   const std::string recipe = recipe_of(words);
