@@ -37,11 +37,12 @@ void add(Json& line, const std::vector<NamedValue>& others) {
 }  // namespace
 
 JsonLines::JsonLines(std::filesystem::path path) : file_("--metrics", std::move(path)) {
-  const std::string begun = file_.unfinished_line();  // by a process that was killed, or somebody's editor
-  if (Json::accept(begun))
-    file_.append("\n");
-  else if (!begun.empty())
-    file_.remove_last(begun.size());
+  const std::string begun = file_.unfinished_line();
+  if (begun.starts_with("{\"event\":") && !Json::accept(begun)) {
+    file_.remove_last(begun.size());  // of a process that was killed
+  } else if (!begun.empty()) {
+    file_.append("\n");  // behind what is not ours to remove
+  }
 }
 
 void JsonLines::on_fit_begin(Trainer&, const FitInfo& info) {
