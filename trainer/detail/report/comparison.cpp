@@ -110,8 +110,8 @@ std::string charts(const std::vector<Record>& runs) {
       (prefix[0] == 'v' ? large : small) += html_of(chart);
     }
   }
-  for (const char* const key : {"train_loss", "val_loss", "val_accuracy", "learning_rate", "grad_norm",
-                                "loss_scale", "skipped_steps", "images_per_s"})
+  for (const char* const key : {"train_loss", "train_accuracy", "val_loss", "val_accuracy", "learning_rate",
+                                "grad_norm", "loss_scale", "skipped_steps", "images_per_s"})
     small += step_chart(runs, key);
   small += data_share_chart(runs) + other_step_charts(runs);
   return "<section id=\"curves\">\n<h2>Curves</h2>\n<div class=\"charts large\">\n" + large +

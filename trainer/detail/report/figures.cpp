@@ -19,7 +19,7 @@ struct StepChart {
   const char *key, *title;
   Format format;
 };
-constexpr std::array<StepChart, 9> kStepCharts{{
+constexpr std::array<StepChart, 10> kStepCharts{{
     {"learning_rate", "Learning rate", Format::plain},
     {"grad_norm", "Gradient norm", Format::plain},
     {"loss_scale", "Loss scale", Format::count},
@@ -27,6 +27,7 @@ constexpr std::array<StepChart, 9> kStepCharts{{
     {"images_per_s", "Images per second", Format::count},
     {"data_wait_s", "Wait for data, each step", Format::seconds},
     {"train_loss", "Training loss by step", Format::plain},
+    {"train_accuracy", "Training accuracy by step", Format::share},
     {"val_loss", "Validation loss by step", Format::plain},
     {"val_accuracy", "Validation accuracy by step", Format::share},
 }};

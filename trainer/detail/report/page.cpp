@@ -79,8 +79,8 @@ std::string metric_charts(const Record& run) {
 std::string curves_section(const Record& run) {
   const std::vector<Record> alone{run};
   std::string steps;
-  for (const char* const key : {"train_loss", "val_loss", "val_accuracy", "learning_rate", "grad_norm",
-                                "loss_scale", "skipped_steps"})
+  for (const char* const key : {"train_loss", "train_accuracy", "val_loss", "val_accuracy", "learning_rate",
+                                "grad_norm", "loss_scale", "skipped_steps"})
     steps += step_chart(alone, key);
   steps += other_step_charts(alone);
   std::string body = metric_charts(run);

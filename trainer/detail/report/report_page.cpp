@@ -107,6 +107,11 @@ void ReportPage::on_step_result(Trainer&, const StepReport& report) {
   record_.steps["loss_scale"].add(step, report.loss_scale);
 }
 
+void ReportPage::on_step_log(Trainer&, const StepLog& log) {
+  for (const auto& [name, value] : log.values)
+    record_.steps[name].add(static_cast<double>(log.report.attempted), value);
+}
+
 void ReportPage::on_step_end(Trainer& trainer, const StepInfo& step) {
   if (step.epoch != epoch_) epoch_ = step.epoch, samples_ = 0, epoch_s_ = 0;
   const double data_s = trainer.times().data, seconds = step.epoch_s - epoch_s_;

@@ -28,6 +28,7 @@ class ReportPage final : public Callback {
 
   void on_fit_begin(Trainer&, const FitInfo& info) override;
   void on_step_result(Trainer&, const StepReport& report) override;
+  void on_step_log(Trainer&, const StepLog& log) override;
   void on_step_end(Trainer&, const StepInfo& step) override;
   void on_validation_begin(Trainer&) override;
   void on_validation_end(Trainer&, const Metrics&) override;
