@@ -17,9 +17,9 @@
 #include "support/small_training.h"
 #include "support/temp_dir.h"
 #include "tensor/error.h"
-#include "trainer/plateau.h"
 #include "trainer/detail/recipe_file.h"
 #include "trainer/detail/spellings.h"
+#include "trainer/plateau.h"
 
 namespace athanor::test {
 namespace {
@@ -30,7 +30,7 @@ TrainerConfig parse(const std::vector<std::string>& arguments, TrainerConfig def
   std::vector<const char*> argv{"train"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   defaults.program = "train";
-  defaults.models = {"lenet5"};
+  defaults.models = {"lenet5", "resnet20"};
   return parse_flags(static_cast<int>(argv.size()), argv.data(), defaults);
 }
 
@@ -245,6 +245,17 @@ TEST(RecipeFile, GivesTheRunBack) {
   const TrainerConfig other = parse({"--recipe=" + file, "--wd", "0.5", "--max_epochs=9"});
   EXPECT_EQ(other.weight_decay, 0.5) << "the command line wins, under any of a flag's names";
   EXPECT_EQ(value_of(other, "--epochs"), "9 (flag)");
+}
+
+TEST(RecipeFile, ThoseThatComeWithTheSourcesAreRead) {
+  const std::filesystem::path recipes = ATHANOR_RECIPES_DIR;
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(recipes)) {
+    if (entry.path().extension() != ".toml") continue;
+    ++count;
+    EXPECT_NO_THROW(parse({"--recipe", entry.path().string()})) << entry.path();
+  }
+  EXPECT_GE(count, 4);
 }
 
 TEST(RecipeFile, DamageIsSaidInALine) {
