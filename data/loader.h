@@ -79,7 +79,7 @@ struct Batch {
   Tensor labels;   ///< [N] i64; undefined where samples have none
   Tensor samples;  ///< [N] i64: their indices in the data set
   Tensor rows;     ///< [N] i64: where in `images` they are; undefined: one after the other
-  std::int64_t id = -1;    ///< of the training's batches, from 0 over all epochs; -1: of no training
+  std::int64_t id = -1;  ///< of the training's batches, from 0 over all epochs; -1: of no training
   /// Where images are mixed (data/mix.h): the labels of those that they are mixed with, [N] i64, and the
   /// share of an image that is its own, in [0, 1].
   Tensor partner_labels = {};

@@ -17,16 +17,6 @@ using namespace read_flag;
 
 constexpr ColourJitter kUsualJitter{0.4f, 0.4f, 0.4f, 0.1f};
 
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(at, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 /// One item of the list, "crop:4:reflect".
 class Item {
  public:

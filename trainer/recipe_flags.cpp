@@ -12,17 +12,6 @@ namespace {
 
 using namespace read_flag;
 
-/// "a,b,c".
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(at, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 /// In [0, high).
 auto share(double high = 1) {
   return [=](Text flag, Text text) {

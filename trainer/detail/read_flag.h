@@ -83,6 +83,17 @@ inline Freeze freeze(Text flag, Text text) {
   return freeze;
 }
 
+/// The parts between the marks: "a,b,c" has three, "" one.
+inline std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(at, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 inline bool on_or_off(Text flag, Text text) {
   return one_of<bool>({{"on", true}, {"off", false}})(flag, text);
 }
