@@ -9,6 +9,7 @@
 #include "autograd/loss.h"
 #include "data/in_memory.h"
 #include "data/synthetic.h"
+#include "support/labelled_batch.h"
 #include "support/says.h"
 #include "support/small_tasks.h"
 #include "support/small_training.h"
@@ -44,11 +45,7 @@ TEST(BalancedWeights, AreInverseToSizesWithMeanOneOverImages) {
 // sum_i w_i l_i / N: not divided by the weights, so that the parts that ranks have add up.
 TEST(Classifier, WeightsMultiplyTrainingLossesAndLeaveValidationAlone) {
   Perceptron model;
-  Batch batch;
-  batch.images = Tensor::empty({3, 4, 4, 1});
-  for (std::int64_t i = 0; i < 48; ++i) batch.images.data<float>()[i] = static_cast<float>(std::sin(i));
-  batch.labels = Tensor::from(std::vector<std::int64_t>{2, 0, 2}, {3});
-  batch.samples = batch.labels;
+  const Batch batch = test::labelled_batch();
   const std::vector<float> weights{0.5f, 1, 3, 1, 1};
   Classifier task(model, 5, 0.1, Tensor::from(weights, {5}));
 

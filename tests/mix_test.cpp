@@ -8,6 +8,7 @@
 #include "autograd/loss.h"
 #include "autograd/shape.h"
 #include "data/synthetic.h"
+#include "support/labelled_batch.h"
 #include "support/ranks_run.h"
 #include "support/says.h"
 #include "support/small_tasks.h"
@@ -133,11 +134,7 @@ TEST(Mix, OfABatchSetsWhatTheLossNeedsAndTakesAnySize) {
 
 TEST(MixedClassifier, WeighsBothLabelsAndCountsTheLargerShare) {
   Perceptron model;
-  Batch batch;
-  batch.images = Tensor::empty({3, 4, 4, 1});
-  for (std::int64_t i = 0; i < 48; ++i) batch.images.data<float>()[i] = static_cast<float>(std::sin(i));
-  batch.labels = Tensor::from(std::vector<std::int64_t>{2, 0, 2}, {3});
-  batch.samples = batch.labels;
+  Batch batch = test::labelled_batch();
   batch.partner_labels = Tensor::from(std::vector<std::int64_t>{1, 3, 4}, {3});
   const Tensor weights = Tensor::from(std::vector<float>{0.5f, 1, 3, 2, 1}, {5});
   const std::vector<double> logits = model(batch.images).to_vector();

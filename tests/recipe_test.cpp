@@ -106,6 +106,8 @@ TEST(Recipe, AFlagReplacesWhatTheProgramBrings) {
   EXPECT_THROW(check_recipe_is_used(parse({"--warmup", "3"}, own), false, false), ArgumentError);
   EXPECT_THROW(check_recipe_is_used(parse({"--betas", "0.5,0.9"}), true, false), ArgumentError);
   EXPECT_THROW(check_recipe_is_used(parse({"--min-lr", "0.001"}), false, true), ArgumentError);
+  EXPECT_THROW(check_recipe_is_used(parse({"--scale-lr", "linear:256"}), false, true), ArgumentError);
+  EXPECT_NO_THROW(check_recipe_is_used(parse({"--scale-lr", "linear:256"}, own), false, false));
   EXPECT_NO_THROW(check_recipe_is_used(parse({}, own), true, true));
 }
 

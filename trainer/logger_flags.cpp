@@ -40,8 +40,8 @@ void add_logger_flags(FlagTable& flags, TrainerConfig& config) {
             "what steps and epochs are written to, in the run's folder: json (metrics.jsonl), csv "
             "(metrics.csv), tensorboard (events.out.tfevents...), several with commas, or none [json]",
             config.log_json, [&config](Text flag, Text text) { return read_loggers(config, flag, text); });
-  flags.add("--log-every N", "log one step in so many by itself, without waiting for the device [{}]",
-            config.log_every, whole(1));
+  flags.add("--log-every N", "log every N-th step; nothing waits for the device [{}]", config.log_every,
+            whole(1));
   flags.on("--summary",
            "show each layer's output, parameters, FLOPs and activations for one image, and train",
            config.summary);

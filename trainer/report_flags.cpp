@@ -20,7 +20,8 @@ void add_beginning_flags(FlagTable& flags, TrainerConfig& config);
 void add_report_flags(FlagTable& flags, TrainerConfig& config) {
   flags.group("Checkpoints and reports");
   flags.add("--metrics FILE",
-            "append JSON lines: one per epoch, one at the end [metrics.jsonl of --run-dir, else none]",
+            "append JSON lines: one per logged step and per epoch, one at the end [metrics.jsonl of "
+            "--run-dir, else none]",
             config.metrics, path);
   flags.add("--profile,--profiler KIND", kProfile, config.profile, profile);
   flags.add("--progress on|off", "whether to tell on stdout how it goes; off leaves errors alone [on]",

@@ -15,11 +15,9 @@ int train_on_ranks(TrainerConfig config, char** arguments, const dist::Networks&
   return run_on_ranks(config, arguments, networks, [&](dist::Transport* transport) {
     Trainer trainer(config, transport);
     // mpirun's ranks believe they write to a terminal.
-    if (!config.progress) {
-      // Nobody wants to know.
-    } else if (!transport) {
+    if (config.progress && !transport) {
       trainer.add(std::make_unique<Progress>());
-    } else if (trainer.rank() == 0) {
+    } else if (config.progress && trainer.rank() == 0) {
       trainer.add(std::make_unique<Progress>(stdout, dist::launcher_has_terminal()));
     }
     return exit_code(fit(trainer));

@@ -71,7 +71,7 @@ void add_cadence_flags(FlagTable& flags, TrainerConfig& config) {
             whole(0));
   flags.add_switch(
       "--fast-dev-run",
-      "one step and one batch of validation, to try everything; with =N so many; leaves nothing behind",
+      "one step and one batch of validation, to try everything; =N: N of each; leaves nothing behind",
       config.fast_dev_run, whole(1));
   flags.add(
       "--nan-policy POLICY",
