@@ -25,7 +25,7 @@
 #include "kernels/implementations.h"
 #include "nn/models/model.h"
 #include "tensor/error.h"
-#include "trainer/predictor.h"
+#include "trainer/inference/predictor.h"
 
 namespace athanor::bench {
 namespace {

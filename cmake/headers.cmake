@@ -225,63 +225,64 @@ set(ATHANOR_HEADERS
   tensor/tensor.h
   tensor/torch_file.h
   tensor/trace.h
-  trainer/appended_file.h
-  trainer/background_save.h
   trainer/bottleneck.h
   trainer/callback.h
-  trainer/checkpoint.h
   trainer/class_figures.h
   trainer/classifier.h
   trainer/config.h
-  trainer/csv_log.h
   trainer/early_stopping.h
-  trainer/evaluate.h
-  trainer/evaluation.h
   trainer/feeding.h
-  trainer/flags.h
   trainer/free_memory.h
   trainer/freezing.h
   trainer/frozen_weights.h
   trainer/gather_metrics.h
-  trainer/json_lines.h
-  trainer/largest_fit.h
-  trainer/layers.h
   trainer/limits.h
-  trainer/loggers.h
-  trainer/lr_finder.h
   trainer/metric_sums.h
   trainer/mixed_labels.h
-  trainer/model_file.h
   trainer/optimized_networks.h
   trainer/overflow.h
   trainer/parallel_strategy.h
   trainer/phase_times.h
   trainer/plateau.h
-  trainer/predictor.h
-  trainer/profiler.h
-  trainer/progress.h
-  trainer/recipe.h
-  trainer/reports.h
-  trainer/roof.h
+  trainer/readable.h
   trainer/run.h
-  trainer/run_checkpoints.h
-  trainer/run_folder.h
   trainer/run_main.h
   trainer/run_on_ranks.h
-  trainer/run_product.h
-  trainer/run_state.h
   trainer/samples.h
   trainer/signals.h
-  trainer/state_file.h
-  trainer/step_log.h
   trainer/task.h
-  trainer/tensorboard.h
+  trainer/train_main.h
+  trainer/trainer.h
+  trainer/validation.h
+  trainer/checkpoints/background_save.h
+  trainer/checkpoints/checkpoint.h
+  trainer/checkpoints/run_checkpoints.h
+  trainer/checkpoints/run_folder.h
+  trainer/checkpoints/run_product.h
+  trainer/checkpoints/run_state.h
+  trainer/checkpoints/state_file.h
+  trainer/finders/largest_fit.h
+  trainer/finders/lr_finder.h
+  trainer/flags/flags.h
+  trainer/flags/recipe.h
+  trainer/inference/evaluate.h
+  trainer/inference/evaluation.h
+  trainer/inference/model_file.h
+  trainer/inference/predictor.h
+  trainer/inference/weights_file.h
+  trainer/loggers/appended_file.h
+  trainer/loggers/csv_log.h
+  trainer/loggers/json_lines.h
+  trainer/loggers/loggers.h
+  trainer/loggers/progress.h
+  trainer/loggers/reports.h
+  trainer/loggers/step_log.h
+  trainer/loggers/tensorboard.h
+  trainer/profile/layers.h
+  trainer/profile/profiler.h
+  trainer/profile/roof.h
   trainer/tool/commands.h
   trainer/tool/named_data.h
   trainer/tool/pictures.h
   trainer/tool/tool_main.h
-  trainer/train_main.h
-  trainer/trainer.h
-  trainer/validation.h
-  trainer/weights_file.h
 )

@@ -275,84 +275,90 @@ set(ATHANOR_SOURCES
   optim/sgd.cpp
   optim/step.cpp
   optim/step_buffer.cpp
-  trainer/appended_file.cpp
-  trainer/augment_flags.cpp
-  trainer/background_save.cpp
-  trainer/batch_finder.cpp
   trainer/bottleneck.cpp
-  trainer/checkpoint_folder.cpp
   trainer/classifier.cpp
   trainer/config.cpp
-  trainer/csv_log.cpp
-  trainer/detail/report/chart.cpp
-  trainer/detail/report/comparison.cpp
-  trainer/detail/report/figures.cpp
-  trainer/detail/report/html.cpp
-  trainer/detail/report/mistakes.cpp
-  trainer/detail/report/page.cpp
-  trainer/detail/report/record.cpp
-  trainer/detail/report/report_page.cpp
-  trainer/detail/report/sections.cpp
-  trainer/detail/terminal.cpp
   trainer/early_stopping.cpp
-  trainer/evaluate.cpp
-  trainer/evaluation.cpp
-  trainer/evaluation_json.cpp
-  trainer/evaluation_svg.cpp
-  trainer/evaluation_text.cpp
   trainer/feeding.cpp
-  trainer/finder_flags.cpp
-  trainer/finders.cpp
-  trainer/flags.cpp
   trainer/first_pass.cpp
   trainer/free_memory.cpp
   trainer/freezing.cpp
   trainer/frozen_weights.cpp
   trainer/gather_metrics.cpp
-  trainer/json_lines.cpp
-  trainer/layers.cpp
   trainer/limits.cpp
-  trainer/logger_flags.cpp
-  trainer/loggers.cpp
   trainer/loop.cpp
-  trainer/lr_chart.cpp
-  trainer/lr_finder.cpp
-  trainer/machine_flags.cpp
   trainer/metric_sums.cpp
-  trainer/model_file.cpp
   trainer/optimized_networks.cpp
   trainer/overflow.cpp
   trainer/parallel_strategy.cpp
-  trainer/parse_flags.cpp
   trainer/plateau.cpp
-  trainer/predictor.cpp
-  trainer/profile_text.cpp
-  trainer/profiler.cpp
-  trainer/progress.cpp
-  trainer/recipe.cpp
-  trainer/recipe_file.cpp
-  trainer/recipe_flags.cpp
-  trainer/report_flags.cpp
-  trainer/reports.cpp
-  trainer/roof.cpp
+  trainer/readable.cpp
   trainer/run.cpp
-  trainer/run_checkpoints.cpp
-  trainer/run_description.cpp
-  trainer/run_folder.cpp
   trainer/run_main.cpp
   trainer/run_networks.cpp
   trainer/run_on_ranks.cpp
-  trainer/run_product.cpp
-  trainer/run_state.cpp
   trainer/run_validation.cpp
   trainer/samples.cpp
-  trainer/settings.cpp
   trainer/signals.cpp
-  trainer/spellings.cpp
-  trainer/state_file.cpp
-  trainer/step_log.cpp
   trainer/task.cpp
-  trainer/tensorboard.cpp
+  trainer/train_main.cpp
+  trainer/trainer.cpp
+  trainer/validation.cpp
+  trainer/checkpoints/background_save.cpp
+  trainer/checkpoints/checkpoint_folder.cpp
+  trainer/checkpoints/run_checkpoints.cpp
+  trainer/checkpoints/run_folder.cpp
+  trainer/checkpoints/run_product.cpp
+  trainer/checkpoints/run_state.cpp
+  trainer/checkpoints/state_file.cpp
+  trainer/detail/terminal.cpp
+  trainer/finders/batch_finder.cpp
+  trainer/finders/finders.cpp
+  trainer/finders/lr_chart.cpp
+  trainer/finders/lr_finder.cpp
+  trainer/flags/augment_flags.cpp
+  trainer/flags/finder_flags.cpp
+  trainer/flags/flags.cpp
+  trainer/flags/logger_flags.cpp
+  trainer/flags/machine_flags.cpp
+  trainer/flags/parse_flags.cpp
+  trainer/flags/recipe.cpp
+  trainer/flags/recipe_file.cpp
+  trainer/flags/recipe_flags.cpp
+  trainer/flags/report_flags.cpp
+  trainer/flags/run_description.cpp
+  trainer/flags/settings.cpp
+  trainer/flags/spellings.cpp
+  trainer/flags/training_flags.cpp
+  trainer/inference/evaluate.cpp
+  trainer/inference/evaluation.cpp
+  trainer/inference/evaluation_json.cpp
+  trainer/inference/evaluation_svg.cpp
+  trainer/inference/evaluation_text.cpp
+  trainer/inference/model_file.cpp
+  trainer/inference/predictor.cpp
+  trainer/inference/weights_file.cpp
+  trainer/loggers/appended_file.cpp
+  trainer/loggers/csv_log.cpp
+  trainer/loggers/json_lines.cpp
+  trainer/loggers/loggers.cpp
+  trainer/loggers/progress.cpp
+  trainer/loggers/reports.cpp
+  trainer/loggers/step_log.cpp
+  trainer/loggers/tensorboard.cpp
+  trainer/profile/layers.cpp
+  trainer/profile/profile_text.cpp
+  trainer/profile/profiler.cpp
+  trainer/profile/roof.cpp
+  trainer/report/comparison.cpp
+  trainer/report/detail/chart.cpp
+  trainer/report/detail/html.cpp
+  trainer/report/figures.cpp
+  trainer/report/mistakes.cpp
+  trainer/report/page.cpp
+  trainer/report/record.cpp
+  trainer/report/report_page.cpp
+  trainer/report/sections.cpp
   trainer/tool/evaluate.cpp
   trainer/tool/named_data.cpp
   trainer/tool/picture.cpp
@@ -361,20 +367,15 @@ set(ATHANOR_SOURCES
   trainer/tool/report.cpp
   trainer/tool/run_tool.cpp
   trainer/tool/tool_main.cpp
-  trainer/train_main.cpp
-  trainer/trainer.cpp
-  trainer/training_flags.cpp
-  trainer/validation.cpp
-  trainer/weights_file.cpp
 )
 # Which of them are formats: these folders, and what in data/ and trainer/ stands on them. The embedded digits are gunzipped, too.
 set(ATHANOR_FORMATS ${ATHANOR_SOURCES})
-list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^trainer/tool/|^data/(formats|image)/|^data/(convert|decoded_dataset|recode|stratified_split)\\.cpp$|^trainer/(evaluation_json|predictor|samples)\\.cpp$")
+list(FILTER ATHANOR_FORMATS INCLUDE REGEX "^trainer/tool/|^data/(formats|image)/|^data/(convert|decoded_dataset|recode|stratified_split)\\.cpp$|^trainer/(samples|inference/(evaluation_json|predictor))\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS data/formats/crc32c.cpp data/formats/detail/file_bytes.cpp)
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 # What `athanor predict` takes, which scripts/quickstart.sh builds, too.
 set(ATHANOR_PREDICT ${ATHANOR_FORMATS})
-list(FILTER ATHANOR_PREDICT INCLUDE REGEX "^data/image/|^trainer/predictor\\.cpp$|^trainer/tool/(picture|pictures|predict|run_tool)\\.cpp$")
+list(FILTER ATHANOR_PREDICT INCLUDE REGEX "^data/image/|^trainer/inference/predictor\\.cpp$|^trainer/tool/(picture|pictures|predict|run_tool)\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS ${ATHANOR_PREDICT})
 add_library(athanor ${ATHANOR_SOURCES})
 add_library(athanor_predict ${ATHANOR_PREDICT} autograd/topk.cpp kernels/cpu/topk.cpp)
@@ -489,7 +490,7 @@ foreach(part style.css/Style script.js/Script)
   string(REPLACE "/" ";" part ${part})
   list(GET part 0 file)
   list(GET part 1 symbol)
-  set(from ${PROJECT_SOURCE_DIR}/trainer/detail/report/${file})
+  set(from ${PROJECT_SOURCE_DIR}/trainer/report/${file})
   add_custom_command(OUTPUT report_${file}.cpp
     COMMAND ${CMAKE_COMMAND} -DINPUT=${from} -DOUTPUT=report_${file}.cpp -DSYMBOL=kReport${symbol}
             -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
@@ -533,12 +534,12 @@ else() # what a run or an epoch does once: optimising it takes the compiler a th
   foreach(library athanor athanor_ops athanor_predict athanor_formats)
     get_target_property(sources ${library} SOURCES)
     list(FILTER sources INCLUDE REGEX "^(trainer|nn/models|data/formats|dist/launch|dist/watch)/")
-    list(FILTER sources EXCLUDE REGEX "^trainer/(feeding|loop|metric_sums|optimized_networks|predictor)")
+    list(FILTER sources EXCLUDE REGEX "^trainer/(feeding|loop|metric_sums|optimized_networks|inference/predictor)")
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
   endforeach()
 endif()
 
-set_source_files_properties(nn/onnx.cpp trainer/model_file.cpp trainer/run_folder.cpp
+set_source_files_properties(nn/onnx.cpp trainer/inference/model_file.cpp trainer/checkpoints/run_folder.cpp
   PROPERTIES COMPILE_DEFINITIONS ATHANOR_VERSION="${PROJECT_VERSION}")
 
 # Formats that are read or written through a library. A program that uses none of them is not bound to it.

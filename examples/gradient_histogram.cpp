@@ -21,6 +21,7 @@
 
 #include "athanor.h"
 #include "tensor/nearest.h"
+#include "trainer/readable.h"
 
 namespace athanor::examples {
 namespace {

@@ -32,8 +32,8 @@ def read(file):
 
 
 def budgets(text):
-    """Rows `| name | budget | goal | `folder/` ... |` of HACKING.md: [(name, budget, goal, [folder])]."""
-    rows = re.findall(r"^\| *(\w+) *\| *([\d,]+) *\| *([\d,]+) *\| *((?:`[\w/]+/` *)+)\|", text, re.M)
+    """Rows `| name | budget | goal | `folder/` ... what it holds |` of HACKING.md: [(name, budget, goal, [folder])]."""
+    rows = re.findall(r"^\| *(\w+) *\| *([\d,]+) *\| *([\d,]+) *\| *((?:`[\w/]+/` *)+)[^|]*\|", text, re.M)
     number = lambda words: int(words.replace(",", ""))
     return [(name, number(budget), number(goal), [f.rstrip("/") for f in re.findall(r"`([\w/]+)`", folders)])
             for name, budget, goal, folders in rows]

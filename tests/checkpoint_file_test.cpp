@@ -16,7 +16,7 @@
 #include "support/temp_dir.h"
 #include "tensor/error.h"
 #include "tensor/safetensors.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/checkpoint.h"
 
 namespace athanor {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "support/resumed_run.h"
 #include "tensor/error.h"
-#include "trainer/background_save.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/background_save.h"
+#include "trainer/checkpoints/checkpoint.h"
 #include "trainer/limits.h"
 
 namespace athanor {

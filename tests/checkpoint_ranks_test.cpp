@@ -7,8 +7,8 @@
 #include "dist/gather_state.h"
 #include "dist/transports/thread_transport.h"
 #include "tests/support/data_parallel_cases.h"
-#include "trainer/checkpoint.h"
-#include "trainer/run_state.h"
+#include "trainer/checkpoints/checkpoint.h"
+#include "trainer/checkpoints/run_state.h"
 
 namespace athanor {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/evaluation.h"
+#include "trainer/inference/evaluation.h"
 
 #include <cmath>
 #include <limits>

@@ -17,7 +17,7 @@
 #include "support/recorded_run.h"
 #include "support/temp_dir.h"
 #include "trainer/bottleneck.h"
-#include "trainer/progress.h"
+#include "trainer/loggers/progress.h"
 #include "trainer/trainer.h"
 
 namespace athanor {

@@ -10,10 +10,10 @@
 #include "optim/load.h"
 #include "support/ranks_run.h"
 #include "support/small_training.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/checkpoint.h"
 #include "trainer/classifier.h"
-#include "trainer/largest_fit.h"
-#include "trainer/lr_finder.h"
+#include "trainer/finders/largest_fit.h"
+#include "trainer/finders/lr_finder.h"
 
 namespace athanor {
 namespace {

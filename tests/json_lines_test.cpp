@@ -1,4 +1,4 @@
-#include "trainer/json_lines.h"
+#include "trainer/loggers/json_lines.h"
 
 #include <csignal>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "trainer/layers.h"
+#include "trainer/profile/layers.h"
 
 #include <cstdio>
 
@@ -7,7 +7,7 @@
 #include "autograd/creation.h"
 #include "nn/models/model.h"
 #include "support/small_tasks.h"
-#include "trainer/progress.h"
+#include "trainer/loggers/progress.h"
 
 // --summary: layers, their shapes and costs.
 

@@ -15,9 +15,9 @@
 #include "support/says.h"
 #include "support/small_tasks.h"
 #include "support/temp_dir.h"
-#include "trainer/csv_log.h"
-#include "trainer/step_log.h"
-#include "trainer/tensorboard.h"
+#include "trainer/loggers/csv_log.h"
+#include "trainer/loggers/step_log.h"
+#include "trainer/loggers/tensorboard.h"
 
 namespace athanor {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/model_file.h"
+#include "trainer/inference/model_file.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +10,8 @@
 #include "support/ranks_run.h"
 #include "support/small_training.h"
 #include "tensor/safetensors.h"
-#include "trainer/checkpoint.h"
-#include "trainer/run_folder.h"
+#include "trainer/checkpoints/checkpoint.h"
+#include "trainer/checkpoints/run_folder.h"
 
 // The weights that a run leaves are those it has reported, and their file says how to use them.
 

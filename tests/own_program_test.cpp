@@ -20,7 +20,7 @@
 #include "support/says.h"
 #include "support/small_tasks.h"
 #include "support/temp_dir.h"
-#include "trainer/flags.h"
+#include "trainer/flags/flags.h"
 #include "trainer/samples.h"
 
 namespace athanor {

@@ -1,4 +1,4 @@
-#include "trainer/predictor.h"
+#include "trainer/inference/predictor.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // --profile: which ops and layers are told of, what is counted, and the trace that is written.
-#include "trainer/profiler.h"
+#include "trainer/profile/profiler.h"
 
 #include <fstream>
 #include <map>

@@ -1,4 +1,4 @@
-#include "trainer/progress.h"
+#include "trainer/loggers/progress.h"
 
 #include <chrono>
 #include <csignal>
@@ -14,6 +14,7 @@
 #include "support/small_training.h"
 #include "support/temp_dir.h"
 #include "trainer/detail/terminal.h"
+#include "trainer/readable.h"
 
 namespace athanor {
 namespace {

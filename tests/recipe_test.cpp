@@ -1,6 +1,6 @@
 // The recipe: optimizers and schedules by name, files of flags, other trainers' words.
 
-#include "trainer/recipe.h"
+#include "trainer/flags/recipe.h"
 
 #include <cmath>
 #include <filesystem>
@@ -17,8 +17,8 @@
 #include "support/small_training.h"
 #include "support/temp_dir.h"
 #include "tensor/error.h"
-#include "trainer/detail/recipe_file.h"
-#include "trainer/detail/spellings.h"
+#include "trainer/flags/detail/recipe_file.h"
+#include "trainer/flags/detail/spellings.h"
 #include "trainer/plateau.h"
 
 namespace athanor::test {

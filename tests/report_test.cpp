@@ -9,8 +9,8 @@
 
 #include "support/resumed_run.h"
 #include "support/small_training.h"
-#include "trainer/detail/report/mistakes.h"
-#include "trainer/detail/report/page.h"
+#include "trainer/report/detail/mistakes.h"
+#include "trainer/report/detail/page.h"
 
 // report.html: what it holds, that it agrees with metrics.jsonl, and what becomes of it when a run is
 // interrupted, resumed, or its files are damaged.

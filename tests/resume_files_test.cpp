@@ -6,7 +6,7 @@
 #include "optim/adam.h"
 #include "support/resumed_run.h"
 #include "tensor/error.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/checkpoint.h"
 
 namespace athanor {
 namespace {

@@ -9,7 +9,7 @@
 #include "optim/muon.h"
 #include "support/resumed_run.h"
 #include "tensor/error.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/checkpoint.h"
 #include "trainer/run_main.h"
 
 namespace athanor {

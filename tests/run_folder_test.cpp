@@ -1,4 +1,4 @@
-#include "trainer/run_folder.h"
+#include "trainer/checkpoints/run_folder.h"
 
 #include <algorithm>
 #include <fstream>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/resumed_run.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/checkpoint.h"
 
 // Where a run's files lie, and which run --resume auto goes on with.
 

@@ -9,12 +9,12 @@
 #include "kernels/copy.h"
 #include "support/small_training.h"
 #include "support/temp_dir.h"
+#include "trainer/checkpoints/run_checkpoints.h"
 #include "trainer/classifier.h"
 #include "trainer/feeding.h"
 #include "trainer/limits.h"
+#include "trainer/loggers/reports.h"
 #include "trainer/overflow.h"
-#include "trainer/reports.h"
-#include "trainer/run_checkpoints.h"
 #include "trainer/validation.h"
 
 namespace athanor {

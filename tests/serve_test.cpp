@@ -19,7 +19,7 @@
 #include "support/image_files.h"
 #include "support/says.h"
 #include "support/temp_dir.h"
-#include "trainer/state_file.h"
+#include "trainer/checkpoints/state_file.h"
 
 // The parts of `athanor serve` that know no HTTP.
 

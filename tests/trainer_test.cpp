@@ -15,7 +15,7 @@
 #include "support/compare.h"
 #include "support/small_training.h"
 #include "support/temp_dir.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/checkpoint.h"
 #include "trainer/run_main.h"
 
 namespace athanor {

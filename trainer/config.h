@@ -20,7 +20,7 @@
 #include "optim/optimizer.h"
 #include "optim/precision.h"
 #include "optim/schedule.h"
-#include "trainer/recipe.h"
+#include "trainer/flags/recipe.h"
 
 namespace athanor {
 

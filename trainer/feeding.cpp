@@ -7,7 +7,7 @@
 #include "data/mix.h"
 #include "kernels/context.h"
 #include "tensor/error.h"
-#include "trainer/progress.h"
+#include "trainer/readable.h"
 
 namespace athanor {
 namespace {

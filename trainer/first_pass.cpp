@@ -4,7 +4,7 @@
 
 #include "autograd/shape.h"
 #include "tensor/error.h"
-#include "trainer/largest_fit.h"
+#include "trainer/finders/largest_fit.h"
 #include "trainer/run.h"
 
 namespace athanor {

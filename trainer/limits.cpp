@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "trainer/progress.h"
+#include "trainer/readable.h"
 
 namespace athanor {
 

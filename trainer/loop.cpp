@@ -7,7 +7,7 @@
 #include "kernels/random_op.h"
 #include "optim/step.h"
 #include "tensor/counters.h"
-#include "trainer/reports.h"
+#include "trainer/loggers/reports.h"
 #include "trainer/run.h"
 
 namespace athanor {

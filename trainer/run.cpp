@@ -12,9 +12,8 @@
 #include "tensor/error.h"
 #include "trainer/freezing.h"
 #include "trainer/gather_metrics.h"
+#include "trainer/loggers/reports.h"
 #include "trainer/overflow.h"
-#include "trainer/progress.h"
-#include "trainer/reports.h"
 #include "trainer/trainer.h"
 
 namespace athanor {

@@ -2,7 +2,7 @@
 
 #include "tensor/error.h"
 #include "trainer/gather_metrics.h"
-#include "trainer/reports.h"
+#include "trainer/loggers/reports.h"
 #include "trainer/run.h"
 
 namespace athanor {

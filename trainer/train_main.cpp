@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "dist/launch/launcher.h"
-#include "trainer/progress.h"
+#include "trainer/loggers/progress.h"
 #include "trainer/run_main.h"
 #include "trainer/run_on_ranks.h"
 

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "dist/transports/make_transport.h"
-#include "trainer/flags.h"
+#include "trainer/flags/flags.h"
 #include "trainer/trainer.h"
 
 namespace athanor {
@@ -21,7 +21,7 @@ namespace athanor {
 ///     }
 ///
 /// `networks`: what the program was linked with, which it alone knows. `own` adds the program's own flags
-/// (trainer/flags.h).
+/// (trainer/flags/flags.h).
 int train_main(int argc, char** argv, const TrainerConfig& defaults, const dist::Networks& networks,
                const std::function<FitReport(Trainer&)>& fit, const std::function<void(Flags&)>& own = {});
 

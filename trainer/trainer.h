@@ -11,7 +11,7 @@
 #include "optim/arena.h"
 #include "trainer/callback.h"
 #include "trainer/config.h"
-#include "trainer/lr_finder.h"
+#include "trainer/finders/lr_finder.h"
 #include "trainer/metric_sums.h"
 #include "trainer/optimized_networks.h"
 #include "trainer/parallel_strategy.h"

@@ -17,8 +17,8 @@
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "tensor/safetensors.h"
-#include "trainer/run_folder.h"
-#include "trainer/weights_file.h"
+#include "trainer/checkpoints/run_folder.h"
+#include "trainer/inference/weights_file.h"
 
 namespace athanor::tool {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "nn/module.h"
-#include "trainer/model_file.h"
+#include "trainer/inference/model_file.h"
 
 namespace athanor::tool {
 

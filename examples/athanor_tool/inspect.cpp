@@ -9,7 +9,7 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
-#include "trainer/progress.h"
+#include "trainer/readable.h"
 
 namespace athanor::tool {
 namespace {

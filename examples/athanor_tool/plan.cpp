@@ -12,7 +12,7 @@
 #include "optim/optimizer.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
-#include "trainer/progress.h"
+#include "trainer/readable.h"
 
 namespace athanor::tool {
 namespace {

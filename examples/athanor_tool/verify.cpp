@@ -17,7 +17,7 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
-#include "trainer/progress.h"
+#include "trainer/readable.h"
 #include "trainer/tool/detail/live_line.h"
 
 namespace athanor::tool {

@@ -12,12 +12,12 @@
 #include "nn/models/model.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
-#include "trainer/evaluate.h"
-#include "trainer/model_file.h"
-#include "trainer/run_folder.h"
+#include "trainer/checkpoints/run_folder.h"
+#include "trainer/inference/evaluate.h"
+#include "trainer/inference/model_file.h"
+#include "trainer/inference/weights_file.h"
 #include "trainer/run_main.h"
 #include "trainer/train_main.h"
-#include "trainer/weights_file.h"
 
 namespace athanor::examples {
 namespace {

@@ -15,7 +15,7 @@
 #include "examples/serve/batcher.h"
 #include "examples/serve/metrics.h"
 #include "examples/serve/multipart.h"
-#include "trainer/predictor.h"
+#include "trainer/inference/predictor.h"
 
 namespace athanor::serve {
 

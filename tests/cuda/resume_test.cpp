@@ -1,6 +1,6 @@
 #include "tests/cuda/device.h"
 #include "tests/support/resumed_run.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/checkpoint.h"
 
 namespace athanor {
 namespace {

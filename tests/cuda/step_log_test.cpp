@@ -1,10 +1,10 @@
-#include "trainer/step_log.h"
+#include "trainer/loggers/step_log.h"
 
 #include "autograd/creation.h"
 #include "optim/step.h"
 #include "tensor/counters.h"
 #include "tests/cuda/device.h"
-#include "trainer/reports.h"
+#include "trainer/loggers/reports.h"
 
 namespace athanor {
 namespace {

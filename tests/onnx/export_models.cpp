@@ -32,7 +32,7 @@
 #include "nn/models/unet.h"
 #include "nn/onnx.h"
 #include "tensor/safetensors.h"
-#include "trainer/model_file.h"
+#include "trainer/inference/model_file.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "nn/batch_norm.h"
 #include "small_tasks.h"
 #include "temp_dir.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/checkpoint.h"
 
 // What a run uses and does not train, on any device: a frozen network beside the one that learns.
 

@@ -1,4 +1,4 @@
-#include "trainer/evaluate.h"
+#include "trainer/inference/evaluate.h"
 
 #include <filesystem>
 #include <memory>
@@ -14,9 +14,9 @@
 #include "kernels/context.h"
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
-#include "trainer/detail/read_flag.h"
-#include "trainer/progress.h"
-#include "trainer/run_folder.h"
+#include "trainer/checkpoints/run_folder.h"
+#include "trainer/flags/detail/read_flag.h"
+#include "trainer/readable.h"
 #include "trainer/tool/commands.h"
 #include "trainer/tool/detail/live_line.h"
 #include "trainer/tool/named_data.h"

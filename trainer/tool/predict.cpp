@@ -14,7 +14,7 @@
 #include "data/formats/detail/file_bytes.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
-#include "trainer/predictor.h"
+#include "trainer/inference/predictor.h"
 #include "trainer/tool/commands.h"
 #include "trainer/tool/pictures.h"
 

@@ -10,7 +10,7 @@
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
-#include "trainer/detail/report/page.h"
+#include "trainer/report/detail/page.h"
 #include "trainer/tool/commands.h"
 
 namespace athanor::tool {

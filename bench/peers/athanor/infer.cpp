@@ -22,8 +22,8 @@
 #include "kernels/implementations.h"
 #include "nn/models/model.h"
 #include "nn/torch_layout.h"
-#include "trainer/predictor.h"
-#include "trainer/state_file.h"
+#include "trainer/checkpoints/state_file.h"
+#include "trainer/inference/predictor.h"
 
 namespace athanor::peers {
 namespace {

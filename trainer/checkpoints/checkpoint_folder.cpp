@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "tensor/atomic_file.h"
+#include "tensor/error.h"
+#include "trainer/checkpoints/checkpoint.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string name_of_step(std::int64_t step) {
+  return fmt::format("step-{:08}.safetensors", step);
+}
+
+/// Of a name that name_of_step() gives, and AtomicFile while it is written, and of no other.
+struct FileName {
+  std::int64_t step = -1;
+  bool finished = false;
+};
+
+std::optional<FileName> parse(const std::string& name) {
+  constexpr std::string_view kBegin = "step-";
+  if (!name.starts_with(kBegin)) return std::nullopt;
+  std::int64_t step = -1;
+  std::from_chars(name.data() + kBegin.size(), name.data() + name.size(), step);
+  const std::string finished = name_of_step(step);
+  if (step < 0 || !name.starts_with(finished)) return std::nullopt;
+  if (name == finished) return FileName{step, true};
+  if (AtomicFile::is_suffix(std::string_view(name).substr(finished.size()))) return FileName{step, false};
+  return std::nullopt;
+}
+
+/// The names of the files in a folder; none where there is no folder.
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_regular_file(ignored)) names.push_back(at->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    detail::fail<IoError>("--checkpoint-dir: {} must be a folder that can be read, but got: {}",
+                          folder.string(), error.message());
+  }
+  return names;
+}
+
+std::vector<std::int64_t> steps_in(const fs::path& folder) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names_in(folder)) {
+    if (const auto file = parse(name); file && file->finished) steps.push_back(file->step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+}  // namespace
+
+NewestCheckpoint newest_valid(const fs::path& folder) {
+  NewestCheckpoint newest;
+  const std::vector<std::int64_t> steps = steps_in(folder);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const fs::path path = folder / name_of_step(*step);
+    try {
+      newest.state = load_checkpoint(path);
+      newest.path = path;
+      break;
+    } catch (const IoError& error) {
+      newest.skipped.emplace_back(error.what());
+    }
+  }
+  return newest;
+}
+
+CheckpointFolder::CheckpointFolder(fs::path folder, std::int64_t keep)
+    : folder_(std::move(folder)), keep_(keep) {
+  ATH_CHECK(keep >= 1, "checkpoints: at least 1 must be kept, but got {}", keep);
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) {
+    detail::fail<IoError>("--checkpoint-dir: {} must be a folder that can be made, but got: {}",
+                          folder_.string(), error.message());
+  }
+  try {
+    const AtomicFile probe(path_of(0));  // never committed: leaves nothing
+  } catch (const IoError& reason) {
+    detail::fail<IoError>("--checkpoint-dir: {} must be a folder that can be written, but got: {}",
+                          folder_.string(), reason.what());
+  }
+  // The kernel lets go of it when the process ends, however it ends. Where a file system knows no locks,
+  // there is none.
+  lock_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(lock_);
+    detail::fail<>("--checkpoint-dir: {} is in use by another run; choose another folder", folder_.string());
+  }
+  for (const std::string& name : names_in(folder_)) {
+    std::error_code ignored;
+    if (const auto file = parse(name); file && !file->finished) fs::remove(folder_ / name, ignored);
+  }
+}
+
+CheckpointFolder::~CheckpointFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void CheckpointFolder::save(std::int64_t step, const StateDict& state, const dist::ReadTensor& read,
+                            std::span<const std::int64_t> best) {
+  save_checkpoint(path_of(step), state, read);
+  std::vector<std::int64_t> old = steps();
+  old.erase(std::upper_bound(old.begin(), old.end(), step), old.end());
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep_) < old.size(); ++i) {
+    if (std::find(best.begin(), best.end(), old[i]) != best.end()) continue;
+    std::error_code ignored;  // one file too many is no reason to end a training
+    fs::remove(path_of(old[i]), ignored);
+  }
+}
+
+std::vector<std::int64_t> CheckpointFolder::steps() const {
+  return steps_in(folder_);
+}
+
+fs::path CheckpointFolder::path_of(std::int64_t step) const {
+  return folder_ / name_of_step(step);
+}
+
+}  // namespace athanor

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+
+#include "data/dataset.h"
+#include "trainer/callback.h"
+#include "trainer/config.h"
+#include "trainer/inference/model_file.h"
+#include "trainer/parallel_strategy.h"
+
+namespace athanor {
+
+/// The weights that a run leaves in its folder. A call of one of these is a call of all ranks.
+class RunProduct {
+ public:
+  using Weights = std::function<StateDict()>;  ///< masters and buffers, perhaps a part of them
+
+  RunProduct(const TrainerConfig& config, ParallelStrategy& strategy)
+      : config_(config), strategy_(strategy) {}
+
+  /// Whether the run leaves its weights, and whether others may take the place of the last step's: the best
+  /// ones, or their average.
+  bool wanted() const { return !config_.run_dir.empty() && !config_.fast_dev_run; }
+  bool may_differ() const { return wanted() && (config_.early_stop || config_.ema_decay > 0); }
+  /// Keeps the last step's weights.
+  void save_last(const Weights& weights, ModelInfo info);
+  /// Saves the weights of `report`, and enters the files in it.
+  void save(const Weights& weights, ModelInfo info, FitReport& report);
+
+ private:
+  void write(const std::filesystem::path& path, const Weights& weights, const ModelInfo& info);
+
+  const TrainerConfig& config_;
+  ParallelStrategy& strategy_;
+  bool has_last_ = false;
+  std::uint64_t last_hash_ = 0;
+};
+
+}  // namespace athanor

@@ -1,0 +1,170 @@
+#include "trainer/checkpoints/state_file.h"
+
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <span>
+
+#include <isa-l/crc.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "tensor/error.h"
+#include "tensor/safetensors.h"
+
+namespace athanor {
+namespace {
+
+constexpr std::int64_t kSchema = 1;       // of the entries' encoding, not of what a run saves
+constexpr std::uint64_t kTensorKind = 0;  // of StateDict::Value
+
+constexpr uLong kNothing = 0;  // the CRC-32 of no bytes
+
+uLong crc32_of(uLong before, std::span<const std::byte> data) {
+  if (data.empty()) return before;  // zlib starts anew where it gets a null pointer
+  // The same sum as that of zlib, which takes several times as long.
+  return crc32_gzip_refl(static_cast<std::uint32_t>(before),
+                         reinterpret_cast<const unsigned char*>(data.data()), data.size());
+}
+
+/// Of the bytes of a tensor, so far.
+struct TensorSum {
+  uLong crc = kNothing;
+  std::uint64_t bytes = 0;
+
+  void add(std::span<const std::byte> data) {
+    crc = crc32_of(crc, data);
+    bytes += data.size();
+  }
+};
+
+/// CRC-32 of what is given to it, each piece with its length, so that no two lists of pieces are one stream.
+class Checksum {
+ public:
+  void text(std::string_view text) {
+    number(text.size());
+    raw(std::as_bytes(std::span(text)));
+  }
+  void number(std::uint64_t value) { raw(std::as_bytes(std::span(&value, 1))); }
+  /// The bytes of a tensor, which have been summed up.
+  void tensor(const TensorSum& sum) {
+    number(sum.bytes);
+    crc_ = crc32_combine(crc_, sum.crc, static_cast<z_off_t>(sum.bytes));
+  }
+  std::string str() const { return fmt::format("crc32:{:08x}", crc_); }
+
+ private:
+  void raw(std::span<const std::byte> data) { crc_ = crc32_of(crc_, data); }
+
+  uLong crc_ = kNothing;
+};
+
+std::string checksum_of(const StateDict& state, const std::map<std::string, TensorSum>& tensors) {
+  Checksum sum;
+  sum.number(kSchema);
+  for (const StateDict::Entry& entry : state) {
+    const auto* tensor = std::get_if<Tensor>(&entry.value);
+    const auto* part = std::get_if<ShardedTensor>(&entry.value);
+    sum.text(entry.name);
+    sum.number(part ? kTensorKind : entry.value.index());
+    if (tensor || part) {
+      const Shape& shape = tensor ? tensor->shape() : part->shape;
+      sum.text(name_of(tensor ? tensor->dtype() : part->dtype));
+      sum.number(static_cast<std::uint64_t>(shape.rank()));
+      for (const std::int64_t size : shape) sum.number(static_cast<std::uint64_t>(size));
+      sum.tensor(tensors.at(entry.name));
+    } else if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
+      sum.number(static_cast<std::uint64_t>(*integer));
+    } else if (const auto* real = std::get_if<double>(&entry.value)) {
+      // The file's text for a number holds every double, but only one NaN.
+      sum.number(
+          std::bit_cast<std::uint64_t>(std::isnan(*real) ? std::numeric_limits<double>::quiet_NaN() : *real));
+    } else {
+      sum.text(std::get<std::string>(entry.value));
+    }
+  }
+  return sum.str();
+}
+
+StateFile other_than(StateFile kind) {
+  return kind == StateFile::checkpoint ? StateFile::model : StateFile::checkpoint;
+}
+/// As messages call it.
+const char* name_of(StateFile kind) {
+  return kind == StateFile::checkpoint ? "checkpoint" : "model";
+}
+
+safetensors::Metadata metadata_with(StateFile kind, const std::string& checksum) {
+  return {{"format", format_of(kind)}, {"schema", fmt::to_string(kSchema)}, {"checksum", checksum}};
+}
+
+void check_schema(const std::filesystem::path& path, StateFile kind, const safetensors::Metadata& metadata) {
+  const auto value = [&](const char* key) {
+    const auto at = metadata.find(key);
+    return at == metadata.end() ? std::string() : at->second;
+  };
+  const std::string text = value("schema");
+  std::int64_t schema = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), schema);
+  if (value("format") != format_of(kind) || error != std::errc() || end != text.data() + text.size() ||
+      schema < 1) {
+    const bool other = value("format") == format_of(other_than(kind));
+    detail::fail<IoError>(
+        "{}: {} must be a {} of a run, but is {}", name_of(kind), path.string(), name_of(kind),
+        other ? fmt::format("a {}", name_of(other_than(kind))) : "a safetensors file of something else");
+  }
+  if (schema > kSchema) {
+    detail::fail<IoError>(
+        "{}: {} must be of schema {} or older, but is of schema {}: a newer version wrote it", name_of(kind),
+        path.string(), kSchema, schema);
+  }
+}
+
+}  // namespace
+
+// The checksum is known when the last tensor is written, and then takes its place at the top.
+void save_state_file(const std::filesystem::path& path, StateFile kind, const StateDict& state,
+                     const dist::ReadTensor& read) {
+  std::map<std::string, TensorSum> sums;
+  const auto summed = [&](const StateDict::Entry& entry, const safetensors::Source::Sink& sink) {
+    TensorSum& sum = sums[entry.name];
+    read(entry, [&](std::span<const std::byte> bytes) {
+      sum.add(bytes);
+      sink(bytes);
+    });
+  };
+  const auto metadata = [&] { return metadata_with(kind, checksum_of(state, sums)); };
+  safetensors::save(path, state, metadata_with(kind, Checksum().str()),
+                    {.read = summed, .metadata = metadata});
+}
+
+StateDict load_state_file(const std::filesystem::path& path, StateFile kind, Verify verify) {
+  safetensors::Metadata metadata;
+  StateDict state;
+  try {
+    state = safetensors::load(path, &metadata);
+  } catch (const IoError& error) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored) || ::access(path.c_str(), R_OK) != 0) throw;
+    detail::fail<IoError>("{0}: the file must be whole, but is truncated, damaged or no {0}; {1}",
+                          name_of(kind), error.what());
+  }
+  check_schema(path, kind, metadata);
+  if (verify == Verify::header) return state;
+  std::map<std::string, TensorSum> sums;
+  for (const StateDict::Entry& entry : state) {
+    if (const auto* tensor = std::get_if<Tensor>(&entry.value))
+      sums[entry.name].add({tensor->raw_data(), tensor->bytes()});
+  }
+  const std::string said = metadata["checksum"], is = checksum_of(state, sums);
+  if (said != is) {
+    detail::fail<IoError>("{}: {} is damaged: its entries must have the checksum '{}', but have '{}'",
+                          name_of(kind), path.string(), said.substr(0, 40), is);
+  }
+  return state;
+}
+
+}  // namespace athanor

@@ -1,0 +1,47 @@
+// Flags that ask something before a run is begun.
+
+#include "trainer/flags/detail/read_flag.h"
+#include "trainer/flags/detail/shared_flags.h"
+
+namespace athanor::detail {
+
+using namespace read_flag;
+
+void add_finder_flags(FlagTable& flags, TrainerConfig& config) {
+  flags.group("Questions, in place of training");
+  const auto ask = [&](const char* name, Question question, const char* help) {
+    flags.ask(name, help, [&config, question] { config.question = question; });
+  };
+  ask("--find-lr", Question::learning_rate,
+      "which --lr? 100 steps with rates from 1e-7 to 10 show where the loss falls fastest; trains nothing");
+  flags.add("--lr-curve FILE",
+            "where --find-lr draws what it saw [lr_curve.svg in --run-dir, else beside the runs]",
+            config.lr_curve, path);
+  ask("--find-batch-size", Question::batch_size,
+      "which --batch-size? the largest that fits in memory, and the fastest; trains nothing");
+}
+
+void fit_to_question(const FlagTable& flags, TrainerConfig& config) {
+  ATH_CHECK(!flags.given("--find-lr") || !flags.given("--find-batch-size"),
+            "--find-lr: must be asked alone, but so is --find-batch-size; first the batch size");
+  const bool curve = config.question == Question::learning_rate;
+  ATH_CHECK(curve || config.lr_curve.empty(), "--lr-curve: needs --find-lr, which draws it");
+  if (config.question == Question::none) return;
+  const char* const name = curve ? "--find-lr" : "--find-batch-size";
+  ATH_CHECK(config.resume.empty(), "{}: must be asked before a run begins, without --resume", name);
+  ATH_CHECK(config.fast_dev_run == 0 && !config.validate_only,
+            "{}: makes steps of its own: must go without --fast-dev-run and --validate-only", name);
+  const std::filesystem::path folder = config.run_dir.empty() ? config.run_root : config.run_dir;
+  if (curve && config.lr_curve.empty() && !folder.empty()) config.lr_curve = folder / "lr_curve.svg";
+  config.run_dir.clear();
+  config.run_root.clear();
+  config.metrics.clear();
+  config.checkpoint_dir.clear();
+  config.checkpoint_every = 0;
+  config.checkpoint_every_s = std::numeric_limits<double>::infinity();
+  config.save_top_k = 0;
+  config.profile = Profile::none;
+  config.sanity_val = 0;
+}
+
+}  // namespace athanor::detail

@@ -1,0 +1,83 @@
+// Flags of what computes: device, numbers, ranks.
+
+#include "trainer/flags/detail/read_flag.h"
+#include "trainer/flags/detail/shared_flags.h"
+
+namespace athanor::detail {
+
+using namespace read_flag;
+
+void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
+  if (const DeviceChoice choice = automatic_device(); config.device == kCpu) {
+    config.device = choice.device;
+    config.device_note = choice.note;
+  }
+  flags.group("Device and numbers");
+  flags.add(
+      "--threads N",
+      "CPU threads per rank; auto: one or all, whichever is faster in ten steps that are tried first [" +
+          (config.threads > 0 ? fmt::to_string(config.threads) : "all cores, divided among ranks") + "]",
+      config.threads, word_or("auto", TrainerConfig::kMeasuredThreads, whole(1, 1024)));
+  flags.add("--precision P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
+            config.precision, precision);
+  flags.add("--loss-scale S", "dynamic, dynamic:FIRST, or the scale to keep [dynamic for f16, else 1]",
+            config.loss_scaling, loss_scaling);
+  flags.add("--grad-dtype T",
+            "dtype of gradients: auto or f32 [auto: the precision's; f32 with --accumulate]",
+            config.f32_gradients, one_of<bool>({{"auto", false}, {"f32", true}}));
+  flags.add("--device,--accelerator D", "auto, cpu or cuda[:N] [auto]", config.device,
+            [&config](Text flag, Text text) {
+              const DeviceChoice choice = device(flag, text);
+              config.device_note = choice.note;
+              return choice.device;
+            });
+  flags.add("--memory-limit BYTES",
+            "most memory that tensors may take, as 500000000 or 2G [on the CPU, nearly all that is free]",
+            config.memory_limit, byte_count);
+  flags.add(
+      "--fused on|off",
+      "whether activations and residual sums are computed within convolutions, linear layers and norms; off, "
+      "to see what that saves [on]",
+      config.fused, on_or_off);
+  flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
+           config.deterministic);
+}
+
+void add_rank_flags(FlagTable& flags, TrainerConfig& config) {
+  using dist::Algorithm;
+  flags.group("Several devices");
+  flags.add("--devices N",
+            "ranks (processes that share the work): one per GPU, or on the CPU as many as wanted; auto: all "
+            "GPUs [1]",
+            config.devices, word_or("auto", TrainerConfig::kAllDevices, whole(1, 1024)));
+  flags.add("--strategy S",
+            "single: one rank; ddp: each rank has the whole model; zero1: like ddp, but master weights and "
+            "optimizer state are sharded [single; with several ranks ddp]",
+            config.strategy, strategy);
+  flags.add(
+      "--algorithm A",
+      "how ranks sum gradients: rank_order, ring, hierarchical, native (what MPI or NCCL does), or auto: "
+      "native between GPUs of several machines without --deterministic, else rank_order [auto]",
+      config.collectives.algorithm,
+      one_of<Algorithm>({{"auto", Algorithm::automatic},
+                         {"rank_order", Algorithm::rank_order},
+                         {"ring", Algorithm::ring},
+                         {"hierarchical", Algorithm::hierarchical},
+                         {"native", Algorithm::native}}));
+  flags.add("--overlap on|off",
+            "whether gradients and weights travel between ranks while passes compute [on]", config.overlap,
+            on_or_off);
+  flags.on("--sync-bn",
+           "batch norms take their statistics from the images of all ranks, not each rank from its own",
+           config.sync_bn);
+  flags.add("--dist-timeout SECONDS",
+            fmt::format("seconds without a word from a rank, after which all ranks end [{}]",
+                        config.collectives.timeout.count() / 1000),
+            config.collectives.timeout, seconds);
+  flags.add("--flight-dir DIR",
+            "folder for the records that ranks write when one is lost; see athanor flight [--checkpoint-dir, "
+            "else the current folder]",
+            config.flight_dir, path);
+}
+
+}  // namespace athanor::detail

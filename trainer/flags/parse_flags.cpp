@@ -1,0 +1,231 @@
+// How a program's arguments become its config: all flags together, and the environment.
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include <CLI/CLI.hpp>
+
+#include "tensor/nearest.h"
+#include "trainer/config.h"
+#include "trainer/detail/terminal.h"
+#include "trainer/flags/detail/flag_table.h"
+#include "trainer/flags/detail/recipe_file.h"
+#include "trainer/flags/detail/shared_flags.h"
+#include "trainer/flags/detail/spellings.h"
+#include "trainer/flags/flags.h"
+
+namespace athanor {
+namespace {
+
+using detail::FlagTable;
+
+/// Those that all training programs share, in the order that --help has.
+void add_shared(FlagTable& flags, TrainerConfig& config) {
+  detail::add_training_flags(flags, config);
+  detail::add_recipe_flags(flags, config);
+  detail::add_augment_flag(flags, config);
+  detail::add_weight_flags(flags, config);
+  detail::add_cadence_flags(flags, config);
+  detail::add_data_flags(flags, config);
+  detail::add_machine_flags(flags, config);
+  detail::add_rank_flags(flags, config);
+  detail::add_report_flags(flags, config);
+  detail::add_logger_flags(flags, config);
+  detail::add_finder_flags(flags, config);
+}
+
+/// Those of the program itself.
+void add_own(FlagTable& flags, const TrainerConfig& config, const Flags& own) {
+  flags.group(config.program);
+  for (const Flags::Flag& flag : own.all()) {
+    ATH_CHECK(!flags.has(flag.name),
+              "flags: {} is a flag of all training programs: {} must call its own otherwise", flag.name,
+              config.program);
+    flags.add_own(flag);
+  }
+}
+
+/// Of the environment; empty where it is not set.
+std::string variable(const char* name) {
+  const char* const text = std::getenv(name);
+  return text ? text : "";
+}
+
+/// Where a program's runs make their folders; empty: nowhere.
+std::filesystem::path runs_of(const std::string& program) {
+  const std::string root = variable("ATHANOR_RUNS_DIR");
+  if (root == "none") return {};
+  return std::filesystem::path(root.empty() ? "runs" : root) / program;
+}
+
+/// Says where the value of a flag that was not given comes from.
+void set_source(std::vector<FlagValue>& flags, const std::string& name, const std::string& from) {
+  for (FlagValue& flag : flags) {
+    if (flag.name == name && flag.from == "default") flag.from = from;
+  }
+}
+
+/// CommunicatorOptions::compare_calls, for the day on which something is wrong: a variable, because whoever
+/// looks for an error has a command that he need not change.
+bool compare_calls() {
+  const std::string value = variable("ATHANOR_DIST_DEBUG");
+  ATH_CHECK(value.empty() || value == "0" || value == "1", "ATHANOR_DIST_DEBUG: must be 0 or 1, but is '{}'",
+            value);
+  return value == "1";
+}
+
+/// "--epochs", "--max-epochs", ...
+std::vector<std::string> names_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
+  }
+  return names;
+}
+
+/// What is left over: a flag that there is not, or a word that belongs to none.
+void refuse_extras(const CLI::App& app, const std::string& program) {
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) return;
+  const std::string name = extras[0].substr(0, extras[0].find('='));
+  ATH_CHECK(name.starts_with("-"), "{}: there are only flags, but got '{}'; see --help", program, name);
+  const std::string answer = answer_to(name);
+  detail::fail<>("{}: there is no flag '{}'{}; see --help", program, name,
+                 answer.empty() ? did_you_mean(name, names_of(app)) : ": " + answer);
+}
+
+/// The value of --recipe on the command line; empty: there is none.
+std::string recipe_of(const std::vector<std::string>& words) {
+  std::string recipe;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with("--recipe=")) recipe = words[i].substr(9);
+    if (words[i] == "--recipe" && i + 1 < words.size()) recipe = words[i + 1];
+  }
+  return recipe;
+}
+
+/// A recipe's flags that the command line does not set itself, as words to stand before it.
+std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string& recipe,
+                                         const std::vector<std::string>& words,
+                                         std::vector<std::string>& set) {
+  const auto said = [&](const CLI::Option& option) {
+    return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+      return word.starts_with("--") && option.check_lname(word.substr(2, word.find('=') - 2));
+    });
+  };
+  std::vector<std::string> more;
+  for (const RecipeFlag& flag : read_recipe(recipe)) {
+    const CLI::Option* const option = app.get_option_no_throw(flag.name);
+    ATH_CHECK(option && flag.name != "--recipe" && flag.name != "--help",
+              "--recipe {}: there is no flag '{}'{}; see --help", recipe, flag.name.substr(2),
+              did_you_mean(flag.name, names_of(app)));
+    if (said(*option)) continue;
+    set.push_back(flag.name);
+    const bool is_switch = option->get_items_expected_max() == 0;
+    for (const std::string& value : flag.values) {
+      ATH_CHECK(!is_switch || value == "true" || value == "false",
+                "--recipe {}: {} must be true or false, but is '{}'", recipe, flag.name.substr(2), value);
+      if (is_switch && value == "true") more.push_back(flag.name);
+      if (!is_switch) more.push_back(flag.name + "=" + value);
+    }
+  }
+  return more;
+}
+
+/// The text behind --help: of one subject, where a word behind it is part of its heading, or of all.
+std::string help_of(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto lower = [](std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+    return text;
+  };
+  const std::string all = app.help();
+  std::string subject, subjects;
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    if ((words[i] == "--help" || words[i] == "-h") && !words[i + 1].starts_with("-"))
+      subject = lower(words[i + 1]);
+  }
+  for (const std::string& group : app.get_groups()) {
+    if (group.empty() || group == "Options") continue;
+    if (!subject.empty() && lower(group).find(subject) != std::string::npos) {
+      const std::size_t begin = all.find("\n" + group + ":\n") + 1;
+      return all.substr(begin, all.find("\n\n", begin) + 1 - begin);
+    }
+    subjects += (subjects.empty() ? "" : "; ") + lower(group);
+  }
+  ATH_CHECK(subject.empty(), "--help {}: must be a word of one of these subjects: {}", subject, subjects);
+  return all + '\n' +
+         terminal::wrapped("--help WORD shows one subject alone: " + subjects, terminal::kColumns, 0) + '\n';
+}
+
+/// What flags say of each other.
+void check_together(const FlagTable& flags, TrainerConfig& config) {
+  // The images that are validated on must stay the same ones.
+  if (!config.photos.empty() && config.val_data.empty())
+    config.own_flags.push_back({"--val-split", fmt::format("{}", config.val_split)});
+  ATH_CHECK(config.photos.empty() || config.train_data.empty(),
+            "--train: PHOTOS are the images to train on: give one of them");
+  ATH_CHECK(!flags.given("--early-stop") || !flags.given("--monitor"),
+            "--monitor: --early-stop keeps the best weights, too: give one of them");
+}
+
+}  // namespace
+
+TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig config) {
+  return parse_flags(argc, argv, std::move(config), {});
+}
+
+TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig config, const Flags& own) {
+  const std::string data_folder = variable("ATHANOR_DATA_DIR");
+  if (config.data_dir.empty()) {
+    config.data_dir =
+        data_folder.empty() ? "data-cache" : data_folder;  // where scripts/get_data.sh puts things
+  }
+  config.collectives.compare_calls |= compare_calls();
+  if (config.run_dir.empty() && config.run_root.empty()) config.run_root = runs_of(config.program);
+  config.command.assign(argv, argv + argc);
+  CLI::App app(
+      "Trains a model. Its held-out images (a data set's test part) serve as validation\n"
+      "and test set at once: with --early-stop they also choose the weights, which\n"
+      "flatters val_loss and val_accuracy.",
+      config.program);
+  app.allow_extras();
+  app.set_help_flag("-h,--help,--help-all", "Print this help message and exit");
+  FlagTable flags(app);
+  add_shared(flags, config);
+  add_own(flags, config, own);
+  std::vector<std::string> words = in_our_words({argv + std::min(argc, 1), argv + argc}, names_of(app));
+  const std::string recipe = recipe_of(words);
+  std::vector<std::string> by_recipe;
+  if (!recipe.empty()) {
+    const std::vector<std::string> more = words_of_recipe(app, recipe, words, by_recipe);
+    words.insert(words.begin(), more.begin(), more.end());
+  }
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::CallForHelp&) {
+    throw HelpRequested(help_of(app, words));
+  } catch (const CLI::ParseError& error) {
+    std::string line = error.what();
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    detail::fail<>("{}: {}; see --help", config.program, line);
+  }
+  refuse_extras(app, config.program);
+  for (const Flags::Flag& flag : own.all()) {
+    if (flag.text) config.own_flags.push_back({flag.name, flag.text()});
+  }
+  detail::fit_to_optimizer(flags, config);
+  check_together(flags, config);
+  config.flags = flags.values();
+  for (FlagValue& flag : config.flags) {
+    if (std::find(by_recipe.begin(), by_recipe.end(), flag.name) != by_recipe.end()) flag.from = recipe;
+  }
+  if (!data_folder.empty()) set_source(config.flags, "--data-dir", "ATHANOR_DATA_DIR");
+  if (config.fast_dev_run > 0) config.run_root.clear();  // leaves nothing behind
+  detail::fit_to_question(flags, config);
+  if (!config.validate_only) config = in_run_dir(std::move(config));
+  check(config);
+  return config;
+}
+
+}  // namespace athanor

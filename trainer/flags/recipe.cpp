@@ -1,0 +1,240 @@
+#include "trainer/flags/recipe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "optim/adam.h"
+#include "optim/muon.h"
+#include "optim/sgd.h"
+#include "tensor/error.h"
+#include "trainer/config.h"
+
+namespace athanor {
+namespace {
+
+constexpr double kOneCycleRise = 0.25, kOneCycleDivisor = 25, kOneCycleFinalDivisor = 1000;
+// Of AdamW, which trains what Muon leaves out, to Muon's rate: 0.0003 beside 0.02.
+constexpr float kRestOfMuon = 0.015f;
+
+/// Groups of one kind of optimizer: what decays, and what does not, where there is such.
+template <class O, class Options>
+std::vector<typename O::Group> groups_of(const TrainerConfig& config, ParameterArena& arena,
+                                         Options options) {
+  // Decay pulls filters and matrices to zero; by default biases, scales and shifts, which are few, are left
+  // alone.
+  const bool all = config.decay == Decay::all;
+  const auto decays = [=](const Parameter& p) { return all || (p.decay && p.tensor.rank() >= 2); };
+  std::vector<typename O::Group> groups;
+  for (const bool decay : {true, false}) {
+    const auto wanted = [=](const Parameter& p) { return decays(p) == decay; };
+    const auto parameters = arena.parameters();
+    if (std::none_of(parameters.begin(), parameters.end(), wanted)) continue;
+    typename O::Group group;
+    group.parameters = wanted;
+    group.options = options;
+    group.options.decay = config.decay;
+    if (!decay) group.options.weight_decay = 0;
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+template <class O, class Options>
+std::unique_ptr<Optimizer> make(const TrainerConfig& config, ParameterArena& arena, int first_slot,
+                                Options options) {
+  return std::make_unique<O>(arena, groups_of<O>(config, arena, options), first_slot);
+}
+
+/// Muon for matrices and filters, AdamW for the rest.
+std::unique_ptr<Optimizer> make_muon(const TrainerConfig& config, ParameterArena& arena, int first_slot) {
+  const auto weight_decay = static_cast<float>(config.weight_decay);
+  Muon::Group matrices;
+  matrices.parameters = selectors::matrices();
+  matrices.options = {.momentum = static_cast<float>(config.momentum),
+                      .nesterov = config.nesterov,
+                      .weight_decay = weight_decay,
+                      .decay = config.decay};
+  AdamW::Group rest;
+  rest.parameters = selectors::none_of(selectors::matrices());
+  rest.lr_scale = kRestOfMuon;
+  rest.options = {.beta1 = config.beta1,
+                  .beta2 = config.beta2,
+                  .weight_decay = config.decay == Decay::all ? weight_decay : 0,
+                  .decay = config.decay};
+  const auto parameters = arena.parameters();
+  const bool any = std::any_of(parameters.begin(), parameters.end(), rest.parameters);
+  return std::make_unique<Muon>(
+      arena, std::vector{matrices}, first_slot,
+      any ? std::make_unique<AdamW>(arena, std::vector{rest}, first_slot + 1) : nullptr);
+}
+
+Schedule after_warm_up(const TrainerConfig& config, double rate, std::int64_t steps,
+                       std::int64_t steps_per_epoch) {
+  const ScheduleOptions& options = config.schedule_options;
+  const auto at_least = [low = static_cast<float>(config.min_lr)](Schedule schedule) -> Schedule {
+    return [=](std::int64_t step) { return std::max(schedule(step), low); };
+  };
+  switch (options.kind) {
+    case ScheduleKind::constant:
+    case ScheduleKind::plateau: return schedules::constant(rate);
+    case ScheduleKind::step:
+      return at_least(schedules::step_decay(rate, options.epochs.at(0) * steps_per_epoch, options.factor));
+    case ScheduleKind::multistep: {
+      std::vector<std::int64_t> milestones;
+      for (const std::int64_t epoch : options.epochs) milestones.push_back(epoch * steps_per_epoch);
+      return at_least(schedules::multi_step(rate, std::move(milestones), options.factor));
+    }
+    case ScheduleKind::cosine:
+    case ScheduleKind::one_cycle: break;
+  }
+  return schedules::cosine(rate, std::max<std::int64_t>(steps, 1), config.min_lr);
+}
+
+}  // namespace
+
+std::string_view name_of(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::sgd: return "sgd";
+    case OptimizerKind::adam: return "adam";
+    case OptimizerKind::adamw: return "adamw";
+    case OptimizerKind::muon: return "muon";
+  }
+  return "?";
+}
+
+std::string_view name_of(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::constant: return "constant";
+    case ScheduleKind::step: return "step";
+    case ScheduleKind::multistep: return "multistep";
+    case ScheduleKind::cosine: return "cosine";
+    case ScheduleKind::one_cycle: return "one-cycle";
+    case ScheduleKind::plateau: return "plateau";
+  }
+  return "?";
+}
+
+std::int64_t TrainingLength::steps(std::int64_t steps_per_epoch) const {
+  if (count == 0) return 0;
+  const double steps = in_epochs ? count * static_cast<double>(steps_per_epoch) : count;
+  return std::max<std::int64_t>(1, std::llround(steps));
+}
+
+std::string text(const ScheduleOptions& options) {
+  const std::string_view name = name_of(options.kind);
+  switch (options.kind) {
+    case ScheduleKind::step:
+    case ScheduleKind::multistep:
+      return fmt::format("{}:{}:{}", name, fmt::join(options.epochs, ","), options.factor);
+    case ScheduleKind::plateau: return fmt::format("{}:{}:{}", name, options.patience, options.factor);
+    default: return std::string(name);
+  }
+}
+
+std::string text(const TrainingLength& length) {
+  return fmt::format("{}{}", length.count, length.in_epochs ? "e" : "");
+}
+
+double highest_rate(const TrainerConfig& config) {
+  const double batches = static_cast<double>(config.batch_size * config.accumulate) /
+                         static_cast<double>(config.lr_scaling_batch);
+  switch (config.lr_scaling) {
+    case LrScaling::none: break;
+    case LrScaling::linear: return config.lr * batches;
+    case LrScaling::sqrt: return config.lr * std::sqrt(batches);
+  }
+  return config.lr;
+}
+
+Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int64_t steps_per_epoch) {
+  const double rate = highest_rate(config);
+  if (config.schedule) return config.schedule(rate, steps);
+  ATH_CHECK(config.min_lr < rate, "--min-lr: must be below the highest learning rate {}, but got {}", rate,
+            config.min_lr);
+  const std::int64_t warmup = config.warmup ? config.warmup->steps(steps_per_epoch) : 0;
+  if (config.schedule_options.kind == ScheduleKind::one_cycle) {
+    const double rise = config.warmup
+                            ? std::min(static_cast<double>(warmup) / static_cast<double>(steps), 1.0)
+                            : kOneCycleRise;
+    return schedules::one_cycle({.max_rate = rate,
+                                 .total = steps,
+                                 .rise = rise,
+                                 .div_factor = kOneCycleDivisor,
+                                 .final_div_factor = config.min_lr > 0
+                                                         ? rate / kOneCycleDivisor / config.min_lr
+                                                         : kOneCycleFinalDivisor});
+  }
+  Schedule after = after_warm_up(config, rate, steps - warmup, steps_per_epoch);
+  if (warmup == 0) return after;
+  // Its first step trains, too.
+  return schedules::warm_up(warmup, std::move(after), 1 / static_cast<double>(warmup));
+}
+
+bool depends_on_length(const TrainerConfig& config) {
+  const ScheduleKind kind = config.schedule_options.kind;
+  return config.schedule || kind == ScheduleKind::cosine || kind == ScheduleKind::one_cycle;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena,
+                                          int first_slot) {
+  if (config.optimizer) return config.optimizer(arena);
+  const auto weight_decay = static_cast<float>(config.weight_decay);
+  switch (config.optimizer_kind) {
+    case OptimizerKind::sgd: break;
+    case OptimizerKind::adam:
+      return make<Adam>(
+          config, arena, first_slot,
+          AdamOptions{.beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = weight_decay});
+    case OptimizerKind::adamw:
+      return make<AdamW>(
+          config, arena, first_slot,
+          AdamWOptions{.beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = weight_decay});
+    case OptimizerKind::muon: return make_muon(config, arena, first_slot);
+  }
+  return make<Sgd>(config, arena, first_slot,
+                   SgdOptions{.momentum = static_cast<float>(config.momentum),
+                              .weight_decay = weight_decay,
+                              .nesterov = config.nesterov && config.momentum > 0});
+}
+
+void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules) {
+  const auto check_unused = [&](const char* what, std::initializer_list<const char*> names) {
+    for (const FlagValue& flag : config.flags) {
+      const bool is_one = std::find(names.begin(), names.end(), flag.name) != names.end();
+      ATH_CHECK(!is_one || flag.from == "default", "{}: must be left out, for {} brings {} of its own",
+                flag.name, config.program, what);
+    }
+  };
+  if (own_optimizers || config.optimizer)
+    check_unused("optimizers",
+                 {"--optimizer", "--momentum", "--nesterov", "--betas", "--weight-decay", "--decay"});
+  if (own_schedules || config.schedule)
+    check_unused("learning rates", {"--schedule", "--warmup", "--min-lr"});
+  if (own_schedules) check_unused("learning rates", {"--scale-lr"});  // config.schedule gets the scaled rate
+}
+
+std::string describe_recipe(const TrainerConfig& config) {
+  const bool has_momentum =
+      config.optimizer_kind == OptimizerKind::sgd || config.optimizer_kind == OptimizerKind::muon;
+  std::string all;
+  if (!config.optimizer) {
+    all = has_momentum
+              ? fmt::format("{} (momentum {}", name_of(config.optimizer_kind), config.momentum)
+              : fmt::format("{} (betas {} {}", name_of(config.optimizer_kind), config.beta1, config.beta2);
+    all += fmt::format(", weight decay {}), ", config.weight_decay);
+  }
+  const double rate = highest_rate(config);
+  all += fmt::format("learning rate up to {:.6g}", rate);
+  if (config.lr_scaling != LrScaling::none)
+    all += fmt::format(" ({} for {} images, scaled)", config.lr, config.lr_scaling_batch);
+  if (!config.schedule) all += fmt::format(", {}", text(config.schedule_options));
+  if (config.warmup && !config.schedule)
+    all += fmt::format(", warm-up {} {}{}", config.warmup->count, config.warmup->in_epochs ? "epoch" : "step",
+                       config.warmup->count == 1 ? "" : "s");
+  return all;
+}
+
+}  // namespace athanor

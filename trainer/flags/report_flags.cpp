@@ -1,0 +1,92 @@
+// Flags of what a run leaves and tells: its folder, checkpoints, metrics, profile.
+
+#include "trainer/flags/detail/read_flag.h"
+#include "trainer/flags/detail/shared_flags.h"
+
+namespace athanor::detail {
+
+using namespace read_flag;
+
+namespace {
+
+constexpr char kProfile[] =
+    "simple: show at the end where the time went, by part and by op; advanced: by layer, too; trace: write "
+    "trace.json, for Perfetto, to --run-dir [none]";
+
+void add_beginning_flags(FlagTable& flags, TrainerConfig& config);
+
+}  // namespace
+
+void add_report_flags(FlagTable& flags, TrainerConfig& config) {
+  flags.group("Checkpoints and reports");
+  flags.add("--metrics FILE",
+            "append JSON lines: one per logged step and per epoch, one at the end [metrics.jsonl of "
+            "--run-dir, else none]",
+            config.metrics, path);
+  flags.add("--profile,--profiler KIND", kProfile, config.profile, profile);
+  flags.add("--progress on|off", "whether to tell on stdout how it goes; off leaves errors alone [on]",
+            config.progress, on_or_off);
+  flags.on("--forbid-sync", "a step that waits for the device is an error", config.forbid_sync);
+  flags.add("--run-dir DIR|none",
+            "folder of the run: its weights, metrics.jsonl, checkpoints/ and the pictures of samples/ go "
+            "there, unless "
+            "flags say where [the next of " +
+                (config.run_root.empty() ? "runs" : config.run_root.string()) + "/1, 2, ...]",
+            config.run_dir, [&config](Text flag, Text text) {
+              config.run_root.clear();
+              return text == "none" ? "" : path(flag, text);
+            });
+  flags.add("--report on|off", "report.html in the run's folder: curves, times, mistakes [on]", config.report,
+            on_or_off);
+  flags.add("--checkpoint-dir DIR",
+            "save checkpoints there, and keep the newest [checkpoints/ of --run-dir, else none]",
+            config.checkpoint_dir, path);
+  flags.add(
+      "--checkpoint-every STEPS|Nmin",
+      "save after every so many steps, skipped ones included, or minutes, and at the end; SIGUSR1 saves "
+      "at once [once per epoch]",
+      config.checkpoint_every, [&config](Text flag, Text text) -> std::int64_t {
+        if (!text.ends_with("min")) return whole(1)(flag, text);
+        config.checkpoint_every_s = 60 * positive(1e-3, 1e7)(flag, text.substr(0, text.size() - 3));
+        return 0;
+      });
+  flags.add("--keep N", "checkpoints that are kept, the newest ones [{}]", config.checkpoint_keep, whole(1));
+  flags.add("--save-top-k K", "save after each epoch, and keep the best K by --monitor, too [none]",
+            config.save_top_k, whole(1));
+  flags.on(
+      "--async-checkpoints",
+      "write checkpoints from a copy in memory while training goes on: takes memory for all that is saved",
+      config.async_checkpoints);
+  flags.add(
+      "--resume auto|FILE",
+      "resume from a checkpoint, with the flags of its run; auto: the newest valid one in "
+      "--checkpoint-dir or --run-dir, or of the newest run with these settings that was not finished; a "
+      "fresh start where there is none",
+      config.resume, path);
+  if (!config.models.empty()) add_beginning_flags(flags, config);
+}
+
+namespace {
+
+/// What a model begins with; a task's networks are the program's to fill.
+void add_beginning_flags(FlagTable& flags, TrainerConfig& config) {
+  flags.add(
+      "--pretrained FILE",
+      "initial weights: a run's model, a checkpoint, or safetensors or a .pth of torchvision's or timm's "
+      "model of this name; if the number of classes differs, the last layer starts from random weights "
+      "[random]",
+      config.pretrained, path);
+  flags.on("--reset-head",
+           "with --pretrained: the last layer starts from random weights where the number of classes is the "
+           "same, too",
+           config.reset_head);
+  flags.on(
+      "--validate-only",
+      "train nothing: measure the model.safetensors of --pretrained, or of the newest run, on the images "
+      "to validate on, as athanor evaluate does",
+      config.validate_only);
+}
+
+}  // namespace
+
+}  // namespace athanor::detail

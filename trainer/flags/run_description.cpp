@@ -1,0 +1,134 @@
+// What a training says of itself: to its user, to other ranks, in its product's file.
+
+#include <algorithm>
+#include <limits>
+
+#include "tensor/counters.h"
+#include "tensor/error.h"
+#include "trainer/profile/layers.h"
+#include "trainer/readable.h"
+#include "trainer/run.h"
+
+namespace athanor {
+
+// What ranks must have alike, or they would part sooner or later: besides what a run's results depend on,
+// whatever decides which messages there are. What is a rank's own business (threads, device, workers, where
+// files lie) is not compared. Known before ranks do anything together.
+StateDict Run::shared_settings() const {
+  const auto given = [](bool is) { return is ? "given" : "not given"; };
+  StateDict shared;
+  const auto set = [&](const char* name, const auto& value) { shared.set(name, fmt::format("{}", value)); };
+  set("strategy", name_of(strategy_.kind()));
+  set("algorithm", dist::name_of(config_.collectives.algorithm));
+  set("fast_dev_run", config_.fast_dev_run);
+  set("checkpoint_dir", given(!config_.checkpoint_dir.empty()));
+  set("checkpoint_every", config_.checkpoint_every);
+  set("checkpoint_every_s", config_.checkpoint_every_s);
+  set("phase", config_.phase);
+  set("resume", given(!config_.resume.empty()));
+  set("patience_at_floor", config_.patience_at_floor);
+  for (const Setting& setting :
+       settings_of(data_and_steps(), feeding_.pixels(), schedules(), total_steps(), "")) {
+    if (!shared.contains(setting.name)) shared.set(setting.name, setting.value);
+  }
+  return shared;
+}
+
+std::int64_t Run::total_steps() const {
+  const std::int64_t all = config_.epochs * feeding_.steps_per_epoch();
+  if (config_.fast_dev_run > 0) return std::min(all, config_.fast_dev_run);
+  return config_.max_steps > 0 ? std::min(all, config_.max_steps) : all;
+}
+
+FitInfo Run::data_and_steps() const {
+  FitInfo info{config_, feeding_.train().spec()};
+  info.train_samples = feeding_.train().samples();
+  info.val_samples = feeding_.held_out() ? feeding_.held_out()->samples() : 0;
+  info.steps_per_epoch = feeding_.steps_per_epoch();
+  info.total_steps = total_steps();
+  return info;
+}
+
+FitInfo Run::describe() const {
+  FitInfo info = data_and_steps();
+  for (const auto& networks : networks_) info.parameters += networks->arena().numel();
+  info.frozen_parameters = frozen_.numel();
+  info.threads = cpu_context().threads();
+  info.ranks = strategy_.world_size();
+  info.strategy = strategy_.describe(config_.ranks_note);
+  info.feeding = feeding_.describe();
+  info.resumed_from = checkpoints_.resumed_from();
+  info.attempted = position_.attempted;
+  info.notes = checkpoints_.notes();
+  if (!threads_note_.empty()) info.notes.push_back(threads_note_);
+  info.nothing_to_do = nothing_to_do(info);
+  info.classifies = task_.classifies();
+  const std::vector<OptimizerSpec> optimizers = task_.optimizers();
+  info.own_rates = std::any_of(optimizers.begin(), optimizers.end(),
+                               [](const OptimizerSpec& spec) { return static_cast<bool>(spec.schedule); });
+  return info;
+}
+
+// The layers that one sample goes through: of the network, where it is the only one and needs no name, else
+// of what the task does in validation, or, where that calls none, in training.
+std::string Run::summary() {
+  const AllowSync allow;  // nothing is being trained yet
+  nn::Module& networks = task_.networks();
+  std::vector<Layer> layers;
+  try {
+    Loader loader(train_,
+                  {.batch_size = 1, .workers = 0, .prefetch = 1, .epochs = 1, .device = config_.device});
+    Batch one;
+    loader.next(one);
+    const Batch batch = feeding_.prepare(one, 0, false);
+    MetricSums sums(config_.device);
+    std::int64_t draws = 0;
+    Step step(feeding_.place(0, 0, 1, false), draws, {.metrics = sums, .times = times_});
+    networks.eval();
+    layers = trace_layers(networks, [&] {
+      if (task_.network_names() == std::vector<std::string>{""}) {
+        networks(batch["image"]);
+      } else {
+        task_.validation_step(batch, step);
+      }
+    });
+    const auto has_network = [](const Layer& layer) { return !layer.name.empty(); };
+    if (std::none_of(layers.begin(), layers.end(), has_network))
+      layers = trace_layers(networks, [&] { task_.training_step(batch, step); });
+    if (task_.network_names() != std::vector<std::string>{""})  // what is measured is no layer
+      layers.erase(std::find_if(layers.rbegin(), layers.rend(), has_network).base(), layers.end());
+  } catch (const Error&) {  // training will say what is wrong with the data
+  }
+  return table_of(layers, networks.parameter_count());
+}
+
+// As Limits will find; an epoch whose steps are done may still have to be reported.
+std::string Run::nothing_to_do(const FitInfo& info) const {
+  if (info.resumed_from.empty()) return {};
+  if (position_.ended) return position_.ended->why;
+  if (position_.attempted >= info.total_steps) {
+    if (info.total_steps == config_.max_steps)
+      return fmt::format("--max-steps {} is reached", config_.max_steps);
+    return config_.epochs == 1 ? "its epoch is done"
+                               : fmt::format("all of its {} epochs are done", config_.epochs);
+  }
+  if (position_.elapsed_s < config_.max_time_s) return {};
+  return fmt::format("--max-time is used up ({} of {}); with more of it the run goes on",
+                     duration(position_.elapsed_s), duration(config_.max_time_s));
+}
+
+ModelInfo Run::describe_model(std::uint64_t hash) {
+  ModelInfo info{.program = config_.program, .model = config_.model, .classifies = task_.classifies()};
+  info.images = train_.spec();
+  info.class_names = train_.class_names();
+  info.pixels = feeding_.pixels();
+  info.shorter_side = train_.shorter_side();
+  info.precision = config_.precision;
+  info.batch_size = config_.validated_at_once();
+  info.ranks = strategy_.world_size();
+  info.test_loss = info.test_accuracy = std::numeric_limits<double>::quiet_NaN();
+  info.weights_hash = hash;
+  return info;
+}
+
+}  // namespace athanor

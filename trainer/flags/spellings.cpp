@@ -1,0 +1,177 @@
+#include "trainer/flags/detail/spellings.h"
+
+#include <algorithm>
+#include <cctype>
+#include <span>
+#include <string_view>
+
+namespace athanor {
+namespace {
+
+/// A flag of another trainer that takes the same value as ours.
+struct Same {
+  std::string_view theirs, ours;
+  std::string_view behind = {};  ///< written behind the value
+};
+constexpr Same kSame[] = {
+    {"--gpus", "--devices"},
+    {"--opt", "--optimizer"},
+    {"--sched", "--schedule"},
+    {"--scheduler", "--schedule"},
+    {"--lr-scheduler", "--schedule"},
+    {"--smoothing", "--label-smoothing"},
+    {"--bs", "--batch-size"},
+    {"--train-batch-size", "--batch-size"},
+    {"--eval-batch-size", "--val-batch-size"},
+    {"--validation-batch-size", "--val-batch-size"},
+    {"--learning-rate", "--lr"},
+    {"--drop", "--dropout"},
+    {"--clip-grad", "--clip-norm"},
+    {"--max-norm", "--clip-norm"},
+    {"--gradient-accumulation-steps", "--accumulate"},
+    {"--grad-accum-steps", "--accumulate"},
+    {"--img-size", "--image-size"},
+    {"--input-size", "--image-size"},
+    {"--sync-batchnorm", "--sync-bn"},
+    {"--ckpt-path", "--resume"},
+    {"--resume-from-checkpoint", "--resume"},
+    {"--initial-checkpoint", "--pretrained"},
+    {"--default-root-dir", "--run-dir"},
+    {"--output", "--run-dir"},
+    {"--output-dir", "--run-dir"},
+    {"--warmup-epochs", "--warmup", "e"},
+    {"--warmup-steps", "--warmup"},
+    {"--check-val-every-n-epoch", "--val-every", "e"},
+    {"--log-interval", "--log-every"},
+    {"--log-every-n-steps", "--log-every"},
+    {"--num-sanity-val-steps", "--sanity-val"},
+    {"--random-seed", "--seed"},
+    {"--nproc-per-node", "--devices"},
+};
+
+/// One that has no twin here, and what to do instead.
+struct Answer {
+  std::string_view theirs, instead;
+};
+constexpr Answer kAnswers[] = {
+    {"--amp", "use --precision bf16 or --precision f16"},
+    {"--fp16", "use --precision f16"},
+    {"--bf16", "use --precision bf16"},
+    {"--half", "use --precision f16"},
+    {"--model-ema", "use --ema DECAY, as in --ema 0.999"},
+    {"--swa", "use --ema DECAY, which keeps a running average of the weights"},
+    {"--reprob", "use --augment random-erasing:P"},
+    {"--aa", "use --augment rand-augment"},
+    {"--auto-augment", "use --augment rand-augment"},
+    {"--hflip", "use --augment flip"},
+    {"--mixup", "use --augment mixup:ALPHA"},
+    {"--mixup-alpha", "use --augment mixup:ALPHA"},
+    {"--cutmix", "use --augment cutmix:ALPHA"},
+    {"--cutmix-alpha", "use --augment cutmix:ALPHA"},
+    {"--color-jitter", "use --augment color-jitter"},
+    {"--cutout", "use --augment cutout:PIXELS"},
+    {"--num-classes", "leave it out: the data set says how many classes there are"},
+    {"--in-chans", "leave it out: the data set says how many channels there are"},
+    {"--num-nodes", "start the program on all machines with mpirun or srun"},
+    {"--nnodes", "start the program on all machines with mpirun or srun"},
+    {"--distributed-backend",
+     "leave it out: GPUs talk by NCCL, CPUs by sockets or MPI; --algorithm says how they sum"},
+    {"--dist-backend",
+     "leave it out: GPUs talk by NCCL, CPUs by sockets or MPI; --algorithm says how they sum"},
+    {"--local-rank", "leave it out: --devices N starts the ranks, and mpirun and srun say which is which"},
+    {"--auto-lr-find", "use --find-lr"},
+    {"--auto-scale-batch-size", "use --find-batch-size"},
+    {"--auto-select-gpus", "use --devices N"},
+    {"--tpu-cores", "leave it out: there are CPUs and NVIDIA GPUs"},
+    {"--no-cuda", "use --device cpu"},
+    {"--cuda", "use --device cuda"},
+    {"--cpu", "use --device cpu"},
+    {"--patience", "use --early-stop METRIC:PATIENCE"},
+    {"--early-stopping", "use --early-stop METRIC:PATIENCE, as in --early-stop val_loss:10"},
+    {"--early-stopping-patience", "use --early-stop METRIC:PATIENCE"},
+    {"--decay-epochs", "use --schedule step:EPOCHS"},
+    {"--decay-rate", "use --schedule step:EPOCHS:FACTOR"},
+    {"--step-size", "use --schedule step:EPOCHS"},
+    {"--gamma", "use --schedule step:EPOCHS:FACTOR"},
+    {"--milestones", "use --schedule multistep:EPOCH,EPOCH"},
+    {"--cooldown-epochs", "leave it out; --schedule cosine goes down over the whole run"},
+    {"--no-progress-bar", "use --progress off"},
+    {"--enable-progress-bar", "use --progress off to turn it off"},
+    {"--enable-checkpointing", "use --run-dir none to save nothing"},
+    {"--save-every", "use --checkpoint-every STEPS"},
+    {"--benchmark", "leave it out: plans are always measured, unless --deterministic"},
+    {"--channels-last", "leave it out: images are always stored channels last"},
+    {"--torchcompile", "leave it out: fused functions are always used"},
+    {"--compile", "leave it out: fused functions are always used"},
+    {"--pin-mem", "use --pin-memory on, which is the default"},
+    {"--split-bn",
+     "leave it out: batch norms take their statistics from each rank's images; --sync-bn from all"},
+    {"--tta", "leave it out: validation looks at each image once"},
+};
+
+bool is(std::span<const std::string> known, const std::string& flag) {
+  return std::find(known.begin(), known.end(), flag) != known.end();
+}
+
+/// "--max_epochs" as "--max-epochs".
+std::string dashed(std::string name) {
+  std::replace(name.begin() + 2, name.end(), '_', '-');
+  return name;
+}
+
+const Same* twin_of(std::string_view flag) {
+  const auto found =
+      std::find_if(std::begin(kSame), std::end(kSame), [&](const Same& one) { return one.theirs == flag; });
+  return found == std::end(kSame) ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::vector<std::string> in_our_words(const std::vector<std::string>& arguments,
+                                      const std::vector<std::string>& known) {
+  std::vector<std::string> ours;
+  std::string_view behind;  // to be written behind the next argument
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const bool is_last = i + 1 == arguments.size();
+    if (!argument.starts_with("--") || argument.size() < 3) {
+      ours.push_back(argument + std::string(behind));
+      behind = {};
+      continue;
+    }
+    const std::size_t equals = argument.find('=');
+    std::string name = argument.substr(0, equals);
+    std::string value = equals == std::string::npos ? "" : argument.substr(equals);
+    if (!is(known, name) && (is(known, dashed(name)) || twin_of(dashed(name)))) name = dashed(name);
+    if (const Same* const twin = is(known, name) ? nullptr : twin_of(name);
+        twin && is(known, std::string(twin->ours))) {
+      name = twin->ours;
+      if (value.empty())
+        behind = twin->behind;
+      else
+        value += twin->behind;
+    }
+    ours.push_back(name + value);
+    // Lightning's bare --profiler; and -1 for all devices.
+    if ((name == "--profiler" || name == "--profile") && value.empty() &&
+        (is_last || arguments[i + 1].starts_with("--")))
+      ours.back() += "=simple";
+    if (name == "--devices" && value == "=-1") ours.back() = "--devices=auto";
+    if (name == "--devices" && value.empty() && !is_last && arguments[i + 1] == "-1") {
+      ours.emplace_back("auto");
+      ++i;
+    }
+  }
+  return ours;
+}
+
+std::string answer_to(const std::string& flag) {
+  if (!flag.starts_with("--") || flag.size() < 3) return {};
+  const std::string name = dashed(flag);
+  for (const Answer& answer : kAnswers) {
+    if (answer.theirs == name) return std::string(answer.instead);
+  }
+  return {};
+}
+
+}  // namespace athanor

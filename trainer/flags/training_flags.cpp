@@ -1,0 +1,152 @@
+// Flags of the training itself: how long, in what steps, on what data, and which weights are kept.
+
+#include <algorithm>
+
+#include "tensor/nearest.h"
+#include "trainer/flags/detail/read_flag.h"
+#include "trainer/flags/detail/shared_flags.h"
+
+namespace athanor::detail {
+
+using namespace read_flag;
+
+void add_training_flags(FlagTable& flags, TrainerConfig& config) {
+  flags.group("Training");
+  if (!config.models.empty()) {
+    const std::string names = fmt::format("{}", fmt::join(config.models, " "));
+    flags.add("--model NAME", fmt::format("one of {} [{}]", names, config.model), config.model,
+              [&config, names](Text flag, Text text) {
+                ATH_CHECK(std::find(config.models.begin(), config.models.end(), text) != config.models.end(),
+                          "{}: must be one of {}, but got '{}'{}", flag, names, text,
+                          did_you_mean(text, config.models));
+                return text;
+              });
+  }
+  flags.add("--epochs,--max-epochs N", "passes over the training set [{}]", config.epochs, whole(1));
+  flags.add("--max-steps N", "stop after N steps, skipped ones included [no limit]", config.max_steps,
+            word_or("-1", -1, whole(1)));
+  flags.add(
+      "--max-time TIME",
+      "stop after so much training, including time before --resume: SECONDS, HH:MM:SS or DD:HH:MM:SS [no "
+      "limit]",
+      config.max_time_s, max_time);
+  flags.add("--batch-size N", "images per backward pass, of all devices together [{}]", config.batch_size,
+            whole(1));
+  flags.add("--val-batch-size N", "images per batch of validation [the larger of --batch-size and 256]",
+            config.val_batch_size, whole(1));
+  flags.add("--accumulate,--accumulate-grad-batches N", "backward passes per step [1]", config.accumulate,
+            whole(1, 1'000'000));
+  flags.add("--clip-norm,--gradient-clip-val X", "clip gradients to this norm, of all together [none]",
+            config.clip_norm, positive(1e-30, 1e15));
+  flags.add("--clip-value X", "clip each gradient to [-X, X], after --clip-norm [none]", config.clip_value,
+            positive(1e-30, 1e15));
+  flags.add("--skip-outliers Z", "skip steps whose gradient norm is Z deviations above its mean [none]",
+            config.skip_outliers, positive(1e-3, 1e6));
+  flags.add("--class-weights KIND",
+            "balanced: in training losses a class weighs the more, the fewer images it has; none [none]",
+            config.balanced_classes, one_of<bool>({{"none", false}, {"balanced", true}}));
+  flags.add("--seed N", "random seed: initial weights, order and augmentation of images, dropout [0]",
+            config.seed, seed);
+}
+
+/// When validation is due, and what of the data is used.
+void add_cadence_flags(FlagTable& flags, TrainerConfig& config) {
+  flags.group("Validation and limits");
+  flags.add("--val-every N[e]", "validate after every N steps, or N epochs as 2e [1e]", config.val_every,
+            [](Text flag, Text text) {
+              const TrainingLength every = training_length(flag, text);
+              ATH_CHECK(every.count > 0, "{}: must be above 0, but got {}", flag, text);
+              return every;
+            });
+  flags.add("--limit-train-batches N",
+            "train on N batches of each epoch, or on a share of them, as 0.1 [1.0]",
+            config.limit_train_batches, batch_limit(1));
+  flags.add("--limit-val-batches N", "validate on N batches, or on a share of them; 0: never [1.0]",
+            config.limit_val_batches, batch_limit(0));
+  flags.add("--overfit-batches N",
+            "train on the same N batches in each epoch, and validate on N: a model that cannot learn them by "
+            "heart has a fault [0]",
+            config.overfit_batches, whole(0));
+  flags.add("--sanity-val N", "try N batches of validation before training [{}]", config.sanity_val,
+            whole(0));
+  flags.add_switch(
+      "--fast-dev-run",
+      "one step and one batch of validation, to try everything; =N: N of each; leaves nothing behind",
+      config.fast_dev_run, whole(1));
+  flags.add(
+      "--nan-policy POLICY",
+      "where a gradient is not finite: skip the step, up to 16 in a row; or stop, and name the op [skip]",
+      config.stop_on_nan, one_of<bool>({{"skip", false}, {"stop", true}}));
+  flags.on("--detect-anomaly", "the same as --nan-policy stop", config.stop_on_nan);
+}
+
+// What is kept, when it ends, and what does not train.
+void add_weight_flags(FlagTable& flags, TrainerConfig& config) {
+  flags.add("--ema DECAY", "validate and keep a running average of the weights [none]", config.ema_decay,
+            below_1);
+  flags.add(
+      "--early-stop METRIC:PATIENCE",
+      "stop when val_loss, val_accuracy or train_loss has not improved for PATIENCE validations, and keep "
+      "the best weights; for another metric that the program logs: METRIC:PATIENCE:min or :max. More behind "
+      "commas: min_delta=X, mode=min|max, stop_at=X, diverge_at=X",
+      config.early_stop, early_stop);
+  flags.add(
+      "--monitor METRIC",
+      "keep the weights of the best validation, without stopping: val_loss, val_accuracy, train_loss, or "
+      "for another metric that the program logs METRIC:min or :max [the last weights]",
+      config.early_stop, monitor);
+  flags.add_each("--freeze PREFIX[:EPOCHS]",
+                 "do not train the part of the network of that name (layer1, features.0), nor move its batch "
+                 "norms' statistics, or not in the first EPOCHS; may be given several times [none]",
+                 config.freeze, freeze);
+}
+
+void add_data_flags(FlagTable& flags, TrainerConfig& config) {
+  flags.group("Data");
+  flags.add("--data-dir DIR", "folder that holds mnist/, cifar10/, ... [$ATHANOR_DATA_DIR, else data-cache]",
+            config.data_dir, path);
+  if (!config.models.empty()) {
+    flags.add(
+        "--data KIND",
+        "synthetic, or synthetic:N: N made-up images (2,048) of the size that the model is known for, to try "
+        "and to time it without data [the program's]",
+        config.synthetic_images, [](Text flag, Text text) -> std::int64_t {
+          ATH_CHECK(text == "synthetic" || text.starts_with("synthetic:"),
+                    "{}: must be synthetic or synthetic:N, but got '{}'", flag, text);
+          return text == "synthetic" ? 2048 : whole(1, 10'000'000)(flag, text.substr(10));
+        });
+  }
+  if (config.image_size > 0) {
+    flags.add("--image-size PIXELS", "side that images are brought to [{}]", config.image_size,
+              whole(1, 65536));
+    flags.add("PHOTOS PATH",
+              "all images: a folder for each class, or other data; --val-split of them are validated on, and "
+              "the others trained on",
+              config.photos, path);
+    flags.add("--val-split SHARE", "the share of PHOTOS, of each class, to validate on [{}]",
+              config.val_split, positive(1e-6, 1 - 1e-6));
+    flags.add("--test PATH", "images that choose nothing, and are measured once, at the end [none]",
+              config.test_data, path);
+    flags.add("--train PATH", "training images [DIR/train below --data-dir]", config.train_data, path);
+    flags.add("--val PATH", "images to validate on [DIR/val below --data-dir]", config.val_data, path);
+  }
+  flags.add("--workers,--num-workers N", "loader threads; auto, or 0 to load in the training thread [auto]",
+            config.workers, word_or("auto", LoaderOptions::kAuto, whole(0, 1024)));
+  flags.add("--persistent-workers on|off",
+            "whether those threads outlive the epoch; off, to see what that saves [on]",
+            config.persistent_workers, on_or_off);
+  flags.add("--pin-memory on|off",
+            "whether batches for a GPU lie in pinned memory; off, to see what that saves [on]",
+            config.pin_memory, on_or_off);
+  flags.add("--prefetch N", "batches held in memory, the one in use included [{}]", config.prefetch,
+            whole(1, 1024));
+  flags.add("--bad-samples POLICY",
+            "strict: a sample that cannot be read ends the run; skip[:LIMIT]: another takes its place, at "
+            "most LIMIT times an epoch [strict]",
+            config.bad_samples, bad_samples);
+  flags.add("--order O", "order of images: random, or pages, for files larger than memory [random]",
+            config.order, one_of<Order>({{"random", Order::random}, {"pages", Order::page_random}}));
+  flags.on("--data-on-device", "keep data sets that are in memory on the device", config.data_on_device);
+}
+
+}  // namespace athanor::detail

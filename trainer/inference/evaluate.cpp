@@ -1,0 +1,154 @@
+#include "trainer/inference/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "autograd/grad_mode.h"
+#include "autograd/loss.h"
+#include "autograd/shape.h"
+#include "data/detail/batch_plan.h"
+#include "data/preprocess.h"
+#include "kernels/context.h"
+#include "nn/models/model.h"
+#include "tensor/error.h"
+#include "tensor/printable.h"
+#include "trainer/frozen_weights.h"
+#include "trainer/readable.h"
+
+namespace athanor {
+namespace {
+
+std::string size_of_images(const ImageSpec& spec) {
+  return fmt::format("{}x{}x{}", spec.height, spec.width, spec.channels);
+}
+
+void check_fits(const ModelInfo& model, const Dataset& data) {
+  const ImageSpec &takes = model.images, &has = data.spec();
+  ATH_CHECK(data.size() > 0, "evaluate: there must be images, but there are none");
+  const std::vector<FieldSpec> fields = data.fields();
+  ATH_CHECK(has.classes > 0 && std::any_of(fields.begin(), fields.end(),
+                                           [](const FieldSpec& field) { return field.name == "label"; }),
+            "evaluate: images must have labels, but have none");
+  ATH_CHECK(takes.height == has.height && takes.width == has.width && takes.channels == has.channels,
+            "evaluate: images must be {}, as the model takes them, but are {}", size_of_images(takes),
+            size_of_images(has));
+  const std::vector<std::string> names = data.class_names();
+  if (names.empty() || model.class_names.empty()) {
+    ATH_CHECK(has.classes <= takes.classes,
+              "evaluate: there must be at most {} classes, as the model has, but "
+              "there are {}",
+              takes.classes, has.classes);
+    return;
+  }
+  for (std::size_t i = 0; i < std::max(names.size(), model.class_names.size()); ++i) {
+    const auto at = [&](const std::vector<std::string>& all) {
+      return i < all.size() ? fmt::format("'{}'", all[i]) : std::string("none");
+    };
+    ATH_CHECK(at(names) == at(model.class_names),
+              "evaluate: images must have the classes of the model, but class {} is {} there and {} here", i,
+              at(model.class_names), at(names));
+  }
+}
+
+LoaderOptions loading(const ModelInfo& model, const EvaluateOptions& options) {
+  LoaderOptions loader;
+  if (model.batch_size > 0) loader.batch_size = model.batch_size;
+  loader.workers = options.workers;
+  loader.device = options.device;
+  loader.epochs = 1;
+  loader.on_warning = options.on_note;
+  return loader;
+}
+
+/// Rows of a batch, as a rank of several had them.
+Batch part_of(const Batch& batch, std::int64_t first, std::int64_t count) {
+  Batch part = batch;
+  part.images = narrow(batch.images, 0, first, count);
+  part.labels = narrow(batch.labels, 0, first, count);
+  part.samples = narrow(batch.samples, 0, first, count);
+  part.fields = {};  // masks and the like
+  return part;
+}
+
+/// "loss 0.0216   top-1 98.89 %"
+std::string figures(double loss, double top1) {
+  return fmt::format("loss {:.4f}   top-1 {:.2f} %", loss, 100 * top1);
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Module> make_network(const ModelFile& model) {
+  const ModelInfo& info = model.info;
+  const std::vector<std::string> known = nn::model_names();
+  ATH_CHECK(info.classifies && std::find(known.begin(), known.end(), info.model) != known.end(),
+            "model: {} must hold a classifier that --model names, but holds {} of {}: its own program knows "
+            "how to use it",
+            model.path.string(), info.model.empty() ? "a network" : info.model, info.program);
+  const ImageSpec& images = info.images;
+  try {
+    auto network = nn::make_model(info.model, {images.classes, images.channels, images.height}, 0);
+    network->load_state_dict(model.weights);
+    return network;
+  } catch (const ArgumentError& error) {
+    detail::fail<IoError>("model: {} cannot be used: {}", model.path.string(), error.what());
+  }
+}
+
+Evaluation evaluate(const ModelFile& model, const Dataset& data, const EvaluateOptions& options) {
+  check_fits(model.info, data);
+  const std::unique_ptr<nn::Module> network = make_network(model);
+  return evaluate(*network, model, data, options);
+}
+
+Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& data,
+                    const EvaluateOptions& options) {
+  const ModelInfo& info = model.info;
+  check_fits(info, data);
+  network.load_state_dict(model.weights);
+  const FrozenWeights weights(network.parameters(), network.buffers(), info.precision, options.device);
+  network.eval();
+  const Preprocess preprocess(info.images, info.pixels, compute_dtype(info.precision), options.device);
+  Loader loader(data, loading(info, options));
+  const InferenceMode inference;
+  const std::int64_t classes = info.images.classes;
+  Evaluation evaluation(classes, info.class_names, std::min(options.top, classes), options.worst);
+  loader.start_epoch(0);
+  for (Batch batch; loader.next(batch);) {
+    const std::int64_t samples = batch.size();
+    for (int rank = 0; rank < info.ranks; ++rank) {
+      const auto rows = detail::BatchPlan{samples, samples, rank, info.ranks}.rows_of(0);
+      if (rows.count == 0) continue;
+      const Batch part = preprocess.prepare(part_of(batch, rows.first, rows.count), 0, false);
+      const Tensor logits = network(part["image"]);
+      evaluation.add(cross_entropy(logits, part.labels, 0, Reduction::none), logits, part.labels,
+                     part.samples);
+    }
+    if (options.on_progress) options.on_progress(evaluation.images());
+  }
+  return evaluation;
+}
+
+std::string summary_of(const ModelInfo& model, const Evaluation& evaluation, const Evaluated& of) {
+  std::string text =
+      fmt::format("{}: {} of {}, {}, {}\n", printable(of.model),
+                  model.model.empty() ? "a network" : printable(model.model), printable(model.program),
+                  name_of(model.precision), printable(model.weights));
+  text += fmt::format("{}: {} images\n\n{}", printable(of.data), with_commas(evaluation.images()),
+                      figures(evaluation.loss(), evaluation.top1()));
+  if (evaluation.top() > 1)
+    text += fmt::format("   top-{} {:.2f} %", evaluation.top(), 100 * evaluation.top_k());
+  const bool same = evaluation.loss() == model.test_loss && evaluation.top1() == model.test_accuracy;
+  if (same) {
+    text += "\nas its run reported";
+  } else if (std::isfinite(model.test_loss)) {
+    text += fmt::format("\nits run reported {}", figures(model.test_loss, model.test_accuracy));
+  }
+  text += "\n\n";
+  return text + text_of(evaluation, of);
+}
+
+}  // namespace athanor

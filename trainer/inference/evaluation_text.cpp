@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "tensor/printable.h"
+#include "trainer/detail/terminal.h"
+#include "trainer/inference/evaluation.h"
+#include "trainer/readable.h"
+
+namespace athanor {
+namespace {
+
+constexpr std::int64_t kClassesShown = 50, kWorstShown = 20, kMatrixShown = 20;
+constexpr std::size_t kNameColumns = 24;
+
+std::string percent(double share) {
+  return std::isnan(share) ? "-" : fmt::format("{:.2f} %", 100 * share);
+}
+
+/// At the left of so many columns, or cut.
+std::string column(const std::string& text, std::size_t columns) {
+  std::string shown = printable(text);
+  if (terminal::width_of(shown) > static_cast<int>(columns)) {
+    std::size_t end = 0, taken = 0;
+    while (taken + 1 < columns) {  // whole code points
+      do ++end;
+      while (end < shown.size() && (static_cast<unsigned char>(shown[end]) & 0xc0) == 0x80);
+      ++taken;
+    }
+    shown = shown.substr(0, end) + "~";
+  }
+  return shown + std::string(columns - static_cast<std::size_t>(terminal::width_of(shown)), ' ');
+}
+
+std::size_t name_columns(const Evaluation& evaluation) {
+  std::size_t widest = 5;
+  for (std::int64_t c = 0; c < evaluation.classes(); ++c)
+    widest = std::max(widest, static_cast<std::size_t>(terminal::width_of(printable(evaluation.name(c)))));
+  return std::min(widest, kNameColumns);
+}
+
+/// All classes where they are few, else those that the model finds least of.
+std::vector<std::int64_t> classes_shown(const Evaluation& evaluation) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(evaluation.classes()));
+  std::iota(all.begin(), all.end(), 0);
+  if (evaluation.classes() <= kClassesShown) return all;
+  std::erase_if(all, [&](std::int64_t c) { return evaluation.figures(c).images == 0; });
+  std::stable_sort(all.begin(), all.end(), [&](std::int64_t a, std::int64_t b) {
+    return evaluation.figures(a).recall() < evaluation.figures(b).recall();
+  });
+  if (std::ssize(all) > kWorstShown) all.resize(kWorstShown);
+  return all;
+}
+
+std::string class_table(const Evaluation& evaluation, std::size_t names) {
+  const std::vector<std::int64_t> shown = classes_shown(evaluation);
+  std::string text;
+  if (evaluation.classes() > kClassesShown)
+    text = fmt::format("the {} of {} classes that the model finds least of\n", shown.size(),
+                       with_commas(evaluation.classes()));
+  text +=
+      fmt::format("{}   {:>8}   {:>9}   {:>9}\n", column("class", names), "images", "precision", "recall");
+  for (const std::int64_t c : shown) {
+    const auto& figures = evaluation.figures(c);
+    text += fmt::format("{}   {:>8}   {:>9}   {:>9}\n", column(evaluation.name(c), names),
+                        with_commas(figures.images), percent(figures.precision()), percent(figures.recall()));
+  }
+  return text;
+}
+
+std::string matrix(const Evaluation& evaluation, std::size_t names) {
+  std::int64_t largest = evaluation.classes() - 1;
+  for (const auto& [pair, images] : evaluation.confusion()) largest = std::max(largest, images);
+  const std::size_t width = std::max(fmt::to_string(largest).size(), std::size_t{3}) + 1;
+  std::string text = "confusion: a row for what images show, a column for what the model says\n";
+  text += std::string(names, ' ');
+  for (std::int64_t c = 0; c < evaluation.classes(); ++c) {
+    const std::string name = printable(evaluation.name(c));
+    // A column is as narrow as its numbers: a long name gives way to the class's index.
+    const bool fits = terminal::width_of(name) < static_cast<int>(width);
+    text += fmt::format("{:>{}}", fits ? name : fmt::to_string(c), width);
+  }
+  text += '\n';
+  for (std::int64_t is = 0; is < evaluation.classes(); ++is) {
+    text += column(evaluation.name(is), names);
+    for (std::int64_t said = 0; said < evaluation.classes(); ++said) {
+      const auto found = evaluation.confusion().find({is, said});
+      text += fmt::format("{:>{}}",
+                          found == evaluation.confusion().end() ? "." : fmt::to_string(found->second), width);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+/// The pairs that are most often confused, where a matrix would not fit.
+std::string pairs(const Evaluation& evaluation) {
+  using Cell = std::pair<std::pair<std::int64_t, std::int64_t>, std::int64_t>;
+  std::vector<Cell> cells;
+  for (const auto& cell : evaluation.confusion()) {
+    if (cell.first.first != cell.first.second) cells.emplace_back(cell);
+  }
+  if (cells.empty()) return {};
+  std::stable_sort(cells.begin(), cells.end(),
+                   [](const Cell& a, const Cell& b) { return a.second > b.second; });
+  if (std::ssize(cells) > kWorstShown) cells.resize(kWorstShown);
+  std::string text = "most often confused\n";
+  for (const auto& [pair, images] : cells)
+    text += fmt::format("{:>8} of {} taken for {}\n", with_commas(images),
+                        printable(evaluation.name(pair.first)), printable(evaluation.name(pair.second)));
+  return text;
+}
+
+std::string mistakes(const Evaluation& evaluation, const Evaluated& of) {
+  if (evaluation.worst().empty()) return {};
+  const auto all = evaluation.mistakes(), shown = std::ssize(evaluation.worst());
+  std::string text = all == shown ? fmt::format("{} mistake{}", all, all == 1 ? "" : "s")
+                                  : fmt::format("the worst {} of {} mistakes", shown, with_commas(all));
+  text += fmt::format(", by {}loss\n", all == 1 ? "" : "falling ");
+  for (const Evaluation::Mistake& one : evaluation.worst()) {
+    const std::string where = of.where ? of.where(one.sample) : "";
+    text += fmt::format("{:>8.2f}   {}: {}, said {}{}\n", one.loss,
+                        where.empty() ? fmt::format("image {}", one.sample) : printable(where),
+                        printable(evaluation.name(one.label)), printable(evaluation.name(one.predicted)),
+                        std::isnan(one.probability) ? "" : fmt::format(" ({:.1f} %)", 100 * one.probability));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string text_of(const Evaluation& evaluation, const Evaluated& of) {
+  const std::size_t names = name_columns(evaluation);
+  std::string text = class_table(evaluation, names) + '\n';
+  text += evaluation.classes() <= kMatrixShown ? matrix(evaluation, names) : pairs(evaluation);
+  std::int64_t no_number = 0;
+  for (const auto& [pair, images] : evaluation.confusion())
+    no_number += pair.second == Evaluation::kNone ? images : 0;
+  if (no_number > 0)
+    text +=
+        fmt::format("of {} images the model says nothing: logits are not numbers\n", with_commas(no_number));
+  const std::string worst = mistakes(evaluation, of);
+  return worst.empty() ? text : text + '\n' + worst;
+}
+
+}  // namespace athanor

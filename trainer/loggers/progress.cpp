@@ -1,0 +1,327 @@
+#include "trainer/loggers/progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "kernels/implementations.h"
+#include "tensor/printable.h"
+#include "trainer/detail/terminal.h"
+#include "trainer/readable.h"
+#include "trainer/trainer.h"
+
+namespace athanor {
+namespace {
+
+using terminal::quoted;
+
+constexpr auto kRefresh = std::chrono::milliseconds(100);
+constexpr int kIndent = 8;       // of what is said below an epoch
+constexpr int kTableWidth = 78;  // without the star
+
+template <class... Args> void print(std::FILE* out, fmt::format_string<Args...> format, Args&&... args) {
+  const std::string text = fmt::format(format, std::forward<Args>(args)...);
+  std::fwrite(text.data(), 1, text.size(), out);
+}
+
+std::string rate(double per_second) {
+  return with_commas(std::llround(per_second));
+}
+
+std::string percent(double share) {
+  return std::isnan(share) ? "-" : fmt::format("{:.2f} %", 100 * share);
+}
+
+std::string bytes(std::int64_t count) {
+  return count < 10'000'000 ? fmt::format("{:.1f} MB", static_cast<double>(count) / 1e6)
+                            : fmt::format("{} MB", with_commas(count / 1'000'000));
+}
+
+/// "1 step", "1,234 steps".
+std::string counted(std::int64_t count, const char* what) {
+  return fmt::format("{} {}{}", with_commas(count), what, count == 1 ? "" : "s");
+}
+
+std::string describe(const Augment& augment) {
+  std::string text;
+  if (augment.pad > 0) text += fmt::format(", shifts up to {} px", augment.pad);
+  if (augment.resized_crop) text += ", resized crops";
+  if (augment.flip) text += augment.alternate_flip ? ", alternating flips" : ", flips";
+  if (augment.colour.any()) text += ", colours";
+  if (augment.rand_augment) text += ", rand-augment";
+  if (augment.cutout > 0) text += fmt::format(", cutout {}", augment.cutout);
+  if (augment.random_erasing > 0) text += ", erasing";
+  if (augment.mixup > 0) text += fmt::format(", mixup {}", augment.mixup);
+  if (augment.cutmix > 0) text += fmt::format(", cutmix {}", augment.cutmix);
+  return text;
+}
+
+/// "0.2162"; "-" where none was measured.
+std::string loss(double value) {
+  return std::isnan(value) ? "-" : fmt::format("{:.4f}", value);
+}
+
+/// The loss, or else the first of what is measured.
+std::string running(const Metrics& metrics) {
+  if (std::isnan(metrics.loss) && !metrics.others.empty())
+    return fmt::format("{} {:.4f}", metrics.others[0].name, metrics.others[0].value);
+  return fmt::format("loss {:.4f}", metrics.loss);
+}
+
+/// "train_psnr 21.4, val_psnr 22.07"
+std::string listed(const std::vector<NamedValue>& values) {
+  std::string text;
+  for (const auto& [name, value] : values)
+    text += fmt::format("{}{} {:.4g}", text.empty() ? "" : ", ", name, value);
+  return text;
+}
+
+/// The tool that predicts with the run's model, as whoever called this program would call it; empty: there is
+/// none beside it.
+std::string tool_of(const TrainerConfig& config) {
+  if (!config.tool.empty()) return quoted(config.tool.string());
+  const std::filesystem::path program = config.command.empty() ? "" : config.command[0];
+  const std::filesystem::path tool = program.parent_path() / "athanor";
+  std::error_code ignored;
+  return program.has_parent_path() && std::filesystem::exists(tool, ignored) ? quoted(tool.string()) : "";
+}
+
+}  // namespace
+
+Progress::Progress(std::FILE* out) : Progress(out, isatty(fileno(out)) != 0) {}
+
+int Progress::columns() const {
+  return columns_ > 0 ? columns_ : terminal::columns_of(out_);
+}
+
+void Progress::say(const std::string& text, int indent) {
+  const std::string line = std::string(static_cast<std::size_t>(indent), ' ') + printable(text);
+  print(out_, "{}\n", live_ ? terminal::wrapped(line, columns(), indent, true) : line);
+}
+
+void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
+  const TrainerConfig& config = info.config;
+  steps_per_epoch_ = info.steps_per_epoch;
+  total_steps_ = info.total_steps;
+  done_before_ = info.attempted;
+  idle_ = !info.nothing_to_do.empty();
+  table_begun_ = false;
+  best_accuracy_ = -1;
+  last_wall_s_ = 0;
+  classifies_ = info.classifies;
+  say(fmt::format("{}{}: device {}{}, {}{}{}, precision {}, strategy {}, {}, seed {}", config.program,
+                  config.phase.empty() ? "" : ", phase " + config.phase, config.device.str(),
+                  config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
+                  counted(info.threads, "thread"),
+                  config.threads != 0      ? ""
+                  : config.local_ranks > 1 ? " for each rank (auto: all cores)"
+                                           : " (auto: all cores)",
+                  config.device.is_cpu() ? ", " + cpu_implementations() : "", name_of(config.precision),
+                  info.strategy, info.feeding, config.seed));
+  say(fmt::format(
+      "{} with {} parameters{}; {} images to train on, {} to test, {}x{}x{}{}",
+      config.model.empty() ? "a model" : config.model, with_commas(info.parameters),
+      info.frozen_parameters == 0 ? "" : fmt::format(", and {} frozen", with_commas(info.frozen_parameters)),
+      with_commas(info.train_samples), info.val_samples > 0 ? with_commas(info.val_samples) : "none",
+      info.spec.height, info.spec.width, info.spec.channels,
+      classifies_ ? fmt::format(", {} classes", info.spec.classes) : ""));
+  const std::string epochs = counted(config.epochs, "epoch");
+  const bool whole = total_steps_ == config.epochs * steps_per_epoch_;
+  say(fmt::format(
+      "{}, batch {}{}{}{}{}",
+      whole ? fmt::format("{} of {}", epochs, counted(steps_per_epoch_, "step"))
+            : fmt::format("{} (of {} of {})", counted(total_steps_, "step"), epochs,
+                          with_commas(steps_per_epoch_)),
+      config.batch_size,
+      info.ranks > 1 ? fmt::format(" ({} on each rank)", (config.batch_size + info.ranks - 1) / info.ranks)
+                     : "",
+      config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
+      info.own_rates ? "" : ", " + describe_recipe(config),
+      describe(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")));
+  if (!config.run_dir.empty()) say(fmt::format("the run's folder: {}", config.run_dir.string()));
+  if (!info.summary.empty()) print(out_, "\n{}", info.summary);
+  print(out_, "\n");
+  for (const std::string& note : info.notes) say(note);
+  if (idle_) {
+    say("nothing to do: " + info.nothing_to_do);
+  } else {
+    if (!info.notes.empty()) print(out_, "\n");
+    if (config.question == Question::none) begin_table();
+  }
+  std::fflush(out_);
+  started_ = shown_ = std::chrono::steady_clock::now();
+}
+
+void Progress::begin_table() {
+  if (table_begun_) return;
+  table_begun_ = true;
+  if (!classifies_) return print(out_, "epoch   train loss    val loss    images/s        time\n");
+  print(out_, "{:>{}}\n", "* best val acc so far", live_ ? std::min(kTableWidth, columns()) : kTableWidth);
+  print(out_, "epoch   train loss   train acc    val loss     val acc    images/s        time\n");
+}
+
+void Progress::on_step_end(Trainer& trainer, const StepInfo& step) {
+  if (!live_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - shown_ < kRefresh) return;
+  shown_ = now;
+  const double per_step = std::chrono::duration<double>(now - started_).count() /
+                          static_cast<double>(std::max<std::int64_t>(step.attempted - done_before_, 1));
+  const double done =
+      static_cast<double>(step.attempted) / static_cast<double>(std::max<std::int64_t>(total_steps_, 1));
+  const std::int64_t last =
+      std::min(steps_per_epoch_, std::max(total_steps_ - (step.epoch - 1) * steps_per_epoch_, step.step));
+  const terminal::LiveLine line{
+      .epoch = fmt::format("{:>5}", step.epoch),
+      .done = done,
+      .step = fmt::format("step {}/{}", step.step, last),
+      .loss = running(trainer.running_metrics()),
+      .speed = rate(static_cast<double>(step.samples) / std::max(step.epoch_s, 1e-9)) + " images/s",
+      .left =
+          duration(per_step * static_cast<double>(std::max<std::int64_t>(total_steps_ - step.attempted, 0))) +
+          " left"};
+  print(out_, "\r\033[K{}", terminal::fit(line, columns()));
+  std::fflush(out_);
+  line_shown_ = true;
+}
+
+void Progress::erase_live_line() {
+  if (line_shown_) print(out_, "\r\033[K");
+  line_shown_ = false;
+}
+
+// In the middle of an epoch; what is validated at its end is in its row.
+void Progress::on_validated(Trainer&, const EpochReport& report) {
+  if (report.whole) return;
+  erase_live_line();
+  begin_table();
+  std::string line =
+      fmt::format("step {}: val loss {}", with_commas(report.steps.attempted()), loss(report.val_loss));
+  if (classifies_) line += fmt::format(", val acc {}", percent(report.val_accuracy));
+  if (!report.others.empty()) line += ", " + listed(report.others);
+  say(line, kIndent);
+  std::fflush(out_);
+}
+
+void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
+  erase_live_line();
+  begin_table();
+  const bool best = classifies_ && std::isfinite(report.val_loss) && report.val_accuracy > best_accuracy_;
+  if (best) best_accuracy_ = report.val_accuracy;
+  const std::string speed = rate(report.images_per_s), time = duration(report.wall_s - last_wall_s_);
+  if (classifies_) {
+    const std::string accuracy = std::isnan(report.val_accuracy) ? "-" : percent(report.val_accuracy);
+    print(out_, "{:>5}   {:>10.4f}   {:>9}  {:>10}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
+          report.train_loss, percent(report.train_accuracy), loss(report.val_loss), accuracy, speed, time,
+          best ? " *" : "");
+  } else {
+    print(out_, "{:>5}   {:>10}  {:>10}  {:>10}  {:>10}\n", report.epoch, loss(report.train_loss),
+          loss(report.val_loss), speed, time);
+  }
+  last_wall_s_ = report.wall_s;
+  if (!report.others.empty()) say(listed(report.others), kIndent);
+  say(report.bottleneck.line, kIndent);
+  for (const std::string& note : report.notes) say(note, kIndent);
+  std::fflush(out_);
+}
+
+void Progress::on_note(Trainer&, const std::string& note) {
+  erase_live_line();
+  say(note, kIndent);
+  std::fflush(out_);
+}
+
+void Progress::on_answer(Trainer&, const AnswerText& text) {
+  const std::string lines = text(live_ ? columns() : terminal::kColumns);
+  print(out_, "{}", lines);
+  std::fflush(out_);
+}
+
+StateDict Progress::state_dict(const Trainer&) const {
+  StateDict state;
+  state.set("best_accuracy", best_accuracy_);
+  state.set("last_wall_s", last_wall_s_);
+  return state;
+}
+
+void Progress::load_state_dict(const Trainer&, const StateDict& state) {
+  const double best_accuracy = state.real("best_accuracy"), last_wall_s = state.real("last_wall_s");
+  state.require_all_used("progress");
+  best_accuracy_ = best_accuracy;
+  last_wall_s_ = last_wall_s;
+}
+
+std::string Progress::result_of(const FitReport& report) const {
+  if (classifies_) return "test accuracy " + percent(report.test_accuracy);
+  if (std::isnan(report.test_loss)) return report.others.empty() ? "trained" : listed(report.others);
+  return fmt::format("test loss {}{}", loss(report.test_loss),
+                     report.others.empty() ? "" : ", " + listed(report.others));
+}
+
+// What the run has left, and what to type next: in lines of their own, which are not broken.
+void Progress::say_product(const TrainerConfig& config, const FitReport& report) {
+  if (report.model.empty()) return;
+  const std::string model = report.model.string(), last = report.last_model.string();
+  const auto figure = [&](double loss_of, double accuracy, const std::vector<NamedValue>& others) {
+    if (classifies_) return percent(accuracy) + ", ";
+    if (!std::isnan(loss_of)) return fmt::format("loss {}, ", loss(loss_of));
+    return others.empty() ? "" : fmt::format("{} {:.4g}, ", others[0].name, others[0].value);
+  };
+  if (last.empty()) {
+    print(out_, "\nsaved   {}\n", printable(model));
+  } else {
+    const std::size_t width = std::max(model.size(), last.size());
+    print(out_, "\nsaved   {:<{}}   {}{}\n", printable(model), width,
+          figure(report.test_loss, report.test_accuracy, report.others), report.weights);
+    print(out_, "        {:<{}}   {}last step\n", printable(last), width,
+          figure(report.last.loss, report.last.accuracy, report.last.others));
+  }
+  if (!classifies_ || config.model.empty()) return;  // the program alone knows how to use it
+  const std::string tool = tool_of(config);
+  if (!tool.empty())
+    print(out_, "next    {} predict {} IMAGE...\n", printable(tool),
+          printable(quoted(report.model.parent_path().string())));
+}
+
+void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
+  erase_live_line();
+  if (report.signal != 0) {
+    print(out_, "\n");
+    say(fmt::format(
+        "ended by SIG{} after {}{}", ::sigabbrev_np(report.signal), counted(report.steps.attempted(), "step"),
+        report.checkpoint.empty()
+            ? ""
+            : fmt::format("; all of it is in {}: go on with --resume auto", report.checkpoint.string())));
+  } else if (!trainer.why_stopped().empty() && !idle_) {
+    print(out_, "\n");
+    say((report.stopped_by == StoppedBy::diverged ? "diverged: " : "stopped: ") + trainer.why_stopped());
+  }
+  print(out_, "\n");
+  say(fmt::format("{}   in {}, {} images/s, {}{}, peak {}, weights {:016x}", result_of(report),
+                  duration(report.wall_s), rate(report.images_per_s), counted(report.steps.applied, "step"),
+                  report.steps.skipped() ? fmt::format(" and {} skipped", report.steps.skipped()) : "",
+                  bytes(report.peak_bytes), report.weights_hash));
+  say_product(trainer.config(), report);
+  if (trainer.config().profile != Profile::none) {
+    const Times& t = trainer.times();
+    print(out_, "\nwhere the time went\n");
+    const auto row = [&](const char* what, double seconds) {
+      print(out_, "  {:<12} {:>9.3f} s  {:>5.1f} %\n", what, seconds,
+            100 * seconds / std::max(report.wall_s, 1e-9));
+    };
+    for (const TimesPart& part : kTimesParts) {
+      if (t.*part.seconds > 0) row(part.name, t.*part.seconds);
+    }
+    row("other", report.wall_s - t.step() - t.validation - t.saving);
+    print(out_, "{}", trainer.profile());
+  }
+  std::fflush(out_);
+}
+
+}  // namespace athanor

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "trainer/callback.h"
+
+namespace athanor {
+
+/// Tells a person how training goes: what was chosen, a table with a row per epoch, the result. On a
+/// terminal, also a line that moves. Without one (a pipe, a file) nothing is overwritten.
+class Progress final : public Callback {
+ public:
+  /// `live`: whether `out` is a terminal, which may be overwritten and has an end of line; asked where it is
+  /// left out. `columns` of it; 0: as it says, now and then anew.
+  explicit Progress(std::FILE* out = stdout);
+  Progress(std::FILE* out, bool live, int columns = 0) : out_(out), live_(live), columns_(columns) {}
+
+  void on_fit_begin(Trainer&, const FitInfo& info) override;
+  void on_step_end(Trainer&, const StepInfo& step) override;
+  void on_validated(Trainer&, const EpochReport& report) override;
+  void on_epoch_end(Trainer&, const EpochReport& report) override;
+  void on_note(Trainer&, const std::string& note) override;
+  void on_answer(Trainer&, const AnswerText& text) override;
+  void on_fit_end(Trainer&, const FitReport& report) override;
+  bool reads_weights() const override { return false; }
+  std::string state_name() const override { return "progress"; }
+  StateDict state_dict(const Trainer&) const override;
+  void load_state_dict(const Trainer&, const StateDict& state) override;
+
+ private:
+  int columns() const;
+  /// A line of text, wrapped where there is a terminal.
+  void say(const std::string& text, int indent = 0);
+  void begin_table();
+  std::string result_of(const FitReport& report) const;
+  void say_product(const TrainerConfig& config, const FitReport& report);
+  void erase_live_line();
+
+  std::FILE* out_;
+  bool live_;
+  int columns_;
+  bool line_shown_ = false, table_begun_ = false, idle_ = false, classifies_ = true;
+  std::int64_t steps_per_epoch_ = 0, total_steps_ = 0, done_before_ = 0;
+  double best_accuracy_ = -1;
+  double last_wall_s_ = 0;
+  std::chrono::steady_clock::time_point started_, shown_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tensor/proto.h"
+#include "tensor/tensor.h"
+#include "trainer/callback.h"
+#include "trainer/loggers/appended_file.h"
+
+namespace athanor {
+
+/// --logger tensorboard: an event file, events.out.tfevents.*, in the run's folder, which TensorBoard shows.
+///
+///     step/NAME               scalars of each logged step
+///     NAME                    scalars of each epoch: train_loss, val_accuracy, ...
+///     weights/PARAMETER       histograms, once an epoch, and of the epoch's last
+///     gradients/PARAMETER     gradients, where this rank has them whole: not with ZeRO-1
+///     pictures/NAME           what validations have drawn (Step::images())
+///
+/// A run that goes on continues its file: a half record at the end, of a process that was killed, is cut off,
+/// and a mark tells TensorBoard to forget the steps that are made again. Source: event.proto, summary.proto.
+class TensorBoardLog final : public Callback {
+ public:
+  void on_fit_begin(Trainer&, const FitInfo& info) override;
+  void on_step_begin(Trainer& trainer, const StepInfo&) override;
+  void on_step_result(Trainer&, const StepReport& report) override;
+  void on_step_log(Trainer&, const StepLog& step) override;
+  void on_epoch_end(Trainer& trainer, const EpochReport& report) override;
+  void on_picture(Trainer&, const Picture& picture) override;
+  bool reads_weights() const override { return false; }
+
+ private:
+  void add_scalar(std::string_view folder, std::string_view name, double value);
+  void add_histogram(const std::string& tag, const Tensor& values, double scale);
+  void add_histograms(Trainer& trainer);
+  void add_value(const ProtoMessage& value) { summary_.message(1, value); }
+  /// Writes the event of what was added since the last one.
+  void write(std::int64_t step);
+  void begin_event(std::int64_t step);
+  void end_event();
+
+  std::optional<AppendedFile> file_;
+  std::int64_t attempted_ = 0;        // steps
+  std::optional<double> next_scale_;  // of the loss, in the step that follows
+  double scale_ = 0;                  // in the last step; 0: none was made
+  // Memory that is used again.
+  ProtoMessage event_, summary_, value_, part_;
+  std::string tag_, record_;
+};
+
+/// A histogram of the finite ones among values: bins of equal width from the smallest to the largest.
+struct Histogram {
+  static constexpr int kBins = 64;
+  double min = 0, max = 0, sum = 0, sum_of_squares = 0;
+  std::int64_t count = 0;
+  double ends[kBins] = {}, counts[kBins] = {};  ///< the largest value of each bin, and how many it has
+};
+Histogram histogram_of(std::span<const float> values, double scale = 1);
+
+}  // namespace athanor

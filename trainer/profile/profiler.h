@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/op_listener.h"
+#include "trainer/callback.h"
+#include "trainer/parallel_strategy.h"
+#include "trainer/profile/roof.h"
+
+namespace athanor {
+
+/// What the calls of one op in one layer have taken, in one direction.
+struct OpTotal {
+  const char* op;
+  const char* layer;  ///< null: none is known
+  bool backward;
+  std::int64_t calls = 0;
+  double seconds = 0;  ///< of the host: on a GPU, to queue the work
+  double bytes = 0;    ///< of the tensors that go in and come out; backward, of their gradients
+  double flops = 0;    ///< of convolutions and matrix products; else 0
+};
+
+/// Of --profile simple: how often each op ran and how long it took.
+std::string text_by_op(const std::vector<OpTotal>& totals, const Roof& roof);
+/// Of --profile advanced: how long each layer took forward and backward, in the order of their first calls.
+std::string text_by_layer(const std::vector<OpTotal>& totals);
+
+/// --profile: listens to the ops of a training's steps, on its thread. Of validation and of what is tried out
+/// it hears nothing. With Profile::trace it writes what the trace's ring holds at the end of training.
+class Profiler final : public Callback, private OpListener {
+ public:
+  /// `strategy` gathers traces of several ranks.
+  Profiler(Profile kind, ParallelStrategy& strategy) : kind_(kind), strategy_(strategy) {}
+  ~Profiler() override { end(); }
+
+  void on_fit_begin(Trainer& trainer, const FitInfo& info) override;
+  void on_step_begin(Trainer&, const StepInfo&) override;
+  void on_step_end(Trainer&, const StepInfo&) override;
+  void on_epoch_end(Trainer&, const EpochReport& report) override;
+  void on_validation_begin(Trainer&) override { end_step(); }
+  void on_train_end(Trainer& trainer) override;
+  void on_exception(Trainer&, const std::exception&) override { end(); }
+  bool reads_weights() const override { return false; }
+
+  /// Since training began, the largest first.
+  std::vector<OpTotal> totals() const;
+  std::string text() const;
+
+ private:
+  struct Key {
+    const char* op;
+    const char* layer;
+    bool backward;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& key) const {
+      return std::hash<const void*>()(key.op) * 31 + std::hash<const void*>()(key.layer) * 2 + key.backward;
+    }
+  };
+  struct Open {
+    std::int64_t begin_ns, within_ns;  // when it began, and what ops in it have taken
+    const char* name;
+  };
+
+  void on_forward(const char* op, const char* layer, const Tensor& y,
+                  std::span<const Tensor* const> inputs) override;
+  void before_backward(const char* op, const char* layer) override;
+  void on_backward(const char* op, const char* layer, const Tensor& dy, std::span<const Tensor> dx) override;
+  void on_layer_begin(const char* layer) override;
+  void on_layer_end(const char* layer) override;
+
+  void add(const Key& key, std::int64_t begin_ns, std::int64_t end_ns, std::int64_t within_ns, double bytes,
+           double flops);
+  void end_layer_backward();
+  void end_step();
+  void end();
+
+  Profile kind_;
+  ParallelStrategy& strategy_;
+  nn::Module* networks_ = nullptr;  // while their layers have names
+  Roof roof_;
+  double opening_s_ = 0;
+  std::filesystem::path trace_;
+  std::unordered_map<Key, OpTotal, Hash> totals_;
+  std::vector<const OpTotal*> order_;  // of their first calls
+
+  // Of the step under way.
+  bool in_step_ = false;
+  std::int64_t step_ns_ = 0, last_ns_ = 0;  // when it began, and when the last op ended
+  std::vector<Open> backward_, layers_;
+  const char* layer_backward_ = nullptr;  // whose gradients are under way, since layer_ns_
+  std::int64_t layer_ns_ = 0;
+};
+
+}  // namespace athanor

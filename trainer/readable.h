@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+/// Figures as people read them.
+namespace athanor {
+
+/// "1,234,567".
+std::string with_commas(std::int64_t number);
+/// "0.4 s", "12 s", "3 min 20 s", "2 h 5 min".
+std::string duration(double seconds);
+
+}  // namespace athanor

@@ -1,0 +1,137 @@
+#include "trainer/report/detail/mistakes.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tensor/error.h"
+#include "trainer/report/detail/html.h"
+
+namespace athanor::report {
+namespace {
+
+constexpr std::size_t kMatrix = 40;  // classes, at most, whose matrix can be read
+constexpr std::size_t kPairs = 20, kClasses = 100'000;
+constexpr std::string_view kPng = "data:image/png;base64,";
+
+/// Empty where it has none that a page can show.
+std::string picture_of(const Dataset& data, std::int64_t sample) {
+  const ImageSpec& spec = data.spec();
+  if (spec.bytes() <= 0 || (spec.channels != 1 && spec.channels != 3)) return "";
+  try {
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(spec.bytes()));
+    data.read(sample, pixels);
+    return picture_url(pixels, spec.height, spec.width, spec.channels);
+  } catch (const Error&) {  // the figures say enough
+    return "";
+  }
+}
+
+bool is_picture(const std::string& url) {
+  return url.starts_with(kPng) && std::all_of(url.begin() + kPng.size(), url.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '+' || c == '/' || c == '=';
+         });
+}
+
+/// What the JSON tells, or null.
+std::unique_ptr<Evaluation> evaluation_of(const Json& json) {
+  std::vector<std::string> names;
+  for (const Json& name : part(json, "names"))
+    names.push_back(name.is_string() ? name.get<std::string>() : "");
+  Evaluation::Confusion cells;
+  for (const Json& cell : part(json, "cells")) {
+    if (!cell.is_array() || cell.size() != 3) return nullptr;
+    for (const Json& value : cell)
+      if (!value.is_number_integer()) return nullptr;
+    cells[{cell[0].get<std::int64_t>(), cell[1].get<std::int64_t>()}] = cell[2].get<std::int64_t>();
+  }
+  if (names.empty() || names.size() > kClasses || cells.empty()) return nullptr;
+  try {
+    return std::make_unique<Evaluation>(std::move(names), cells);
+  } catch (const ArgumentError&) {  // classes out of range
+    return nullptr;
+  }
+}
+
+std::string pairs_table(const Evaluation& all) {
+  std::vector<std::pair<std::int64_t, std::pair<std::int64_t, std::int64_t>>> pairs;
+  for (const auto& [pair, images] : all.confusion())
+    if (pair.first != pair.second) pairs.push_back({images, pair});
+  std::stable_sort(pairs.begin(), pairs.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  pairs.resize(std::min(pairs.size(), kPairs));
+  std::string rows;
+  for (const auto& [images, pair] : pairs)
+    rows +=
+        fmt::format("<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td></tr>\n", escaped(all.name(pair.first)),
+                    escaped(all.name(pair.second)), figure(static_cast<double>(images), Format::count));
+  return "<table>\n<caption>Confused most often</caption>\n<tr><th scope=\"col\">shows</th><th scope=\"col\">"
+         "said</th><th scope=\"col\" class=\"n\">images</th></tr>\n" +
+         rows + "</table>\n";
+}
+
+std::string picture_list(const Json& mistakes, const Evaluation& all) {
+  std::string items;
+  for (const Json& one : mistakes) {
+    const double actual = number(one, "actual"), said = number(one, "predicted");
+    const auto in_range = [&](double value) {
+      return value >= 0 && value < static_cast<double>(all.classes());
+    };
+    if (!in_range(actual) || !(in_range(said) || said == Evaluation::kNone)) continue;
+    const std::string is = escaped(all.name(static_cast<std::int64_t>(actual))),
+                      answer = escaped(all.name(static_cast<std::int64_t>(said)));
+    const std::string file = text(one, "file"), url = text(one, "picture");
+    const std::string where = file.empty() ? fmt::format("image {:.0f}", number(one, "sample")) : file;
+    items += fmt::format(
+        "<li>{}<b>{}</b><span>said {}</span><small title=\"{}\">{:.0f} %, {}</small></li>\n",
+        is_picture(url) ? fmt::format("<img src=\"{}\" alt=\"{}\" loading=\"lazy\"/>", url, is) : "", is,
+        answer, escaped(where), 100 * number(one, "probability"), escaped(where));
+  }
+  return items.empty() ? "" : "<h3>Worst mistakes</h3>\n<ol class=\"mistakes\">\n" + items + "</ol>\n";
+}
+
+}  // namespace
+
+Json json_of(const Evaluation& evaluation, const Dataset& data, std::int64_t of) {
+  Json names = Json::array(), cells = Json::array(), mistakes = Json::array();
+  for (std::int64_t c = 0; c < evaluation.classes(); ++c) names.push_back(evaluation.name(c));
+  for (const auto& [pair, images] : evaluation.confusion())
+    cells.push_back({pair.first, pair.second, images});
+  for (const Evaluation::Mistake& one : evaluation.worst())
+    mistakes.push_back({{"sample", one.sample},
+                        {"file", data.where(one.sample)},
+                        {"actual", one.label},
+                        {"predicted", one.predicted},
+                        {"probability", one.probability},
+                        {"loss", one.loss},
+                        {"picture", picture_of(data, one.sample)}});
+  return {{"images", evaluation.images()},
+          {"of", of},
+          {"top1", evaluation.top1()},
+          {"names", names},
+          {"cells", cells},
+          {"mistakes", mistakes}};
+}
+
+std::string mistakes_section(const Json& json) {
+  const std::unique_ptr<Evaluation> all = evaluation_of(json);
+  if (!all) return "";
+  const double images = static_cast<double>(all->images()), of = number(json, "of");
+  const std::string seen =
+      of > images ? fmt::format(" (of {} that there are)", figure(of, Format::count)) : "";
+  const bool matrix = all->classes() <= static_cast<std::int64_t>(kMatrix);
+  return fmt::format(
+      "<section id=\"mistakes\">\n<h2>What it takes for what</h2>\n<p>{} of {} images of the last "
+      "validation{} "
+      "are right: {}.{}</p>\n<div class=\"confusion\">\n{}</div>\n{}</section>\n",
+      figure(images * all->top1(), Format::count), figure(images, Format::count), seen,
+      figure(all->top1(), Format::share),
+      matrix ? " Rows are what images show, columns what the model says; the fuller a cell, the larger its "
+               "share of "
+               "the row."
+             : "",
+      matrix ? svg_of(*all, true) : pairs_table(*all), picture_list(part(json, "mistakes"), *all));
+}
+
+}  // namespace athanor::report

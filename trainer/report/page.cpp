@@ -1,0 +1,119 @@
+#include "trainer/report/detail/page.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "trainer/report/detail/mistakes.h"
+#include "trainer/report/detail/sections.h"
+
+namespace athanor::report {
+namespace {
+
+std::string flag(const Record& run, const std::string& name) {
+  return text(part(part(run.config, "flags"), name), "value");
+}
+
+/// "resnet20", or what else the run is known by.
+std::string subject(const Record& run) {
+  if (const std::string model = text(run.facts, "Network"); !model.empty()) return model;
+  if (const std::string model = flag(run, "--model"); !model.empty()) return model;
+  const std::string program = text(run.config, "program");
+  return program.empty() ? "A run" : program;
+}
+
+std::string tile(const std::string& value, const std::string& label, const std::string& more = {}) {
+  return fmt::format("<div><dt>{}</dt><dd>{}{}</dd></div>\n", escaped(label), escaped(value),
+                     more.empty() ? "" : fmt::format(" <small>{}</small>", escaped(more)));
+}
+
+/// The last value of a metric, and the best one where that is another.
+std::string metric_tile(const Record& run, const std::string& name, const std::string& label) {
+  const double value = last_value(run, name);
+  if (!std::isfinite(value)) return "";
+  const Best best = best_of(run, "val_" + name);
+  const Format format = format_of(name);
+  const bool other = std::isfinite(best.value) && best.value != value;
+  return tile(figure(value, format), label,
+              other ? fmt::format("best {} in epoch {}", figure(best.value, format), best.epoch) : "");
+}
+
+std::string tiles(const Record& run) {
+  std::string html = metric_tile(run, "accuracy", "Accuracy") + metric_tile(run, "loss", "Loss");
+  if (html.empty()) {
+    for (const std::string& name : metric_names({run})) html += metric_tile(run, name, name);
+  }
+  const double wall = number(run.end, "wall_s"), speed = number(run.end, "images_per_s"),
+               applied = number(run.end, "applied_steps"), skipped = number(run.end, "skipped_steps");
+  if (std::isfinite(wall)) html += tile(figure(wall, Format::seconds), "Time");
+  if (std::isfinite(speed)) html += tile(figure(speed, Format::count), "Images per second");
+  if (std::isfinite(applied))
+    html += tile(figure(applied, Format::count), "Steps",
+                 skipped > 0 ? figure(skipped, Format::count) + " skipped" : "");
+  if (run.end.is_null() && !run.epochs.empty())
+    html += tile(figure(number(run.epochs.back(), "epoch"), Format::count), "Epochs so far");
+  return html.empty() ? "" : "<dl class=\"tiles\">\n" + html + "</dl>\n";
+}
+
+std::string metric_charts(const Record& run) {
+  std::string html;
+  for (const std::string& name : metric_names({run})) {
+    Chart chart{.title = name, .format = format_of(name), .x_name = "epoch"};
+    if (name == "loss" || name == "accuracy") chart.title[0] = static_cast<char>(chart.title[0] - 'a' + 'A');
+    int colour = 0;
+    for (const char* const prefix : {"train", "val"}) {
+      const std::string key = fmt::format("{}_{}", prefix, name);
+      if (std::vector<Point> points = epoch_points(run, key); !points.empty())
+        chart.curves.push_back({.label = prefix,
+                                .points = std::move(points),
+                                .colour = colour,
+                                .source = "0/epochs/" + key,
+                                .dots = true});
+      ++colour;
+    }
+    html += html_of(chart);
+  }
+  return html.empty() ? "" : "<div class=\"charts large\">\n" + html + "</div>\n";
+}
+
+std::string curves_section(const Record& run) {
+  const std::vector<Record> alone{run};
+  std::string steps;
+  for (const char* const key : {"train_loss", "train_accuracy", "val_loss", "val_accuracy", "learning_rate",
+                                "grad_norm", "loss_scale", "skipped_steps"})
+    steps += step_chart(alone, key);
+  steps += other_step_charts(alone);
+  std::string body = metric_charts(run);
+  if (!steps.empty()) body += "<div class=\"charts\">\n" + steps + "</div>\n";
+  body += epochs_section(run);
+  return body.empty() ? "" : "<section id=\"curves\">\n<h2>Curves</h2>\n" + body + "</section>\n";
+}
+
+std::string header(const Record& run) {
+  const bool runs = run.end.is_null() && run.ended.empty();
+  std::string line;
+  for (const char* const fact : {"Program", "Data"})
+    if (const std::string value = text(run.facts, fact); !value.empty())
+      line += (line.empty() ? "" : " · ") + escaped(value);
+  return fmt::format(
+      "<header>\n<p class=\"over\">{}</p>\n<h1>{}</h1>\n{}<p><span "
+      "class=\"badge{}\">{}</span>{}</p>\n{}</header>\n",
+      escaped(run.name), escaped(subject(run)), line.empty() ? "" : "<p>" + line + "</p>\n",
+      runs ? " live" : "", escaped(ending_of(run)),
+      runs ? fmt::format(
+                 " as of {} <a href=\"#follow\" class=\"follow\" hidden=\"hidden\">reload by itself</a>",
+                 escaped(run.written))
+           : "",
+      tiles(run));
+}
+
+}  // namespace
+
+std::string page_of(const Record& run) {
+  const std::string body = header(run) + "<main>\n" + curves_section(run) + times_section(run) +
+                           mistakes_section(run.evaluation) + memory_section(run) + notes_section(run) +
+                           configuration_section(run) + facts_section(run) + "</main>\n";
+  return whole_page(fmt::format("{} – {}", subject(run), run.name), body, script_json(json_of(run)));
+}
+
+}  // namespace athanor::report

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/callback.h"
+#include "trainer/inference/evaluation.h"
+#include "trainer/report/detail/record.h"
+
+namespace athanor::report {
+
+/// Writes report.html in a run's folder, or in that of the phase: now and then while it trains, and whole at
+/// the end, however it ends. A run that is resumed goes on with the curves of the page that is there. Where
+/// the page cannot be written, that is said once, and the run goes on. For rank 0 alone.
+class ReportPage final : public Callback {
+ public:
+  using Note = std::function<void(const std::string&)>;
+  ReportPage(std::filesystem::path run_dir, Note on_note)
+      : run_dir_(std::move(run_dir)), on_note_(std::move(on_note)) {}
+
+  /// A batch of the validation under way: losses [N], logits [N, C] on the device. Nobody waits for it there.
+  void validated(const Tensor& losses, const Tensor& logits, const Batch& batch, const Dataset& data);
+
+  void on_fit_begin(Trainer&, const FitInfo& info) override;
+  void on_step_result(Trainer&, const StepReport& report) override;
+  void on_step_log(Trainer&, const StepLog& log) override;
+  void on_step_end(Trainer&, const StepInfo& step) override;
+  void on_validation_begin(Trainer&) override;
+  void on_validation_end(Trainer&, const Metrics&) override;
+  void on_validated(Trainer&, const EpochReport& report) override;
+  void on_epoch_end(Trainer&, const EpochReport& report) override;
+  void on_note(Trainer&, const std::string& note) override;
+  void on_exception(Trainer&, const std::exception& error) override;
+  void on_fit_end(Trainer&, const FitReport& report) override;
+  bool reads_weights() const override { return false; }
+
+ private:
+  struct Logits {
+    Tensor losses, logits, labels, samples;
+  };
+  using Clock = std::chrono::steady_clock;
+
+  void take_logits();
+  void take_totals(const Trainer& trainer, double wall_s);
+  void write();
+  std::filesystem::path folder() const { return run_dir_ / phase_; }
+
+  std::filesystem::path run_dir_;
+  Note on_note_;
+  Record record_;
+  std::string phase_ = {};
+  std::int64_t val_samples_ = 0;
+  bool validates_ = false, validating_ = false, said_ = false, first_step_ = true;
+  double data_s_ = 0, epoch_s_ = 0;  // at the end of the step before
+  std::int64_t epoch_ = 0, samples_ = 0;
+  std::unique_ptr<Evaluation> evaluation_;
+  std::vector<Logits> pending_;  // on a device, until the end of the validation
+  const Dataset* data_ = nullptr;
+  Clock::time_point written_ = {};
+};
+
+}  // namespace athanor::report
