@@ -101,6 +101,7 @@
 #include "tensor/safetensors.h"
 #include "tensor/state_dict.h"
 #include "tensor/tensor.h"
+#include "tensor/version.h"
 #include "trainer/bottleneck.h"
 #include "trainer/callback.h"
 #include "trainer/checkpoints/checkpoint.h"

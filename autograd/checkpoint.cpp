@@ -17,15 +17,15 @@
 namespace athanor {
 namespace {
 
-using Function = std::function<Tensor(const Tensor&)>;
+using Checkpointed = std::function<Tensor(const Tensor&)>;
 using States = PoolVector<Ref<AutogradState>>;
 
 // Runs fn on x as a leaf of its own, recording.
 struct Run {
   Tensor x, y;
 
-  Run(const Function& fn, const Tensor& input, bool differentiable) : x(input.detach()) {
-    const EnableGrad recording;
+  Run(const Checkpointed& fn, const Tensor& input, bool differentiable) : x(input.detach()) {
+    const EnableGrad grad;
     if (differentiable) require_grad(x);
     y = fn(x);
     ATH_CHECK(y.defined(), "checkpoint: the function must return a tensor, but returned an undefined one");
@@ -58,7 +58,7 @@ States outside_of(const Run& run, std::uint64_t first) {
 
 class CheckpointNode final : public Node {
  public:
-  CheckpointNode(const Function& fn, const Tensor& x, const States& edges, std::int64_t random_ops)
+  CheckpointNode(const Checkpointed& fn, const Tensor& x, const States& edges, std::int64_t random_ops)
       : Node("checkpoint", std::span(edges)), fn_(fn), x_(std::in_place, x), random_ops_(random_ops) {}
 
  private:
@@ -85,14 +85,14 @@ class CheckpointNode final : public Node {
     x_.reset();
   }
 
-  Function fn_;
+  Checkpointed fn_;
   std::optional<Saved> x_;
   std::int64_t random_ops_;
 };
 
 }  // namespace
 
-Tensor checkpoint(const Function& fn, const Tensor& x) {
+Tensor checkpoint(const Checkpointed& fn, const Tensor& x) {
   ATH_CHECK(fn && x.defined(), "checkpoint: function and tensor must be defined, but are not both");
   if (!grad_enabled()) return fn(x);
   const std::int64_t random_ops = on_device(x.device(), [](auto& context) { return context.random_ops(); });

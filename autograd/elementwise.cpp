@@ -1,5 +1,6 @@
 #include "autograd/elementwise.h"
 
+#include "autograd/detail/affine.h"
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
@@ -64,12 +65,6 @@ template <class Op> Tensor binary_with_gradients(const char* op, const Tensor& a
   });
 }
 
-Tensor scaled(const Tensor& x, double scale, double shift = 0) {
-  const Tensor y = empty_like(x);
-  on_device(x.device(), [&](auto& context) { kernels::affine(context, x, scale, shift, y); });
-  return y;
-}
-
 }  // namespace
 
 #define ATH_DEFINE(Op, name)             \
@@ -97,7 +92,7 @@ Tensor sub(const Tensor& a, const Tensor& b) {
   const Tensor y = binary<kernels::Sub>("sub", a, b);
   return record("sub", y, {a, b}, [a = a.shape(), b = b.shape()](const Tensor& dy, Grads& dx) {
     if (dx.wants(0)) dx[0] = sum_to(dy, a);
-    if (dx.wants(1)) dx[1] = scaled(sum_to(dy, b), -1);
+    if (dx.wants(1)) dx[1] = detail::affine(sum_to(dy, b), -1);
   });
 }
 
@@ -122,7 +117,8 @@ Tensor div(const Tensor& a, const Tensor& b) {
                  y = Saved::output(b.requires_grad() ? y : Tensor())](const Tensor& dy, Grads& dx) {
                   const Tensor q = binary<kernels::Div>("div", dy, b);
                   if (dx.wants(0)) dx[0] = sum_to(q, a_shape);
-                  if (dx.wants(1)) dx[1] = sum_to(scaled(binary<kernels::Mul>("div", q, y), -1), b_shape);
+                  if (dx.wants(1))
+                    dx[1] = sum_to(detail::affine(binary<kernels::Mul>("div", q, y), -1), b_shape);
                 });
 }
 
@@ -149,10 +145,11 @@ Tensor neg(const Tensor& x) {
 
 Tensor affine(const Tensor& x, double scale, double shift) {
   check_floating("affine", x);
-  const Tensor y = scaled(x, scale, shift);
+  const Tensor y = detail::affine(x, scale, shift);
   if (OpTrace* const trace = op_trace())
     trace->add("affine", {y}, {x}, {{"scale", {scale}}, {"shift", {shift}}});
-  return record("affine", y, {x}, [scale](const Tensor& dy, Grads& dx) { dx[0] = scaled(dy, scale); });
+  return record("affine", y, {x},
+                [scale](const Tensor& dy, Grads& dx) { dx[0] = detail::affine(dy, scale); });
 }
 
 }  // namespace athanor

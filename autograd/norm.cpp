@@ -4,6 +4,7 @@
 
 #include "autograd/detail/activation.h"
 #include "autograd/detail/dense.h"
+#include "autograd/detail/norms.h"
 #include "autograd/detail/rounded.h"
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
@@ -13,33 +14,18 @@
 namespace athanor {
 namespace {
 
-DType stats_dtype(const Tensor& x) {
-  return x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-}
-
-void check_input(const char* op, const Tensor& x, int axes) {
-  check_floating(op, x);
-  ATH_CHECK(axes >= 1 && x.rank() >= axes, "{}: x must have at least {} axes, but is {}", op,
-            std::max(axes, 1), x.shape());
-}
-
-// gamma, beta or a statistic, where there is one: in the dtype of the statistics.
-void check_parameter(const char* op, const char* name, const Tensor& p, const Shape& shape, const Tensor& x) {
-  if (p.defined()) check_dense(op, name, p, stats_dtype(x), shape, x.device());
-}
-
 void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                       const Tensor& running_var, bool training, bool joined, const Tensor& residual) {
   constexpr const char* op = "batch_norm";
-  check_input(op, x, 1);
+  detail::check_norm_input(op, x, 1);
   const Shape channels = {x.dim(-1)};
-  check_parameter(op, "gamma", gamma, channels, x);
-  check_parameter(op, "beta", beta, channels, x);
+  detail::check_norm_parameter(op, "gamma", gamma, channels, x);
+  detail::check_norm_parameter(op, "beta", beta, channels, x);
   ATH_CHECK(running_mean.defined() == running_var.defined() && (training || running_mean.defined()),
             "batch_norm: running_mean and running_var must both be there{}, but are not",
             training ? ", or neither" : "");
-  check_parameter(op, "running_mean", running_mean, channels, x);
-  check_parameter(op, "running_var", running_var, channels, x);
+  detail::check_norm_parameter(op, "running_mean", running_mean, channels, x);
+  detail::check_norm_parameter(op, "running_var", running_var, channels, x);
   if (training && !joined) {
     const std::int64_t values = x.dim(-1) > 0 ? x.numel() / x.dim(-1) : 2;
     ATH_CHECK(values > 1, "batch_norm: training must see at least 2 values per channel, but x {} has {}",
@@ -50,29 +36,6 @@ void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
             "batch_norm: residual must be {} {} on {} like x, but is {} {} on {}{}", x.dtype(), x.shape(),
             x.device().str(), residual.dtype(), residual.shape(), residual.device().str(),
             how_to_match("residual", residual, x.dtype(), x.device()));
-}
-
-kernels::Sink target(Grads& dx, int input, const Tensor& like) {
-  const auto [tensor, write] = dx.target(input, like);
-  return {tensor, write};
-}
-
-// Records a norm that keeps its statistics. `backward` calls its kernel.
-template <class Backward>
-Tensor record_norm(const char* op, const Tensor& y, const Tensor& x, const Tensor& in, const Tensor& gamma,
-                   const Tensor& beta, const Tensor& stats, Backward backward) {
-  return record(op, y, {x, gamma, beta},
-                [in = Saved(in), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(stats), backward](
-                    const Tensor& seed, Grads& dx) {
-                  const Tensor dy = dense(seed);
-                  kernels::Sink dgamma, dbeta;
-                  if (dx.wants(0)) dx[0] = empty_like(dy);
-                  if (dx.wants(1)) dgamma = target(dx, 1, gamma);
-                  if (dx.wants(2)) dbeta = target(dx, 2, beta);
-                  on_device(dy.device(), [&](auto& context) {
-                    backward(context, in.get(), gamma.get(), stats.get(), dy, dx[0], dgamma, dbeta);
-                  });
-                });
 }
 
 // What a rank tells the others in a joint batch norm.
@@ -99,7 +62,7 @@ template <class Context> Tensor gather_moments(Context& context, const Tensor& x
 
 Tensor statistics(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, bool training,
                   const BatchNormParams& params) {
-  const Tensor stats = Tensor::empty({2, x.dim(-1)}, {stats_dtype(x), x.device()});
+  const Tensor stats = Tensor::empty({2, x.dim(-1)}, {detail::stats_dtype(x), x.device()});
   const bool updates = training && running_mean.defined() && !recomputing();
   kernels::RunningStats running;
   if (updates) running = {running_mean, running_var, rounded(params.momentum, x)};
@@ -162,8 +125,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
                   args.extra = extra;
                   if (args.extra.defined()) args.dresidual = empty_like(args.x);
                   if (dx.wants(0)) dx[0] = args.dx = empty_like(args.x);
-                  if (dx.wants(1)) args.dgamma = target(dx, 1, gamma);
-                  if (dx.wants(2)) args.dbeta = target(dx, 2, beta);
+                  if (dx.wants(1)) args.dgamma = detail::norm_target(dx, 1, gamma);
+                  if (dx.wants(2)) args.dbeta = detail::norm_target(dx, 2, beta);
                   if (dx.wants(3)) dx[3] = args.extra.defined() ? args.dresidual : args.dy;
                   on_device(args.x.device(), [&](auto& context) {
                     if (!joined) return kernels::batch_norm_backward(context, args);
@@ -173,62 +136,6 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
                       kernels::batch_norm_backward_join(context, args, joined->gather(row));
                   });
                 });
-}
-
-Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, int axes) {
-  check_input("layer_norm", x, axes);
-  Shape trailing;
-  for (int axis = x.rank() - axes; axis < x.rank(); ++axis) trailing.push_back(x.shape()[axis]);
-  check_parameter("layer_norm", "gamma", gamma, trailing, x);
-  check_parameter("layer_norm", "beta", beta, trailing, x);
-  const std::int64_t size = trailing.numel();
-  ATH_CHECK(size > 0, "layer_norm: rows must have at least one element, but x is {}", x.shape());
-  const Tensor in = dense(x), y = empty_like(in);
-  const Tensor stats = Tensor::empty({x.numel() / size, 2}, {stats_dtype(x), x.device()});
-  on_device(x.device(), [&](auto& context) {
-    kernels::layer_norm_forward(context, in, gamma, beta, rounded(eps, x), stats, y);
-  });
-  if (OpTrace* const trace = op_trace())
-    trace->add("layer_norm", {y}, {x, gamma, beta}, {{"eps", {eps}}, {"axes", {axes}}});
-  return record_norm("layer_norm", y, x, in, gamma, beta, stats,
-                     [](auto& context, auto&... args) { kernels::layer_norm_backward(context, args...); });
-}
-
-namespace {
-
-Tensor normalize_groups(const char* op, const Tensor& x, std::int64_t groups, const Tensor& gamma,
-                        const Tensor& beta, double eps) {
-  const Shape channels = {x.dim(-1)};
-  check_parameter(op, "gamma", gamma, channels, x);
-  check_parameter(op, "beta", beta, channels, x);
-  const Tensor in = dense(x), y = empty_like(in);
-  const Tensor stats = Tensor::empty({x.dim(0), groups, 2}, {stats_dtype(x), x.device()});
-  on_device(x.device(), [&](auto& context) {
-    kernels::group_norm_forward(context, in, gamma, beta, rounded(eps, x), stats, y);
-  });
-  if (OpTrace* const trace = op_trace())
-    trace->add(op, {y}, {x, gamma, beta}, {{"eps", {eps}}, {"groups", {groups}}});
-  return record_norm(op, y, x, in, gamma, beta, stats,
-                     [](auto& context, auto&... args) { kernels::group_norm_backward(context, args...); });
-}
-
-}  // namespace
-
-Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& gamma, const Tensor& beta, double eps) {
-  check_input("group_norm", x, 2);
-  ATH_CHECK(groups > 0 && x.dim(-1) % groups == 0,
-            "group_norm: groups must divide the channels, but got {} for {}", groups, x.shape());
-  ATH_CHECK(x.numel() != groups, "group_norm: x must have at least 2 values per group, but {} in {} has 1",
-            x.shape(), groups);
-  return normalize_groups("group_norm", x, groups, gamma, beta, eps);
-}
-
-Tensor instance_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
-  check_input("instance_norm", x, 3);
-  const std::int64_t channels = x.dim(-1);
-  ATH_CHECK(channels > 0 && x.numel() != x.dim(0) * channels,
-            "instance_norm: x must have channels of at least 2 pixels, but is {}", x.shape());
-  return normalize_groups("instance_norm", x, channels, gamma, beta, eps);
 }
 
 }  // namespace athanor

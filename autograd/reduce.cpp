@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "autograd/compare.h"
+#include "autograd/detail/affine.h"
 #include "autograd/detail/dense.h"
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
@@ -72,12 +73,6 @@ Tensor scaled_sum(const Tensor& x, const Reduced& shapes, bool keepdim, double s
   return y;
 }
 
-Tensor scaled(const Tensor& x, double scale) {
-  const Tensor y = empty_like(x);
-  on_device(x.device(), [&](auto& context) { kernels::affine(context, x, scale, 0, y); });
-  return y;
-}
-
 struct Extremum {
   int axis;
   Tensor values, index;
@@ -143,7 +138,7 @@ Tensor mean(const Tensor& x, std::span<const int> axes, bool keepdim) {
   const Tensor y = scaled_sum(x, shapes, keepdim, scale);
   tell("mean", y, x, shapes.axes);
   return record("mean", y, {x}, [shape = x.shape(), axes = shapes.axes, scale](const Tensor& dy, Grads& dx) {
-    dx[0] = repeated(scaled(dy, scale), shape, axes);
+    dx[0] = repeated(detail::affine(dy, scale), shape, axes);
   });
 }
 

@@ -225,6 +225,7 @@ set(ATHANOR_HEADERS
   tensor/tensor.h
   tensor/torch_file.h
   tensor/trace.h
+  tensor/version.h
   trainer/bottleneck.h
   trainer/callback.h
   trainer/class_figures.h

@@ -17,10 +17,8 @@ set(ATHANOR_KERNELS
   dropout
   elementwise
   extremum
-  group_norm
   hash
   index
-  layer_norm
   loss
   matmul
   metrics
@@ -224,6 +222,7 @@ set(ATHANOR_SOURCES
   tensor/tensor.cpp
   tensor/torch_file.cpp
   tensor/trace.cpp
+  tensor/version.cpp
   kernels/conv.cpp
   kernels/packed_weights.cpp
   kernels/random_op.cpp
@@ -234,6 +233,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/conv_eigen.cpp
   kernels/cpu/conv_scatter.cpp
   kernels/cpu/elementwise_backward.cpp
+  kernels/cpu/elementwise_map.cpp
   kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
@@ -248,12 +248,9 @@ set(ATHANOR_SOURCES
   nn/conv_norm.cpp
   nn/conv_transpose2d.cpp
   nn/foreign_names.cpp
-  nn/group_norm.cpp
   nn/init.cpp
-  nn/layer_norm.cpp
   nn/linear.cpp
   nn/models/alexnet.cpp
-  nn/models/cifarnet.cpp
   nn/models/digits_cnn.cpp
   nn/models/lenet.cpp
   nn/models/model.cpp
@@ -263,7 +260,6 @@ set(ATHANOR_SOURCES
   nn/pretrained.cpp
   nn/sequential.cpp
   nn/torch_layout.cpp
-  nn/whitening.cpp
   optim/adam.cpp
   optim/arena.cpp
   optim/ema.cpp
@@ -395,10 +391,15 @@ target_link_libraries(athanor_formats PUBLIC athanor_predict athanor
   JPEG::JPEG PNG::PNG ZLIB::ZLIB ${ISAL_LIBRARY})
 target_include_directories(athanor_formats SYSTEM PRIVATE ${ISAL_INCLUDE_DIR})
 # What train_digits does without: families of kernels and ops, layers made of them, and models made of those.
-set(ATHANOR_OPS_KERNELS interpolate pair_loss scalar_ops target_loss)
-set(ATHANOR_OPS_AUTOGRAD attention interpolate pair_loss scalar_ops similarity)
+set(ATHANOR_OPS_KERNELS group_norm interpolate layer_norm pair_loss scalar_ops target_loss)
+set(ATHANOR_OPS_AUTOGRAD attention interpolate layer_norm pair_loss scalar_ops similarity)
 set(ATHANOR_OPS
   nn/attention.cpp
+  nn/group_norm.cpp
+  nn/layer_norm.cpp
+  nn/orthogonal.cpp
+  nn/whitening.cpp
+  nn/models/cifarnet.cpp
   nn/models/convnext.cpp
   nn/models/detail/inverted_residual.cpp
   nn/models/efficientnet.cpp
@@ -426,7 +427,8 @@ foreach(family ${ATHANOR_OPS_AUTOGRAD})
   list(APPEND ATHANOR_OPS autograd/${family}.cpp)
 endforeach()
 add_library(athanor_ops ${ATHANOR_OPS})
-target_link_libraries(athanor_ops PUBLIC athanor_predict athanor PRIVATE $<BUILD_INTERFACE:athanor_flags>)
+target_link_libraries(athanor_ops PUBLIC athanor_predict athanor
+  PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:Eigen3::Eigen>)
 # Nothing refers to the file that registers its models, and the linker would leave it out; or the whole library, where it
 # is a shared one.
 if(BUILD_SHARED_LIBS)
@@ -524,23 +526,32 @@ else()
   target_sources(athanor PRIVATE kernels/cpu/onednn_absent.cpp)
 endif()
 
-if(ATHANOR_SANITIZE) # the loops that tests spend their time in; see ATHANOR_OPTIMIZE
-  foreach(library athanor athanor_ops athanor_predict athanor_formats)
-    get_target_property(sources ${library} SOURCES)
+# A compiler spends most of its time on headers and on templates that every source instantiates anew, so the sources of a folder
+# are compiled as one; their static names must differ. Kernels are long, formats and models many, and alike in their names: these stay alone.
+foreach(library athanor athanor_ops athanor_predict athanor_formats)
+  get_target_property(sources ${library} SOURCES)
+  if(ATHANOR_UNITY)
+    set_target_properties(${library} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    foreach(source ${sources})
+      if(source MATCHES "^(autograd|data|dist|nn|optim|tensor|trainer)/" AND NOT source MATCHES "/cuda/|nccl|mpi|^data/formats/|^nn/models/")
+        cmake_path(GET source PARENT_PATH folder)
+        string(REGEX REPLACE "/detail$" "" group ${folder}) # what is private to a folder belongs to it
+        string(REPLACE "/" "_" group ${group})
+        string(REGEX MATCH "^trainer_(checkpoints|finders|flags|report|tool)|^dist_(launch|watch)" runs_once ${group})
+        set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+        # A file that includes sources is no header; what runs once, or once an epoch, is not worth the compiler's time.
+        set_source_files_properties(CMakeFiles/${library}.dir/Unity/unity_${group}_cxx.cxx PROPERTIES COMPILE_OPTIONS
+          "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>;$<$<NOT:$<STREQUAL:${runs_once},>>:-O1>")
+      endif()
+    endforeach()
+  endif()
+  if(ATHANOR_SANITIZE) # the loops that tests spend their time in; see ATHANOR_OPTIMIZE
     list(FILTER sources INCLUDE REGEX "^(kernels|tensor|data/image)/")
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
-  endforeach()
-else() # what a run or an epoch does once: optimising it takes the compiler a third longer
-  foreach(library athanor athanor_ops athanor_predict athanor_formats)
-    get_target_property(sources ${library} SOURCES)
-    list(FILTER sources INCLUDE REGEX "^(trainer|nn/models|data/formats|dist/launch|dist/watch)/")
-    list(FILTER sources EXCLUDE REGEX "^trainer/(feeding|loop|metric_sums|optimized_networks|inference/predictor)")
-    set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
-  endforeach()
-endif()
+  endif()
+endforeach()
 
-set_source_files_properties(nn/onnx.cpp trainer/inference/model_file.cpp trainer/checkpoints/run_folder.cpp
-  PROPERTIES COMPILE_DEFINITIONS ATHANOR_VERSION="${PROJECT_VERSION}")
+set_source_files_properties(tensor/version.cpp PROPERTIES COMPILE_DEFINITIONS ATHANOR_VERSION="${PROJECT_VERSION}")
 
 # Formats that are read or written through a library. A program that uses none of them is not bound to it.
 if(NOT BUILD_SHARED_LIBS)

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include <Eigen/Dense>
-
 #include "kernels/hash.h"
+#include "nn/detail/fill.h"
 
 namespace athanor::nn {
 
@@ -16,20 +15,6 @@ RandomKey parameter_key(std::uint64_t seed, std::string_view name) {
 
 namespace init {
 namespace {
-
-// w[i] = value(i) for every i; value returns double.
-template <class F> void fill(const char* op, const Tensor& w, F&& value) {
-  ATH_CHECK(w.defined() && is_floating(w.dtype()) && w.is_contiguous(),
-            "{}: tensor must be floating and dense", op);
-  const Tensor host = w.device().is_cpu() ? w.detach() : Tensor::empty(w.shape(), {w.dtype(), kCpu});
-  dispatch_floating(w.dtype(), op, [&]<class T>() {
-    T* out = host.data<T>();
-    const auto count = static_cast<std::uint64_t>(w.numel());
-    for (std::uint64_t i = 0; i < count; ++i) out[i] = static_cast<T>(static_cast<Accumulate<T>>(value(i)));
-  });
-  if (!w.device().is_cpu()) w.copy_bytes_from(host);
-  w.bump_version();
-}
 
 // Successive numbers of a stream, four to a block.
 class Uniforms {
@@ -136,6 +121,10 @@ void xavier_normal(const Tensor& w, RandomKey key, double gain) {
   normal(w, key, 0, xavier_deviation(w, gain));
 }
 
+void zeros(const Tensor& w, RandomKey) {
+  constant(w, 0);
+}
+
 void dirac(const Tensor& w, bool keep_rest) {
   ATH_CHECK(w.rank() == 4, "dirac: weight must be [K, R, S, C], but has shape {}", w.shape());
   const Shape& shape = w.shape();
@@ -150,27 +139,6 @@ void dirac(const Tensor& w, bool keep_rest) {
       if (k >= channels) return keep_rest ? static_cast<double>(static_cast<Accumulate<T>>(old[i])) : 0.0;
       return at == middle + k ? 1.0 : 0.0;
     });
-  });
-}
-
-void orthogonal(const Tensor& w, RandomKey key, double gain) {
-  ATH_CHECK(w.rank() >= 2, "orthogonal: weight must have a rank of at least 2, but has shape {}", w.shape());
-  if (w.numel() == 0) return;
-  const std::int64_t rows = w.shape()[0], columns = w.numel() / rows;
-  const std::int64_t tall = std::max(rows, columns), narrow = std::min(rows, columns);
-
-  Eigen::MatrixXd gaussian(tall, narrow);
-  Normals draw(key);
-  for (std::int64_t i = 0; i < gaussian.size(); ++i) gaussian.data()[i] = draw(static_cast<std::uint64_t>(i));
-  const Eigen::HouseholderQR<Eigen::MatrixXd> qr(gaussian);
-  Eigen::MatrixXd q = qr.householderQ() * Eigen::MatrixXd::Identity(tall, narrow);
-  // Without this, the signs are those of the algorithm, not uniform.
-  for (std::int64_t j = 0; j < narrow; ++j) {
-    if (qr.matrixQR()(j, j) < 0) q.col(j) = -q.col(j);
-  }
-  fill("orthogonal", w, [&](std::uint64_t i) {
-    const auto row = static_cast<std::int64_t>(i) / columns, column = static_cast<std::int64_t>(i) % columns;
-    return gain * (rows >= columns ? q(row, column) : q(column, row));
   });
 }
 

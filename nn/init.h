@@ -40,6 +40,8 @@ inline double leaky_relu_gain(double slope) {
 }
 
 void constant(const Tensor& w, double value);
+/// Of 0, as an Init.
+void zeros(const Tensor& w, RandomKey key = {});
 /// Uniform in [low, high).
 void uniform(const Tensor& w, RandomKey key, double low, double high);
 void normal(const Tensor& w, RandomKey key, double mean, double stddev);

@@ -8,6 +8,7 @@
 #include "autograd/grad_mode.h"
 #include "nn/detail/onnx_ops.h"
 #include "tensor/atomic_file.h"
+#include "tensor/version.h"
 
 namespace athanor::nn {
 namespace {
@@ -134,7 +135,7 @@ void export_onnx(Module& model, const Shape& sample, const std::filesystem::path
   onnx::Message file, opset;
   file.integer(1, kIrVersion);
   file.bytes(2, "athanor");
-  file.bytes(3, ATHANOR_VERSION);
+  file.bytes(3, version());
   opset.bytes(1, "");
   opset.integer(2, kOpset);
   file.message(8, opset);

@@ -31,6 +31,16 @@ def compile_commands(build, target):
     return found
 
 
+def name_of(source, build):
+    """A source, relative to the project; of several that are compiled as one, their folder and number."""
+    path = pathlib.Path(build, source)
+    if path.parent.name != "Unity":
+        return os.path.relpath(path, ROOT)
+    parts = re.findall(r'#include "(.*)"', path.read_text())
+    folder = os.path.commonpath([os.path.dirname(os.path.relpath(p, ROOT)) for p in parts])
+    return f"{folder}/ ({len(parts)} sources)"
+
+
 def user_seconds(argv, folder):
     argv = list(argv)
     argv[argv.index("-o") + 1] = os.devnull
@@ -60,7 +70,7 @@ def main():
         sys.exit(f"{build} is not configured: cmake --preset {options.preset}")
     rows, rooms = [], {}
     for argv, source in compile_commands(str(build), options.target):
-        name = os.path.relpath(source if os.path.isabs(source) else build / source, ROOT)
+        name = name_of(source, build)
         if re.search(options.match, name):
             rows.append((user_seconds(argv, build), name))
             room = os.path.dirname(name)

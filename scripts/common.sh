@@ -27,7 +27,7 @@ case ${CI-} in
   *) werror=no ;;
 esac
 
-configure() { # configure PRESET [-DNAME=VALUE...]
+configure() { # configure PRESET [OPTION OF CMAKE...]
   mkdir -p "build/$1"
   local log=build/$1/configure.log settings=()
   [ "${werror-no}" = no ] || settings=(-DATHANOR_WERROR=ON)

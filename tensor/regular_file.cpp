@@ -12,11 +12,11 @@
 namespace athanor {
 namespace {
 
-const char* name_of_kind(mode_t mode) {
-  if (S_ISDIR(mode)) return "a folder";
-  if (S_ISFIFO(mode)) return "a FIFO";
-  if (S_ISSOCK(mode)) return "a socket";
-  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+const char* name_of_kind(mode_t kind) {
+  if (S_ISDIR(kind)) return "a folder";
+  if (S_ISFIFO(kind)) return "a FIFO";
+  if (S_ISSOCK(kind)) return "a socket";
+  if (S_ISCHR(kind) || S_ISBLK(kind)) return "a device";
   return "something else";
 }
 

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <span>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/cpu/iterate.h"
 #include "kernels/elementwise_ops.h"
@@ -9,10 +13,6 @@
 // What the elementwise kernels have in common: y = f(x...) over tensors of any strides.
 
 namespace athanor::cpu {
-
-// Elements worked on at a time. Strided and repeated operands are first laid out densely in a buffer of that
-// size, so that the maths of each op is compiled once, as a vector loop.
-constexpr std::int64_t kChunk = 512;
 
 // Elements of an op below which a second thread costs more than it saves. Ops of one instruction only stream
 // memory, and a thread has to be woken first: relu of 100,000 elements takes 35 us alone, 78 us on two
@@ -24,44 +24,30 @@ inline constexpr std::int64_t kOpGrain =
         ? 4 * kGrain
         : kGrain;
 
-// Bytes: an array of a half type would be cleared first.
-template <class T> struct Buffer {
-  alignas(64) std::byte bytes[kChunk * static_cast<std::int64_t>(sizeof(T))];
-};
+// y[i] = f(x[i]...) for n neighbours: all of an op that is compiled for each type and each kind of CPU.
+using ElementLoop = void (*)(const void* f, const std::byte* const* x, std::byte* y, std::int64_t n);
 
-template <class T> const T* chunk(const T* x, std::int64_t step, std::int64_t n, Buffer<T>& buffer) {
-  if (step == 1) return x;
-  T* dense = reinterpret_cast<T*>(buffer.bytes);
-  if (step == 0) {
-    const T value = *x;
-    for (std::int64_t i = 0; i < n; ++i) dense[i] = value;
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) dense[i] = x[i * step];
-  }
-  return dense;
-}
+// Runs the loop over all of y, which is dense, and operands broadcast to it. A second thread is used from
+// `grain` elements on.
+void run_elements(CpuContext& context, ElementLoop loop, const void* f, const Tensor& y,
+                  std::span<const Tensor* const> x, std::int64_t grain);
 
 namespace detail {
 
-template <class T, class To, std::int64_t kElements, class F, std::size_t... K>
-void map(CpuContext& context, const F& f, const Tensor& y, const std::array<const Tensor*, sizeof...(K)>& x,
-         std::index_sequence<K...>) {
+template <class T, class To, class F, std::size_t... K>
+void element_loop(const void* function, const std::byte* const* x, std::byte* y, std::int64_t n) {
   using A = kernels::ComputeType<T>;
-  constexpr int N = sizeof...(K);
-  const Walk<N + 1> walk(y.shape(), {x[K]..., &y});
-  const std::array<const T*, N> from{x[K]->template data<T>()...};
-  const std::array<std::int64_t, N> step{walk.row_stride(K)...};
-  To* to = y.data<To>();
-  const auto row = [=](const auto& offset, std::int64_t n) {
-    std::array<Buffer<T>, N> buffer;
-    for (std::int64_t at = 0; at < n; at += kChunk) {
-      const std::int64_t count = std::min(n - at, kChunk);
-      const T* in[] = {chunk(from[K] + offset[K] + at * step[K], step[K], count, buffer[K])...};
-      To* out = to + offset[N] + at;
-      for (std::int64_t i = 0; i < count; ++i) out[i] = To(f(A(in[K][i])...));
-    }
-  };
-  for_each_row<kFastType<T>>(context, walk, row, kElements);
+  const F& f = *static_cast<const F*>(function);
+  const T* const in[] = {reinterpret_cast<const T*>(x[K])...};
+  To* const out = reinterpret_cast<To*>(y);
+  vectorize_if<kFastType<T>>([&] {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = To(f(A(in[K][i])...));
+  });
+}
+
+template <class T, class To, class F, std::size_t... K>
+constexpr ElementLoop loop_of(std::index_sequence<K...>) {
+  return element_loop<T, To, F, K...>;
 }
 
 }  // namespace detail
@@ -70,7 +56,9 @@ void map(CpuContext& context, const F& f, const Tensor& y, const std::array<cons
 // kElements elements on.
 template <class T, class To = T, std::int64_t kElements = kGrain, class F, class... Tensors>
 void map(CpuContext& context, const F& f, const Tensor& y, const Tensors&... x) {
-  detail::map<T, To, kElements>(context, f, y, {&x...}, std::index_sequence_for<Tensors...>());
+  const std::array<const Tensor*, sizeof...(x)> operands{&x...};
+  run_elements(context, detail::loop_of<T, To, F>(std::index_sequence_for<Tensors...>()), &f, y, operands,
+               kElements);
 }
 
 }  // namespace athanor::cpu

@@ -7,10 +7,6 @@
 namespace athanor::nn::onnx {
 namespace {
 
-bool is_fixed(const Value& value) {
-  return !value.varies && value.has_fixed_shape();
-}
-
 // One node, or a known formula, of one value in the layout it has.
 void lower_unary(Graph& graph, const Op& op) {
   const Layout layout = graph.layout_of(op.x());
@@ -168,7 +164,7 @@ std::string activated(Graph& graph, std::int64_t activation, const std::string& 
 Operands aligned(Graph& graph, std::span<Value* const> values) {
   bool images = true, there = false;
   for (Value* value : values) {
-    if (is_fixed(*value)) {
+    if (value->is_fixed()) {
       images = images && value->rank() <= 4;
       continue;
     }

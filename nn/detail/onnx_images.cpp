@@ -12,16 +12,12 @@ using kernels::PoolAxis;
 
 constexpr int kFilterOrder[] = {0, 3, 1, 2};  // [K, R, S, C] to [K, C, R, S], and likewise transposed ones
 
-bool is_fixed(const Value& value) {
-  return !value.varies && value.has_fixed_shape();
-}
-
 // Convolutions ---------------------------------------------------------------------------------------------
 
 // x, w and the bias there may be; [K, R, S, C] as ONNX has filters.
 std::vector<std::string> filter_inputs(Graph& graph, const Op& op) {
   Value& w = op.x(1);
-  std::vector<std::string> inputs{graph.tensor(op.x(), Layout::nchw), is_fixed(w)
+  std::vector<std::string> inputs{graph.tensor(op.x(), Layout::nchw), w.is_fixed()
                                                                           ? graph.constant(w, kFilterOrder)
                                                                           : graph.tensor(w, Layout::nchw)};
   if (Value* const bias = op.optional(2)) inputs.push_back(graph.tensor(*bias));

@@ -3,14 +3,10 @@
 namespace athanor::nn::onnx {
 namespace {
 
-bool is_fixed(const Value& value) {
-  return !value.varies && value.has_fixed_shape();
-}
-
 // x and w. Images that convolutions have left in their order are flattened in it, and the columns of w put in
 // it.
 std::vector<std::string> matrices(Graph& graph, Value& x, Value& w) {
-  Value* const images = is_fixed(w) ? graph.flattened_images(x) : nullptr;
+  Value* const images = w.is_fixed() ? graph.flattened_images(x) : nullptr;
   if (!images) return {graph.tensor(x), graph.tensor(w)};
   const Shape& shape = images->two.shape();
   return {graph.node("Flatten", {graph.tensor(*images, Layout::nchw)}, {{"axis", std::int64_t{1}}}),
@@ -28,8 +24,8 @@ void lower_linear(Graph& graph, const Op& op) {
   } else {
     constexpr int kTurned[] = {1, 0};
     const std::vector<std::int64_t> order{1, 0};
-    const std::string turned = is_fixed(w) ? graph.constant(w, kTurned)
-                                           : graph.node("Transpose", {graph.tensor(w)}, {{"perm", order}});
+    const std::string turned = w.is_fixed() ? graph.constant(w, kTurned)
+                                            : graph.node("Transpose", {graph.tensor(w)}, {{"perm", order}});
     y = graph.node("MatMul", {graph.tensor(x), turned});
     if (bias) y = graph.node("Add", {y, graph.tensor(*bias)});
   }

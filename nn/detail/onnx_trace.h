@@ -26,6 +26,7 @@ struct Value {
   /// How often the size of an axis holds N; 0: it is fixed. Throws ArgumentError where it is neither.
   std::int64_t batches_in(int axis) const;
   bool has_fixed_shape() const { return two.shape() == three.shape(); }
+  bool is_fixed() const { return !varies && has_fixed_shape(); }
 };
 
 /// One op of a program.

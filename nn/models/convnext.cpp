@@ -17,16 +17,12 @@ void weight_init(const Tensor& w, RandomKey key) {
   init::truncated_normal(w, key, 0, 0.02, -2, 2);
 }
 
-void zero(const Tensor& b, RandomKey) {
-  init::constant(b, 0);
-}
-
 Conv2dOptions patches(std::int64_t stride) {
-  return {.stride = stride, .weight_init = weight_init, .bias_init = zero};
+  return {.stride = stride, .weight_init = weight_init, .bias_init = init::zeros};
 }
 
 LinearOptions pointwise(Activation activation = Activation::none) {
-  return {.activation = activation, .weight_init = weight_init, .bias_init = zero};
+  return {.activation = activation, .weight_init = weight_init, .bias_init = init::zeros};
 }
 
 /// x + layer_scale (depthwise 7x7, norm, linear to 4 C, GELU, linear to C), the branch dropped at times.
@@ -40,7 +36,8 @@ class Block final : public Module {
         stochastic_depth_(drop) {
     block_.add_named<Conv2d>(
         "0", channels, channels, 7,
-        Conv2dOptions{.padding = 3, .groups = channels, .weight_init = weight_init, .bias_init = zero});
+        Conv2dOptions{
+            .padding = 3, .groups = channels, .weight_init = weight_init, .bias_init = init::zeros});
     block_.add_named<LayerNorm>("2", Shape{channels}, kNorm);
     block_.add_named<Linear>("3", channels, 4 * channels, pointwise(Activation::gelu));
     block_.add_named<Linear>("5", 4 * channels, channels, pointwise());

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "nn/models/alexnet.h"
-#include "nn/models/cifarnet.h"
 #include "nn/models/digits_cnn.h"
 #include "nn/models/lenet.h"
 #include "nn/models/resnet.h"
@@ -45,7 +44,6 @@ const Recipe kRecipes[] = {
     {"resnet50_cifar", kCifar, 1, make_resnet<kResNet50Cifar>},
     {"resnet20", kCifar, 1, make_resnet<kResNet20>},
     {"resnet56", kCifar, 1, make_resnet<kResNet56>},
-    {"cifarnet", kCifar, 25, make<CifarNet>},
     {"digits_cnn", {10, 1, 8}, 4, make<DigitsCnn>},
 };
 

@@ -33,9 +33,9 @@ void register_model(const std::string& name, ModelFactory make, const ModelOptio
 
 /// Those of the library, and then those that register_model() has been given: lenet5 alexnet vgg11_bn
 /// resnet18 resnet34 resnet50 (224 x 224, 1,000 classes) resnet18_cifar resnet34_cifar resnet50_cifar
-/// resnet20 resnet56 cifarnet (32 x 32, 10 classes) digits_cnn (8 x 8); and, where a program is linked with
-/// athanor::athanor, mobilenet_v2 mobilenet_v3_large mobilenet_v3_small efficientnet_b0 convnext_tiny
-/// vit_tiny vit_b_16 (224 x 224, 1,000 classes).
+/// resnet20 resnet56 (32 x 32, 10 classes) digits_cnn (8 x 8); and, where a program is linked with
+/// athanor::athanor, cifarnet (32 x 32), mobilenet_v2 mobilenet_v3_large mobilenet_v3_small efficientnet_b0
+/// convnext_tiny vit_tiny vit_b_16 (224 x 224, 1,000 classes).
 std::vector<std::string> model_names();
 
 /// The options with zeros replaced by the model's own. Throws ArgumentError as make_model does.

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "nn/models/cifarnet.h"
 #include "nn/models/convnext.h"
 #include "nn/models/efficientnet.h"
 #include "nn/models/mobilenet.h"
@@ -19,6 +20,7 @@ template <class M, auto... more> std::unique_ptr<Module> make(const ModelOptions
 }
 
 bool add_all() {
+  register_model("cifarnet", make<CifarNet>, {10, 3, 32}, 25);
   add("mobilenet_v2", 1, make<MobileNetV2>);
   add("mobilenet_v3_large", 1,
       [](const auto& options) { return std::make_unique<MobileNetV3>(true, options); });

@@ -9,15 +9,11 @@
 namespace athanor::nn {
 namespace {
 
-void zero(const Tensor& b, RandomKey) {
-  init::constant(b, 0);
-}
-
 LinearOptions linear_options(Activation activation, FlattenedImage image = {}) {
   return {.activation = activation,
           .image = image,
           .weight_init = [](const Tensor& w, RandomKey key) { init::normal(w, key, 0, 0.01); },
-          .bias_init = zero};
+          .bias_init = init::zeros};
 }
 
 }  // namespace
@@ -27,7 +23,7 @@ Vgg11Bn::Vgg11Bn(const ModelOptions& options) {
       .padding = 1,
       .weight_init = [](const Tensor& w,
                         RandomKey key) { init::kaiming_normal(w, key, init::kReluGain, init::Fan::out); },
-      .bias_init = zero};
+      .bias_init = init::zeros};
   constexpr std::int64_t kPool = 0;
   std::int64_t channels = options.in_channels;
   int place = 0;  // in torchvision's list, which counts the ReLUs that are fused here

@@ -13,10 +13,6 @@ namespace {
 
 constexpr LayerNormOptions kNorm{.eps = 1e-6};
 
-void zero(const Tensor& w, RandomKey) {
-  init::constant(w, 0);
-}
-
 LinearOptions mlp_layer(Activation activation = Activation::none) {
   return {.activation = activation,
           .weight_init = [](const Tensor& w, RandomKey key) { init::xavier_uniform(w, key); },
@@ -30,7 +26,7 @@ Conv2dOptions patch_layer(std::int64_t patch) {
                 const double deviation = 1 / std::sqrt(static_cast<double>(init::fans(w.shape()).in));
                 init::truncated_normal(w, key, 0, deviation, -2, 2);
               },
-          .bias_init = zero};
+          .bias_init = init::zeros};
 }
 
 /// x + attention(norm(x)), then the same with an MLP. [N, T, D] -> [N, T, D].
@@ -103,7 +99,7 @@ VisionTransformer::VisionTransformer(const ModelOptions& options, const VisionTr
   const std::int64_t along = image_size_ / more.patch;
   encoder_ = std::make_unique<Encoder>(along * along + 1, more);
   heads_.add_named<Linear>("head", more.width, options.classes,
-                           LinearOptions{.weight_init = zero, .bias_init = zero});
+                           LinearOptions{.weight_init = init::zeros, .bias_init = init::zeros});
   register_module("conv_proj", conv_proj_);
   register_module("encoder", *encoder_);
   register_module("heads", heads_);

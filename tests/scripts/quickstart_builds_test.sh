@@ -7,11 +7,11 @@ die() { echo "$*"; exit 1; }
 [ -f "$build/build.ninja" ] || { echo "not built with ninja"; exit 77; }
 
 inputs=$(ninja -C "$build" -t inputs bin/train_digits)
-grep -q 'trainer/loop\|trainer/trainer' <<<"$inputs" || die "the inputs of train_digits are not what this test thinks: $(head -3 <<<"$inputs")"
+grep -q 'trainer/loop\|unity_trainer_cxx' <<<"$inputs" || die "the inputs of train_digits are not what this test thinks: $(head -3 <<<"$inputs")"
 ! grep -E 'athanor_formats|athanor_ops|athanor_tool|train_mnist' <<<"$inputs" || die "train_digits waits for what it does not use"
 ! grep -F athanor_predict <<<"$inputs" || die "train_digits waits for athanor predict"
 inputs=$(ninja -C "$build" -t inputs bin/small/athanor)
-grep -q 'trainer/tool/predict' <<<"$inputs" || die "the inputs of the small tool are not what this test thinks"
+grep -q 'trainer/tool/predict\|unity_trainer_tool' <<<"$inputs" || die "the inputs of the small tool are not what this test thinks"
 ! grep -E 'athanor_formats|athanor_ops|athanor_tool_ops|train_mnist' <<<"$inputs" || die "athanor predict waits for what it does not use"
 
 run=$("$bin/train_digits" --fast-dev-run --device cpu)

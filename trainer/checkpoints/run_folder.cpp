@@ -11,6 +11,7 @@
 
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
+#include "tensor/version.h"
 #include "trainer/flags/detail/recipe_file.h"
 
 namespace athanor {
@@ -90,7 +91,7 @@ fs::path last_model_path(const fs::path& run_dir, const std::string& phase) {
 void write_config(const fs::path& run_dir, const TrainerConfig& config) {
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   Json all{{"program", config.program},
-           {"version", ATHANOR_VERSION},
+           {"version", version()},
            {"began", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now))},
            {"command", config.command}};
   for (const FlagValue& flag : config.flags)

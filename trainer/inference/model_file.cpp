@@ -4,6 +4,7 @@
 
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "tensor/version.h"
 
 namespace athanor {
 namespace {
@@ -26,7 +27,7 @@ std::vector<T> list(const StateDict& about, const std::string& name, const Get& 
 
 StateDict state_of(const ModelInfo& info) {
   StateDict about;
-  about.set("version", std::string(ATHANOR_VERSION));
+  about.set("version", std::string(version()));
   about.set("program", printable(info.program));
   about.set("model", info.model);
   about.set("classifies", std::int64_t{info.classifies});

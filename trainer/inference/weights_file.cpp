@@ -28,7 +28,7 @@ Normalization pixels_from(const std::string& text) {
 }
 
 /// What a checkpoint's settings say of its network; numbers stand in texts there, as users read them.
-ModelInfo info_from(const StateDict& settings) {
+ModelInfo info_of_checkpoint(const StateDict& settings) {
   ModelInfo info;
   info.program = "a checkpoint";
   info.model = settings.text("model");
@@ -56,7 +56,7 @@ WeightsFile read_weights(const std::filesystem::path& path) {
   const auto format = metadata.find("format");
   if (format == metadata.end() || format->second != format_of(StateFile::checkpoint)) return {all};
   const StateDict checkpoint = load_checkpoint(path);
-  return {checkpoint.under("model."), info_from(checkpoint.under("settings."))};
+  return {checkpoint.under("model."), info_of_checkpoint(checkpoint.under("settings."))};
 }
 
 nn::Pretrained load_weights(const std::filesystem::path& path, nn::Module& model,

@@ -89,17 +89,17 @@ std::string text_by_op(const std::vector<OpTotal>& totals, const Roof& roof) {
 }
 
 std::string text_by_layer(const std::vector<OpTotal>& totals) {
-  struct Layer {
+  struct LayerTotal {
     std::string name;
     std::int64_t calls = 0;
     double forward = 0, backward = 0;
   };
-  std::vector<Layer> layers;
+  std::vector<LayerTotal> layers;
   int widest = 5;
   for (const OpTotal& one : totals) {
     const std::string name = one.layer ? one.layer : "(outside of layers)";
     auto found =
-        std::find_if(layers.begin(), layers.end(), [&](const Layer& layer) { return layer.name == name; });
+        std::find_if(layers.begin(), layers.end(), [&](const LayerTotal& layer) { return layer.name == name; });
     if (found == layers.end()) {
       widest = std::max(widest, terminal::width_of(name));
       found = layers.insert(found, {name});
@@ -109,7 +109,7 @@ std::string text_by_layer(const std::vector<OpTotal>& totals) {
   }
   std::string text = fmt::format("  {:<{}} {:>8} {:>11} {:>11} {:>6}\n", "layer", widest, "calls",
                                  "forward ms", "backward ms", "%");
-  for (const Layer& layer : layers)
+  for (const LayerTotal& layer : layers)
     text += fmt::format("  {:<{}} {:>8} {:>11.1f} {:>11.1f} {:>6.1f}\n", layer.name, widest,
                         with_commas(layer.calls), 1e3 * layer.forward, 1e3 * layer.backward,
                         100 * (layer.forward + layer.backward) / seconds_of(totals));

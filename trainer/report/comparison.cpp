@@ -10,8 +10,6 @@
 namespace athanor::report {
 namespace {
 
-constexpr int kColours = 8;
-
 struct Row {
   std::string name;
   std::vector<double> values;

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct EvaluateOptions {
   std::string model, data, data_dir, device = "auto", svg;
   std::optional<std::string> json;  ///< "" and "-" are standard output
   std::int64_t top = 5, worst = 10;
@@ -52,7 +52,7 @@ void write(const fs::path& path, const std::string& text) {
   file.commit();
 }
 
-void evaluate(const Options& options) {
+void evaluate(const EvaluateOptions& options) {
   const auto at_least = [](const char* flag, std::int64_t low, std::int64_t value) {
     ATH_CHECK(value >= low, "{}: must be at least {}, but got {}", flag, low, value);
   };
@@ -94,7 +94,7 @@ void evaluate(const Options& options) {
 
 void add_evaluate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("evaluate", "how good a trained classifier is on labelled images");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EvaluateOptions>();
   command->add_option("MODEL", options->model, "folder of a run, or its model.safetensors")->required();
   command->add_option(
       "--val", options->data,

@@ -17,12 +17,12 @@
 namespace athanor::tool {
 namespace {
 
-struct Options {
+struct PictureOptions {
   std::string data, file;
   std::int64_t index = 0;
 };
 
-void write_picture(const Options& options, const Dataset& data) {
+void write_picture(const PictureOptions& options, const Dataset& data) {
   const ImageSpec& spec = data.spec();
   ATH_CHECK(spec.bytes() > 0, "picture: {} must have images of one size, but has files, which are pictures",
             options.data);
@@ -48,7 +48,7 @@ void write_picture(const Options& options, const Dataset& data) {
 
 void add_picture(CLI::App& app, const OpenData& open) {
   CLI::App* command = app.add_subcommand("picture", "writes an image of a data set as a PNG");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PictureOptions>();
   command->add_option("DATA", options->data, "digits (its test images), or whatever --val of evaluate takes")
       ->required();
   command->add_option("INDEX", options->index, "which of its images; 0 is the first")->required();

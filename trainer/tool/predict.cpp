@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct PredictOptions {
   std::string model;
   std::vector<std::string> pictures;
   std::int64_t top = 3;
@@ -42,7 +42,7 @@ void read(const Predictor& predictor, const fs::path& file, std::span<std::uint8
 }
 
 /// One line of one picture, whose results are `count` pairs of a class and its probability.
-void print(const Options& options, const Predictor& predictor, const fs::path& file,
+void print(const PredictOptions& options, const Predictor& predictor, const fs::path& file,
            std::span<const std::int64_t> classes, std::span<const float> probabilities) {
   nlohmann::ordered_json json{{"image", file.string()}, {"top", nlohmann::ordered_json::array()}};
   std::string text;
@@ -60,7 +60,7 @@ void print(const Options& options, const Predictor& predictor, const fs::path& f
 }
 
 /// Of all that can be read; false where one cannot, which stderr names.
-bool predict_batch(const Options& options, const Predictor& predictor, std::span<const fs::path> files) {
+bool predict_batch(const PredictOptions& options, const Predictor& predictor, std::span<const fs::path> files) {
   const ImageSpec& spec = predictor.info().images;
   const Tensor all = Tensor::empty({std::ssize(files), spec.height, spec.width, spec.channels}, {DType::u8});
   std::vector<fs::path> known;
@@ -86,7 +86,7 @@ bool predict_batch(const Options& options, const Predictor& predictor, std::span
   return known.size() == files.size();
 }
 
-void predict(const Options& options) {
+void predict(const PredictOptions& options) {
   ATH_CHECK(options.top >= 1, "--top: must be at least 1, but got {}", options.top);
   ATH_CHECK(options.batch_size >= 1 && options.batch_size <= 4096,
             "--batch-size: must be in [1, 4096], but got {}", options.batch_size);
@@ -108,7 +108,7 @@ void predict(const Options& options) {
 
 void add_predict(CLI::App& app) {
   CLI::App* command = app.add_subcommand("predict", "what a trained classifier says of pictures");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PredictOptions>();
   command->add_option("MODEL", options->model, "folder of a run, or its model.safetensors")->required();
   command
       ->add_option("IMAGE", options->pictures,

@@ -18,12 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct ReportOptions {
   std::vector<std::string> runs;
   std::string out;
 };
 
-void write_report(const Options& options) {
+void write_report(const ReportOptions& options) {
   std::vector<report::Record> runs;
   for (const std::string& folder : options.runs) {
     for (report::Record& run : report::read_runs(folder)) runs.push_back(std::move(run));
@@ -44,7 +44,7 @@ void write_report(const Options& options) {
 
 void add_report(CLI::App& app) {
   CLI::App* command = app.add_subcommand("report", "the page of a run, or one that compares several");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ReportOptions>();
   command->add_option("RUN", options->runs, "folders of runs")->required();
   command->add_option("--out", options->out,
                       "the page to write [report.html of the run; of several, comparison.html here]");

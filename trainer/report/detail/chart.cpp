@@ -16,7 +16,6 @@ namespace {
 // width. Text is outside, at shares of the width.
 constexpr double kWidth = 1000, kHeight = 180;
 constexpr double kLabel = 15;  // pixels that a label takes
-constexpr int kColours = 8;
 
 /// Values on a line from 0 to 1.
 struct Axis {

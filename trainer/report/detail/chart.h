@@ -8,6 +8,9 @@
 
 namespace athanor::report {
 
+/// Colours that style.css tells apart; the curve after the last of them is dashed, in the first.
+inline constexpr int kColours = 8;
+
 struct Curve {
   std::string label = {};
   std::vector<Point> points = {};  ///< in ascending x

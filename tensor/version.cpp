@@ -1,0 +1,7 @@
+#include "tensor/version.h"
+
+namespace athanor {
+
+const char* version() { return ATHANOR_VERSION; }
+
+}  // namespace athanor
