@@ -80,7 +80,7 @@
 #include "nn/models/model.h"
 #include "nn/models/unet.h"
 #include "nn/module.h"
-#include "nn/onnx.h"
+#include "nn/onnx/export.h"
 #include "nn/pool.h"
 #include "nn/pretrained.h"
 #include "nn/sequential.h"

@@ -181,7 +181,7 @@ set(ATHANOR_HEADERS
   nn/models/vgg.h
   nn/models/vision_transformer.h
   nn/module.h
-  nn/onnx.h
+  nn/onnx/export.h
   nn/pool.h
   nn/pretrained.h
   nn/sequential.h

@@ -407,16 +407,16 @@ set(ATHANOR_OPS
   nn/models/ops_models.cpp
   nn/models/unet.cpp
   nn/models/vision_transformer.cpp
-  nn/detail/onnx_elementwise.cpp
-  nn/detail/onnx_graph.cpp
-  nn/detail/onnx_images.cpp
-  nn/detail/onnx_norms.cpp
-  nn/detail/onnx_products.cpp
-  nn/detail/onnx_proto.cpp
-  nn/detail/onnx_reduces.cpp
-  nn/detail/onnx_shapes.cpp
-  nn/detail/onnx_trace.cpp
-  nn/onnx.cpp
+  nn/onnx/elementwise.cpp
+  nn/onnx/export.cpp
+  nn/onnx/graph.cpp
+  nn/onnx/images.cpp
+  nn/onnx/norms.cpp
+  nn/onnx/products.cpp
+  nn/onnx/proto.cpp
+  nn/onnx/reduces.cpp
+  nn/onnx/shapes.cpp
+  nn/onnx/trace.cpp
   nn/squeeze_excitation.cpp
   nn/stochastic_depth.cpp
 )
@@ -526,26 +526,11 @@ else()
   target_sources(athanor PRIVATE kernels/cpu/onednn_absent.cpp)
 endif()
 
-# A compiler spends most of its time on headers and on templates that every source instantiates anew, so the sources of a folder
-# are compiled as one; their static names must differ. Kernels are long, formats and models many, and alike in their names: these stay alone.
+include(unity)
 foreach(library athanor athanor_ops athanor_predict athanor_formats)
-  get_target_property(sources ${library} SOURCES)
-  if(ATHANOR_UNITY)
-    set_target_properties(${library} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-    foreach(source ${sources})
-      if(source MATCHES "^(autograd|data|dist|nn|optim|tensor|trainer)/" AND NOT source MATCHES "/cuda/|nccl|mpi|^data/formats/|^nn/models/")
-        cmake_path(GET source PARENT_PATH folder)
-        string(REGEX REPLACE "/detail$" "" group ${folder}) # what is private to a folder belongs to it
-        string(REPLACE "/" "_" group ${group})
-        string(REGEX MATCH "^trainer_(checkpoints|finders|flags|report|tool)|^dist_(launch|watch)" runs_once ${group})
-        set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
-        # A file that includes sources is no header; what runs once, or once an epoch, is not worth the compiler's time.
-        set_source_files_properties(CMakeFiles/${library}.dir/Unity/unity_${group}_cxx.cxx PROPERTIES COMPILE_OPTIONS
-          "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>;$<$<NOT:$<STREQUAL:${runs_once},>>:-O1>")
-      endif()
-    endforeach()
-  endif()
+  athanor_unity(${library})
   if(ATHANOR_SANITIZE) # the loops that tests spend their time in; see ATHANOR_OPTIMIZE
+    get_target_property(sources ${library} SOURCES)
     list(FILTER sources INCLUDE REGEX "^(kernels|tensor|data/image)/")
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
   endif()

@@ -19,7 +19,7 @@
 #include "nn/linear.h"
 #include "nn/models/lenet.h"
 #include "nn/models/model.h"
-#include "nn/onnx.h"
+#include "nn/onnx/export.h"
 #include "nn/torch_layout.h"
 #include "tests/support/says.h"
 #include "tests/support/temp_dir.h"

@@ -22,7 +22,7 @@
 #include "trainer/loggers/loggers.h"
 #include "trainer/plateau.h"
 #include "trainer/profile/profiler.h"
-#include "trainer/report/report_page.h"
+#include "trainer/report/detail/report_page.h"
 #include "trainer/run.h"
 #include "trainer/run_main.h"
 

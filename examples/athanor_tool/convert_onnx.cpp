@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "nn/onnx.h"
+#include "nn/onnx/export.h"
 #include "tensor/error.h"
 
 namespace athanor::tool {

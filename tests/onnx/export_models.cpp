@@ -30,7 +30,7 @@
 #include "nn/attention.h"
 #include "nn/models/model.h"
 #include "nn/models/unet.h"
-#include "nn/onnx.h"
+#include "nn/onnx/export.h"
 #include "tensor/safetensors.h"
 #include "trainer/inference/model_file.h"
 

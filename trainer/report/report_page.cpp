@@ -1,4 +1,4 @@
-#include "trainer/report/report_page.h"
+#include "trainer/report/detail/report_page.h"
 
 #include <algorithm>
 #include <fstream>

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/detail/onnx_proto.h"
-#include "nn/detail/onnx_trace.h"
+#include "nn/onnx/detail/proto.h"
+#include "nn/onnx/detail/trace.h"
 
 namespace athanor::nn::onnx {
 

@@ -1,4 +1,4 @@
-#include "nn/detail/onnx_graph.h"
+#include "nn/onnx/detail/graph.h"
 
 #include <algorithm>
 #include <array>

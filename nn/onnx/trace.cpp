@@ -1,4 +1,4 @@
-#include "nn/detail/onnx_trace.h"
+#include "nn/onnx/detail/trace.h"
 
 #include <algorithm>
 #include <map>

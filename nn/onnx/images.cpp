@@ -3,7 +3,7 @@
 
 #include "kernels/interpolate.h"
 #include "kernels/pool.h"
-#include "nn/detail/onnx_ops.h"
+#include "nn/onnx/detail/ops.h"
 
 namespace athanor::nn::onnx {
 namespace {

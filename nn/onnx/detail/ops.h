@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/activation.h"
-#include "nn/detail/onnx_graph.h"
+#include "nn/onnx/detail/graph.h"
 
 // Which nodes an op of autograd/ becomes: a function for each, in tables by family.
 

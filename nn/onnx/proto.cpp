@@ -1,4 +1,4 @@
-#include "nn/detail/onnx_proto.h"
+#include "nn/onnx/detail/proto.h"
 
 #include <type_traits>
 

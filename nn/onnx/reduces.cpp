@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "nn/detail/onnx_ops.h"
+#include "nn/onnx/detail/ops.h"
 
 namespace athanor::nn::onnx {
 namespace {

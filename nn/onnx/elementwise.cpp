@@ -2,7 +2,7 @@
 #include <numbers>
 
 #include "kernels/compare.h"
-#include "nn/detail/onnx_ops.h"
+#include "nn/onnx/detail/ops.h"
 
 namespace athanor::nn::onnx {
 namespace {

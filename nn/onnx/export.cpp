@@ -1,4 +1,4 @@
-#include "nn/onnx.h"
+#include "nn/onnx/export.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <span>
 
 #include "autograd/grad_mode.h"
-#include "nn/detail/onnx_ops.h"
+#include "nn/onnx/detail/ops.h"
 #include "tensor/atomic_file.h"
 #include "tensor/version.h"
 

@@ -1,7 +1,7 @@
 #include "autograd/creation.h"
 #include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
-#include "nn/detail/onnx_ops.h"
+#include "nn/onnx/detail/ops.h"
 
 namespace athanor::nn::onnx {
 namespace {

@@ -1,4 +1,4 @@
-#include "nn/detail/onnx_ops.h"
+#include "nn/onnx/detail/ops.h"
 
 namespace athanor::nn::onnx {
 namespace {
