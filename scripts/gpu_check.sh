@@ -183,7 +183,7 @@ for program in "$bin"/cuda_*_test; do
 done
 [ -n "$found" ] || record tests failed 0 "no cuda_*_test in $bin"
 # Processes that share the GPU, over pinned memory and MPI. (Threads that do are in cuda_collective_test and
-# cuda_data_parallel_test, and NCCL with one rank in cuda_nccl_test.)
+# cuda_data_parallel_test, and NCCL with one rank in cuda_nccl_test and cuda_nccl_training_test.)
 if [ -x "$bin/cuda_staged_mpi_test" ]; then
   mpirun=$(command -v mpirun.openmpi || command -v mpirun) || mpirun=""
   mapfile -t settings < <(grep -v '^#' "$root/scripts/open_mpi.env")

@@ -4,8 +4,9 @@ in a circle.
 
     scripts/house_report.py [--root DIR] [--check]
 
-The budgets are the table in HACKING.md; tests/include_direction/check.sh finds includes that point upwards. With --check it ends with
-code 1 where a room is over its budget, a file is too long, or an include points upwards or in a circle.
+The budgets are the table in HACKING.md; tests/include_direction/check.sh finds includes that point upwards. tests/, examples/ and bench/
+are no rooms: only their files are measured, scripts among them. With --check it ends with code 1 where a room is over its budget, a
+file is too long, or an include points upwards or in a circle.
 """
 import argparse
 import pathlib
@@ -15,13 +16,14 @@ import subprocess
 import sys
 
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
+BESIDE, BESIDE_SUFFIXES = ("tests", "examples", "bench"), SUFFIXES | {".py", ".sh"}
 LONGEST_FILE = 450
 LONG_FUNCTION = 60
 
 
-def source_files(root, folders):
+def source_files(root, folders, suffixes=SUFFIXES):
     return sorted(f for folder in folders if (root / folder).is_dir()
-                  for f in (root / folder).rglob("*") if f.suffix in SUFFIXES)
+                  for f in (root / folder).rglob("*") if f.suffix in suffixes)
 
 
 def read(file):
@@ -190,6 +192,10 @@ def report(root):
         if room_of(name, rooms) is None:
             wrong.append(f"{name} is in no room of the table in HACKING.md")
     print(f"{'all':<10} {sum(lines.values()):>7,} {'':>7} {'':>7}   {spread(lines.values())}")
+    for folder in BESIDE:
+        held = {str(f.relative_to(root)): read(f).count("\n") for f in source_files(root, [folder], BESIDE_SUFFIXES)}
+        print(f"{folder:<10} {sum(held.values()):>7,} {'':>7} {'':>7}   {spread(held.values())}")
+        lines.update(held)
 
     for name, count in sorted(lines.items(), key=lambda item: -item[1]):
         if count > spared.get(name, LONGEST_FILE):

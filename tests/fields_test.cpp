@@ -1,68 +1,24 @@
-// Samples of several fields: from a data set of one's own through loader and preprocessing to a task.
+// Samples of several fields: from a data set of one's own through loader and preprocessing.
 #include <cmath>
 #include <cstring>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "autograd/elementwise.h"
-#include "autograd/loss.h"
-#include "autograd/reduce.h"
-#include "autograd/shape.h"
 #include "data/in_memory.h"
 #include "data/loader.h"
 #include "data/preprocess.h"
-#include "dist/transports/thread_transport.h"
-#include "optim/adam.h"
 #include "support/count_new.h"
-#include "support/recorded_run.h"
+#include "support/places.h"
 #include "support/says.h"
-#include "support/small_training.h"
-#include "support/temp_dir.h"
-#include "tensor/philox.h"
 
 namespace athanor {
 namespace {
 
-constexpr std::int64_t kHeight = 6, kWidth = 9;
-constexpr Augment kMoves{.pad = 2, .flip = true};
-
-/// Pictures in which every pixel says where it is, in all fields alike: its place is a class of the mask and
-/// a byte of the target; two points and two boxes lie on them.
-struct Places : FieldDataset {
-  explicit Places(std::int64_t count = 40, std::int64_t classes = 0)
-      : FieldDataset({kHeight, kWidth, 3, classes},
-                     {{"id", DType::i64, {2}},
-                      {"clean", DType::u8, {kHeight, kWidth, 1}, FieldKind::target},
-                      {"mask", DType::u8, {kHeight, kWidth}, FieldKind::mask},
-                      {"noisy", DType::u8, {kHeight, kWidth, 3}, FieldKind::picture},
-                      {"box", DType::f32, {2, 4}, FieldKind::boxes},
-                      {"point", DType::f32, {2, 2}, FieldKind::points},
-                      {"weight", DType::f64}}),
-        count_(count) {}
-  std::int64_t size() const override { return count_; }
-  void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const override {
-    const auto mask = row.get<std::uint8_t>("mask"), clean = row.get<std::uint8_t>("clean");
-    for (std::size_t i = 0; i < mask.size(); ++i) {
-      mask[i] = clean[i] = static_cast<std::uint8_t>(i);
-      for (std::size_t c = 0; c < 3; ++c) {
-        row.image()[3 * i + c] = static_cast<std::uint8_t>(i + c);
-        if (index != leaves_out) row.get<std::uint8_t>("noisy")[3 * i + c] = static_cast<std::uint8_t>(index);
-      }
-    }
-    const float box[] = {1, 2, 4, 5, 0, 0, 0, 0}, point[] = {1.5f, 2.5f, 7.5f, 0.5f};
-    std::copy_n(box, 8, row.get<float>("box").begin());
-    std::copy_n(point, 4, row.get<float>("point").begin());
-    row.get<std::int64_t>("id")[0] = index;
-    row.get<std::int64_t>("id")[1] = epoch;
-    row.get<double>("weight")[0] = 0.5 * static_cast<double>(index);
-    row.set_label(index % 5);
-  }
-  std::int64_t leaves_out = -1;
-
- private:
-  std::int64_t count_;
-};
+using test::kHeight;
+using test::kMoves;
+using test::kWidth;
+using test::Places;
 
 Preprocess places_preprocess(const Augment& augment, std::int64_t views = 1) {
   return {{kHeight, kWidth, 3, 0}, {{0, 0, 0}, {1, 1, 1}}, DType::f32, kCpu, augment, 3, views};
@@ -401,98 +357,6 @@ TEST(Fields, OfWarmBatchesAskForNoMemory) {
       EXPECT_EQ(test::operator_news() - before, 0);
     }
   }
-}
-
-// A task ---------------------------------------------------------------------------------------------------
-
-/// Finds places and classes in pictures, and remembers the sums of what it was given.
-struct Finds : Task {
-  nn::Linear points{kHeight * kWidth * 3, 4}, classes{3, 256};
-  Finds() {
-    network("points", points);
-    network("classes", classes);
-    networks().initialize(7);
-  }
-  Tensor loss(const Batch& batch, Step& step) {
-    const Tensor image = batch["image"], found = points(flatten(batch.view("image", 1)));
-    step.log("sum_of_masks", sum(cast(batch["mask"], DType::f32)), MetricReduce::sum);
-    step.log("sum_of_points", sum(batch.view("point", 1)), MetricReduce::sum);
-    return mse_loss(found, affine(flatten(batch.view("point", 1)), 0.1)) +
-           cross_entropy(classes(image), batch["mask"], CrossEntropyOptions{.ignore_index = 255});
-  }
-  Tensor training_step(const Batch& batch, Step& step) override { return loss(batch, step); }
-  void validation_step(const Batch& batch, Step& step) override { step.log("loss", loss(batch, step)); }
-};
-
-TrainerConfig finds_config() {
-  TrainerConfig config = test::small_config();
-  config.threads = 1;
-  config.lr = 0.01;
-  config.augment = kMoves;
-  config.views = 2;
-  return config;
-}
-
-test::RecordedRun train(Task& task, const TrainerConfig& config, dist::Transport* transport = nullptr,
-                        const test::OnStep& on_step = {}) {
-  test::RecordedRun run;
-  Trainer trainer(config, transport);
-  trainer.add(std::make_unique<test::Recorder>(run, on_step));
-  run.report = trainer.fit(task, Places(96), Places(20));
-  run.weights = test::weights_of(task.networks());
-  return run;
-}
-
-TEST(FieldTask, RanksSeeTheSameSamples) {
-  TrainerConfig config = finds_config();
-  Finds alone;
-  const test::RecordedRun one = train(alone, config);
-  EXPECT_LT(one.epochs.back().val_loss, one.epochs.front().val_loss);
-  for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
-    config.strategy = strategy;
-    std::vector<test::RecordedRun> runs(2);
-    dist::run_ranks(2, [&](dist::Transport& transport) {
-      Finds task;
-      runs[static_cast<std::size_t>(transport.rank())] = train(task, config, &transport);
-    });
-    EXPECT_EQ(runs[0].weights, runs[1].weights);
-    for (std::size_t epoch = 0; epoch < 3; ++epoch) {
-      for (const char* name : {"train_sum_of_masks", "train_sum_of_points", "val_sum_of_masks"}) {
-        EXPECT_EQ(runs[0].epochs[epoch].value_of(name), one.epochs[epoch].value_of(name)) << name;
-      }
-    }
-    ASSERT_EQ(runs[0].weights.size(), one.weights.size());
-    for (std::size_t i = 0; i < one.weights.size(); ++i)
-      ASSERT_NEAR(runs[0].weights[i], one.weights[i], 1e-4);
-  }
-}
-
-TEST(FieldTask, GoesOnFromACheckpointWithTheSameBits) {
-  const test::TempDir folder;
-  TrainerConfig config = finds_config();
-  Finds whole;
-  const test::RecordedRun expected = train(whole, config);
-  config.checkpoint_dir = folder / "saved";
-  config.checkpoint_every = 4;
-  Finds before;
-  (void)train(before, config, nullptr, [](Trainer& trainer, const StepInfo& step) {
-    if (step.attempted == 9) trainer.stop(StoppedBy::max_time, "enough");
-  });
-  config.resume = "auto";
-  Finds after;
-  EXPECT_EQ(train(after, config).report.weights_hash, expected.report.weights_hash);
-  config.views = 3;
-  EXPECT_SAYS(train(after, config),
-              "pad 2, flip true, cutout 0, 3 views' and was 'pad 2, flip true, cutout 0, 2 views'");
-}
-
-TEST(FieldTask, SetsOfOtherFieldsDoNotFitEachOther) {
-  const auto other = synthetic({kHeight, kWidth, 3, 1}, 10);
-  Places train(20, 1);
-  Finds task;
-  EXPECT_SAYS(Trainer(finds_config()).fit(task, train, *other),
-              "trainer: samples of both data sets must have the same fields, but got image u8 [6, 9, 3], "
-              "label i64 [], id i64 [2]");
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cstdlib>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "support/parsed_flags.h"
 #include "support/says.h"
 #include "tensor/error.h"
 #include "tensor/stream.h"
@@ -14,27 +14,8 @@
 namespace athanor {
 namespace {
 
-// Tests make no folders.
-const bool no_runs = ::setenv("ATHANOR_RUNS_DIR", "none", 1) == 0;
-
-TrainerConfig parse(const std::vector<std::string>& arguments) {
-  std::vector<const char*> argv{"train"};
-  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-  TrainerConfig defaults;
-  defaults.program = "train";
-  defaults.model = "lenet5";
-  defaults.models = {"lenet5", "resnet20", "resnet18_cifar"};
-  return parse_flags(static_cast<int>(argv.size()), argv.data(), defaults);
-}
-
-std::string refusal(const std::vector<std::string>& arguments) {
-  try {
-    parse(arguments);
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
+using test::parse;
+using test::refusal;
 
 TEST(Flags, EveryNameAndItsAliasAreRead) {
   const auto config = parse({"--model",
@@ -306,129 +287,6 @@ TEST(Flags, FreezeMayBeGivenSeveralTimes) {
             "train: there are only flags, but got 'layer2'; see --help");
 }
 
-TEST(Flags, HelpNamesEveryFlag) {
-  try {
-    parse({"--help"});
-    FAIL();
-  } catch (const HelpRequested& help) {
-    const std::string text = help.what();
-    for (const char* flag : {"--model",          "--epochs",       "--max-steps",      "--batch-size",
-                             "--val-batch-size", "--lr",           "--threads",        "--precision",
-                             "--device",         "--devices",      "--strategy",       "--workers",
-                             "--data-dir",       "--seed",         "--deterministic",  "--accumulate",
-                             "--clip-norm",      "--early-stop",   "--checkpoint-dir", "--checkpoint-every",
-                             "--resume",         "--pretrained",   "--profile",        "--metrics",
-                             "--forbid-sync",    "--fast-dev-run", "--memory-limit",   "--prefetch",
-                             "--bad-samples",    "--order",        "--data-on-device", "--help"}) {
-      EXPECT_NE(text.find(flag), std::string::npos) << flag;
-    }
-  }
-}
-
-std::string help() {
-  try {
-    parse({"--help"});
-  } catch (const HelpRequested& asked) {
-    return asked.what();
-  }
-  return {};
-}
-
-/// "--epochs", and what --help calls its value: "N". Of all flags that take one.
-std::vector<std::pair<std::string, std::string>> flags_with_values() {
-  std::vector<std::pair<std::string, std::string>> flags;
-  std::istringstream lines(help());
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("  --")) continue;
-    std::istringstream words(line);
-    std::string names, value;
-    words >> names >> value;
-    if (!value.empty() && value.find_first_of("abcdefghijklmnopqrstuvwxyz") == std::string::npos)
-      flags.emplace_back(names.substr(0, names.find(',')), value);
-  }
-  return flags;
-}
-
-// Neither wraps around, becomes 0 on the way to f32, nor ends in another flag's name, or in none.
-TEST(Flags, NumbersThatNothingCanBeDoneWithAreRefusedByName) {
-  const std::vector<std::string> texts{"NAME", "DIR", "PATH", "P",    "T",      "D",    "S",
-                                       "A",    "O",   "FILE", "KIND", "METRIC", "WHAT", "LIST"};
-  int numeric = 0;
-  for (const auto& [flag, shown] : flags_with_values()) {
-    SCOPED_TRACE(flag);
-    const bool text = std::find(texts.begin(), texts.end(), shown) != texts.end() && flag != "--loss-scale";
-    if (text) continue;
-    ++numeric;
-    const std::string before = shown == "METRIC:PATIENCE"   ? "val_loss:"
-                               : shown == "POLICY"          ? "skip:"
-                               : shown == "PREFIX[:EPOCHS]" ? "layer1:"
-                               : shown == "B1,B2"           ? "0.9,"
-                               : shown == "RULE:BATCH"      ? "linear:"
-                                                            : "";
-    for (const std::string value : {"9223372036854775807", "1e-320"}) {
-      const std::string message = refusal({flag, before + value, "--checkpoint-dir", "x"});
-      // As good a seed as any; and a rate that is too high is found out by training, which names the flag.
-      if (value[0] == '9' && (flag == "--seed" || flag == "--lr")) {
-        EXPECT_EQ(message, "accepted");
-        continue;
-      }
-      EXPECT_TRUE(message.starts_with(flag + ": must be ")) << message;
-      EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 0) << message;
-    }
-  }
-  EXPECT_EQ(numeric, 37);
-}
-
-TEST(Flags, HelpFitsATerminal) {
-  std::istringstream lines(help());
-  int count = 0;
-  for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 80u) << line;
-  EXPECT_GT(count, 50);
-}
-
-/// As one line, however it is wrapped.
-std::string unwrapped(const std::string& text) {
-  std::string all;
-  for (const char c : text) {
-    const bool space = c == ' ' || c == '\n';
-    if (!space || !all.ends_with(' ')) all += space ? ' ' : c;
-  }
-  return all;
-}
-
-// Whoever reads of one flag has not read of the ones before it.
-TEST(Flags, HelpHasASubjectForEachFlag) {
-  const std::string text = unwrapped(help());
-  for (const char* says :
-       {"--max-time TIME stop after so much training, including time before --resume",
-        "ddp: each rank has the whole model; zero1: like ddp, but master weights and optimizer state are "
-        "sharded",
-        "--algorithm A how ranks sum gradients: ",
-        "--dist-timeout SECONDS seconds without a word from a rank, after which all ranks end",
-        "--flight-dir DIR folder for the records that ranks write when one is lost"})
-    EXPECT_NE(text.find(says), std::string::npos) << says << " in: " << text;
-}
-
-TEST(Flags, HelpOfOneSubject) {
-  const auto help_with = [](const std::vector<std::string>& arguments) -> std::string {
-    try {
-      parse(arguments);
-    } catch (const HelpRequested& help) {
-      return help.what();
-    }
-    return "";
-  };
-  const std::string all = help_with({"--help-all"}), recipe = help_with({"--help", "recipe"});
-  EXPECT_NE(all.find("--devices"), std::string::npos);
-  EXPECT_TRUE(recipe.starts_with("Recipe:\n"));
-  EXPECT_NE(recipe.find("--optimizer"), std::string::npos);
-  EXPECT_EQ(recipe.find("--devices"), std::string::npos);
-  EXPECT_LT(std::count(recipe.begin(), recipe.end(), '\n'), 60);
-  EXPECT_TRUE(help_with({"-h", "Several"}).starts_with("Several devices:\n"));
-  EXPECT_SAYS(parse({"--help", "tricks"}),
-              "--help tricks: must be a word of one of these subjects: training; ");
-}
-
 TEST(Flags, TheNoteOnADeviceThatNobodyAskedForIsShort) {
   if (cuda_device_count() > 0) GTEST_SKIP() << "there is a device";
   EXPECT_EQ(parse({}).device_note, "no CUDA in this build");
@@ -445,7 +303,7 @@ TEST(Flags, DataDirComesFromTheFlagThenTheEnvironment) {
 }
 
 TEST(Flags, RunsGetAFolderBelowRunsUnlessSomebodySaysOtherwise) {
-  ASSERT_TRUE(no_runs);
+  ASSERT_TRUE(test::no_runs);
   unsetenv("ATHANOR_RUNS_DIR");
   EXPECT_EQ(parse({}).run_root, "runs/train");
   EXPECT_EQ(parse({}).run_dir, "");

@@ -1,19 +1,7 @@
 #!/usr/bin/env bash
 # tool_predict.sh BIN SOURCE: a run leaves its folder, and athanor predict knows the digits by what is in it.
-set -euo pipefail
-bin=$1 source=$2
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-unset ATHANOR_RUNS_DIR
-cd "$folder"
+source "$(dirname "${BASH_SOURCE[0]}")/support/tool.sh"
 
-die() { echo "$*"; cat out err 2>/dev/null; exit 1; }
-athanor() { # athanor CODE ARGUMENTS...
-  local want=$1 code=0
-  shift
-  "$bin/athanor" "$@" >out 2>err || code=$?
-  [ "$code" -eq "$want" ] || die "athanor $*: expected code $want, but got $code"
-}
 refuses() { # refuses PATTERN ARGUMENTS...
   local pattern=$1
   shift

@@ -1,14 +1,8 @@
 #!/usr/bin/env bash
 # tool_report.sh BIN SOURCE: a run leaves its report, also when a signal ends it; athanor report makes pages of folders, and
 # says in a line what is wrong with one.
-set -euo pipefail
-bin=$1 source=$2
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-unset ATHANOR_RUNS_DIR
-cd "$folder"
+source "$(dirname "${BASH_SOURCE[0]}")/support/tool.sh"
 
-die() { echo "$*"; cat out err 2>/dev/null; exit 1; }
 page() { python3 "$source/tests/report_page.py" "$@" || die "page $*"; }
 train() { "$bin/train_digits" --device cpu --threads 1 "$@" >out 2>err; }
 refuses() { # refuses PATTERN ARGUMENTS...

@@ -1,11 +1,6 @@
 #!/usr/bin/env bash
 # tool_serve.sh BIN SOURCE: two short runs on the digits, and athanor serve behind them: tests/tool_serve.py.
-set -euo pipefail
-bin=$1 source=$2
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-unset ATHANOR_RUNS_DIR
-cd "$folder"
+source "$(dirname "${BASH_SOURCE[0]}")/support/tool.sh"
 
 "$bin/train_digits" --device cpu --epochs 3 --run-dir one >out 2>err || { cat out err; exit 1; }
 "$bin/train_digits" --device cpu --epochs 1 --seed 7 --run-dir two >out 2>err || { cat out err; exit 1; }

@@ -1,26 +1,22 @@
-// How a rank ends: by a deadline, a signal, a crash, an error of its own, or a call that the others do not
-// make.
+// How a rank ends for what others do: by a deadline, a signal, or a call that they do not make.
 #include "dist/watch/watchdog.h"
 
-#include <array>
 #include <csignal>
 #include <fstream>
 #include <thread>
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include "dist/all_gather.h"
-#include "dist/bucket_runner.h"
 #include "dist/collectives/communicator.h"
 #include "dist/collectives/wait.h"
 #include "dist/transports/thread_transport.h"
 #include "dist/watch/rank_record.h"
 #include "tests/support/compare_calls_cases.h"
-#include "tests/support/overflow.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/watchdog_death.h"
 #include "trainer/signals.h"
 
 namespace athanor {
@@ -34,6 +30,7 @@ using dist::ThreadJob;
 using dist::Transport;
 using dist::Watchdog;
 using test::TempDir;
+using test::WatchdogDeathTest;
 
 // Comparing ------------------------------------------------------------------------------------------------
 
@@ -73,31 +70,6 @@ TEST(StallTimeout, IsNotLostWhileTheProcessItselfWasStopped) {
 }
 
 // Ending ---------------------------------------------------------------------------------------------------
-
-class WatchdogDeathTest : public testing::Test {
- protected:
-  // A fork has no threads: the binary is started anew, and goes up to here. It is told of this one's folder.
-  void SetUp() override {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    if (const char* given = std::getenv(kFolder)) {
-      folder = given;
-    } else {
-      own_ = std::make_unique<TempDir>();
-      folder = own_->path();
-      setenv(kFolder, folder.c_str(), 1);
-    }
-  }
-  void TearDown() override {
-    if (own_) unsetenv(kFolder);
-  }
-  std::filesystem::path record() const { return folder / "flight.0.json"; }
-
-  std::filesystem::path folder;
-
- private:
-  static constexpr char kFolder[] = "ATHANOR_FLIGHT_TEST_FOLDER";
-  std::unique_ptr<TempDir> own_;
-};
 
 TEST_F(WatchdogDeathTest, ALostRankEndsTheProcess) {
   const auto lose = [&] {
@@ -338,116 +310,6 @@ TEST_F(WatchdogDeathTest, WhoIsAboutToBeKilledSpeaksInTime) {
   };
   EXPECT_EXIT(end(), testing::ExitedWithCode(74),
               "^rank 0: error: ended by SIGTERM: rank 2 did not do its part of barrier #0, for ");
-}
-
-TEST_F(WatchdogDeathTest, ACrashLeavesARecord) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the sanitizer handles crashes in its own way";
-#endif
-  const auto crash = [&] {
-    ThreadJob job(2);
-    const Watchdog watchdog(job.transport(0), {.folder = folder});
-    raise(SIGSEGV);
-  };
-  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGSEGV), "");
-  EXPECT_EQ(dist::read_record(record(), 0).reason, "SIGSEGV");
-}
-
-/// Whoever pushes it needs more stack than there is.
-class Overflowing final : public dist::Collective {
- public:
-  void start(dist::Tag) override {}
-  bool advance() override {
-    test::overflow_the_stack();
-    return true;
-  }
-  std::int64_t progress() const override { return 0; }
-  int waits_for() const override { return -1; }
-  dist::Call call() const override { return {"overflowing"}; }
-};
-
-// Where the thread has no room for a handler any more: the one that made the Watchdog, or that of the
-// buckets.
-class OverflowDeathTest : public WatchdogDeathTest {
- protected:
-  void check(dist::Overlap overlap) const {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "the sanitizer handles crashes in its own way";
-#endif
-    const auto overflow = [&] {
-      ThreadJob job(2);
-      const Watchdog watchdog(job.transport(0), {.folder = folder});
-      Communicator comm(job.transport(0));
-      std::vector<std::unique_ptr<dist::Collective>> one;
-      one.push_back(std::make_unique<Overflowing>());
-      dist::BucketRunner runner(comm, overlap, std::move(one));
-      runner.launch();
-      runner.finish();
-    };
-    EXPECT_EXIT(overflow(), testing::KilledBySignal(SIGSEGV), "");
-    const RankRecord written = dist::read_record(record(), 0);
-    EXPECT_EQ(written.damage, "");
-    EXPECT_EQ(written.reason, "SIGSEGV");
-    ASSERT_EQ(written.entries.size(), 1u);
-    EXPECT_EQ(written.entries[0].name, "overflowing");
-    EXPECT_EQ(written.entries[0].bucket, 0);
-    EXPECT_TRUE(written.entries[0].under_way());
-  }
-};
-
-TEST_F(OverflowDeathTest, LeavesARecord) {
-  check(dist::Overlap::none);
-}
-TEST_F(OverflowDeathTest, LeavesOneWhereAThreadPushes) {
-  check(dist::Overlap::thread);
-}
-
-TEST_F(WatchdogDeathTest, AnEndHasALimit) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer keeps a signal back until the call in which it came returns";
-#endif
-  const auto hang = [&] {
-    ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .limit = 300ms});
-    // Whoever writes to a pipe that is full waits for a reader.
-    std::array<int, 2> full{};
-    if (pipe2(full.data(), O_NONBLOCK) != 0) _exit(1);
-    while (write(full[1], "full", 4) > 0) {
-    }
-    fcntl(full[1], F_SETFL, 0);
-    dup2(full[1], STDERR_FILENO);
-    watchdog.end(3, "is not said any more");
-  };
-  EXPECT_EXIT(hang(), testing::ExitedWithCode(74), "^$");
-}
-
-TEST_F(WatchdogDeathTest, AnErrorOfItsOwnIsSaidInOneLine) {
-  const auto end = [&] {
-    ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = {}});
-    watchdog.end(3, "one\ntwo");
-  };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(3), "^rank 0: error: one two\n$");
-}
-
-TEST_F(WatchdogDeathTest, WhoHasSaidItHimselfEndsInSilence) {
-  const auto end = [&](int signal) {
-    ThreadJob job(2);
-    Watchdog watchdog(job.transport(0),
-                      {.folder = folder, .agreement = 300ms, .limit = signal == 0 ? 300ms : 10s});
-    std::filesystem::remove(record());
-    watchdog.stand_down(3, "it has done nothing");
-    if (std::filesystem::exists(record())) _exit(1);
-    job.transport(0).session().begin({"barrier"});
-    watchdog.stand_down(3, "a file is missing");
-    if (signal != 0) raise(signal);
-    std::this_thread::sleep_for(20s);
-  };
-  EXPECT_EXIT(end(SIGTERM), testing::ExitedWithCode(3), "^$");
-  EXPECT_EXIT(end(SIGCONT), testing::ExitedWithCode(3),
-              "^$");  // mpirun's first word, a second before SIGTERM
-  EXPECT_EXIT(end(0), testing::ExitedWithCode(74), "^$");
-  EXPECT_EQ(dist::read_record(record(), 0).error, "a file is missing");
 }
 
 // What a run has left that was lost is there until the next one goes well.

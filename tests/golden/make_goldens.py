@@ -1,66 +1,12 @@
 #!/usr/bin/env python3
 """Writes the golden files beside this script, one per case, with PyTorch (2.x) and the safetensors package.
-
-A file holds the inputs of one op under their names, dL/dy as `dy`, and what PyTorch computed from them: `expect.y`,
-`expect.dx` for an input x, and `expect.running_mean` for a buffer the op moves. Its metadata names the `op` and its
-`attributes` (JSON), as `athanor run-op` reads them. Inputs are f32; PyTorch computes in f64 and the result is rounded
-once, so that a difference is ours. Images are [N, H, W, C] in the files: the permutations to PyTorch's [N, C, H, W]
-are part of the graph PyTorch differentiates.
-"""
-
-import json
-import pathlib
-import zlib
+golden_case.py says what a file holds."""
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
-FOLDER = pathlib.Path(__file__).resolve().parent
-
-
-def nchw(x):
-    return x.permute(0, 3, 1, 2)
-
-
-def nhwc(x):
-    return x.permute(0, 2, 3, 1)
-
-
-ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu, "silu": F.silu}
-
-
-def case(name, op, shapes, compute, attributes=None, buffers=(), given=None):
-    """shapes: input name -> shape, drawn from a normal distribution; given: input name -> tensor.
-    compute: inputs (a dict, f64) -> y. buffers: inputs without a gradient; written where compute moved them."""
-    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    inputs = {key: torch.randn(shape, generator=generator) for key, shape in shapes.items()}
-    inputs.update(given(generator) if callable(given) else given or {})
-
-    work = {key: value.double() if value.is_floating_point() else value for key, value in inputs.items()}
-    wanted = [key for key, value in work.items() if value.is_floating_point() and key not in buffers]
-    for key in wanted:
-        work[key].requires_grad_()
-    for key in buffers:
-        work[key] = work[key].clone()
-    y = compute(work)
-
-    tensors = dict(inputs)
-    tensors["expect.y"] = y
-    if y.requires_grad:
-        tensors["dy"] = torch.randn(y.shape, generator=generator)
-        gradients = torch.autograd.grad(y, [work[key] for key in wanted], tensors["dy"].double())
-        tensors.update({f"expect.d{key}": gradient for key, gradient in zip(wanted, gradients)})
-    for key in buffers:
-        if not torch.equal(work[key], inputs[key].double()):
-            tensors[f"expect.{key}"] = work[key]
-
-    tensors = {
-        key: (value.detach().float() if value.is_floating_point() else value).contiguous()
-        for key, value in tensors.items()
-    }
-    metadata = {"op": op, "attributes": json.dumps(attributes or {}), "made_by": f"PyTorch {torch.__version__}, f64"}
-    save_file(tensors, FOLDER / f"{name}.safetensors", metadata)
+from golden_case import ACTIVATIONS, FOLDER, case, nchw, nhwc
+from golden_losses import losses, similarities
 
 
 def conv(name, x, k, window, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, bias=True, activation="none"):
@@ -247,112 +193,6 @@ def products():
         case(f"matmul_{name}", "matmul", {"a": a, "b": b}, lambda t: torch.matmul(t["a"], t["b"]))
 
 
-def cross_entropies():
-    """Classes come last in ours, second in PyTorch's."""
-    def weighted(name, shape, target, smoothing=0.0, ignored=None, weight=True, reduction="mean"):
-        def given(g):
-            made = {"target": target(g, shape)}
-            return made | ({"weight": torch.rand(shape[-1], generator=g) + 0.5} if weight else {})
-
-        def compute(t):
-            x = t["logits"].movedim(-1, 1)
-            q = t["target"].movedim(-1, 1) if t["target"].is_floating_point() else t["target"]
-            more = {} if ignored is None else {"ignore_index": ignored}
-            return F.cross_entropy(x, q, t.get("weight"), label_smoothing=smoothing, reduction=reduction, **more)
-
-        attributes = {"label_smoothing": smoothing, "reduction": reduction}
-        attributes |= {} if ignored is None else {"ignore_index": ignored}
-        case(f"cross_entropy_{name}", "cross_entropy", {"logits": shape}, compute, attributes,
-             buffers=("weight",) if weight else (), given=given)
-
-    def classes(g, shape):
-        return torch.randint(0, shape[-1], shape[:-1], generator=g)
-
-    def bytes_some_ignored(g, shape):
-        return torch.where(torch.rand(shape[:-1], generator=g) < 0.3, 255, classes(g, shape))
-
-    def shares(g, shape):
-        return torch.rand(shape, generator=g).softmax(-1)
-
-    for reduction in ("mean", "sum", "none"):
-        weighted(f"weighted_{reduction}", (6, 10), classes, reduction=reduction)
-        weighted(f"distribution_{reduction}", (6, 10), shares, weight=False, reduction=reduction)
-    weighted("weighted_smoothed", (6, 10), classes, 0.1)
-    weighted("image", (2, 3, 4, 5), classes, weight=False)
-    weighted("image_ignored", (2, 3, 4, 5), bytes_some_ignored, ignored=255, weight=False)
-    weighted("image_ignored_weighted_smoothed", (2, 3, 4, 5), bytes_some_ignored, 0.1, 255)
-    weighted("distribution_weighted_smoothed", (6, 10), shares, 0.1)
-    weighted("image_distribution", (2, 3, 4, 5), shares, reduction="none")
-
-
-def pairs():
-    def pair(name, op, function, attributes=None, given=None, names=("a", "b"), buffers=()):
-        case(name, op, {} if given else {key: (4, 5) for key in names},
-             lambda t: function(t[names[0]], t[names[1]], t), attributes, buffers, given)
-
-    for reduction in ("mean", "sum", "none"):
-        r = {"reduction": reduction}
-        pair(f"l1_loss_{reduction}", "l1_loss", lambda a, b, t, r=r: F.l1_loss(a, b, **r), r)
-        pair(f"smooth_l1_loss_{reduction}", "smooth_l1_loss",
-             lambda a, b, t, r=r: F.smooth_l1_loss(a, b, beta=0.75, **r), r | {"beta": 0.75})
-        pair(f"huber_loss_{reduction}", "huber_loss", lambda a, b, t, r=r: F.huber_loss(a, b, delta=0.75, **r),
-             r | {"delta": 0.75})
-    for reduction in ("mean", "batchmean", "sum", "none"):
-        for log_target in (False, True):
-            both = {"reduction": reduction, "log_target": log_target}
-            pair(f"kl_div_{reduction}" + ("_log" if log_target else ""), "kl_div",
-                 lambda a, b, t, k=both: F.kl_div(a, b, **k), both, names=("input", "target"),
-                 given=lambda g, log=log_target: {
-                     "input": torch.randn(4, 5, generator=g).log_softmax(-1),
-                     "target": (torch.randn(4, 5, generator=g).log_softmax(-1) if log
-                                else torch.randn(4, 5, generator=g).softmax(-1))})
-
-    def bce(name, reduction, weights=(), target=None):
-        shapes = {"weight": (4, 1), "pos_weight": (5,)}
-
-        def given(g):
-            made = {"logits": 3 * torch.randn(4, 5, generator=g)}
-            if target is None:
-                made["target"] = torch.rand(4, 5, generator=g)
-            return made | {key: torch.rand(shapes[key], generator=g) + 0.5 for key in weights}
-
-        def compute(t):
-            q = t["target"] if target is None else torch.full_like(t["logits"], target)
-            return F.binary_cross_entropy_with_logits(t["logits"], q, t.get("weight"), None, None, reduction,
-                                                      t.get("pos_weight"))
-
-        case(f"bce_with_logits_{name}", "bce_with_logits", {}, compute,
-             {"reduction": reduction} | ({} if target is None else {"target": target}), weights, given)
-
-    for reduction in ("mean", "sum", "none"):
-        bce(reduction, reduction)
-        bce(f"{reduction}_weighted", reduction, ("weight", "pos_weight"))
-    bce("pos_weight", "mean", ("pos_weight",))
-    bce("one_target", "mean", target=0.9)
-
-
-def similarities():
-    for name, axis in (("rows", 1), ("columns", 0)):
-        case(f"cosine_similarity_{name}", "cosine_similarity", {"a": (4, 6), "b": (4, 6)},
-             lambda t, axis=axis: F.cosine_similarity(t["a"], t["b"], axis), {"axis": axis})
-    case("cosine_similarity_all_pairs", "cosine_similarity", {"a": (4, 1, 6), "b": (1, 3, 6)},
-         lambda t: F.cosine_similarity(t["a"], t["b"], -1), {"axis": -1})
-    for reduction in ("mean", "none"):
-        for swap in (False, True):
-            options = {"margin": 1.5, "swap": swap, "reduction": reduction}
-            case(f"triplet_margin_loss_{reduction}" + ("_swap" if swap else ""), "triplet_margin_loss",
-                 {key: (7, 4) for key in ("anchor", "positive", "negative")},
-                 lambda t, o=options: F.triplet_margin_loss(t["anchor"], t["positive"], t["negative"], **o), options)
-
-    def nt_xent(t, temperature):
-        rows = F.normalize(torch.cat((t["a"], t["b"])))
-        n = len(rows)
-        logits = (rows @ rows.T / temperature).masked_fill(torch.eye(n, dtype=torch.bool), -torch.inf)
-        return F.cross_entropy(logits, (torch.arange(n) + n // 2) % n)
-
-    case("nt_xent_loss", "nt_xent_loss", {"a": (5, 7), "b": (5, 7)}, lambda t: nt_xent(t, 0.25), {"temperature": 0.25})
-
-
 def attentions():
     def attention(name, attributes=None, mask=None, q=(2, 3, 4, 5), k=(2, 3, 6, 5), v=(2, 3, 6, 7)):
         def compute(t):
@@ -371,32 +211,6 @@ def attentions():
     attention("bool_mask", mask=lambda g: {"mask": torch.rand(2, 1, 4, 6, generator=g) > 0.4})
     attention("query_without_keys", mask={"mask": torch.tensor([1, 0, 1, 1]).bool()[:, None].expand(4, 6)})
     attention("one_head", q=(4, 5), k=(6, 5), v=(6, 3))
-
-
-def losses():
-    def target(n, c):
-        return lambda g: {"target": torch.randint(0, c, (n,), generator=g)}
-
-    for reduction in ("mean", "sum", "none"):
-        for smoothing in (0.0, 0.1):
-            name = f"cross_entropy_{reduction}" + ("_smoothed" if smoothing else "")
-            case(name, "cross_entropy", {"logits": (6, 10)},
-                 lambda t, r=reduction, s=smoothing: F.cross_entropy(t["logits"], t["target"], reduction=r,
-                                                                     label_smoothing=s),
-                 {"reduction": reduction, "label_smoothing": smoothing}, given=target(6, 10))
-        case(f"nll_loss_{reduction}", "nll_loss", {"log_probs": (6, 10)},
-             lambda t, r=reduction: F.nll_loss(t["log_probs"], t["target"], reduction=r),
-             {"reduction": reduction}, given=target(6, 10))
-        case(f"mse_loss_{reduction}", "mse_loss", {"a": (4, 5), "b": (4, 5)},
-             lambda t, r=reduction: F.mse_loss(t["a"], t["b"], reduction=r), {"reduction": reduction})
-    case("cross_entropy_large_logits", "cross_entropy", {},
-         lambda t: F.cross_entropy(t["logits"], t["target"]),
-         given=lambda g: {"logits": 200 * torch.randn(6, 10, generator=g)} | target(6, 10)(g))
-    cross_entropies()
-    pairs()
-    for op, function in (("softmax", F.softmax), ("log_softmax", F.log_softmax)):
-        case(f"{op}_rows", op, {"x": (7, 11)}, lambda t, f=function: f(t["x"], -1), {"axis": -1})
-        case(f"{op}_middle", op, {"x": (3, 6, 5)}, lambda t, f=function: f(t["x"], 1), {"axis": 1})
 
 
 def pointwise():

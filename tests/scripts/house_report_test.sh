@@ -54,6 +54,21 @@ rm nn/long.cpp
 echo >>kernels/long.cpp
 goes_red 'kernels/long.cpp has 461 lines: split it, 460 are the most'
 lines 460 >kernels/long.cpp
+for file in tests/cuda/long_test.cpp tests/long.py examples/long.sh bench/long.h; do
+  mkdir -p "${file%/*}"
+  lines 450 >"$file"
+  "${report[@]}" --root . >/dev/null || die "450 lines are not too many: $file"
+  echo >>"$file"
+  goes_red "$file has 451 lines: split it, 450 are the most"
+  printf '\n`%s` (451 lines) is to be split.\n' "$file" >>HACKING.md
+  found=$("${report[@]}" --root .) || die "$file may be so long for now"
+  grep -qxF "$file: 451 lines, still to be split" <<<"$found" || die "$file is not reported: $found"
+  echo >>"$file"
+  goes_red "$file has 452 lines: split it, 451 are the most"
+  rm "$file"
+done
+lines 451 >tests/table.csv # no source
+"${report[@]}" --root . >/dev/null || die "a table is no source"
 printf '#include "nn/module.h"\n' >tensor/up.cpp
 goes_red 'tensor/up.cpp:1: tensor/ may include only'
 rm tensor/up.cpp

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <fstream>
 #include <string>
@@ -13,6 +14,10 @@
 namespace simt::test {
 
 #define EXPECT_OK(expression) EXPECT_EQ(expression, cudaSuccess) << cudaGetErrorString(cudaPeekAtLastError())
+
+inline bool is_nan(float value) {
+  return std::isnan(value);
+}
 
 /// Device memory for the length of a scope.
 template <class T> class OnDevice {

@@ -12,6 +12,7 @@
 #include "autograd/reduce.h"
 #include "dist/collectives/exchange.h"
 #include "dist/ddp.h"
+#include "dist/transports/thread_transport.h"
 #include "dist/zero1.h"
 #include "kernels/hash.h"
 #include "nn/linear.h"
@@ -144,6 +145,20 @@ template <class Sync> ParallelResult parallel_run(dist::Transport& transport, co
   result.applied = step.read().applied_steps;
   result.overflows = step.read().overflow_steps;
   return result;
+}
+
+/// What every rank of a world has at the end.
+template <class Sync>
+std::vector<ParallelResult> run_all(int world, const ParallelRun& options,
+                                    const dist::ThreadFaults& faults = {}) {
+  std::vector<ParallelResult> results(static_cast<std::size_t>(world));
+  dist::run_ranks(
+      world,
+      [&](dist::Transport& transport) {
+        results[static_cast<std::size_t>(transport.rank())] = parallel_run<Sync>(transport, options);
+      },
+      faults);
+  return results;
 }
 
 /// Each rank compares runs of its own; this, that all ranks come to the same end.
