@@ -66,6 +66,7 @@ void register_all() {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     add_pool("max_pool2d_2x2", max_2x2, {128, 28, 28, 6}, dtype);
     add_pool("max_pool2d_2x2", max_2x2, {128, 10, 10, 16}, dtype);
+    add_pool("max_pool2d_2x2", max_2x2, {32, 8, 8, 32}, dtype);
     add_pool("max_pool2d_2x2", max_2x2, {64, 32, 32, 64}, dtype);
     add_pool("max_pool2d_3x3", max_3x3, {8, 112, 112, 64}, dtype);
     add_pool("avg_pool2d_2x2", avg_2x2, {128, 28, 28, 6}, dtype);

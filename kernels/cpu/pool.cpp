@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/iterate.h"
+#include "kernels/dispatch_size.h"
 #include "kernels/pool_ops.h"
 
 // Channels lie side by side, so every loop runs over channels, in blocks of a fixed number of lanes. Where C
@@ -182,25 +183,55 @@ void run_max(CpuContext& context, const PoolWindows& windows, const Tensor& x, c
   });
 }
 
+/// What n of the windows give to one of their places: dy where that place won, else 0. With a mask, since g++
+/// makes a branch of a condition for each lane of a short block, and no processor foresees who won.
+template <class Bits, class I>
+void spread(std::int64_t n, const Bits* __restrict dy, const I* __restrict won, I place,
+            Bits* __restrict dx) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    dx[i] = static_cast<Bits>(dy[i] & static_cast<Bits>(0 - static_cast<Bits>(won[i] == place)));
+  }
+}
+
 /// One input row of 2 x 2 windows: each dy goes to one place of two.
-template <class T, class I>
-void spread_row(const T* dy, const I* index, std::int64_t half, const Plan& plan, std::int64_t room,
-                std::int64_t room_dy, T* dx) {
+template <class Bits, class I>
+void spread_row(const Bits* dy, const I* index, std::int64_t half, const Plan& plan, std::int64_t room,
+                std::int64_t room_dy, Bits* dx) {
   const std::int64_t C = plan.C;
   for (std::int64_t w = 0; w < 2 * plan.Q; ++w) {
     const std::int64_t from = w / 2 * C, to = w * C;
     const I place = static_cast<I>(2 * half + w % 2);
-    for_each_block<kCommon<T, I>>(C, std::min(room - to, room_dy - from), [&](std::int64_t c, auto lanes) {
-      const T* __restrict gradient = dy + from + c;
-      const I* __restrict won = index + from + c;
-      T* __restrict result = dx + to + c;
-      for (int l = 0; l < lanes(); ++l) {
-        const T value = gradient[l];  // read in any case: g++ 12 gets a conditional read of f64 wrong (AVX2)
-        result[l] = won[l] == place ? value : T(0.0f);
+    if (C >= 32) {
+      spread(C, dy + from, index + from, place, dx + to);
+    } else {
+      for_each_block<kCommon<Bits, I>>(
+          C, std::min(room - to, room_dy - from), [&](std::int64_t c, auto lanes) {
+            spread<Bits, I>(lanes(), dy + from + c, index + from + c, place, dx + to + c);
+          });
+    }
+  }
+  std::fill(dx + 2 * plan.Q * C, dx + plan.W * C, Bits(0));
+}
+
+/// The backward pass of 2 x 2 windows. It moves elements and computes nothing, so they are bits here.
+template <class Bits, class I>
+void spread_windows(CpuContext& context, const Plan& plan, std::int64_t batch, const Bits* dy, const I* index,
+                    Bits* dx) {
+  const std::int64_t C = plan.C, image = plan.P * plan.Q * C;
+  parallel_for(context, batch * plan.H, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
+    vectorize_if<kCommon<Bits, I>>([&] {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const std::int64_t n = row / plan.H, h = row % plan.H, from = (n * plan.P + h / 2) * plan.Q * C;
+        Bits* to = dx + row * plan.W * C;
+        if (h / 2 < plan.P) {
+          spread_row(dy + from, index + from, h % 2, plan, (end - row) * plan.W * C, batch * image - from,
+                     to);
+        } else {
+          std::fill(to, to + plan.W * C, Bits(0));
+        }
       }
     });
-  }
-  std::fill(dx + 2 * plan.Q * C, dx + plan.W * C, T(0.0f));
+  });
 }
 
 /// dx of one pixel: for every window over it, term(lane, gradient, offset of the window, p, q), summed.
@@ -247,23 +278,6 @@ void run_max_backward(CpuContext& context, const PoolWindows& windows, const Ten
   const T* gradients = dy.data<T>();
   const I* places = index.data<I>();
   T* out = dx.data<T>();
-  if (is_two_by_two(windows)) {
-    parallel_for(context, batch * plan.H, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
-      vectorize_if<kCommon<T, I>>([&] {
-        for (std::int64_t row = begin; row < end; ++row) {
-          const std::int64_t n = row / plan.H, h = row % plan.H, from = (n * plan.P + h / 2) * plan.Q * C;
-          T* to = out + row * plan.W * C;
-          if (h / 2 < plan.P) {
-            spread_row(gradients + from, places + from, h % 2, plan, (end - row) * plan.W * C,
-                       batch * image - from, to);
-          } else {
-            std::fill(to, to + plan.W * C, T(0.0f));
-          }
-        }
-      });
-    });
-    return;
-  }
   using A = Accumulate<T>;
   for_each_input<kCommon<T, I>>(
       context, plan, batch, [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
@@ -294,8 +308,16 @@ void max_pool_forward(CpuContext& context, const PoolWindows& windows, const Ten
 template <>
 void max_pool_backward(CpuContext& context, const PoolWindows& windows, const Tensor& dy, const Tensor& index,
                        const Tensor& dx) {
-  dispatch_floating(dx.dtype(), "max_pool2d", [&]<class T>() {
-    dispatch_index(index, [&]<class I>() { run_max_backward<T, I>(context, windows, dy, index, dx); });
+  dispatch_index(index, [&]<class I>() {
+    if (is_two_by_two(windows)) {
+      const Plan plan(context, windows, dx.shape()[3]);
+      return dispatch_size(dx.dtype(), [&]<class Bits>() {
+        spread_windows(context, plan, dx.shape()[0], reinterpret_cast<const Bits*>(dy.raw_data()),
+                       index.data<I>(), reinterpret_cast<Bits*>(dx.raw_data()));
+      });
+    }
+    dispatch_floating(dx.dtype(), "max_pool2d",
+                      [&]<class T>() { run_max_backward<T, I>(context, windows, dy, index, dx); });
   });
 }
 
