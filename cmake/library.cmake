@@ -487,18 +487,8 @@ add_custom_command(OUTPUT digits_csv.cpp
   DEPENDS ${digits_csv} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
 target_sources(athanor PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/digits_csv.cpp)
 
-# What all reports have: their style and their script.
-foreach(part style.css/Style script.js/Script)
-  string(REPLACE "/" ";" part ${part})
-  list(GET part 0 file)
-  list(GET part 1 symbol)
-  set(from ${PROJECT_SOURCE_DIR}/trainer/report/${file})
-  add_custom_command(OUTPUT report_${file}.cpp
-    COMMAND ${CMAKE_COMMAND} -DINPUT=${from} -DOUTPUT=report_${file}.cpp -DSYMBOL=kReport${symbol}
-            -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
-    DEPENDS ${from} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
-  target_sources(athanor PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/report_${file}.cpp)
-endforeach()
+include(report)
+athanor_report_parts(athanor)
 
 include(headers)
 target_sources(athanor PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ATHANOR_HEADERS})

@@ -174,7 +174,7 @@ std::string arrows_of(const std::vector<TraceEvent>& events, int rank,
     if (to == used.end() || to->second->end_ns < from->end_ns) continue;
     // An arrow ends in the span it lies in: not before it was drawn.
     const std::int64_t end_ns = std::max(to->second->begin_ns, from->end_ns);
-    const auto point = [&](const char* phase, std::int64_t ns, int thread) {
+    const auto point = [&, batch = batch](const char* phase, std::int64_t ns, int thread) {
       return fmt::format(
           R"(,{{"name":"batch","cat":"batch","id":{},"ph":"{}","bp":"e","ts":{:.3f},"pid":{},"tid":{}}})"
           "\n",

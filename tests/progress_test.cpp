@@ -68,7 +68,8 @@ TEST(Progress, EndsWithWhatIsSavedAndWhatToTypeNext) {
     std::filesystem::remove_all(run);
     return said(config, columns);
   };
-  EXPECT_TRUE(has(said_anew(), "\n\nsaved   " + run + "/model.safetensors\n")) << "and no more";
+  EXPECT_TRUE(
+      has(said_anew(), "\n\nsaved   " + run + "/model.safetensors\nreport  " + run + "/report.html\n"));
   EXPECT_FALSE(has(said_anew(), "predict")) << "there is no tool";
   test::write_file(dir / "athanor", "");
   config.ema_decay = 0.9;
@@ -76,12 +77,14 @@ TEST(Progress, EndsWithWhatIsSavedAndWhatToTypeNext) {
     const std::string text = said_anew(columns);
     EXPECT_TRUE(has(text, "\nsaved   " + run + "/model.safetensors   ")) << text;
     EXPECT_TRUE(has(text, " %, running average\n        " + run + "/last.safetensors    ")) << text;
-    EXPECT_TRUE(text.ends_with(" %, last step\nnext    " + (dir / "athanor").string() + " predict '" + run +
-                               "' IMAGE...\n"))
+    EXPECT_TRUE(text.ends_with(" %, last step\nreport  " + run + "/report.html\nnext    " +
+                               (dir / "athanor").string() + " predict '" + run + "' IMAGE...\n"))
         << text;
   }
   config.tool = "own";
   EXPECT_TRUE(has(said_anew(), "\nnext    own predict '"));
+  config.report = false;
+  EXPECT_FALSE(has(said_anew(), "report  "));
   config.model.clear();
   EXPECT_FALSE(has(said_anew(), "predict")) << "the program alone knows how to use it";
 }

@@ -144,6 +144,9 @@ TEST(RecipeSchedule, OneCycleRisesForItsWarmUpAndEndsAtItsLowest) {
   EXPECT_NEAR(cycle[0], 1.0 / 25, 1e-6);
   EXPECT_NEAR(cycle[3], 1, 1e-6);
   EXPECT_NEAR(cycle[7], 0.001, 1e-6);
+  const std::vector<float> high = rates({"--warmup", "4", "--min-lr", "0.1"});  // above a 25th of the highest
+  for (const float rate : high) EXPECT_GE(rate, 0.1F);
+  EXPECT_NEAR(high[3], 1, 1e-6);
 }
 
 TEST(RecipeSchedule, TheRateGrowsWithTheBatch) {

@@ -15,7 +15,7 @@ end() { sed -n "/\"event\":\"end\"/s/.*\"$2\":\([^,}]*\).*/\1/p" "$1/metrics.jso
 # The best weights and those of the last step: both with their figures, and what to type next.
 "$bin/train_digits" --device cpu --epochs 4 --ema 0.9 --monitor val_loss >out 2>err || die "it does not train"
 run=runs/train_digits/1
-tail -n 3 out >lines
+tail -n 4 out >lines
 sed -n 1p lines | grep -qE "^saved   $run/model.safetensors +[0-9.]+ %, best val_loss, running average$" || die "what is saved"
 sed -n 2p lines | grep -qE "^        $run/last.safetensors +[0-9.]+ %, last step$" || die "the last step's"
 

@@ -12,7 +12,7 @@ refuses() { # refuses PATTERN ARGUMENTS...
 
 "$bin/train_digits" --device cpu --epochs 5 >out 2>err || die "it does not train"
 run=runs/train_digits/1
-tail -n 2 out | head -n 1 | grep -qx "saved   $run/model.safetensors" || die "it does not say what is left"
+tail -n 3 out | head -n 1 | grep -qx "saved   $run/model.safetensors" || die "it does not say what is left"
 tail -n 1 out | grep -qx "next    $bin/athanor predict $run IMAGE..." || die "the last line does not say what to do next"
 [ "$(readlink runs/train_digits/latest)" = 1 ] || die "there is no link to the newest run"
 for file in model.safetensors metrics.jsonl config.json checkpoints; do [ -e "$run/$file" ] || die "there is no $file"; done

@@ -21,6 +21,7 @@
 #include "dist/watch/flight_record.h"
 #include "fuzz.h"
 #include "tests/support/torch_writer.h"
+#include "trainer/report/detail/page.h"
 
 namespace athanor {
 namespace {
@@ -152,6 +153,23 @@ void make_images(const std::filesystem::path& to) {
 }
 
 /// Three ranks that wait for each other in their last collective, or of which one is behind.
+void make_reports(const std::filesystem::path& to) {
+  const std::string epoch =
+      R"({"event":"epoch","epoch":1,"step":4,"skipped_steps":0,"train_loss":1.5,"val_loss":1.2,"val_accuracy":0.5,)"
+      R"("learning_rate":0.1,"images_per_s":1000,"wall_s":0.1,"seconds":{"forward":0.05,"data":0.01}})";
+  const std::string steps = R"({"event":"step","step":1,"loss":2.5,"learning_rate":0.01,"grad_norm":3})"
+                            "\n"
+                            R"({"event":"step","step":2,"loss":2,"learning_rate":0.02,"grad_norm":2})";
+  const std::string end =
+      R"({"event":"end","test_accuracy":0.5,"test_loss":1.2,"wall_s":0.2,"applied_steps":4,"stopped_by":"epochs"})";
+  const std::string config = R"({"program":"train_digits","version":"0.2.0","command":["train_digits"],)"
+                             R"("flags":{"lr":{"value":"0.1","from":"default"}}})";
+  save(to, "report", "whole", fuzz::join_parts({steps + '\n' + epoch + '\n' + end + '\n', config, ""}));
+  save(to, "report", "begun", fuzz::join_parts({steps + '\n' + epoch.substr(0, 40), config, ""}));
+  fuzz::put("metrics.jsonl", steps + '\n' + epoch + '\n');
+  const std::string page = report::page_of(report::read_runs(fuzz::folder())[0]);
+  save(to, "report", "page", fuzz::join_parts({"", "", page}));
+}
 void make_flights(const std::filesystem::path& to) {
   for (const bool circle : {true, false}) {
     std::vector<std::string> records;
@@ -190,6 +208,7 @@ void make(const std::filesystem::path& to) {
   make_torch(to);
   make_images(to);
   make_flights(to);
+  make_reports(to);
   const std::filesystem::path& from = fuzz::folder();
   for (const std::int64_t channels : {1, 3}) {
     const char* name = channels == 1 ? "grey" : "rgb";

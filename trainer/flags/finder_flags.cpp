@@ -8,7 +8,7 @@ namespace athanor::detail {
 using namespace read_flag;
 
 void add_finder_flags(FlagTable& flags, TrainerConfig& config) {
-  flags.group("Questions, in place of training");
+  flags.group("Finders");
   const auto ask = [&](const char* name, Question question, const char* help) {
     flags.ask(name, help, [&config, question] { config.question = question; });
   };

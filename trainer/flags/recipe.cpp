@@ -71,21 +71,25 @@ std::unique_ptr<Optimizer> make_muon(const TrainerConfig& config, ParameterArena
       any ? std::make_unique<AdamW>(arena, std::vector{rest}, first_slot + 1) : nullptr);
 }
 
+Schedule at_least(double rate, Schedule schedule) {
+  return [low = static_cast<float>(rate), schedule = std::move(schedule)](std::int64_t step) {
+    return std::max(schedule(step), low);
+  };
+}
+
 Schedule after_warm_up(const TrainerConfig& config, double rate, std::int64_t steps,
                        std::int64_t steps_per_epoch) {
   const ScheduleOptions& options = config.schedule_options;
-  const auto at_least = [low = static_cast<float>(config.min_lr)](Schedule schedule) -> Schedule {
-    return [=](std::int64_t step) { return std::max(schedule(step), low); };
-  };
   switch (options.kind) {
     case ScheduleKind::constant:
     case ScheduleKind::plateau: return schedules::constant(rate);
     case ScheduleKind::step:
-      return at_least(schedules::step_decay(rate, options.epochs.at(0) * steps_per_epoch, options.factor));
+      return at_least(config.min_lr,
+                      schedules::step_decay(rate, options.epochs.at(0) * steps_per_epoch, options.factor));
     case ScheduleKind::multistep: {
       std::vector<std::int64_t> milestones;
       for (const std::int64_t epoch : options.epochs) milestones.push_back(epoch * steps_per_epoch);
-      return at_least(schedules::multi_step(rate, std::move(milestones), options.factor));
+      return at_least(config.min_lr, schedules::multi_step(rate, std::move(milestones), options.factor));
     }
     case ScheduleKind::cosine:
     case ScheduleKind::one_cycle: break;
@@ -159,13 +163,13 @@ Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int
     const double rise = config.warmup
                             ? std::min(static_cast<double>(warmup) / static_cast<double>(steps), 1.0)
                             : kOneCycleRise;
-    return schedules::one_cycle({.max_rate = rate,
-                                 .total = steps,
-                                 .rise = rise,
-                                 .div_factor = kOneCycleDivisor,
-                                 .final_div_factor = config.min_lr > 0
-                                                         ? rate / kOneCycleDivisor / config.min_lr
-                                                         : kOneCycleFinalDivisor});
+    const double last = config.min_lr > 0 ? rate / kOneCycleDivisor / config.min_lr : kOneCycleFinalDivisor;
+    const Schedule cycle = schedules::one_cycle({.max_rate = rate,
+                                                 .total = steps,
+                                                 .rise = rise,
+                                                 .div_factor = kOneCycleDivisor,
+                                                 .final_div_factor = last});
+    return config.min_lr > 0 ? at_least(config.min_lr, cycle) : cycle;  // its first rate may be lower, too
   }
   Schedule after = after_warm_up(config, rate, steps - warmup, steps_per_epoch);
   if (warmup == 0) return after;

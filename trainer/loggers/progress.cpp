@@ -282,6 +282,8 @@ void Progress::say_product(const TrainerConfig& config, const FitReport& report)
     print(out_, "        {:<{}}   {}last step\n", printable(last), width,
           figure(report.last.loss, report.last.accuracy, report.last.others));
   }
+  if (config.report)
+    print(out_, "report  {}\n", printable((report.model.parent_path() / "report.html").string()));
   if (!classifies_ || config.model.empty()) return;  // the program alone knows how to use it
   const std::string tool = tool_of(config);
   if (!tool.empty())
