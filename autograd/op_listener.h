@@ -25,6 +25,8 @@ class OpListener {
                            std::span<const Tensor> dx) = 0;
   virtual void on_layer_begin(const char* layer) = 0;
   virtual void on_layer_end(const char* layer) = 0;
+  /// A batch is there and prepared: what follows is ops.
+  virtual void on_pass_begin() {}
 
  protected:
   ~OpListener() = default;

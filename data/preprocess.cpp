@@ -135,6 +135,10 @@ Preprocess::Preprocess(const ImageSpec& spec, const Normalization& normalization
             normalization.mean.size(), normalization.stddev.size());
   ATH_CHECK(views >= 1 && views <= 256, "preprocess: views must be in [1, 256], but got {}", views);
   check_augment(augment, spec);
+  ATH_CHECK(views == 1 || !augment.crops_when_decoded || !augment.resized_crop,
+            "preprocess: views must be 1 where the data set crops while it decodes, and gives all views one "
+            "crop, but are {}",
+            views);
   if (augment_.crops_when_decoded) augment_.resized_crop.reset();
   table_ = make_table(normalization, dtype, device);
   target_table_ = make_table({std::vector<double>(4, 0.0), std::vector<double>(4, 1.0)}, dtype, device);

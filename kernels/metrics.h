@@ -30,10 +30,10 @@ template <class A> ATH_HD double counted_loss(A loss) {
 
 /// Adds a batch to running totals on the device, so that nobody waits for its loss:
 /// totals [3] f64 += {sum of losses, samples whose largest logit is the target's, N}.
-/// losses [N] f32|f64, of each sample; logits [N, C] floating; target [N] i64 in [0, C); all dense. Of equal
-/// logits the first counts as the largest; a row with a NaN counts as wrong, and so does, on a device, one
-/// whose target is no class: the loss on the CPU has refused it. Losses count as counted_loss() says: totals
-/// below 2^29 have the same bits however samples are divided into batches, and batches among ranks.
+/// losses [N] f32|f64, of each sample; logits [N, C] floating; target [N] i64; all dense. Of equal logits the
+/// first counts as the largest; a row with a NaN counts as wrong, and so does one whose target is no class.
+/// Losses count as counted_loss() says: totals below 2^29 have the same bits however samples are divided into
+/// batches, and batches among ranks.
 template <class Context>
 void add_metrics(Context& context, const Tensor& losses, const Tensor& logits, const Tensor& target,
                  const Tensor& totals);

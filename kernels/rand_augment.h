@@ -55,7 +55,9 @@ ATH_HD inline RandChange rand_change(RandOp op, bool negative, int magnitude, st
     set_place(change.column, xx, xy, x);
     set_place(change.row, yx, yy, y);
   };
-  const auto shift = [&](std::int64_t side) { return way * std::floor(150.0 / 331 * share * double(side)); };
+  const auto shift = [&](std::int64_t side) {
+    return way * double(5 * magnitude * side / 331);
+  };  // 150 / 331 at 30
   if (op == RandOp::shear_x) place(1, way * 0.3 * share, 0, 0, 1, 0);
   if (op == RandOp::shear_y) place(1, 0, 0, way * 0.3 * share, 1, 0);
   if (op == RandOp::translate_x) place(1, 0, -shift(width), 0, 1, 0);
@@ -75,7 +77,8 @@ ATH_HD inline RandChange rand_change(RandOp op, bool negative, int magnitude, st
   if (op >= RandOp::brightness && op <= RandOp::sharpness)
     change.factor = static_cast<float>(1 + way * 0.9 * share);
   if (op == RandOp::posterize) change.kept_bits = 0xff << static_cast<int>(std::nearbyint(magnitude / 7.5));
-  if (op == RandOp::solarize) change.inverted_from = static_cast<std::int32_t>(std::ceil(255 * (1 - share)));
+  if (op == RandOp::solarize)
+    change.inverted_from = (511 - 17 * magnitude) / 2;  // 255 - 8.5 each, rounded up
   return change;
 }
 

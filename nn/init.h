@@ -42,7 +42,7 @@ inline double leaky_relu_gain(double slope) {
 void constant(const Tensor& w, double value);
 /// Of 0, as an Init.
 void zeros(const Tensor& w, RandomKey key = {});
-/// Uniform in [low, high).
+/// Uniform in [low, high), and rounded to the dtype of w: to high itself, perhaps.
 void uniform(const Tensor& w, RandomKey key, double low, double high);
 void normal(const Tensor& w, RandomKey key, double mean, double stddev);
 /// Normal, drawn again while outside [low, high]. Throws ArgumentError where under 1 % of the normal lies in

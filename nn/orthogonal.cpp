@@ -16,6 +16,7 @@ void orthogonal(const Tensor& w, RandomKey key, double gain) {
   const Tensor drawn = Tensor::empty({narrow, tall}, {DType::f64, kCpu});
   normal(drawn, key, 0, 1);
   const Eigen::Map<const Eigen::MatrixXd> gaussian(drawn.data<double>(), tall, narrow);
+  Eigen::setCpuCacheSizes(32 << 10, 512 << 10, 4 << 20);  // else sums are in an order that the CPU decides
   const Eigen::HouseholderQR<Eigen::MatrixXd> qr(gaussian);
   Eigen::MatrixXd q = qr.householderQ() * Eigen::MatrixXd::Identity(tall, narrow);
   // Without this, the signs are those of the algorithm, not uniform.

@@ -1,10 +1,12 @@
 // When validation is due, how much of the data is used, and what ends a run early.
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -80,6 +82,31 @@ TEST(ValEvery, SomeSteps) {
   EXPECT_EQ(some.run.report.weights_hash, all.run.report.weights_hash);
   EXPECT_EQ(some.run.epochs[2].train_loss, all.run.epochs[2].train_loss);
   EXPECT_EQ(watch(parse({"--val-every", "0.5e"})).validations, (Steps{-5, 10, -15, 20, -25, 30}));
+}
+
+TEST(ValEvery, IsNoPartOfTheSpeedOfTraining) {
+  Perceptron model;
+  model.on_validation = [](int, const Tensor&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  };
+  TrainerConfig config = parse({"--epochs", "1", "--val-every", "4", "--limit-val-batches", "1"});
+  Trainer trainer(config);
+  const RecordedRun slow =
+      record(trainer, model, *synthetic(kSmallSpec, 160, 1), *synthetic(kSmallSpec, 50, 2));
+  EXPECT_GT(slow.epochs[0].images_per_s, 160 / 0.19) << "two validations of 0.1 s";
+  EXPECT_LT(slow.epochs[0].other_s, 0.19);
+}
+
+TEST(ValEvery, EachIsALineOfATable) {
+  const TempDir dir;
+  TrainerConfig config = parse({"--epochs", "1", "--val-every", "4"});
+  config.run_dir = dir / "run";
+  config.log_csv = true;
+  (void)watch(config);
+  const std::string table = read_file(config.run_dir / "metrics.csv");
+  std::size_t rows = 0;
+  for (std::size_t at = 0; (at = table.find(",validation,", at)) != table.npos; ++at) ++rows;
+  EXPECT_EQ(rows, 2u) << table;
 }
 
 // Patience counts validations, and the best weights are those of the middle of an epoch.

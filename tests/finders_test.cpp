@@ -9,6 +9,7 @@
 
 #include "optim/load.h"
 #include "support/ranks_run.h"
+#include "support/says.h"
 #include "support/small_training.h"
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/classifier.h"
@@ -327,6 +328,21 @@ TEST(BatchSize, IsBoundByMemory) {
   // The allocator's blocks are large beside so little memory, and what is left of them differs.
   EXPECT_TRUE(fits(largest / 2)) << text;
   EXPECT_FALSE(fits(std::min<std::int64_t>(2 * largest, 150'000))) << text;
+}
+
+TEST(BatchSize, OfValidationMayBeTooLarge) {
+  TrainerConfig config = small_config();
+  config.batch_size = 8;
+  config.workers = 0;
+  config.max_steps = 2;
+  config.memory_limit = std::int64_t{32} << 20;
+  config.val_batch_size = 150'000;
+  Perceptron model;
+  Classifier task(model, 5);
+  const std::string said = test::message_of<OutOfMemoryError>(
+      [&] { Trainer(config).fit(task, *synthetic(kSmallSpec, 64, 1), *synthetic(kSmallSpec, 150'000, 2)); });
+  EXPECT_NE(said.find("Validation does not fit: a smaller --val-batch-size may, such as 75000"), said.npos)
+      << said;
 }
 
 TEST(BatchSize, IsNotAskedOfSeveralRanks) {

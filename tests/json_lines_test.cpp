@@ -65,6 +65,21 @@ TEST(JsonLines, AreWholeAfterAFullDisk) {
   EXPECT_EQ(test::read_file(config.metrics), before);
 }
 
+// Of a process that was killed; what is not ours stays, on a line of its own.
+TEST(JsonLines, BeginOnALineOfTheirOwn) {
+  const test::TempDir dir;
+  TrainerConfig config = small_config();
+  config.metrics = dir / "metrics.jsonl";
+  for (const char* half : {"{", "{\"ev", R"({"event":"st)"}) {
+    test::write_file(config.metrics, half);
+    test::run(config);
+    EXPECT_TRUE(test::read_file(config.metrics).starts_with(R"({"event":"epoch")")) << half;
+  }
+  test::write_file(config.metrics, "my notes");
+  test::run(config);
+  EXPECT_TRUE(test::read_file(config.metrics).starts_with("my notes\n{\"event\":\"epoch\""));
+}
+
 TEST(JsonLines, RefuseAFileThatCannotBeWritten) {
   TrainerConfig config = small_config();
   config.metrics = "/nowhere/metrics.jsonl";

@@ -396,12 +396,13 @@ TEST(Loggers, AreRank0sAlone) {
 TEST(Loggers, RefuseATableOfSomebodyElse) {
   const test::TempDir dir;
   fs::create_directories(dir / "run");
-  test::write_file(dir / "run/metrics.csv", "name,price\n1,2\n");
-  EXPECT_NE(test::message_of<IoError>([&] {
-              test::run(logging_config(dir / "run", 1));
-            }).find("must have the columns of a run's metrics, but begins with 'name'"),
-            std::string::npos);
-  EXPECT_EQ(test::read_file(dir / "run/metrics.csv"), "name,price\n1,2\n");
+  for (const char* table : {"name,price\n1,2\n", "name,price\n1,2\nlast,9", "name of a note"}) {
+    test::write_file(dir / "run/metrics.csv", table);
+    const std::string said = test::message_of<IoError>([&] { test::run(logging_config(dir / "run", 1)); });
+    EXPECT_NE(said.find("must have the columns of a run's metrics, but begins with 'name"), said.npos)
+        << said;
+    EXPECT_EQ(test::read_file(dir / "run/metrics.csv"), table);
+  }
 }
 
 TEST(LoggerFlags, ChooseFilesAndSteps) {

@@ -72,6 +72,9 @@ TEST(Preprocess, RefusesWhatDoesNotFit) {
   const Augment crop{.resized_crop = RandomResizedCrop{}};  // computes in 32 bits
   EXPECT_NO_THROW(Preprocess({16384, 1, 1, 10}, one, DType::f32, kCpu, crop));
   EXPECT_THROW(Preprocess({16385, 1, 1, 10}, one, DType::f32, kCpu, crop), ArgumentError);
+  const Augment decoded{.resized_crop = RandomResizedCrop{}, .crops_when_decoded = true};
+  EXPECT_NO_THROW(Preprocess({8, 8, 1, 10}, one, DType::f32, kCpu, decoded, 0, 1));
+  EXPECT_THROW(Preprocess({8, 8, 1, 10}, one, DType::f32, kCpu, decoded, 0, 2), ArgumentError);
 }
 
 }  // namespace

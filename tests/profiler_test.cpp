@@ -100,6 +100,35 @@ TEST(Profiler, CountsTheOpsOfTrainingAlone) {
   EXPECT_EQ(train_deep(profiled(Profile::none)).text, "");
 }
 
+/// Reading an image takes 5 ms.
+class Slow final : public ImageDataset {
+ public:
+  explicit Slow(const Dataset& of) : of_(of) {}
+  std::int64_t size() const override { return of_.size(); }
+  const ImageSpec& spec() const override { return of_.spec(); }
+  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return of_.read(index, pixels);
+  }
+
+ private:
+  const Dataset& of_;
+};
+
+// The first op of a pass is a convolution.
+TEST(Profiler, WaitingForDataIsNoPartOfAnOp) {
+  TrainerConfig config = profiled(Profile::simple);
+  config.workers = 0;
+  config.epochs = 1;
+  const auto images = synthetic(kResumeSpec, 40, 1);
+  Deep model;
+  Trainer trainer(config);
+  (void)record(trainer, model, Slow(*images), *images);
+  const std::vector<std::string> row = words_of_row(trainer.profile(), "conv2d", "forward");
+  ASSERT_GT(row.size(), 3u) << trainer.profile();
+  EXPECT_LT(std::stod(row[3]), 100) << "40 images were read in 200 ms:\n" << trainer.profile();
+}
+
 /// Keeps what it is told.
 class Heard final : public OpListener {
  public:

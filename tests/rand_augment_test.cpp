@@ -194,5 +194,15 @@ TEST(RandAugment, RefusesWhatDoesNotFit) {
   EXPECT_NO_THROW(check_fields({.flip = true}, {other, mask}));
 }
 
+// torchvision's are 255 - 8.5 m and floor(150 / 331 m / 30 side), which doubles only come close to.
+TEST(RandAugment, ThresholdsAndShiftsAreExact) {
+  for (int m = 0; m <= kernels::kMostMagnitude; ++m) {
+    EXPECT_EQ(kernels::rand_change(RandOp::solarize, false, m, 8, 8).inverted_from, std::ceil(255 - 8.5 * m))
+        << m;
+    const kernels::RandChange moved = kernels::rand_change(RandOp::translate_x, true, m, 8, 331);
+    EXPECT_EQ((moved.column[2] - 32768) / 65536, 5 * m) << m;
+  }
+}
+
 }  // namespace
 }  // namespace athanor

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/op_listener.h"
 #include "data/detail/batch_plan.h"
 #include "data/detail/cores.h"
 #include "data/mix.h"
@@ -118,6 +119,7 @@ std::int64_t Feeding::samples_of_step(std::int64_t delivered) const {
 Batch Feeding::prepare(const Batch& batch, const BatchPlace& place) const {
   Batch ready = prepare(batch, place.epoch, true);
   mix(ready, config_.augment, mix_key(place.seed, place.step, place.pass));
+  if (OpListener* const listener = detail::op_listener) listener->on_pass_begin();
   return ready;
 }
 
@@ -168,7 +170,8 @@ EpochReport Feeding::begin_report(const Times& times, double seconds, std::int64
   EpochReport report;
   report.times = times;
   report.times.validation = 0;
-  report.other_s = std::max(seconds - times.step() - times.saving, 0.0);
+  const double apart_s = times.validation + times.saving;
+  report.other_s = std::max(seconds - times.step() - apart_s, 0.0);
   report.loader = train_->stats();
   const auto count = static_cast<double>(std::max<std::int64_t>(steps, 1));
   report.bottleneck = find_bottleneck(report.times, {.device = config_.device,
@@ -177,12 +180,12 @@ EpochReport Feeding::begin_report(const Times& times, double seconds, std::int64
                                                      .prefetch = config_.prefetch,
                                                      .threads = cpu_context().threads(),
                                                      .cores = detail::usable_cores(),
-                                                     .per_step_s = seconds / count});
+                                                     .per_step_s = (seconds - apart_s) / count});
   return report;
 }
 
-void Feeding::add_bad_samples(EpochReport& report, ParallelStrategy& strategy) const {
-  const LoaderStats held_out = held_out_ ? held_out_->stats() : LoaderStats{};
+void Feeding::add_bad_samples(EpochReport& report, ParallelStrategy& strategy, bool validated) const {
+  const LoaderStats held_out = held_out_ && validated ? held_out_->stats() : LoaderStats{};
   double skipped[] = {static_cast<double>(report.loader.skipped), static_cast<double>(held_out.skipped)};
   strategy.add_up(skipped);
   report.loader.skipped = static_cast<std::int64_t>(skipped[0]);

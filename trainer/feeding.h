@@ -60,7 +60,7 @@ class Feeding {
   /// in it. It took `seconds`, for `steps`.
   EpochReport begin_report(const Times& times, double seconds, std::int64_t steps) const;
   /// Adds samples that could not be read: a call of all ranks.
-  void add_bad_samples(EpochReport& report, ParallelStrategy& strategy) const;
+  void add_bad_samples(EpochReport& report, ParallelStrategy& strategy, bool validated) const;
 
  private:
   LoaderOptions options(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& data,

@@ -104,8 +104,23 @@ std::size_t MetricSums::size() const {
 }
 
 void MetricSums::add(const Tensor& losses, const Tensor& logits, const Tensor& target) {
+  const auto are = [](const Tensor& x, DType dtype, const Shape& shape) {
+    return x.defined() && x.dtype() == dtype && x.shape() == shape;
+  };
+  ATH_CHECK(logits.defined() && logits.rank() == 2 && is_floating(logits.dtype()),
+            "log_classes: logits must be floating [N, C], but are not");
+  const Shape rows{logits.dim(0)};
+  ATH_CHECK(are(losses, logits.dtype() == DType::f64 ? DType::f64 : DType::f32, rows) &&
+                are(target, DType::i64, rows),
+            "log_classes: losses must be {} and target i64, both {} as logits {} {} have rows, but are not",
+            logits.dtype() == DType::f64 ? "f64" : "f32", rows, logits.dtype(), logits.shape());
+  ATH_CHECK(losses.device() == device_ && logits.device() == device_ && target.device() == device_,
+            "log_classes: losses, logits and target must be on {}, but are on {}, {} and {}", device_.str(),
+            losses.device().str(), logits.device().str(), target.device().str());
   const NoGrad no_grad;
-  on_device(device_, [&](auto& context) { kernels::add_metrics(context, losses, logits, target, sums_); });
+  on_device(device_, [&](auto& context) {
+    kernels::add_metrics(context, dense(losses.detach()), dense(logits.detach()), dense(target), sums_);
+  });
 }
 
 void MetricSums::log(std::string_view name, const Tensor& values, std::int64_t samples, MetricReduce reduce) {
@@ -163,9 +178,9 @@ MetricSums::Table& MetricSums::table(std::string_view name, std::int64_t classes
     if (one.name != name) continue;
     ATH_CHECK(
         one.classes == classes && one.of_each == of_each,
-        "log_confusion: '{}' must have as many classes each time, and figures of each or not, but got {} "
-        "after {}",
-        name, classes, one.classes);
+        "log_confusion: '{}' must have as many classes each time, and figures of each or not, but got {}{} "
+        "after {}{}",
+        name, classes, of_each ? kOfEach : "", one.classes, one.of_each ? kOfEach : "");
     return one;
   }
   check_name(name);
@@ -285,6 +300,7 @@ Metrics MetricSums::mean(std::span<const double> sums) const {
     }
   }
   std::size_t at = rows_size();
+  if (sums.size() == at) return metrics;
   for (const Table& one : tables_) {
     const auto cells = static_cast<std::size_t>(one.classes * one.classes);
     add_figures(one, sums.subspan(at, cells), metrics);

@@ -70,6 +70,8 @@ class MetricSums {
 
   /// All of them: a counted wait for each of tables and of the rest.
   std::vector<double> read() const;
+  /// Those without tables, which may be large.
+  std::vector<double> read_rows() const { return sums_.to_vector(); }
   /// Of the rest, without tables, as they are, and as they were in snapshot(): on the device.
   const Tensor& totals() const { return sums_; }
   const Tensor& totals_before() const { return before_; }
@@ -88,7 +90,7 @@ class MetricSums {
 
   /// Those of several ranks as one.
   std::vector<double> joined(std::span<const double> of_ranks) const;
-  /// Of sums of one rank, or joined ones.
+  /// Of sums of one rank, or joined ones. Of read_rows(), no figures of tables.
   Metrics mean(std::span<const double> sums) const;
 
  private:

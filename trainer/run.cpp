@@ -236,13 +236,13 @@ StepLogs::Place Run::place_of_step(std::int64_t samples) const {
 
 // What a skipped step has measured is logged, and counts for nothing.
 void Run::settle_metrics(std::int64_t samples) {
-  step_logs_.send(metrics_, place_of_step(samples));
+  if (!trying_) step_logs_.send(metrics_, place_of_step(samples));
   metrics_.restore_if_skipped(step_);
 }
 
 Metrics Run::running_metrics() const {
   const AllowSync allow;
-  return metrics_.mean(metrics_.read());
+  return metrics_.mean(metrics_.read_rows());
 }
 
 void Run::scale_learning_rates(double factor) {
@@ -323,7 +323,7 @@ bool Run::report_epoch(EpochReport report, double epoch_s) {
        epoch_s, clock_.seconds());
   report.weights_hash = weights_hash();
   strategy_.check_weights(report.weights_hash);
-  feeding_.add_bad_samples(report, strategy_);
+  feeding_.add_bad_samples(report, strategy_, validates);
   if (validates) report_validation(report);
   notify([&](Callback& c) { c.on_epoch_end(trainer_, report); });
   return true;

@@ -41,12 +41,14 @@ bool Run::validate_within_epoch() {
   strategy_.complete_weights();
   EpochReport report;
   report.whole = false;
-  const double epoch_s = clock_.seconds() - position_.epoch_began_s;
+  const double began_s = clock_.seconds(), epoch_s = began_s - position_.epoch_began_s;
   const Metrics training = metrics_.mean(metrics_.joined(gather(metrics_, strategy_)));
+  const StepState trained = step_.read();  // before pictures are drawn of it
   validate(position_.epoch + 1);
   if (limits_.signal() != 0) return false;
-  fill(report, position_, step_.read(), training, position_.validation, epoch_s, clock_.seconds());
+  fill(report, position_, trained, training, position_.validation, epoch_s, clock_.seconds());
   report_validation(report);
+  position_.epoch_began_s += clock_.seconds() - began_s;  // its speed is that of training alone
   if (config_.save_top_k > 0) save();
   limits_.agree();
   return !limits_.stopped();

@@ -88,7 +88,8 @@ class Trainer {
   /// The scalars of the step as far as the host knows them; see StepBuffer::known().
   const StepState& state() const;
   const Times& times() const;
-  /// The epoch's training loss and accuracy so far, on this rank's samples. Waits for the device, uncounted:
+  /// What the epoch has logged so far, loss and accuracy among it, on this rank's samples, without figures of
+  /// confusion matrices. Waits for the device, uncounted:
   /// call it now and then.
   Metrics running_metrics() const;
   /// Multiplies all learning rates from the next step on, once more each time, and in the run that goes on

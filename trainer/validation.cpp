@@ -5,9 +5,21 @@
 
 #include "autograd/grad_mode.h"
 #include "kernels/random_op.h"
+#include "tensor/error.h"
 #include "trainer/gather_metrics.h"
 
 namespace athanor {
+
+// A batch of validation, which may be larger than those of training.
+void Validation::measure(const Batch& batch, Step& step, std::int64_t of_ranks) {
+  try {
+    task_.validation_step(feeding_.prepare(batch, 0, false), step);
+  } catch (const OutOfMemoryError& error) {
+    if (of_ranks < 2) throw;
+    detail::fail<OutOfMemoryError>("{}. Validation does not fit: a smaller --val-batch-size may, such as {}",
+                                   error.what(), of_ranks / 2);
+  }
+}
 
 std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseTimes& times,
                                        const dist::PassNetwork* ranks, std::int64_t most) {
@@ -32,7 +44,7 @@ std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseT
     const BatchPlace place = feeding_.place(0, 0, of_ranks, false);
     const SampleScope samples({place.first, place.samples});
     Step step(place, draws, {.metrics = sums_, .times = times, .ranks = ranks, .samples = samples_});
-    if (batch.size() > 0 || ranks) task_.validation_step(feeding_.prepare(batch, 0, false), step);
+    if (batch.size() > 0 || ranks) measure(batch, step, of_ranks);
     limits_.agree();
     if (limits_.signal() != 0) break;
   }

@@ -53,6 +53,8 @@ class Validation {
                              const dist::PassNetwork* ranks = nullptr, std::int64_t most = -1);
 
  private:
+  void measure(const Batch& batch, Step& step, std::int64_t of_ranks);
+
   Task& task_;
   const Feeding& feeding_;
   ParallelStrategy& strategy_;

@@ -12,6 +12,7 @@ void add_metrics(CpuContext&, const Tensor& losses, const Tensor& logits, const 
     using A = Accumulate<T>;
     const T* row = logits.data<T>();
     for (std::int64_t n = 0; n < rows; ++n, row += classes) {
+      if (label[n] < 0 || label[n] >= classes) continue;
       const A best = A(row[label[n]]);
       bool first = true;
       for (std::int64_t c = 0; c < classes; ++c) {
@@ -53,6 +54,7 @@ void add_top_k(CpuContext&, const Tensor& logits, const Tensor& target, std::int
     using A = Accumulate<T>;
     const T* row = logits.data<T>();
     for (std::int64_t n = 0; n < rows; ++n, row += classes) {
+      if (label[n] < 0 || label[n] >= classes) continue;
       const A best = A(row[label[n]]);
       std::int64_t likelier = 0, numbers = 0;
       for (std::int64_t c = 0; c < classes; ++c) {

@@ -161,7 +161,7 @@ void augment(CudaContext& context, const Augment& augment, const AugmentKey& key
                     .channels = static_cast<int>(y.shape()[3]),
                     .pieces = static_cast<int>((numel + piece - 1) / piece)};
   const auto run_as = [&]<class T>() {
-    constexpr int W = cuda::kVec<T>;
+    constexpr int W = cuda::kVec<T> < kPerThread ? cuda::kVec<T> : kPerThread;  // a run lies in one piece
     T* out = y.data<T>();
     const std::size_t bytes = static_cast<std::size_t>(256 * batch.channels) * sizeof(T);
     const bool fits = bytes <= kTableMax;

@@ -45,8 +45,8 @@ TEST_F(AugmentOnDevice, HasTheBitsOfTheCpu) {
       {.flip = true, .random_erasing = 0.7f},
       {.flip = true, .cutout = 3, .resized_crop = RandomResizedCrop{}},
       {.colour = {.hue = 0.3f}, .resized_crop = RandomResizedCrop{0.3, 0.5, 0.5, 2}}};
-  const Size sizes[] = {{6, 8, 8, 3},   {5, 7, 9, 3},  {4, 8, 8, 1}, {3, 5, 5, 4},
-                        {2, 33, 40, 3}, {2, 4, 6, 17}, {0, 4, 4, 3}};
+  const Size sizes[] = {{6, 8, 8, 3},   {5, 7, 9, 3},   {4, 8, 8, 1},  {3, 5, 5, 4},
+                        {2, 33, 40, 3}, {2, 32, 40, 3}, {2, 4, 6, 17}, {0, 4, 4, 3}};
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::u8}) {
     for (const Augment& augment : changes) {
       for (const Size& size : sizes) {

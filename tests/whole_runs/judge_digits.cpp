@@ -1,6 +1,7 @@
-// judge_digits CHECKPOINT MNIST: 1,000 digits that the generator of a checkpoint of examples/dcgan.cpp draws,
-// as a LeNet-5 sees them that was trained on real ones. Fails where it is sure of less than 90 %, or a digit
-// is less than 4 or more than 20 % of them.
+// judge_digits FILE MNIST: 1,000 digits as a LeNet-5 sees them that was trained on real ones. FILE is a
+// checkpoint of examples/dcgan.cpp, whose generator draws them, or has them as `samples` [1000, 28, 28, 1]
+// (peer_digits.py). Fails where the judge is sure of less than 90 %, or a digit is less than 4 or more than
+// 20 % of them.
 #define main example_main
 #include "../../examples/dcgan.cpp"
 #undef main
@@ -30,9 +31,11 @@ std::unique_ptr<nn::Module> trained_judge(const std::filesystem::path& folder) {
   return judge;
 }
 
-Tensor drawn_by(const std::filesystem::path& checkpoint) {
+Tensor digits_of(const std::filesystem::path& file) {
+  if (const StateDict others = safetensors::load(file); others.contains("samples"))
+    return others.tensor("samples", {kSamples, 28, 28, 1});
   Generator generator;
-  const StateDict saved = load_checkpoint(checkpoint);
+  const StateDict saved = load_checkpoint(file);
   // Of weights that were averaged, the average, as validation sees it.
   const char* const weights = saved.contains_prefix("ema.") ? "ema." : "model.";
   generator.load_state_dict(saved.under(weights).under("generator."));
@@ -46,7 +49,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const std::unique_ptr<nn::Module> judge = trained_judge(argv[2]);
   const InferenceMode inference;
-  const TopK seen = topk(softmax((*judge)(drawn_by(argv[1])), -1), 1);
+  const TopK seen = topk(softmax((*judge)(digits_of(argv[1])), -1), 1);
   const std::vector<double> confidence = seen.values.to_vector(), digit = seen.indices.to_vector();
   std::array<int, 10> count{};
   int sure = 0;

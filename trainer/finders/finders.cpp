@@ -109,10 +109,11 @@ LrCurve Run::find_lr(const LrRange& range) {
       networks.set_schedule(schedules::constant(rate));
       if (!try_step()) break;
       const StepState step = step_.read();
-      if (step.skips() && step.loss_scale > 1) continue;  // which changes the scale alone
+      // Such a step has changed the loss scale alone, or nothing.
+      if (step.found_inf ? step.loss_scale > 1 : step.found_outlier) continue;
       const Metrics measured = metrics_.mean(metrics_.joined(gather(metrics_, strategy_)));
       const double none = std::numeric_limits<double>::quiet_NaN();
-      if (!curve.add(rate, step.skips() ? none : measured.loss)) break;
+      if (!curve.add(rate, step.found_inf ? none : measured.loss)) break;
     }
     networks.set_schedule(schedule);
   });

@@ -40,6 +40,7 @@ void fit_to_question(const FlagTable& flags, TrainerConfig& config) {
   config.checkpoint_every = 0;
   config.checkpoint_every_s = std::numeric_limits<double>::infinity();
   config.save_top_k = 0;
+  config.log_csv = config.log_tensorboard = false;
   config.profile = Profile::none;
   config.sanity_val = 0;
 }

@@ -221,7 +221,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     if (std::find(by_recipe.begin(), by_recipe.end(), flag.name) != by_recipe.end()) flag.from = recipe;
   }
   if (!data_folder.empty()) set_source(config.flags, "--data-dir", "ATHANOR_DATA_DIR");
-  if (config.fast_dev_run > 0) config.run_root.clear();  // leaves nothing behind
+  if (config.fast_dev_run > 0) config.run_root.clear(), config.run_dir.clear();  // leaves nothing behind
   detail::fit_to_question(flags, config);
   if (!config.validate_only) config = in_run_dir(std::move(config));
   check(config);

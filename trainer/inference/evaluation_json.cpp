@@ -26,16 +26,17 @@ std::string json_of(const Evaluation& evaluation, const Evaluated& of) {
                        {"precision", figures.precision()},
                        {"recall", figures.recall()}});
   }
+  const auto said = [](std::int64_t c) { return c == Evaluation::kNone ? Json(nullptr) : Json(c); };
   Json& confusion = all["confusion"] = Json::array();
   for (const auto& [pair, images] : evaluation.confusion())
-    confusion.push_back({{"actual", pair.first}, {"predicted", pair.second}, {"images", images}});
+    confusion.push_back({{"actual", pair.first}, {"predicted", said(pair.second)}, {"images", images}});
   Json& worst = all["mistakes"] = Json::array();
   for (const Evaluation::Mistake& one : evaluation.worst()) {
     Json entry{{"sample", one.sample}};
     const std::string where = of.where ? of.where(one.sample) : "";
     if (!where.empty()) entry["file"] = where;
     entry.update({{"actual", one.label},
-                  {"predicted", one.predicted},
+                  {"predicted", said(one.predicted)},
                   {"probability", one.probability},
                   {"loss", one.loss}});
     worst.push_back(std::move(entry));

@@ -45,16 +45,18 @@ void CsvLog::on_fit_begin(Trainer&, const FitInfo& info) {
 // What a process before this one has left.
 void CsvLog::take_over() {
   std::string all = file_->content();
+  const std::string begin = fmt::format("{},", fmt::join(kColumns, ","));
+  const std::size_t shared = std::min(all.size(), begin.size());  // of a header that may be half
+  const bool ours = all.compare(0, shared, begin, 0, shared) == 0;
+  if (!ours)
+    detail::fail<IoError>("--logger: {} must have the columns of a run's metrics, but begins with '{}'",
+                          file_->path().string(),
+                          all.substr(0, std::min<std::size_t>(all.find_first_of(",\r\n"), 40)));
   const std::size_t whole = all.rfind('\n') + 1;                   // 0 where there is none
   if (whole < all.size()) file_->remove_last(all.size() - whole);  // it was killed, or the machine stopped
   all.resize(whole);
   if (all.empty()) return;
   columns_ = split(std::string_view(all).substr(0, std::min(all.find(kEnd), all.size())));
-  const bool ours = columns_.size() > kColumns.size() && columns_.back() == kOthers &&
-                    std::equal(kColumns.begin(), kColumns.end(), columns_.begin());
-  if (!ours)
-    detail::fail<IoError>("--logger: {} must have the columns of a run's metrics, but begins with '{}'",
-                          file_->path().string(), columns_.front().substr(0, 40));
   const std::size_t last = all.rfind('\n', all.size() - 2) + 1;
   std::from_chars(all.data() + last, all.data() + all.size(), session_);
   ++session_;
@@ -125,14 +127,22 @@ void CsvLog::on_step_log(Trainer&, const StepLog& step) {
   write_row();
 }
 
+void CsvLog::on_validated(Trainer&, const EpochReport& report) {
+  if (!report.whole) write_epoch("validation", report);  // else on_epoch_end() tells of it
+}
+
 void CsvLog::on_epoch_end(Trainer&, const EpochReport& report) {
+  write_epoch("epoch", report);
+}
+
+void CsvLog::write_epoch(std::string_view event, const EpochReport& report) {
   if (!file_) return;
   if (columns_.empty()) {
     std::vector<std::string> names;
     for (const NamedValue& one : report.others) names.push_back(one.name);
     begin_columns(names);
   }
-  begin_row("epoch", report.steps.attempted(), report.epoch, "");
+  begin_row(event, report.steps.attempted(), report.epoch, "");
   for_each_value(report, [this](std::string_view name, double value) { add(name, value); });
   write_row();
 }

@@ -11,7 +11,8 @@
 
 namespace athanor {
 
-/// --logger csv: metrics.csv in the run's folder, a row for each logged step and each epoch. RFC 4180: lines
+/// --logger csv: metrics.csv in the run's folder, a row for each logged step, each validation within an
+/// epoch, and each epoch. RFC 4180: lines
 /// end with CR LF, and all have the columns that the first one names.
 ///
 /// They are fixed when the first row is written: those that every run has, and then, of what training steps
@@ -22,6 +23,7 @@ class CsvLog final : public Callback {
  public:
   void on_fit_begin(Trainer&, const FitInfo& info) override;
   void on_step_log(Trainer&, const StepLog& step) override;
+  void on_validated(Trainer&, const EpochReport& report) override;
   void on_epoch_end(Trainer&, const EpochReport& report) override;
   bool reads_weights() const override { return false; }
 
@@ -30,6 +32,7 @@ class CsvLog final : public Callback {
   void begin_columns(const std::vector<std::string>& names);
   void begin_row(std::string_view event, std::int64_t step, std::int64_t epoch, std::string_view result);
   void add(std::string_view name, double value) { cells_.push_back({name, value, false}); }
+  void write_epoch(std::string_view event, const EpochReport& report);
   void write_row();
   void write_others();
 

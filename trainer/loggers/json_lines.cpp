@@ -38,7 +38,9 @@ void add(Json& line, const std::vector<NamedValue>& others) {
 
 JsonLines::JsonLines(std::filesystem::path path) : file_("--metrics", std::move(path)) {
   const std::string begun = file_.unfinished_line();
-  if (begun.starts_with("{\"event\":") && !Json::accept(begun)) {
+  constexpr std::string_view kBegin = "{\"event\":";
+  const bool ours = begun.starts_with(kBegin) || (!begun.empty() && kBegin.starts_with(begun));
+  if (ours && !Json::accept(begun)) {
     file_.remove_last(begun.size());  // of a process that was killed
   } else if (!begun.empty()) {
     file_.append("\n");  // behind what is not ours to remove

@@ -217,9 +217,9 @@ void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
   const std::string speed = rate(report.images_per_s), time = duration(report.wall_s - last_wall_s_);
   if (classifies_) {
     const std::string accuracy = std::isnan(report.val_accuracy) ? "-" : percent(report.val_accuracy);
-    print(out_, "{:>5}   {:>10.4f}   {:>9}  {:>10}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
-          report.train_loss, percent(report.train_accuracy), loss(report.val_loss), accuracy, speed, time,
-          best ? " *" : "");
+    print(out_, "{:>5}   {:>10}   {:>9}  {:>10}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
+          loss(report.train_loss), percent(report.train_accuracy), loss(report.val_loss), accuracy, speed,
+          time, best ? " *" : "");
   } else {
     print(out_, "{:>5}   {:>10}  {:>10}  {:>10}  {:>10}\n", report.epoch, loss(report.train_loss),
           loss(report.val_loss), speed, time);

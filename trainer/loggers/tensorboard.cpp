@@ -160,6 +160,14 @@ void TensorBoardLog::on_step_log(Trainer&, const StepLog& step) {
   write(step.report.attempted);
 }
 
+void TensorBoardLog::on_validated(Trainer&, const EpochReport& report) {
+  if (!file_ || report.whole) return;  // on_epoch_end() tells of it
+  for_each_value(report, [this](std::string_view name, double value) {
+    if (name.starts_with("val_")) add_scalar("", name, value);
+  });
+  write(report.steps.attempted());
+}
+
 void TensorBoardLog::on_epoch_end(Trainer& trainer, const EpochReport& report) {
   if (!file_) return;
   for_each_value(report, [this](std::string_view name, double value) { add_scalar("", name, value); });

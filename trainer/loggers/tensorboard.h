@@ -29,6 +29,7 @@ class TensorBoardLog final : public Callback {
   void on_step_begin(Trainer& trainer, const StepInfo&) override;
   void on_step_result(Trainer&, const StepReport& report) override;
   void on_step_log(Trainer&, const StepLog& step) override;
+  void on_validated(Trainer&, const EpochReport& report) override;
   void on_epoch_end(Trainer& trainer, const EpochReport& report) override;
   void on_picture(Trainer&, const Picture& picture) override;
   bool reads_weights() const override { return false; }

@@ -56,6 +56,7 @@ void Profiler::on_fit_begin(Trainer& trainer, const FitInfo& info) {
   order_.clear();
   totals_.clear();
   opening_s_ = 0;
+  not_written_.clear();
   roof_ = kind_ == Profile::trace ? Roof() : measure_roof({compute_dtype(config.precision), config.device});
   backward_.reserve(8);
   layers_.reserve(64);
@@ -64,8 +65,10 @@ void Profiler::on_fit_begin(Trainer& trainer, const FitInfo& info) {
     networks_->name_layers(true);
   }
   if (kind_ == Profile::trace) {
-    trace_ =
-        config.run_dir / (config.phase.empty() ? "trace.json" : fmt::format("trace_{}.json", config.phase));
+    trace_ = config.run_dir.empty()
+                 ? std::filesystem::path()
+                 : config.run_dir /
+                       (config.phase.empty() ? "trace.json" : fmt::format("trace_{}.json", config.phase));
     name_thread("training");
     start_trace();
   }
@@ -105,9 +108,13 @@ void Profiler::end() {
 
 void Profiler::on_train_end(Trainer&) {
   end();
-  if (kind_ != Profile::trace) return;
+  if (kind_ != Profile::trace || trace_.empty()) return;
   const std::vector<std::string> lists = strategy_.gather(trace_json(strategy_.rank()));
-  strategy_.run_on_rank0([&] { write_trace(trace_.string(), lists); });
+  try {
+    strategy_.run_on_rank0([&] { write_trace(trace_.string(), lists); });
+  } catch (const Error& error) {  // costs nobody the model
+    not_written_ = error.what();
+  }
 }
 
 // Ops ------------------------------------------------------------------------------------------------------
@@ -171,6 +178,11 @@ void Profiler::on_layer_end(const char*) {
   if (kind_ == Profile::trace) detail::trace_push(open.name, open.begin_ns, last_ns_, "layer");
 }
 
+// Waiting for a batch and preparing it is no part of its first op.
+void Profiler::on_pass_begin() {
+  if (in_step_) last_ns_ = detail::trace_now();
+}
+
 // Those that follow one another are one span.
 void Profiler::end_layer_backward() {
   if (kind_ == Profile::trace && layer_backward_)
@@ -192,7 +204,10 @@ std::string Profiler::text() const {
     text +=
         fmt::format("  of data, {:.3f} s were opening: first reads, and the workers' start\n", opening_s_);
   if (kind_ == Profile::trace)
-    return text += fmt::format("\ntrace   {}: open it in ui.perfetto.dev\n", trace_.string());
+    return text += trace_.empty() ? "\nno trace: the run has no folder\n"
+                   : not_written_.empty()
+                       ? fmt::format("\ntrace   {}: open it in ui.perfetto.dev\n", trace_.string())
+                       : fmt::format("\nno trace: {}\n", not_written_);
   if (kind_ == Profile::advanced) text += fmt::format("\n{}", text_by_layer(totals()));
   return text += fmt::format("\n{}", text_by_op(totals(), roof_));
 }

@@ -73,6 +73,7 @@ class Profiler final : public Callback, private OpListener {
   void on_backward(const char* op, const char* layer, const Tensor& dy, std::span<const Tensor> dx) override;
   void on_layer_begin(const char* layer) override;
   void on_layer_end(const char* layer) override;
+  void on_pass_begin() override;
 
   void add(const Key& key, std::int64_t begin_ns, std::int64_t end_ns, std::int64_t within_ns, double bytes,
            double flops);
@@ -86,6 +87,7 @@ class Profiler final : public Callback, private OpListener {
   Roof roof_;
   double opening_s_ = 0;
   std::filesystem::path trace_;
+  std::string not_written_;  // why the trace was not
   std::unordered_map<Key, OpTotal, Hash> totals_;
   std::vector<const OpTotal*> order_;  // of their first calls
 
