@@ -88,7 +88,7 @@ void fit_to_size(TrainerConfig& config, std::int64_t images) {
   const std::int64_t usual = config.batch_size;
   while (config.batch_size > 8 && config.batch_size * 40 > images) config.batch_size /= 2;
   examples::set_default(config, "--batch-size", fmt::format("{}", config.batch_size));
-  if (!examples::is_default(config, "--lr")) return;
+  if (!examples::is_default(config, "--lr") || config.lr_scaling != LrScaling::none) return;
   config.lr *= static_cast<double>(config.batch_size) / static_cast<double>(usual);
   examples::set_default(config, "--lr", fmt::format("{}", config.lr));
 }

@@ -45,6 +45,7 @@ TEST(EarlyStop, FollowsTheTable) {
       {"small gains add up", kMin, 3, {2, 1.75, 1.25, 1}, -1, 2, 0.5},
       {"min_delta of what rises", kMax, 1, {0.5, 0.75, 0.875}, 2, 1, 0.125},
       {"good enough", kMin, 5, {3, 2, 1, 0}, 2, 2, 0, 1.0},
+      {"good enough by a small step", kMin, 5, {2, 0.9}, 1, 1, 5.0, 1.0},
       {"good enough at once", kMax, 5, {0.99, 1}, 0, 0, 0, 0.9},
       {"hopeless", kMin, 5, {3, 2, 11, 1}, 2, 1, 0, {}, 10.0},
       {"at the limit is not beyond it", kMin, 5, {3, 10, 2}, -1, 2, 0, {}, 10.0},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -9,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "support/resumed_run.h"
+#include "support/says.h"
+#include "support/small_training.h"
 #include "trainer/checkpoints/checkpoint.h"
 
 // Where a run's files lie, and which run --resume auto goes on with.
@@ -65,6 +68,31 @@ TEST(RunFolder, ConfigSaysWhatEachFlagWasAndWhy) {
   EXPECT_EQ(json.at("flags").at("--epochs"), (nlohmann::json{{"value", "3"}, {"from", "flag"}}));
   EXPECT_EQ(json.at("flags").at("--lr").at("from"), "default");
   EXPECT_EQ(json.at("began").get<std::string>().size(), 20u);
+}
+
+// A command that is refused, such as the same one again, changes nothing of a run that is there.
+TEST(RunFolder, ARefusedRunLeavesAnotherOnesFilesAsTheyAre) {
+  const test::TempDir folder;
+  TrainerConfig config = test::small_config();
+  config.program = "train_x";
+  config.run_dir = folder / "run";
+  config.flags = {{"--epochs", "3", "default"}};
+  test::run(config);
+  const auto files = [&] {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : fs::recursive_directory_iterator(config.run_dir))
+      if (entry.is_regular_file()) all[entry.path().string()] = test::read_file(entry.path());
+    return all;
+  };
+  const auto before = files();
+  EXPECT_GE(before.size(), 4u);
+  config.flags = {{"--epochs", "2", "flag"}};
+  config.epochs = 2;
+  EXPECT_SAYS(test::run(config), "--checkpoint-dir: ");
+  config.resume = "auto";
+  config.lr = 0.7;
+  EXPECT_SAYS(test::run(config), "--resume: ");
+  EXPECT_TRUE(files() == before);
 }
 
 struct Killed : std::runtime_error {

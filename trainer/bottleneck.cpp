@@ -25,8 +25,8 @@ std::string data_line(double share, double data_s, const RunFacts& run) {
   const std::string begin = fmt::format("data: {} % of the step", percent(share));
   const LoaderStats& loader = run.loader;
   if (loader.threads == 0 && run.resident) {
-    return begin + ", copied from memory by the training thread; try " +
-           (run.device.is_cuda() ? "--data-on-device" : "--workers 1");
+    return begin + ", copied from memory by the training thread" +
+           (run.device.is_cuda() ? "; try --data-on-device" : "");
   }
   if (loader.threads == 0) return begin + ", read by the training thread; try --workers auto";
   if (run.resident) return begin + ", handed over by threads, though it is in memory; try --workers auto";

@@ -105,6 +105,10 @@ void check(const TrainerConfig& config) {
   for (const Freeze& one : config.freeze)
     ATH_CHECK(one.epochs > 0, "--freeze: '{}' must be frozen for 1 epoch at least, but got {}", one.prefix,
               one.epochs);
+  ATH_CHECK(!config.early_stop || !config.early_stop->metric.starts_with("val_") ||
+                config.limit_val_batches.count != 0,
+            "{}: {} must be measured, but --limit-val-batches is 0; watch train_loss",
+            config.early_stop->flag(), config.early_stop->metric);
   check_reports(config);
 }
 

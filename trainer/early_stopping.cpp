@@ -19,11 +19,12 @@ EarlyStopRule::Verdict EarlyStopRule::update(double value) {
     return goal == Goal::minimum ? one < other : one > other;
   };
   if (diverge_at && better(*diverge_at, value)) return Verdict::hopeless;
-  if (best_at < 0 || better(goal == Goal::minimum ? value + min_delta : value - min_delta, best)) {
+  const bool reached = stop_at && !better(*stop_at, value);
+  if (reached || best_at < 0 || better(goal == Goal::minimum ? value + min_delta : value - min_delta, best)) {
     best = value;
     best_at = index;
     bad_in_a_row = 0;
-    return stop_at && !better(*stop_at, value) ? Verdict::reached : Verdict::improved;
+    return reached ? Verdict::reached : Verdict::improved;
   }
   return ++bad_in_a_row >= patience ? Verdict::stop : Verdict::waiting;
 }

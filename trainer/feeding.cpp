@@ -170,8 +170,7 @@ EpochReport Feeding::begin_report(const Times& times, double seconds, std::int64
   EpochReport report;
   report.times = times;
   report.times.validation = 0;
-  const double apart_s = times.validation + times.saving;
-  report.other_s = std::max(seconds - times.step() - apart_s, 0.0);
+  report.other_s = std::max(seconds - times.step() - times.saving, 0.0);
   report.loader = train_->stats();
   const auto count = static_cast<double>(std::max<std::int64_t>(steps, 1));
   report.bottleneck = find_bottleneck(report.times, {.device = config_.device,
@@ -180,7 +179,7 @@ EpochReport Feeding::begin_report(const Times& times, double seconds, std::int64
                                                      .prefetch = config_.prefetch,
                                                      .threads = cpu_context().threads(),
                                                      .cores = detail::usable_cores(),
-                                                     .per_step_s = (seconds - apart_s) / count});
+                                                     .per_step_s = (seconds - times.saving) / count});
   return report;
 }
 

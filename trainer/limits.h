@@ -34,8 +34,11 @@ class Limits {
 
   /// Whether a checkpoint is wanted at this step, for the first time: the same on all ranks.
   bool take_save_request() { return std::exchange(save_requested_, false); }
-  /// One has been saved: --checkpoint-every Nmin counts from now on.
-  void saved() { saved_at_s_ = clock_.seconds(); }
+  /// One has been saved: --checkpoint-every Nmin counts from now on, and what was asked for is done.
+  void saved() {
+    saved_at_s_ = clock_.seconds();
+    save_requested_ = false;
+  }
 
   /// After each step; `attempted` counts those of the run. One rank takes its vote at once; of several, the
   /// votes travel with their next step, whose outcome they take().

@@ -149,8 +149,11 @@ class SyncedStrategy : public ParallelStrategy {
   }
 
   dist::StopVote agree(const dist::StopVote& vote) override {
-    vote_ = {};
-    const std::vector<dist::StopVote> all = gather(std::span(&vote, 1));
+    dist::StopVote mine = vote;  // and what was cast after a step, which no message has carried yet
+    const dist::StopVote cast = std::exchange(vote_, {});
+    if (cast.out_of_time != 0) mine.out_of_time = cast.out_of_time;
+    if (cast.save != 0) mine.save = cast.save;
+    const std::vector<dist::StopVote> all = gather(std::span<const dist::StopVote>(&mine, 1));
     return tell_watchdog(dist::outcome(all));
   }
   void end_agreements() override {

@@ -10,6 +10,7 @@ namespace athanor {
 namespace {
 
 constexpr double kThreshold = 1e-4;
+constexpr double kLeast = 1e-30;  // of the scale: what f32 still multiplies
 
 }  // namespace
 
@@ -27,13 +28,13 @@ double ReduceOnPlateau::update(double value) {
   if (++bad_in_a_row_ <= options_.patience) return 1;
   bad_in_a_row_ = 0;
   const double before = scale_;
-  scale_ = std::min(before, std::max(before * options_.factor, options_.lowest));
+  scale_ = std::min(before, std::max({before * options_.factor, options_.lowest, kLeast}));
   return scale_ / before;
 }
 
 void ReduceOnPlateau::on_validated(Trainer& trainer, const EpochReport& report) {
   double value = report.value_of(options_.metric.empty() ? "val_loss" : options_.metric);
-  if (options_.metric.empty() && std::isnan(value)) value = report.train_loss;
+  if (options_.metric.empty() && std::isnan(value) && report.finite) value = report.train_loss;
   const double factor = update(value);
   if (factor < 1) trainer.scale_learning_rates(factor);
 }

@@ -68,6 +68,11 @@ std::vector<OptimizerSpec> Run::specs() {
     return std::all_of(all.begin(), all.end(),
                        [&](const auto& spec) { return static_cast<bool>(spec.*member); });
   };
+  const std::int64_t asked = config_.accumulate * config_.batch_size, has = feeding_.samples_of_step(0);
+  ATH_CHECK(config_.lr_scaling == LrScaling::none || has == asked,
+            "--scale-lr: a step must have the {} samples of --batch-size and --accumulate, which the rate is "
+            "scaled for, but an epoch has {}: make them smaller",
+            asked, has);
   check_recipe_is_used(config_, every(&OptimizerSpec::make), every(&OptimizerSpec::schedule));
   for (OptimizerSpec& spec : all) {
     if (!spec.schedule) spec.schedule = make_schedule(config_, total_steps(), feeding_.steps_per_epoch());

@@ -18,7 +18,8 @@ void Run::validate(std::int64_t epochs) {
 }
 
 void Run::report_validation(const EpochReport& report) {
-  if (config_.save_top_k > 0) checkpoints_.measured(report.value_of(config_.early_stop->metric));
+  if (config_.save_top_k > 0)
+    checkpoints_.measured(report.value_of(config_.early_stop->metric), position_.attempted);
   notify([&](Callback& c) { c.on_validated(trainer_, report); });
 }
 
@@ -48,9 +49,11 @@ bool Run::validate_within_epoch() {
   if (limits_.signal() != 0) return false;
   fill(report, position_, trained, training, position_.validation, epoch_s, clock_.seconds());
   report_validation(report);
-  position_.epoch_began_s += clock_.seconds() - began_s;  // its speed is that of training alone
-  if (config_.save_top_k > 0) save();
+  const double took_s = clock_.seconds() - began_s;  // is no training
+  position_.epoch_began_s += took_s;
+  part_began_s_ += took_s;
   limits_.agree();
+  if (config_.save_top_k > 0) save();  // the run that goes on from here must know whether it had ended
   return !limits_.stopped();
 }
 

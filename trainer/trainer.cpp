@@ -107,10 +107,7 @@ Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
       whole_(config_),
       strategy_(ParallelStrategy::make(transport, config_)) {
   check(config_);
-  if (!config_.run_dir.empty() && strategy_->is_rank0()) {
-    make_run_dir(config_.run_dir);
-    if (!config_.flags.empty()) write_config(config_.run_dir, config_);
-  }
+  if (!config_.run_dir.empty() && strategy_->is_rank0()) make_run_dir(config_.run_dir);
   if (!config_.metrics.empty() && strategy_->is_rank0()) add(std::make_unique<JsonLines>(config_.metrics));
   add_loggers(*this, config_);
   if (config_.profile != Profile::none) {
@@ -194,7 +191,6 @@ void Trainer::choose_run_dir(const std::vector<Setting>& settings) {
     if (!has_checkpoints && !config->phase.empty()) config->checkpoint_dir /= config->phase;
   }
   if (!strategy_->is_rank0()) return;
-  if (!config_.flags.empty()) write_config(chosen, config_);
   if (!has_metrics && config_.log_json)
     callbacks_.insert(callbacks_.begin(), std::make_unique<JsonLines>(config_.metrics));
   add_page();
@@ -225,6 +221,7 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out
       "that of {} does not; leave them out",
       config_.phase.empty() ? config_.program : config_.phase);
   why_stopped_.clear();
+  begun_ = false;
   const MemoryLimit limit(config_);
   return on_device(config_.device, [&](auto& context) {
     set_up(context, config_);
@@ -251,7 +248,16 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out
   });
 }
 
+// The run may train, and goes on with what is in its folder, or nothing is: a run that is refused changes
+// none of it.
+void Trainer::begin_record() {
+  begun_ = true;
+  if (strategy_->is_rank0() && !config_.run_dir.empty() && !config_.flags.empty())
+    write_config(config_.run_dir, config_);
+}
+
 void Trainer::tell_callbacks(const std::exception& error) {
+  if (!begun_) return;
   for (const auto& callback : callbacks_) {
     try {
       callback->on_exception(*this, error);

@@ -140,10 +140,12 @@ class Trainer {
   std::filesystem::path unfinished_run(const std::vector<Setting>& settings) const;
   Run& run() const;
   FitReport find_batch_size(Task& task, const Dataset& train);
+  void begin_record();
   void tell_callbacks(const std::exception& error);
   Profiler* profiler_ = nullptr;  // one of the callbacks
   void add_page();
   Run* run_ = nullptr;                  // while fit() runs
+  bool begun_ = false;                  // it has found nothing against it
   report::ReportPage* page_ = nullptr;  // one of the callbacks
   std::string why_stopped_;
 };

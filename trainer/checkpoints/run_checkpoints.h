@@ -49,8 +49,12 @@ class RunCheckpoints {
   bool due(std::int64_t attempted) const {
     return config_.checkpoint_every > 0 && attempted % config_.checkpoint_every == 0;
   }
-  /// What --monitor watches, of the epoch that is saved next.
-  void measured(double value) { measured_ = value; }
+  /// What --monitor watches, after so many steps: of the checkpoint of just then, be it saved already or
+  /// next.
+  void measured(double value, std::int64_t attempted) {
+    measured_ = value;
+    if (saved_.second == attempted) rank_among_best(attempted);
+  }
   /// Saves this position, unless that has been done. Saves nothing where steps overflow at the lowest loss
   /// scale, or the last validation gave no number: what cannot be trained on takes no good one's place.
   /// Whether it has; with --async-checkpoints, whether that has begun. Then it is the save before it that has

@@ -97,8 +97,8 @@ LrCurve Run::find_lr(const LrRange& range) {
   const std::vector<OptimizerSpec> own = task_.optimizers();
   ATH_CHECK(returns_loss() &&
                 std::none_of(own.begin(), own.end(), [](const auto& spec) { return bool(spec.schedule); }),
-            "--find-lr: the learning rate must be --lr's, but this task's {} rates of its own",
-            returns_loss() ? "optimizer has" : "optimizers have");
+            "--find-lr: the learning rate must be --lr's, but this task's {} own",
+            returns_loss() ? "optimizer has a rate of its" : "optimizers have rates of their");
   LrCurve curve;
   try_out([&] {
     OptimizedNetworks& networks = *networks_[0];

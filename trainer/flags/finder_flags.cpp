@@ -21,6 +21,16 @@ void add_finder_flags(FlagTable& flags, TrainerConfig& config) {
       "which --batch-size? the largest that fits in memory, and the fastest; trains nothing");
 }
 
+void leave_nothing_behind(TrainerConfig& config) {
+  for (std::filesystem::path* const path :
+       {&config.run_dir, &config.run_root, &config.metrics, &config.checkpoint_dir})
+    path->clear();
+  config.checkpoint_every = 0;
+  config.checkpoint_every_s = std::numeric_limits<double>::infinity();
+  config.save_top_k = 0;
+  config.log_csv = config.log_tensorboard = false;
+}
+
 void fit_to_question(const FlagTable& flags, TrainerConfig& config) {
   ATH_CHECK(!flags.given("--find-lr") || !flags.given("--find-batch-size"),
             "--find-lr: must be asked alone, but so is --find-batch-size; first the batch size");
@@ -33,14 +43,7 @@ void fit_to_question(const FlagTable& flags, TrainerConfig& config) {
             "{}: makes steps of its own: must go without --fast-dev-run and --validate-only", name);
   const std::filesystem::path folder = config.run_dir.empty() ? config.run_root : config.run_dir;
   if (curve && config.lr_curve.empty() && !folder.empty()) config.lr_curve = folder / "lr_curve.svg";
-  config.run_dir.clear();
-  config.run_root.clear();
-  config.metrics.clear();
-  config.checkpoint_dir.clear();
-  config.checkpoint_every = 0;
-  config.checkpoint_every_s = std::numeric_limits<double>::infinity();
-  config.save_top_k = 0;
-  config.log_csv = config.log_tensorboard = false;
+  leave_nothing_behind(config);
   config.profile = Profile::none;
   config.sanity_val = 0;
 }

@@ -217,7 +217,8 @@ void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool
                  {"--optimizer", "--momentum", "--nesterov", "--betas", "--weight-decay", "--decay"});
   if (own_schedules || config.schedule)
     check_unused("learning rates", {"--schedule", "--warmup", "--min-lr"});
-  if (own_schedules) check_unused("learning rates", {"--scale-lr"});  // config.schedule gets the scaled rate
+  if (own_schedules)
+    check_unused("learning rates", {"--lr", "--scale-lr"});  // config.schedule gets the scaled rate
 }
 
 std::string describe_recipe(const TrainerConfig& config) {

@@ -124,7 +124,8 @@ void add_schedule_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add("--warmup N[e]",
             "steps, or epochs, in which the rate rises from near 0 [none; of one-cycle a quarter of the run]",
             config.warmup, training_length);
-  flags.add("--min-lr RATE", "the rate goes no lower [0; one-cycle ends with a 25,000th of --lr]",
+  flags.add("--min-lr RATE",
+            "after the warm-up the rate goes no lower [0; one-cycle ends with a 25,000th of --lr]",
             config.min_lr, not_negative);
   flags.add(
       "--scale-lr RULE:BATCH",
@@ -151,6 +152,9 @@ void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
   if (config.models.empty()) return;  // what a task of its own does with its losses and layers is the task's
   flags.add("--label-smoothing X", "the share of a label that goes to all classes [{}]",
             config.label_smoothing, share());
+  flags.add("--class-weights KIND",
+            "balanced: in training losses a class weighs the more, the fewer images it has; none [none]",
+            config.balanced_classes, one_of<bool>({{"none", false}, {"balanced", true}}));
   flags.add("--dropout PROB", "probability of the model's dropout layers [the model's own]", config.dropout,
             share());
 }

@@ -42,9 +42,6 @@ void add_training_flags(FlagTable& flags, TrainerConfig& config) {
             positive(1e-30, 1e15));
   flags.add("--skip-outliers Z", "skip steps whose gradient norm is Z deviations above its mean [none]",
             config.skip_outliers, positive(1e-3, 1e6));
-  flags.add("--class-weights KIND",
-            "balanced: in training losses a class weighs the more, the fewer images it has; none [none]",
-            config.balanced_classes, one_of<bool>({{"none", false}, {"balanced", true}}));
   flags.add("--seed N", "random seed: initial weights, order and augmentation of images, dropout [0]",
             config.seed, seed);
 }
@@ -127,8 +124,8 @@ void add_data_flags(FlagTable& flags, TrainerConfig& config) {
               config.val_split, positive(1e-6, 1 - 1e-6));
     flags.add("--test PATH", "images that choose nothing, and are measured once, at the end [none]",
               config.test_data, path);
-    flags.add("--train PATH", "training images [DIR/train below --data-dir]", config.train_data, path);
-    flags.add("--val PATH", "images to validate on [DIR/val below --data-dir]", config.val_data, path);
+    flags.add("--train PATH", "training images [imagenet/train in --data-dir]", config.train_data, path);
+    flags.add("--val PATH", "images to validate on [imagenet/val in --data-dir]", config.val_data, path);
   }
   flags.add("--workers,--num-workers N", "loader threads; auto, or 0 to load in the training thread [auto]",
             config.workers, word_or("auto", LoaderOptions::kAuto, whole(0, 1024)));

@@ -20,6 +20,8 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config);
 void add_rank_flags(FlagTable& flags, TrainerConfig& config);
 void add_report_flags(FlagTable& flags, TrainerConfig& config);
 void add_finder_flags(FlagTable& flags, TrainerConfig& config);
+/// A trial makes no folder, no metrics and no checkpoints.
+void leave_nothing_behind(TrainerConfig& config);
 /// After the flags were read: a run that is only asked something leaves nothing but its answer. Throws
 /// ArgumentError on flags that contradict it.
 void fit_to_question(const FlagTable& flags, TrainerConfig& config);
