@@ -116,8 +116,7 @@ Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
     add(std::move(profiler));
   }
   if (config_.early_stop) add(std::make_unique<EarlyStopping>(*config_.early_stop));
-  if (!config_.schedule && config_.schedule_options.kind == ScheduleKind::plateau)
-    add(std::make_unique<ReduceOnPlateau>(plateau_options(config_)));
+  set_plateau();
   add_page();
 }
 
@@ -125,6 +124,15 @@ Trainer::~Trainer() = default;
 
 void Trainer::add(std::unique_ptr<Callback> callback) {
   callbacks_.push_back(std::move(callback));
+}
+
+// A phase may have another schedule.
+void Trainer::set_plateau() {
+  std::erase_if(callbacks_, [this](const auto& one) { return one.get() == plateau_; });
+  plateau_ = nullptr;
+  if (config_.schedule || config_.schedule_options.kind != ScheduleKind::plateau) return;
+  add(std::make_unique<ReduceOnPlateau>(plateau_options(config_)));
+  plateau_ = callbacks_.back().get();
 }
 
 void Trainer::add_page() {
@@ -152,6 +160,7 @@ Trainer& Trainer::phase(const std::string& name, const std::function<void(Traine
   if (!config.checkpoint_dir.empty()) config.checkpoint_dir /= name;
   check(config);
   config_ = std::move(config);
+  set_plateau();
   phases_.push_back(name);
   return *this;
 }

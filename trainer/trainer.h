@@ -144,6 +144,8 @@ class Trainer {
   void tell_callbacks(const std::exception& error);
   Profiler* profiler_ = nullptr;  // one of the callbacks
   void add_page();
+  void set_plateau();
+  const Callback* plateau_ = nullptr;   // one of the callbacks
   Run* run_ = nullptr;                  // while fit() runs
   bool begun_ = false;                  // it has found nothing against it
   report::ReportPage* page_ = nullptr;  // one of the callbacks

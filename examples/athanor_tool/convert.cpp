@@ -69,9 +69,7 @@ void assume_images(ModelInfo& info) {
 }
 
 Loaded load(const Options& options) {
-  std::error_code ignored;
-  const fs::path path =
-      fs::is_directory(options.in, ignored) ? model_path(options.in, "") : fs::path(options.in);
+  const fs::path path = model_of(options.in);
   const WeightsFile file = read_weights(path);
   check_known(path, file, options);
   Loaded loaded;

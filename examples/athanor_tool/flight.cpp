@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -8,12 +9,29 @@
 
 namespace athanor::tool {
 
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where the records are: of a run's folder, with its checkpoints.
+fs::path folder_of(const fs::path& given) {
+  std::error_code ignored;
+  const fs::path within = given / "checkpoints";
+  for (const auto& entry : fs::directory_iterator(within, ignored)) {
+    if (entry.path().filename().string().starts_with("flight.")) return within;
+  }
+  return given;
+}
+
+}  // namespace
+
 void add_flight(CLI::App& app) {
   CLI::App* const command =
       app.add_subcommand("flight", "Says from the records of all ranks who is to blame that a job ended");
   const auto folder = std::make_shared<std::string>();
-  command->add_option("DIR", *folder, "The run's folder, with flight.0.json, flight.1.json, ...")->required();
-  command->callback([folder] { fmt::print("{}", read_flight(*folder).str()); });
+  command->add_option("DIR", *folder, "The run's folder, or the one with flight.0.json, flight.1.json, ...")
+      ->required();
+  command->callback([folder] { fmt::print("{}", read_flight(folder_of(*folder)).str()); });
 }
 
 }  // namespace athanor::tool

@@ -84,6 +84,19 @@ fs::path model_path(const fs::path& run_dir, const std::string& phase) {
   return folder_of_phase(run_dir, phase) / "model.safetensors";
 }
 
+fs::path model_of(const fs::path& given) {
+  std::error_code ignored;
+  if (!fs::is_directory(given, ignored)) return given;
+  const fs::path path = model_path(given, "");
+  if (!fs::exists(path, ignored))
+    detail::fail<IoError>(
+        "model: {} must hold model.safetensors, but does not: its run is not over (go on with --resume "
+        "auto), or "
+        "has failed",
+        given.string());
+  return path;
+}
+
 fs::path last_model_path(const fs::path& run_dir, const std::string& phase) {
   return folder_of_phase(run_dir, phase) / "last.safetensors";
 }

@@ -24,6 +24,8 @@ std::vector<std::filesystem::path> run_folders(const std::filesystem::path& root
 
 /// A run's files, of that phase; an empty phase: it has none.
 std::filesystem::path model_path(const std::filesystem::path& run_dir, const std::string& phase);
+/// The model that a user names: a file, or the folder of a run. Throws IoError where that has none.
+std::filesystem::path model_of(const std::filesystem::path& given);
 std::filesystem::path last_model_path(const std::filesystem::path& run_dir, const std::string& phase);
 
 /// Writes config.json: program and version, when it began, the command, and each flag's value and where it

@@ -114,13 +114,22 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
       return word.starts_with("--") && option.check_lname(word.substr(2, word.find('=') - 2));
     });
   };
+  // Flags that say the same thing in two ways: what the user says of one counts for the other.
+  static constexpr std::pair<const char*, const char*> kTwins[]{{"--monitor", "--early-stop"},
+                                                                {"--detect-anomaly", "--nan-policy"}};
+  const auto twin_said = [&](const std::string& name) {
+    return std::any_of(std::begin(kTwins), std::end(kTwins), [&](const auto& two) {
+      return (name == two.first && said(*app.get_option(two.second))) ||
+             (name == two.second && said(*app.get_option(two.first)));
+    });
+  };
   std::vector<std::string> more;
   for (const RecipeFlag& flag : read_recipe(recipe)) {
     const CLI::Option* const option = app.get_option_no_throw(flag.name);
     ATH_CHECK(option && flag.name != "--recipe" && flag.name != "--help",
               "--recipe {}: there is no flag '{}'{}; see --help", recipe, flag.name.substr(2),
               did_you_mean(flag.name, names_of(app)));
-    if (said(*option)) continue;
+    if (said(*option) || twin_said(flag.name)) continue;
     set.push_back(flag.name);
     const bool is_switch = option->get_items_expected_max() == 0;
     for (const std::string& value : flag.values) {

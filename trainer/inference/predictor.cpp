@@ -272,8 +272,7 @@ Predictor::Predictor(std::unique_ptr<nn::Module> network, ModelInfo info) {
 }
 
 Predictor::Predictor(const fs::path& model, Device device) {
-  std::error_code ignored;
-  const fs::path path = fs::is_directory(model, ignored) ? model_path(model, "") : model;
+  const fs::path path = model_of(model);
   ModelFile file = load_model(path);
   auto network = load_network(path, file, device);
   impl_ = std::make_unique<Impl>(std::move(network), std::move(file.info));

@@ -61,8 +61,7 @@ void evaluate(const EvaluateOptions& options) {
   at_least("--threads", 0, options.threads);
   at_least("--workers", LoaderOptions::kAuto, options.workers);
   const fs::path given = options.model;
-  std::error_code ignored;
-  const ModelFile model = load_model(fs::is_directory(given, ignored) ? model_path(given, "") : given);
+  const ModelFile model = load_model(model_of(given));
   const Device device = read_flag::device("--device", options.device).device;
   if (options.threads > 0) cpu_context().set_threads(options.threads);
   const ValidatedData validated =
