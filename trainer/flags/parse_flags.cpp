@@ -194,9 +194,9 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   if (config.run_dir.empty() && config.run_root.empty()) config.run_root = runs_of(config.program);
   config.command.assign(argv, argv + argc);
   CLI::App app(
-      "Trains a model. The images that it is validated on are its test set, too, where there\n"
-      "is no other one: with --early-stop they also choose the weights, which flatters\n"
-      "val_loss and val_accuracy.",
+      "Trains a model. The images that it is validated on are its test set, too, where\n"
+      "there is no other: with --early-stop they also choose the weights, which\n"
+      "flatters val_loss and val_accuracy.",
       config.program);
   app.allow_extras();
   app.set_help_flag("-h,--help,--help-all", "Print this help message and exit");
@@ -230,7 +230,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     if (std::find(by_recipe.begin(), by_recipe.end(), flag.name) != by_recipe.end()) flag.from = recipe;
   }
   if (!data_folder.empty()) set_source(config.flags, "--data-dir", "ATHANOR_DATA_DIR");
-  if (config.fast_dev_run > 0) detail::leave_nothing_behind(config);
+  if (config.fast_dev_run > 0 && config.resume.empty()) detail::leave_nothing_behind(config);
   detail::fit_to_question(flags, config);
   if (!config.validate_only) config = in_run_dir(std::move(config));
   check(config);
