@@ -50,7 +50,7 @@ refuses "--val: must name images, as moved/config.json does not tell" moved
 echo '{"program": 3}' >moved/config.json
 refuses "--val: must name images" moved
 refuses "--top: must be at least 1" $run --val digits --top 0
-refuses "runs/model.safetensors" runs --val digits
+refuses 'model: runs must hold model.safetensors' runs --val digits
 refuses "must be a model of a run, but is a checkpoint" $run/checkpoints/*176.safetensors --val digits
 head -c 5000 $run/model.safetensors >cut.safetensors
 refuses "cut.safetensors" cut.safetensors --val digits

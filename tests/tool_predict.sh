@@ -69,7 +69,7 @@ grep -q "^test accuracy" out || die "the figures are lost"
 # A run that is not over has none yet; other files are refused, and damaged ones.
 refuses "there must be a JPEG, PNG or WebP, but there is none in $run" $run $run
 refuses "must be a model of a run, but is a checkpoint" $run/checkpoints/*220.safetensors pictures
-refuses "runs/model.safetensors" runs pictures
+refuses 'model: runs must hold model.safetensors' runs pictures
 refuses "IMAGE" $run
 refuses "--top: must be at least 1" $run pictures --top 0
 head -c 5000 $run/model.safetensors >cut.safetensors

@@ -39,6 +39,10 @@ void check(const EarlyStop& options) {
 }
 
 static void check_reports(const TrainerConfig& config) {
+  ATH_CHECK(!config.early_stop || !config.early_stop->metric.starts_with("val_") ||
+                config.limit_val_batches.count != 0,
+            "{}: {} must be measured, but --limit-val-batches is 0; watch train_loss",
+            config.early_stop->flag(), config.early_stop->metric);
   ATH_CHECK(config.log_every >= 1, "trainer: log_every must be at least 1, but got {}", config.log_every);
   const bool has_folder = !config.run_dir.empty() || !config.run_root.empty() || config.fast_dev_run;
   ATH_CHECK(
@@ -105,10 +109,6 @@ void check(const TrainerConfig& config) {
   for (const Freeze& one : config.freeze)
     ATH_CHECK(one.epochs > 0, "--freeze: '{}' must be frozen for 1 epoch at least, but got {}", one.prefix,
               one.epochs);
-  ATH_CHECK(!config.early_stop || !config.early_stop->metric.starts_with("val_") ||
-                config.limit_val_batches.count != 0,
-            "{}: {} must be measured, but --limit-val-batches is 0; watch train_loss",
-            config.early_stop->flag(), config.early_stop->metric);
   check_reports(config);
 }
 

@@ -22,9 +22,9 @@ void add_finder_flags(FlagTable& flags, TrainerConfig& config) {
 }
 
 void leave_nothing_behind(TrainerConfig& config) {
-  for (std::filesystem::path* const path :
-       {&config.run_dir, &config.run_root, &config.metrics, &config.checkpoint_dir})
-    path->clear();
+  config.run_dir.clear();
+  config.run_root.clear();
+  config.checkpoint_dir.clear();
   config.checkpoint_every = 0;
   config.checkpoint_every_s = std::numeric_limits<double>::infinity();
   config.save_top_k = 0;
@@ -44,6 +44,7 @@ void fit_to_question(const FlagTable& flags, TrainerConfig& config) {
   const std::filesystem::path folder = config.run_dir.empty() ? config.run_root : config.run_dir;
   if (curve && config.lr_curve.empty() && !folder.empty()) config.lr_curve = folder / "lr_curve.svg";
   leave_nothing_behind(config);
+  config.metrics.clear();
   config.profile = Profile::none;
   config.sanity_val = 0;
 }

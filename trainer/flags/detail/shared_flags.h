@@ -20,7 +20,7 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config);
 void add_rank_flags(FlagTable& flags, TrainerConfig& config);
 void add_report_flags(FlagTable& flags, TrainerConfig& config);
 void add_finder_flags(FlagTable& flags, TrainerConfig& config);
-/// A trial makes no folder, no metrics and no checkpoints.
+/// A trial makes no folder and no checkpoints.
 void leave_nothing_behind(TrainerConfig& config);
 /// After the flags were read: a run that is only asked something leaves nothing but its answer. Throws
 /// ArgumentError on flags that contradict it.
