@@ -2,6 +2,8 @@
 
 namespace athanor {
 
-const char* version() { return ATHANOR_VERSION; }
+const char* version() {
+  return ATHANOR_VERSION;
+}
 
 }  // namespace athanor
