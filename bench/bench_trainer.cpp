@@ -6,10 +6,11 @@
 // Prints the median step of each, their ratio, and how far ratios of single rounds are apart. Ends with 1
 // where the Trainer's step takes more than 1 % longer, or the weights differ.
 //
-//     bench_trainer ROUNDS loggers
+//     bench_trainer ROUNDS reports
 //
-// The Trainer with --logger json,csv,tensorboard, every 50th step and every single one, beside itself
-// without: the mean step, because one in 50 is what differs. Files lie in the folder for temporary ones.
+// The Trainer with --logger json,csv,tensorboard, every 50th step and every single one, with each --profile,
+// and with all loggers and --profile simple, beside itself without: the mean step, because one in 50 is what
+// differs. Files lie in the folder for temporary ones.
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +18,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -136,8 +138,22 @@ Result by_hand(const Dataset& train) {
   return {ends.median(), ends.mean(), 0, arena.weights_hash()};
 }
 
-/// With all loggers, where they are told of one step in `log_every`.
-Result by_trainer(const Dataset& train, const Dataset& held_out, std::int64_t log_every = 0) {
+/// What a run writes about itself.
+struct Reports {
+  const char* name;
+  std::int64_t log_every = 0;  ///< of all loggers; 0: there is none
+  Profile profile = Profile::none;
+};
+constexpr Reports kReports[] = {{"none"},
+                                {"all loggers, one step in 50", 50},
+                                {"all loggers, every step", 1},
+                                {"--profile simple", 0, Profile::simple},
+                                {"--profile advanced", 0, Profile::advanced},
+                                {"--profile trace", 0, Profile::trace},
+                                {"all loggers, one step in 50, and --profile simple", 50, Profile::simple}};
+constexpr int kKinds = static_cast<int>(std::size(kReports));
+
+Result by_trainer(const Dataset& train, const Dataset& held_out, const Reports& reports = kReports[0]) {
   class Watch final : public Callback {
    public:
     explicit Watch(Ends& ends) : ends_(ends) {}
@@ -151,12 +167,13 @@ Result by_trainer(const Dataset& train, const Dataset& held_out, std::int64_t lo
   config.batch_size = kBatch;
   config.schedule = [](double, std::int64_t) { return schedules::constant(0.01); };
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("bench_trainer.{}", ::getpid());
-  if (log_every > 0) {
+  if (reports.log_every > 0 || reports.profile == Profile::trace) {
     config.run_dir = folder;
     config.checkpoint_every = kSteps + 1;  // none in the way
-    config.log_csv = config.log_tensorboard = true;
-    config.log_every = log_every;
+    config.log_json = config.log_csv = config.log_tensorboard = reports.log_every > 0;
+    config.log_every = std::max<std::int64_t>(reports.log_every, 1);
   }
+  config.profile = reports.profile;
   Net net;
   Ends ends;
   Trainer trainer(config);
@@ -193,31 +210,26 @@ int compare(int rounds) {
   return equal && ratio <= 1 + kMostOver ? 0 : 1;
 }
 
-int compare_loggers(int rounds) {
+int compare_reports(int rounds) {
   const auto train = synthetic(kSpec, kBatch * kSteps, 1), held_out = synthetic(kSpec, kBatch, 2);
-  constexpr std::int64_t kEvery[]{0, 50, 1};
-  std::vector<double> wall[3], cpu[3], ratios[3], cpu_ratios[3];
+  std::vector<double> wall[kKinds], ratios[kKinds], cpu_ratios[kKinds];
   bool equal = true;
   for (int i = 0; i < rounds; ++i) {
-    Result of[3];
-    for (int k = 0; k < 3; ++k) {  // each comes first, second and last in turn
-      const int turn = (i + k) % 3;
-      of[turn] = by_trainer(*train, *held_out, kEvery[turn]);
+    Result of[kKinds];
+    for (int k = 0; k < kKinds; ++k) {  // each comes first, second, ... in turn
+      const int turn = (i + k) % kKinds;
+      of[turn] = by_trainer(*train, *held_out, kReports[turn]);
     }
-    for (int k = 0; k < 3; ++k) {
+    for (int k = 0; k < kKinds; ++k) {
       wall[k].push_back(of[k].mean_s);
-      cpu[k].push_back(of[k].cpu_s);
       ratios[k].push_back(of[k].mean_s / of[0].mean_s);
       cpu_ratios[k].push_back(of[k].cpu_s / of[0].cpu_s);
       equal = equal && of[k].weights == of[0].weights;
     }
   }
-  for (const int k : {0, 1, 2}) {
-    fmt::print("{}: {:.1f} us a step, ratio {:.4f}; of CPU time {:.1f} us, ratio {:.4f}\n",
-               k == 0 ? "no logger" : fmt::format("all loggers, one step in {}", kEvery[k]),
-               1e6 * median_of(wall[k]), median_of(ratios[k]), 1e6 * median_of(cpu[k]),
-               median_of(cpu_ratios[k]));
-  }
+  for (int k = 0; k < kKinds; ++k)
+    fmt::print("{:<50} {:7.1f} us a step, ratio {:.4f}; of CPU time {:.4f}\n", kReports[k].name,
+               1e6 * median_of(wall[k]), median_of(ratios[k]), median_of(cpu_ratios[k]));
   fmt::print("weights {}\n", equal ? "equal" : "differ");
   return equal ? 0 : 1;
 }
@@ -227,6 +239,6 @@ int compare_loggers(int rounds) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 31;
-  const bool loggers = argc > 2 && std::string_view(argv[2]) == "loggers";
-  return loggers ? athanor::bench::compare_loggers(rounds) : athanor::bench::compare(rounds);
+  const bool reports = argc > 2 && std::string_view(argv[2]) == "reports";
+  return reports ? athanor::bench::compare_reports(rounds) : athanor::bench::compare(rounds);
 }
