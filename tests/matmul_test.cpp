@@ -11,6 +11,7 @@
 #include "kernels/copy.h"
 #include "kernels/matmul.h"
 #include "tests/support/compare.h"
+#include "tests/support/exact_values.h"
 
 namespace athanor {
 namespace {
@@ -18,21 +19,9 @@ namespace {
 using test::close;
 using test::epsilon_of;
 using test::same_bits;
+using test::values;
 
 constexpr MatmulImpl kImpls[] = {MatmulImpl::automatic, MatmulImpl::reference};
-
-// Small integers over 8: exact in every floating dtype, and so are their products and short sums.
-Tensor values(const Shape& shape, DType dtype, int seed) {
-  std::vector<double> numbers(static_cast<std::size_t>(shape.numel()));
-  std::uint32_t state = 12345u + static_cast<std::uint32_t>(seed) * 7919u;
-  for (double& number : numbers) {
-    state = state * 1664525u + 1013904223u;
-    number = (static_cast<int>(state >> 24) % 17 - 8) / 8.0;
-  }
-  const Tensor exact = Tensor::from(numbers, shape), cast = Tensor::empty(shape, {dtype});
-  kernels::copy(cpu_context(), exact, cast);
-  return cast;
-}
 
 Tensor swapped(const Tensor& x) {  // the transpose of a dense [..., N, M] as a view [..., M, N]
   Shape shape = x.shape();

@@ -257,8 +257,8 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out
   });
 }
 
-// The run may train, and goes on with what is in its folder, or nothing is: a run that is refused changes
-// none of it.
+// From here on the run writes into its folder: nothing has spoken against it. One that is refused before
+// leaves the files of an earlier run as they are.
 void Trainer::begin_record() {
   begun_ = true;
   if (strategy_->is_rank0() && !config_.run_dir.empty() && !config_.flags.empty())

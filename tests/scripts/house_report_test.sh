@@ -61,7 +61,7 @@ for file in tests/cuda/long_test.cpp tests/long.py examples/long.sh bench/long.h
   echo >>"$file"
   goes_red "$file has 451 lines: split it, 450 are the most"
   printf '\n`%s` (451 lines) is to be split.\n' "$file" >>HACKING.md
-  found=$("${report[@]}" --root .) || die "$file may be so long for now"
+  found=$("${report[@]}" --root .) || die "$file is listed in HACKING.md as longer, but is refused"
   grep -qxF "$file: 451 lines, still to be split" <<<"$found" || die "$file is not reported: $found"
   echo >>"$file"
   goes_red "$file has 452 lines: split it, 451 are the most"

@@ -91,8 +91,8 @@ fs::path model_of(const fs::path& given) {
   if (!fs::exists(path, ignored))
     detail::fail<IoError>(
         "model: {} must hold model.safetensors, but does not: its run is not over (go on with --resume "
-        "auto), or "
-        "has failed",
+        "auto), "
+        "or has failed",
         given.string());
   return path;
 }

@@ -12,8 +12,7 @@
 namespace athanor {
 
 /// --logger csv: metrics.csv in the run's folder, a row for each logged step, each validation within an
-/// epoch, and each epoch. RFC 4180: lines
-/// end with CR LF, and all have the columns that the first one names.
+/// epoch, and each epoch. RFC 4180: lines end with CR LF, and all have the columns that the first one names.
 ///
 /// They are fixed when the first row is written: those that every run has, and then, of what training steps
 /// have logged by then, NAME, train_NAME and val_NAME. What comes later is in the last column, `others`, as

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <limits>
 #include <string>
 
 #include <fmt/format.h>
@@ -54,7 +55,7 @@ constexpr const char* name_of(StepResult result) {
 
 /// Appends a number as f32 has it, whole ones as such; `missing` where it is not finite.
 inline void append_number(std::string& to, double value, const char* missing) {
-  if (!std::isfinite(static_cast<float>(value))) {
+  if (!(std::abs(value) <= std::numeric_limits<float>::max())) {  // a NaN, too
     to += missing;
   } else if (value == std::floor(value) && std::abs(value) < 1e15) {
     fmt::format_to(std::back_inserter(to), "{}", static_cast<std::int64_t>(value));

@@ -98,8 +98,8 @@ std::string text_by_layer(const std::vector<OpTotal>& totals) {
   int widest = 5;
   for (const OpTotal& one : totals) {
     const std::string name = one.layer ? one.layer : "(outside of layers)";
-    auto found =
-        std::find_if(layers.begin(), layers.end(), [&](const LayerTotal& layer) { return layer.name == name; });
+    auto found = std::find_if(layers.begin(), layers.end(),
+                              [&](const LayerTotal& layer) { return layer.name == name; });
     if (found == layers.end()) {
       widest = std::max(widest, terminal::width_of(name));
       found = layers.insert(found, {name});

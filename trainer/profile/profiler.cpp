@@ -65,10 +65,9 @@ void Profiler::on_fit_begin(Trainer& trainer, const FitInfo& info) {
     networks_->name_layers(true);
   }
   if (kind_ == Profile::trace) {
-    trace_ = config.run_dir.empty()
-                 ? std::filesystem::path()
-                 : config.run_dir /
-                       (config.phase.empty() ? "trace.json" : fmt::format("trace_{}.json", config.phase));
+    if (config.run_dir.empty()) not_written_ = "the run has no folder";
+    trace_ =
+        config.run_dir / (config.phase.empty() ? "trace.json" : fmt::format("trace_{}.json", config.phase));
     name_thread("training");
     start_trace();
   }
@@ -108,7 +107,7 @@ void Profiler::end() {
 
 void Profiler::on_train_end(Trainer&) {
   end();
-  if (kind_ != Profile::trace || trace_.empty()) return;
+  if (kind_ != Profile::trace || !not_written_.empty()) return;
   const std::vector<std::string> lists = strategy_.gather(trace_json(strategy_.rank()));
   try {
     strategy_.run_on_rank0([&] { write_trace(trace_.string(), lists); });
@@ -203,11 +202,9 @@ std::string Profiler::text() const {
   if (opening_s_ > 0)
     text +=
         fmt::format("  of data, {:.3f} s were opening: first reads, and the workers' start\n", opening_s_);
-  if (kind_ == Profile::trace)
-    return text += trace_.empty() ? "\nno trace: the run has no folder\n"
-                   : not_written_.empty()
-                       ? fmt::format("\ntrace   {}: open it in ui.perfetto.dev\n", trace_.string())
-                       : fmt::format("\nno trace: {}\n", not_written_);
+  if (kind_ == Profile::trace && not_written_.empty())
+    return text += fmt::format("\ntrace   {}: open it in ui.perfetto.dev\n", trace_.string());
+  if (kind_ == Profile::trace) return text += fmt::format("\nno trace: {}\n", not_written_);
   if (kind_ == Profile::advanced) text += fmt::format("\n{}", text_by_layer(totals()));
   return text += fmt::format("\n{}", text_by_op(totals(), roof_));
 }

@@ -60,7 +60,8 @@ void print(const PredictOptions& options, const Predictor& predictor, const fs::
 }
 
 /// Of all that can be read; false where one cannot, which stderr names.
-bool predict_batch(const PredictOptions& options, const Predictor& predictor, std::span<const fs::path> files) {
+bool predict_batch(const PredictOptions& options, const Predictor& predictor,
+                   std::span<const fs::path> files) {
   const ImageSpec& spec = predictor.info().images;
   const Tensor all = Tensor::empty({std::ssize(files), spec.height, spec.width, spec.channels}, {DType::u8});
   std::vector<fs::path> known;
