@@ -32,12 +32,13 @@ constexpr std::string_view name_of(Precision precision) {
   return "?";
 }
 
-/// The precision of that name; "32", "bf16-mixed" and "16-mixed" are names too. Nothing for any other.
+/// The precision of that name, or of the name that Lightning has for it: "32", "32-true", "bf16-mixed", "16",
+/// "16-mixed". Nothing for any other.
 constexpr std::optional<Precision> precision_named(std::string_view name) {
-  if (name == "f32" || name == "32") return Precision::f32;
+  if (name == "f32" || name == "32" || name == "32-true") return Precision::f32;
   if (name == "tf32") return Precision::tf32;
   if (name == "bf16" || name == "bf16-mixed") return Precision::bf16;
-  if (name == "f16" || name == "16-mixed") return Precision::f16;
+  if (name == "f16" || name == "16" || name == "16-mixed") return Precision::f16;
   return std::nullopt;
 }
 

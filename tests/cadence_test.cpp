@@ -148,7 +148,8 @@ TEST(ValEvery, AResumedRunMakesTheSameValidations) {
     EXPECT_EQ(resumed.run.report.weights_hash, whole.run.report.weights_hash) << at;
     EXPECT_EQ(resumed.run.report.test_loss, whole.run.report.test_loss) << at;
     Steps left = whole.validations;
-    std::erase_if(left, [&](std::int64_t step) { return std::abs(step) < at; });
+    // One at the end of an epoch comes before the checkpoint of that step, one within an epoch after it.
+    std::erase_if(left, [&](std::int64_t step) { return std::abs(step) < at || step == at; });
     EXPECT_EQ(resumed.validations, left) << at;
   }
 }

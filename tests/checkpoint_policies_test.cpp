@@ -105,6 +105,33 @@ TEST_F(CheckpointPolicies, TheBestAreKeptBesideTheNewest) {
   EXPECT_EQ(steps(), whole);
 }
 
+TEST_F(CheckpointPolicies, TheBestMayBeWithinAnEpoch) {
+  TrainerConfig config = saving(for_epochs(4), 2);
+  config.val_every = {2, false};
+  config.checkpoint_keep = config.save_top_k = 1;
+  config.early_stop = EarlyStop{"val_loss", EarlyStop::kNever};
+  config.schedule = [](double, std::int64_t) { return schedules::constant(1.5); };
+  using Losses = std::vector<std::pair<double, std::int64_t>>;
+  class Validations final : public Callback {
+   public:
+    explicit Validations(Losses& losses) : losses_(losses) {}
+    void on_validated(Trainer&, const EpochReport& report) override {
+      losses_.emplace_back(report.val_loss, report.steps.attempted());
+    }
+
+   private:
+    Losses& losses_;
+  };
+  Losses losses;
+  std::vector<std::unique_ptr<Callback>> callbacks;
+  callbacks.push_back(std::make_unique<Validations>(losses));
+  ResumeNet model;
+  train(config, model, {}, std::move(callbacks));
+  const std::int64_t best = std::min_element(losses.begin(), losses.end())->second;
+  EXPECT_EQ(steps(), (std::set<std::int64_t>{20, best}));
+  ASSERT_NE(best % 5, 0) << "else this shows nothing";
+}
+
 TEST_F(CheckpointPolicies, TheBestNeedAMetric) {
   TrainerConfig config = saving(for_epochs(1), 0);
   config.save_top_k = 1;

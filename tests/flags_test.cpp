@@ -128,6 +128,9 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_EQ(lightning.profile, Profile::simple);
   EXPECT_EQ(lightning.precision, Precision::bf16);
   EXPECT_EQ(parse({"--precision", "32"}).precision, Precision::f32);
+  EXPECT_EQ(parse({"--precision", "32-true"}).precision, Precision::f32);
+  EXPECT_EQ(parse({"--precision", "16"}).precision, Precision::f16);
+  EXPECT_EQ(parse({"--precision", "BF16"}).precision, Precision::bf16);
   EXPECT_EQ(parse({"--precision", "16-mixed"}).precision, Precision::f16);
   EXPECT_EQ(parse({"--lr", "1e-3"}).lr, 1e-3);
 }
@@ -139,6 +142,8 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
   };
   const std::vector<Case> cases{
       {{"--epoch", "3"}, "did you mean '--epochs'"},
+      {{"--lr", "--epochs", "3"}, "--lr: must have its value behind it, but is followed by --epochs"},
+      {{"--max_epochs", "-1"}, "--epochs: must be a number, but got -1; where --max-time"},
       {{"--batchsize=3"}, "did you mean '--batch-size'"},
       {{"--modle", "lenet5"}, "did you mean '--model'"},
       {{"--model", "resnet2"}, "did you mean 'resnet20'"},
@@ -168,6 +173,7 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
       {{"--early-stop", "val_loss"}, "METRIC:PATIENCE"},
       {{"--early-stop", "val_los:3"}, "did you mean 'val_loss'"},
       {{"--early-stop", "val_loss:0"}, "at least 1"},
+      {{"--early-stop", "val_loss:lower"}, "must be METRIC:PATIENCE, METRIC:PATIENCE:min or"},
       {{"--freeze", "layer1:0"}, "--freeze: must be at least 1, but got 0"},
       {{"--freeze", "layer1:soon"}, "--freeze: must be a whole number, but got 'soon'"},
       {{"--freeze", ":3"}, "--freeze: must be a part of the network, or PREFIX:EPOCHS, but got ':3'"},

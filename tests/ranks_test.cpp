@@ -344,6 +344,18 @@ TEST(Ranks, TimeIsRank0s) {
   EXPECT_EQ(limited(1)[0].report.stopped_by, StoppedBy::max_steps);
 }
 
+// What ranks agree on at a validation does not take the place of what a step's votes bring.
+TEST(Ranks, ValidatingAfterEachStepLosesNoVote) {
+  TrainerConfig config = ranks_config();
+  config.val_every = {1, false};
+  config.limit_val_batches = {1, 1};
+  config.max_time_s = 1e-9;
+  const auto ended = train_ranks(2, config);
+  expect_alike(ended);
+  EXPECT_EQ(ended[0].report.stopped_by, StoppedBy::max_time);
+  EXPECT_LE(ended[0].report.steps.applied, 2);
+}
+
 TEST(Ranks, EarlyStoppingAndItsBestWeightsAreTheSame) {
   TrainerConfig config = ranks_config();
   config.max_steps = -1;

@@ -17,6 +17,7 @@
 #include "support/small_training.h"
 #include "support/temp_dir.h"
 #include "tensor/error.h"
+#include "tensor/stream.h"
 #include "trainer/flags/detail/recipe_file.h"
 #include "trainer/flags/detail/spellings.h"
 #include "trainer/plateau.h"
@@ -109,6 +110,27 @@ TEST(Recipe, AFlagReplacesWhatTheProgramBrings) {
   EXPECT_THROW(check_recipe_is_used(parse({"--scale-lr", "linear:256"}), false, true), ArgumentError);
   EXPECT_NO_THROW(check_recipe_is_used(parse({"--scale-lr", "linear:256"}, own), false, false));
   EXPECT_NO_THROW(check_recipe_is_used(parse({}, own), true, true));
+}
+
+TEST(Recipe, AFlagThatNothingReadsIsRefused) {
+  const auto refused = [](const std::vector<std::string>& flags) {
+    return message_of([&] { check_recipe_is_used(parse(flags), false, false); });
+  };
+  EXPECT_EQ(refused({"--optimizer", "adamw", "--momentum", "0.9"}),
+            "--momentum: must be left out, for adamw has none; it has --betas");
+  EXPECT_EQ(refused({"--optimizer=AdamW", "--betas=0.9,0.99"}), "");
+  EXPECT_EQ(refused({"--nesterov", "on", "--optimizer", "adam"}),
+            "--nesterov: must be left out, for adam has none; it has --betas");
+  EXPECT_EQ(refused({"--betas", "0.9,0.99"}),
+            "--betas: must be left out, for sgd has none; it has --momentum");
+  EXPECT_EQ(refused({"--optimizer=muon", "--betas=0.9,0.99", "--momentum=0.9"}), "");
+  EXPECT_EQ(refused({"--schedule=constant", "--min-lr=0.001"}),
+            "--min-lr: must be left out, for the learning rate is constant; choose another --schedule");
+  EXPECT_EQ(refused({"--schedule=plateau", "--min-lr=0.001"}), "");
+  // A run's recipe lists both, so that any version trains the same way again.
+  const test::TempDir folder;
+  std::ofstream(folder / "adamw.toml") << "optimizer = \"adamw\"\nmomentum = \"0.9\"\n";
+  EXPECT_EQ(refused({"--recipe", (folder / "adamw.toml").string()}), "");
 }
 
 // Schedules ------------------------------------------------------------------------------------------------
@@ -282,20 +304,29 @@ TEST(RecipeFile, DamageIsSaidInALine) {
 // Other trainers' words ------------------------------------------------------------------------------------
 
 TEST(Spellings, WhatMeansTheSameIsTaken) {
-  const std::vector<std::string> known{"--max-epochs", "--devices",  "--optimizer", "--warmup",
-                                       "--profile",    "--profiler", "--sync-bn",   "--lr"};
+  const std::vector<std::string> known{"--max-epochs", "--devices", "--device",       "--optimizer",
+                                       "--warmup",     "--profile", "--profiler",     "--sync-bn",
+                                       "--lr",         "--resume",  "--fast-dev-run", "--precision"};
   using Words = std::vector<std::string>;
   EXPECT_EQ(in_our_words({"--max_epochs", "5", "--opt=adamw"}, known),
             (Words{"--max-epochs", "5", "--optimizer=adamw"}));
-  EXPECT_EQ(in_our_words({"--gpus", "-1"}, known), (Words{"--devices", "auto"}));
+  EXPECT_EQ(in_our_words({"--gpus", "-1"}, known), (Words{"--device=cuda", "--devices=auto"}));
+  EXPECT_EQ(in_our_words({"--gpus=2"}, known), (Words{"--device=cuda", "--devices=2"}));
+  EXPECT_EQ(in_our_words({"--gpus", "0", "--lr", "1"}, known), (Words{"--device=cpu", "--lr", "1"}));
   EXPECT_EQ(in_our_words({"--devices=-1"}, known), (Words{"--devices=auto"}));
   EXPECT_EQ(in_our_words({"--warmup-epochs", "5", "--learning_rate=1"}, known),
-            (Words{"--warmup", "5e", "--lr=1"}));
+            (Words{"--warmup=5e", "--lr=1"}));
   EXPECT_EQ(in_our_words({"--warmup-epochs=5"}, known), (Words{"--warmup=5e"}));
   EXPECT_EQ(in_our_words({"--profiler"}, known), (Words{"--profiler=simple"}));
   EXPECT_EQ(in_our_words({"--profiler", "--lr", "1"}, known), (Words{"--profiler=simple", "--lr", "1"}));
   EXPECT_EQ(in_our_words({"--profiler", "trace"}, known), (Words{"--profiler", "trace"}));
   EXPECT_EQ(in_our_words({"--sync-batchnorm"}, known), (Words{"--sync-bn"}));
+  EXPECT_EQ(in_our_words({"--ckpt_path", "last"}, known), (Words{"--resume=auto"}));
+  EXPECT_EQ(in_our_words({"--ckpt-path=a.safetensors"}, known), (Words{"--resume=a.safetensors"}));
+  EXPECT_EQ(in_our_words({"--fast_dev_run", "5", "--lr", "1"}, known),
+            (Words{"--fast-dev-run=5", "--lr", "1"}));
+  EXPECT_EQ(in_our_words({"--fast_dev_run=True"}, known), (Words{"--fast-dev-run=1"}));
+  EXPECT_EQ(in_our_words({"--fast-dev-run", "photos"}, known), (Words{"--fast-dev-run", "photos"}));
   EXPECT_EQ(in_our_words({"--bs", "3", "a_b", "--"}, known), (Words{"--bs", "3", "a_b", "--"}))
       << "no such flag here";
 }
@@ -306,7 +337,10 @@ TEST(Spellings, WhatHasNoTwinIsAnswered) {
   EXPECT_SAYS(parse({"--swa"}), "use --ema DECAY");
   EXPECT_SAYS(parse({"--reprob", "0.2"}), "random-erasing");
   EXPECT_SAYS(parse({"--epocs", "3"}), "did you mean '--epochs'");
-  EXPECT_EQ(parse({"--gpus", "1", "--bs", "8", "--smoothing=0.2"}).batch_size, 8);
+  EXPECT_EQ(parse({"--bs", "8", "--smoothing=0.2"}).batch_size, 8);
+  if (cuda_device_count() == 0) {
+    EXPECT_THROW(parse({"--gpus", "1"}), BackendError);
+  }
 }
 
 }  // namespace

@@ -184,7 +184,7 @@ TEST(Task, EarlyStoppingWatchesWhatItLogs) {
     EXPECT_STREQ(
         error.what(),
         "--early-stop: the metric must be one of train_loss, val_loss, train_samples, val_score, but got "
-        "'val_scare'");
+        "'val_scare'; did you mean 'val_score'?");
   }
   config.early_stop = EarlyStop{"val_score", 2};
   EXPECT_THROW(Trainer{config}, ArgumentError) << "is less of it better, or more?";

@@ -1,5 +1,6 @@
 #include "trainer/early_stopping.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -8,6 +9,7 @@
 
 #include "optim/load.h"
 #include "tensor/error.h"
+#include "tensor/nearest.h"
 #include "trainer/trainer.h"
 
 namespace athanor {
@@ -27,6 +29,12 @@ EarlyStopRule::Verdict EarlyStopRule::update(double value) {
     return reached ? Verdict::reached : Verdict::improved;
   }
   return ++bad_in_a_row >= patience ? Verdict::stop : Verdict::waiting;
+}
+
+void check_metric(const EarlyStop& options, const std::vector<std::string>& measured) {
+  ATH_CHECK(std::find(measured.begin(), measured.end(), options.metric) != measured.end(),
+            "{}: the metric must be one of {}, but got '{}'{}", options.flag(), fmt::join(measured, ", "),
+            options.metric, did_you_mean(options.metric, measured));
 }
 
 EarlyStopping::EarlyStopping(const EarlyStop& options)
@@ -87,12 +95,8 @@ void EarlyStopping::check_measured(const EpochReport& report, double value) cons
   for (const char* name : {"val_loss", "val_accuracy"}) {
     if (!std::isnan(report.value_of(name))) names.emplace_back(name);
   }
-  for (const NamedValue& one : report.others) {
-    if (one.name == metric_) return;
-    names.push_back(one.name);
-  }
-  detail::fail<>("{}: the metric must be one of {}, but got '{}'", options_.flag(), fmt::join(names, ", "),
-                 metric_);
+  for (const NamedValue& one : report.others) names.push_back(one.name);
+  check_metric(options_, names);
 }
 
 void EarlyStopping::keep(const Trainer& trainer, const EpochReport& report) {

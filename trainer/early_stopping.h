@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/callback.h"
 #include "trainer/config.h"
@@ -26,6 +27,9 @@ struct EarlyStopRule {
   std::int64_t best_at = -1;  ///< the validation that gave it, 0 is the first; -1: none yet
   std::int64_t seen = 0, bad_in_a_row = 0;
 };
+
+/// Throws ArgumentError where what it watches is none of the names, which are all that a run measures.
+void check_metric(const EarlyStop& options, const std::vector<std::string>& measured);
 
 /// Stops training by that rule, and puts the best epoch's weights and statistics back at the end, whatever
 /// ended it.

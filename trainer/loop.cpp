@@ -22,7 +22,7 @@ FitReport Run::train() {
       name_unused();
       limits_.after_step(position_.attempted);
       check_overflows(strategy_.known(step_), overflow_patience());
-      if (limits_.take_save_request() || checkpoints_.due(position_.attempted)) {
+      if (limits_.take_save_request() || save_is_due()) {
         limits_.agree(true);  // the run that goes on from here must know whether it had ended
         save();
       }
@@ -143,7 +143,8 @@ void Run::end_epoch() {
   position_.epoch_samples = position_.epoch_steps = 0;
   ++position_.epoch;
   const bool over = limits_.stopped() || position_.epoch == config_.epochs;
-  if (reported && whole && (over || config_.saves_each_epoch())) save();
+  const bool due = over || config_.saves_each_epoch() || checkpoints_.due(position_.attempted);
+  if (reported && whole && due) save();
 }
 
 }  // namespace athanor

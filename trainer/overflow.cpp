@@ -74,10 +74,10 @@ void check_overflows(const StepState& known, std::int64_t patience, const StepBu
     if (op == kNothingFound) op = found;
   }
   detail::fail<DivergedError>(
-      "trainer: gradients must be finite, but were not for {} consecutive steps at the minimum loss scale "
-      "{}; "
-      "first bad parameter: {}; checked op by op: {}; {}",
-      now.stuck_steps, now.loss_scale, parameter, op,
+      "trainer: gradients must be finite, but were not for {} consecutive steps{}; first bad parameter: {}; "
+      "checked op by op: {}; {}",
+      now.stuck_steps,
+      now.loss_scale == 1 ? "" : fmt::format(" at loss scale {}, the lowest", now.loss_scale), parameter, op,
       advice_on_divergence(arenas.at(0)->options().precision));
 }
 

@@ -264,6 +264,12 @@ void Run::save() {
   tell_of_checkpoint();
 }
 
+// What is due after an epoch's last step is saved when the epoch has been reported: a run that goes on from
+// there does not report it again.
+bool Run::save_is_due() const {
+  return checkpoints_.due(position_.attempted) && feeding_.samples_of_step(position_.epoch_samples) > 0;
+}
+
 void Run::tell_of_checkpoint() {
   if (!checkpoints_.take_written()) return;
   notify([&](Callback& c) { c.on_checkpoint(trainer_, checkpoints_.newest()); });

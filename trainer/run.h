@@ -86,6 +86,7 @@ class Run : private Minimizer {
   void begin();
   void resume();
   void save();
+  bool save_is_due() const;
   void tell_of_checkpoint();
   void check_overflows(const StepState& known, std::int64_t patience);
   void repeat_step();

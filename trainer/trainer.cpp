@@ -13,6 +13,7 @@
 #include "data/detail/cores.h"
 #include "optim/step.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/checkpoints/run_folder.h"
 #include "trainer/classifier.h"
@@ -89,6 +90,15 @@ template <class Context> void set_up(Context& context, const TrainerConfig& conf
   try_threads(cpu_context().threads());
   context.deterministic = config.deterministic;
   if constexpr (requires { context.tf32; }) context.tf32 = config.precision == Precision::tf32;
+}
+
+/// What can be known of it before its first epoch. A task of its own measures what it likes.
+void check_for_classifier(const TrainerConfig& config, const Dataset& train) {
+  if (config.early_stop) check_metric(*config.early_stop, {"train_loss", "val_loss", "val_accuracy"});
+  if (train.spec().classes != 1) return;
+  const std::vector<std::string> names = train.class_names();
+  detail::fail<>("data: images to classify must be of two classes or more, but all are of {}",
+                 names.empty() ? "one" : fmt::format("'{}'", printable(names[0])));
 }
 
 void make_run_dir(const std::filesystem::path& folder) {
@@ -206,6 +216,7 @@ void Trainer::choose_run_dir(const std::vector<Setting>& settings) {
 }
 
 FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& held_out) {
+  check_for_classifier(config_, train);
   const Tensor weights = config_.balanced_classes ? balanced_weights(train).to(config_.device) : Tensor();
   Classifier classifier(model, train.spec().classes, config_.label_smoothing, weights);
   classifier.watch([&](const Tensor& losses, const Tensor& logits, const Batch& batch) {

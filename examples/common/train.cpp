@@ -23,7 +23,7 @@ namespace athanor::examples {
 namespace {
 
 void begin_with(nn::Module& model, const TrainerConfig& config, std::int64_t classes, bool tell) {
-  const std::filesystem::path& file = config.pretrained;
+  const std::filesystem::path file = model_of(config.pretrained);  // of a run, where it is a folder
   nn::Pretrained taken;
   try {
     taken = load_weights(file, model, {.reset_head = config.reset_head});
@@ -65,7 +65,7 @@ int validate(const TrainerConfig& config, const Dataset& held_out) {
   ATH_CHECK(!config.pretrained.empty() || !config.run_dir.empty() || !config.run_root.empty(),
             "--validate-only: needs --pretrained FILE, the model of a run, or --run-dir DIR");
   const std::filesystem::path run = config.run_dir.empty() ? config.run_root / "latest" : config.run_dir;
-  const ModelFile model = load_model(config.pretrained.empty() ? model_path(run, "") : config.pretrained);
+  const ModelFile model = load_model(model_of(config.pretrained.empty() ? run : config.pretrained));
   fmt::print("{}", text_of(model, config, held_out, "the images to validate on of " + config.program));
   return kExitDone;
 }

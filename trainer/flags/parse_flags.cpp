@@ -95,6 +95,17 @@ void refuse_extras(const CLI::App& app, const std::string& program) {
                  answer.empty() ? did_you_mean(name, names_of(app)) : ": " + answer);
 }
 
+/// A flag takes the word behind it for its value: not where that is a flag.
+void refuse_missing_values(const CLI::App& app, const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    const CLI::Option* const option =
+        words[i].starts_with("--") ? app.get_option_no_throw(words[i]) : nullptr;
+    ATH_CHECK(!option || option->get_items_expected_min() == 0 || !words[i + 1].starts_with("--"),
+              "{}: must have its value behind it, but is followed by {}", words[i], words[i + 1]);
+    if (option && option->get_items_expected_min() > 0) ++i;
+  }
+}
+
 /// The value of --recipe on the command line; empty: there is none.
 std::string recipe_of(const std::vector<std::string>& words) {
   std::string recipe;
@@ -204,6 +215,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   add_shared(flags, config);
   add_own(flags, config, own);
   std::vector<std::string> words = in_our_words({argv + std::min(argc, 1), argv + argc}, names_of(app));
+  refuse_missing_values(app, words);
   const std::string recipe = recipe_of(words);
   std::vector<std::string> by_recipe;
   if (!recipe.empty()) {

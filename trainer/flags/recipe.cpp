@@ -204,21 +204,30 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, Parameter
                               .nesterov = config.nesterov && config.momentum > 0});
 }
 
+// What a recipe's file says beyond what is used is no mistake: each lists all that a run can have.
 void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules) {
-  const auto check_unused = [&](const char* what, std::initializer_list<const char*> names) {
+  const auto check_unused = [&](const std::string& why, std::initializer_list<const char*> names) {
     for (const FlagValue& flag : config.flags) {
       const bool is_one = std::find(names.begin(), names.end(), flag.name) != names.end();
-      ATH_CHECK(!is_one || flag.from == "default", "{}: must be left out, for {} brings {} of its own",
-                flag.name, config.program, what);
+      ATH_CHECK(!is_one || flag.from != "flag", "{}: must be left out, for {}", flag.name, why);
     }
   };
-  if (own_optimizers || config.optimizer)
-    check_unused("optimizers",
+  const std::string brings = config.program + " brings ";
+  if (own_optimizers || config.optimizer) {
+    check_unused(brings + "optimizers of its own",
                  {"--optimizer", "--momentum", "--nesterov", "--betas", "--weight-decay", "--decay"});
+  } else if (config.optimizer_kind == OptimizerKind::sgd) {
+    check_unused("sgd has none; it has --momentum", {"--betas"});
+  } else if (config.optimizer_kind != OptimizerKind::muon) {
+    check_unused(fmt::format("{} has none; it has --betas", name_of(config.optimizer_kind)),
+                 {"--momentum", "--nesterov"});
+  }
   if (own_schedules || config.schedule)
-    check_unused("learning rates", {"--schedule", "--warmup", "--min-lr"});
-  if (own_schedules)
-    check_unused("learning rates", {"--lr", "--scale-lr"});  // config.schedule gets the scaled rate
+    check_unused(brings + "learning rates of its own", {"--schedule", "--warmup", "--min-lr"});
+  else if (config.schedule_options.kind == ScheduleKind::constant)
+    check_unused("the learning rate is constant; choose another --schedule", {"--min-lr"});
+  if (own_schedules)  // config.schedule gets the scaled rate
+    check_unused(brings + "learning rates of its own", {"--lr", "--scale-lr"});
 }
 
 std::string describe_recipe(const TrainerConfig& config) {

@@ -60,7 +60,7 @@ Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int
 bool depends_on_length(const TrainerConfig& config);
 /// The program's optimizer, where it has one, else --optimizer. Its groups' rates begin at `first_slot`.
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena, int first_slot);
-/// Throws ArgumentError, naming the flag, where one was given that such a run does not read.
+/// Throws ArgumentError, naming the flag, where the command line has one that such a run does not read.
 void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules);
 /// "sgd (momentum 0.9, weight decay 0.0005), learning rate up to 0.1, one-cycle", for a person.
 std::string describe_recipe(const TrainerConfig& config);

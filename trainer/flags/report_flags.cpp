@@ -70,12 +70,12 @@ namespace {
 
 /// What a model begins with; a task's networks are the program's to fill.
 void add_beginning_flags(FlagTable& flags, TrainerConfig& config) {
-  flags.add(
-      "--pretrained FILE",
-      "initial weights: a run's model, a checkpoint, or safetensors or a .pth of torchvision's or timm's "
-      "model of this name; if the number of classes differs, the last layer starts from random weights "
-      "[random]",
-      config.pretrained, path);
+  flags.add("--pretrained FILE",
+            "initial weights: a run's folder or model, a checkpoint, or safetensors or a .pth of "
+            "torchvision's or timm's "
+            "model of this name; if the number of classes differs, the last layer starts from random weights "
+            "[random]",
+            config.pretrained, path);
   flags.on("--reset-head",
            "with --pretrained: the last layer starts from random weights where the number of classes is the "
            "same, too",

@@ -1,7 +1,7 @@
 #include "trainer/flags/detail/spellings.h"
 
 #include <algorithm>
-#include <cctype>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -53,6 +53,15 @@ constexpr Same kSame[] = {
     {"--enable-model-summary", "--summary"},
     {"--arch", "--model"},
     {"--val-check-interval", "--val-every", "e"},
+};
+
+/// A value that is called otherwise here.
+struct SameValue {
+  std::string_view flag, theirs, ours;
+};
+constexpr SameValue kSameValues[] = {
+    {"--devices", "-1", "auto"},  {"--resume", "last", "auto"},    {"--profile", "", "simple"},
+    {"--profiler", "", "simple"}, {"--fast-dev-run", "true", "1"}, {"--fast-dev-run", "True", "1"},
 };
 
 /// One that has no twin here, and what to do instead.
@@ -134,42 +143,56 @@ const Same* twin_of(std::string_view flag) {
   return found == std::end(kSame) ? nullptr : &*found;
 }
 
+/// A flag as we call it, and what is to stand behind its value.
+struct OurName {
+  std::string flag;
+  std::string_view behind = {};
+};
+OurName name_here(const std::string& theirs, std::span<const std::string> known) {
+  if (is(known, theirs)) return {theirs};
+  if (const std::string name = dashed(theirs); is(known, name)) return {name};
+  const Same* const twin = twin_of(dashed(theirs));
+  if (twin && is(known, std::string(twin->ours))) return {std::string(twin->ours), twin->behind};
+  return {theirs};
+}
+
+/// The flag's value as we say it; nullopt where it is the same.
+std::optional<std::string> value_here(const OurName& name, const std::string& theirs) {
+  for (const SameValue& one : kSameValues) {
+    if (one.flag == name.flag && one.theirs == theirs) return std::string(one.ours);
+  }
+  const bool number = !theirs.empty() && theirs.find_first_not_of("0123456789") == std::string::npos;
+  if (name.flag == "--fast-dev-run" && number) return theirs;  // ours stands behind '='
+  if (!name.behind.empty() && !theirs.empty()) return theirs + std::string(name.behind);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<std::string> in_our_words(const std::vector<std::string>& arguments,
                                       const std::vector<std::string>& known) {
   std::vector<std::string> ours;
-  std::string_view behind;  // to be written behind the next argument
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    const bool is_last = i + 1 == arguments.size();
-    if (!argument.starts_with("--") || argument.size() < 3) {
-      ours.push_back(argument + std::string(behind));
-      behind = {};
+  for (auto at = arguments.begin(); at != arguments.end(); ++at) {
+    if (!at->starts_with("--") || at->size() < 3) {
+      ours.push_back(*at);
       continue;
     }
-    const std::size_t equals = argument.find('=');
-    std::string name = argument.substr(0, equals);
-    std::string value = equals == std::string::npos ? "" : argument.substr(equals);
-    if (!is(known, name) && (is(known, dashed(name)) || twin_of(dashed(name)))) name = dashed(name);
-    if (const Same* const twin = is(known, name) ? nullptr : twin_of(name);
-        twin && is(known, std::string(twin->ours))) {
-      name = twin->ours;
-      if (value.empty())
-        behind = twin->behind;
-      else
-        value += twin->behind;
+    const std::size_t equals = at->find('=');
+    const bool joined = equals != std::string::npos;
+    const bool apart = !joined && at + 1 != arguments.end() && !(at + 1)->starts_with("--");
+    const std::string theirs = at->substr(0, equals);
+    const std::string value = joined ? at->substr(equals + 1) : apart ? *(at + 1) : "";
+    const OurName name = name_here(theirs, known);
+    if (theirs == "--gpus" && is(known, "--device")) {  // whoever says so does not mean the CPU
+      ours.emplace_back(value == "0" ? "--device=cpu" : "--device=cuda");
+      if (value == "0") {
+        at += apart ? 1 : 0;
+        continue;
+      }
     }
-    ours.push_back(name + value);
-    // Lightning's bare --profiler; and -1 for all devices.
-    if ((name == "--profiler" || name == "--profile") && value.empty() &&
-        (is_last || arguments[i + 1].starts_with("--")))
-      ours.back() += "=simple";
-    if (name == "--devices" && value == "=-1") ours.back() = "--devices=auto";
-    if (name == "--devices" && value.empty() && !is_last && arguments[i + 1] == "-1") {
-      ours.emplace_back("auto");
-      ++i;
-    }
+    const std::optional<std::string> here = value_here(name, value);
+    ours.push_back(here ? name.flag + "=" + *here : joined ? name.flag + at->substr(equals) : name.flag);
+    if (here && apart) ++at;
   }
   return ours;
 }

@@ -22,7 +22,15 @@ void add_training_flags(FlagTable& flags, TrainerConfig& config) {
                 return text;
               });
   }
-  flags.add("--epochs,--max-epochs N", "passes over the training set [{}]", config.epochs, whole(1));
+  flags.add("--epochs,--max-epochs N", "passes over the training set [{}]", config.epochs,
+            [](Text flag, Text text) {
+              ATH_CHECK(
+                  text != "-1",
+                  "{}: must be a number, but got -1; where --max-time, --max-steps or --early-stop ends "
+                  "the run, give a large one",
+                  flag);
+              return whole(1)(flag, text);
+            });
   flags.add("--max-steps N", "stop after N steps, skipped ones included [no limit]", config.max_steps,
             word_or("-1", -1, whole(1)));
   flags.add(

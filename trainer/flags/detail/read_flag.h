@@ -57,11 +57,17 @@ template <class Read> auto word_or(const char* word, std::int64_t meant, Read re
   return [=](Text flag, Text text) { return text == word ? meant : read(flag, text); };
 }
 
+inline std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// Of words in lower case; "AdamW" is adamw.
 template <class T> auto one_of(const std::vector<std::pair<std::string, T>>& choices) {
   return [=](Text flag, Text text) {
     std::string words;
     for (std::size_t i = 0; i < choices.size(); ++i) {
-      if (choices[i].first == text) return choices[i].second;
+      if (choices[i].first == lower_case(text)) return choices[i].second;
       words += (i == 0 ? "" : i + 1 < choices.size() ? ", " : " or ") + choices[i].first;
     }
     detail::fail<>("{}: must be {}, but got '{}'", flag, words, text);
@@ -115,8 +121,7 @@ inline std::chrono::milliseconds seconds(Text flag, Text text) {
 /// "500000000", "512M", "2GiB".
 inline std::int64_t byte_count(Text flag, Text text) {
   static constexpr std::string_view kUnits = "kmgt";
-  std::string unit = text;
-  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::string unit = lower_case(text);
   const std::string digits = unit.substr(0, unit.find_first_not_of("0123456789"));
   unit.erase(0, digits.size());
   const std::size_t power = unit.empty() ? kUnits.npos : kUnits.find(unit[0]);
@@ -158,9 +163,12 @@ inline EarlyStop early_stop(Text flag, Text text) {
   std::string rest = text.substr(0, text.find(','));
   const std::optional<Goal> goal = take_goal(rest);
   const std::size_t colon = rest.rfind(':');
-  ATH_CHECK(colon != std::string::npos, "{}: must be METRIC:PATIENCE, as in val_loss:3, but got '{}'", flag,
-            text);
-  EarlyStop options{rest.substr(0, colon), whole(1)(flag, rest.substr(colon + 1)), goal};
+  const std::string patience = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  ATH_CHECK(!patience.empty() && patience.find_first_not_of("-0123456789") == std::string::npos,
+            "{}: must be METRIC:PATIENCE, METRIC:PATIENCE:min or METRIC:PATIENCE:max, as in val_loss:3, but "
+            "got '{}'",
+            flag, text);
+  EarlyStop options{rest.substr(0, colon), whole(1)(flag, patience), goal};
   for (std::size_t comma = text.find(','); comma < text.size();) {
     const std::size_t next = std::min(text.find(',', comma + 1), text.size());
     set_early_stop(options, flag, text.substr(comma + 1, next - comma - 1));
@@ -227,7 +235,7 @@ inline double max_time(Text flag, Text text) {
 }
 
 inline Precision precision(Text flag, Text text) {
-  const auto value = precision_named(text);
+  const auto value = precision_named(lower_case(text));
   ATH_CHECK(value, "{}: must be f32, tf32, bf16 or f16, but got '{}'", flag, text);
   return *value;
 }
