@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Times the forward passes of one workload, NETWORK-infer-bN, in Athanor and in every peer that is installed: bench/peers/README.md.
+"""Times training steps or forward passes of one network in Athanor and in every peer that is installed: bench/peers/README.md.
 
 Every way of computing it is a process of its own. For each of them in turn there are pairs, ours and then theirs. A turn counts as
-the 10th percentile of its passes, which leaves out those that the machine's other work has interrupted. A ratio is the median
-over all pairs, its spread their 10th and 90th percentile. Above 1, the other takes longer.
+the 10th percentile of its runs, which leaves out those that the machine's other work has interrupted. A ratio is the median over
+all pairs, with the interval that holds it with a probability of 95 % at least. Above 1, the other takes longer.
 """
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -20,8 +21,13 @@ from interleave import Worker, WorkerError, quantile
 
 HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = {"lenet5": "lenet5", "resnet20": "resnet20", "resnet18": "resnet18_cifar", "resnet18_cifar": "resnet18_cifar"}
-TORCH = ["eager", "channels_last", "frozen", "frozen_channels_last", "compile"]
-TOLERANCE = {"f32": 1e-4, "bf16": 5e-2}  # of the largest logit
+STEPS = {("lenet5", "train", 64): 100, ("lenet5", "train", 512): 20, ("resnet20", "train", 128): 5,
+         ("resnet18_cifar", "train", 64): 2}  # of a run, as athanor/train.cpp has them; a forward pass is one
+BATCHES = {"infer": (1, 64), "train": (64, 128, 512)}
+TORCH = {"infer": ["eager", "channels_last", "frozen", "frozen_channels_last", "compile"],
+         "train": ["eager", "channels_last", "compile"]}
+TOLERANCE = {"f32": 1e-4, "bf16": 5e-2}  # of the largest logit or loss
+MOST_STOLEN = 0.02  # of the processors' time, by other machines on the same host: above, a row says nothing
 COLUMNS = "{:<10} {:<4} {:>7}  {:<38} {:>12} {:>12} {:>6}  {:<14} {:>8}"
 
 
@@ -38,32 +44,59 @@ class Way:
             raise WorkerError(f"must use {threads} threads, but uses {about['threads']}")
         if variant not in about["cases"].get(case, []):
             raise WorkerError(f"has no {case}")
-        self.logits = self.turn(0.1)["check"]  # makes it ready, too
+        self.check = self.turn(0.1)["check"]  # logits or losses; makes it ready, too
 
     def turn(self, seconds):
         return self.worker.time(self.case, self.variant, seconds)
 
-    def seconds_per_pass(self, seconds):
+    def seconds_per_run(self, seconds):
         return quantile(self.turn(seconds)["seconds"], 0.1)
 
 
-def others(args, folder, network, precision, batch):
+def parse(workload):
+    """resnet20-b128-train, resnet20-infer-b64, resnet20-b128-infer-b1: network, "train" or "infer", batch; None: no such one."""
+    found = re.fullmatch(rf"({'|'.join(NETWORKS)})(?:-b(\d+))?-(train|infer)(?:-b(\d+))?", workload)
+    if not found or not (found[2] or found[4]):
+        return None
+    return NETWORKS[found[1]], found[3], int(found[4] or found[2])
+
+
+def own_case(args, network, kind, batch):
+    way = "unpacked" if kind == "infer" and args.precision != "f32" else kind  # Predictor computes in f32 alone
+    return f"{network}/{args.precision}/{way}-b{batch}"
+
+
+def others(args, folder, network, kind, batch):
     """What is measured beside ours: title, command, case, variant."""
-    case, python = f"{network}/{precision}/infer-b{batch}", f"'{args.python}'"
-    ours = f"'{args.ours}' '{folder}'"
-    if precision == "f32":  # ours again, and ours before Predictor
-        yield "athanor again (A/A)", ours, case, "athanor"
-        yield "athanor unpacked", ours, f"{network}/{precision}/unpacked-b{batch}", "athanor"
-    else:
-        yield "athanor again (A/A)", ours, f"{network}/{precision}/unpacked-b{batch}", "athanor"
-    for way in TORCH:
-        yield f"pytorch {way}", f"{python} '{HERE}/pytorch/infer.py' '{folder}'", case, way
-    for package in ("onnxruntime", "openvino"):
+    python, ours = f"'{args.python}'", f"'{args.ours}' '{folder}'"
+    case = f"{network}/{args.precision}/{kind}-b{batch}"
+    yield "athanor again (A/A)", ours, own_case(args, network, kind, batch), "athanor"
+    if kind == "infer" and args.precision == "f32":  # as it was before Predictor
+        yield "athanor unpacked", ours, f"{network}/f32/unpacked-b{batch}", "athanor"
+    for way in TORCH[kind]:
+        yield f"pytorch {way}", f"{python} '{HERE}/pytorch/{kind}.py' '{folder}'", case, way
+    for package in ("onnxruntime", "openvino") if kind == "infer" else ():
         yield package, f"{python} '{HERE}/onnx/infer.py' '{folder}' {package}", case, package
 
 
+def interval(ratios):
+    """What holds their median with a probability of 95 % at least, whatever their distribution: two of them, in order."""
+    ratios, outside = sorted(ratios), 0
+    for low in range(len(ratios) // 2):
+        outside += 2 * math.comb(len(ratios), low) / 2 ** len(ratios)
+        if outside > 0.05:
+            return [ratios[max(low - 1, 0)], ratios[len(ratios) - max(low, 1)]]
+    return [ratios[0], ratios[-1]]
+
+
+def stolen_and_all():
+    """Ticks of all processors so far: those that other machines on this host took, and all."""
+    ticks = [int(word) for word in pathlib.Path("/proc/stat").read_text(encoding="utf-8").split("\n")[0].split()[1:9]]
+    return ticks[7], sum(ticks)
+
+
 def error_of(ours, theirs):
-    """The largest difference, of the largest logit."""
+    """The largest difference, of the largest value."""
     if len(ours) != len(theirs):
         return float("inf")
     return max(abs(a - b) for a, b in zip(ours, theirs)) / max(map(abs, ours))
@@ -79,12 +112,11 @@ def processor():
     return f"{model} (family {family}, model {number})", [flag for flag in known if flag in flags]
 
 
-def measure(args, folder, network, batch, threads, log, said):
+def measure(args, folder, network, kind, batch, threads, log, said):
     """The rows of one number of threads. `said` is what is left out, and has been named."""
-    own = f"{network}/{args.precision}/{'infer' if args.precision == 'f32' else 'unpacked'}-b{batch}"
-    ours = Way("athanor", f"'{args.ours}' '{folder}'", own, "athanor", threads, log)
+    ours = Way("athanor", f"'{args.ours}' '{folder}'", own_case(args, network, kind, batch), "athanor", threads, log)
     ways = []
-    for title, *how in others(args, folder, network, args.precision, batch):
+    for title, *how in others(args, folder, network, kind, batch):
         try:
             ways.append(Way(title, *how, threads, log))
         except WorkerError as error:
@@ -92,26 +124,28 @@ def measure(args, folder, network, batch, threads, log, said):
             if text not in said:
                 print(text, flush=True)
             said.add(text)
-    pairs = {way: [] for way in ways}
+    pairs, before = {way: [] for way in ways}, stolen_and_all()
     for _ in range(args.rounds):
         for way in ways:
-            pairs[way].append((ours.seconds_per_pass(args.seconds), way.seconds_per_pass(args.seconds)))
+            pairs[way].append((ours.seconds_per_run(args.seconds), way.seconds_per_run(args.seconds)))
+    stolen, everything = (now - then for now, then in zip(stolen_and_all(), before))
     name, isa = processor()
+    images = batch * STEPS.get((network, kind, batch), 1)
     for way in ways:
         ratios = [theirs / mine for mine, theirs in pairs[way]]
-        mine, theirs = (batch / statistics.median(side) for side in zip(*pairs[way]))
+        mine, theirs = (images / statistics.median(side) for side in zip(*pairs[way]))
         yield {"workload": args.workload, "precision": args.precision, "threads": threads, "peer": way.title,
                "peer_version": way.version, "ours_version": ours.version, "ours_images_per_s": mine,
-               "peer_images_per_s": theirs, "ratio": statistics.median(ratios),
-               "spread": [quantile(ratios, 0.1), quantile(ratios, 0.9)], "pairs": len(ratios),
-               "max_error": error_of(ours.logits, way.logits), "processor": name, "isa": isa, "cores": os.cpu_count()}
+               "peer_images_per_s": theirs, "ratio": statistics.median(ratios), "spread": interval(ratios),
+               "pairs": len(ratios), "max_error": error_of(ours.check, way.check), "stolen": stolen / max(everything, 1),
+               "processor": name, "isa": isa, "cores": os.cpu_count()}
     for way in [ours, *ways]:
         way.worker.end()
 
 
 def save_networks(args, folder):
     """In Athanor's form, as PyTorch has them, and as ONNX: by the commands that a user types."""
-    subprocess.run([args.ours, folder, "save"], check=True)
+    subprocess.run([args.networks, folder, "save"], check=True)
     for network in set(NETWORKS.values()):
         for out, *flags in ([f"{network}.onnx"], [f"{network}.torch.safetensors", "--layout", "torch"]):
             subprocess.run([args.athanor, "convert", f"{folder}/{network}.safetensors", f"{folder}/{out}", *flags],
@@ -120,19 +154,21 @@ def save_networks(args, folder):
 
 def show(row):
     low, high = row["spread"]
-    wrong = row["max_error"] > TOLERANCE[row["precision"]]
+    wrong, void = row["max_error"] > TOLERANCE[row["precision"]], row["stolen"] > MOST_STOLEN
     print(COLUMNS.format(row["workload"].split("-")[0], row["precision"], row["threads"],
                          f"{row['peer']} {'' if 'athanor' in row['peer'] else row['peer_version']}",
                          f"{row['ours_images_per_s']:,.0f}", f"{row['peer_images_per_s']:,.0f}", f"{row['ratio']:.2f}",
-                         f"{low:.2f} .. {high:.2f}", f"{row['max_error']:.0e}") + ("   WRONG RESULT" if wrong else ""),
+                         f"{low:.2f} .. {high:.2f}", f"{row['max_error']:.0e}") + ("   WRONG RESULT" if wrong else "") +
+          (f"   VOID: other machines took {row['stolen']:.0%}" if void else ""),
           flush=True)
     return wrong
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("workload", help="NETWORK-infer-bN")
-    parser.add_argument("--ours", required=True, help="the binary peer_infer")
+    parser.add_argument("workload", help="NETWORK-bN-train, NETWORK-bN-infer or NETWORK-infer-bN")
+    parser.add_argument("--ours", required=True, help="the binary peer_infer or peer_train")
+    parser.add_argument("--networks", required=True, help="the binary peer_infer, which makes the networks up")
     parser.add_argument("--athanor", required=True, help="the binary athanor")
     parser.add_argument("--python", required=True, help="of the environment with the peers")
     parser.add_argument("--precision", choices=list(TOLERANCE), default="f32")
@@ -141,21 +177,21 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.2, help="of one turn")
     parser.add_argument("--json", help="also write the results to this file")
     args = parser.parse_args()
-    asked = re.fullmatch(rf"({'|'.join(NETWORKS)})-infer-b(1|64)", args.workload)
-    if not asked:
-        print(f"peers: workload must be one of {', '.join(NETWORKS)}, and -infer-b1 or -infer-b64, but is {args.workload}",
+    asked = parse(args.workload)
+    if not asked or asked[2] not in BATCHES[asked[1]]:
+        print(f"peers: workload must be {'|'.join(NETWORKS)}, then -b64|b128|b512-train or -infer-b1|b64, but is {args.workload}",
               file=sys.stderr)
         return 2
-    network, batch = NETWORKS[asked[1]], int(asked[2])
+    network, kind, batch = asked
 
     rows, wrong, said = [], False, set()
     with tempfile.TemporaryDirectory() as folder, open(f"{folder}/log", "w", encoding="utf-8") as log:
         save_networks(args, folder)
         print(f"{args.workload} {args.precision}: {args.rounds} pairs each; load of the machine {os.getloadavg()[0]:.1f}")
-        print(COLUMNS.format("network", "", "threads", "beside ours", "ours img/s", "its img/s", "ratio", "p10 .. p90",
+        print(COLUMNS.format("network", "", "threads", "beside ours", "ours img/s", "its img/s", "ratio", "95 %",
                              "error"))
         for threads in args.threads:
-            for row in measure(args, folder, network, batch, threads, log, said):
+            for row in measure(args, folder, network, kind, batch, threads, log, said):
                 rows.append(row)
                 wrong = show(row) or wrong
     peers = [row for row in rows if row["threads"] == args.threads[-1] and not row["peer"].startswith("athanor")]

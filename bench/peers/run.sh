@@ -2,8 +2,8 @@
 # bench/peers/run.sh WORKLOAD [--precision f32|bf16|f16] [--json FILE] [--rounds N] [--threads N] [--venv DIR]
 #                    [--only TEXT]
 #
-# Times WORKLOAD (update, or NETWORK-infer-bN: resnet18-infer-b1) in Athanor and in its peers in turns, A B A B, with as
-# many threads each, and prints the ratio: above 1, the peer takes longer. PyTorch, ONNX Runtime and OpenVINO are taken
+# Times WORKLOAD (update; resnet20-b128-train, resnet18-infer-b1 and the like) in Athanor and in its peers in turns, A B A B,
+# with as many threads each, and prints the ratio: above 1, the peer takes longer. PyTorch, ONNX Runtime and OpenVINO are taken
 # from the Python environment in DIR, by default $ATHANOR_PEERS_VENV or ~/.cache/athanor/peers:
 #
 #     python3 -m venv ~/.cache/athanor/peers && ~/.cache/athanor/peers/bin/pip install -r bench/peers/requirements.txt
@@ -32,33 +32,38 @@ while [ $# -gt 0 ]; do
 done
 here=$root/bench/peers
 program=$workload
-[[ $workload =~ ^(lenet5|resnet20|resnet18|resnet18_cifar)-infer-b(1|64)$ ]] && program=infer
-[ "$workload" != infer ] && [ -f "$here/pytorch/$program.py" ] ||
+networks='(lenet5|resnet20|resnet18|resnet18_cifar)'
+[[ $workload =~ ^$networks(-b[0-9]+)?-infer(-b(1|64))?$ ]] && program=infer
+[[ $workload =~ ^$networks(-b[0-9]+)?-train(-b[0-9]+)?$ ]] && program=train
+case $workload in infer | train | networks | worker) program=none ;; esac
+[ -f "$here/pytorch/$program.py" ] ||
   fail 2 "peers: workload must be one of $(cd "$here/pytorch" && ls ./*.py | sed -n 's/^\.\/\(.*\)\.py$/\1/p' |
-    grep -vx -e worker -e infer | tr '\n' ' ')or {lenet5,resnet20,resnet18}-infer-{b1,b64}, but is $workload"
+    grep -vx -e worker -e networks -e infer -e train | tr '\n' ' ')or {lenet5,resnet20,resnet18}-{infer-b1,infer-b64,b64-train}, but is $workload"
 case $precision in
   '' | f32 | bf16 | f16) ;;
   *) fail 2 "peers: --precision must be f32, bf16 or f16, but is $precision" ;;
 esac
-[ "$program" != infer ] || [ "$precision" != f16 ] || fail 2 "peers: $workload has --precision f32 and bf16, but not f16"
+whole=no # a network, against every peer
+case $program in infer | train) whole=yes ;; esac
+[ "$whole" = no ] || [ "$precision" != f16 ] || fail 2 "peers: $workload has --precision f32 and bf16, but not f16"
 install="python3 -m venv $venv && $venv/bin/pip install -r bench/peers/requirements.txt"
 [ -x "$venv/bin/python3" ] || fail 2 "peers: $venv must be a Python environment with the peers: $install"
-[ "$program" = infer ] || "$venv/bin/python3" -c 'import torch' 2>/dev/null ||
+[ "$whole" = yes ] || "$venv/bin/python3" -c 'import torch' 2>/dev/null ||
   fail 2 "peers: $venv must be a Python environment with PyTorch: $install"
 
 set_up
 [ -f build/cpu/build.ninja ] || configure cpu
 targets=("peer_$program")
-[ "$program" != infer ] || targets+=(athanor-tool)
+[ "$whole" = no ] || targets+=(peer_infer athanor-tool)
 cmake --build --preset cpu --target "${targets[@]}" >build/cpu/peers.log 2>&1 ||
   { cat build/cpu/peers.log >&2; fail 1 "peers: ${targets[*]} did not build"; }
 export PYTHONPATH=$here
-if [ "$program" = infer ]; then
+if [ "$whole" = yes ]; then
   all=$(nproc) counts=("$threads")
   [ -n "$threads" ] || counts=(1 "$all")
   [ "$all" != 1 ] || counts=(1)
-  python3 "$here/inference.py" "$workload" --ours build/cpu/bin/peer_infer --athanor build/cpu/bin/athanor \
-    --python "$venv/bin/python3" --precision "${precision:-f32}" --threads "${counts[@]}" ${json:+--json "$json"} "${more[@]}"
+  python3 "$here/compare.py" "$workload" --ours "build/cpu/bin/peer_$program" --networks build/cpu/bin/peer_infer \
+    --athanor build/cpu/bin/athanor --python "$venv/bin/python3" --precision "${precision:-f32}" --threads "${counts[@]}" ${json:+--json "$json"} "${more[@]}"
 else
   export OMP_NUM_THREADS=${threads:-$(nproc)}
   python3 "$here/interleave.py" --ours "build/cpu/bin/peer_$workload" \

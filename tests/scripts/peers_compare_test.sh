@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# peers_inference_test.sh BIN: bench/peers/inference.py over workers that are made up, with times that they make up, too.
+# peers_compare_test.sh BIN: bench/peers/compare.py over workers that are made up, with times that they make up, too.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 command -v python3 >/dev/null || { printf '%s: Skipped\npython3 is not installed here\n' "$0"; exit 77; }
@@ -8,11 +8,11 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
 die() { echo "$*"; cat out err json 2>/dev/null; exit 1; }
-infer() { # infer CODE ARGUMENTS...
+compare() { # compare CODE ARGUMENTS...
   local want=$1 code=0
   shift
   rm -f json
-  "$root/bench/peers/inference.py" "$@" --ours ./worker --athanor /bin/true --python ./worker --json json >out 2>err || code=$?
+  "$root/bench/peers/compare.py" "$@" --ours ./worker --networks ./worker --athanor /bin/true --python ./worker --json json >out 2>err || code=$?
   [ "$code" -eq "$want" ] || die "$*: expected code $want, but got $code"
 }
 says() { # says EXPRESSION: of the JSON
@@ -32,6 +32,7 @@ if name in os.environ.get("missing", "").split():
     sys.exit()
 ways = ["eager", "channels_last", "frozen", "frozen_channels_last", "compile"] if name == "pytorch" else [name]
 cases = {f"resnet18_cifar/{p}/{kind}-b1": ways for p in ("f32", "bf16") for kind in ("infer", "unpacked")}
+cases |= {f"resnet18_cifar/{p}/train-b64": ways for p in ("f32", "bf16")}
 if name == "onnxruntime":
     cases = {case: way for case, way in cases.items() if "f32" in case}
 print(json.dumps({"name": name, "version": "7.1", "threads": int(os.environ["OMP_NUM_THREADS"]), "cases": cases}), flush=True)
@@ -47,7 +48,7 @@ for line in sys.stdin:
 WORKER
 chmod +x worker
 
-infer 0 resnet18-infer-b1 --threads 1 2 --rounds 11
+compare 0 resnet18-infer-b1 --threads 1 2 --rounds 11
 says 'd["workload"] == "resnet18-infer-b1" and d["precision"] == "f32" and d["threads"] == 2'
 says 'd["peer"] == "onnxruntime" and 900 < d["ours_images_per_s"] < 1100 and 600 < d["peer_images_per_s"] < 1100'
 says 'd["ratio"] in (1, 2) and d["spread"] == [1, 2]'
@@ -55,19 +56,29 @@ says 'len(d["rows"]) == 18 and all(r["pairs"] == 11 and r["processor"] and r["is
 says '[round(r["ratio"]) for r in d["rows"]][:2] == [1, 3] and "A/A" in d["rows"][0]["peer"] and "unpacked" in d["rows"][1]["peer"]'
 
 # A peer that is missing is named once, and no error; if none is there, it is one.
-missing='openvino pytorch' infer 0 resnet18-infer-b1 --threads 1 2 --rounds 2
+missing='openvino pytorch' compare 0 resnet18-infer-b1 --threads 1 2 --rounds 2
 [ "$(grep -c '^left out: ' out)" = 2 ] && grep -q "^left out: openvino: No module named 'openvino'" out || die "what is left out"
-missing='openvino pytorch onnxruntime' infer 2 resnet18-infer-b1 --threads 1 --rounds 2
+missing='openvino pytorch onnxruntime' compare 2 resnet18-infer-b1 --threads 1 --rounds 2
 [ ! -e json ] && grep -q "none of PyTorch, ONNX Runtime and OpenVINO" err || die "no peer at all"
 
 # In bf16 only who computes in it, and ours is the unpacked network.
-infer 0 resnet18-infer-b1 --threads 1 --rounds 2 --precision bf16
+compare 0 resnet18-infer-b1 --threads 1 --rounds 2 --precision bf16
 says 'd["peer"] == "pytorch eager" and d["ratio"] == 4 and len(d["rows"]) == 7'
 
 # Other logits: 2e-4 of the largest is too much in f32, 5e-5 is not.
-off=0.00005 infer 0 resnet18-infer-b1 --threads 1 --rounds 2
-off=0.0002 infer 1 resnet18-infer-b1 --threads 1 --rounds 2
+off=0.00005 compare 0 resnet18-infer-b1 --threads 1 --rounds 2
+off=0.0002 compare 1 resnet18-infer-b1 --threads 1 --rounds 2
 grep -q '^resnet18 .* openvino .*WRONG RESULT' out || die "which is wrong"
 
-infer 2 resnet18-infer-b2 --threads 1
-grep -q "lenet5, resnet20, resnet18" err || die "an unknown workload"
+compare 2 resnet18-infer-b2 --threads 1
+grep -q "lenet5|resnet20|resnet18" err || die "an unknown workload"
+
+# Training: two steps of 64 images are a run; there are PyTorch's three ways, and no other peer. Both names of a workload are taken.
+for workload in resnet18-b64-train resnet18-train-b64; do
+  compare 0 $workload --threads 1 --rounds 10
+  says 'd["peer"] == "pytorch eager" and d["ratio"] == 4 and 125e3 < d["ours_images_per_s"] < 130e3 and len(d["rows"]) == 4'
+done
+compare 0 resnet18-b64-infer-b1 --threads 1 --rounds 2
+says 'd["peer"] == "onnxruntime"'
+compare 2 resnet18-train --threads 1
+compare 2 resnet18-b3-train --threads 1

@@ -11,7 +11,9 @@
 
 namespace athanor::peers {
 
-/// The values both sides begin with, [-1, 1) in f32: element i is a function of i + seed.
+/// 32 bits that look drawn at random: a function of `i` that the other sides have, too.
+std::uint32_t noise(std::uint32_t i);
+/// The values both sides begin with, [-1, 1) in f32: element i is noise(i + seed).
 Tensor made_up(const Shape& shape, std::uint32_t seed);
 
 /// A case made ready: what is timed, and a few values by which both sides show that they computed the same.

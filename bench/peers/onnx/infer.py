@@ -15,7 +15,10 @@ IMAGES = {"lenet5": (1, 28, 28), "resnet20": (3, 32, 32), "resnet18_cifar": (3, 
 
 def made_up(np, shape, seed):
     """As bench/peers/pytorch/worker.py has it."""
-    words = ((np.arange(math.prod(shape), dtype=np.int64) + seed) * 2654435761) & 0xFFFFFFFF
+    words = (np.arange(math.prod(shape), dtype=np.int64) + seed) & 0xFFFFFFFF
+    for shift, factor in ((16, 0x9E3779B1), (15, 0x85EBCA77)):
+        words = ((words ^ words >> shift) * factor) & 0xFFFFFFFF
+    words ^= words >> 16
     return ((words >> 8).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)).reshape(shape)
 
 

@@ -1,0 +1,55 @@
+#include "bench/peers/athanor/networks.h"
+
+#include <cmath>
+#include <vector>
+
+#include "autograd/elementwise.h"
+#include "autograd/shape.h"
+#include "bench/peers/athanor/worker.h"
+#include "nn/models/model.h"
+#include "nn/torch_layout.h"
+#include "trainer/checkpoints/state_file.h"
+#include "trainer/inference/model_file.h"
+
+namespace athanor::peers {
+namespace {
+
+/// As large as keeps the variance of activations, by PyTorch's shapes; norms about 1, and their shifts small.
+Tensor made_up_weight(const std::string& name, const Shape& shape, std::uint32_t seed) {
+  const Tensor values = made_up(shape, seed);
+  if (shape.rank() > 1) {
+    const auto fan_in = static_cast<double>(values.numel()) / static_cast<double>(shape[0]);
+    return affine(values, std::sqrt(6 / fan_in), 0);
+  }
+  const bool is_scale = name.ends_with("running_var") || name.ends_with(".weight");
+  return is_scale ? affine(values, 0.3, 1) : affine(values, 0.1, 0);
+}
+
+}  // namespace
+
+void save_network(const std::string& model, const std::filesystem::path& file) {
+  const auto network = nn::make_model(model, {}, 0);
+  const StateDict fresh = nn::to_torch_layout(*network, network->state_dict());
+  StateDict weights;
+  std::uint32_t seed = 0;
+  for (const std::string& name : fresh.names()) {
+    if (name.ends_with("num_batches_tracked")) continue;
+    weights.set(name, made_up_weight(name, fresh.tensor(name).shape(), seed));
+    seed += 1000;
+  }
+  network->load_state_dict(nn::from_torch_layout(*network, weights));
+  const nn::ModelOptions options = nn::model_options(model);
+  const auto channels = static_cast<std::size_t>(options.in_channels);
+  ModelInfo info;
+  info.program = "peers";
+  info.model = model;
+  info.images = {options.image_size, options.image_size, options.in_channels, options.classes};
+  info.pixels = {std::vector<double>(channels, 0.5), std::vector<double>(channels, 0.25)};
+  save_state_file(file, StateFile::model, model_state(info, network->state_dict()));
+}
+
+Tensor made_up_images(const ImageSpec& spec, std::int64_t batch) {
+  return clone(permute(made_up({batch, spec.channels, spec.height, spec.width}, 7), {0, 2, 3, 1}));
+}
+
+}  // namespace athanor::peers

@@ -1,0 +1,65 @@
+"""The networks of the comparisons, with torchvision's names; bench/peers/athanor/networks.cpp gives them their weights."""
+
+import functools
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class LeNet5(nn.Module):
+    image = (1, 28, 28)
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
+        self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
+
+    def forward(self, x):
+        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
+        x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
+        x = functional.relu(self.fc1(torch.flatten(x, 1)))
+        return self.fc3(functional.relu(self.fc2(x)))
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+        self.downsample = None
+        if stride != 1 or inputs != width:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x):
+        shortcut = x if self.downsample is None else self.downsample(x)
+        y = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
+        return functional.relu(y + shortcut)
+
+
+class ResNet(nn.Module):
+    image = (3, 32, 32)
+
+    def __init__(self, width, blocks):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+        inputs, self.stages = width, len(blocks)
+        for stage, count in enumerate(blocks):
+            outputs = width << stage
+            layers = [Block(inputs if i == 0 else outputs, outputs, 2 if i == 0 and stage > 0 else 1) for i in range(count)]
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
+            inputs = outputs
+        self.fc = nn.Linear(inputs, 10)
+
+    def forward(self, x):
+        x = functional.relu(self.bn1(self.conv1(x)))
+        for stage in range(self.stages):
+            x = getattr(self, f"layer{stage + 1}")(x)
+        return self.fc(torch.flatten(functional.adaptive_avg_pool2d(x, 1), 1))
+
+
+NETWORKS = {
+    "lenet5": LeNet5,
+    "resnet20": functools.partial(ResNet, 16, (3, 3, 3)),
+    "resnet18_cifar": functools.partial(ResNet, 64, (2, 2, 2, 2)),
+}
