@@ -46,10 +46,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
         on_device(dz.device(), [&](auto& context) {
           if (dx.wants(0)) {
             const auto [target, write] = dx.target(0, input);
-            // The kernel writes every element; a leaf's slice that already holds something is added to.
-            const Tensor gradient = write == Write::overwrite ? target : empty_like(target);
-            kernels::conv2d_backward_data(context, params, dz, filter, gradient);
-            if (write == Write::accumulate) kernels::add_into(context, gradient, target);
+            kernels::conv2d_backward_data(context, params, dz, filter, target, write);
           }
           Tensor dw, dbias;
           Write write_dw{}, write_dbias{};

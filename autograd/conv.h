@@ -11,8 +11,9 @@ namespace athanor {
 /// P = (H + 2 padding - dilation (R - 1) - 1) / stride + 1. With same_padding, for stride 1 alone, P = H; of
 /// an odd number of zeros, one more is behind. One floating dtype; accumulates in f32 (f64 for f64). C may be
 /// 0: y is then activation(bias).
-/// In f32, 3 x 3 filters of stride 1 may be applied by Winograd's algorithm, forward and backward. One NaN or
-/// infinity then spoils every result of its tile, also those whose window does not hold it.
+/// On the CPU, 3 x 3 filters of stride 1 between multiples of 16 channels may be applied by Winograd's
+/// algorithm, forward and backward. One NaN or infinity then spoils every result of its tile of 4 x 4, also
+/// those whose window does not hold it; errors are 3e-6 of the largest result. ConvImpl::vendor never does.
 /// Throws ArgumentError on rank, shape, dtype or device.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dParams& params = {});
 

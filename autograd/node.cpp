@@ -59,6 +59,15 @@ void Leaf::accumulate(const Tensor& gradient) {
 
 // Grads ----------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// Whether more may be added to a gradient where it lies.
+bool is_writable(const Tensor& sum, DType dtype) {
+  return sum.defined() && sum.unshared() && sum.is_contiguous() && sum.dtype() == dtype;
+}
+
+}  // namespace
+
 Grads::Grads(const Node& node, bool capturing, std::uint64_t pass)
     : node_(node), capturing_(capturing), pass_(pass) {
   if (node.inputs() > kInline) spill_.resize(static_cast<std::size_t>(node.inputs() - kInline));
@@ -77,7 +86,16 @@ Leaf* Grads::direct_leaf(int input) const {
   return edge && edge->is_leaf() && !capturing_ && wants(input) ? static_cast<Leaf*>(edge) : nullptr;
 }
 
+// In anomaly mode every contribution is checked, so each gets a tensor of its own.
+Tensor* Grads::writable_sum(int input, DType dtype) const {
+  AutogradState* const edge = node_.edge(input).get();
+  if (!edge || edge->is_leaf() || detail::anomaly_mode()) return nullptr;
+  Tensor& sum = static_cast<Node&>(*edge).grad_;
+  return is_writable(sum, dtype) ? &sum : nullptr;
+}
+
 Grads::Target Grads::target(int input, const Tensor& like) {
+  if (const Tensor* const sum = writable_sum(input, like.dtype())) return {*sum, Write::accumulate};
   Tensor& slot = (*this)[input];
   if (Leaf* leaf = direct_leaf(input); leaf && leaf->bound()) {
     const auto [slice, write] = leaf->direct();
@@ -89,16 +107,8 @@ Grads::Target Grads::target(int input, const Tensor& like) {
 }
 
 Tensor Grads::accumulator(int input, const Shape& shape, TensorOptions options) {
+  if (const Tensor* const sum = writable_sum(input, options.dtype)) return *sum;
   Tensor& slot = (*this)[input];
-  AutogradState* edge = node_.edge(input).get();
-  const auto writable = [&](const Tensor& sum) {
-    return sum.defined() && sum.unshared() && sum.is_contiguous() && sum.dtype() == options.dtype;
-  };
-  // In anomaly mode every contribution is checked, so each gets a tensor of its own.
-  if (edge && !edge->is_leaf() && !detail::anomaly_mode()) {
-    Tensor& sum = static_cast<Node&>(*edge).grad_;
-    if (writable(sum)) return sum;
-  }
   if (Leaf* const direct = direct_leaf(input)) {
     Leaf& leaf = *direct;
     if (leaf.bound() && leaf.grad_.dtype() == options.dtype) {
@@ -108,7 +118,7 @@ Tensor Grads::accumulator(int input, const Shape& shape, TensorOptions options) 
       slot = slice;
       return slice;
     }
-    if (!leaf.bound() && !leaf.fresh_ && writable(leaf.grad_) && !detail::anomaly_mode()) {
+    if (!leaf.bound() && !leaf.fresh_ && is_writable(leaf.grad_, options.dtype) && !detail::anomaly_mode()) {
       leaf.grad_.bump_version();
       return leaf.grad_;
     }

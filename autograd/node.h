@@ -85,8 +85,9 @@ class Grads {
     return std::span(inline_).first(static_cast<std::size_t>(inputs < kInline ? inputs : kInline));
   }
 
-  /// Where a kernel should write the gradient of input i, shaped like `like`: the leaf's slice of the
-  /// gradient arena, or a new tensor. Counts as handing it over.
+  /// Where a kernel should write the gradient of input i, shaped like `like`, or add to what is there: the
+  /// leaf's slice of the gradient arena; what has been summed up for the input so far, where that may be
+  /// written; or a new tensor. Counts as handing it over.
   struct Target {
     Tensor tensor;
     Write write;
@@ -104,6 +105,8 @@ class Grads {
 
   /// The leaf, where a kernel may write its gradient itself; else null.
   Leaf* direct_leaf(int input) const;
+  /// What has been summed up for an input that is no leaf, where it may be written; else null.
+  Tensor* writable_sum(int input, DType dtype) const;
 
   const Node& node_;
   bool capturing_;

@@ -1,5 +1,6 @@
 #include "bench/support/bench.h"
 #include "kernels/conv.h"
+#include "kernels/cpu/conv_winograd.h"
 
 // The convolutions of LeNet-5, ResNet-20 and ResNet-18, at the batch sizes their training runs use.
 
@@ -35,7 +36,7 @@ enum class Pass { forward, backward_data, backward_weights };
 constexpr const char* kPassNames[] = {"fwd", "bwd_data", "bwd_weights"};
 
 const char* name_of_impl(ConvImpl impl) {
-  constexpr const char* kNames[] = {"automatic", "reference", "vendor"};
+  constexpr const char* kNames[] = {"automatic", "reference", "vendor", "direct", "winograd"};
   return kNames[static_cast<int>(impl)];
 }
 
@@ -71,6 +72,13 @@ double error_against_reference(Pass pass, Conv2dParams params, const Operands& t
   return worst / scale;
 }
 
+bool by_winograd(const Layer& layer) {
+  Conv2dParams params;
+  for (int axis = 0; axis < 2; ++axis)
+    params.stride[axis] = layer.stride, params.padding[axis] = layer.padding;
+  return cpu::winograd_fits(ConvSize(layer.x, layer.w, conv2d_shape(layer.x, layer.w, params), params));
+}
+
 void add_case(const Layer& layer, Pass pass, DType dtype, ConvImpl impl) {
   Conv2dParams params;
   for (int axis = 0; axis < 2; ++axis)
@@ -103,6 +111,7 @@ void register_all() {
       for (const DType dtype : {DType::f32, DType::bf16}) {
         for (const ConvImpl impl : {ConvImpl::automatic, ConvImpl::reference, ConvImpl::vendor})
           add_case(layer, pass, dtype, impl);
+        if (by_winograd(layer)) add_case(layer, pass, dtype, ConvImpl::winograd);
       }
     }
   }

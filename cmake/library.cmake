@@ -232,12 +232,14 @@ set(ATHANOR_SOURCES
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
   kernels/cpu/conv_scatter.cpp
+  kernels/cpu/conv_winograd.cpp
   kernels/cpu/elementwise_backward.cpp
   kernels/cpu/elementwise_map.cpp
   kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
   kernels/cpu/primitive_cache.cpp
+  kernels/cpu/winograd.cpp
   autograd/engine.cpp
   autograd/gradcheck.cpp
   autograd/grad_mode.cpp

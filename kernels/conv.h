@@ -36,10 +36,10 @@ void conv2d_forward(Context& context, const Conv2dParams& params, const Tensor& 
 void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x, const PackedWeights& w,
                    const Tensor& residual, const Tensor& y);
 
-/// dx = dL/dx; every element is written.
+/// dx (+)= dL/dx; every element is written.
 template <class Context>
 void conv2d_backward_data(Context& context, const Conv2dParams& params, const Tensor& dy, const Tensor& w,
-                          const Tensor& dx);
+                          const Tensor& dx, Write write_dx = Write::overwrite);
 
 /// dw (+)= dL/dw, and dbias (+)= dL/dbias where it is defined. dw may be f32 where x is a half type.
 template <class Context>

@@ -6,9 +6,9 @@ namespace athanor {
 
 /// Which implementation runs. `reference` does every case: by Eigen on the CPU, by our own kernel on CUDA.
 /// `vendor` is oneDNN on the CPU and cuDNN or cuBLASLt on CUDA, and throws BackendError in a build without
-/// it; `direct` is our own loops for AVX-512, on the CPU alone. `automatic` takes the fastest that can do the
-/// job.
-enum class ConvImpl : std::uint8_t { automatic, reference, vendor, direct };
+/// it; `direct` and `winograd` are our own code for AVX-512, on the CPU alone. `automatic` takes the fastest
+/// that can do the job.
+enum class ConvImpl : std::uint8_t { automatic, reference, vendor, direct, winograd };
 enum class MatmulImpl : std::uint8_t { automatic, reference, vendor };
 
 }  // namespace athanor

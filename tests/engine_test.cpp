@@ -163,6 +163,30 @@ Tensor writes_target(const Tensor& x, int* overwrites) {
                 });
 }
 
+TEST(Engine, ATensorInTheMiddleHandsOutItsSumSoFar) {
+  const Tensor a = leaf({1, 2});
+  const Tensor seed = Tensor::from(std::vector<float>{1, 10}, {2});
+  int overwrites = 0;
+  Tensor middle = a * a;
+  backward(writes_target(middle, &overwrites) + writes_target(middle, &overwrites), seed);
+  EXPECT_EQ(values_of(grad_of(a)), (std::vector<double>{4, 80}));
+  EXPECT_EQ(overwrites, 1) << "the second adds to what the first has written";
+  // What others hold, too, is not written: here the addition hands one tensor to both.
+  zero_grad(a);
+  middle = a * a;
+  backward(middle + writes_target(middle, &overwrites), seed);
+  EXPECT_EQ(values_of(grad_of(a)), (std::vector<double>{4, 80}));
+  EXPECT_EQ(overwrites, 2);
+  EXPECT_EQ(values_of(seed), (std::vector<double>{1, 10}));
+  // In anomaly mode each contribution is checked alone.
+  zero_grad(a);
+  middle = a * a;
+  const AnomalyMode checks;
+  backward(writes_target(middle, &overwrites) + writes_target(middle, &overwrites), seed);
+  EXPECT_EQ(values_of(grad_of(a)), (std::vector<double>{4, 80}));
+  EXPECT_EQ(overwrites, 4);
+}
+
 TEST(Leaf, BoundSliceTakesDirectWritesAndSums) {
   const Tensor arena = Tensor::from(std::vector<float>{7, 7, 7, 7, 7, 7}, {6});
   const Tensor a = leaf({1, 2});

@@ -326,16 +326,19 @@ TEST(Linear, HalfTypesMayCollectTheirGradientInF32) {
 
 TEST(ColumnSums, AddEveryRowInAnyType) {
   for (const DType dtype : kFloating) {
-    for (const std::int64_t rows : {0, 1, 3, 1000}) {
-      const Tensor x = values({rows, 5}, dtype, 1), sums = Tensor::zeros({5}, {dtype});
-      std::vector<double> expected(5, 0.0);
-      const std::vector<double> xv = x.to_vector();
-      for (std::size_t i = 0; i < xv.size(); ++i) expected[i % 5] += xv[i];
-      kernels::column_sums(cpu_context(), x, sums, Write::overwrite);
-      EXPECT_TRUE(close(sums, expected, epsilon_of(dtype)));
-      kernels::column_sums(cpu_context(), x, sums, Write::accumulate);
-      for (double& sum : expected) sum *= 2;
-      EXPECT_TRUE(close(sums, expected, 2 * epsilon_of(dtype)));
+    for (const std::int64_t columns : {1, 5, 16, 17}) {
+      for (const std::int64_t rows : {0, 1, 3, 1000, 1039, 1040, 2310}) {
+        SCOPED_TRACE(fmt::format("{} [{}, {}]", dtype, rows, columns));
+        const Tensor x = values({rows, columns}, dtype, 1), sums = Tensor::zeros({columns}, {dtype});
+        std::vector<double> expected(static_cast<std::size_t>(columns), 0.0);
+        const std::vector<double> xv = x.to_vector();
+        for (std::size_t i = 0; i < xv.size(); ++i) expected[i % expected.size()] += xv[i];
+        kernels::column_sums(cpu_context(), x, sums, Write::overwrite);
+        EXPECT_TRUE(close(sums, expected, epsilon_of(dtype)));
+        kernels::column_sums(cpu_context(), x, sums, Write::accumulate);
+        for (double& sum : expected) sum *= 2;
+        EXPECT_TRUE(close(sums, expected, 2 * epsilon_of(dtype)));
+      }
     }
   }
 }

@@ -79,7 +79,7 @@ void run_sums(CpuContext& context, const BatchNormBackward& args, const Wide& wi
   const T* extra = args.extra.defined() ? args.extra.data<T>() : nullptr;
   T* dresidual = args.extra.defined() ? args.dresidual.data<T>() : nullptr;
   const Sums<A> sums(context, wide);
-  wide.for_each_chunk(context, [&](std::int64_t chunk) {
+  wide.for_each_chunk_from_end(context, [&](std::int64_t chunk) {
     cpu::vectorize_if<cpu::kFastType<T>>([&] {
       sum_gradients<Sum>(wide, chunk, affine, x, dy, extra, dresidual, sums.slot(chunk));
       sums.fold(chunk);

@@ -49,7 +49,7 @@ template <class T, class F> void for_each_moments(CpuContext& context, const Ten
   A* shift = memory.as<A>();
   sample_means(wide, in, shift);
   const Sums<A> sums(context, wide);
-  wide.for_each_chunk(context, [&](std::int64_t chunk) {
+  wide.for_each_chunk_from_end(context, [&](std::int64_t chunk) {
     cpu::vectorize_if<cpu::kFastType<T>>([&] {
       sum_deviations(wide, chunk, in, shift, sums.slot(chunk));
       sums.fold(chunk);

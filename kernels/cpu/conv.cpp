@@ -1,7 +1,11 @@
 #include "kernels/conv.h"
 
+#include <cstdlib>
+#include <string_view>
+
 #include "kernels/copy.h"
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/conv_winograd.h"
 #include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/cpu/onednn.h"
@@ -15,19 +19,6 @@ namespace {
 
 using cpu::PrimitiveKey;
 
-/// Where Winograd's algorithm (Lavin and Gray 2016, arXiv:1509.09308), with the reorders into its layouts and
-/// back, was measured to beat the direct code on AVX-512: up to 2.4 times, at an error of 3e-6 of the largest
-/// value. Few channels leave it too little work per transform; in backward-weights large images do.
-bool prefers_winograd(PrimitiveKey::Op pass, const ConvSize& z, DType in, DType out) {
-  const bool fits = in == DType::f32 && out == DType::f32 && z.r == 3 && z.s == 3 && z.stride_h == 1 &&
-                    z.stride_w == 1 && z.dilation_h == 1 && z.dilation_w == 1 && z.padding_h <= 1 &&
-                    z.padding_w <= 1 && z.groups == 1 && z.c % 16 == 0 && z.k % 16 == 0;
-  if (!fits) return false;
-  const std::int64_t channels = std::min(z.c, z.k);
-  if (pass != PrimitiveKey::Op::conv_backward_weights) return channels >= 32;
-  return channels >= 64 && z.p * z.q * 64 <= 256 * channels;
-}
-
 /// Whether this CPU multiplies bf16 (AVX512_BF16; those with AMX have it, too).
 bool multiplies_bf16() {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -36,6 +27,36 @@ bool multiplies_bf16() {
 #else
   return false;
 #endif
+}
+
+/// Whether it multiplies tiles of it, many times as fast as f32.
+bool multiplies_bf16_tiles() {
+#if defined(__x86_64__) && defined(__GNUC__)
+  static const bool found = __builtin_cpu_supports("amx-bf16");
+  return found;
+#else
+  return false;
+#endif
+}
+
+/// ATHANOR_WINOGRAD=off: for who compares results or times with the definition's.
+bool winograd_is_on() {
+  static const bool on = [] {
+    const char* const text = std::getenv("ATHANOR_WINOGRAD");
+    const std::string_view value = text ? text : "on";
+    ATH_CHECK(value == "on" || value == "off", "ATHANOR_WINOGRAD: must be on or off, but is '{}'", value);
+    return value == "on";
+  }();
+  return on;
+}
+
+/// Where Winograd's algorithm was measured to beat the definition, on AVX-512: 1.2 to 3.7 times in f32, at an
+/// error of 3e-6 of the largest value. Not where its tiles are mostly empty, or so few that it spends its
+/// time on filters.
+bool prefers_winograd(const ConvSize& z, DType dtype) {
+  if (!winograd_is_on() || (dtype == DType::bf16 && multiplies_bf16_tiles())) return false;
+  const std::int64_t tiles = z.n * ((z.p + 3) / 4) * ((z.q + 3) / 4);
+  return tiles >= 4 && z.n * z.p * z.q >= 4 * tiles;
 }
 
 /// Where our own loops were measured to beat oneDNN's code on AVX-512. f32: up to 8 output channels forward
@@ -62,15 +83,25 @@ PrimitiveKey key_of(const CpuContext& context, const ConvSize& z, PrimitiveKey::
   return key;
 }
 
+/// Our Winograd code for this pass, or null. Throws BackendError where it was asked for and cannot do it.
+cpu::Primitive* winograd(CpuContext& context, const Conv2dParams& params, const ConvSize& z,
+                         PrimitiveKey key) {
+  const bool asked = params.impl == ConvImpl::winograd;
+  if (!asked && params.impl != ConvImpl::automatic) return nullptr;
+  const bool fits = cpu::winograd_fits(z) && key.in != DType::f64;
+  if (asked && !fits)
+    detail::fail<BackendError>(
+        "conv2d: Winograd's algorithm needs AVX-512, f32 or a half type, 3 x 3 filters of multiples of 16 "
+        "channels, stride and dilation 1 and one group; use ConvImpl::automatic");
+  if (!fits || !(asked || prefers_winograd(z, key.in))) return nullptr;
+  key.winograd = true;
+  return context.primitives().find(key);
+}
+
 /// oneDNN's code for this pass, or null. Throws BackendError where `vendor` was asked for and there is none.
 cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const ConvSize& z,
-                       PrimitiveKey::Op pass, DType in, DType out, bool bias) {
+                       const PrimitiveKey& key) {
   if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return nullptr;
-  PrimitiveKey key = key_of(context, z, pass, in, out, bias);
-  if (key.winograd = prefers_winograd(pass, z, in, out); key.winograd) {
-    if (cpu::Primitive* found = context.primitives().find(key)) return found;
-    key.winograd = false;  // oneDNN 3.x may have dropped it
-  }
   cpu::Primitive* const primitive = context.primitives().find(key);
   if (!primitive && params.impl == ConvImpl::vendor) {
     if (!cpu::has_onednn())
@@ -78,7 +109,7 @@ cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const Co
     detail::fail<BackendError>(
         "conv2d: oneDNN has no fast code for {} x [{}, {}, {}, {}] with [{}, {}, {}, {}] filters; use "
         "ConvImpl::automatic",
-        in, z.n, z.h, z.w, z.c, z.k, z.r, z.s, z.group_c());
+        key.in, z.n, z.h, z.w, z.c, z.k, z.r, z.s, z.group_c());
   }
   return primitive;
 }
@@ -112,20 +143,25 @@ void conv2d_forward(CpuContext& context, const Conv2dParams& params, const Tenso
     return activate(context, params.activation, y);
   }
   const ConvSize z(x.shape(), w.shape(), y.shape(), params);
-  const bool multiplies = z.c > 0;  // else the definition gives activation(bias)
-  if (multiplies && direct(params, z, false, x.dtype())) {
-    return dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
-      if constexpr (!std::is_same_v<T, double>)
-        cpu::conv_forward_direct<T>(context, z, params.activation, x.data<T>(), w.data<T>(),
-                                    data_or_null<T>(bias), y.data<T>());
-    });
-  }
-  if (cpu::Primitive* primitive = multiplies ? vendor(context, params, z, PrimitiveKey::Op::conv_forward,
-                                                      x.dtype(), y.dtype(), bias.defined())
-                                             : nullptr) {
-    primitive->run(context, x.raw_data(), w.raw_data(), bias.defined() ? bias.raw_data() : nullptr,
-                   y.raw_data());
-    return activate(context, params.activation, y);
+  if (z.c > 0) {  // else the definition gives activation(bias)
+    PrimitiveKey key =
+        key_of(context, z, PrimitiveKey::Op::conv_forward, x.dtype(), y.dtype(), bias.defined());
+    const void* const offsets = bias.defined() ? bias.raw_data() : nullptr;
+    PrimitiveKey activated = key;
+    activated.activation = params.activation;
+    if (cpu::Primitive* const primitive = winograd(context, params, z, activated))
+      return primitive->run(context, x.raw_data(), w.raw_data(), offsets, y.raw_data());
+    if (direct(params, z, false, x.dtype())) {
+      return dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
+        if constexpr (!std::is_same_v<T, double>)
+          cpu::conv_forward_direct<T>(context, z, params.activation, x.data<T>(), w.data<T>(),
+                                      data_or_null<T>(bias), y.data<T>());
+      });
+    }
+    if (cpu::Primitive* const primitive = vendor(context, params, z, key)) {
+      primitive->run(context, x.raw_data(), w.raw_data(), offsets, y.raw_data());
+      return activate(context, params.activation, y);
+    }
   }
   dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
     cpu::conv_forward_eigen<T>(context, z, params.activation, x.data<T>(), w.data<T>(), data_or_null<T>(bias),
@@ -135,25 +171,20 @@ void conv2d_forward(CpuContext& context, const Conv2dParams& params, const Tenso
 
 namespace {
 
-/// oneDNN's code for packed weights, or null, and whether it adds the residual.
+/// Code for packed weights, or null, and whether it adds the residual.
 struct PackedCode {
   cpu::Primitive* primitive = nullptr;
   bool adds = false;
 };
 PackedCode packed_code(CpuContext& context, const Conv2dParams& params, const ConvSize& z, bool bias,
                        bool residual) {
-  if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return {};
-  const auto pass = PrimitiveKey::Op::conv_forward;
-  PrimitiveKey key = key_of(context, z, pass, DType::f32, DType::f32, bias);
+  PrimitiveKey key = key_of(context, z, PrimitiveKey::Op::conv_forward, DType::f32, DType::f32, bias);
   key.packed = true;
-  const Activation fused = params.activation == Activation::relu ? Activation::relu : Activation::none;
-  if (key.winograd = prefers_winograd(pass, z, DType::f32, DType::f32); key.winograd) {
-    key.activation = residual ? Activation::none : fused;
-    if (cpu::Primitive* found = context.primitives().find(key)) return {found, false};
-    key.winograd = false;  // oneDNN 3.x may have dropped it
-  }
   key.residual = residual;
-  key.activation = fused;
+  key.activation = params.activation == Activation::relu ? Activation::relu : Activation::none;
+  if (cpu::Primitive* found = winograd(context, params, z, key)) return {found, residual};
+  if (direct(params, z, false, DType::f32)) return {};
+  if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return {};
   if (cpu::Primitive* found = context.primitives().find(key)) return {found, residual};
   if (!residual) return {};
   key.residual = false;
@@ -183,10 +214,8 @@ void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor
   const ConvSize z(x.shape(), w.shape(), y.shape(), params);
   Conv2dParams first = params;  // what the convolution itself applies
   if (residual.defined()) first.activation = Activation::none;
-  const bool multiplies = z.c > 0;
   PackedCode code;
-  if (multiplies && !direct(params, z, false, DType::f32))
-    code = packed_code(context, params, z, w.bias().defined(), residual.defined());
+  if (z.c > 0) code = packed_code(context, params, z, w.bias().defined(), residual.defined());
   if (!code.primitive) {
     conv2d_forward(context, first, x, w.plain(), w.bias(), y);
     if (residual.defined()) add_and_activate(context, params.activation, residual, y);
@@ -201,20 +230,32 @@ void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor
 
 template <>
 void conv2d_backward_data(CpuContext& context, const Conv2dParams& params, const Tensor& dy, const Tensor& w,
-                          const Tensor& dx) {
+                          const Tensor& dx, Write write_dx) {
   if (dx.numel() == 0) return;
-  if (dy.numel() == 0) return fill(context, dx, 0);
+  const bool accumulate = write_dx == Write::accumulate;
+  if (dy.numel() == 0) {
+    if (!accumulate) fill(context, dx, 0);
+    return;
+  }
   const ConvSize z(dx.shape(), w.shape(), dy.shape(), params);
+  const PrimitiveKey key =
+      key_of(context, z, PrimitiveKey::Op::conv_backward_data, dy.dtype(), dx.dtype(), false);
+  if (cpu::Primitive* const primitive = winograd(context, params, z, key))
+    return primitive->run(context, dy.raw_data(), w.raw_data(), nullptr, dx.raw_data(),
+                          accumulate ? dx.raw_data() : nullptr);
+  if (accumulate) {
+    const Tensor fresh = empty_like(dx);
+    conv2d_backward_data(context, params, dy, w, fresh);
+    return add_into(context, fresh, dx);
+  }
   if (direct(params, z, true, dy.dtype())) {
     return dispatch_floating(dy.dtype(), "conv2d", [&]<class T>() {
       if constexpr (!std::is_same_v<T, double>)
         cpu::conv_backward_data_scatter<T>(context, z, dy.data<T>(), w.data<T>(), dx.data<T>());
     });
   }
-  if (cpu::Primitive* primitive =
-          vendor(context, params, z, PrimitiveKey::Op::conv_backward_data, dy.dtype(), dx.dtype(), false)) {
+  if (cpu::Primitive* const primitive = vendor(context, params, z, key))
     return primitive->run(context, dy.raw_data(), w.raw_data(), nullptr, dx.raw_data());
-  }
   dispatch_floating(dy.dtype(), "conv2d", [&]<class T>() {
     cpu::conv_backward_data_eigen<T>(context, z, dy.data<T>(), w.data<T>(), dx.data<T>());
   });
@@ -232,8 +273,14 @@ void conv2d_backward_weights(CpuContext& context, const Conv2dParams& params, co
     return;
   }
   const ConvSize z(x.shape(), dw.shape(), dy.shape(), params);
-  if (cpu::Primitive* primitive = vendor(context, params, z, PrimitiveKey::Op::conv_backward_weights,
-                                         x.dtype(), accumulate ? DType::f32 : dw.dtype(), false)) {
+  PrimitiveKey key =
+      key_of(context, z, PrimitiveKey::Op::conv_backward_weights, x.dtype(), dw.dtype(), false);
+  key.accumulate = accumulate;
+  if (cpu::Primitive* const primitive = winograd(context, params, z, key))
+    return primitive->run(context, x.raw_data(), dy.raw_data(), nullptr, dw.raw_data());
+  if (accumulate) key.out = DType::f32;
+  key.accumulate = false;
+  if (cpu::Primitive* const primitive = vendor(context, params, z, key)) {
     if (!accumulate) return primitive->run(context, x.raw_data(), dy.raw_data(), nullptr, dw.raw_data());
     const Tensor fresh = Tensor::empty(dw.shape(), {DType::f32, kCpu});
     primitive->run(context, x.raw_data(), dy.raw_data(), nullptr, fresh.raw_data());

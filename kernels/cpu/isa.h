@@ -4,7 +4,8 @@
 
 namespace athanor::cpu {
 
-/// True where this process may run AVX-512 (F, BW, DQ, VL). Fixed at start-up.
+/// True where this process may run AVX-512 (F, BW, DQ, VL): the CPU has it, and ATHANOR_MAX_CPU_ISA does not
+/// say AVX2. Fixed at start-up.
 bool has_avx512();
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ATHANOR_ONE_ISA)

@@ -252,13 +252,34 @@ void linear_packed(CpuContext& context, const Tensor& x, const PackedWeights& w,
   if (activation != Activation::relu) activate(context, activation, y);
 }
 
+namespace {
+
+// Rows are summed in fixed pieces, and the pieces in order: the bits do not depend on the thread count.
+constexpr std::int64_t kPiece = 256;
+// Several pieces of short rows at a time: one alone would wait for each of its additions.
+constexpr int kTogether = 4, kLanes = 16;
+
+/// Sums of the first kTogether pieces of x, each [kPiece, n], n <= kLanes, behind which there are kLanes
+/// elements more: lanes from n on sum what follows a row, and are dropped.
+template <class T, class A> void sum_short_rows(const T* x, std::int64_t n, A* sums) {
+  A lanes[kTogether][kLanes] = {};
+  for (std::int64_t i = 0; i < kPiece; ++i) {
+    for (int piece = 0; piece < kTogether; ++piece) {
+      const T* const row = x + (piece * kPiece + i) * n;
+      for (int j = 0; j < kLanes; ++j) lanes[piece][j] += A(row[j]);
+    }
+  }
+  for (int piece = 0; piece < kTogether; ++piece)
+    for (std::int64_t j = 0; j < n; ++j) sums[piece * n + j] = lanes[piece][j];
+}
+
+}  // namespace
+
 template <> void column_sums(CpuContext& context, const Tensor& x, const Tensor& sums, Write write) {
   const std::int64_t n = sums.numel(), rows = n == 0 ? 0 : x.numel() / n;
   if (n == 0) return;
   dispatch_floating(x.dtype(), "column_sums", [&]<class T>() {
     using A = Accumulate<T>;
-    // Rows are summed in fixed pieces, and the pieces in order: the bits do not depend on the thread count.
-    constexpr std::int64_t kPiece = 256;
     const std::int64_t pieces = std::max<std::int64_t>(1, (rows + kPiece - 1) / kPiece);
     const Scratch scratch = context.scratch(static_cast<std::size_t>(pieces * n) * sizeof(A));
     A* const partial = scratch.as<A>();
@@ -266,7 +287,13 @@ template <> void column_sums(CpuContext& context, const Tensor& x, const Tensor&
     const std::int64_t grain = cpu::kGrain / (kPiece * n) + 1;
     cpu::parallel_for(context, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
       cpu::vectorize_if<cpu::kFastType<T>>([&] {
-        for (std::int64_t piece = begin; piece < end; ++piece) {
+        std::int64_t piece = begin;
+        if (n <= kLanes) {
+          const std::int64_t last = std::min(end, (rows - kLanes) / kPiece);
+          for (; piece + kTogether <= last; piece += kTogether)
+            sum_short_rows(from + piece * kPiece * n, n, partial + piece * n);
+        }
+        for (; piece < end; ++piece) {
           A* total = partial + piece * n;
           for (std::int64_t j = 0; j < n; ++j) total[j] = 0;
           const std::int64_t last = std::min(rows, (piece + 1) * kPiece);

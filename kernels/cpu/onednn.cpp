@@ -53,18 +53,18 @@ memory::data_type type_of(DType dtype) {
 
 struct ConvArguments {
   memory::dims stride, dilation, padding;
-  dnnl::algorithm algorithm;
 };
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 auto forward_desc(const ConvArguments& c, dnnl::prop_kind kind, const memory::desc& x, const memory::desc& w,
                   const memory::desc& bias, const memory::desc& y, const dnnl::primitive_attr& attr) {
   using Forward = dnnl::convolution_forward;
 #if DNNL_VERSION_MAJOR >= 3
-  return Forward::primitive_desc(engine(), kind, c.algorithm, x, w, bias, y, c.stride, c.dilation, c.padding,
+  return Forward::primitive_desc(engine(), kind, kDirect, x, w, bias, y, c.stride, c.dilation, c.padding,
                                  c.padding, attr);
 #else
   return Forward::primitive_desc(
-      Forward::desc(kind, c.algorithm, x, w, bias, y, c.stride, c.dilation, c.padding, c.padding), attr,
+      Forward::desc(kind, kDirect, x, w, bias, y, c.stride, c.dilation, c.padding, c.padding), attr,
       engine());
 #endif
 }
@@ -74,11 +74,11 @@ auto backward_desc(const ConvArguments& c, const memory::desc& first, const memo
                    const memory::desc& third, const dnnl::convolution_forward::primitive_desc& hint,
                    const dnnl::primitive_attr& attr) {
 #if DNNL_VERSION_MAJOR >= 3
-  return typename Backward::primitive_desc(engine(), c.algorithm, first, second, third, c.stride, c.dilation,
+  return typename Backward::primitive_desc(engine(), kDirect, first, second, third, c.stride, c.dilation,
                                            c.padding, c.padding, hint, attr);
 #else
   return typename Backward::primitive_desc(
-      typename Backward::desc(c.algorithm, first, second, third, c.stride, c.dilation, c.padding, c.padding),
+      typename Backward::desc(kDirect, first, second, third, c.stride, c.dilation, c.padding, c.padding),
       attr, engine(), hint);
 #endif
 }
@@ -346,31 +346,22 @@ Made make_convolution(const PrimitiveKey& key) {
   const auto [n, h, w, c, k, r, s, p, q, sh, sw, ph, pw, dh, dw, g] = key.sizes;
   const Axis rows{h, ph, p, sh, r, dh}, columns{w, pw, q, sw, s, dw};
   if (is_wrong_in_onednn_3(rows, columns, c / g, g > 1 && k == g)) return {};
-  const ConvArguments arguments{
-      {sh, sw},
-      {dh - 1, dw - 1},  // oneDNN counts the gaps
-      {ph, pw},
-      key.winograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct};
-  const DType image_type = key.in;
-  const memory::desc plain_x = image(image_type, n, h, w, c), plain_y = image(image_type, n, p, q, k);
-  // Winograd's code has layouts of its own, worth a reorder; the direct code is at its best on NHWC.
-  const auto any = memory::format_tag::any;
-  const memory::desc x = key.winograd ? memory::desc({n, c, h, w}, type_of(image_type), any) : plain_x;
-  const memory::desc y = key.winograd ? memory::desc({n, k, p, q}, type_of(image_type), any) : plain_y;
-  const memory::desc weights = filter(image_type, key, true);
+  const ConvArguments arguments{{sh, sw}, {dh - 1, dw - 1}, {ph, pw}};  // oneDNN counts the gaps of dilation
+  const memory::desc x = image(key.in, n, h, w, c), y = image(key.in, n, p, q, k);
+  const memory::desc weights = filter(key.in, key, true);
   const memory::desc bias =
       key.bias ? memory::desc({k}, type_of(key.in), memory::format_tag::a) : memory::desc();
-  const dnnl::primitive_attr attr = attributes(key, plain_y);
+  const dnnl::primitive_attr attr = attributes(key, y);
 
   if (key.op == Op::conv_forward) {
     const auto kind = key.packed ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
     const auto desc = forward_desc(arguments, kind, x, weights, bias, y, attr);
     Operands operands;
-    operands[0] = {DNNL_ARG_SRC, plain_x, desc.src_desc()};
+    operands[0] = {DNNL_ARG_SRC, x, desc.src_desc()};
     const auto layout = weights_operand(key, filter(key.in, key, false), desc.weights_desc(), operands[1]);
     if (key.bias) operands[2] = {DNNL_ARG_BIAS, bias, desc.bias_desc()};
-    operands[3] = {DNNL_ARG_DST, plain_y, desc.dst_desc()};
-    if (key.residual) operands[4] = {kResidual, plain_y, plain_y};
+    operands[3] = {DNNL_ARG_DST, y, desc.dst_desc()};
+    if (key.residual) operands[4] = {kResidual, y, y};
     return {std::make_unique<Compiled>(dnnl::convolution_forward(desc), operands, desc.scratchpad_desc(),
                                        false, layout),
             desc.impl_info_str()};
@@ -380,17 +371,17 @@ Made make_convolution(const PrimitiveKey& key) {
   Operands operands;
   if (key.op == Op::conv_backward_data) {
     const auto desc = backward_desc<dnnl::convolution_backward_data>(arguments, x, weights, y, hint, attr);
-    operands[0] = {DNNL_ARG_DIFF_DST, plain_y, desc.diff_dst_desc()};
+    operands[0] = {DNNL_ARG_DIFF_DST, y, desc.diff_dst_desc()};
     operands[1] = {DNNL_ARG_WEIGHTS, filter(key.in, key, false), desc.weights_desc()};
-    operands[3] = {DNNL_ARG_DIFF_SRC, plain_x, desc.diff_src_desc()};
+    operands[3] = {DNNL_ARG_DIFF_SRC, x, desc.diff_src_desc()};
     return {
         std::make_unique<Compiled>(dnnl::convolution_backward_data(desc), operands, desc.scratchpad_desc()),
         desc.impl_info_str()};
   }
   const auto desc = backward_desc<dnnl::convolution_backward_weights>(
       arguments, x, filter(key.out, key, true), y, hint, attr);
-  operands[0] = {DNNL_ARG_SRC, plain_x, desc.src_desc()};
-  operands[1] = {DNNL_ARG_DIFF_DST, plain_y, desc.diff_dst_desc()};
+  operands[0] = {DNNL_ARG_SRC, x, desc.src_desc()};
+  operands[1] = {DNNL_ARG_DIFF_DST, y, desc.diff_dst_desc()};
   operands[3] = {DNNL_ARG_DIFF_WEIGHTS, filter(key.out, key, false), desc.diff_weights_desc()};
   const bool clears = rows.has_unused_tap() || columns.has_unused_tap();
   return {std::make_unique<Compiled>(dnnl::convolution_backward_weights(desc), operands,
@@ -418,7 +409,7 @@ Made make_matmul(const PrimitiveKey& key) {
 
 }  // namespace
 
-MadePrimitive make_primitive(const PrimitiveKey& key) {
+MadePrimitive make_onednn(const PrimitiveKey& key) {
   if (type_of(key.in) == memory::data_type::undef || type_of(key.out) == memory::data_type::undef) return {};
   try {
     MadePrimitive made = key.op == Op::matmul ? make_matmul(key) : make_convolution(key);

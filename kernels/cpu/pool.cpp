@@ -109,13 +109,19 @@ template <int kLanes, class T, class I>
 void max_of_four(const T* __restrict top, const T* __restrict bottom, std::int64_t channels, T* __restrict y,
                  I* __restrict index) {
   using A = Accumulate<T>;
+  // As wide as values, in a short block: with bytes among them g++ makes no vector code of it.
+  using Place = std::conditional_t<(kLanes > 16 && !std::is_void_v<I>), I, std::int32_t>;
+  Place at[kLanes];
   for (int l = 0; l < kLanes; ++l) {
     Best<A> best{A(top[l]), 0};
     best.offer(A(top[l + channels]), 1);
     best.offer(A(bottom[l]), 2);
     best.offer(A(bottom[l + channels]), 3);
     y[l] = T(best.value);
-    if constexpr (!std::is_void_v<I>) index[l] = static_cast<I>(best.at);
+    at[l] = static_cast<Place>(best.at);
+  }
+  if constexpr (!std::is_void_v<I>) {
+    for (int l = 0; l < kLanes; ++l) index[l] = static_cast<I>(at[l]);
   }
 }
 

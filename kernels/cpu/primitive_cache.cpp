@@ -1,7 +1,10 @@
+#include "kernels/cpu/primitive_cache.h"
+
 #include <list>
 #include <unordered_map>
 #include <utility>
 
+#include "kernels/cpu/conv_winograd.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/hash.h"
 
@@ -34,13 +37,12 @@ PrimitiveCache::PrimitiveCache() : impl_(std::make_unique<Impl>()) {}
 PrimitiveCache::~PrimitiveCache() = default;
 
 Primitive* PrimitiveCache::find(const PrimitiveKey& key) {
-  if (!has_onednn()) return nullptr;
   auto& [entries, index] = *impl_;
   if (const auto found = index.find(key); found != index.end()) {
     entries.splice(entries.begin(), entries, found->second);
     return entries.front().primitive.get();
   }
-  MadePrimitive made = make_primitive(key);
+  MadePrimitive made = key.winograd ? make_winograd(key) : make_onednn(key);
   if (entries.size() == kCapacity) {
     index.erase(entries.back().key);
     entries.pop_back();

@@ -72,6 +72,13 @@ struct Wide {
       for (std::int64_t i = begin; i < end; ++i) f(i);
     });
   }
+  /// Each thread's last chunk first, which the op before has written last: it may still be in a cache. The
+  /// pass that follows then begins with what this one has read last.
+  template <class F> void for_each_chunk_from_end(const CpuContext& context, const F& f) const {
+    parallel_for(context, chunks, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = end; i-- > begin;) f(i);
+    });
+  }
   /// to[c + i * channels] = value(c)
   template <class A, class F> void repeat(A* to, const F& value) const {
     for (std::int64_t c = 0; c < channels; ++c) to[c] = value(c);

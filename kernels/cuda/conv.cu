@@ -1,4 +1,5 @@
 #include "kernels/conv.h"
+#include "kernels/copy.h"
 #include "kernels/cuda/conv_depthwise.h"
 #include "kernels/cuda/conv_products.h"
 #include "kernels/cuda/launch.h"
@@ -42,8 +43,9 @@ Tensor columns(const Tensor& x, std::int64_t columns) {
 
 /// The end of a call that the vendor did not take.
 void check_impl(const Conv2dParams& params, const Tensor& x) {
-  ATH_CHECK(params.impl != ConvImpl::direct,
-            "conv2d: impl must be automatic, reference or vendor on CUDA, but got direct");
+  ATH_CHECK(params.impl != ConvImpl::direct && params.impl != ConvImpl::winograd,
+            "conv2d: impl must be automatic, reference or vendor on CUDA, but got {}",
+            params.impl == ConvImpl::direct ? "direct" : "winograd");
   if (params.impl != ConvImpl::vendor) return;
   if (!cuda::has_vendor())
     detail::fail<BackendError>("conv2d: this build has no cuDNN; use ConvImpl::automatic");
@@ -74,8 +76,13 @@ void conv2d_forward(CudaContext& context, const Conv2dParams& params, const Tens
 
 template <>
 void conv2d_backward_data(CudaContext& context, const Conv2dParams& params, const Tensor& dy, const Tensor& w,
-                          const Tensor& dx) {
+                          const Tensor& dx, Write write_dx) {
   if (dx.numel() == 0) return;
+  if (write_dx == Write::accumulate) {
+    const Tensor fresh = empty_like(dx);
+    conv2d_backward_data(context, params, dy, w, fresh);
+    return add_into(context, fresh, dx);
+  }
   const bool nothing = dy.numel() == 0;  // no filters
   if (!nothing && cuda::vendor_conv_backward_data(context, params, dy, w, dx)) return;
   check_impl(params, dx);

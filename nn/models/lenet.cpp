@@ -1,13 +1,14 @@
 #include "nn/models/lenet.h"
 
+#include "autograd/elementwise.h"
 #include "autograd/shape.h"
 
 namespace athanor::nn {
 
 LeNet5::LeNet5(const ModelOptions& options)
     : side_((options.image_size / 2 - 4) / 2),
-      conv1(options.in_channels, 6, 5, {.padding = 2, .activation = Activation::relu}),
-      conv2(6, 16, 5, {.activation = Activation::relu}),
+      conv1(options.in_channels, 6, 5, {.padding = 2}),
+      conv2(6, 16, 5),
       fc1(side_ * side_ * 16, 120, {.activation = Activation::relu, .image = {side_, side_, 16}}),
       fc2(120, 84, {.activation = Activation::relu}),
       fc3(84, options.classes) {
@@ -19,10 +20,14 @@ LeNet5::LeNet5(const ModelOptions& options)
 }
 
 Tensor LeNet5::forward(const Tensor& x) {
-  Tensor y = conv1(x);  // each goes when the next is there
+  // A ReLU may as well come after a maximum, where it has a quarter of the values. Each tensor goes when the
+  // next is there.
+  Tensor y = conv1(x);
   y = pool(y);
+  y = relu(y);
   y = conv2(y);
-  y = pool(y);  // [N, 5, 5, 16] for 28 x 28
+  y = pool(y);
+  y = relu(y);  // [N, 5, 5, 16] for 28 x 28
   return fc3(fc2(fc1(flatten(y))));
 }
 

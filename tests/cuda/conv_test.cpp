@@ -261,6 +261,7 @@ TEST_F(ConvOnDevice, ImplementationsThatAreNotThereAreNamed) {
                y = Tensor::empty({1, 1, 1, 1}, {DType::f32, test::device()});
   const auto run = [&](ConvImpl impl) { kernels::conv2d_forward(context(), {.impl = impl}, x, x, {}, y); };
   EXPECT_THROW(run(ConvImpl::direct), ArgumentError);
+  EXPECT_THROW(run(ConvImpl::winograd), ArgumentError);
   if (!cuda::has_vendor()) {
     EXPECT_THROW(run(ConvImpl::vendor), BackendError);
   }

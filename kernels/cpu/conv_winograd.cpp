@@ -1,0 +1,380 @@
+#include "kernels/cpu/conv_winograd.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/winograd.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
+
+// Convolutions of 3 x 3 filters by Winograd's algorithm, on NHWC memory as it is. What tiles of inputs and
+// filters become at 36 points are matrices, [tiles, C] and [C, K]; a convolution is their product at each
+// point, with 4 times fewer multiplications than its definition has. A block of tiles is small enough for its
+// matrices to stay in a core's second cache from one step to the next.
+//
+// backward-data is the same of dy with filters that are turned. In backward-weights dy is the filter: the
+// products sum over tiles.
+
+namespace athanor::cpu {
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+namespace {
+
+using namespace winograd;
+
+#define ATH_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]]
+
+constexpr std::int64_t kBlock = 48;         // tiles whose products lie in the second cache
+constexpr std::int64_t kGradientRows = 16;  // output channels of a piece of the weights' gradient
+constexpr std::int64_t kAddends = 256;      // tiles of a sum of it: many small sums round less than one
+constexpr std::int64_t kGradientFloats = 2 << 20;  // of both factors of such products, at all points
+
+std::int64_t quotient_up(std::int64_t value, std::int64_t by) {
+  return (value + by - 1) / by;
+}
+std::int64_t round_up(std::int64_t value, std::int64_t to) {
+  return quotient_up(value, to) * to;
+}
+
+// Products -------------------------------------------------------------------------------------------------
+
+/// out[i][j] (+)= the sum over t < depth of x[i, t] w[t][j], which is added when it is whole; rows of w and
+/// out are kWidth apart.
+struct Product {
+  const float* x;
+  std::int64_t row, next;  // from x[i, t] to x[i + 1, t] and x[i, t + 1]
+  const float* w;
+  std::int64_t depth;
+  float* out;
+  bool accumulate;
+};
+
+template <int kRows, int kVectors> ATH_AVX512 void multiply_tile(const Product& f) {
+  __m512 total[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) total[i][v] = _mm512_setzero_ps();
+  const std::int64_t row = f.row;
+  const float *x0 = f.x, *x1 = x0 + 4 * row, *x2 = x1 + 4 * row, *w = f.w;
+  for (std::int64_t t = 0; t < f.depth; ++t) {
+    __m512 b[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) b[v] = _mm512_loadu_ps(w + v * kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const float* const x = i < 4 ? x0 : i < 8 ? x1 : x2;
+      const __m512 a = _mm512_set1_ps(x[i % 4 * row]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) total[i][v] = _mm512_fmadd_ps(a, b[v], total[i][v]);
+    }
+    x0 += f.next, x1 += f.next, x2 += f.next, w += kWidth;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      float* const out = f.out + i * kWidth + v * kLanes;
+      _mm512_storeu_ps(out, f.accumulate ? _mm512_loadu_ps(out) + total[i][v] : total[i][v]);
+    }
+}
+
+/// So many rows, rounded up to a multiple of 4, and columns: one vector, or the panel's two.
+void multiply(Product f, std::int64_t rows, std::int64_t columns) {
+  static constexpr void (*kTiles[3][2])(const Product&) = {{multiply_tile<4, 1>, multiply_tile<4, 2>},
+                                                           {multiply_tile<8, 1>, multiply_tile<8, 2>},
+                                                           {multiply_tile<12, 1>, multiply_tile<12, 2>}};
+  while (rows > 0) {
+    const bool twelve = rows >= 24 || (rows > 8 && rows <= 12);
+    const int quads = twelve ? 3 : rows > 4 ? 2 : 1;
+    kTiles[quads - 1][columns > kLanes](f);
+    f.x += 4 * quads * f.row;
+    f.out += 4 * quads * kWidth;
+    rows -= 4 * quads;
+  }
+}
+
+/// Calls f(slot, begin, end) for equal shares of [0, n), in parallel.
+template <class F>
+void for_each_slot(const CpuContext& context, std::int64_t slots, std::int64_t n, const F& f) {
+  parallel_for(context, slots, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t slot = first; slot < last; ++slot) f(slot, slot * n / slots, (slot + 1) * n / slots);
+  });
+}
+
+// Passes ---------------------------------------------------------------------------------------------------
+
+/// Forward, or backward-data, which reads dy and writes dx.
+struct Convolution {
+  Images in, out;
+  std::int64_t pad_h, pad_w;
+  Filters filters;
+
+  explicit Convolution(const PrimitiveKey& key) : in(), out(), pad_h(), pad_w(), filters() {
+    const auto [n, h, w, c, k, r, s, p, q, sh, sw, ph, pw, dh, dw, g] = key.sizes;
+    in = {n, h, w, c}, out = {n, p, q, k}, pad_h = ph, pad_w = pw, filters = {c, k, c, false};
+    if (key.op != PrimitiveKey::Op::conv_backward_data) return;
+    std::swap(in, out);
+    pad_h = kTaps - 1 - ph, pad_w = kTaps - 1 - pw, filters = {k, c, c, true};
+  }
+};
+
+template <class T> class Pass {
+ public:
+  /// Filters are `packed`, or plain ones in w.
+  Pass(const CpuContext& context, const Convolution& z, const T* x, const T* w, const float* packed,
+       const Finish<T>& finish, T* y)
+      : context_(context), z_(z), tiles_(z.out), x_(x), w_(w), packed_(packed), finish_(finish), y_(y) {}
+
+  void run() const {
+    if (tiles_.count <= z_.out.c) return by_panels();
+    by_tiles();
+  }
+
+ private:
+  std::int64_t panels() const { return z_.filters.panels(); }
+  std::int64_t depth() const { return z_.in.c; }
+  Points filters(const float* data) const { return {const_cast<float*>(data), depth(), kWidth}; }
+  void read(std::int64_t first, std::int64_t count, const Points& v, std::int64_t first_row) const {
+    inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, first, count, v, first_row);
+  }
+
+  // Outputs of tiles [first, first + count), whose inputs begin at row first_row of v.
+  void multiply_panel(std::int64_t panel, const Points& u, const Points& v, std::int64_t first_row,
+                      std::int64_t first, std::int64_t count, const Points& m) const {
+    for (int p = 0; p < kPoints; ++p)
+      multiply({v.at(0, p) + first_row * depth(), depth(), 1, u.at(0, p), depth(), m.at(0, p), false}, count,
+               z_.out.c - panel * kWidth);
+    write_outputs(z_.out, tiles_, first, count, panel, m, finish_, y_);
+  }
+
+  // Where there are few tiles, filters are what takes time: each thread has some of their panels.
+  void by_panels() const {
+    const std::int64_t rows = round_up(tiles_.count, 4);
+    const std::int64_t slots = std::min<std::int64_t>(context_.threads(), panels());
+    const std::int64_t inputs = Points::floats(rows, depth()), products = Points::floats(kBlock, kWidth),
+                       own = packed_ ? 0 : Points::floats(depth(), kWidth);
+    const Scratch scratch =
+        context_.scratch(static_cast<std::size_t>(inputs + slots * (products + own)) * sizeof(float));
+    const Points v{scratch.as<float>(), rows, depth()};
+    parallel_for(context_, tiles_.count, std::max<std::int64_t>(1, kGrain / (kPoints * depth())),
+                 [&](std::int64_t begin, std::int64_t end) { read(begin, end - begin, v, begin); });
+    for_each_slot(context_, slots, panels(), [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+      float* const mine = v.data + inputs + slot * (products + own);
+      const Points m{mine, kBlock, kWidth};
+      for (std::int64_t panel = begin; panel < end; ++panel) {
+        const Points u = packed_ ? filters(packed_).panel(panel) : filters(mine + products);
+        if (!packed_) filters_to_points(z_.filters, w_, panel, u);
+        for (std::int64_t first = 0; first < tiles_.count; first += kBlock)
+          multiply_panel(panel, u, v, first, first, std::min(kBlock, tiles_.count - first), m);
+      }
+    });
+  }
+
+  // Where there are many, each thread has some of them.
+  void by_tiles() const {
+    const std::int64_t most = depth() <= 64 ? kBlock : kBlock / 2;
+    const std::int64_t slots = std::min<std::int64_t>(context_.threads(), quotient_up(tiles_.count, most));
+    // As many for each thread.
+    const std::int64_t blocks = round_up(quotient_up(tiles_.count, most), slots),
+                       block = round_up(quotient_up(tiles_.count, blocks), 4);
+    const std::int64_t shared = packed_ ? 0 : Points::floats(depth(), kWidth, panels());
+    const std::int64_t inputs = Points::floats(block, depth()), products = Points::floats(kBlock, kWidth);
+    const Scratch scratch =
+        context_.scratch(static_cast<std::size_t>(shared + slots * (inputs + products)) * sizeof(float));
+    const Points u = filters(packed_ ? packed_ : scratch.as<float>());
+    if (!packed_) {
+      parallel_for(context_, panels(), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) filters_to_points(z_.filters, w_, i, u.panel(i));
+      });
+    }
+    for_each_slot(context_, slots, blocks, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+      float* const mine = scratch.as<float>() + shared + slot * (inputs + products);
+      const Points v{mine, block, depth()}, m{mine + inputs, kBlock, kWidth};
+      for (std::int64_t first = begin * block; first < std::min(tiles_.count, end * block); first += block) {
+        const std::int64_t count = std::min(block, tiles_.count - first);
+        read(first, count, v, 0);
+        for (std::int64_t panel = 0; panel < panels(); ++panel)
+          multiply_panel(panel, u.panel(panel), v, 0, first, count, m);
+      }
+    });
+  }
+
+  const CpuContext& context_;
+  const Convolution& z_;
+  const Tiles tiles_;
+  const T *x_, *w_;
+  const float* packed_;
+  const Finish<T> finish_;
+  T* y_;
+};
+
+/// dw (+)= the sums over all tiles of dy^T x at the points. A block of tiles is transformed by all threads,
+/// and then each adds its products to pieces of the gradient.
+template <class T, class W> class BackwardWeights {
+ public:
+  BackwardWeights(const CpuContext& context, const Convolution& z, const T* x, const T* dy, bool accumulate,
+                  W* dw)
+      : context_(context), z_(z), tiles_(z.out), x_(x), dy_(dy), accumulate_(accumulate), dw_(dw) {}
+
+  void run() const {
+    const Scratch scratch =
+        context_.scratch(static_cast<std::size_t>(inputs_ + outputs_ + room_) * sizeof(float));
+    const Points v{scratch.as<float>(), block_, kWidth}, g{v.data + inputs_, block_, k_};
+    float* const sums = g.data + outputs_;
+    for (std::int64_t first = 0; first < tiles_.count; first += block_) {
+      const std::int64_t count = std::min(block_, tiles_.count - first);
+      read(first, count, v, g);
+      for_each_slot(context_, slots_, pieces_ * parts_,
+                    [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t i = begin; i < end; ++i)
+                        add_products(i / parts_, i % parts_, {first, count}, v, g,
+                                     sums + (private_ ? slot : i / parts_) * piece_);
+                    });
+    }
+    for (std::int64_t i = 0; parts_ > 1 && i < pieces_; ++i) write(i, sums + i * piece_);
+  }
+
+ private:
+  struct Block {
+    std::int64_t first, count;
+  };
+
+  void read(std::int64_t first, std::int64_t count, const Points& v, const Points& g) const {
+    parallel_for(context_, count, std::max<std::int64_t>(1, kGrain / (kPoints * (c_ + k_))),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   const std::int64_t from = first + begin, some = end - begin;
+                   inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, from, some, v, begin);
+                   gradients_to_points(z_.out, dy_, tiles_, from, some, g, begin);
+                 });
+  }
+  /// At some of the points.
+  void add_products(std::int64_t piece, std::int64_t part, const Block& block, const Points& v,
+                    const Points& g, float* sums) const {
+    const std::int64_t panel = piece / rows_, row = piece % rows_ * kGradientRows;
+    const Points m{sums, kGradientRows, kWidth};
+    for (std::int64_t p = part * kPoints / parts_; p < (part + 1) * kPoints / parts_; ++p) {
+      for (std::int64_t t = 0; t < block.count; t += kAddends)
+        multiply({g.at(0, p) + t * k_ + row, 1, k_, v.at(panel, p) + t * kWidth,
+                  std::min(kAddends, block.count - t), m.at(0, p), block.first + t > 0},
+                 kGradientRows, c_ - panel * kWidth);
+    }
+    if (parts_ == 1 && block.first + block.count == tiles_.count) write(piece, sums);
+  }
+  void write(std::int64_t piece, float* sums) const {
+    write_gradient(c_, piece % rows_ * kGradientRows, kGradientRows, piece / rows_,
+                   {sums, kGradientRows, kWidth}, accumulate_, dw_);
+  }
+
+  const CpuContext& context_;
+  const Convolution& z_;
+  const Tiles tiles_;
+  const T *x_, *dy_;
+  bool accumulate_;
+  W* dw_;
+  const std::int64_t c_ = z_.in.c, k_ = z_.out.c;
+  const std::int64_t panels_ = quotient_up(c_, kWidth), rows_ = k_ / kGradientRows, pieces_ = panels_ * rows_;
+  // Of a size that does not depend on the number of threads: sums are added in the order of blocks.
+  const std::int64_t block_ = std::min(
+      round_up(tiles_.count, 4), std::max<std::int64_t>(64, kGradientFloats / (kPoints * (c_ + k_)) / 4 * 4));
+  // Where there are fewer pieces than threads, several threads share one, each some of the points.
+  const std::int64_t parts_ = std::min<std::int64_t>(kPoints, quotient_up(context_.threads(), pieces_));
+  const std::int64_t slots_ = std::min<std::int64_t>(context_.threads(), pieces_* parts_);
+  // One block has all tiles: then a piece is done at once, and never leaves its thread's cache.
+  const bool private_ = tiles_.count <= block_ && parts_ == 1;
+  const std::int64_t inputs_ = Points::floats(block_, kWidth, panels_), outputs_ = Points::floats(block_, k_),
+                     piece_ = Points::floats(kGradientRows, kWidth),
+                     room_ = (private_ ? slots_ : pieces_) * piece_;
+};
+
+/// All filters at the points.
+class FilterPoints final : public kernels::WeightLayout {
+ public:
+  explicit FilterPoints(const Filters& filters) : filters_(filters) {}
+
+  bool equals(const WeightLayout& other) const override {
+    const auto* const same = dynamic_cast<const FilterPoints*>(&other);
+    return same && same->filters_.depth == filters_.depth && same->filters_.columns == filters_.columns;
+  }
+  std::size_t bytes() const override {
+    return static_cast<std::size_t>(Points::floats(filters_.depth, kWidth, filters_.panels())) *
+           sizeof(float);
+  }
+  void fill(const CpuContext& context, const float* weights, void* to) const override {
+    const Points all{static_cast<float*>(to), filters_.depth, kWidth};
+    parallel_for(context, filters_.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) filters_to_points(filters_, weights, i, all.panel(i));
+    });
+  }
+
+ private:
+  Filters filters_;
+};
+
+/// T: of tensors; W: of dw.
+template <class T, class W> class Winograd final : public Primitive {
+ public:
+  explicit Winograd(const PrimitiveKey& key)
+      : key_(key),
+        convolution_(key),
+        layout_(key.packed ? std::make_shared<FilterPoints>(convolution_.filters) : nullptr) {}
+
+  void run(const CpuContext& context, const void* first, const void* second, const void* bias, void* out,
+           const void* residual) override {
+    const auto* const x = static_cast<const T*>(first);
+    const auto* const w = static_cast<const T*>(second);
+    if (key_.op == PrimitiveKey::Op::conv_backward_weights)
+      return BackwardWeights<T, W>(context, convolution_, x, w, key_.accumulate, static_cast<W*>(out)).run();
+    const Finish<T> finish{static_cast<const T*>(bias), static_cast<const T*>(residual),
+                           key_.activation == Activation::relu};
+    const auto* const packed = key_.packed ? static_cast<const float*>(second) : nullptr;
+    Pass<T>(context, convolution_, x, w, packed, finish, static_cast<T*>(out)).run();
+  }
+  const std::shared_ptr<const kernels::WeightLayout>& layout() const override { return layout_; }
+
+ private:
+  PrimitiveKey key_;
+  Convolution convolution_;
+  std::shared_ptr<const kernels::WeightLayout> layout_;
+};
+
+template <class T> std::unique_ptr<Primitive> make(const PrimitiveKey& key) {
+  if (key.out == key.in) return std::make_unique<Winograd<T, T>>(key);
+  return std::make_unique<Winograd<T, float>>(key);
+}
+
+}  // namespace
+
+bool winograd_fits(const ConvSize& z) {
+  return has_avx512() && z.r == kTaps && z.s == kTaps && z.stride_h == 1 && z.stride_w == 1 &&
+         z.dilation_h == 1 && z.dilation_w == 1 && z.padding_h < kTaps && z.padding_w < kTaps &&
+         z.groups == 1 && z.c > 0 && z.c % kLanes == 0 && z.k % kLanes == 0;
+}
+
+MadePrimitive make_winograd(const PrimitiveKey& key) {
+  constexpr char kName[] = "winograd 4x3, AVX-512";
+  switch (key.in) {
+    case DType::f32: return {make<float>(key), kName};
+    case DType::f16: return {make<Half>(key), kName};
+    case DType::bf16: return {make<BFloat16>(key), kName};
+    default: return {};
+  }
+}
+
+#else
+
+bool winograd_fits(const ConvSize&) {
+  return false;
+}
+MadePrimitive make_winograd(const PrimitiveKey&) {
+  return {};
+}
+
+#endif
+
+}  // namespace athanor::cpu

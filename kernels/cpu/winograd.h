@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/detail/conv_size.h"
+
+// What Winograd's algorithm does with images and filters before and after its products, for AVX-512.
+// conv_winograd.cpp has the products, and the passes of a convolution that are made of them. Tensors are f32
+// or a half type T; everything between them is f32.
+
+namespace athanor::cpu::winograd {
+
+inline constexpr std::int64_t kLanes = 16;
+inline constexpr int kIn = 6, kOut = 4, kTaps = 3;  ///< of a tile, along H and along W
+inline constexpr std::int64_t kPoints = kIn * kIn;
+inline constexpr std::int64_t kWidth = 2 * kLanes;  ///< columns of a panel
+
+/// A dense tensor [n, h, w, c].
+struct Images {
+  std::int64_t n, h, w, c;
+};
+
+/// The tiles of 4 x 4 pixels that images are cut into, in their order; the last of a row or column may stand
+/// out.
+struct Tiles {
+  explicit Tiles(const Images& of)
+      : rows((of.h + kOut - 1) / kOut), columns((of.w + kOut - 1) / kOut), count(of.n * rows * columns) {}
+
+  struct Place {
+    std::int64_t image, top, left;
+  };
+  Place at(std::int64_t tile) const {
+    return {tile / (rows * columns), tile / columns % rows * kOut, tile % columns * kOut};
+  }
+
+  std::int64_t rows, columns, count;
+};
+
+/// A matrix at each of the 36 points, in panels of `width` columns. Points lie a cache line further apart
+/// than they must: at a multiple of 4 KB all would meet in one set of the first cache, and a transform would
+/// take four times as long.
+struct Points {
+  float* data;
+  std::int64_t rows, width;
+
+  std::int64_t step() const { return rows * width + kLanes; }
+  float* at(std::int64_t panel, std::int64_t point) const {
+    return data + (panel * kPoints + point) * step();
+  }
+  Points panel(std::int64_t index) const { return {at(index, 0), rows, width}; }
+
+  static std::int64_t floats(std::int64_t rows, std::int64_t width, std::int64_t panels = 1) {
+    return panels * kPoints * Points{nullptr, rows, width}.step();
+  }
+};
+
+/// Filters w [K, 3, 3, C] as factors [depth, columns]. Forward sums over C; backward-data over K, by filters
+/// that are turned by half a turn.
+struct Filters {
+  std::int64_t depth, columns, channels;
+  bool backward;
+
+  std::int64_t panels() const { return (columns + kWidth - 1) / kWidth; }
+};
+
+/// What happens to sums before they are stored.
+template <class T> struct Finish {
+  const T *bias, *residual;  ///< or null
+  bool relu;                 ///< NaN stays
+};
+
+/// Of tiles [first, first + count), what their outputs read of `x`, which is padded, at the points: row i of
+/// v is tile first + i.
+template <class T>
+void inputs_to_points(const Images& z, const T* x, const Tiles& tiles, std::int64_t pad_h, std::int64_t pad_w,
+                      std::int64_t first, std::int64_t count, const Points& v, std::int64_t first_row);
+/// The tiles of dy themselves, which are the filters of backward-weights.
+template <class T>
+void gradients_to_points(const Images& z, const T* dy, const Tiles& tiles, std::int64_t first,
+                         std::int64_t count, const Points& v, std::int64_t first_row);
+/// One panel of filters; `u` is that panel.
+template <class T>
+void filters_to_points(const Filters& filters, const T* w, std::int64_t panel, const Points& u);
+
+/// y of such tiles, the channels of one panel, from products m.
+template <class T>
+void write_outputs(const Images& z, const Tiles& tiles, std::int64_t first, std::int64_t count,
+                   std::int64_t panel, const Points& m, const Finish<T>& finish, T* y);
+/// Rows [first, first + count) of dw [K, 3, 3, channels], the channels of one panel.
+template <class T>
+void write_gradient(std::int64_t channels, std::int64_t first, std::int64_t count, std::int64_t panel,
+                    const Points& m, bool accumulate, T* dw);
+
+}  // namespace athanor::cpu::winograd
