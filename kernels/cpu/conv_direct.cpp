@@ -285,20 +285,72 @@ template <class T> struct PixelPlan {
   void (*store)(const ConvSize& z, const float* sums, std::int64_t row, const float* bias, T* y);
 };
 
-template <int kChannels, class T>
-void store_pixels(const ConvSize& z, const float* sums, std::int64_t row, const float* bias, T* y) {
-  on_avx512([&] {
-    for (std::int64_t p = 0; p < z.p; ++p) {
-      T* to = y + p * z.q * kChannels;
-      for (std::int64_t q = 0; q < z.q; ++q) {
-        const std::int64_t flat = p * row + q;
-        const float* from = sums + flat / kLanes * kLanes * kChannels + flat % kLanes;
-        for (int k = 0; k < kChannels; ++k) {
-          to[q * kChannels + k] = T(bias ? from[k * kLanes] + bias[k * kLanes] : from[k * kLanes]);
-        }
+/// Where 16 pixels of each channel go that are to lie pixel by pixel: lane l of vector v is channel
+/// (16 v + l) % kChannels of pixel (16 v + l) / kChannels.
+template <int kChannels> struct Interleaving {
+  alignas(64) std::int32_t pixel[kChannels][kLanes];
+  __mmask16 of_channel[kChannels][kChannels];
+
+  constexpr Interleaving() : pixel(), of_channel() {
+    for (int v = 0; v < kChannels; ++v) {
+      for (int l = 0; l < kLanes; ++l) {
+        const int at = v * static_cast<int>(kLanes) + l;
+        pixel[v][l] = at / kChannels;
+        of_channel[v][at % kChannels] = static_cast<__mmask16>(of_channel[v][at % kChannels] | 1 << l);
       }
     }
-  });
+  }
+};
+
+/// [channel][pixel] of 16 pixels as [pixel][channel], the first `count` floats of it, plus bias, which is
+/// laid out as they are, or null.
+template <int kChannels>
+ATH_AVX512 void interleave(const float* from, const float* bias, std::int64_t count, float* to) {
+  static constexpr Interleaving<kChannels> kPlan;
+  __m512 channel[kChannels];
+#pragma GCC unroll 8
+  for (int k = 0; k < kChannels; ++k) {
+    channel[k] = _mm512_loadu_ps(from + k * kLanes);
+    if (bias) channel[k] += _mm512_loadu_ps(bias + k * kLanes);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kChannels; ++v) {
+    const __m512i pixel = _mm512_load_si512(kPlan.pixel[v]);
+    __m512 mixed = _mm512_setzero_ps();
+#pragma GCC unroll 8
+    for (int k = 0; k < kChannels; ++k)
+      mixed = _mm512_mask_permutexvar_ps(mixed, kPlan.of_channel[v][k], pixel, channel[k]);
+    const std::int64_t left = std::clamp<std::int64_t>(count - v * kLanes, 0, kLanes);
+    _mm512_mask_storeu_ps(to + v * kLanes, static_cast<__mmask16>((1u << left) - 1), mixed);
+  }
+}
+
+template <int kChannels, class T>
+ATH_AVX512 void store_pixels(const ConvSize& z, const float* sums, std::int64_t row, const float* bias,
+                             T* y) {
+  alignas(64) float mixed[kLanes * kChannels];
+  for (std::int64_t p = 0; p < z.p; ++p) {
+    T* const to = y + p * z.q * kChannels;
+    if (kChannels == 1) {  // lies as it is to lie
+      const float* const from = sums + p * row;
+      for (std::int64_t q = 0; q < z.q; ++q) to[q] = T(bias ? from[q] + bias[0] : from[q]);
+      continue;
+    }
+    for (std::int64_t q = 0, pixels = 0; q < z.q; q += pixels) {  // to the end of a span, or of the row
+      const std::int64_t flat = p * row + q, lane = flat % kLanes;
+      pixels = std::min(z.q - q, kLanes - lane);
+      const float* const span = sums + flat / kLanes * kLanes * kChannels;
+      if constexpr (std::is_same_v<T, float>) {
+        if (lane == 0) {
+          interleave<kChannels>(span, bias, pixels * kChannels, to + q * kChannels);
+          continue;
+        }
+      }
+      interleave<kChannels>(span, bias, kLanes * kChannels, mixed);
+      for (std::int64_t i = 0; i < pixels * kChannels; ++i)
+        to[q * kChannels + i] = T(mixed[lane * kChannels + i]);
+    }
+  }
 }
 
 template <class T> PixelPlan<T> plan_pixels(std::int64_t channels) {

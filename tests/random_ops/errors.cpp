@@ -29,7 +29,9 @@ in which it is computed.) 0.5 is a result that was rounded once, 0 one that is e
 of half types are f32. PyTorch ran the same cases on the CPU; twice its largest error is what ours may have, and half a
 unit. Where PyTorch's own result of a case is another number altogether (an infinity where the exact result is finite, or
 ten thousand units away), ours of that case may be, too: `tests/random_ops/pytorch_others.csv` names the few results of
-which both are true. An empty cell: nothing was measured, or all results are such others.
+which both are true. An empty cell: nothing was measured, or all results are such others. Convolutions are computed by
+their definition (`ATHANOR_WINOGRAD=off`): an error of Winograd's algorithm is one of the largest value of a tile,
+and `conv_winograd_test` bounds it by 4e-6 of the largest of all.
 
 The bar, 100,000 cases of which none may be wrong, is the test `random_ops.100000`; these are its command, and those that
 measured PyTorch and made this table:
