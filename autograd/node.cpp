@@ -86,12 +86,14 @@ Leaf* Grads::direct_leaf(int input) const {
   return edge && edge->is_leaf() && !capturing_ && wants(input) ? static_cast<Leaf*>(edge) : nullptr;
 }
 
-// In anomaly mode every contribution is checked, so each gets a tensor of its own.
+// In anomaly mode every contribution is checked, so each gets a tensor of its own. What a pass collects for
+// its caller may belong to a pass around it.
 Tensor* Grads::writable_sum(int input, DType dtype) const {
   AutogradState* const edge = node_.edge(input).get();
   if (!edge || edge->is_leaf() || detail::anomaly_mode()) return nullptr;
-  Tensor& sum = static_cast<Node&>(*edge).grad_;
-  return is_writable(sum, dtype) ? &sum : nullptr;
+  Node& node = static_cast<Node&>(*edge);
+  if (capturing_ && node.capture_ >= 0) return nullptr;
+  return is_writable(node.grad_, dtype) ? &node.grad_ : nullptr;
 }
 
 Grads::Target Grads::target(int input, const Tensor& like) {

@@ -1,4 +1,5 @@
 // When a run saves, which checkpoints it keeps, how it writes them, and for how long it may go on from one.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <set>

@@ -187,6 +187,21 @@ TEST(Engine, ATensorInTheMiddleHandsOutItsSumSoFar) {
   EXPECT_EQ(overwrites, 4);
 }
 
+// The pass within a checkpoint collects for its caller, and does not add to what the pass around it has.
+TEST(Engine, APassInsideAPassLeavesItsSumsAlone) {
+  const Tensor a = leaf({1, 2}), b = leaf({3, 4});
+  const Tensor seed = Tensor::from(std::vector<float>{1, 10}, {2});
+  int overwrites = 0;
+  const Tensor middle = a * a;
+  const Tensor inside =
+      checkpoint([&](const Tensor& x) { return x * writes_target(middle, &overwrites); }, b);
+  const Tensor outside = writes_target(middle, &overwrites);  // made last, its gradient comes first
+  backward(inside + outside, seed);
+  EXPECT_EQ(overwrites, 2);
+  EXPECT_EQ(values_of(grad_of(a)), (std::vector<double>{2 * (1 + 3), 2 * 2 * 10 * (1 + 4)}));
+  EXPECT_EQ(values_of(grad_of(b)), (std::vector<double>{2, 50}));
+}
+
 TEST(Leaf, BoundSliceTakesDirectWritesAndSums) {
   const Tensor arena = Tensor::from(std::vector<float>{7, 7, 7, 7, 7, 7}, {6});
   const Tensor a = leaf({1, 2});

@@ -1,6 +1,7 @@
 // Metrics that passes and ranks add up to.
 #include "trainer/metric_sums.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // --profile: which ops and layers are told of, what is counted, and the trace that is written.
 #include "trainer/profile/profiler.h"
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <set>

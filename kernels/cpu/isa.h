@@ -7,6 +7,10 @@ namespace athanor::cpu {
 /// True where this process may run AVX-512 (F, BW, DQ, VL): the CPU has it, and ATHANOR_MAX_CPU_ISA does not
 /// say AVX2. Fixed at start-up.
 bool has_avx512();
+/// Whether the CPU multiplies bf16 (AVX512_BF16; those with AMX have it, too).
+bool has_avx512_bf16();
+/// Whether it multiplies tiles of bf16, many times as fast as f32 (AMX).
+bool has_amx_bf16();
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ATHANOR_ONE_ISA)
 
