@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <optional>
 #include <span>
 
 #include <fmt/format.h>
@@ -244,7 +245,8 @@ void BatchReaders::announce(std::int64_t epoch, std::int64_t step, std::int64_t 
 void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, std::int64_t epoch,
                              std::int64_t step, std::int64_t first, std::int64_t end, int me) {
   if (first == end) return;  // of a last, short batch there may be none for this rank
-  const TraceScope traced("read", "read", training_ ? epoch * plan_.steps() + step : -1);
+  std::optional<TraceScope> traced(std::in_place, "read", "read",
+                                   training_ ? epoch * plan_.steps() + step : -1);
   Slot& slot = of(number);
   const std::int64_t begin = plan_.rows_of(step).first;
   auto* const memory = reinterpret_cast<std::byte*>(slot.tensors.memory.data<std::uint8_t>());
@@ -258,6 +260,7 @@ void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, s
     // Nobody waits for the rest of the slot: that is being ended, or numbered anew.
     if (stop.stop_requested() || !open_.load(std::memory_order_relaxed)) return;
   }
+  traced.reset();  // in the trace before the batch can be used
   if (slot.left.fetch_sub(end - first, std::memory_order_acq_rel) == end - first) {
     { const std::lock_guard lock(mutex_); }  // who looked before this waits by now
     done_.notify_all();
