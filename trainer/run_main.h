@@ -27,7 +27,7 @@ struct Failure {
 Failure describe_failure();
 
 /// The body of a main(): calls `body` and returns its exit code, or that of the exception it threw, said in
-/// one line on stderr; with_standard_files() around it. First makes idle OpenMP threads sleep instead of
+/// one line on stderr; with_standard_files() around it. First makes idle OpenMP threads sleep soon instead of
 /// spinning, unless the user's environment says otherwise; as libgomp reads its environment before main(),
 /// the process starts itself once more for it.
 int run_main(int argc, char** argv, const std::function<int(int argc, char** argv)>& body);
