@@ -50,7 +50,8 @@ TEST_P(ElementwiseRows, AreThoseOfDenseOperands) {
         }
         EXPECT_TRUE(test::close(div(other, dense), quotients, test::epsilon_of(dtype)))
             << name_of(dtype) << other.shape().str();
-        EXPECT_TRUE(test::close(add(dense, other), sums, test::epsilon_of(dtype))) << name_of(dtype) << other.shape().str();
+        EXPECT_TRUE(test::close(add(dense, other), sums, test::epsilon_of(dtype)))
+            << name_of(dtype) << other.shape().str();
       }
     }
   }

@@ -22,8 +22,6 @@ namespace athanor::cpu {
 
 namespace {
 
-#define ATH_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]]
-
 constexpr std::int64_t kLanes = 16;
 
 // Whoever comes here has AVX-512: f() is compiled for it alone.

@@ -36,14 +36,6 @@ std::int64_t slots_for(const CpuContext& context, const ConvSize& z, std::int64_
   return std::max<std::int64_t>(1, std::min({std::int64_t{context.threads()}, units, worth}));
 }
 
-// Calls f(slot, begin, end) for each of `slots` equal shares of [0, n), in parallel.
-template <class F>
-void for_each_slot(const CpuContext& context, std::int64_t slots, std::int64_t n, const F& f) {
-  parallel_for(context, slots, 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t slot = first; slot < last; ++slot) f(slot, slot * n / slots, (slot + 1) * n / slots);
-  });
-}
-
 // Calls f(offset in the patch, offset of the pixel in the image, or -1 in the padding) for every tap under
 // one output pixel.
 template <class F> void for_each_tap(const ConvSize& z, std::int64_t pixel, const F& f) {

@@ -27,8 +27,6 @@ namespace {
 
 using namespace winograd;
 
-#define ATH_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]]
-
 constexpr std::int64_t kBlock = 48;         // tiles whose products lie in the second cache
 constexpr std::int64_t kGradientRows = 16;  // output channels of a piece of the weights' gradient
 constexpr std::int64_t kAddends = 256;      // tiles of a sum of it: many small sums round less than one
@@ -97,14 +95,6 @@ void multiply(Product f, std::int64_t rows, std::int64_t columns) {
     f.out += 4 * quads * kWidth;
     rows -= 4 * quads;
   }
-}
-
-/// Calls f(slot, begin, end) for equal shares of [0, n), in parallel.
-template <class F>
-void for_each_slot(const CpuContext& context, std::int64_t slots, std::int64_t n, const F& f) {
-  parallel_for(context, slots, 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t slot = first; slot < last; ++slot) f(slot, slot * n / slots, (slot + 1) * n / slots);
-  });
 }
 
 // Passes ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+/// A function compiled for AVX-512, whatever the baseline of the build is. For whoever has it.
+#define ATH_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]]
+
 namespace athanor::cpu {
 
 /// True where this process may run AVX-512 (F, BW, DQ, VL): the CPU has it, and ATHANOR_MAX_CPU_ISA does not

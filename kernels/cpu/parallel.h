@@ -31,4 +31,13 @@ void parallel_for(const CpuContext& context, std::int64_t n, std::int64_t grain,
   f(std::int64_t{0}, n);
 }
 
+/// Calls f(slot, begin, end) for each of `slots` equal shares of [0, n), in parallel: a slot may have memory
+/// of its own. f must not throw.
+template <class F>
+void for_each_slot(const CpuContext& context, std::int64_t slots, std::int64_t n, const F& f) {
+  parallel_for(context, slots, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t slot = first; slot < last; ++slot) f(slot, slot * n / slots, (slot + 1) * n / slots);
+  });
+}
+
 }  // namespace athanor::cpu

@@ -2,13 +2,13 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/isa.h"
+
 // The arithmetic of Winograd's algorithm along one axis: 4 outputs of a filter of 3 taps, whose 6 inputs
 // become values at 6 points; for 16 channels at a time. For whoever has AVX-512.
 //
 // Lavin and Gray 2016, arXiv:1509.09308, at other points than theirs: 0, +-3/4, +-3/2 and infinity. With
 // 0, +-1, +-2 and infinity, whose matrices have larger entries, the largest error was 3 to 5 times as large.
-
-#define ATH_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]]
 
 namespace athanor::cpu::winograd {
 
