@@ -23,4 +23,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const C
 Tensor conv2d_packed(const Tensor& x, const kernels::PackedWeights& w, const Conv2dParams& params,
                      const Tensor& residual = {});
 
+/// relu(max_pool2d(conv(x) + bias)), of windows of 2 x 2, with packed weights: in one pass where the CPU has
+/// code for it, which may take a number for the largest where one of four is NaN. x and errors as above.
+Tensor conv2d_pool_packed(const Tensor& x, const kernels::PackedWeights& w, const Conv2dParams& params);
+
 }  // namespace athanor

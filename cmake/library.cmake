@@ -232,6 +232,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
   kernels/cpu/conv_scatter.cpp
+  kernels/cpu/conv_pool.cpp
   kernels/cpu/conv_winograd.cpp
   kernels/cpu/elementwise_backward.cpp
   kernels/cpu/elementwise_map.cpp

@@ -36,6 +36,12 @@ void conv2d_forward(Context& context, const Conv2dParams& params, const Tensor& 
 void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x, const PackedWeights& w,
                    const Tensor& residual, const Tensor& y);
 
+/// y = relu(the largest of each 2 x 2 of conv(x, w) + bias), [N, P / 2, Q / 2, K], with the weights and the
+/// bias of `w`. x, y f32 on the CPU. May take a number for the largest where one of four is NaN. False, and y
+/// is not written, where there is no code for it.
+bool conv2d_pool_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x,
+                        const PackedWeights& w, const Tensor& y);
+
 /// dx (+)= dL/dx; every element is written.
 template <class Context>
 void conv2d_backward_data(Context& context, const Conv2dParams& params, const Tensor& dy, const Tensor& w,

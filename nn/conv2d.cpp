@@ -1,7 +1,9 @@
 #include "nn/conv2d.h"
 
 #include "autograd/conv.h"
+#include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
+#include "autograd/pool.h"
 #include "autograd/shape.h"
 #include "nn/batch_norm.h"
 
@@ -53,16 +55,25 @@ const kernels::PackedWeights* Conv2d::packed_with(const BatchNorm& norm, const T
   return folded_->norm == &norm ? folded_->weights.get() : nullptr;
 }
 
+const kernels::PackedWeights* Conv2d::packed(const Tensor& x) const {
+  if (!may_use_packed(x)) return nullptr;
+  std::call_once(alone_->once,
+                 [&] { alone_->weights = std::make_unique<kernels::PackedWeights>(weight_, bias_); });
+  return alone_->weights.get();
+}
+
 Tensor Conv2d::forward(const Tensor& x) {
-  if (may_use_packed(x)) {
-    std::call_once(alone_->once,
-                   [&] { alone_->weights = std::make_unique<kernels::PackedWeights>(weight_, bias_); });
-    return conv2d_packed(x, *alone_->weights, params_);
-  }
+  if (const kernels::PackedWeights* const weights = packed(x)) return conv2d_packed(x, *weights, params_);
   // A frozen weight is a buffer, and buffers stay f32.
   if (options_.frozen_weight && weight_.dtype() != x.dtype())
     return conv2d(x, cast(weight_, x.dtype()), bias_, params_);
   return conv2d(x, weight_, bias_, params_);
+}
+
+Tensor conv_pool_relu(Conv2d& conv, const Tensor& x) {
+  if (const kernels::PackedWeights* const weights = conv.packed(x))
+    return conv2d_pool_packed(x, *weights, conv.params_);
+  return relu(max_pool2d(conv(x)));
 }
 
 void Conv2d::reset(const InitKeys& keys) {

@@ -11,6 +11,11 @@
 namespace athanor::nn {
 
 class BatchNorm;
+class Conv2d;
+
+/// relu(max_pool2d(conv(x))), of windows of 2 x 2. With packed weights (Module::pack_weights()), in
+/// InferenceMode, it is one pass where the CPU has code for it: for up to 8 input channels.
+Tensor conv_pool_relu(Conv2d& conv, const Tensor& x);
 
 struct Conv2dOptions {
   std::int64_t stride = 1;
@@ -39,6 +44,7 @@ class Conv2d final : public Module {
 
  private:
   friend Tensor conv_norm_act(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Tensor& residual);
+  friend Tensor conv_pool_relu(Conv2d& conv, const Tensor& x);
 
   /// Packed by the first call.
   struct Packed {
@@ -51,6 +57,8 @@ class Conv2d final : public Module {
   void on_pack() override;
   /// Whether a call on x may use packed weights.
   bool may_use_packed(const Tensor& x) const;
+  /// The weights as they are, or null where the call must not use packed ones.
+  const kernels::PackedWeights* packed(const Tensor& x) const;
   /// The weights times the norm, or null where the call must do both. Null, too, for another norm than that
   /// of the first call.
   const kernels::PackedWeights* packed_with(const BatchNorm& norm, const Tensor& x) const;

@@ -14,6 +14,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/softmax.h"
 #include "data/image/transform.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
 #include "nn/models/model.h"
 #include "support/count_new.h"
@@ -332,12 +333,14 @@ TEST(Predictor, HoldsNoMoreActivationsThanAreStillToBeRead) {
     ImageSpec images;
     std::int64_t n, floats;  // of one image
   };
-  constexpr Least kLeast[] = {
-      {"lenet5", {28, 28, 1, 10}, 1, 28 * 28 * 6 + 14 * 14 * 6},            // conv1 and its pooling
+  // LeNet-5: conv1 and its pooling, or, where these are one pass, the first result and the second.
+  const std::int64_t lenet = cpu::has_avx512() ? 14 * 14 * 6 + 5 * 5 * 16 : 28 * 28 * 6 + 14 * 14 * 6;
+  const Least all[] = {
+      {"lenet5", {28, 28, 1, 10}, 1, lenet},
       {"resnet20", {32, 32, 3, 10}, 1, 3 * 32 * 32 * 16},                   // a block: x, between, result
       {"resnet18_cifar", {32, 32, 3, 10}, 1, 3 * 32 * 32 * 64},             // the same
       {"resnet18", {224, 224, 3, 10}, 10, 112 * 112 * 64 + 56 * 56 * 64}};  // conv1 and its pooling
-  for (const auto& [model, images, n, floats] : kLeast) {
+  for (const auto& [model, images, n, floats] : all) {
     const Predictor predictor = of(model, images);
     const Tensor x = bytes({n, images.height, images.width, images.channels});
     predictor.logits(x);

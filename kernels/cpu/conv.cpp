@@ -5,6 +5,7 @@
 
 #include "kernels/copy.h"
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/conv_pool.h"
 #include "kernels/cpu/conv_winograd.h"
 #include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/isa.h"
@@ -58,7 +59,7 @@ PrimitiveKey key_of(const CpuContext& context, const ConvSize& z, PrimitiveKey::
   key.in = in;
   key.out = out;
   key.bias = bias;
-  key.threads = context.threads();
+  key.threads = cpu::threads_for(context, z.work());
   key.sizes = {z.n, z.h,        z.w,        z.c,         z.k,         z.r,          z.s,          z.p,
                z.q, z.stride_h, z.stride_w, z.padding_h, z.padding_w, z.dilation_h, z.dilation_w, z.groups};
   return key;
@@ -207,6 +208,23 @@ void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor
                       code.adds ? residual.raw_data() : nullptr);
   if (residual.defined() && !code.adds) return add_and_activate(context, params.activation, residual, y);
   if (params.activation != Activation::relu) activate(context, params.activation, y);
+}
+
+bool conv2d_pool_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x,
+                        const PackedWeights& w, const Tensor& y) {
+  const AllocTag tag("workspace");
+  const Shape unpooled = conv2d_shape(x.shape(), w.shape(), params);
+  const ConvSize z(x.shape(), w.shape(), unpooled, params);
+  if (params.impl != ConvImpl::automatic || !cpu::conv_pool_fits(z)) return false;
+  if (y.numel() == 0) return true;
+  PrimitiveKey key =
+      key_of(context, z, PrimitiveKey::Op::conv_forward, DType::f32, DType::f32, w.bias().defined());
+  key.packed = true;
+  key.pooled = true;
+  cpu::Primitive* const primitive = context.primitives().find(key);
+  primitive->run(context, x.raw_data(), w.in(context, primitive->layout()),
+                 w.bias().defined() ? w.bias().raw_data() : nullptr, y.raw_data());
+  return true;
 }
 
 template <>

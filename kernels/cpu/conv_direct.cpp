@@ -1,5 +1,6 @@
 #include "kernels/cpu/conv_impl.h"
 #include "kernels/cpu/epilogue.h"
+#include "kernels/cpu/interleave.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 
@@ -181,7 +182,7 @@ void run_channels(CpuContext& context, const ConvSize& z, Finish finish, const T
   const std::int64_t pitch = frame_w(z) * z.c;
   // Tiles at the end of the last row read beyond it.
   const std::int64_t frame = (frame_h(z) * pitch + 16 * z.stride_w * z.c + kLanes - 1) / kLanes * kLanes;
-  const std::int64_t slots = std::max<std::int64_t>(1, std::min<std::int64_t>({context.threads(), z.n}));
+  const std::int64_t slots = std::min<std::int64_t>(threads_for(context, z.work()), z.n);
   const std::int64_t weights = blocks * depth * block, packed_size = weights + blocks * block;
   const Scratch scratch =
       context.scratch(static_cast<std::size_t>(packed_size + slots * frame) * sizeof(float));
@@ -283,44 +284,17 @@ template <class T> struct PixelPlan {
   void (*store)(const ConvSize& z, const float* sums, std::int64_t row, const float* bias, T* y);
 };
 
-/// Where 16 pixels of each channel go that are to lie pixel by pixel: lane l of vector v is channel
-/// (16 v + l) % kChannels of pixel (16 v + l) / kChannels.
-template <int kChannels> struct Interleaving {
-  alignas(64) std::int32_t pixel[kChannels][kLanes];
-  __mmask16 of_channel[kChannels][kChannels];
-
-  constexpr Interleaving() : pixel(), of_channel() {
-    for (int v = 0; v < kChannels; ++v) {
-      for (int l = 0; l < kLanes; ++l) {
-        const int at = v * static_cast<int>(kLanes) + l;
-        pixel[v][l] = at / kChannels;
-        of_channel[v][at % kChannels] = static_cast<__mmask16>(of_channel[v][at % kChannels] | 1 << l);
-      }
-    }
-  }
-};
-
 /// [channel][pixel] of 16 pixels as [pixel][channel], the first `count` floats of it, plus bias, which is
 /// laid out as they are, or null.
 template <int kChannels>
 ATH_AVX512 void interleave(const float* from, const float* bias, std::int64_t count, float* to) {
-  static constexpr Interleaving<kChannels> kPlan;
   __m512 channel[kChannels];
 #pragma GCC unroll 8
   for (int k = 0; k < kChannels; ++k) {
     channel[k] = _mm512_loadu_ps(from + k * kLanes);
     if (bias) channel[k] += _mm512_loadu_ps(bias + k * kLanes);
   }
-#pragma GCC unroll 8
-  for (int v = 0; v < kChannels; ++v) {
-    const __m512i pixel = _mm512_load_si512(kPlan.pixel[v]);
-    __m512 mixed = _mm512_setzero_ps();
-#pragma GCC unroll 8
-    for (int k = 0; k < kChannels; ++k)
-      mixed = _mm512_mask_permutexvar_ps(mixed, kPlan.of_channel[v][k], pixel, channel[k]);
-    const std::int64_t left = std::clamp<std::int64_t>(count - v * kLanes, 0, kLanes);
-    _mm512_mask_storeu_ps(to + v * kLanes, static_cast<__mmask16>((1u << left) - 1), mixed);
-  }
+  store_interleaved<kChannels>(channel, count, to);
 }
 
 template <int kChannels, class T>
@@ -372,7 +346,7 @@ void run_pixels(CpuContext& context, const ConvSize& z, Finish finish, const T* 
   const std::int64_t per_run = ((whole ? run : z.q) + kLanes - 1) / kLanes,
                      spans = whole ? per_run : per_run * z.p;
   const std::int64_t frame = (z.c * plane + kLanes + kLanes - 1) / kLanes * kLanes;
-  const std::int64_t slots = std::max<std::int64_t>(1, std::min<std::int64_t>({context.threads(), z.n}));
+  const std::int64_t slots = std::min<std::int64_t>(threads_for(context, z.work()), z.n);
   const std::int64_t block = z.k * kLanes;  // sums of a span
   const std::int64_t weights = (z.r * z.s * z.c * z.k + kLanes - 1) / kLanes * kLanes,
                      packed_size = weights + block;

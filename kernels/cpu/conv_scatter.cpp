@@ -93,7 +93,7 @@ template <class T>
 void conv_backward_data_scatter(CpuContext& context, const ConvSize& z, const T* dy, const T* w, T* dx) {
   const Frame frame(z);
   const std::int64_t vectors = vectors_per_row(z), width = z.r * vectors * kLanes, run = z.s * z.c;
-  const std::int64_t slots = std::max<std::int64_t>(1, std::min<std::int64_t>(context.threads(), z.n));
+  const std::int64_t slots = std::min<std::int64_t>(threads_for(context, z.work()), z.n);
   const std::int64_t row_size = (z.q * z.k + kLanes - 1) / kLanes * kLanes, per_slot = frame.size + row_size;
   const Scratch scratch =
       context.scratch(static_cast<std::size_t>(z.k * width + slots * per_slot) * sizeof(float));

@@ -152,7 +152,7 @@ cpu::Primitive* vendor_primitive(CpuContext& context, const MatmulPlan& problem,
   key.out = out;
   key.bias = bias;
   key.accumulate = accumulate;
-  key.threads = context.threads();
+  key.threads = cpu::threads_for(context, size.m * size.n * size.k);
   key.sizes = {size.m, size.n, size.k, a_row, a_col, b_row, b_col, y_row};
   return context.primitives().find(key);
 }
@@ -239,7 +239,7 @@ void linear_packed(CpuContext& context, const Tensor& x, const PackedWeights& w,
   key.bias = w.bias().defined();
   key.packed = true;
   key.activation = activation == Activation::relu ? Activation::relu : Activation::none;
-  key.threads = context.threads();
+  key.threads = cpu::threads_for(context, size.m * size.n * size.k);
   key.sizes = {size.m, size.n, size.k, size.k, 1, 1, size.k, size.n};
   const bool is_small = size.k == 0 || prefers_eigen(size, DType::f32);
   cpu::Primitive* const primitive = is_small ? nullptr : context.primitives().find(key);

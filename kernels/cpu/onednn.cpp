@@ -4,7 +4,11 @@
 #include <cstring>
 #include <utility>
 
-#include <dnnl.hpp>
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+#include "kernels/cpu/onednn_api.h"
 
 namespace athanor {
 namespace {
@@ -15,6 +19,26 @@ thread_local bool inside = false;
 struct Inside {
   Inside() { inside = true; }
   ~Inside() { inside = false; }
+};
+
+/// oneDNN starts as many threads as OpenMP says: for as long as this lives, so many.
+class Threads {
+ public:
+#if defined(_OPENMP)
+  explicit Threads(int threads) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+  }
+  ~Threads() {
+    omp_set_num_threads(before_);
+  }
+#else
+  explicit Threads(int) {}
+#endif
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  [[maybe_unused]] int before_ = 1;
 };
 
 }  // namespace
@@ -35,11 +59,6 @@ using Op = PrimitiveKey::Op;
 
 constexpr std::size_t kAlignment = 64;
 
-const dnnl::engine& engine() {
-  static const dnnl::engine instance(dnnl::engine::kind::cpu, 0);
-  return instance;
-}
-
 memory::data_type type_of(DType dtype) {
   switch (dtype) {
     case DType::f32: return memory::data_type::f32;
@@ -47,61 +66,6 @@ memory::data_type type_of(DType dtype) {
     case DType::f16: return memory::data_type::f16;
     default: return memory::data_type::undef;
   }
-}
-
-// What differs between oneDNN 2.x and 3.x ------------------------------------------------------------------
-
-struct ConvArguments {
-  memory::dims stride, dilation, padding;
-};
-constexpr auto kDirect = dnnl::algorithm::convolution_direct;
-
-auto forward_desc(const ConvArguments& c, dnnl::prop_kind kind, const memory::desc& x, const memory::desc& w,
-                  const memory::desc& bias, const memory::desc& y, const dnnl::primitive_attr& attr) {
-  using Forward = dnnl::convolution_forward;
-#if DNNL_VERSION_MAJOR >= 3
-  return Forward::primitive_desc(engine(), kind, kDirect, x, w, bias, y, c.stride, c.dilation, c.padding,
-                                 c.padding, attr);
-#else
-  return Forward::primitive_desc(
-      Forward::desc(kind, kDirect, x, w, bias, y, c.stride, c.dilation, c.padding, c.padding), attr,
-      engine());
-#endif
-}
-
-template <class Backward>
-auto backward_desc(const ConvArguments& c, const memory::desc& first, const memory::desc& second,
-                   const memory::desc& third, const dnnl::convolution_forward::primitive_desc& hint,
-                   const dnnl::primitive_attr& attr) {
-#if DNNL_VERSION_MAJOR >= 3
-  return typename Backward::primitive_desc(engine(), kDirect, first, second, third, c.stride, c.dilation,
-                                           c.padding, c.padding, hint, attr);
-#else
-  return typename Backward::primitive_desc(
-      typename Backward::desc(kDirect, first, second, third, c.stride, c.dilation, c.padding, c.padding),
-      attr, engine(), hint);
-#endif
-}
-
-auto matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& bias,
-                 const memory::desc& y, const dnnl::primitive_attr& attr) {
-#if DNNL_VERSION_MAJOR >= 3
-  return dnnl::matmul::primitive_desc(engine(), a, b, bias, y, attr);
-#else
-  return dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, bias, y), attr, engine());
-#endif
-}
-
-memory::dims dims_of(const memory::desc& desc) {
-#if DNNL_VERSION_MAJOR >= 3
-  return desc.get_dims();
-#else
-  return desc.dims();
-#endif
-}
-
-bool same(const memory::desc& a, const memory::desc& b) {
-  return a == b;
 }
 
 // A primitive and its memory objects -----------------------------------------------------------------------
@@ -119,10 +83,14 @@ class Compiled final : public Primitive {
 
   /// `clears`: the primitive leaves parts of its result, or of its scratchpad, unwritten, so that they must
   /// be zero.
-  Compiled(dnnl::primitive primitive, const std::array<Operand, kOperands>& operands,
+  Compiled(int threads, dnnl::primitive primitive, const std::array<Operand, kOperands>& operands,
            const memory::desc& scratchpad, bool clears = false,
            std::shared_ptr<const kernels::WeightLayout> layout = nullptr)
-      : primitive_(std::move(primitive)), stream_(engine()), clears_(clears), layout_(std::move(layout)) {
+      : threads_(threads),
+        primitive_(std::move(primitive)),
+        stream_(engine()),
+        clears_(clears),
+        layout_(std::move(layout)) {
     for (std::size_t i = 0; i < operands.size(); ++i) {
       Slot& slot = slots_[i];
       slot.argument = operands[i].argument;
@@ -155,6 +123,7 @@ class Compiled final : public Primitive {
       std::memset(out, 0, slots_[kResult].plain.get_desc().get_size());
     }
     const Inside onednn;
+    const Threads threads(threads_);
     const std::array<void*, kOperands> data{const_cast<void*>(first), const_cast<void*>(second),
                                             const_cast<void*>(bias), out, const_cast<void*>(residual)};
     std::array<dnnl_exec_arg_t, kOperands + 1> arguments;
@@ -215,6 +184,7 @@ class Compiled final : public Primitive {
                                  static_cast<int>(status));
   }
 
+  int threads_;
   dnnl::primitive primitive_;
   dnnl::stream stream_;
   bool clears_;
@@ -362,8 +332,8 @@ Made make_convolution(const PrimitiveKey& key) {
     if (key.bias) operands[2] = {DNNL_ARG_BIAS, bias, desc.bias_desc()};
     operands[3] = {DNNL_ARG_DST, y, desc.dst_desc()};
     if (key.residual) operands[4] = {kResidual, y, y};
-    return {std::make_unique<Compiled>(dnnl::convolution_forward(desc), operands, desc.scratchpad_desc(),
-                                       false, layout),
+    return {std::make_unique<Compiled>(key.threads, dnnl::convolution_forward(desc), operands,
+                                       desc.scratchpad_desc(), false, layout),
             desc.impl_info_str()};
   }
   const auto hint = forward_desc(arguments, dnnl::prop_kind::forward_training, x, weights, memory::desc(), y,
@@ -374,9 +344,9 @@ Made make_convolution(const PrimitiveKey& key) {
     operands[0] = {DNNL_ARG_DIFF_DST, y, desc.diff_dst_desc()};
     operands[1] = {DNNL_ARG_WEIGHTS, filter(key.in, key, false), desc.weights_desc()};
     operands[3] = {DNNL_ARG_DIFF_SRC, x, desc.diff_src_desc()};
-    return {
-        std::make_unique<Compiled>(dnnl::convolution_backward_data(desc), operands, desc.scratchpad_desc()),
-        desc.impl_info_str()};
+    return {std::make_unique<Compiled>(key.threads, dnnl::convolution_backward_data(desc), operands,
+                                       desc.scratchpad_desc()),
+            desc.impl_info_str()};
   }
   const auto desc = backward_desc<dnnl::convolution_backward_weights>(
       arguments, x, filter(key.out, key, true), y, hint, attr);
@@ -384,7 +354,7 @@ Made make_convolution(const PrimitiveKey& key) {
   operands[1] = {DNNL_ARG_DIFF_DST, y, desc.diff_dst_desc()};
   operands[3] = {DNNL_ARG_DIFF_WEIGHTS, filter(key.out, key, false), desc.diff_weights_desc()};
   const bool clears = rows.has_unused_tap() || columns.has_unused_tap();
-  return {std::make_unique<Compiled>(dnnl::convolution_backward_weights(desc), operands,
+  return {std::make_unique<Compiled>(key.threads, dnnl::convolution_backward_weights(desc), operands,
                                      desc.scratchpad_desc(), clears),
           desc.impl_info_str()};
 }
@@ -403,7 +373,8 @@ Made make_matmul(const PrimitiveKey& key) {
   const auto layout = weights_operand(key, b, desc.weights_desc(), operands[1]);
   if (key.bias) operands[2] = {DNNL_ARG_BIAS, bias, bias};
   operands[3] = {DNNL_ARG_DST, y, desc.dst_desc()};
-  return {std::make_unique<Compiled>(dnnl::matmul(desc), operands, desc.scratchpad_desc(), false, layout),
+  return {std::make_unique<Compiled>(key.threads, dnnl::matmul(desc), operands, desc.scratchpad_desc(), false,
+                                     layout),
           desc.impl_info_str()};
 }
 
@@ -411,6 +382,7 @@ Made make_matmul(const PrimitiveKey& key) {
 
 MadePrimitive make_onednn(const PrimitiveKey& key) {
   if (type_of(key.in) == memory::data_type::undef || type_of(key.out) == memory::data_type::undef) return {};
+  const Threads threads(key.threads);
   try {
     MadePrimitive made = key.op == Op::matmul ? make_matmul(key) : make_convolution(key);
     created.fetch_add(1, std::memory_order_relaxed);

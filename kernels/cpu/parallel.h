@@ -31,6 +31,12 @@ void parallel_for(const CpuContext& context, std::int64_t n, std::int64_t grain,
   f(std::int64_t{0}, n);
 }
 
+/// How many threads are worth their start for so many multiply-adds: one for each half a million, which take
+/// a core some 5 us.
+inline int threads_for(const CpuContext& context, std::int64_t multiply_adds) {
+  return static_cast<int>(std::clamp<std::int64_t>(multiply_adds >> 19, 1, context.threads()));
+}
+
 /// Calls f(slot, begin, end) for each of `slots` equal shares of [0, n), in parallel: a slot may have memory
 /// of its own. f must not throw.
 template <class F>

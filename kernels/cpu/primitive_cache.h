@@ -10,8 +10,8 @@
 #include "kernels/context.h"
 #include "kernels/packed_weights.h"
 
-// Operations that are prepared for their shapes: by oneDNN, or, where the key asks for Winograd's algorithm,
-// by conv_winograd.cpp.
+// Operations that are prepared for their shapes: by oneDNN, or, where the key asks for it, by our own
+// conv_winograd.cpp or conv_pool.cpp.
 
 namespace athanor::cpu {
 
@@ -26,10 +26,11 @@ struct PrimitiveKey {
   bool bias = false;
   bool accumulate = false;  ///< adds to what the result holds
   bool winograd = false;    ///< our code for Winograd's algorithm, not oneDNN's
+  bool pooled = false;      ///< our code with 2 x 2 max pooling and ReLU behind it; packed conv_forward alone
   bool packed = false;      ///< weights come in Primitive::layout(); forward alone
   bool residual = false;    ///< a tensor like the result is added before the activation; conv_forward alone
   Activation activation = Activation::none;  ///< none or relu, which makes 0 of NaN
-  int threads = 1;
+  int threads = 1;                           ///< that it runs on
   /// conv: N H W C K R S P Q, stride, padding, dilation along H and W, groups.
   /// matmul: M N K, row and column strides of the factors, row stride of the result.
   std::array<std::int64_t, 16> sizes{};

@@ -1,6 +1,5 @@
 #include "nn/models/lenet.h"
 
-#include "autograd/elementwise.h"
 #include "autograd/shape.h"
 
 namespace athanor::nn {
@@ -20,14 +19,8 @@ LeNet5::LeNet5(const ModelOptions& options)
 }
 
 Tensor LeNet5::forward(const Tensor& x) {
-  // A ReLU may as well come after a maximum, where it has a quarter of the values. Each tensor goes when the
-  // next is there.
-  Tensor y = conv1(x);
-  y = pool(y);
-  y = relu(y);
-  y = conv2(y);
-  y = pool(y);
-  y = relu(y);  // [N, 5, 5, 16] for 28 x 28
+  // A ReLU may as well come after a maximum, where it has a quarter of the values.
+  const Tensor y = conv_pool_relu(conv2, conv_pool_relu(conv1, x));  // [N, 5, 5, 16] for 28 x 28
   return fc3(fc2(fc1(flatten(y))));
 }
 

@@ -3,7 +3,6 @@
 #include "nn/conv2d.h"
 #include "nn/linear.h"
 #include "nn/models/model.h"
-#include "nn/pool.h"
 
 namespace athanor::nn {
 
@@ -17,7 +16,6 @@ class LeNet5 final : public Module {
  private:
   std::int64_t side_;  // of the image that reaches fc1
   Conv2d conv1, conv2;
-  MaxPool2d pool{2};
   Linear fc1, fc2, fc3;
 };
 

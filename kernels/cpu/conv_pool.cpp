@@ -1,0 +1,299 @@
+#include "kernels/cpu/conv_pool.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "kernels/cpu/interleave.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+
+// A convolution of few input channels, 2 x 2 max pooling and ReLU in one pass, as at the head of a small
+// network: what the convolution gives stays in registers until a quarter of it is left. In one of two ways,
+// as in conv_direct.cpp:
+//   channels: a vector is 16 output channels of one pixel; a tap broadcasts an input value to two rows of
+//             pixels. Where there is no padding, the image is read where it lies.
+//   pixels:   for up to 6 output channels, fewer than a vector has lanes. A vector is 16 pixels of one
+//             channel, every other one of a row: then the largest of two neighbours is that of two vectors.
+//             So the frame of an input image keeps even and odd columns apart, channel by channel.
+
+namespace athanor::cpu {
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+namespace {
+
+constexpr std::int64_t kLanes = 16;
+constexpr std::int64_t kMostInputs = 8;
+constexpr std::int64_t kMostPixelChannels = 6;  // 4 sums each, of 32 registers
+constexpr int kMostPairs = 6;                   // of pixels, in two rows: 24 sums
+
+std::int64_t round_up(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+// g++ 12 warns of _mm512_max_ps alone.
+ATH_AVX512 inline __m512 larger(__m512 a, __m512 b) {
+  return _mm512_maskz_max_ps(0xffff, a, b);
+}
+
+struct Sizes {
+  std::int64_t n, h, w, c, k, r, s, pad_h, pad_w;
+  std::int64_t p, q;  // of the pooled result
+
+  explicit Sizes(const PrimitiveKey& key)
+      : n(key.sizes[0]),
+        h(key.sizes[1]),
+        w(key.sizes[2]),
+        c(key.sizes[3]),
+        k(key.sizes[4]),
+        r(key.sizes[5]),
+        s(key.sizes[6]),
+        pad_h(key.sizes[11]),
+        pad_w(key.sizes[12]),
+        p(key.sizes[7] / 2),
+        q(key.sizes[8] / 2) {}
+
+  bool by_pixels() const { return k <= kMostPixelChannels; }
+  std::int64_t image() const { return h * w * c; }
+  std::int64_t rows() const { return 2 * p + r - 1; }     // of a frame: all that windows read
+  std::int64_t columns() const { return 2 * q + s - 1; }  // of it
+};
+
+/// Filters as the loops read them: by pixels [C, R, S, K], by channels [K / 16, R, S, C, 16] with zeros
+/// behind the last channel.
+class FilterBlocks final : public kernels::WeightLayout {
+ public:
+  explicit FilterBlocks(const Sizes& z) : z_(z) {}
+
+  bool equals(const WeightLayout& other) const override {
+    const auto* const same = dynamic_cast<const FilterBlocks*>(&other);
+    return same && same->z_.k == z_.k && same->z_.c == z_.c && same->z_.r == z_.r && same->z_.s == z_.s;
+  }
+  std::size_t bytes() const override {
+    const std::int64_t channels = z_.by_pixels() ? z_.k : round_up(z_.k, kLanes);
+    return static_cast<std::size_t>(channels * z_.r * z_.s * z_.c) * sizeof(float);
+  }
+  void fill(const CpuContext&, const float* weights, void* to) const override {
+    auto* const out = static_cast<float*>(to);
+    std::fill(out, out + bytes() / sizeof(float), 0.0f);
+    const std::int64_t taps = z_.r * z_.s;
+    for (std::int64_t k = 0; k < z_.k; ++k)
+      for (std::int64_t tap = 0; tap < taps; ++tap)
+        for (std::int64_t c = 0; c < z_.c; ++c) {
+          const std::int64_t at = z_.by_pixels()
+                                      ? (c * taps + tap) * z_.k + k
+                                      : ((k / kLanes * taps + tap) * z_.c + c) * kLanes + k % kLanes;
+          out[at] = weights[(k * taps + tap) * z_.c + c];
+        }
+  }
+
+ private:
+  Sizes z_;
+};
+
+// Channels -------------------------------------------------------------------------------------------------
+
+/// Sums of 2 rows of 2 kPairs pixels and 16 channels, and what is left of them: kPairs pixels. x is the first
+/// tap of the first pixel; `run` floats of each of `rows` rows lie under a filter.
+struct ChannelTile {
+  const float* x;
+  std::int64_t row, step;  // from a pixel to the one below, and to the next
+  std::int64_t rows, run;
+  const float *w, *bias;
+  __mmask16 channels;
+  float* y;
+  std::int64_t next;  // from a pixel of y to the next
+};
+
+template <int kPairs> ATH_AVX512 void channel_tile(const ChannelTile& t) {
+  __m512 top[2 * kPairs], bottom[2 * kPairs];
+#pragma GCC unroll 12
+  for (int i = 0; i < 2 * kPairs; ++i) top[i] = bottom[i] = _mm512_setzero_ps();
+  const float* w = t.w;
+  const std::int64_t step = t.step;
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    const float *above = t.x + r * t.row, *below = above + t.row;
+    for (std::int64_t i = 0; i < t.run; ++i, ++above, ++below, w += kLanes) {
+      const __m512 tap = _mm512_loadu_ps(w);
+#pragma GCC unroll 12
+      for (int pixel = 0; pixel < 2 * kPairs; ++pixel) {
+        top[pixel] = _mm512_fmadd_ps(_mm512_set1_ps(above[pixel * step]), tap, top[pixel]);
+        bottom[pixel] = _mm512_fmadd_ps(_mm512_set1_ps(below[pixel * step]), tap, bottom[pixel]);
+      }
+    }
+  }
+  const __m512 bias = t.bias ? _mm512_maskz_loadu_ps(t.channels, t.bias) : _mm512_setzero_ps();
+#pragma GCC unroll 6
+  for (int i = 0; i < kPairs; ++i) {
+    const __m512 largest =
+        larger(larger(top[2 * i], top[2 * i + 1]), larger(bottom[2 * i], bottom[2 * i + 1]));
+    _mm512_mask_storeu_ps(t.y + i * t.next, t.channels,
+                          larger(_mm512_add_ps(largest, bias), _mm512_setzero_ps()));
+  }
+}
+
+/// An image within zeros.
+void fill_frame(const Sizes& z, const float* image, float* frame) {
+  const std::int64_t rows = std::min(z.h, z.rows() - z.pad_h), columns = std::min(z.w, z.columns() - z.pad_w);
+  for (std::int64_t h = 0; h < rows; ++h)
+    std::copy_n(image + h * z.w * z.c, columns * z.c, frame + ((h + z.pad_h) * z.columns() + z.pad_w) * z.c);
+}
+
+void run_channels(const Sizes& z, const float* image, bool is_frame, const float* w, const float* bias,
+                  float* y) {
+  static constexpr void (*kTiles[kMostPairs])(const ChannelTile&) = {
+      channel_tile<1>, channel_tile<2>, channel_tile<3>, channel_tile<4>, channel_tile<5>, channel_tile<6>};
+  const std::int64_t row = (is_frame ? z.columns() : z.w) * z.c, run = z.s * z.c;
+  const std::int64_t tiles = (z.q + kMostPairs - 1) / kMostPairs;  // of about equal length
+  for (std::int64_t k = 0; k < z.k; k += kLanes) {
+    const std::int64_t channels = std::min(kLanes, z.k - k);
+    for (std::int64_t p = 0; p < z.p; ++p) {
+      for (std::int64_t tile = 0; tile < tiles; ++tile) {
+        const std::int64_t first = tile * z.q / tiles, pairs = (tile + 1) * z.q / tiles - first;
+        kTiles[pairs - 1]({image + 2 * p * row + 2 * first * z.c, row, z.c, z.r, run, w + k * z.r * run,
+                           bias ? bias + k : nullptr, static_cast<__mmask16>((1u << channels) - 1),
+                           y + (p * z.q + first) * z.k + k, z.k});
+      }
+    }
+  }
+}
+
+// Pixels ---------------------------------------------------------------------------------------------------
+
+/// Where columns of one parity of a frame's row lie, and the row, in floats: tiles read whole vectors.
+std::int64_t half_row(const Sizes& z) {
+  return round_up(z.q, kLanes) + z.s / 2;
+}
+
+void fill_halves(const Sizes& z, const float* image, float* frame) {
+  const std::int64_t half = half_row(z), rows = std::min(z.h, z.rows() - z.pad_h);
+  for (std::int64_t c = 0; c < z.c; ++c) {
+    for (std::int64_t h = 0; h < rows; ++h) {
+      const float* const from = image + h * z.w * z.c + c;
+      for (std::int64_t parity = 0; parity < 2; ++parity) {
+        float* const to = frame + ((c * z.rows() + h + z.pad_h) * 2 + parity) * half;
+        // Column 2 i + parity of the frame is column 2 i + shift of the image.
+        const std::int64_t shift = parity - z.pad_w, begin = shift < 0 ? (1 - shift) / 2 : 0;
+        const std::int64_t end = std::min(half, (z.w - shift + 1) / 2);
+        if (z.c == 1) {  // for the sake of vector code
+          for (std::int64_t i = begin; i < end; ++i) to[i] = from[2 * i + shift];
+        } else {
+          for (std::int64_t i = begin; i < end; ++i) to[i] = from[(2 * i + shift) * z.c];
+        }
+      }
+    }
+  }
+}
+
+/// 16 pixels of the result, the first `pixels` of which are stored. x: the first even column that they read.
+template <int kChannels>
+ATH_AVX512 void pixel_tile(const Sizes& z, const float* x, const float* w, const float* bias,
+                           std::int64_t pixels, float* y) {
+  __m512 sums[4][kChannels];  // top left, top right, bottom left, bottom right
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+#pragma GCC unroll 6
+    for (int k = 0; k < kChannels; ++k) sums[i][k] = _mm512_setzero_ps();
+  const std::int64_t half = half_row(z), row = 2 * half;
+  for (std::int64_t c = 0; c < z.c; ++c, x += z.rows() * row) {
+    for (std::int64_t r = 0; r < z.r; ++r) {
+      for (std::int64_t s = 0; s < z.s; ++s, w += kChannels) {
+        const float* const left = x + r * row + s % 2 * half + s / 2;
+        const float* const right = x + r * row + (s + 1) % 2 * half + (s + 1) / 2;
+        const __m512 in[4] = {_mm512_loadu_ps(left), _mm512_loadu_ps(right), _mm512_loadu_ps(left + row),
+                              _mm512_loadu_ps(right + row)};
+#pragma GCC unroll 6
+        for (int k = 0; k < kChannels; ++k) {
+          const __m512 tap = _mm512_set1_ps(w[k]);
+#pragma GCC unroll 4
+          for (int i = 0; i < 4; ++i) sums[i][k] = _mm512_fmadd_ps(in[i], tap, sums[i][k]);
+        }
+      }
+    }
+  }
+  __m512 channel[kChannels];
+#pragma GCC unroll 6
+  for (int k = 0; k < kChannels; ++k) {
+    const __m512 largest = larger(larger(sums[0][k], sums[1][k]), larger(sums[2][k], sums[3][k]));
+    const __m512 offset = _mm512_set1_ps(bias ? bias[k] : 0.0f);
+    channel[k] = larger(_mm512_add_ps(largest, offset), _mm512_setzero_ps());
+  }
+  store_interleaved<kChannels>(channel, pixels * kChannels, y);
+}
+
+void run_pixels(const Sizes& z, const float* frame, const float* w, const float* bias, float* y) {
+  static constexpr void (*kTiles[kMostPixelChannels])(const Sizes&, const float*, const float*, const float*,
+                                                      std::int64_t, float*) = {
+      pixel_tile<1>, pixel_tile<2>, pixel_tile<3>, pixel_tile<4>, pixel_tile<5>, pixel_tile<6>};
+  for (std::int64_t p = 0; p < z.p; ++p)
+    for (std::int64_t q = 0; q < z.q; q += kLanes)
+      kTiles[z.k - 1](z, frame + 2 * p * 2 * half_row(z) + q, w, bias, std::min(kLanes, z.q - q),
+                      y + (p * z.q + q) * z.k);
+}
+
+// ----------------------------------------------------------------------------------------------------------
+
+class ConvPool final : public Primitive {
+ public:
+  explicit ConvPool(const PrimitiveKey& key)
+      : z_(key), threads_(key.threads), layout_(std::make_shared<FilterBlocks>(z_)) {}
+
+  void run(const CpuContext& context, const void* first, const void* second, const void* bias, void* out,
+           const void*) override {
+    const auto* const x = static_cast<const float*>(first);
+    const auto* const w = static_cast<const float*>(second);
+    const auto* const offsets = static_cast<const float*>(bias);
+    auto* const y = static_cast<float*>(out);
+    const bool framed = z_.by_pixels() || z_.pad_h > 0 || z_.pad_w > 0;
+    const std::int64_t frame = !framed          ? 0
+                               : z_.by_pixels() ? z_.c * z_.rows() * 2 * half_row(z_)
+                                                : z_.rows() * z_.columns() * z_.c;
+    const std::int64_t slots = std::min<std::int64_t>(threads_, z_.n);
+    const Scratch scratch = context.scratch(static_cast<std::size_t>(slots * frame) * sizeof(float));
+    for_each_slot(context, slots, z_.n, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+      float* const mine = scratch.as<float>() + slot * frame;
+      std::fill(mine, mine + frame, 0.0f);
+      for (std::int64_t n = begin; n < end; ++n) {
+        const float* const image = x + n * z_.image();
+        float* const result = y + n * z_.p * z_.q * z_.k;
+        if (z_.by_pixels()) {
+          vectorize([&] { fill_halves(z_, image, mine); });
+          run_pixels(z_, mine, w, offsets, result);
+        } else {
+          if (framed) fill_frame(z_, image, mine);
+          run_channels(z_, framed ? mine : image, framed, w, offsets, result);
+        }
+      }
+    });
+  }
+  const std::shared_ptr<const kernels::WeightLayout>& layout() const override { return layout_; }
+
+ private:
+  Sizes z_;
+  int threads_;
+  std::shared_ptr<const kernels::WeightLayout> layout_;
+};
+
+}  // namespace
+
+bool conv_pool_fits(const ConvSize& z) {
+  return has_avx512() && z.stride_h == 1 && z.stride_w == 1 && z.dilation_h == 1 && z.dilation_w == 1 &&
+         z.groups == 1 && z.c > 0 && z.c <= kMostInputs && z.p > 1 && z.q > 1;
+}
+
+MadePrimitive make_conv_pool(const PrimitiveKey& key) {
+  return {std::make_unique<ConvPool>(key), "convolution and pooling, AVX-512"};
+}
+
+#else
+
+bool conv_pool_fits(const ConvSize&) {
+  return false;
+}
+MadePrimitive make_conv_pool(const PrimitiveKey&) {
+  return {};
+}
+
+#endif
+
+}  // namespace athanor::cpu
