@@ -32,13 +32,13 @@ while [ $# -gt 0 ]; do
 done
 here=$root/bench/peers
 program=$workload
-networks='(lenet5|resnet20|resnet18|resnet18_cifar)'
-[[ $workload =~ ^$networks(-b[0-9]+)?-infer(-b(1|64))?$ ]] && program=infer
-[[ $workload =~ ^$networks(-b[0-9]+)?-train(-b[0-9]+)?$ ]] && program=train
+networks='(lenet5|resnet20|resnet18|resnet18_cifar|resnet50|mobilenetv2|cifarnet)'
+[[ $workload =~ ^$networks(-b[0-9]+)?(-224)?-infer(-b[0-9]+)?$ ]] && program=infer
+[[ $workload =~ ^$networks(-b[0-9]+)?(-224)?-train(-b[0-9]+)?$ ]] && program=train
 case $workload in infer | train | networks | worker) program=none ;; esac
 [ -f "$here/pytorch/$program.py" ] ||
   fail 2 "peers: workload must be one of $(cd "$here/pytorch" && ls ./*.py | sed -n 's/^\.\/\(.*\)\.py$/\1/p' |
-    grep -vx -e worker -e networks -e infer -e train | tr '\n' ' ')or {lenet5,resnet20,resnet18}-{infer-b1,infer-b64,b64-train}, but is $workload"
+    grep -vx -e worker -e networks -e infer -e train | tr '\n' ' ')or a network as resnet20-b128-train, -infer or -infer-b1, but is $workload"
 case $precision in
   '' | f32 | bf16 | f16) ;;
   *) fail 2 "peers: --precision must be f32, bf16 or f16, but is $precision" ;;
