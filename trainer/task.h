@@ -83,7 +83,7 @@ class Step {
         ranks_(parts.ranks),
         samples_(parts.samples) {}
 
-  /// 0 is the first.
+  /// Of training, or after which it validates; 0 is the first.
   std::int64_t epoch() const { return place_.epoch; }
   /// Of the run's steps, skipped ones too; 0 is the first.
   std::int64_t number() const { return place_.step; }

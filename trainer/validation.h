@@ -47,9 +47,9 @@ class Validation {
         sums_(device),
         samples_(samples) {}
 
-  /// Of all ranks together; nothing where a signal came meanwhile. `ranks` as StepParts has them. With `most`
-  /// >= 0, of so many batches at most.
-  std::optional<Metrics> run(const std::vector<Ema*>& averages, PhaseTimes& times,
+  /// Of all ranks together; nothing where a signal came meanwhile. `epoch` is what Step::epoch() returns.
+  /// `ranks` as StepParts has them. With `most` >= 0, of so many batches at most.
+  std::optional<Metrics> run(std::int64_t epoch, const std::vector<Ema*>& averages, PhaseTimes& times,
                              const dist::PassNetwork* ranks = nullptr, std::int64_t most = -1);
 
  private:
