@@ -205,6 +205,8 @@ set(ATHANOR_HEADERS
   optim/step_buffer.h
   tensor/allocator.h
   tensor/atomic_file.h
+  tensor/control_groups.h
+  tensor/cores.h
   tensor/counters.h
   tensor/device.h
   tensor/dtype.h

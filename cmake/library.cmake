@@ -112,7 +112,6 @@ set(ATHANOR_SOURCES
   data/convert.cpp
   data/decoded_dataset.cpp
   data/detail/batch_readers.cpp
-  data/detail/cores.cpp
   data/detail/device_feed.cpp
   data/detail/resident_images.cpp
   data/detail/sample_order.cpp
@@ -199,6 +198,8 @@ set(ATHANOR_SOURCES
   dist/zero1.cpp
   tensor/allocator.cpp
   tensor/atomic_file.cpp
+  tensor/control_groups.cpp
+  tensor/cores.cpp
   tensor/counters.cpp
   tensor/detail/host_copy.cpp
   tensor/detail/mapped_file.cpp

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "data/detail/batch_readers.h"
-#include "data/detail/cores.h"
 #include "data/detail/device_feed.h"
 #include "data/detail/resident_images.h"
 #include "data/detail/worker_tuner.h"
+#include "tensor/cores.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -61,7 +61,7 @@ struct Threads {
 Threads threads_for(const Dataset& data, const LoaderOptions& options) {
   if (data.resident() && (options.workers == LoaderOptions::kAuto || options.data_on_device)) return {0, 0};
   if (options.workers != LoaderOptions::kAuto) return {options.workers, options.workers};
-  const int cores = options.cores > 0 ? options.cores : detail::usable_cores();
+  const int cores = options.cores > 0 ? options.cores : usable_cpus();
   return {std::min(2 * cores, 64), std::clamp(cores - 1, 1, 64)};
 }
 

@@ -55,7 +55,7 @@ struct Probe : Task {
 };
 
 int main(int argc, char** argv) {
-  TrainerConfig config{.program = "contrastive", .epochs = 10, .batch_size = 256, .lr = 0.4};
+  TrainerConfig config{.program = "contrastive", .epochs = 15, .batch_size = 256, .lr = 0.4};
   config.augment = {
       .flip = true, .colour = {0.4f, 0.4f, 0.4f, 0.1f}, .resized_crop = RandomResizedCrop{.min_area = 0.2}};
   return train_main(argc, argv, config, dist::networks(), [](Trainer& trainer) {

@@ -4,9 +4,9 @@
 
 #include "autograd/op_listener.h"
 #include "data/detail/batch_plan.h"
-#include "data/detail/cores.h"
 #include "data/mix.h"
 #include "kernels/context.h"
+#include "tensor/cores.h"
 #include "tensor/error.h"
 #include "trainer/readable.h"
 
@@ -80,7 +80,7 @@ LoaderOptions Feeding::options(const TrainerConfig& config, const ParallelStrate
   options.seed = config.seed;
   options.rank = strategy.rank();
   options.world_size = strategy.world_size();
-  if (config.local_ranks > 1) options.cores = std::max(1, detail::usable_cores() / config.local_ranks);
+  if (config.local_ranks > 1) options.cores = std::max(1, usable_cpus() / config.local_ranks);
   options.workers = config.workers;
   options.prefetch = config.prefetch;
   options.pin_memory = config.pin_memory;
@@ -178,7 +178,7 @@ EpochReport Feeding::begin_report(const Times& times, double seconds, std::int64
                                                      .loader = report.loader,
                                                      .prefetch = config_.prefetch,
                                                      .threads = cpu_context().threads(),
-                                                     .cores = detail::usable_cores(),
+                                                     .cores = usable_cpus(),
                                                      .per_step_s = (seconds - times.saving) / count});
   return report;
 }

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "data/detail/cores.h"
 #include "optim/step.h"
+#include "tensor/cores.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/checkpoints/checkpoint.h"
@@ -82,7 +82,7 @@ void try_threads(int count) {
 int threads_of(const TrainerConfig& config) {
   if (config.threads > 0) return config.threads;
   const bool all = config.local_ranks > 1 || config.threads == TrainerConfig::kMeasuredThreads;
-  return all ? std::max(1, detail::usable_cores() / config.local_ranks) : 0;
+  return all ? std::max(1, usable_cores() / config.local_ranks) : 0;
 }
 
 template <class Context> void set_up(Context& context, const TrainerConfig& config) {

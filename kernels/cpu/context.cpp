@@ -1,7 +1,10 @@
 #include "kernels/context.h"
 
+#include <cstdlib>
+
 #include "kernels/cpu/borrowed_context.h"
 #include "kernels/cpu/onednn.h"
+#include "tensor/cores.h"
 
 #if defined(_OPENMP)
 #include <omp.h>
@@ -12,7 +15,8 @@ namespace {
 
 int default_threads() {
 #if defined(_OPENMP)
-  return omp_get_max_threads();
+  static const int threads = std::getenv("OMP_NUM_THREADS") ? omp_get_max_threads() : usable_cores();
+  return threads;
 #else
   return 1;
 #endif

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "autograd/shape.h"
-#include "data/detail/cores.h"
 #include "kernels/implementations.h"
 #include "tensor/allocator.h"
 #include "tensor/atomic_file.h"
+#include "tensor/cores.h"
 #include "tensor/counters.h"
 #include "tensor/error.h"
 #include "trainer/loggers/json_lines.h"
@@ -67,7 +67,7 @@ Json facts_of(const FitInfo& info) {
                          (config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note))},
           {"Strategy", info.strategy},
           {"Processor",
-           fmt::format("{}, {} cores, {} threads", processor(), detail::usable_cores(), info.threads)},
+           fmt::format("{}, {} cores, {} threads", processor(), usable_cores(), info.threads)},
           {"Kernels", cpu_implementations()},
           {"Memory", fmt::format("{:.1f} GB", memory / 1e9)},
           {"System", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},

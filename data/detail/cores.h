@@ -1,8 +1,0 @@
-#pragma once
-
-namespace athanor::detail {
-
-/// Cores this process may use, at least 1.
-int usable_cores();
-
-}  // namespace athanor::detail
