@@ -2,7 +2,7 @@
 
 namespace athanor::detail {
 
-/// Cores this process may use, at least 1.
+/// Number of cores this process may use, at least 1.
 int usable_cores();
 
 }  // namespace athanor::detail
