@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number behind `name` in lines of "name number"; nothing where there is none.
+/// The number after `name` in lines of "name number"; nullopt if missing.
 std::optional<std::int64_t> field(const fs::path& file, const std::string& name) {
   std::ifstream in(file);
   for (std::string word; in >> word;) {
@@ -21,7 +21,7 @@ std::optional<std::int64_t> field(const fs::path& file, const std::string& name)
   return std::nullopt;
 }
 
-/// A file of one number; "max" is none.
+/// A file with one number; nullopt for "max".
 std::optional<std::int64_t> number(const fs::path& file) {
   std::ifstream in(file);
   std::int64_t value = 0;
@@ -34,7 +34,7 @@ struct Names {
 constexpr Names kVersion2{"memory.max", "memory.current", "inactive_file"};
 constexpr Names kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 
-/// What the group and those above it leave.
+/// The memory left by the group and its ancestors.
 std::optional<std::int64_t> left_by(const fs::path& mount, const fs::path& group, const Names& names) {
   std::optional<std::int64_t> least;
   for (fs::path at = group.relative_path();; at = at.parent_path()) {
