@@ -72,7 +72,7 @@ template <class A> struct ReadTable {
   };
   Entry* entries;
 
-  /// An output reads at most two inputs; a single output may be read by all.
+  /// An output reads at most two inputs; a single output counts as a reader of every input.
   static std::size_t bytes(const PlacedAxis<A>& axis) {
     return static_cast<std::size_t>(axis.inputs) * sizeof(Entry) +
            static_cast<std::size_t>(2 * axis.outputs + axis.inputs + 1) / 2 * 2 * sizeof(A);
