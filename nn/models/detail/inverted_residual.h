@@ -39,9 +39,8 @@ void zero(const Tensor& b, RandomKey key);
 
 struct InvertedResidualConfig {
   std::int64_t in, expanded, out;
-  ConvNormOptions conv;  ///< of the depthwise convolution; the 1x1 ones share its other options
-  std::int64_t squeezed =
-      0;  ///< channels of the squeeze and excitation before the projection; 0: none
+  ConvNormOptions conv;       ///< of the depthwise convolution; the 1x1 ones share its other options
+  std::int64_t squeezed = 0;  ///< channels of the squeeze and excitation before the projection; 0: none
   SqueezeExcitationOptions excitation = {};
   double stochastic_depth = 0;  ///< drop probability of the branch
   bool v2_names = false;        ///< the branch is "conv" and its projection unwrapped, as in MobileNetV2
