@@ -55,6 +55,22 @@ TEST(Task, TrainsAndReportsWhatItLogs) {
   EXPECT_EQ(lines[4].at("test_score").get<double>(), last.value_of("val_score"));
 }
 
+TEST(Task, ValidationKnowsTheEpochItFollows) {
+  struct Numbered : Autoencoder {
+    void validation_step(const Batch& batch, Step& step) override {
+      Autoencoder::validation_step(batch, step);
+      step.log("epoch", Tensor::from(std::vector<float>{static_cast<float>(step.epoch())}, {}));
+    }
+  };
+  Numbered task;
+  TrainerConfig config = adam_config();
+  config.sanity_val = 1;
+  const test::RecordedRun run = train(task, config);
+  ASSERT_EQ(run.epochs.size(), 4u);
+  for (std::size_t epoch = 0; epoch < 4; ++epoch) EXPECT_EQ(run.epochs[epoch].value_of("val_epoch"), epoch);
+  EXPECT_EQ(run.report.others.back().value, 3);
+}
+
 TEST(Task, TrainsWithoutValidation) {
   struct Unvalidated : Autoencoder {
     void validation_step(const Batch&, Step&) override { FAIL() << "there is nothing to validate on"; }

@@ -1,5 +1,7 @@
 // When a run validates, and the notifications about it.
 
+#include <algorithm>
+
 #include "tensor/error.h"
 #include "trainer/gather_metrics.h"
 #include "trainer/loggers/reports.h"
@@ -10,7 +12,8 @@ namespace athanor {
 void Run::validate(std::int64_t epochs) {
   if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_begin(trainer_); });
   if (samples_) samples_->begin(epochs);
-  const auto metrics = validation_.run(averages(), times_, gathering());
+  const auto metrics =
+      validation_.run(std::max<std::int64_t>(epochs - 1, 0), averages(), times_, gathering());
   if (!metrics) return;
   if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
   position_.validation = *metrics;
@@ -60,7 +63,7 @@ bool Run::validate_within_epoch() {
 void Run::try_validation() {
   if (config_.sanity_val == 0 || !feeding_.held_out()) return;
   Validation tried(task_, feeding_, strategy_, limits_, config_.device);
-  tried.run({}, times_, gathering(), config_.sanity_val);
+  tried.run(position_.epoch, {}, times_, gathering(), config_.sanity_val);
 }
 
 // Saves and measures the weights of the last step: validation used the averages instead.
@@ -68,7 +71,7 @@ Metrics Run::keep_last() {
   std::optional<Metrics> last = position_.validation;
   if (!position_.validated || !averages().empty()) {
     Validation of_last(task_, feeding_, strategy_, limits_, config_.device);
-    last = of_last.run({}, times_, gathering());
+    last = of_last.run(std::max<std::int64_t>(position_.epoch - 1, 0), {}, times_, gathering());
   }
   if (!last) return Metrics::not_measured();  // a signal has arrived
   ModelInfo info = describe_model(weights_hash());

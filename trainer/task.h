@@ -83,7 +83,7 @@ class Step {
         ranks_(parts.ranks),
         samples_(parts.samples) {}
 
-  /// 0 is the first.
+  /// The epoch being trained, or in validation the one just trained; 0 is the first.
   std::int64_t epoch() const { return place_.epoch; }
   /// Index among the run's steps, including skipped ones; 0 is the first.
   std::int64_t number() const { return place_.step; }

@@ -21,8 +21,8 @@ void Validation::measure(const Batch& batch, Step& step, std::int64_t of_ranks) 
   }
 }
 
-std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseTimes& times,
-                                       const dist::PassNetwork* ranks, std::int64_t most) {
+std::optional<Metrics> Validation::run(std::int64_t epoch, const std::vector<Ema*>& averages,
+                                       PhaseTimes& times, const dist::PassNetwork* ranks, std::int64_t most) {
   const auto timed = times.scope(&Times::validation);
   Loader* const held_out = feeding_.held_out();
   if (!held_out) {
@@ -41,7 +41,7 @@ std::optional<Metrics> Validation::run(const std::vector<Ema*>& averages, PhaseT
   for (std::int64_t done = 0; done < count && held_out->next(batch); ++done) {
     const std::int64_t of_ranks = std::min(left, held_out->options().batch_size);
     left -= of_ranks;
-    const BatchPlace place = feeding_.place(0, 0, of_ranks, false);
+    const BatchPlace place = feeding_.place(epoch, 0, of_ranks, false);
     const SampleScope samples({place.first, place.samples});
     Step step(place, draws, {.metrics = sums_, .times = times, .ranks = ranks, .samples = samples_});
     if (batch.size() > 0 || ranks) measure(batch, step, of_ranks);

@@ -47,9 +47,9 @@ class Validation {
         sums_(device),
         samples_(samples) {}
 
-  /// Metrics over all ranks; empty if a signal arrived. `ranks` as in StepParts. With `most` >= 0, uses at
-  /// most that many batches.
-  std::optional<Metrics> run(const std::vector<Ema*>& averages, PhaseTimes& times,
+  /// Metrics over all ranks; empty if a signal arrived. `epoch` is what Step::epoch() returns; `ranks` as in
+  /// StepParts. With `most` >= 0, uses at most that many batches.
+  std::optional<Metrics> run(std::int64_t epoch, const std::vector<Ema*>& averages, PhaseTimes& times,
                              const dist::PassNetwork* ranks = nullptr, std::int64_t most = -1);
 
  private:

@@ -20,15 +20,16 @@ import tempfile
 from interleave import Worker, WorkerError, quantile
 
 HERE = pathlib.Path(__file__).resolve().parent
-NETWORKS = {"lenet5": "lenet5", "resnet20": "resnet20", "resnet18": "resnet18_cifar", "resnet18_cifar": "resnet18_cifar"}
-STEPS = {("lenet5", "train", 64): 100, ("lenet5", "train", 512): 20, ("resnet20", "train", 128): 5,
-         ("resnet18_cifar", "train", 64): 2}  # of a run, as athanor/train.cpp has them; a forward pass is one
-BATCHES = {"infer": (1, 64), "train": (64, 128, 512)}
+NETWORKS = {"lenet5": "lenet5", "resnet20": "resnet20", "resnet18": "resnet18_cifar", "resnet18_cifar": "resnet18_cifar",
+            "resnet50": "resnet50", "mobilenetv2": "mobilenet_v2", "cifarnet": "cifarnet"}
+# Steps of a run, by network and batch size, as athanor/train.cpp has them; a forward pass is one.
+STEPS = {("lenet5", 64): 100, ("lenet5", 512): 20, ("resnet20", 128): 5, ("resnet18_cifar", 64): 2, ("resnet50", 16): 1,
+         ("mobilenet_v2", 16): 1, ("cifarnet", 500): 1}
 TORCH = {"infer": ["eager", "channels_last", "frozen", "frozen_channels_last", "compile"],
          "train": ["eager", "channels_last", "compile"]}
 TOLERANCE = {"f32": 1e-4, "bf16": 5e-2}  # of the largest logit or loss
 MOST_STOLEN = 0.02  # of the processors' time, by other machines on the same host: above, a row says nothing
-COLUMNS = "{:<10} {:<4} {:>7}  {:<38} {:>12} {:>12} {:>6}  {:<14} {:>8}"
+COLUMNS = "{:<12} {:<4} {:>7}  {:<38} {:>12} {:>12} {:>6}  {:<14} {:>8} {:>8} {:>8}"
 
 
 class Way:
@@ -44,21 +45,26 @@ class Way:
             raise WorkerError(f"must use {threads} threads, but uses {about['threads']}")
         if variant not in about["cases"].get(case, []):
             raise WorkerError(f"has no {case}")
+        self.peak_bytes = 0
         self.check = self.turn(0.1)["check"]  # logits or losses; makes it ready, too
 
     def turn(self, seconds):
-        return self.worker.time(self.case, self.variant, seconds)
+        answer = self.worker.time(self.case, self.variant, seconds)
+        self.peak_bytes = answer.get("peak_bytes", 0)  # of the process since it began
+        return answer
 
     def seconds_per_run(self, seconds):
         return quantile(self.turn(seconds)["seconds"], 0.1)
 
 
 def parse(workload):
-    """resnet20-b128-train, resnet20-infer-b64, resnet20-b128-infer-b1: network, "train" or "infer", batch; None: no such one."""
-    found = re.fullmatch(rf"({'|'.join(NETWORKS)})(?:-b(\d+))?-(train|infer)(?:-b(\d+))?", workload)
+    """resnet20-b128-train, resnet50-b16-224-infer, resnet20-b128-infer-b1: network, "train" or "infer", batch; None: no such one."""
+    found = re.fullmatch(rf"({'|'.join(NETWORKS)})(?:-b(\d+))?(?:-224)?-(train|infer)(?:-b(\d+))?", workload)
     if not found or not (found[2] or found[4]):
         return None
-    return NETWORKS[found[1]], found[3], int(found[4] or found[2])
+    network, kind, batch = NETWORKS[found[1]], found[3], int(found[4] or found[2])
+    known = (network, batch) in STEPS or (kind == "infer" and batch in (1, 64))
+    return (network, kind, batch) if known else None
 
 
 def own_case(args, network, kind, batch):
@@ -130,7 +136,7 @@ def measure(args, folder, network, kind, batch, threads, log, said):
             pairs[way].append((ours.seconds_per_run(args.seconds), way.seconds_per_run(args.seconds)))
     stolen, everything = (now - then for now, then in zip(stolen_and_all(), before))
     name, isa = processor()
-    images = batch * STEPS.get((network, kind, batch), 1)
+    images = batch * (STEPS[network, batch] if kind == "train" else 1)
     for way in ways:
         ratios = [theirs / mine for mine, theirs in pairs[way]]
         mine, theirs = (images / statistics.median(side) for side in zip(*pairs[way]))
@@ -138,18 +144,18 @@ def measure(args, folder, network, kind, batch, threads, log, said):
                "peer_version": way.version, "ours_version": ours.version, "ours_images_per_s": mine,
                "peer_images_per_s": theirs, "ratio": statistics.median(ratios), "spread": interval(ratios),
                "pairs": len(ratios), "max_error": error_of(ours.check, way.check), "stolen": stolen / max(everything, 1),
+               "ours_peak_bytes": ours.peak_bytes, "peer_peak_bytes": way.peak_bytes,
                "processor": name, "isa": isa, "cores": os.cpu_count()}
     for way in [ours, *ways]:
         way.worker.end()
 
 
-def save_networks(args, folder):
-    """In Athanor's form, as PyTorch has them, and as ONNX: by the commands that a user types."""
-    subprocess.run([args.networks, folder, "save"], check=True)
-    for network in set(NETWORKS.values()):
-        for out, *flags in ([f"{network}.onnx"], [f"{network}.torch.safetensors", "--layout", "torch"]):
-            subprocess.run([args.athanor, "convert", f"{folder}/{network}.safetensors", f"{folder}/{out}", *flags],
-                           check=True, stdout=subprocess.DEVNULL)
+def save_network(args, folder, network):
+    """In Athanor's form, as PyTorch has it, and as ONNX: by the commands that a user types."""
+    subprocess.run([args.networks, folder, "save", network], check=True)
+    for out, *flags in ([f"{network}.onnx"], [f"{network}.torch.safetensors", "--layout", "torch"]):
+        subprocess.run([args.athanor, "convert", f"{folder}/{network}.safetensors", f"{folder}/{out}", *flags],
+                       check=True, stdout=subprocess.DEVNULL)
 
 
 def show(row):
@@ -158,7 +164,8 @@ def show(row):
     print(COLUMNS.format(row["workload"].split("-")[0], row["precision"], row["threads"],
                          f"{row['peer']} {'' if 'athanor' in row['peer'] else row['peer_version']}",
                          f"{row['ours_images_per_s']:,.0f}", f"{row['peer_images_per_s']:,.0f}", f"{row['ratio']:.2f}",
-                         f"{low:.2f} .. {high:.2f}", f"{row['max_error']:.0e}") + ("   WRONG RESULT" if wrong else "") +
+                         f"{low:.2f} .. {high:.2f}", f"{row['max_error']:.0e}", f"{row['ours_peak_bytes'] / 2**20:,.0f}",
+                         f"{row['peer_peak_bytes'] / 2**20:,.0f}") + ("   WRONG RESULT" if wrong else "") +
           (f"   VOID: other machines took {row['stolen']:.0%}" if void else ""),
           flush=True)
     return wrong
@@ -166,7 +173,7 @@ def show(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("workload", help="NETWORK-bN-train, NETWORK-bN-infer or NETWORK-infer-bN")
+    parser.add_argument("workload", help="NETWORK-bN-train, NETWORK-bN-infer or NETWORK-infer-b1")
     parser.add_argument("--ours", required=True, help="the binary peer_infer or peer_train")
     parser.add_argument("--networks", required=True, help="the binary peer_infer, which makes the networks up")
     parser.add_argument("--athanor", required=True, help="the binary athanor")
@@ -178,18 +185,18 @@ def main():
     parser.add_argument("--json", help="also write the results to this file")
     args = parser.parse_args()
     asked = parse(args.workload)
-    if not asked or asked[2] not in BATCHES[asked[1]]:
-        print(f"peers: workload must be {'|'.join(NETWORKS)}, then -b64|b128|b512-train or -infer-b1|b64, but is {args.workload}",
-              file=sys.stderr)
+    if not asked:
+        sizes = " ".join(f"{network}-b{batch}" for network, batch in STEPS)
+        print(f"peers: workload must be one of {sizes}, then -train, -infer or -infer-b1, but is {args.workload}", file=sys.stderr)
         return 2
     network, kind, batch = asked
 
     rows, wrong, said = [], False, set()
     with tempfile.TemporaryDirectory() as folder, open(f"{folder}/log", "w", encoding="utf-8") as log:
-        save_networks(args, folder)
+        save_network(args, folder, network)
         print(f"{args.workload} {args.precision}: {args.rounds} pairs each; load of the machine {os.getloadavg()[0]:.1f}")
         print(COLUMNS.format("network", "", "threads", "beside ours", "ours img/s", "its img/s", "ratio", "95 %",
-                             "error"))
+                             "error", "ours MiB", "its MiB"))
         for threads in args.threads:
             for row in measure(args, folder, network, kind, batch, threads, log, said):
                 rows.append(row)

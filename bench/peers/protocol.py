@@ -1,6 +1,7 @@
 """The peer's side of a comparison, of any package: the protocol of bench/peers/README.md over standard input and output."""
 
 import json
+import resource
 import sys
 import time
 
@@ -34,6 +35,7 @@ def serve(name, version, threads, cases):
                 ready = cases[case][variant]()
                 current = (case, variant)
             run, check = ready
-            say({"seconds": time_of(run, float(seconds[0]) if seconds else 0.5), "check": check})
+            times = time_of(run, float(seconds[0]) if seconds else 0.5)
+            say({"seconds": times, "check": check, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024})
         except Exception as error:  # the driver shows it
             say({"error": f"{case} {variant}: {error!r}"})

@@ -32,13 +32,16 @@ while [ $# -gt 0 ]; do
 done
 here=$root/bench/peers
 program=$workload
-networks='(lenet5|resnet20|resnet18|resnet18_cifar)'
-[[ $workload =~ ^$networks(-b[0-9]+)?-infer(-b(1|64))?$ ]] && program=infer
-[[ $workload =~ ^$networks(-b[0-9]+)?-train(-b[0-9]+)?$ ]] && program=train
-case $workload in infer | train | networks | worker) program=none ;; esac
+networks='(lenet5|resnet20|resnet18|resnet18_cifar|resnet50|mobilenetv2|cifarnet)'
+[[ $workload =~ ^$networks(-b[0-9]+)?(-224)?-infer(-b[0-9]+)?$ ]] && program=infer
+[[ $workload =~ ^$networks(-b[0-9]+)?(-224)?-train(-b[0-9]+)?$ ]] && program=train
+case $workload in
+  mnist-run | cifar10-run | jpegs-run | first-step) program=tuned_run ;;
+  infer | train | networks | worker | *_run*) program=none ;;
+esac
 [ -f "$here/pytorch/$program.py" ] ||
   fail 2 "peers: workload must be one of $(cd "$here/pytorch" && ls ./*.py | sed -n 's/^\.\/\(.*\)\.py$/\1/p' |
-    grep -vx -e worker -e networks -e infer -e train | tr '\n' ' ')or {lenet5,resnet20,resnet18}-{infer-b1,infer-b64,b64-train}, but is $workload"
+    grep -vx -e worker -e networks -e infer -e train -e ".*_run.*" | tr '\n' ' ')or mnist-run, cifar10-run, jpegs-run, first-step, or a network as resnet20-b128-train, -infer or -infer-b1, but is $workload"
 case $precision in
   '' | f32 | bf16 | f16) ;;
   *) fail 2 "peers: --precision must be f32, bf16 or f16, but is $precision" ;;
@@ -52,6 +55,13 @@ install="python3 -m venv $venv && $venv/bin/pip install -r bench/peers/requireme
   fail 2 "peers: $venv must be a Python environment with PyTorch: $install"
 
 set_up
+if [ "$program" = tuned_run ]; then
+  [ -f build/cpu/build.ninja ] || configure cpu
+  cmake --build --preset cpu --target train_mnist train_cifar10 train_images >build/cpu/peers.log 2>&1 ||
+    { cat build/cpu/peers.log >&2; fail 1 "peers: the train programs did not build"; }
+  exec python3 "$here/whole_runs.py" "$workload" --bin build/cpu/bin --data "${ATHANOR_DATA_DIR:-$root/data-cache}" \
+    --python "$venv/bin/python3" ${threads:+--threads "$threads"} ${json:+--json "$json"} "${more[@]}"
+fi
 [ -f build/cpu/build.ninja ] || configure cpu
 targets=("peer_$program")
 [ "$whole" = no ] || targets+=(peer_infer athanor-tool)

@@ -134,7 +134,7 @@ def step_table(rows, fit, report):
     if any(mark for *_, mark in out) and checks:
         worst = max(abs(step / model - 1) for _, _, step, model in checks)
         modelled = f""" "(model)" is the flat ring past 256 ranks by the fit above, which is within {worst:.1%}
-of the {len(checks)} simulated steps of flat rings whose pieces it is made for."""
+of the {len(checks)} simulated steps of flat rings in the range of the fit."""
     return modelled, table(["ranks", "algorithm", "strategy", "bucket MiB", "buckets", "step ms", "exposed ms", "efficiency"], cells)
 
 
@@ -150,33 +150,34 @@ def main():
 
     scripts/simulate_scale.sh
 
-Ranks that SimGrid SMPI 3.32 simulates, running the library's own collectives, buckets and training step. Nothing here was measured on a
-network, and nothing is calibrated to one: numbers say how things grow and which way is better, not how long they take.
-[Past one machine](../../docs/past_one_machine.md) says how to read them, and what is not in them.
+SimGrid SMPI 3.32 simulates ranks that run the library's own collectives, buckets and training step. Nothing here was measured on a
+network or calibrated to one: the numbers show growth with P and the better algorithm, not absolute times.
+[Past one machine](../../docs/past_one_machine.md) explains how to read them, and their limits.
 
 Every table: **{network}**.
 
 ## With data
 
-The digits' CNN in bf16 with f32 masters, AdamW and clipping; one rank has an infinite pixel in the third step, which all skip. The hashes are of all masters
-at the end. "equal" also says that all ranks had the same weights after every step, and that an all-reduce of whole numbers has their sum. **Uncalibrated network**: bits do not depend on it.
+The digits' CNN in bf16 with f32 masters, AdamW and clipping. One rank has an infinite pixel in the third step, which all ranks skip. The hashes cover all
+masters at the end. "equal" also means that all ranks had the same weights after every step, and that an all-reduce of whole numbers gave their sum.
+**Uncalibrated network**: bits do not depend on it.
 
 {train_table(rows["train"], report)}## An all-reduce
 
-**Uncalibrated network.** "(model)": the alpha-beta model of the next table, where a flat ring is not simulated.
+**Uncalibrated network.** "(model)" marks values of the alpha-beta model of the next table, for flat rings that are not simulated.
 
 {all_reduce_table(rows["all_reduce"], fit, report)}## The flat ring and its model
 
-T = 2 (P - 1) (alpha + n / (P B)). Where every hop is alike (nodes of one rank), alpha = 7 us and B = 50 GB/s are the network's own. Over nodes of {NODE}
-most hops are short, and two messages are under way at a time: alpha = {fit.alpha:.2f} us and B = {fit.rate * 1e-3:.1f} GB/s are fitted to 1 and 4 MiB on 64 ranks,
+T = 2 (P - 1) (alpha + n / (P B)). If all hops are alike (nodes of one rank), alpha = 7 us and B = 50 GB/s are the network's values. Over nodes of {NODE}
+most hops are short, and two messages are in flight at a time: alpha = {fit.alpha:.2f} us and B = {fit.rate * 1e-3:.1f} GB/s are fitted to 1 and 4 MiB on 64 ranks,
 and hold for pieces of up to 64 KiB. **Uncalibrated network.**
 
 {model}## A training step
 
-ResNet-50: 25.6 M gradients in bf16, 32 samples per rank at 40 TFLOP/s kept up: forward and backward {3 * 2 * 4.089 * 32 / 40:.1f} ms, and an update that reads and writes 28
-bytes per parameter at 3 TB/s (ZeRO-1: its shard). The first bucket has 1 MiB. Exposed is what neither computes nor updates; efficiency is the time of a
-step on one rank divided by that of this one, and may be above 100 % where ZeRO-1 divides the update. Its weights are gathered during the next forward pass, which
-waits for each bucket. Past 64 ranks the agreement on norm and overflow is not simulated but taken as 7 us + 200 P bytes at 50 GB/s.{modelled} **Uncalibrated network.**
+ResNet-50: 25.6 M gradients in bf16, 32 samples per rank at a sustained 40 TFLOP/s. Forward and backward take {3 * 2 * 4.089 * 32 / 40:.1f} ms. The update reads and writes 28
+bytes per parameter at 3 TB/s (ZeRO-1: its shard). The first bucket has 1 MiB. Exposed time is outside computation and update. Efficiency is the time of a
+step on one rank divided by that of this one. It may exceed 100 % because ZeRO-1 divides the update. ZeRO-1's weights are gathered during the next forward pass,
+which waits for each bucket. Past 64 ranks the agreement on norm and overflow is not simulated, but counted as 7 us + 200 P bytes at 50 GB/s.{modelled} **Uncalibrated network.**
 
 {steps}"""
     with open(sys.argv[3], "w", encoding="utf-8") as file:

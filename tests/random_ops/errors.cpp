@@ -19,22 +19,24 @@ std::string shown(double error) {
 
 constexpr char kIntroduction[] = R"(# How far ops are off
 
-The largest errors of every op over random cases: sizes from 0, broadcast and strided operands, NaN, infinities, zeros
-of both signs and denormals among the values, every option. The reference shares no code with the library: naive loops
-over numbers of 64 bits of fraction, on a tape of its own that gives the gradients (`tests/random_ops`).
+This page lists the largest error of every op over random cases. Sizes begin at 0, operands are broadcast and strided,
+values include NaN, infinities, zeros of both signs and denormals, and every option occurs. The reference shares no code
+with the library (`tests/random_ops`). It has naive loops over numbers with 64 bits of fraction, on its own tape.
 
-The unit is the last place of the result's dtype: of the value, or, where that is more, of the running error bound of
-its evaluation, which for a sum is the sum of the terms' magnitudes. (For a half type the bound counts in places of f32,
-in which it is computed.) 0.5 is a result that was rounded once, 0 one that is exact. `dtype` is that of the result: losses
-of half types are f32. PyTorch ran the same cases on the CPU; twice its largest error is what ours may have, and half a
-unit. Where PyTorch's own result of a case is another number altogether (an infinity where the exact result is finite, or
-ten thousand units away), ours of that case may be, too: `tests/random_ops/pytorch_others.csv` names the few results of
-which both are true. An empty cell: nothing was measured, or all results are such others. Convolutions are computed by
-their definition (`ATHANOR_WINOGRAD=off`): an error of Winograd's algorithm is one of the largest value of a tile,
-and `conv_winograd_test` bounds it by 4e-6 of the largest of all.
+The unit is one unit in the last place of the result's dtype. It is measured at the result or, if that is larger, at the
+running error bound of its evaluation; for a sum, the bound is the sum of the terms' magnitudes. For a half type the
+bound counts in units of f32, in which it is computed. A result that was rounded once has an error of at most 0.5, an
+exact one 0. `dtype` is that of the result: losses of half types are f32.
 
-The bar, 100,000 cases of which none may be wrong, is the test `random_ops.100000`; these are its command, and those that
-measured PyTorch and made this table:
+PyTorch ran the same cases on the CPU. Our error may be twice its largest error, plus half a unit. In a few cases
+PyTorch's own result is far off: an infinity where the exact result is finite, or ten thousand units away. If ours is as
+far off in the same case, `tests/random_ops/pytorch_others.csv` lists the result, and the table omits it. An empty cell
+means that nothing was measured, or that every result is on that list. Convolutions are computed directly
+(`ATHANOR_WINOGRAD=off`): the error of Winograd's algorithm depends on the largest value of a tile, and
+`conv_winograd_test` bounds it by 4e-6 of the largest of all.
+
+The test `random_ops.100000` runs 100,000 cases, and none may exceed these limits. These commands run it, measured
+PyTorch and made this table:
 
     build/cpu/bin/random_ops --cases 100000 --limits tests/random_ops/pytorch.csv --others tests/random_ops/pytorch_others.csv --csv cpu.csv
     tests/random_ops/pytorch.sh build/cpu/bin/random_ops ~/torch/bin/python 100000

@@ -24,7 +24,7 @@ cat >worker <<'WORKER'
 #!/usr/bin/env python3
 import json, os, sys
 names = sys.argv[1:]
-if names[-1:] == ["save"]:
+if "save" in names:
     sys.exit()
 name = names[-1] if "onnx" in names[0] else "pytorch" if "pytorch" in names[0] else "athanor"
 if name in os.environ.get("missing", "").split():
@@ -33,6 +33,7 @@ if name in os.environ.get("missing", "").split():
 ways = ["eager", "channels_last", "frozen", "frozen_channels_last", "compile"] if name == "pytorch" else [name]
 cases = {f"resnet18_cifar/{p}/{kind}-b1": ways for p in ("f32", "bf16") for kind in ("infer", "unpacked")}
 cases |= {f"resnet18_cifar/{p}/train-b64": ways for p in ("f32", "bf16")}
+cases |= {"resnet50/f32/infer-b16": ways, "resnet50/f32/unpacked-b16": ways, "mobilenet_v2/f32/train-b16": ways}
 if name == "onnxruntime":
     cases = {case: way for case, way in cases.items() if "f32" in case}
 print(json.dumps({"name": name, "version": "7.1", "threads": int(os.environ["OMP_NUM_THREADS"]), "cases": cases}), flush=True)
@@ -43,7 +44,7 @@ for line in sys.stdin:
     if "unpacked" in case and name == "athanor" and "f32" in case:
         ms = 3
     off = float(os.environ.get("off", 0)) if name == "openvino" else 0
-    print(json.dumps({"seconds": [ms / 1000] * 3, "check": [1.0, -2.0 + 2 * off]}), flush=True)
+    print(json.dumps({"seconds": [ms / 1000] * 3, "check": [1.0, -2.0 + 2 * off], "peak_bytes": 2**20 * (3 if name == "athanor" else 5)}), flush=True)
     turn += 1
 WORKER
 chmod +x worker
@@ -54,6 +55,8 @@ says 'd["peer"] == "onnxruntime" and 900 < d["ours_images_per_s"] < 1100 and 600
 says 'd["ratio"] in (1, 2) and d["spread"] == [1, 2]'
 says 'len(d["rows"]) == 18 and all(r["pairs"] == 11 and r["processor"] and r["isa"] and r["peer_version"] == "7.1" for r in d["rows"])'
 says '[round(r["ratio"]) for r in d["rows"]][:2] == [1, 3] and "A/A" in d["rows"][0]["peer"] and "unpacked" in d["rows"][1]["peer"]'
+
+says 'all(r["ours_peak_bytes"] == 3 * 2**20 for r in d["rows"]) and d["rows"][-1]["peer_peak_bytes"] == 5 * 2**20'
 
 # A peer that is missing is named once, and no error; if none is there, it is one.
 missing='openvino pytorch' compare 0 resnet18-infer-b1 --threads 1 2 --rounds 2
@@ -71,7 +74,7 @@ off=0.0002 compare 1 resnet18-infer-b1 --threads 1 --rounds 2
 grep -q '^resnet18 .* openvino .*WRONG RESULT' out || die "which is wrong"
 
 compare 2 resnet18-infer-b2 --threads 1
-grep -q "lenet5|resnet20|resnet18" err || die "an unknown workload"
+grep -q "lenet5-b64 lenet5-b512 resnet20-b128" err || die "an unknown workload"
 
 # Training: two steps of 64 images are a run; there are PyTorch's three ways, and no other peer. Both names of a workload are taken.
 for workload in resnet18-b64-train resnet18-train-b64; do
@@ -82,3 +85,8 @@ compare 0 resnet18-b64-infer-b1 --threads 1 --rounds 2
 says 'd["peer"] == "onnxruntime"'
 compare 2 resnet18-train --threads 1
 compare 2 resnet18-b3-train --threads 1
+
+# Of two networks, by other names: `-224` says only what the network is for.
+compare 0 resnet50-b16-224-infer --threads 1 --rounds 2
+says 'd["workload"] == "resnet50-b16-224-infer" and d["peer"] == "onnxruntime"'
+compare 0 mobilenetv2-b16-224-train --threads 1 --rounds 2

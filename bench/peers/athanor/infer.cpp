@@ -1,6 +1,6 @@
-// Forward passes of networks as they are served. `peer_infer DIR save` writes their files, as a run leaves
-// them; `peer_infer DIR` answers requests about these. The other sides are bench/peers/pytorch/infer.py and
-// bench/peers/onnx/infer.py.
+// Forward passes of networks as they are served. `peer_infer DIR save NETWORK` writes the file of one, as a
+// run leaves it; `peer_infer DIR` answers requests about these. The other sides are
+// bench/peers/pytorch/infer.py and bench/peers/onnx/infer.py.
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -26,8 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* const kNetworks[] = {"lenet5", "resnet20", "resnet18_cifar"};
-constexpr std::int64_t kBatches[] = {1, 64};
+const char* const kNetworks[] = {"lenet5",   "resnet20",     "resnet18_cifar",
+                                 "resnet50", "mobilenet_v2", "cifarnet"};
+constexpr std::int64_t kBatches[] = {1, 16, 64, 128, 500, 512};
 
 Ready prepare_packed(const fs::path& file, std::int64_t batch) {
   const auto predictor = std::make_shared<const Predictor>(file);
@@ -71,12 +72,12 @@ std::vector<PeerCase> cases(const fs::path& folder) {
 int main(int argc, char** argv) try {
   using namespace athanor;
   if (argc == 2) return peers::serve(peers::cases(argv[1]), cpu_implementations());
-  if (argc != 3 || std::string_view(argv[2]) != "save") {
-    std::fputs("usage: peer_infer DIR [save]\n", stderr);
+  if (argc != 4 || std::string_view(argv[2]) != "save") {
+    std::fputs("usage: peer_infer DIR [save NETWORK]\n", stderr);
     return 2;
   }
-  for (const std::string model : peers::kNetworks)
-    peers::save_network(model, std::filesystem::path(argv[1]) / (model + ".safetensors"));
+  const std::string model = argv[3];
+  peers::save_network(model, std::filesystem::path(argv[1]) / (model + ".safetensors"));
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -6,6 +6,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/shape.h"
 #include "bench/peers/athanor/worker.h"
+#include "nn/models/mobilenet.h"
 #include "nn/models/model.h"
 #include "nn/torch_layout.h"
 #include "trainer/checkpoints/state_file.h"
@@ -27,8 +28,14 @@ Tensor made_up_weight(const std::string& name, const Shape& shape, std::uint32_t
 
 }  // namespace
 
+std::shared_ptr<nn::Module> make_network(const std::string& model) {
+  const nn::MobileNetOptions no_dropout{.dropout = 0};
+  if (model == "mobilenet_v2") return std::make_shared<nn::MobileNetV2>(nn::model_options(model), no_dropout);
+  return nn::make_model(model, {});
+}
+
 void save_network(const std::string& model, const std::filesystem::path& file) {
-  const auto network = nn::make_model(model, {}, 0);
+  const auto network = make_network(model);
   const StateDict fresh = nn::to_torch_layout(*network, network->state_dict());
   StateDict weights;
   std::uint32_t seed = 0;

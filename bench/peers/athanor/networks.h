@@ -2,14 +2,19 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "data/dataset.h"
+#include "nn/module.h"
 #include "tensor/tensor.h"
 
 // What our sides of the comparisons of whole networks begin with.
 
 namespace athanor::peers {
+
+/// A model without values, and without dropout: each side would draw other masks.
+std::shared_ptr<nn::Module> make_network(const std::string& model);
 
 /// Writes a network with made-up weights as a run leaves one. Throws IoError.
 void save_network(const std::string& model, const std::filesystem::path& file);

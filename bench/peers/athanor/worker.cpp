@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 
 #include "kernels/context.h"
 
@@ -32,6 +33,13 @@ std::vector<double> time_of(const std::function<void()>& run, double seconds) {
     samples.push_back(seconds_since(begin));
   }
   return samples;
+}
+
+/// Of resident memory, since the process began.
+std::int64_t peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
 }
 
 }  // namespace
@@ -80,9 +88,9 @@ int serve(const std::vector<PeerCase>& cases, const std::string& version) {
         ready = found->prepare();
         current = name;
       }
-      std::cout << fmt::format(R"({{"seconds":[{}],"check":[{}],"bytes":{}}})",
-                               fmt::join(time_of(ready.run, seconds), ","), fmt::join(ready.check, ","),
-                               found->bytes)
+      const std::vector<double> times = time_of(ready.run, seconds);
+      std::cout << fmt::format(R"({{"seconds":[{}],"check":[{}],"bytes":{},"peak_bytes":{}}})",
+                               fmt::join(times, ","), fmt::join(ready.check, ","), found->bytes, peak_bytes())
                 << std::endl;
     } catch (const std::exception& error) {
       std::cout << fmt::format(R"({{"error":"{}"}})", error.what()) << std::endl;

@@ -10,7 +10,9 @@ import sys
 import protocol
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count())
-IMAGES = {"lenet5": (1, 28, 28), "resnet20": (3, 32, 32), "resnet18_cifar": (3, 32, 32)}
+IMAGES = {"lenet5": (1, 28, 28), "resnet20": (3, 32, 32), "resnet18_cifar": (3, 32, 32), "cifarnet": (3, 32, 32),
+          "resnet50": (3, 224, 224), "mobilenet_v2": (3, 224, 224)}
+BATCHES = (1, 16, 64, 128, 500, 512)
 
 
 def made_up(np, shape, seed):
@@ -59,7 +61,7 @@ def main():
     make, precisions = PRECISIONS[name]
     cases = {f"{model}/{precision}/infer-b{batch}":
              {name: functools.partial(prepare, package, np, f"{folder}/{model}.onnx", (batch, *image), precision, make)}
-             for model, image in IMAGES.items() for precision in precisions for batch in (1, 64)}
+             for model, image in IMAGES.items() for precision in precisions for batch in BATCHES}
     protocol.serve(name, package.__version__.split("-")[0], THREADS, cases)
 
 

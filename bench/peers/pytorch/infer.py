@@ -22,6 +22,7 @@ from worker import made_up, serve
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
 
+BATCHES = (1, 16, 64, 128, 500, 512)
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -56,9 +57,9 @@ WAYS = {"eager": eager, "channels_last": eager_channels_last, "frozen": frozen,
 
 
 def prepare(folder, name, precision, batch, way):
-    network = NETWORKS[name]().eval()
+    network = NETWORKS[name].make().eval()
     network.load_state_dict(load_file(f"{folder}/{name}.torch.safetensors"), strict=True)
-    images = made_up((batch, *network.image), 7).to(DTYPES[precision])
+    images = made_up((batch, *NETWORKS[name].image), 7).to(DTYPES[precision])
     run = way(network.to(DTYPES[precision]), images)
     return run, run().flatten().tolist()
 
@@ -66,7 +67,7 @@ def prepare(folder, name, precision, batch, way):
 def cases(folder):
     return {f"{name}/{precision}/infer-b{batch}":
             {label: functools.partial(prepare, folder, name, precision, batch, way) for label, way in WAYS.items()}
-            for name in NETWORKS for precision in DTYPES for batch in (1, 64)}
+            for name in NETWORKS for precision in DTYPES for batch in BATCHES}
 
 
 if __name__ == "__main__":

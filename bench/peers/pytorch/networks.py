@@ -1,15 +1,15 @@
 """The networks of the comparisons, with torchvision's names; bench/peers/athanor/networks.cpp gives them their weights."""
 
-import functools
+import dataclasses
+import typing
 
 import torch
+import torchvision
 from torch import nn
 from torch.nn import functional
 
 
 class LeNet5(nn.Module):
-    image = (1, 28, 28)
-
     def __init__(self):
         super().__init__()
         self.conv1, self.conv2 = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
@@ -38,8 +38,6 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    image = (3, 32, 32)
-
     def __init__(self, width, blocks):
         super().__init__()
         self.conv1, self.bn1 = nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
@@ -58,8 +56,52 @@ class ResNet(nn.Module):
         return self.fc(torch.flatten(functional.adaptive_avg_pool2d(x, 1), 1))
 
 
+class Norm(nn.BatchNorm2d):
+    """With a shift and no scale, as ours saves it."""
+
+    def __init__(self, channels):
+        super().__init__(channels, eps=1e-12, momentum=0.4)
+        self.register_parameter("weight", None)
+
+
+class Group(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), Norm(outputs)
+        self.conv2, self.bn2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), Norm(outputs)
+
+    def forward(self, x):
+        x = functional.gelu(self.bn1(functional.max_pool2d(self.conv1(x), 2)))
+        return functional.gelu(self.bn2(self.conv2(x)))
+
+
+class CifarNet(nn.Module):
+    """Of the CIFAR-10 speed records: nn/models/cifarnet.h."""
+
+    def __init__(self):
+        super().__init__()
+        self.whiten = nn.Conv2d(3, 24, 2)
+        self.whiten.weight.requires_grad_(False)
+        self.group1, self.group2, self.group3 = Group(24, 64), Group(64, 256), Group(256, 256)
+        self.head = nn.Linear(256, 10, bias=False)
+
+    def forward(self, x):
+        x = self.group3(self.group2(self.group1(functional.gelu(self.whiten(x)))))
+        return self.head(torch.flatten(functional.max_pool2d(x, 3), 1)) / 256
+
+
+@dataclasses.dataclass
+class Network:
+    make: typing.Callable[[], nn.Module]
+    image: tuple = (3, 32, 32)
+    classes: int = 10
+
+
 NETWORKS = {
-    "lenet5": LeNet5,
-    "resnet20": functools.partial(ResNet, 16, (3, 3, 3)),
-    "resnet18_cifar": functools.partial(ResNet, 64, (2, 2, 2, 2)),
+    "lenet5": Network(LeNet5, (1, 28, 28)),
+    "resnet20": Network(lambda: ResNet(16, (3, 3, 3))),
+    "resnet18_cifar": Network(lambda: ResNet(64, (2, 2, 2, 2))),
+    "cifarnet": Network(CifarNet),
+    "resnet50": Network(torchvision.models.resnet50, (3, 224, 224), 1000),
+    "mobilenet_v2": Network(lambda: torchvision.models.mobilenet_v2(dropout=0), (3, 224, 224), 1000),
 }

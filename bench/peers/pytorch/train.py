@@ -23,24 +23,26 @@ from torch.nn import functional
 from networks import NETWORKS
 from worker import noise, serve
 
-WORKLOADS = (("lenet5", 64, 100), ("lenet5", 512, 20), ("resnet20", 128, 5), ("resnet18_cifar", 64, 2))
+WORKLOADS = (("lenet5", 64, 100), ("lenet5", 512, 20), ("resnet20", 128, 5), ("resnet18_cifar", 64, 2), ("resnet50", 16, 1),
+             ("mobilenet_v2", 16, 1), ("cifarnet", 500, 1))
 CHECKED = 20  # losses that both sides must agree on
-CLASSES = 10
 
 
-def made_up_images(shape, count):
+def made_up_images(shape, count, classes):
     """Bytes [N, C, H, W], noise, and labels, as ours."""
     words = noise(count * math.prod(shape))
-    return (words >> 24).to(torch.uint8).reshape(count, *shape), torch.arange(count) % CLASSES
+    return (words >> 24).to(torch.uint8).reshape(count, *shape), torch.arange(count) % classes
 
 
 class Training:
     def __init__(self, folder, name, count, precision, way):
         self.layout = torch.contiguous_format if way == "eager" else torch.channels_last
-        self.network = NETWORKS[name]().to(memory_format=self.layout)
+        kind = NETWORKS[name]
+        self.network = kind.make().to(memory_format=self.layout)
         self.network.load_state_dict(load_file(f"{folder}/{name}.torch.safetensors"), strict=True)
-        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.002, momentum=0.9, nesterov=True, weight_decay=5e-4)
-        self.images, self.labels = made_up_images(self.network.image, count)
+        rate = 0.00002 if kind.classes == 1000 else 0.002  # athanor/train.cpp says why
+        self.optimizer = torch.optim.SGD([p for p in self.network.parameters() if p.requires_grad], lr=rate, momentum=0.9, nesterov=True, weight_decay=5e-4)
+        self.images, self.labels = made_up_images(kind.image, count, kind.classes)
         self.half = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
         self.loss = torch.compile(self.loss_of) if way == "compile" else self.loss_of
 
