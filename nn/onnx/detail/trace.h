@@ -35,7 +35,7 @@ struct Op {
   std::vector<Value*> inputs;  ///< null if omitted
   std::vector<Value*> outputs;
   const TracedOp *two, *three;  ///< from each run
-  std::string layer;  ///< module whose weights this op, or its nearest predecessor, reads; or ""
+  std::string layer;            ///< module whose weights this op, or its nearest predecessor, reads; or ""
 
   Value& x(int i = 0) const { return *inputs.at(static_cast<std::size_t>(i)); }
   Value* optional(int i) const { return inputs.at(static_cast<std::size_t>(i)); }
