@@ -262,7 +262,7 @@ void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, s
   }
   traced.reset();  // recorded before the batch can be used
   if (slot.left.fetch_sub(end - first, std::memory_order_acq_rel) == end - first) {
-    { const std::lock_guard lock(mutex_); }  // who looked before this waits by now
+    { const std::lock_guard lock(mutex_); }  // a waiter that checked before now waits
     done_.notify_all();
   }
 }

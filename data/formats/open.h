@@ -29,7 +29,7 @@ struct OpenOptions {
 ///   masks/ or targets/ beside it;
 ///   folders of MNIST, CIFAR-10 and CIFAR-100 by the files in them, and any other folder with folders in it
 ///   as images, a folder for each class.
-/// Throws IoError where there is nothing, or nothing known.
+/// Throws IoError if `path` does not exist or has no known format.
 std::unique_ptr<Dataset> open_samples(const std::filesystem::path& path, const OpenOptions& options = {});
 
 struct CreateOptions {
