@@ -19,7 +19,7 @@ TapeCounters tape_counters() {
   return counters;
 }
 
-// Who listens ----------------------------------------------------------------------------------------------
+// Listeners ------------------------------------------------------------------------------------------------
 
 constinit thread_local OpListener* detail::op_listener = nullptr;
 constinit thread_local const char* detail::current_layer = nullptr;

@@ -16,9 +16,9 @@
 //   rank:   magic, hash of the job's id, number of ranks, its own, nonce
 //   rank 0: magic, a status, nonce
 //   rank:   HMAC-SHA-256 over "client" and both messages, keyed by the job's secret
-//   rank 0: a status, a length, the same over "rank 0", both messages and the bytes; so many bytes
+//   rank 0: a status, a length, the same over "rank 0", both messages and the bytes; then the bytes
 //   rank:   one byte: it has them
-//   rank 0: a status: the rank is accepted, or another has taken its place meanwhile
+//   rank 0: a status: the rank is accepted, or another has taken its place
 //
 // So both ends prove that they know the secret without sending it, and recorded messages cannot be replayed.
 // The bytes themselves are not encrypted. Without a secret the key is empty, and any process can take a

@@ -288,7 +288,7 @@ struct Watchdog::Impl {
     write_record("error", printable(error.what()));
   }
 
-  // Records cover only the job's network: on the other one, this rank only knows whom it waits for.
+  // Records cover only the job's network: on the other one, this rank knows only the rank it waits for.
   Blame blame() const {
     const std::shared_ptr<const FlightRecord> record = flight();
     const FlightRecord& mine = *record;
